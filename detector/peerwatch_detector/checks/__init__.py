@@ -1,0 +1,1 @@
+"""Signs that need no model, one file each."""

@@ -1,0 +1,342 @@
+"""Every setting of the detector, declared once: type, default, limits, meaning.
+
+The YAML file, the error texts and the table in ``docs/configuration.md`` all follow from here.
+"""
+
+from __future__ import annotations
+
+import difflib
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from peerwatch_detector.errors import ConfigError
+
+Method = Literal["peerwatch", "minder", "zscore"]
+Scope = Literal["node", "gpu"]
+Direction = Literal["high", "low", "both"]
+
+
+class Section(BaseModel):
+    """A frozen group of settings that refuses keys it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PrometheusConfig(Section):
+    """Where the ranges come from."""
+
+    url: str = Field(
+        default="http://127.0.0.1:9090",
+        pattern=r"^https?://[^\s]+$",
+        description="Base URL of any server with the Prometheus query API.",
+    )
+    timeout_seconds: float = Field(
+        default=10.0, gt=0, le=300, description="Longest wait for one answer."
+    )
+    recorded: bool = Field(
+        default=True,
+        description="Read the series of rules/recording.rules.yaml; false sends the joined "
+        "expressions instead, for servers without the rules.",
+    )
+    headers: dict[str, str] = Field(
+        default_factory=dict, description="Extra HTTP headers, such as Authorization."
+    )
+    lag_seconds: float = Field(
+        default=2.0,
+        ge=0,
+        le=60,
+        description="How far behind the clock a range ends, so that late scrapes are in it.",
+    )
+
+
+class ListenConfig(Section):
+    """Where the detector serves its page and its metrics."""
+
+    address: str = Field(default="127.0.0.1", description="Address to bind.")
+    port: int = Field(default=9401, ge=0, le=65535, description="TCP port; 0 takes a free one.")
+
+
+class SimilarityConfig(Section):
+    """When a node is unlike its peers."""
+
+    threshold: float | None = Field(
+        default=None,
+        gt=0,
+        description="Score from which a node is a candidate. Default: 5 for method peerwatch "
+        "(leave-one-out scale), 2 for method minder (normal score).",
+    )
+    embedding: Literal["reconstruction", "latent"] = Field(
+        default="reconstruction",
+        description="What the distances are taken of: the denoised window or the latent vector.",
+    )
+    baseline_seconds: int = Field(
+        default=600,
+        ge=0,
+        le=7200,
+        description="How much of a node's own healthy past is its normal offset from its peers; "
+        "0 switches the baseline off.",
+    )
+    largest_share: float = Field(
+        default=0.25,
+        gt=0,
+        le=1,
+        description="If more than this share of the nodes (and more than one) deviates at once, "
+        "the cause is common and nobody is named.",
+    )
+
+
+class ContinuityConfig(Section):
+    """How long a candidate must last."""
+
+    threshold_seconds: float = Field(
+        default=240.0, gt=0, le=7200, description="Length of the streak that makes a finding."
+    )
+    gap_seconds: float = Field(
+        default=5.0, ge=0, le=600, description="Pause inside a streak that does not break it."
+    )
+    clear_seconds: float = Field(
+        default=120.0,
+        gt=0,
+        le=7200,
+        description="A finding falls after this long without its node being a candidate.",
+    )
+
+
+class ZScoreConfig(Section):
+    """The outlier rule of Aegis: beyond mean + 2 standard deviations for ten minutes."""
+
+    threshold: float = Field(default=2.0, gt=0, description="Standard deviations from the mean.")
+    period_seconds: float = Field(
+        default=600.0, gt=0, le=7200, description="How long the node must stay beyond it."
+    )
+
+
+class AbsentConfig(Section):
+    """When a node that vanished becomes a finding."""
+
+    after_seconds: float = Field(
+        default=15.0, gt=0, le=3600, description="Silence after which a node counts as absent."
+    )
+    threshold_seconds: float = Field(
+        default=60.0, gt=0, le=7200, description="Length of the silence that makes a finding."
+    )
+
+
+class MetricConfig(Section):
+    """One metric to compare nodes by; an entry of a preset."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description="Label value of ``metric``.")
+    unit: str = Field(min_length=1, description="Base unit of the values, in words.")
+    scope: Scope = Field(default="node", description="One value per node, or per GPU of a node.")
+    recorded: str = Field(
+        pattern=r"^[a-zA-Z_:][a-zA-Z0-9_:]*$", description="Series of the recording rules."
+    )
+    expression: str = Field(
+        min_length=1, description="The same as PromQL; a Jinja2 template over job and window."
+    )
+    bounds: tuple[float, float] = Field(description="Limits of the Min-Max scaling, in the unit.")
+    smallest_effect: float = Field(
+        gt=0, description="Deviation from the peers below which a node is never a candidate."
+    )
+    direction: Direction = Field(default="both", description="Which deviation means harm.")
+
+    @model_validator(mode="after")
+    def _bounds_are_ordered(self) -> Self:
+        low, high = self.bounds
+        if not low < high:
+            raise ValueError(f"bounds {[low, high]!r} must be [low, high] with low < high")
+        return self
+
+
+class Overrides(Section):
+    """Changes to one metric of the preset; what is left out stays."""
+
+    bounds: tuple[float, float] | None = Field(default=None, description="See bounds.")
+    smallest_effect: float | None = Field(default=None, gt=0, description="See smallest_effect.")
+    direction: Direction | None = Field(default=None, description="See direction.")
+    recorded: str | None = Field(default=None, description="See recorded.")
+    expression: str | None = Field(default=None, description="See expression.")
+
+
+class MetricsConfig(Section):
+    """Which metrics of the preset are used, and what differs from it."""
+
+    enabled: list[str] | None = Field(
+        default=None, description="Names of the metrics to use, in this order; default: all."
+    )
+    overrides: dict[str, Overrides] = Field(
+        default_factory=dict, description="Changes by metric name."
+    )
+    extra: list[MetricConfig] = Field(
+        default_factory=list, description="Metrics of your own, asked after the preset's."
+    )
+
+
+class Discovery(Section):
+    """The series that tell which node works for which training job."""
+
+    job_info: str = Field(description="Info series with job_id and node.")
+    presence: str = Field(description="Series that exists while a node can be scraped.")
+
+
+class Preset(Section):
+    """A shipped set of metrics for one family of exporters."""
+
+    discovery: Discovery
+    metrics: list[MetricConfig] = Field(min_length=1)
+
+
+class DetectorConfig(Section):
+    """The whole configuration file."""
+
+    prometheus: PrometheusConfig = Field(default_factory=PrometheusConfig)
+    listen: ListenConfig = Field(default_factory=ListenConfig)
+    preset: Literal["peerwatch"] = Field(
+        default="peerwatch", description="Which exporters' metrics to read."
+    )
+    metrics: MetricsConfig = Field(default_factory=MetricsConfig)
+    method: Method = Field(default="peerwatch", description="How nodes are judged.")
+    models: Path | None = Field(
+        default=None,
+        description="Model bundle written by `peerwatch-detector train`. A metric without a model "
+        "is compared by its raw windows.",
+    )
+    cycle_seconds: float = Field(
+        default=15.0, ge=0.5, le=600, description="Time between two cycles over all jobs."
+    )
+    history_seconds: int = Field(
+        default=900, ge=60, le=7200, description="Range read at start and kept in memory."
+    )
+    window_length: int = Field(default=8, ge=2, le=128, description="Samples of one window.")
+    fill_limit_seconds: int = Field(
+        default=10, ge=0, le=300, description="A gap up to this long is filled by its neighbour."
+    )
+    smallest_job: int = Field(
+        default=3, ge=2, le=1000, description="Jobs with fewer nodes are not compared."
+    )
+    rate_window_seconds: int = Field(
+        default=15, ge=2, le=900, description="Rate window of the joined expressions."
+    )
+    similarity: SimilarityConfig = Field(default_factory=SimilarityConfig)
+    continuity: ContinuityConfig = Field(default_factory=ContinuityConfig)
+    zscore: ZScoreConfig = Field(default_factory=ZScoreConfig)
+    absent: AbsentConfig = Field(default_factory=AbsentConfig)
+
+    @model_validator(mode="after")
+    def _times_fit(self) -> Self:
+        if self.continuity.threshold_seconds + self.window_length > self.history_seconds:
+            raise ValueError(
+                f"history_seconds {self.history_seconds!r} must be at least "
+                f"continuity.threshold_seconds + window_length = "
+                f"{self.continuity.threshold_seconds + self.window_length:g}, or a restart would "
+                "lose streaks; raise history_seconds"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _metric_names_exist(self) -> Self:
+        known = [metric.name for metric in load_preset(self.preset).metrics]
+        known += [metric.name for metric in self.metrics.extra]
+        asked = [("metrics.enabled", name) for name in self.metrics.enabled or ()]
+        asked += [("metrics.overrides", name) for name in self.metrics.overrides]
+        wrong = [f"{where}: unknown metric {name!r}" for where, name in asked if name not in known]
+        if wrong:
+            raise ValueError("; ".join(wrong) + f"; known metrics are {', '.join(known)}")
+        return self
+
+    @property
+    def discovery(self) -> Discovery:
+        """The preset's discovery series."""
+        return load_preset(self.preset).discovery
+
+    @property
+    def similarity_threshold(self) -> float:
+        """The similarity threshold in force for the method."""
+        if self.similarity.threshold is not None:
+            return self.similarity.threshold
+        return 2.0 if self.method == "minder" else 5.0
+
+    def detection_metrics(self) -> tuple[MetricConfig, ...]:
+        """Return the metrics to compare, in priority order, overrides applied."""
+        by_name = {m.name: m for m in (*load_preset(self.preset).metrics, *self.metrics.extra)}
+        names = self.metrics.enabled if self.metrics.enabled is not None else list(by_name)
+        merged = []
+        for name in names:
+            change = self.metrics.overrides.get(name, Overrides()).model_dump(exclude_none=True)
+            merged.append(MetricConfig.model_validate(by_name[name].model_dump() | change))
+        return tuple(merged)
+
+
+def load_preset(name: str) -> Preset:
+    """Return a preset that ships with the package."""
+    text = resources.files("peerwatch_detector.presets").joinpath(f"{name}.yaml").read_text()
+    return Preset.model_validate(yaml.safe_load(text))
+
+
+def load_config(path: Path | None, changes: dict[str, Any] | None = None) -> DetectorConfig:
+    """Read a configuration file and check it.
+
+    Parameters
+    ----------
+    path
+        YAML file; None takes the defaults.
+    changes
+        Values from the command line, nested as in the file; they win.
+
+    Raises
+    ------
+    ConfigError
+        With every mistake at once, each with its path.
+    """
+    raw: Any = {}
+    if path is not None:
+        try:
+            raw = yaml.safe_load(path.read_text()) or {}
+        except OSError as error:
+            raise ConfigError([f"{path}: cannot be read: {error.strerror}."]) from error
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise ConfigError([f"{path}: is not YAML: {' '.join(str(error).split())}."]) from error
+    if not isinstance(raw, dict):
+        raise ConfigError([f"{path}: must be a mapping of settings, got {type(raw).__name__}."])
+    for section, values in (changes or {}).items():
+        present = raw.get(section)
+        raw[section] = present | values if isinstance(present, dict) else values
+    try:
+        config = DetectorConfig.model_validate(raw)
+        config.detection_metrics()
+    except ValidationError as error:
+        raise ConfigError([_mistake(dict(problem)) for problem in error.errors()]) from error
+    return config
+
+
+def _mistake(problem: dict[str, Any]) -> str:
+    """Turn one pydantic error into a sentence with its path, the value and what to do."""
+    path = ".".join(str(part) for part in problem["loc"]) or "configuration"
+    if problem["type"] == "extra_forbidden":
+        known = _keys_at(problem["loc"][:-1])
+        close = difflib.get_close_matches(str(problem["loc"][-1]), known, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"known keys are {', '.join(known)}."
+        return f"{path}: unknown key {problem['loc'][-1]!r}; {hint}"
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    if problem["type"] == "value_error":
+        return f"{path}: {message}."
+    return f"{path}: {message[0].lower()}{message[1:]}, got {problem['input']!r}."
+
+
+def _keys_at(location: tuple[Annotated[int | str, "path part"], ...]) -> list[str]:
+    """Return the keys that the section at ``location`` knows."""
+    section: type[BaseModel] = DetectorConfig
+    for part in location:
+        field = section.model_fields.get(str(part))
+        annotation = field.annotation if field else None
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            section = annotation
+        elif str(location[0]) == "metrics" and len(location) > 1:
+            return sorted(
+                Overrides.model_fields if location[1] == "overrides" else MetricConfig.model_fields
+            )
+    return sorted(section.model_fields)

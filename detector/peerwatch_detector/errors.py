@@ -1,0 +1,63 @@
+"""The exceptions of the detector.
+
+PeerwatchError
+├── ConfigError      the configuration file; carries every mistake at once
+├── ReadError        Prometheus could not be read; carries a reason for the metric
+├── CaseError        a case folder is missing something or broken
+├── ModelError       a model bundle cannot be loaded or does not fit
+└── TrainingError    too little or broken data to train on
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+ReadFailure = Literal[
+    "unreachable", "timeout", "http_4xx", "http_5xx", "truncated", "malformed", "refused"
+]
+
+
+class PeerwatchError(Exception):
+    """Root of everything the detector raises on purpose; the message is meant for a person."""
+
+
+class ConfigError(PeerwatchError):
+    """The configuration is not usable.
+
+    Parameters
+    ----------
+    mistakes
+        Every mistake found, each as ``path: what is wrong, the limit, what to do``.
+    """
+
+    def __init__(self, mistakes: list[str]) -> None:
+        super().__init__("\n".join(mistakes))
+        self.mistakes = mistakes
+
+
+class ReadError(PeerwatchError):
+    """Prometheus did not answer a query usefully.
+
+    Parameters
+    ----------
+    reason
+        Short class of the failure, the label of ``peerwatch_read_errors_total``.
+    message
+        What was asked, what came back, what to look at.
+    """
+
+    def __init__(self, reason: ReadFailure, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class CaseError(PeerwatchError):
+    """A case folder (``case.json`` and ``samples.npz``) is incomplete or contradicts itself."""
+
+
+class ModelError(PeerwatchError):
+    """A model bundle is missing, broken, or made for other settings."""
+
+
+class TrainingError(PeerwatchError):
+    """The data cannot train a model: too few nodes or samples, constant, or not finite."""

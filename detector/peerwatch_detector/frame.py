@@ -1,0 +1,67 @@
+"""The values that travel between the stages: series as read, frames as judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One labelled series as a server delivered it.
+
+    Parameters
+    ----------
+    labels
+        Label names and values, without the metric name.
+    times
+        Unix seconds, rising, shape (n_samples,).
+    values
+        Shape (n_samples,).
+    """
+
+    labels: dict[str, str]
+    times: NDArray[np.float64]
+    values: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class JobFrame:
+    """One metric of one training job on a regular time grid.
+
+    Parameters
+    ----------
+    job_id, metric
+        What this is about.
+    nodes
+        Node names, the order of the first axis.
+    times
+        Unix seconds of the steps, shape (n_steps,).
+    values
+        Shape (n_nodes, n_steps); NaN = missing sample. For metrics per GPU the mean over the
+        node's GPUs.
+    gpus
+        GPU indices, or empty for metrics per node.
+    gpu_values
+        Shape (n_nodes, n_gpus, n_steps), or None for metrics per node.
+    """
+
+    job_id: str
+    metric: str
+    nodes: tuple[str, ...]
+    times: NDArray[np.float64]
+    values: NDArray[np.float32]
+    gpus: tuple[str, ...] = ()
+    gpu_values: NDArray[np.float32] | None = None
+
+
+def mean_over_gpus(per_gpu: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Mean over the GPUs that have a sample, shape (n_nodes, n_steps); NaN where none has."""
+    present = np.isfinite(per_gpu)
+    total = np.where(present, per_gpu, 0).sum(axis=1)
+    count = present.sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        mean: NDArray[np.float32] = (total / np.where(count, count, np.nan)).astype(np.float32)
+    return mean

@@ -1,0 +1,95 @@
+"""Which training jobs run, on which nodes, and which of those nodes fell silent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+# A node whose exporter is there but no longer tells of the job has left it; one missed scrape
+# has not.
+_LEAVES_AFTER = 30.0
+# An ended job is watched this much longer: a node that died may have ended it.
+_LINGERS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One training job as the detector sees it now.
+
+    Parameters
+    ----------
+    job_id
+        The scheduler's id.
+    nodes
+        Every node of the job, in order of name, silent ones included.
+    silent_since
+        Unix time at which each silent node was last there.
+    running
+        False once no node tells of the job any more.
+    """
+
+    job_id: str
+    nodes: tuple[str, ...]
+    silent_since: dict[str, float] = field(default_factory=dict)
+    running: bool = True
+
+
+@dataclass(slots=True)
+class _Member:
+    told: float
+    present: float
+
+
+class JobTable:
+    """Remembers jobs and their nodes from one discovery to the next."""
+
+    def __init__(self) -> None:
+        self._members: dict[str, dict[str, _Member]] = {}
+
+    def learn(self, pairs: set[tuple[str, str]], now: float) -> None:
+        """Take in (job_id, node) pairs known from before, as after a restart."""
+        for job_id, node in pairs:
+            self._members.setdefault(job_id, {}).setdefault(node, _Member(now, now))
+
+    def update(self, running: set[tuple[str, str]], present: set[str], now: float) -> list[Job]:
+        """Take in what Prometheus says now and return the jobs to judge.
+
+        Parameters
+        ----------
+        running
+            (job_id, node) pairs that tell of a job now.
+        present
+            Nodes that can be scraped now.
+        now
+            Unix time.
+        """
+        for job_id, node in running:
+            member = self._members.setdefault(job_id, {}).setdefault(node, _Member(now, now))
+            member.told = now
+        for members in self._members.values():
+            for node, member in members.items():
+                if node in present:
+                    member.present = now
+        self._forget(now)
+        return [self._job(job_id, now) for job_id in sorted(self._members)]
+
+    def _forget(self, now: float) -> None:
+        for job_id, members in list(self._members.items()):
+            if now - max(member.told for member in members.values()) > _LINGERS:
+                del self._members[job_id]
+                continue
+            ended = all(member.told < now for member in members.values())
+            for node, member in list(members.items()):
+                left = member.present == now and now - member.told > _LEAVES_AFTER
+                if left and not ended:
+                    del members[node]
+
+    def _job(self, job_id: str, now: float) -> Job:
+        members = self._members[job_id]
+        end = max(member.told for member in members.values())
+        silent = {
+            node: member.present
+            for node, member in members.items()
+            # Of an ended job only those count that vanished before it ended, or with it.
+            if member.present < now and member.present <= end + _LEAVES_AFTER
+        }
+        return Job(job_id, tuple(sorted(members)), silent, running=end == now)

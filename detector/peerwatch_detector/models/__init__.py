@@ -1,0 +1,1 @@
+"""Models that embed windows; one per metric."""

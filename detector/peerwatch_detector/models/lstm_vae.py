@@ -1,0 +1,129 @@
+"""Minder's LSTM-VAE at inference time, without torch.
+
+One model per metric (NSDI'25, section 4.2): an LSTM encoder (hidden 4, one layer) reads the
+window, two linear heads give mean and log variance of an 8-dimensional Gaussian, a linear layer
+and an LSTM decoder turn a point of it back into a window. The detector takes the mean, so the
+same window always embeds to the same point. ``training.py`` trains the same network in torch;
+tests hold both forward passes together to 1e-4.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, fields
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float32]
+
+# Windows per block: the gate matrices of one block stay in the processor's cache.
+_BLOCK = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The parameters, in torch's layout and gate order (input, forget, cell, output).
+
+    ``H`` = hidden size, ``L`` = latent size; the encoder reads one value per step, the decoder
+    reads the H values of ``latent_to_hidden`` at every step.
+    """
+
+    encoder_input: Array  # (4H, 1)
+    encoder_hidden: Array  # (4H, H)
+    encoder_bias: Array  # (4H,)
+    mean_weight: Array  # (L, H)
+    mean_bias: Array  # (L,)
+    expand_weight: Array  # (H, L)
+    expand_bias: Array  # (H,)
+    decoder_input: Array  # (4H, H)
+    decoder_hidden: Array  # (4H, H)
+    decoder_bias: Array  # (4H,)
+    output_weight: Array  # (1, H)
+    output_bias: Array  # (1,)
+
+
+class LstmVae:
+    """The trained model of one metric.
+
+    Parameters
+    ----------
+    weights
+        Trained parameters.
+    embedding
+        ``reconstruction`` embeds a window as its denoised self, shape (n, window_length);
+        ``latent`` as the mean of its latent Gaussian, shape (n, L).
+    """
+
+    name = "lstm_vae"
+
+    def __init__(
+        self,
+        weights: Weights,
+        embedding: Literal["reconstruction", "latent"] = "reconstruction",
+    ) -> None:
+        self.weights = weights
+        self.embedding = embedding
+
+    @property
+    def fingerprint(self) -> str:
+        """First 12 hex digits of the SHA-256 over all weights."""
+        digest = hashlib.sha256()
+        for one in fields(self.weights):
+            digest.update(np.ascontiguousarray(getattr(self.weights, one.name)).tobytes())
+        return digest.hexdigest()[:12]
+
+    def embed(self, windows: Array) -> Array:
+        """Embed scaled windows of shape (n, window_length)."""
+        width = (
+            windows.shape[1] if self.embedding == "reconstruction" else len(self.weights.mean_bias)
+        )
+        result = np.empty((len(windows), width), dtype=np.float32)
+        for start in range(0, len(windows), _BLOCK):
+            block = windows[start : start + _BLOCK]
+            latent = self.encode(block)
+            result[start : start + _BLOCK] = (
+                latent if self.embedding == "latent" else self.decode(latent, windows.shape[1])
+            )
+        return result
+
+    def encode(self, windows: Array) -> Array:
+        """Return the latent means, shape (n, L), of windows of shape (n, window_length)."""
+        w = self.weights
+        hidden = _lstm_state(len(windows), w.encoder_hidden.shape[1])
+        for step in range(windows.shape[1]):
+            drive = w.encoder_input @ windows[:, step][None, :] + w.encoder_bias[:, None]
+            hidden = _lstm_step(drive, w.encoder_hidden, hidden)
+        return (w.mean_weight @ hidden[0] + w.mean_bias[:, None]).T
+
+    def decode(self, latent: Array, length: int) -> Array:
+        """Return windows, shape (n, length), of latent points of shape (n, L)."""
+        w = self.weights
+        expanded = w.expand_weight @ latent.T + w.expand_bias[:, None]
+        drive = w.decoder_input @ expanded + w.decoder_bias[:, None]
+        hidden = _lstm_state(len(latent), w.decoder_hidden.shape[1])
+        result = np.empty((len(latent), length), dtype=np.float32)
+        for step in range(length):
+            hidden = _lstm_step(drive, w.decoder_hidden, hidden)
+            result[:, step] = w.output_weight[0] @ hidden[0] + w.output_bias[0]
+        return result
+
+
+def _lstm_state(count: int, size: int) -> tuple[Array, Array]:
+    """Return zero hidden and cell states, features first: shape (size, count) each."""
+    return np.zeros((size, count), np.float32), np.zeros((size, count), np.float32)
+
+
+def _lstm_step(drive: Array, recurrent: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Advance one LSTM step; ``drive`` is the input's share of the gates, shape (4H, n)."""
+    hidden, cell = state
+    size = hidden.shape[0]
+    gates = drive + recurrent @ hidden
+    # One tanh over all four gates: sigmoid(x) = (1 + tanh(x / 2)) / 2.
+    gates[: 2 * size] *= 0.5
+    gates[3 * size :] *= 0.5
+    np.tanh(gates, out=gates)
+    enter, forget, new, out = gates.reshape(4, size, -1)
+    cell = (0.5 + 0.5 * forget) * cell + (0.5 + 0.5 * enter) * new
+    return (0.5 + 0.5 * out) * np.tanh(cell), cell

@@ -1,0 +1,65 @@
+"""Query texts: pure functions, the only place where the detector builds PromQL."""
+
+from __future__ import annotations
+
+import jinja2
+
+from peerwatch_detector.config import MetricConfig
+
+_TEMPLATES = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)  # noqa: S701 - PromQL, not HTML
+
+
+def quote(value: str) -> str:
+    """Return ``value`` as a PromQL string literal."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def job_matcher(job_id: str) -> str:
+    """Return the label matcher of one training job."""
+    return f"job_id={quote(job_id)}"
+
+
+def recorded_query(metric: MetricConfig, job_id: str) -> str:
+    """Return the selector of the recorded series of one job."""
+    return f"{metric.recorded}{{{job_matcher(job_id)}}}"
+
+
+def joined_query(metric: MetricConfig, job_id: str | None, window_seconds: int) -> str:
+    """Return the expression that does without recording rules.
+
+    Parameters
+    ----------
+    metric
+        The detection metric.
+    job_id
+        The training job, or None for all jobs (this is the text of the recording rule).
+    window_seconds
+        Window of the rates in it.
+    """
+    job = "" if job_id is None else job_matcher(job_id)
+    template = _TEMPLATES.from_string(metric.expression)
+    return template.render(job=job, window=f"{window_seconds}s")
+
+
+def running_jobs(job_info: str) -> str:
+    """Return the query for (job_id, node) pairs that are running now."""
+    return f'max by (job_id, node) ({job_info}{{job_id!="",node!=""}})'
+
+
+def known_jobs(job_info: str, seconds: int) -> str:
+    """Return the query for (job_id, node) pairs seen within the last ``seconds``."""
+    return f'max by (job_id, node) (max_over_time({job_info}{{job_id!="",node!=""}}[{seconds}s]))'
+
+
+def present_nodes(presence: str) -> str:
+    """Return the query for the nodes that can be scraped now."""
+    return f'max by (node) ({presence}{{node!=""}})'
+
+
+def published_findings(job_id: str, seconds: int) -> str:
+    """Return the query for the findings this or another detector last published for a job."""
+    return (
+        "max by (node, gpu, metric, method, severity) (last_over_time("
+        f"peerwatch_finding_start_timestamp_seconds{{{job_matcher(job_id)}}}[{seconds}s]))"
+    )

@@ -1,0 +1,289 @@
+"""The loop: which jobs are due, what is new about them, what is published.
+
+The detector keeps nothing on disk. After a restart it reads the last minutes again, walks
+through them as it would have done then, and takes up the findings that it published before.
+A Prometheus that cannot be read leaves everything as it stood: findings stand, the page is
+served, a metric says so, and the next cycle tries again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from peerwatch_detector import promql
+from peerwatch_detector.config import DetectorConfig, MetricConfig
+from peerwatch_detector.errors import PeerwatchError, ReadError
+from peerwatch_detector.frame import JobFrame, Series
+from peerwatch_detector.jobs import Job, JobTable
+from peerwatch_detector.metrics import Snapshot
+from peerwatch_detector.models.base import Model
+from peerwatch_detector.models.store import Bundle
+from peerwatch_detector.pipeline import JobState, Judgement, judge, new_metric_state
+from peerwatch_detector.reader import Reader
+from peerwatch_detector.ring import Ring
+from peerwatch_detector.scores import Finding, Severity
+
+logger = logging.getLogger(__name__)
+
+# Read again this far back each time: what came late then is there now.
+_OVERLAP_SECONDS = 5
+# How far back to look for findings published before a restart.
+_RESTORE_SECONDS = 900
+# Steps beyond the newest windows that pictures and the guilty GPU look at.
+_CONTEXT_SECONDS = 30
+
+
+@dataclass(slots=True)
+class JobMemory:
+    """What the detector holds of one job: samples, streaks, findings."""
+
+    rings: dict[str, Ring] = field(default_factory=dict)
+    read_until: dict[str, int] = field(default_factory=dict)
+    state: JobState = field(default_factory=JobState)
+    restored: bool = False
+    judgement: Judgement | None = None
+    last_success: float | None = None
+
+
+class Detector:
+    """Judges all jobs, again and again.
+
+    Parameters
+    ----------
+    config
+        Settings.
+    reader
+        Where series come from.
+    bundle
+        Trained models.
+    clock
+        Unix time in seconds.
+    """
+
+    def __init__(
+        self,
+        config: DetectorConfig,
+        reader: Reader,
+        bundle: Bundle,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.config = config
+        self.reader = reader
+        self.clock = clock
+        self.metrics = config.detection_metrics()
+        self.models: dict[str, Model] = {
+            metric.name: bundle.model(
+                metric.name, metric.bounds, config.window_length, config.similarity.embedding
+            )
+            for metric in self.metrics
+        }
+        self.memories: dict[str, JobMemory] = {}
+        self._table = JobTable()
+        self._table_is_filled = False
+        self._stages: dict[str, float] = {}
+        self._trouble: dict[str, str] = {}
+        self.snapshot = Snapshot(models=self._model_labels())
+
+    def run(self, stop: threading.Event) -> None:
+        """Cycle until ``stop`` is set; no error of a cycle ends the loop."""
+        while not stop.is_set():
+            began = time.monotonic()
+            try:
+                self.cycle()
+            except Exception:
+                # A bug in one cycle must not silence the detector: the stale alert tells of it.
+                logger.exception("cycle_failed")
+            stop.wait(max(0.0, self.config.cycle_seconds - (time.monotonic() - began)))
+
+    def cycle(self) -> None:
+        """Discover the jobs, judge each of them, publish."""
+        self._stages = dict.fromkeys(("discover", "read", "judge"), 0.0)
+        now = self.clock()
+        try:
+            with self._stage("discover"):
+                jobs = self._discover(now)
+        except ReadError as error:
+            self._report("discovery", error)
+        else:
+            self._report("discovery", None)
+            self.snapshot = replace(self.snapshot, discovered=now)
+            for job in jobs:
+                self._judge_job(job, now)
+            for job_id in self.memories.keys() - {job.job_id for job in jobs}:
+                del self.memories[job_id]
+                self._trouble.pop(job_id, None)
+                logger.info("job_ended job_id=%s", job_id)
+        self._publish()
+
+    def _discover(self, now: float) -> list[Job]:
+        discovery = self.config.discovery
+        if not self._table_is_filled:
+            query = promql.known_jobs(discovery.job_info, self.config.history_seconds)
+            self._table.learn(self._pairs(query), now)
+            self._table_is_filled = True
+        running = self._pairs(promql.running_jobs(discovery.job_info))
+        present = self.reader.instant(promql.present_nodes(discovery.presence))
+        return self._table.update(running, {one.labels["node"] for one in present}, now)
+
+    def _pairs(self, query: str) -> set[tuple[str, str]]:
+        return {(one.labels["job_id"], one.labels["node"]) for one in self.reader.instant(query)}
+
+    def _judge_job(self, job: Job, now: float) -> None:
+        known = job.job_id in self.memories
+        memory = self.memories.setdefault(job.job_id, JobMemory())
+        if not known:
+            logger.info("job_found job_id=%s nodes=%d", job.job_id, len(job.nodes))
+        try:
+            with self._stage("read"):
+                frames = self._read(job, memory, now)
+                self._restore(job, memory, frames)
+            with self._stage("judge"):
+                before = dict(memory.state.standing)
+                memory.judgement = judge(job, frames, self.models, self.config, memory.state, now)
+        except PeerwatchError as error:
+            self._report(job.job_id, error)
+            return
+        memory.last_success = now
+        self._report(job.job_id, None)
+        _log_changes(before, memory.state.standing)
+
+    def _read(self, job: Job, memory: JobMemory, now: float) -> dict[str, JobFrame]:
+        """Pull what is new of every metric into its ring and cut the frames to judge."""
+        end = int(now - self.config.prometheus.lag_seconds)
+        frames = {}
+        for metric in self.metrics:
+            ring = memory.rings.setdefault(metric.name, Ring(self.config.history_seconds + 60))
+            first = end - self.config.history_seconds
+            start = max(first, memory.read_until.get(metric.name, first) - _OVERLAP_SECONDS)
+            ring.write(self._samples(metric, job, start, end))
+            memory.read_until[metric.name] = end
+            ring.keep(job.nodes)
+            if ring.newest < 0:
+                continue
+            judged = memory.state.metrics.get(metric.name)
+            since = judged.judged_until if judged else first
+            since -= self.config.window_length - 1 + self.config.fill_limit_seconds
+            left = max(first, min(since, end - _CONTEXT_SECONDS))
+            frames[metric.name] = ring.frame(job.job_id, metric.name, job.nodes, left, end)
+        return frames
+
+    def _samples(self, metric: MetricConfig, job: Job, start: int, end: int) -> list[Series]:
+        if self.config.prometheus.recorded:
+            selector = promql.recorded_query(metric, job.job_id)
+            return self.reader.raw_range(selector, start, end)
+        query = promql.joined_query(metric, job.job_id, self.config.rate_window_seconds)
+        return self.reader.stepped_range(query, start, end, 1.0)
+
+    def _restore(self, job: Job, memory: JobMemory, frames: dict[str, JobFrame]) -> None:
+        """Take up the findings that stood before a restart."""
+        if memory.restored:
+            return
+        ranks = {metric.name: rank for rank, metric in enumerate(self.metrics, start=1)}
+        query = promql.published_findings(job.job_id, _RESTORE_SECONDS)
+        for one in self.reader.instant(query):
+            finding = _restored(job.job_id, one, ranks)
+            if finding is None or finding.node not in job.nodes:
+                continue
+            memory.state.standing[finding.node] = finding
+            logger.info(
+                "finding_restored job_id=%s node=%s metric=%s since=%.0f",
+                job.job_id,
+                finding.node,
+                finding.metric,
+                finding.since,
+            )
+            self._distrust(finding, memory, frames)
+        memory.restored = True
+
+    def _distrust(self, finding: Finding, memory: JobMemory, frames: dict[str, JobFrame]) -> None:
+        """Keep the faulty past of a node from becoming its baseline."""
+        for name, frame in frames.items():
+            if finding.since < frame.times[0] + 60:
+                metric = memory.state.metrics.setdefault(name, new_metric_state(self.config))
+                metric.baseline.follow(frame.nodes)
+                metric.baseline.assume_like_peers(finding.node)
+
+    def _publish(self) -> None:
+        statistics = self.reader.statistics
+        self.snapshot = Snapshot(
+            judgements=tuple(m.judgement for m in self.memories.values() if m.judgement),
+            last_success={
+                job_id: m.last_success
+                for job_id, m in self.memories.items()
+                if m.last_success is not None
+            },
+            discovered=self.snapshot.discovered,
+            stages=self._stages,
+            models=self.snapshot.models,
+            samples=statistics.samples,
+            errors=dict(statistics.errors),
+            up=statistics.up,
+        )
+
+    def _report(self, what: str, error: PeerwatchError | None) -> None:
+        """Log trouble once when it begins or changes, and once when it ends."""
+        reason = "" if error is None else getattr(error, "reason", type(error).__name__)
+        if reason == self._trouble.get(what, ""):
+            return
+        self._trouble[what] = reason
+        if error is None:
+            logger.info("recovered what=%s", what)
+        else:
+            logger.warning("failed what=%s reason=%s error=%s", what, reason, error)
+
+    def _model_labels(self) -> tuple[tuple[str, str, str], ...]:
+        return tuple((name, model.name, model.fingerprint) for name, model in self.models.items())
+
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._stages[name] = self._stages.get(name, 0.0) + time.perf_counter() - began
+
+
+def _restored(job_id: str, series: Series, ranks: dict[str, int]) -> Finding | None:
+    """Return a published finding, or None if its labels are not of this version."""
+    labels, since = series.labels, float(series.values[-1])
+    severities: dict[str, Severity] = {"critical": "critical", "warning": "warning"}
+    severity = severities.get(labels.get("severity", ""))
+    if severity is None or "node" not in labels or "metric" not in labels:
+        return None
+    return Finding(
+        job_id,
+        labels["node"],
+        labels.get("gpu", ""),
+        labels["metric"],
+        labels.get("method", ""),
+        severity,
+        ranks.get(labels["metric"], 0),
+        since,
+        since,
+        0.0,
+    )
+
+
+def _log_changes(before: dict[str, Finding], after: dict[str, Finding]) -> None:
+    for finding in after.values():
+        if before.get(finding.node) != finding:
+            logger.warning(
+                "finding_raised job_id=%s node=%s gpu=%s metric=%s method=%s score=%.2f since=%.0f",
+                finding.job_id,
+                finding.node,
+                finding.gpu,
+                finding.metric,
+                finding.method,
+                finding.score,
+                finding.since,
+            )
+    for node, finding in before.items():
+        if node not in after:
+            logger.info(
+                "finding_cleared job_id=%s node=%s metric=%s", finding.job_id, node, finding.metric
+            )

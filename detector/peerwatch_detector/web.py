@@ -1,0 +1,240 @@
+"""The detector's pages: /metrics for Prometheus, a page that shows findings to a person, JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import flask
+from markupsafe import Markup
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from peerwatch_detector import __version__, picture
+from peerwatch_detector.metrics import DetectorCollector
+from peerwatch_detector.pipeline import Judgement
+from peerwatch_detector.scores import ABSENT, Finding, Streak
+from peerwatch_detector.service import Detector
+
+# How much of the past a picture shows.
+_PICTURE_SECONDS = 600
+
+
+@dataclass(frozen=True, slots=True)
+class FindingView:
+    """A finding as the page shows it."""
+
+    node: str
+    gpu: str
+    metric: str
+    method: str
+    severity: str
+    score: float
+    since: str
+    ago: str
+    sentence: str
+    picture: Markup | None
+    picture_note: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """One row of the table of nodes."""
+
+    name: str
+    score: float
+    streak: Streak | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A training job as the page shows it."""
+
+    job_id: str
+    nodes: tuple[str, ...]
+    state: str
+    age: str
+    findings: list[FindingView]
+    ranking: list[NodeView]
+
+
+def create_app(detector: Detector) -> flask.Flask:
+    """Return the WSGI application over a running detector."""
+    app = flask.Flask(__name__)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(DetectorCollector(lambda: detector.snapshot))
+
+    @app.get("/metrics")
+    def metrics() -> flask.Response:
+        encoder, content_type = choose_encoder(flask.request.headers.get("Accept", ""))
+        return flask.Response(encoder(registry), content_type=content_type)
+
+    @app.get("/-/healthy")
+    def healthy() -> str:
+        return "The detector is running.\n"
+
+    @app.get("/-/ready")
+    def ready() -> tuple[str, int]:
+        if detector.snapshot.discovered is None:
+            return "Prometheus has not been read yet.\n", 503
+        return "The detector is ready.\n", 200
+
+    @app.get("/api/v1/jobs")
+    def jobs() -> dict[str, Any]:
+        return {"jobs": [_as_json(one) for one in detector.snapshot.judgements]}
+
+    @app.get("/")
+    def index() -> str:
+        views = [_job_view(detector, one) for one in detector.snapshot.judgements]
+        total = sum(len(view.findings) for view in views)
+        return flask.render_template(
+            "index.html", jobs=views, total=total, job_info=detector.config.discovery.job_info
+        )
+
+    @app.get("/jobs/<job_id>")
+    def job_page(job_id: str) -> str:
+        found = [one for one in detector.snapshot.judgements if one.job.job_id == job_id]
+        if not found:
+            flask.abort(404, f"No training job {job_id!r} is known; / lists those that are.")
+        view = _job_view(detector, found[0])
+        chosen = _chosen(detector, found[0], view)
+        return flask.render_template(
+            "job.html", job=view, chosen=chosen, metrics=list(found[0].coverage)
+        )
+
+    @app.context_processor
+    def common() -> dict[str, Any]:
+        return {
+            "version": __version__,
+            "method": detector.config.method,
+            "up": detector.snapshot.up,
+        }
+
+    return app
+
+
+def _as_json(judgement: Judgement) -> dict[str, Any]:
+    return {
+        "job_id": judgement.job.job_id,
+        "nodes": list(judgement.job.nodes),
+        "running": judgement.job.running,
+        "comparable": judgement.comparable,
+        "judged_until": judgement.time,
+        "findings": [
+            {
+                "node": f.node,
+                "gpu": f.gpu,
+                "metric": f.metric,
+                "method": f.method,
+                "severity": f.severity,
+                "score": f.score,
+                "since": f.since,
+                "raised": f.raised,
+            }
+            for f in judgement.findings
+        ],
+        "candidates": [
+            {
+                "node": s.node,
+                "gpu": s.gpu,
+                "metric": s.metric,
+                "method": s.method,
+                "continuity_seconds": s.seconds,
+                "threshold_seconds": s.threshold,
+                "normal_score": judgement.normal_scores.get(s.metric, {}).get(s.node),
+                "score": s.score,
+                "since": s.since,
+            }
+            for s in judgement.streaks
+        ],
+    }
+
+
+def _job_view(detector: Detector, judgement: Judgement) -> JobView:
+    longest: dict[str, Streak] = {}
+    for streak in sorted(judgement.streaks, key=lambda s: s.seconds / s.threshold):
+        longest[streak.node] = streak
+    ranking = [
+        NodeView(node, score, longest.get(node))
+        for node, score in sorted(judgement.fault_scores.items(), key=lambda kv: (-kv[1], kv[0]))
+    ]
+    state = "running" if judgement.job.running else "ended"
+    if not judgement.comparable:
+        state += ", not comparable now"
+    return JobView(
+        judgement.job.job_id,
+        judgement.job.nodes,
+        state,
+        _ago(detector.clock() - judgement.time),
+        [_finding_view(detector, judgement, one) for one in judgement.findings],
+        ranking,
+    )
+
+
+def _finding_view(detector: Detector, judgement: Judgement, finding: Finding) -> FindingView:
+    if finding.metric == ABSENT:
+        sentence, drawn, note = "vanished: its exporter cannot be reached", None, ""
+    else:
+        sentence = f"differs from its peers in {finding.metric}"
+        drawn = _draw(detector, judgement, finding.metric, finding.node, finding.since)
+        unit = next((m.unit for m in detector.metrics if m.name == finding.metric), "")
+        note = f"{finding.metric} in {unit}; red: {finding.node}, grey: its peers"
+    return FindingView(
+        finding.node,
+        finding.gpu,
+        finding.metric,
+        finding.method,
+        finding.severity,
+        finding.score,
+        datetime.fromtimestamp(finding.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
+        _ago(detector.clock() - finding.since),
+        sentence,
+        drawn,
+        note,
+    )
+
+
+def _chosen(detector: Detector, judgement: Judgement, view: JobView) -> dict[str, Any]:
+    """Return the metric and node the visitor asked for, or the ones with most evidence."""
+    nodes, metrics = judgement.job.nodes, list(judgement.coverage)
+    first = view.ranking[0]
+    metric = flask.request.args.get("metric") or (first.streak.metric if first.streak else "")
+    node = flask.request.args.get("node") or first.name
+    metric = metric if metric in metrics else (metrics[0] if metrics else "")
+    node = node if node in nodes else first.name
+    return {
+        "metric": metric,
+        "node": node,
+        "picture": _draw(detector, judgement, metric, node, None),
+    }
+
+
+def _draw(
+    detector: Detector, judgement: Judgement, metric: str, node: str, since: float | None
+) -> Markup | None:
+    memory = detector.memories.get(judgement.job.job_id)
+    ring = memory.rings.get(metric) if memory else None
+    if ring is None or ring.newest < 0 or node not in judgement.job.nodes:
+        return None
+    end = int(judgement.time)
+    job = judgement.job
+    frame = ring.frame(job.job_id, metric, job.nodes, end - _PICTURE_SECONDS, end)
+    return Markup(  # noqa: S704 - the template escapes, and its input is numbers
+        flask.render_template(
+            "picture.svg",
+            picture=picture.draw(frame, node, since),
+            width=picture.WIDTH,
+            height=picture.HEIGHT,
+            left=picture.LEFT,
+            right=picture.RIGHT,
+            label=f"{metric} of {node} and its peers",
+        )
+    )
+
+
+def _ago(seconds: float) -> str:
+    whole = max(0, round(seconds))
+    if whole < 120:
+        return f"{whole} s ago"
+    return f"{whole // 60} min ago" if whole < 7200 else f"{whole // 3600} h ago"

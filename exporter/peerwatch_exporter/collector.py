@@ -1,0 +1,79 @@
+"""The collector contract: one file, one subsystem, one registration.
+
+A collector is a small class with ``collect()``. It registers itself in its own file, so adding
+one needs no second list; the runner in ``runner.py`` times it, and turns whatever it raises
+into ``exporter_collector_success 0`` for itself alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from peerwatch_exporter.catalog import Family
+
+if TYPE_CHECKING:
+    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.sources import Sources
+
+
+class NoData(Exception):  # noqa: N818 - it is an answer, not an error
+    """The node has nothing for this collector (no GPU, no NIC): not a failure.
+
+    The message says what was looked for and where; it is logged at debug level.
+    """
+
+
+class Collector(Protocol):
+    """Reads one subsystem of the node."""
+
+    def collect(self) -> Iterable[Family]:
+        """Return the metric families as they stand now.
+
+        Raises
+        ------
+        NoData
+            If the node has no such hardware.
+        Exception
+            Anything else counts as this collector's failure; the page goes on without it.
+        """
+
+
+Factory = Callable[["ExporterConfig", "Sources"], Collector]
+F = TypeVar("F", bound=Factory)
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A collector's name, whether it runs unless asked, what it is, and how it is made."""
+
+    name: str
+    default_enabled: bool
+    summary: str
+    factory: Factory
+
+
+_REGISTRY: dict[str, Registration] = {}
+
+
+def register(name: str, summary: str, *, default_enabled: bool = True) -> Callable[[F], F]:
+    """Register a collector class (or factory) taking ``(config, sources)`` under ``name``."""
+
+    def add(factory: F) -> F:
+        if name in _REGISTRY:
+            raise ValueError(f"Collector {name!r} is registered twice.")
+        _REGISTRY[name] = Registration(name, default_enabled, summary, factory)
+        return factory
+
+    return add
+
+
+def registrations() -> dict[str, Registration]:
+    """Import every module of ``peerwatch_exporter.collectors`` and return what registered."""
+    package = importlib.import_module("peerwatch_exporter.collectors")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")
+    return dict(sorted(_REGISTRY.items()))
