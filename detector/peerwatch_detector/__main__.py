@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--end", type=float, help="end of its healthy range, Unix time")
     train.add_argument("--cases", type=Path, nargs="+", metavar="DIR", help="case folders instead")
     train.add_argument("--output", type=Path, required=True, help="model bundle to write (.npz)")
-    train.add_argument("--epochs", type=int, default=40, help="passes over the windows")
+    train.add_argument("--steps", type=int, default=1200, help="optimiser steps per metric")
     train.add_argument("--seed", type=int, default=0, help="makes a training repeatable")
     return parser
 
@@ -152,7 +152,7 @@ def _train(options: argparse.Namespace, config: DetectorConfig) -> int:
     from peerwatch_detector.training_run import train_bundle  # noqa: PLC0415
 
     gathered = _gather(options, config)
-    settings = TrainingOptions(epochs=options.epochs, seed=options.seed)
+    settings = TrainingOptions(steps=options.steps, seed=options.seed)
     bundle = train_bundle(gathered, config, settings, sys.stderr)
     bundle.save(options.output)
     print(f"{len(bundle.cards)} models written to {options.output}")

@@ -6,6 +6,7 @@ The YAML file, the error texts and the table in ``docs/configuration.md`` all fo
 from __future__ import annotations
 
 import difflib
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -271,8 +272,9 @@ class DetectorConfig(Section):
         return tuple(merged)
 
 
+@cache
 def load_preset(name: str) -> Preset:
-    """Return a preset that ships with the package."""
+    """Return a preset that ships with the package; parsing it takes longer than a cycle."""
     text = resources.files("peerwatch_detector.presets").joinpath(f"{name}.yaml").read_text()
     return Preset.model_validate(yaml.safe_load(text))
 

@@ -57,10 +57,11 @@ class MetricState:
 
 @dataclass(slots=True)
 class JobState:
-    """What one job remembers between cycles: streaks and the findings that stand."""
+    """What one job remembers between cycles: streaks, findings, who was silent when."""
 
     metrics: dict[str, MetricState] = field(default_factory=dict)
     standing: dict[str, Finding] = field(default_factory=dict)
+    last_silent: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +121,19 @@ def judge(
     now
         Unix time, for silence and for the findings' ``raised``.
     """
+    ranked = {m.name: rank for rank, m in enumerate(config.detection_metrics(), start=1)}
     metrics = [metric for metric in config.detection_metrics() if metric.name in frames]
     for metric in metrics:
         _judge_metric(frames[metric.name], metric, models[metric.name], config, state)
     silence = absent_seconds(job.silent_since, len(job.nodes), now, config.absent.after_seconds)
     streaks = _absent_streaks(silence, config, now)
-    for rank, metric in enumerate(metrics, start=1):
+    for metric in metrics:
+        rank = ranked[metric.name]
         streaks += _metric_streaks(metric, rank, frames[metric.name], config, state)
     comparable = _is_comparable(job, config, state)
+    state.last_silent |= dict.fromkeys(job.silent_since, now)
     state.standing = still_standing(
-        state.standing, _quiet(job, state, silence), config.continuity.clear_seconds
+        state.standing, _quiet(job, state, silence, now), config.continuity.clear_seconds
     )
     # A common cause hides who is unlike the others, but never who is gone.
     ready = streaks if comparable else [s for s in streaks if s.metric == ABSENT]
@@ -147,6 +151,7 @@ def _judge_metric(
 ) -> None:
     """Take one metric's new windows through embedding, scores and streaks."""
     memory = state.metrics.setdefault(metric.name, new_metric_state(config))
+    _keep_values(frame.nodes, memory)
     memory.similarity.follow(frame.nodes)
     memory.zscore.follow(frame.nodes)
     memory.baseline.follow(frame.nodes)
@@ -190,10 +195,10 @@ def _judge_against_own_past(
     on how the cycles fall.
     """
     present = np.isfinite(levels)
-    count = np.maximum(present.sum(axis=1, keepdims=True), 2)
+    count = np.maximum(present.sum(axis=1, keepdims=True), 2).astype(np.float64)
     low, high = metric.bounds
     effect = metric.smallest_effect / (high - low) * np.sqrt(config.window_length)
-    score = peer_score(sums, float(effect) * float(np.median(count) - 1))
+    score = peer_score(sums, effect * (count - 1))
     residual = levels - leave_one_out_median(levels)
     for part in memory.baseline.periods(ends):
         offset = memory.baseline.offset(int(ends[part][0]))
@@ -203,10 +208,12 @@ def _judge_against_own_past(
             candidates = matters & (score[part] >= config.similarity_threshold)
             outlying = matters & (np.abs(z[part]) > config.zscore.threshold)
         largest = np.maximum(1, config.similarity.largest_share * count[part])
-        common = candidates.sum(axis=1, keepdims=True) > largest
+        # Of many that deviate alike some fall just short of the threshold; the rest would be named.
+        suspects = matters & (score[part] >= config.similarity_threshold / 2)
+        common = suspects.sum(axis=1, keepdims=True) > largest
         memory.common_cause = bool(common[-1, 0])
         known = present[part] & np.isfinite(residual[part]) & ~common
-        memory.baseline.learn(ends[part], residual[part], candidates)
+        memory.baseline.learn(ends[part], residual[part], suspects)
         _follow(ends[part], candidates & ~common, score[part], known, memory)
         _follow_zscore(ends[part], outlying & ~common, known, memory)
 
@@ -221,11 +228,19 @@ def _embed(
     return embeddings
 
 
+def _keep_values(nodes: tuple[str, ...], memory: MetricState) -> None:
+    """Carry the newest values of the nodes that stay over to their new places."""
+    old = memory.similarity.nodes
+    if nodes == old:
+        return
+    for name in ("normal", "z", "peak"):
+        values = dict(zip(old, getattr(memory, name), strict=True))
+        setattr(memory, name, np.array([values.get(node, np.nan) for node in nodes]))
+
+
 def _follow(
     ends: NDArray[np.int64], candidates: Mask, scores: Scores, present: Mask, memory: MetricState
 ) -> None:
-    if len(memory.peak) != candidates.shape[1]:
-        memory.peak = np.zeros(candidates.shape[1])
     for step, end in enumerate(ends):
         memory.similarity.update(float(end), candidates[step], present[step])
         memory.peak = np.where(candidates[step], scores[step], memory.peak)
@@ -312,9 +327,11 @@ def _is_comparable(job: Job, config: DetectorConfig, state: JobState) -> bool:
     return not any(memory.common_cause for memory in state.metrics.values())
 
 
-def _quiet(job: Job, state: JobState, silence: dict[str, float]) -> dict[str, float]:
+def _quiet(job: Job, state: JobState, silence: dict[str, float], now: float) -> dict[str, float]:
     """Per node that can be judged, the shortest quiet time over all metrics and methods."""
-    quiet: dict[str, float] = {}
+    # A node that left the job is nobody's fault any more; one that is back was not quiet before.
+    quiet = {node: np.inf for node in state.standing if node not in job.nodes}
+    quiet |= {node: now - last for node, last in state.last_silent.items()}
     for memory in state.metrics.values():
         for streaks in (memory.similarity, memory.zscore):
             for node, seconds in zip(streaks.nodes, streaks.quiet, strict=True):
@@ -352,6 +369,4 @@ def _judgement(
 
 
 def _by_node(streaks: Streaks, values: NDArray[np.float64]) -> dict[str, float]:
-    if len(values) != len(streaks.nodes):
-        return {}
     return {node: float(value) for node, value in zip(streaks.nodes, values, strict=True)}

@@ -77,7 +77,7 @@ def normal_score(sums: Scores) -> Scores:
     return np.where(flat & np.isfinite(sums), 0.0, centred / np.where(flat, 1, spread))
 
 
-def peer_score(sums: Scores, floor: float) -> Scores:
+def peer_score(sums: Scores, floor: Scores) -> Scores:
     """Standardise each node's distance sum by the sums of the *other* nodes.
 
     Parameters
@@ -85,8 +85,8 @@ def peer_score(sums: Scores, floor: float) -> Scores:
     sums
         Shape (n_windows, n_nodes), NaN = not present.
     floor
-        Smallest scale, in units of the sums times ``_RELATIVE_FLOOR``; keeps a job of identical
-        nodes from turning rounding into evidence.
+        Shape (n_windows, 1): smallest scale, in units of the sums times ``_RELATIVE_FLOOR``;
+        keeps a job of identical nodes from turning rounding into evidence.
 
     Returns
     -------

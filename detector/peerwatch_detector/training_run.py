@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TextIO
 
 from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.errors import TrainingError
 from peerwatch_detector.healthy import Windows
 from peerwatch_detector.models.store import Bundle, ModelCard
 from peerwatch_detector.models.training import TrainingOptions, train_model
@@ -39,7 +40,10 @@ def train_bundle(
             progress.write(f"{metric.name:<22} no samples, compared by raw windows\n")
             continue
         line = _Line(metric.name, progress)
-        trained = train_model(gathered[metric.name], options, line.show)
+        try:
+            trained = train_model(gathered[metric.name], options, line.show)
+        except TrainingError as error:
+            raise TrainingError(f"Metric {metric.name!r}: {error}") from error
         line.end(trained.windows, trained.reconstruction_error)
         weights[metric.name] = trained.weights
         cards[metric.name] = ModelCard(
@@ -61,11 +65,11 @@ class _Line:
         self.name = name
         self.out = out
 
-    def show(self, epoch: int, epochs: int, loss: float) -> None:
-        """Redraw the bar after an epoch."""
+    def show(self, step: int, steps: int, loss: float) -> None:
+        """Redraw the bar."""
         if self.out.isatty():
-            done = "#" * (epoch * _BAR // epochs)
-            self.out.write(f"\r{self.name:<22} [{done:<{_BAR}}] {epoch}/{epochs} loss {loss:.2e}")
+            done = "#" * (step * _BAR // steps)
+            self.out.write(f"\r{self.name:<22} [{done:<{_BAR}}] {step}/{steps} loss {loss:.2e}")
             self.out.flush()
 
     def end(self, windows: int, error: float) -> None:

@@ -27,6 +27,17 @@ class NoData(Exception):  # noqa: N818 - it is an answer, not an error
     """
 
 
+class PartialData(Exception):  # noqa: N818 - the collector succeeded, as far as it could see
+    """Part of the source could not be read; what was yielded before is published.
+
+    Raised after the last family. The collector's success stays 1, and
+    ``exporter_collector_error_info`` says which part is missing: by ``error_class``, or by the
+    class of the exception this one was raised ``from``.
+    """
+
+    error_class: str | None = None
+
+
 class Collector(Protocol):
     """Reads one subsystem of the node."""
 
@@ -37,6 +48,8 @@ class Collector(Protocol):
         ------
         NoData
             If the node has no such hardware.
+        PartialData
+            After the last family, if a part of the source could not be read.
         Exception
             Anything else counts as this collector's failure; the page goes on without it.
         """

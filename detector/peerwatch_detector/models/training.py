@@ -20,6 +20,8 @@ from torch import Tensor, nn
 from peerwatch_detector.errors import TrainingError
 from peerwatch_detector.models.lstm_vae import Weights
 
+_REPORT_EVERY = 50
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingOptions:
@@ -27,8 +29,9 @@ class TrainingOptions:
 
     Parameters
     ----------
-    epochs, batch_size, learning_rate
-        Of the Adam optimiser; the learning rate falls to a hundredth along a cosine.
+    steps, batch_size, learning_rate
+        Of the Adam optimiser; the learning rate falls to a hundredth along a cosine. Steps, not
+        passes over the data: a short range needs as many of them as a long one.
     divergence_weight
         Weight of the Kullback-Leibler term; small, so that the reconstruction error reaches the
         order of 1e-4 that Minder asks for.
@@ -36,16 +39,20 @@ class TrainingOptions:
         At most this many real windows are used, drawn at random.
     least_windows
         Fewer real windows than this are refused.
+    largest_error
+        A model that rebuilds held-out windows worse than this mean squared error is refused: it
+        would map a fault back to health and hide it.
     seed
         Makes a training repeatable.
     """
 
-    epochs: int = 40
-    batch_size: int = 256
+    steps: int = 1200
+    batch_size: int = 128
     learning_rate: float = 0.02
     divergence_weight: float = 1e-5
     most_windows: int = 16_384
     least_windows: int = 200
+    largest_error: float = 5e-3
     seed: int = 0
 
 
@@ -108,12 +115,13 @@ def train_model(
     options
         See ``TrainingOptions``.
     progress
-        Called after every epoch with (epoch, epochs, loss).
+        Called now and then with (step, steps, loss).
 
     Raises
     ------
     TrainingError
-        If there are too few windows or values that are not finite or outside 0 to 1.
+        If there are too few windows, values that are not finite or outside 0 to 1, or if the
+        model did not learn to rebuild windows it had not seen.
     """
     _check(windows, options)
     rng = np.random.default_rng(options.seed)
@@ -134,6 +142,11 @@ def train_model(
             error = float(torch.mean((network.embed(target) - target) ** 2))
     finally:
         torch.set_num_threads(threads)
+    if not error <= options.largest_error:
+        raise TrainingError(
+            f"The model rebuilds held-out windows with a mean squared error of {error:.1e}, at "
+            f"most {options.largest_error:.1e} is usable; give more --steps or a longer range."
+        )
     fingerprint = hashlib.sha256(np.ascontiguousarray(windows).tobytes()).hexdigest()[:12]
     return Trained(export(network), error, len(real), fingerprint)
 
@@ -164,7 +177,8 @@ def synthetic_windows(
     )
     picked = real[rng.integers(0, len(real), count)]
     noise = picked - picked.mean(axis=1, keepdims=True)
-    return np.clip(shapes + noise, 0, 1).astype(np.float32)
+    synthetic: NDArray[np.float32] = np.clip(shapes + noise, 0, 1).astype(np.float32)
+    return synthetic
 
 
 def export(network: Network) -> Weights:
@@ -214,19 +228,17 @@ def _fit(
 ) -> None:
     optimiser = torch.optim.Adam(network.parameters(), lr=options.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
-        optimiser, options.epochs, eta_min=options.learning_rate / 100
+        optimiser, options.steps, eta_min=options.learning_rate / 100
     )
-    for epoch in range(options.epochs):
-        total = 0.0
-        order = torch.randperm(len(examples), device=examples.device)
-        for batch in torch.split(order, options.batch_size):
-            windows = examples[batch]
-            rebuilt, mean, log_variance = network(windows)
-            divergence = -0.5 * torch.mean(1 + log_variance - mean**2 - log_variance.exp())
-            loss = torch.mean((rebuilt - windows) ** 2) + options.divergence_weight * divergence
-            optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
-            total += float(loss.detach()) * len(batch)
+    for step in range(1, options.steps + 1):
+        batch = torch.randint(len(examples), (options.batch_size,), device=examples.device)
+        windows = examples[batch]
+        rebuilt, mean, log_variance = network(windows)
+        divergence = -0.5 * torch.mean(1 + log_variance - mean**2 - log_variance.exp())
+        loss = torch.mean((rebuilt - windows) ** 2) + options.divergence_weight * divergence
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
         schedule.step()
-        progress(epoch + 1, options.epochs, total / len(examples))
+        if step % _REPORT_EVERY == 0 or step == options.steps:
+            progress(step, options.steps, float(loss.detach()))

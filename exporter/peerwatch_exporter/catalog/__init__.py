@@ -6,14 +6,26 @@ dashboard tests read ``CATALOG``, so a name that is not here cannot be published
 
 from __future__ import annotations
 
-from peerwatch_exporter.catalog import detector, gpu, host, job, nic, self_metrics
+from peerwatch_exporter.catalog.detector import SPECS as DETECTOR
+from peerwatch_exporter.catalog.gpu import SPECS as GPU
+from peerwatch_exporter.catalog.host import SPECS as HOST
+from peerwatch_exporter.catalog.job import SPECS as JOB
+from peerwatch_exporter.catalog.nic import SPECS as NIC
+from peerwatch_exporter.catalog.self_metrics import SPECS as SELF
 from peerwatch_exporter.catalog.spec import Family, MetricSpec
 
-__all__ = ["CATALOG", "Family", "MetricSpec", "family"]
+__all__ = ["CATALOG", "DOMAINS", "Family", "MetricSpec", "family"]
 
-_DOMAINS = (host, job, gpu, nic, self_metrics, detector)
+DOMAINS: dict[str, tuple[MetricSpec, ...]] = {
+    "Host": HOST,
+    "Training jobs and ranks": JOB,
+    "GPU, NVLink, PCIe, XID": GPU,
+    "NIC and RDMA": NIC,
+    "The exporter itself": SELF,
+    "Detector": DETECTOR,
+}
 
-CATALOG: dict[str, MetricSpec] = {spec.name: spec for domain in _DOMAINS for spec in domain.SPECS}
+CATALOG: dict[str, MetricSpec] = {spec.name: spec for specs in DOMAINS.values() for spec in specs}
 
 
 def family(name: str) -> Family:

@@ -21,7 +21,7 @@ class MetricSpec:
     kind
         ``counter`` or ``gauge``. Facts (value always 1) are gauges ending in ``_info``.
     unit
-        Base unit in words: ``seconds``, ``bytes``, ``ratio``, ``celsius``, ``1`` for a plain number.
+        Base unit in words: ``seconds``, ``bytes``, ``ratio``, ``celsius``, ``1`` for none.
     labels
         Label names in the order collectors pass their values.
     help
@@ -41,5 +41,7 @@ class MetricSpec:
         """Return an empty metric family; collectors fill it with ``add_metric``."""
         if self.kind == "counter":
             # prometheus_client strips the suffix and adds it back when it renders.
-            return CounterMetricFamily(self.name.removesuffix("_total"), self.help, labels=self.labels)
+            return CounterMetricFamily(
+                self.name.removesuffix("_total"), self.help, labels=self.labels
+            )
         return GaugeMetricFamily(self.name, self.help, labels=self.labels)

@@ -1,0 +1,45 @@
+"""Write the dashboards' JSON next to this file; ``--check`` only says whether it is stale."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+
+from job import job_dashboard
+
+FOLDER = Path(__file__).resolve().parent
+
+
+def render() -> dict[Path, str]:
+    """Return the text of every dashboard by its file."""
+    dashboards = {FOLDER / "job.json": job_dashboard()}
+    return {
+        file: json.dumps(dashboard, cls=JSONEncoder, indent=2, sort_keys=True) + "\n"
+        for file, dashboard in dashboards.items()
+    }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write or check the files; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="exit 1 if a file is stale")
+    options = parser.parse_args(arguments)
+    stale = 0
+    for file, text in render().items():
+        if file.exists() and file.read_text() == text:
+            continue
+        stale += 1
+        if options.check:
+            print(f"{file.name} is stale: run python dashboards/build.py", file=sys.stderr)
+        else:
+            file.write_text(text)
+            print(f"wrote {file.name}")
+    return 1 if options.check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,138 @@
+"""Writes the pages that repeat what the code declares: metrics.md and configuration.md.
+
+``python docs/generate.py`` writes them, ``--check`` only says whether they are up to date.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from peerwatch_detector.config import DetectorConfig, load_preset
+from peerwatch_exporter.catalog import CATALOG, DOMAINS
+from peerwatch_exporter.config import ExporterConfig
+
+HERE = Path(__file__).parent
+
+
+def metrics_page() -> str:
+    """Return docs/metrics.md: every metric with unit, labels, meaning and raw source."""
+    lines = [
+        "# Metrics",
+        "",
+        "Generated from `peerwatch_exporter.catalog`; edit it there. The scrape configuration adds",
+        "the target labels `node` and, where there are several, `cluster` to every series.",
+        "",
+        f"{len(CATALOG)} metrics.",
+    ]
+    table = [
+        "| metric | kind | unit | labels | meaning | raw source |",
+        "|---|---|---|---|---|---|",
+    ]
+    for heading, specs in DOMAINS.items():
+        lines += ["", f"## {heading}", "", *table]
+        for spec in specs:
+            labels = ", ".join(f"`{label}`" for label in spec.labels) or "-"
+            lines.append(
+                f"| `{spec.name}` | {spec.kind} | {spec.unit} | {labels} | {_cell(spec.help)} "
+                f"| {_cell(spec.source)} |"
+            )
+    lines += [
+        "",
+        "## Series the recording rules build",
+        "",
+        "What the detector compares nodes by, in the order it asks (preset `peerwatch`).",
+        "",
+        "| metric | recorded series | unit | bounds | smallest effect | harmful direction |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| `{m.name}` | `{m.recorded}` | {m.unit} | {m.bounds[0]:g} to {m.bounds[1]:g} "
+        f"| {m.smallest_effect:g} | {m.direction} |"
+        for m in load_preset("peerwatch").metrics
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def configuration_page() -> str:
+    """Return docs/configuration.md: every setting of both programs."""
+    lines = [
+        "# Configuration",
+        "",
+        "Generated from the two `config.py`; edit it there. Unknown keys, wrong types and",
+        "impossible values are refused at start, all at once, each with its path.",
+    ]
+    for title, model in (("Exporter", ExporterConfig), ("Detector", DetectorConfig)):
+        lines += ["", f"## {title}", "", "| setting | default | limits | meaning |"]
+        lines += ["|---|---|---|---|", *_rows(model, "")]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(model: type[BaseModel], prefix: str) -> list[str]:
+    rows = []
+    for name, field in model.model_fields.items():
+        section = _section(field)
+        if section is not None:
+            rows += _rows(section, f"{prefix}{name}.")
+            continue
+        rows.append(
+            f"| `{prefix}{name}` | {_default(field)} | {_limits(field)} "
+            f"| {_cell(field.description or '')} |"
+        )
+    return rows
+
+
+def _section(field: FieldInfo) -> type[BaseModel] | None:
+    kind = field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value: Any = field.get_default(call_default_factory=True, validated_data={})
+    if value is None:
+        return "-"
+    if isinstance(value, Path):
+        value = str(value)
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _limits(field: FieldInfo) -> str:
+    words = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+    limits = [
+        f"{sign} {getattr(limit, key):g}"
+        for limit in field.metadata
+        for key, sign in words.items()
+        if getattr(limit, key, None) is not None
+    ]
+    choices = [str(one) for one in get_args(field.annotation) if isinstance(one, str)]
+    return ", ".join(limits) or " or ".join(f"`{one}`" for one in choices) or "-"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def main() -> int:
+    """Write or check the pages; 1 if a checked page is stale."""
+    stale = []
+    for name, page in (("metrics.md", metrics_page()), ("configuration.md", configuration_page())):
+        path = HERE / name
+        if path.exists() and path.read_text() == page:
+            continue
+        stale.append(name)
+        if "--check" not in sys.argv:
+            path.write_text(page)
+    if stale and "--check" in sys.argv:
+        print(f"Stale: {', '.join(stale)}. Run: python docs/generate.py", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

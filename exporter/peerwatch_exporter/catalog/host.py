@@ -1,0 +1,160 @@
+"""What the node itself does: CPU, memory, storage, network, TCP."""
+
+from __future__ import annotations
+
+from peerwatch_exporter.catalog.spec import MetricSpec
+
+_PER_PROCESS = "with scope 'processes', the sum over the node's processes"
+
+
+def _network(direction: str, what: str, column: str) -> MetricSpec:
+    return MetricSpec(
+        f"host_network_{direction}_{what}_total",
+        "counter",
+        "bytes" if what == "bytes" else "1",
+        ("interface",),
+        f"Network interface: {what} in {direction} direction.",
+        f"/proc/net/dev, {direction} column {column}",
+    )
+
+
+SPECS: tuple[MetricSpec, ...] = (
+    MetricSpec(
+        "host_cpu_seconds_total",
+        "counter",
+        "seconds",
+        ("mode",),
+        f"CPU time spent in each mode; {_PER_PROCESS} (user, system).",
+        "/proc/stat cpu; /proc/<pid>/stat utime, stime",
+    ),
+    MetricSpec(
+        "host_cpus",
+        "gauge",
+        "1",
+        (),
+        "CPUs of the node: those of the machine, or scope.cpus where it is set.",
+        "/proc/stat cpuN; scope.cpus",
+    ),
+    MetricSpec(
+        "host_load1",
+        "gauge",
+        "1",
+        (),
+        "Load average over one minute: tasks that run, wait for a CPU or for storage.",
+        "/proc/loadavg",
+    ),
+    MetricSpec(
+        "host_context_switches_total",
+        "counter",
+        "1",
+        (),
+        "Context switches of the whole machine.",
+        "/proc/stat ctxt",
+    ),
+    MetricSpec(
+        "host_boot_time_seconds",
+        "gauge",
+        "seconds",
+        (),
+        "When the machine was started (Unix time).",
+        "/proc/stat btime",
+    ),
+    MetricSpec(
+        "host_pressure_seconds_total",
+        "counter",
+        "seconds",
+        ("resource", "kind"),
+        "Time in which some or all (full) runnable tasks stood still for want of the resource.",
+        "/proc/pressure/{cpu,io,memory} total",
+    ),
+    MetricSpec(
+        "host_memory_total_bytes",
+        "gauge",
+        "bytes",
+        (),
+        "Memory of the node: that of the machine, or scope.memory_bytes where it is set.",
+        "/proc/meminfo MemTotal; scope.memory_bytes",
+    ),
+    MetricSpec(
+        "host_memory_available_bytes",
+        "gauge",
+        "bytes",
+        (),
+        "Memory that can be had without swapping; with scope 'processes', the total less the "
+        "resident memory of the node's processes.",
+        "/proc/meminfo MemAvailable; /proc/<pid>/status VmRSS",
+    ),
+    MetricSpec(
+        "host_disk_read_bytes_total",
+        "counter",
+        "bytes",
+        ("disk",),
+        f"Bytes read from the disk; {_PER_PROCESS} as disk 'processes'.",
+        "/proc/diskstats sectors read; /proc/<pid>/io read_bytes",
+    ),
+    MetricSpec(
+        "host_disk_written_bytes_total",
+        "counter",
+        "bytes",
+        ("disk",),
+        f"Bytes written to the disk; {_PER_PROCESS} as disk 'processes'.",
+        "/proc/diskstats sectors written; /proc/<pid>/io write_bytes",
+    ),
+    MetricSpec(
+        "host_disk_io_seconds_total",
+        "counter",
+        "seconds",
+        ("disk",),
+        "Time in which the disk had at least one request to serve.",
+        "/proc/diskstats time spent doing I/Os",
+    ),
+    _network("receive", "bytes", "bytes"),
+    _network("receive", "packets", "packets"),
+    _network("receive", "errors", "errs"),
+    _network("receive", "drops", "drop"),
+    _network("transmit", "bytes", "bytes"),
+    _network("transmit", "packets", "packets"),
+    _network("transmit", "errors", "errs"),
+    _network("transmit", "drops", "drop"),
+    MetricSpec(
+        "host_tcp_retransmitted_segments_total",
+        "counter",
+        "1",
+        (),
+        "TCP segments sent again because no acknowledgement came: loss or a stalled peer.",
+        "/proc/net/snmp Tcp RetransSegs",
+    ),
+    MetricSpec(
+        "host_tcp_sent_segments_total",
+        "counter",
+        "1",
+        (),
+        "TCP segments sent, without those sent again.",
+        "/proc/net/snmp Tcp OutSegs",
+    ),
+    MetricSpec(
+        "host_tcp_timeouts_total",
+        "counter",
+        "1",
+        (),
+        "TCP retransmission timers that ran out.",
+        "/proc/net/netstat TcpExt TCPTimeouts",
+    ),
+    MetricSpec(
+        "host_tcp_send_queue_bytes",
+        "gauge",
+        "bytes",
+        (),
+        "Bytes in the send queues of established connections: written, not yet acknowledged.",
+        "/proc/net/tcp and tcp6, tx_queue",
+    ),
+    MetricSpec(
+        "host_tcp_receive_queue_bytes",
+        "gauge",
+        "bytes",
+        (),
+        "Bytes in the receive queues of established connections: arrived, not yet read by the "
+        "application.",
+        "/proc/net/tcp and tcp6, rx_queue",
+    ),
+)

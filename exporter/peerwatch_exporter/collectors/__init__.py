@@ -1,0 +1,1 @@
+"""Collectors, one subsystem each; importing a module registers it."""

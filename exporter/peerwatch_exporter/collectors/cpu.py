@@ -1,0 +1,47 @@
+"""CPU time of the node, and what the machine's scheduler counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from peerwatch_exporter.catalog import family
+from peerwatch_exporter.collector import register
+from peerwatch_exporter.sources.procfs import Procfs
+from peerwatch_exporter.sources.usage import usage_source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from peerwatch_exporter.catalog import Family
+    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.sources import Sources
+
+
+@register("cpu", "CPU time by mode, CPUs, load, context switches, boot time")
+class CpuCollector:
+    """Publishes CPU time; load and context switches only where the node is the machine."""
+
+    def __init__(self, config: ExporterConfig, sources: Sources) -> None:
+        self._usage = usage_source(config, sources)
+        self._procfs = Procfs(sources.paths.procfs)
+        self._whole_machine = config.scope.kind == "host"
+
+    def collect(self) -> Iterator[Family]:
+        """Yield the families of ``host_cpu_*`` and the machine's scheduler."""
+        usage = self._usage.cpu()
+        seconds = family("host_cpu_seconds_total")
+        for mode, value in usage.seconds.items():
+            seconds.add_metric([mode], value)
+        yield seconds
+        yield _single("host_cpus", usage.cpus)
+        stat = self._procfs.stat()
+        yield _single("host_boot_time_seconds", stat.boot_time)
+        if self._whole_machine:
+            yield _single("host_context_switches_total", stat.context_switches)
+            yield _single("host_load1", self._procfs.load1())
+
+
+def _single(name: str, value: float) -> Family:
+    single = family(name)
+    single.add_metric([], value)
+    return single

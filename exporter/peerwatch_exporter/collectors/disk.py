@@ -1,0 +1,42 @@
+"""Storage traffic of the node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from peerwatch_exporter.catalog import family
+from peerwatch_exporter.collector import NoData, register
+from peerwatch_exporter.sources.usage import usage_source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from peerwatch_exporter.catalog import Family
+    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.sources import Sources
+
+
+@register("disk", "bytes read and written, time busy, by disk")
+class DiskCollector:
+    """Publishes the traffic of whole disks, or of the node's processes."""
+
+    def __init__(self, config: ExporterConfig, sources: Sources) -> None:
+        self._usage = usage_source(config, sources)
+
+    def collect(self) -> Iterator[Family]:
+        """Yield the families of ``host_disk_*``."""
+        disks = self._usage.disks()
+        if not disks:
+            raise NoData("The machine lists no disk.")
+        read = family("host_disk_read_bytes_total")
+        written = family("host_disk_written_bytes_total")
+        busy = family("host_disk_io_seconds_total")
+        for disk, stat in disks.items():
+            read.add_metric([disk], stat.read_bytes)
+            written.add_metric([disk], stat.written_bytes)
+            if stat.io_seconds is not None:
+                busy.add_metric([disk], stat.io_seconds)
+        yield read
+        yield written
+        if busy.samples:
+            yield busy

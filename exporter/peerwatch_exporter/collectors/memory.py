@@ -1,0 +1,34 @@
+"""Memory of the node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from peerwatch_exporter.catalog import family
+from peerwatch_exporter.collector import register
+from peerwatch_exporter.sources.usage import usage_source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from peerwatch_exporter.catalog import Family
+    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.sources import Sources
+
+
+@register("memory", "memory in total and available")
+class MemoryCollector:
+    """Publishes total and available memory."""
+
+    def __init__(self, config: ExporterConfig, sources: Sources) -> None:
+        self._usage = usage_source(config, sources)
+
+    def collect(self) -> Iterator[Family]:
+        """Yield the families of ``host_memory_*``."""
+        usage = self._usage.memory()
+        total = family("host_memory_total_bytes")
+        total.add_metric([], usage.total)
+        available = family("host_memory_available_bytes")
+        available.add_metric([], usage.available)
+        yield total
+        yield available

@@ -1,0 +1,44 @@
+"""Pressure stall information: time lost for want of CPU, memory or storage."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+from peerwatch_exporter.catalog import family
+from peerwatch_exporter.collector import NoData, register
+from peerwatch_exporter.sources.procfs import Procfs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from peerwatch_exporter.catalog import Family
+    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.sources import Sources
+
+
+@register("pressure", "time lost waiting for CPU, memory or storage (PSI)")
+class PressureCollector:
+    """Publishes the machine's stall times where the kernel counts them."""
+
+    def __init__(self, config: ExporterConfig, sources: Sources) -> None:
+        self._procfs = Procfs(sources.paths.procfs)
+        self._whole_machine = config.scope.kind == "host"
+
+    def collect(self) -> Iterator[Family]:
+        """Yield ``host_pressure_seconds_total``."""
+        if not self._whole_machine:
+            raise NoData("Stall times belong to the whole machine, not to scope 'processes'.")
+        try:
+            stalls = self._procfs.pressure()
+        except OSError as error:
+            # A kernel built with PSI but started with psi=0 has the files and refuses to read.
+            if error.errno == errno.EOPNOTSUPP:
+                raise NoData("The kernel was started with psi=0.") from error
+            raise
+        if not stalls:
+            raise NoData(f"There is no {self._procfs.root / 'pressure'}.")
+        seconds = family("host_pressure_seconds_total")
+        for (resource, kind), value in stalls.items():
+            seconds.add_metric([resource, kind], value)
+        yield seconds

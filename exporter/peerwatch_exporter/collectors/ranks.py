@@ -1,0 +1,232 @@
+"""How the ranks of training jobs on this node are doing.
+
+From outside: the processes of each rank. From inside, where the job offers it: the heartbeat
+file. The two are joined by rank and job; either is enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from peerwatch_exporter.catalog import family
+from peerwatch_exporter.collector import NoData, PartialData, register
+from peerwatch_exporter.sources.heartbeat import read_heartbeats
+from peerwatch_exporter.sources.ranks import RankFinder
+from peerwatch_exporter.sources.rising import RisingSum
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from peerwatch_exporter.catalog import Family
+    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.sources import Sources
+    from peerwatch_exporter.sources.heartbeat import Heartbeat
+    from peerwatch_exporter.sources.processes import Process, ProcessStatus
+    from peerwatch_exporter.sources.ranks import RankProcess
+
+_STATES = ("running", "sleeping", "disk_sleep", "stopped", "zombie", "exited")
+
+# What RisingSum calls a counter: the metric, and the label values after job_id and rank.
+_COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "user": ("rank_cpu_seconds_total", ("user",)),
+    "system": ("rank_cpu_seconds_total", ("system",)),
+    "read": ("rank_read_bytes_total", ()),
+    "written": ("rank_written_bytes_total", ()),
+    "voluntary": ("rank_context_switches_total", ("voluntary",)),
+    "involuntary": ("rank_context_switches_total", ("involuntary",)),
+    "run_delay": ("rank_run_delay_seconds_total", ()),
+}
+_GAUGES = (
+    "rank_info",
+    "rank_process_state",
+    "rank_heartbeat_timestamp_seconds",
+    "rank_last_step_timestamp_seconds",
+    "rank_steps_total",
+    "rank_memory_resident_bytes",
+    "rank_threads",
+    "rank_processes",
+)
+
+
+class _GarbledHeartbeat(PartialData):
+    error_class = "garbled_heartbeat"
+
+
+@dataclass(frozen=True, slots=True)
+class _Rank:
+    """A rank as known from either side; ``tree`` is empty once its processes are gone."""
+
+    job_id: str
+    rank: int
+    local_rank: int | None
+    world_size: int | None
+    tree: tuple[Process, ...]
+    heartbeat: Heartbeat | None
+
+    @property
+    def labels(self) -> list[str]:
+        return [self.job_id, str(self.rank)]
+
+    @property
+    def pid(self) -> int | None:
+        if self.tree:
+            return self.tree[0].pid
+        return None if self.heartbeat is None else self.heartbeat.pid
+
+    @property
+    def state(self) -> str:
+        return self.tree[0].state if self.tree else "exited"
+
+
+class _Page:
+    """The families under construction, in the order of their first use."""
+
+    def __init__(self) -> None:
+        names = (*_GAUGES, *dict.fromkeys(name for name, _ in _COUNTERS.values()))
+        self._families = {name: family(name) for name in names}
+
+    def add(self, name: str, labels: Sequence[str], value: float | None) -> None:
+        """Add a sample unless its value is unknown."""
+        if value is not None:
+            self._families[name].add_metric(labels, value)
+
+    def families(self) -> Iterator[Family]:
+        """Yield the families that have samples."""
+        return (family for family in self._families.values() if family.samples)
+
+
+@register("ranks", "ranks of training jobs: process state and use, heartbeat, steps")
+class RanksCollector:
+    """Publishes every rank found by its processes or its heartbeat file."""
+
+    def __init__(self, config: ExporterConfig, sources: Sources) -> None:
+        self._heartbeat = config.heartbeat
+        self._clock = sources.clock
+        self._table = sources.processes
+        self._finder = RankFinder(config, sources)
+        self._sums: dict[tuple[str, int], RisingSum] = {}
+
+    def collect(self) -> Iterator[Family]:
+        """Yield the families of ``rank_*``."""
+        heartbeats = read_heartbeats(self._heartbeat.directory)
+        refused: PermissionError | None = None
+        try:
+            processes = self._finder.find()
+        except PermissionError as error:
+            if not heartbeats.ranks:
+                raise
+            refused, processes = error, []
+        ranks = [rank for rank in self._join(processes, heartbeats.ranks) if self._counts(rank)]
+        if not ranks and not heartbeats.problems:
+            raise NoData("No rank of a training job runs on this node.")
+        page = _Page()
+        present = {(rank.job_id, rank.rank) for rank in ranks}
+        self._sums = {key: total for key, total in self._sums.items() if key in present}
+        for rank in ranks:
+            _add_facts(page, rank)
+            refused = self._add_use(page, rank) or refused
+        yield from page.families()
+        if refused is not None:
+            raise PartialData(str(refused)) from refused
+        if heartbeats.problems:
+            raise _GarbledHeartbeat("; ".join(heartbeats.problems))
+
+    def _join(
+        self, processes: Sequence[RankProcess], heartbeats: Sequence[Heartbeat]
+    ) -> Iterator[_Rank]:
+        waiting = {
+            process.root.pid: _Rank(
+                process.identity.job_id,
+                process.identity.rank,
+                process.identity.local_rank,
+                process.identity.world_size,
+                process.tree,
+                None,
+            )
+            for process in processes
+        }
+        for heartbeat in heartbeats:
+            candidates = [rank for rank in waiting.values() if _same(rank, heartbeat)]
+            # With several jobs on the node, the pid decides, else the youngest process.
+            candidates.sort(key=lambda r: (r.pid == heartbeat.pid, r.tree[0].start_ticks))
+            if not candidates:
+                yield self._from_heartbeat(heartbeat)
+                continue
+            rank = candidates[-1]
+            del waiting[rank.tree[0].pid]
+            yield replace(rank, heartbeat=heartbeat, job_id=rank.job_id or heartbeat.job_id)
+        yield from waiting.values()
+
+    def _from_heartbeat(self, heartbeat: Heartbeat) -> _Rank:
+        tree: tuple[Process, ...] = ()
+        if heartbeat.pid is not None:
+            tree = self._finder.tree_of(heartbeat.pid, started_before=heartbeat.time)
+        return _Rank(
+            heartbeat.job_id,
+            heartbeat.rank,
+            heartbeat.local_rank,
+            heartbeat.world_size,
+            tree,
+            heartbeat,
+        )
+
+    def _counts(self, rank: _Rank) -> bool:
+        """Return False for what a job of long ago left behind."""
+        oldest = self._clock() - self._heartbeat.forget_after_seconds
+        return bool(rank.tree) or (rank.heartbeat is not None and rank.heartbeat.time >= oldest)
+
+    def _add_use(self, page: _Page, rank: _Rank) -> PermissionError | None:
+        if not rank.tree:
+            return None
+        refused: PermissionError | None = None
+        resident = 0
+        present = {}
+        for process in rank.tree:
+            status = self._table.status(process.pid)
+            counters = _counters(process, status, self._table.run_delay_seconds(process.pid))
+            resident += 0 if status is None else status.resident_bytes
+            try:
+                io = self._table.io(process.pid)
+            except PermissionError as error:  # another user's process
+                refused, io = error, None
+            if io is not None:
+                counters |= {"read": io.read_bytes, "written": io.written_bytes}
+            present[process.key] = counters
+        sums = self._sums.setdefault((rank.job_id, rank.rank), RisingSum()).update(present)
+        for counter, value in sums.items():
+            name, more = _COUNTERS[counter]
+            page.add(name, [*rank.labels, *more], value)
+        page.add("rank_memory_resident_bytes", rank.labels, resident)
+        page.add("rank_threads", rank.labels, sum(process.threads for process in rank.tree))
+        page.add("rank_processes", rank.labels, len(rank.tree))
+        return refused
+
+
+def _same(rank: _Rank, heartbeat: Heartbeat) -> bool:
+    either_unnamed = not rank.job_id or not heartbeat.job_id
+    return rank.rank == heartbeat.rank and (either_unnamed or rank.job_id == heartbeat.job_id)
+
+
+def _counters(
+    process: Process, status: ProcessStatus | None, run_delay: float | None
+) -> dict[str, float]:
+    counters = {"user": process.user_seconds, "system": process.system_seconds}
+    if status is not None:
+        counters["voluntary"] = status.voluntary_switches
+        counters["involuntary"] = status.involuntary_switches
+    if run_delay is not None:
+        counters["run_delay"] = run_delay
+    return counters
+
+
+def _add_facts(page: _Page, rank: _Rank) -> None:
+    facts = (rank.local_rank, rank.world_size, rank.pid)
+    page.add("rank_info", [*rank.labels, *("" if f is None else str(f) for f in facts)], 1)
+    for state in _STATES:
+        page.add("rank_process_state", [*rank.labels, state], int(state == rank.state))
+    heartbeat = rank.heartbeat
+    if heartbeat is not None:
+        page.add("rank_heartbeat_timestamp_seconds", rank.labels, heartbeat.time)
+        page.add("rank_last_step_timestamp_seconds", rank.labels, heartbeat.last_step_time)
+        page.add("rank_steps_total", rank.labels, heartbeat.step)

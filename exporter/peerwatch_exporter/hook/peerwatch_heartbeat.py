@@ -1,0 +1,176 @@
+"""Writes this process's heartbeat file, once a second, for as long as it is a rank.
+
+A daemon thread waits until the program has initialised ``torch.distributed`` and from there on
+writes ``rank-<rank>.json`` with the number of optimiser steps finished so far. It never imports
+torch by itself and swallows whatever goes wrong: the training job comes first.
+
+A process that stands still (SIGSTOP, a frozen container) stops its heartbeat: that is the point.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+PERIOD_SECONDS = 1.0
+# Looked for more often than written, so that few of the first steps are missed.
+SEARCH_SECONDS = 0.2
+# Set to 0 where a global optimiser hook is unwanted (it may break a compiled optimiser's graph).
+STEPS_VARIABLE = "PEERWATCH_HEARTBEAT_STEPS"
+# The pid that writes for this rank before torch.distributed is up. Helpers it starts inherit the
+# variable and stay silent, or they would keep the heartbeat of a dead rank going.
+OWNER_VARIABLE = "PEERWATCH_HEARTBEAT_OWNER"
+JOB_VARIABLES = ("PEERWATCH_JOB_ID", "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID")
+
+
+class StepCounter:
+    """Counts optimiser steps; its hook runs in the training loop, so it does nothing more."""
+
+    def __init__(self) -> None:
+        self.attached = False
+        self.steps = 0
+        self.last_step_time: float | None = None
+
+    def attach(self) -> None:
+        """Attach to all optimisers, of whatever model, once torch is completely imported."""
+        optimizer = sys.modules.get("torch.optim.optimizer")
+        torch_spec = getattr(sys.modules.get("torch"), "__spec__", None)
+        if self.attached or optimizer is None or os.environ.get(STEPS_VARIABLE) == "0":
+            return
+        # While a module is being imported, its functions may stand there before what they use.
+        if torch_spec is not None and not getattr(torch_spec, "_initializing", True):
+            optimizer.register_optimizer_step_post_hook(self._after_step)
+            self.attached = True
+
+    def _after_step(self, *_: object) -> None:
+        self.steps += 1
+        self.last_step_time = time.time()
+
+
+class Heartbeat:
+    """The heartbeat of this process.
+
+    Parameters
+    ----------
+    directory
+        Where the files of all ranks of the node stand; made if it is not there.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = Path(directory)
+        self._pid = os.getpid()
+        self._started = time.time()
+        self._counter = StepCounter()
+        self._ended = threading.Event()
+        self._written: set[Path] = set()
+        self._thread = threading.Thread(target=self._run, name="peerwatch-heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread, and see to it that the file goes when the program ends normally."""
+        if _number("RANK") is not None:
+            os.environ.setdefault(OWNER_VARIABLE, str(self._pid))
+        atexit.register(self._end)
+        self._thread.start()
+
+    def _run(self) -> None:
+        next_beat = time.monotonic()
+        while not self._ended.is_set():
+            with suppress(Exception):
+                self._counter.attach()
+            if time.monotonic() >= next_beat:
+                # After a standstill the missed beats are not made up for.
+                next_beat = max(next_beat, time.monotonic() - PERIOD_SECONDS) + PERIOD_SECONDS
+                with suppress(Exception):
+                    self._beat()
+            pause = max(0.0, next_beat - time.monotonic())
+            self._ended.wait(pause if self._counter.attached else min(pause, SEARCH_SECONDS))
+
+    def _beat(self) -> None:
+        found = _distributed_rank()
+        if found is not None:
+            self._write(*found, source="distributed")
+            return
+        rank = _number("RANK")
+        if rank is None or os.environ.get(OWNER_VARIABLE) != str(self._pid):
+            return
+        if self._belongs_to_another(rank):
+            del os.environ[OWNER_VARIABLE]
+            return
+        self._write(rank, _number("WORLD_SIZE"), source="environment")
+
+    def _belongs_to_another(self, rank: int) -> bool:
+        """Return whether the real rank writes by now, and this process merely launched it."""
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            document = json.loads(self._path(rank).read_text(encoding="utf-8"))
+            # An older file was left by a rank that was killed; this process takes its place.
+            fresh = document["time"] > self._started and document["pid"] != self._pid
+            return bool(fresh and document["source"] == "distributed")
+        return False
+
+    def _write(self, rank: int, world_size: int | None, *, source: str) -> None:
+        document: dict[str, object] = {
+            "rank": rank,
+            "time": time.time(),
+            "job_id": _job_id(),
+            "local_rank": _number("LOCAL_RANK"),
+            "world_size": world_size,
+            "pid": self._pid,
+            "source": source,
+        }
+        if self._counter.attached:
+            document["step"] = self._counter.steps
+            document["last_step_time"] = self._counter.last_step_time
+        self._directory.mkdir(parents=True, exist_ok=True)
+        # In the same directory, so that a reader sees the old file or the new, never half of one.
+        temporary = self._directory / f".rank-{rank}.{self._pid}.tmp"
+        temporary.write_text(json.dumps(document), encoding="utf-8")
+        temporary.replace(self._path(rank))
+        self._written.add(self._path(rank))
+
+    def _path(self, rank: int) -> Path:
+        return self._directory / f"rank-{rank}.json"
+
+    def _end(self) -> None:
+        """Take the file away at a normal end; after a crash it stays, to show the rank exited."""
+        self._ended.set()
+        crashed = hasattr(sys, "last_value")
+        if crashed or os.getpid() != self._pid:  # a forked child ends, not the rank
+            return
+        self._thread.join(timeout=1)
+        for path in self._written:
+            with suppress(OSError):
+                path.unlink()
+
+
+def start(directory: str) -> None:
+    """Start the heartbeat of this process."""
+    Heartbeat(directory).start()
+
+
+def _distributed_rank() -> tuple[int, int] | None:
+    """Return rank and world size if this process has initialised ``torch.distributed``."""
+    distributed = sys.modules.get("torch.distributed")
+    is_initialized = getattr(distributed, "is_initialized", None)
+    if distributed is None or is_initialized is None or not is_initialized():
+        return None
+    return distributed.get_rank(), distributed.get_world_size()
+
+
+def _job_id() -> str:
+    for name in JOB_VARIABLES:
+        value = os.environ.get(name, "").strip()
+        # torchrun without a rendezvous id calls every job "none".
+        if value and not (name == "TORCHELASTIC_RUN_ID" and value == "none"):
+            return value
+    return ""
+
+
+def _number(name: str) -> int | None:
+    text = os.environ.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() else None

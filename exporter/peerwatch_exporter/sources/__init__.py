@@ -1,0 +1,60 @@
+"""The only code that touches the host; every root and every clock is handed in.
+
+An exception that leaves a source may carry ``error_class``, a short word for
+``exporter_collector_error_info`` (for example ``nvml_gpu_is_lost``); without one the runner
+makes the word from the exception's own class.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from peerwatch_exporter.sources.processes import ProcessTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from peerwatch_exporter.config import ExporterConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Roots of the host's files."""
+
+    procfs: Path
+    sysfs: Path
+    kmsg: Path
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where collectors read from, and by which clocks.
+
+    Parameters
+    ----------
+    paths
+        Roots of the host's files.
+    clock
+        Unix time in seconds.
+    monotonic
+        Seconds that only rise, for durations.
+    """
+
+    paths: Paths
+    clock: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
+
+    @cached_property
+    def processes(self) -> ProcessTable:
+        """The node's processes, listed once for all collectors of one scrape."""
+        return ProcessTable(self.paths.procfs, monotonic=self.monotonic)
+
+
+def real_sources(config: ExporterConfig) -> Sources:
+    """Return the sources of the running node as configured."""
+    paths = config.paths
+    return Sources(Paths(procfs=paths.procfs, sysfs=paths.sysfs, kmsg=paths.kmsg))

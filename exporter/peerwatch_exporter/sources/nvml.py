@@ -1,0 +1,399 @@
+"""NVML, the GPU driver's own library: the only place that imports pynvml.
+
+NVML's errors end here. A value that the board, the driver or the permissions do not give is
+None; a lost GPU raises ``GpuLostError`` for that GPU alone; a driver that is not there is
+``NoData``, and is looked for again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pynvml
+
+from peerwatch_exporter.collector import NoData
+from peerwatch_exporter.sources.nvlink import read_nvlink
+from peerwatch_exporter.sources.nvml_fields import (
+    ENERGY,
+    EVENT_BITS,
+    FAST_FIELDS,
+    MEMORY_TEMPERATURE,
+    PCIE_RECEIVE,
+    PCIE_REPLAYS,
+    PCIE_TRANSMIT,
+    POWER_INSTANT,
+    THROTTLE_FIELDS,
+)
+from peerwatch_exporter.sources.readings import GpuIdentity, GpuReading, PcieReading
+from peerwatch_exporter.sources.sysfs import pci_address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from peerwatch_exporter.sources import Sources
+    from peerwatch_exporter.sources.nvlink import LinkSupport
+    from peerwatch_exporter.sources.readings import NvlinkReading
+
+_LOG = logging.getLogger(__name__)
+
+# Without a loaded driver, nvmlInit may start nvidia-modprobe: not something to do every second.
+_RETRY_SECONDS = 10.0
+# nvml.h names no limit on the fields of one call; several small calls cannot hit one.
+_FIELDS_PER_CALL = 128
+
+_ABSENT = frozenset({pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED})
+# The board or the driver does not have the value, now or ever: not worth counting.
+_UNSUPPORTED = frozenset(
+    {
+        pynvml.NVML_ERROR_NOT_SUPPORTED,
+        pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+        pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
+        pynvml.NVML_ERROR_DEPRECATED,
+    }
+)
+# An older driver answers this for a field id that it has never heard of.
+_FIELD_UNSUPPORTED = _UNSUPPORTED | {pynvml.NVML_ERROR_INVALID_ARGUMENT}
+
+_VALUE_MEMBERS = {
+    pynvml.NVML_VALUE_TYPE_DOUBLE: "dVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
+    pynvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "sllVal",
+    pynvml.NVML_VALUE_TYPE_SIGNED_INT: "siVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: "usVal",
+}
+_CLOCKS = {
+    "graphics": pynvml.NVML_CLOCK_GRAPHICS,
+    "sm": pynvml.NVML_CLOCK_SM,
+    "memory": pynvml.NVML_CLOCK_MEM,
+}
+
+
+def _error_names() -> dict[int, str]:
+    """Return NVML's error codes by number, named as in nvml.h without the prefix."""
+    prefix = "NVML_ERROR_"
+    return {
+        getattr(pynvml, name): name.removeprefix(prefix).lower()
+        for name in dir(pynvml)
+        if name.startswith(prefix)
+    }
+
+
+class NvmlError(Exception):
+    """The driver's library fails as a whole, so that no GPU can be read."""
+
+    error_class = "nvml_error"
+
+
+class GpuLostError(NvmlError):
+    """One GPU no longer answers; the others may."""
+
+    error_class = "nvml_gpu_is_lost"
+
+
+class Gpu:
+    """One board as the driver lists it; reads it in base units.
+
+    Parameters
+    ----------
+    identity
+        Which board it is.
+    handle
+        NVML's handle, or None if the driver refused it because the GPU is lost.
+    nvml
+        The library this GPU belongs to.
+    """
+
+    def __init__(self, identity: GpuIdentity, handle: Any, nvml: Nvml) -> None:  # noqa: ANN401
+        self.identity = identity
+        self._handle = handle
+        self._nvml = nvml
+        self._link_support: LinkSupport | None = None
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """The values of the labels ``gpu`` and ``uuid``."""
+        return str(self.identity.index), self.identity.uuid
+
+    @property
+    def answers(self) -> bool:
+        """Whether the GPU was not found to be lost."""
+        return self._handle is not None
+
+    def read(self) -> GpuReading:
+        """Return the fast values.
+
+        Raises
+        ------
+        GpuLostError
+            If the GPU is lost.
+        """
+        fields = self.fields(FAST_FIELDS)
+        utilization = self.call("nvmlDeviceGetUtilizationRates")
+        total, used, reserved = self._memory()
+        power = fields.get((POWER_INSTANT, 0))
+        state = self.call("nvmlDeviceGetPerformanceState")
+        return GpuReading(
+            utilization_ratio=None if utilization is None else utilization.gpu / 100,
+            memory_utilization_ratio=None if utilization is None else utilization.memory / 100,
+            memory_total_bytes=total,
+            memory_used_bytes=used,
+            memory_reserved_bytes=reserved,
+            power_watts=_scaled(
+                self.call("nvmlDeviceGetPowerUsage") if power is None else power, 1e3
+            ),
+            power_limit_watts=_scaled(self.call("nvmlDeviceGetEnforcedPowerLimit"), 1e3),
+            energy_joules=_scaled(fields.get((ENERGY, 0)), 1e3),
+            performance_state=None if state == pynvml.NVML_PSTATE_UNKNOWN else state,
+            temperatures_celsius=_known(
+                core=self._core_temperature(), memory=fields.get((MEMORY_TEMPERATURE, 0))
+            ),
+            clocks_hertz=self._clocks("nvmlDeviceGetClockInfo"),
+            clocks_max_hertz=self._clocks("nvmlDeviceGetMaxClockInfo"),
+            clock_events=self._clock_events(),
+            throttle_seconds=_known(
+                **{
+                    reason: _scaled(fields.get((field, 0)), 1e9)
+                    for reason, field in THROTTLE_FIELDS.items()
+                }
+            ),
+        )
+
+    def nvlink(self) -> NvlinkReading | None:
+        """Return the state of all NVLinks, or None if the board has none.
+
+        Raises
+        ------
+        GpuLostError
+            If the GPU is lost.
+        """
+        reading, self._link_support = read_nvlink(self, self._link_support)
+        return reading
+
+    def pcie(self) -> PcieReading:
+        """Return the GPU's own PCIe link.
+
+        ``nvmlDeviceGetPcieThroughput`` is not used: it samples for 20 ms per direction.
+
+        Raises
+        ------
+        GpuLostError
+            If the GPU is lost.
+        """
+        fields = self.fields([(PCIE_TRANSMIT, 0), (PCIE_RECEIVE, 0), (PCIE_REPLAYS, 0)])
+        replays = fields.get((PCIE_REPLAYS, 0))
+        return PcieReading(
+            transmit_bytes=fields.get((PCIE_TRANSMIT, 0)),
+            receive_bytes=fields.get((PCIE_RECEIVE, 0)),
+            generation=self.call("nvmlDeviceGetCurrPcieLinkGeneration"),
+            generation_max=self.call("nvmlDeviceGetMaxPcieLinkGeneration"),
+            width_lanes=self.call("nvmlDeviceGetCurrPcieLinkWidth"),
+            width_lanes_max=self.call("nvmlDeviceGetMaxPcieLinkWidth"),
+            replays=self.call("nvmlDeviceGetPcieReplayCounter") if replays is None else replays,
+        )
+
+    def call(self, function: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401
+        """Call a pynvml function of this GPU; None if the GPU or the driver lacks it."""
+        if self._handle is not None:
+            try:
+                return self._nvml.call(function, self._handle, *arguments, **options)
+            except GpuLostError:
+                self._lose()
+        raise GpuLostError(f"GPU {self.identity.index} ({self.identity.uuid}) is lost.")
+
+    def fields(self, wanted: Sequence[tuple[int, int]]) -> dict[tuple[int, int], float]:
+        """Return those of the wanted (field id, scope) that the GPU answers."""
+        values: dict[tuple[int, int], float] = {}
+        for start in range(0, len(wanted), _FIELDS_PER_CALL):
+            part = wanted[start : start + _FIELDS_PER_CALL]
+            for field in self.call("nvmlDeviceGetFieldValues", part) or ():
+                if field.nvmlReturn == pynvml.NVML_SUCCESS:
+                    value = getattr(field.value, _VALUE_MEMBERS.get(field.valueType, "ullVal"))
+                    values[field.fieldId, field.scopeId] = value
+                elif field.nvmlReturn == pynvml.NVML_ERROR_GPU_IS_LOST:
+                    # The call as a whole succeeds on a lost GPU; only its fields tell.
+                    self._lose()
+                    raise GpuLostError(f"GPU {self.identity.index} is lost.")
+                else:
+                    self._nvml.judge(field.nvmlReturn, _FIELD_UNSUPPORTED)
+        return values
+
+    def _lose(self) -> None:
+        self._handle = None
+        self._nvml.count_error(pynvml.NVML_ERROR_GPU_IS_LOST)
+
+    def _memory(self) -> tuple[int | None, int | None, int | None]:
+        info = self.call("nvmlDeviceGetMemoryInfo", version=pynvml.nvmlMemory_v2)
+        if info is not None:
+            return info.total, info.used, info.reserved
+        info = self.call("nvmlDeviceGetMemoryInfo")
+        return (None, None, None) if info is None else (info.total, info.used, None)
+
+    def _core_temperature(self) -> float | None:
+        value = self.call("nvmlDeviceGetTemperatureV", pynvml.NVML_TEMPERATURE_GPU)
+        if value is None:
+            value = self.call("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU)
+        return None if value is None else float(value)
+
+    def _clocks(self, function: str) -> Mapping[str, float]:
+        megahertz = {domain: self.call(function, number) for domain, number in _CLOCKS.items()}
+        return {name: value * 1e6 for name, value in megahertz.items() if value is not None}
+
+    def _clock_events(self) -> Mapping[str, bool]:
+        mask = self.call("nvmlDeviceGetCurrentClocksEventReasons")
+        if mask is None:
+            mask = self.call("nvmlDeviceGetCurrentClocksThrottleReasons")
+        if mask is None:
+            return {}
+        return {reason: bool(mask & bit) for reason, bit in EVENT_BITS.items()}
+
+
+class Nvml:
+    """The library and its GPUs: initialised once, and again when the driver was reloaded.
+
+    Parameters
+    ----------
+    monotonic
+        Clock for the pause between two attempts to find a driver.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._initialised = False
+        self._retry_at: float | None = None
+        self._absent_reason = ""
+        self._driver = ""
+        self._gpus: tuple[Gpu, ...] = ()
+        self._seen: dict[str, GpuIdentity] = {}
+        self._errors: Counter[str] = Counter()
+        self._error_names = _error_names()
+
+    @property
+    def driver_version(self) -> str:
+        """Version of the driver, empty before the first GPU was listed."""
+        return self._driver
+
+    def error_counts(self) -> Mapping[str, int]:
+        """Return how many calls failed since the start, by error code; lacking values are none."""
+        return dict(self._errors)
+
+    def seen(self) -> tuple[GpuIdentity, ...]:
+        """Return every board seen since the start, without a call into the driver."""
+        return tuple(sorted(self._seen.values(), key=lambda identity: identity.index))
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Return the GPUs that the driver lists now, lost ones included.
+
+        Raises
+        ------
+        NoData
+            If there is no NVML library, no driver or no GPU.
+        NvmlError
+            If the library fails.
+        """
+        with self._lock:
+            self._initialise()
+            count = self.call("nvmlDeviceGetCount")
+            if not self._initialised:
+                _LOG.info("nvml lost its initialisation driver=%r", self._driver)
+                self._initialise()
+                count = self.call("nvmlDeviceGetCount")
+            if not count:
+                raise NoData("NVML lists no GPU.")
+            if count != len(self._gpus):
+                self._gpus = ()
+            known = {gpu.identity.index: gpu for gpu in self._gpus}
+            self._gpus = tuple(self._gpu(index, known.get(index)) for index in range(count))
+            return self._gpus
+
+    def call(self, function: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401
+        """Call a pynvml function; None if the driver lacks it or the value."""
+        try:
+            # An older pynvml lacks the newest wrappers, as an older driver lacks functions.
+            wrapper = getattr(pynvml, function, None)
+            return None if wrapper is None else wrapper(*arguments, **options)
+        except pynvml.NVMLError as error:
+            self.judge(error.value, _UNSUPPORTED)
+            return None
+
+    def judge(self, code: int, unsupported: frozenset[int]) -> None:
+        """Decide what an NVML error code means: nothing, a lost GPU, or one to be counted."""
+        if code in unsupported:
+            return
+        if code == pynvml.NVML_ERROR_GPU_IS_LOST:
+            raise GpuLostError("A GPU is lost.")
+        self.count_error(code)
+        if code == pynvml.NVML_ERROR_UNINITIALIZED:
+            self._initialised = False
+
+    def count_error(self, code: int) -> None:
+        """Count a failed call; a lost GPU is counted once, when it is lost."""
+        self._errors[self._error_names.get(code, str(code))] += 1
+
+    def _initialise(self) -> None:
+        if self._initialised:
+            return
+        if self._retry_at is not None and self._monotonic() < self._retry_at:
+            raise NoData(self._absent_reason)
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError as error:
+            if error.value not in _ABSENT:
+                self.count_error(error.value)
+                raise NvmlError(f"NVML cannot be initialised: {error}.") from error
+            self._absent_reason = f"There is no NVIDIA driver: {error}."
+            self._retry_at = self._monotonic() + _RETRY_SECONDS
+            raise NoData(self._absent_reason) from error
+        self._initialised = True
+        self._retry_at = None
+        self._gpus = ()
+        self._driver = self.call("nvmlSystemGetDriverVersion") or ""
+        _LOG.info("nvml initialised driver=%r", self._driver)
+
+    def _gpu(self, index: int, known: Gpu | None) -> Gpu:
+        """Return the GPU at an index; its identity is asked for once, and again after a loss."""
+        if known is not None and known.answers:
+            return known
+        try:
+            handle = self.call("nvmlDeviceGetHandleByIndex", index)
+            identity = self._identity(index, handle)
+        except GpuLostError:
+            if known is None:
+                self.count_error(pynvml.NVML_ERROR_GPU_IS_LOST)
+            return known or Gpu(GpuIdentity(index), None, self)
+        self._seen[identity.uuid] = identity
+        return Gpu(identity, handle, self)
+
+    def _identity(self, index: int, handle: Any) -> GpuIdentity:  # noqa: ANN401
+        pci = self.call("nvmlDeviceGetPciInfo", handle)
+        return GpuIdentity(
+            index=index,
+            uuid=self.call("nvmlDeviceGetUUID", handle) or "",
+            name=self.call("nvmlDeviceGetName", handle) or "",
+            serial=self.call("nvmlDeviceGetSerial", handle) or "",
+            pci_bus_id="" if pci is None else pci_address(pci.busId) or "",
+            vbios=self.call("nvmlDeviceGetVbiosVersion", handle) or "",
+        )
+
+
+def shared_nvml(sources: Sources) -> Nvml:
+    """Return the one library that all collectors of these sources share.
+
+    nvmlInit takes long on a node with many GPUs: one per process is enough.
+    """
+    nvml: Nvml = vars(sources).setdefault("_nvml", Nvml(sources.monotonic))
+    return nvml
+
+
+def _scaled(value: float | None, divisor: float) -> float | None:
+    return None if value is None else value / divisor
+
+
+def _known(**values: float | None) -> dict[str, float]:
+    return {name: value for name, value in values.items() if value is not None}

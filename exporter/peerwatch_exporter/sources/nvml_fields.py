@@ -1,0 +1,36 @@
+"""Numbers of nvml.h behind the GPU values, under the names that our labels give them."""
+
+from __future__ import annotations
+
+EVENT_BITS = {
+    "idle": 0x1,
+    "application_clocks": 0x2,
+    "sw_power_cap": 0x4,
+    "hw_slowdown": 0x8,
+    "sync_boost": 0x10,
+    "sw_thermal": 0x20,
+    "hw_thermal": 0x40,
+    "hw_power_brake": 0x80,
+    "display_clocks": 0x100,
+}
+# Counters in nanoseconds.
+THROTTLE_FIELDS = {
+    "sw_power_cap": 74,
+    "thermal": 75,
+    "sync_boost": 76,
+    "board_limit": 77,
+    "low_utilization": 78,
+    "reliability": 79,
+    "sw_thermal": 269,
+    "hw_thermal": 270,
+    "hw_power_brake": 271,
+}
+MEMORY_TEMPERATURE = 82
+ENERGY = 83
+PCIE_REPLAYS = 94
+POWER_INSTANT = 186
+PCIE_TRANSMIT = 197
+PCIE_RECEIVE = 198
+FAST_FIELDS = tuple(
+    (field, 0) for field in (POWER_INSTANT, MEMORY_TEMPERATURE, ENERGY, *THROTTLE_FIELDS.values())
+)

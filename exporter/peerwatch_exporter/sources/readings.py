@@ -1,0 +1,73 @@
+"""What one GPU says, in base units. A value the board or its driver lacks is None or absent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class GpuIdentity:
+    """Which board it is. ``uuid`` and the rest are empty if it was lost before it ever answered."""
+
+    index: int
+    uuid: str = ""
+    name: str = ""
+    serial: str = ""
+    pci_bus_id: str = ""
+    vbios: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReading:
+    """The fast values of one GPU: ratios, bytes, watts, joules, celsius, hertz and seconds."""
+
+    utilization_ratio: float | None
+    memory_utilization_ratio: float | None
+    memory_total_bytes: float | None
+    memory_used_bytes: float | None
+    memory_reserved_bytes: float | None
+    power_watts: float | None
+    power_limit_watts: float | None
+    energy_joules: float | None
+    performance_state: int | None
+    temperatures_celsius: Mapping[str, float]
+    clocks_hertz: Mapping[str, float]
+    clocks_max_hertz: Mapping[str, float]
+    clock_events: Mapping[str, bool]
+    throttle_seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkReading:
+    """One NVLink of a GPU; ``errors`` holds the types that its generation counts."""
+
+    link: int
+    up: bool | None
+    speed_bytes_per_second: float | None
+    errors: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class NvlinkReading:
+    """All NVLinks of a GPU and the payload bytes over them together."""
+
+    transmit_bytes: float | None
+    receive_bytes: float | None
+    links: tuple[LinkReading, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PcieReading:
+    """The GPU's own PCIe link; the byte counters are raw and may wrap."""
+
+    transmit_bytes: float | None
+    receive_bytes: float | None
+    generation: int | None
+    generation_max: int | None
+    width_lanes: int | None
+    width_lanes_max: int | None
+    replays: float | None

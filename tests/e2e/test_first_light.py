@@ -1,0 +1,275 @@
+"""The whole loop on real parts: a fault on one simulated node becomes one page with its name.
+
+Real exporter processes (over files and a fake driver), a real Prometheus with the shipped rules,
+a real Alertmanager with the shipped routing, the detector with models trained on the healthy
+stretch read from that Prometheus. Then the detector and Prometheus are killed in mid-fault.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from simulated_cluster import Cluster, python_path
+
+from dashboard_queries import dashboard_expressions
+from peerwatch_demo.stack import (
+    Process,
+    Server,
+    Stack,
+    Target,
+    alertmanager,
+    alertmanager_config,
+    free_ports,
+    prometheus,
+    prometheus_config,
+)
+from peerwatch_demo.webhook import Notification, WebhookReceiver
+
+ROOT = Path(__file__).parents[2]
+RULES = sorted((ROOT / "rules").glob("*.rules.yaml"))
+JOB = "pretrain-17"
+FAULTY = 2
+SIZE = 6
+HEALTHY_SECONDS = 55
+CONTINUITY_SECONDS = 12
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420), pytest.mark.xdist_group("e2e")]
+
+
+@dataclass
+class Loop:
+    """Everything that runs, and how to ask it."""
+
+    stack: Stack
+    cluster: Cluster
+    prometheus: Server
+    receiver: WebhookReceiver
+    detector_port: int
+    detector: Process | None = None
+    started: float = 0.0
+
+    @property
+    def pages(self) -> tuple[Notification, ...]:
+        return self.receiver.pages()
+
+    def start_detector(self, models: Path | None) -> None:
+        settings = {
+            "prometheus": {"url": self.prometheus.url, "timeout_seconds": 5},
+            "listen": {"address": "127.0.0.1", "port": self.detector_port},
+            "cycle_seconds": 1,
+            "history_seconds": 300,
+            "continuity": {"threshold_seconds": CONTINUITY_SECONDS, "clear_seconds": 60},
+            "similarity": {"baseline_seconds": 30},
+        }
+        if models is not None:
+            settings["models"] = str(models)
+        config = self.stack.directory / "detector.yaml"
+        config.write_text(yaml.safe_dump(settings))
+        self.detector = self.stack.start(
+            "detector",
+            [sys.executable, "-m", "peerwatch_detector", "run", "--config", str(config)],
+            environment=os.environ | {"PYTHONPATH": python_path()},
+            ready=f"{self.detector_url}/-/healthy",
+        )
+
+    @property
+    def detector_url(self) -> str:
+        return f"http://127.0.0.1:{self.detector_port}"
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        form = urllib.parse.urlencode({"query": expression}).encode()
+        with urllib.request.urlopen(f"{self.prometheus.url}/api/v1/query", form, 10) as answer:
+            return json.load(answer)["data"]["result"]
+
+    def jobs(self) -> list[dict[str, Any]]:
+        return json.loads(fetch(f"{self.detector_url}/api/v1/jobs"))["jobs"]
+
+
+def fetch(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return answer.read().decode()
+
+
+def wait_for(what: str, condition: Callable[[], Any], seconds: float) -> Any:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            if found := condition():
+                return found
+        except OSError:
+            pass
+        assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s"
+        time.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def loop() -> Iterator[Loop]:
+    with (
+        tempfile.TemporaryDirectory(prefix="peerwatch-e2e-") as directory,
+        WebhookReceiver() as receiver,
+        Stack(Path(directory)) as stack,
+    ):
+        cluster = Cluster(stack, JOB, SIZE)
+        detector_port, prometheus_port, alertmanager_port = free_ports(3)
+        example = ROOT / "rules" / "alertmanager.example.yaml"
+        manager = alertmanager(stack, alertmanager_port, alertmanager_config(example, receiver.url))
+        detector_target = Target(
+            "peerwatch-detector", f"127.0.0.1:{detector_port}", {"cluster": "test"}
+        )
+        config = prometheus_config(
+            [*cluster.targets, detector_target], rules=RULES, alertmanager=manager.url
+        )
+        server = prometheus(stack, prometheus_port, config)
+        yield Loop(stack, cluster, server, receiver, detector_port, started=time.time())
+
+
+@pytest.fixture(scope="module")
+def models(loop: Loop) -> Path:
+    """Train on the healthy stretch, read from Prometheus by the command a user would type."""
+    series = f'count(count_over_time(job_gpu:power:watts{{job_id="{JOB}"}}[5m]))'
+    wait_for("recorded series", lambda: loop.query(series), 30)
+    wait_for("a healthy stretch", lambda: time.time() > loop.started + HEALTHY_SECONDS, 90)
+    output = loop.stack.directory / "models.npz"
+    now = time.time()
+    training = loop.stack.start(
+        "train",
+        [
+            sys.executable,
+            "-m",
+            "peerwatch_detector",
+            "train",
+            "--prometheus",
+            loop.prometheus.url,
+            "--job-id",
+            JOB,
+            "--start",
+            f"{loop.started + 15:.0f}",
+            "--end",
+            f"{now:.0f}",
+            "--steps",
+            "800",
+            "--output",
+            str(output),
+        ],
+        environment=os.environ | {"PYTHONPATH": python_path()},
+    )
+    assert training.popen.wait(180) == 0, training.tail()
+    return output
+
+
+@pytest.fixture(scope="module")
+def paged(loop: Loop, models: Path) -> Loop:
+    """The loop after the first page."""
+    loop.start_detector(models)
+    wait_for("the job judged", lambda: loop.jobs() and loop.jobs()[0]["comparable"], 30)
+    time.sleep(5)
+    assert loop.pages == ()
+    assert loop.query("peerwatch_finding") == []
+    loop.cluster.nodes[FAULTY].slowed = True
+    wait_for("a page", lambda: loop.pages, 90)
+    return loop
+
+
+def test_the_models_in_use_are_the_trained_ones(paged: Loop) -> None:
+    models = paged.query('peerwatch_model_info{model="lstm_vae"}')
+    assert {"gpu_power", "gpu_sm_clock", "cpu_usage"} <= {one["metric"]["metric"] for one in models}
+
+
+def test_one_page_names_the_faulty_node(paged: Loop) -> None:
+    page = paged.pages[0]
+    assert page.nodes() == (f"node-{FAULTY}",)
+    assert page.group_labels["job_id"] == JOB
+    annotations = page.firing()[0].annotations
+    assert f"node-{FAULTY}" in annotations["description"]
+    assert annotations["runbook_url"].startswith("https://")
+
+
+def test_the_finding_and_its_scores_are_series(paged: Loop) -> None:
+    (finding,) = paged.query("peerwatch_finding == 1")
+    assert finding["metric"]["node"] == f"node-{FAULTY}"
+    assert finding["metric"]["severity"] == "critical"
+    scores = {
+        one["metric"]["node"]: float(one["value"][1])
+        for one in paged.query(f'peerwatch_fault_score{{job_id="{JOB}"}}')
+    }
+    assert len(scores) == SIZE
+    assert scores[f"node-{FAULTY}"] == 1
+    assert max(score for node, score in scores.items() if node != f"node-{FAULTY}") < 1
+
+
+def test_the_page_for_people_shows_the_node_against_its_peers(paged: Loop) -> None:
+    index = fetch(f"{paged.detector_url}/")
+    assert f"node-{FAULTY}" in index
+    assert "<polyline" in index
+    assert "<polyline" in fetch(f"{paged.detector_url}/jobs/{JOB}")
+
+
+# Why a panel may be empty in this cluster; every other expression must return series.
+EMPTY_HERE = {
+    "rank_": "the simulated nodes run no rank processes",
+    "heartbeat_age": "the simulated nodes run no rank processes",
+    "absent": "nothing is absent",
+}
+
+
+def test_every_dashboard_expression_returns_series(paged: Loop) -> None:
+    path = ROOT / "dashboards" / "job.json"
+    variables = {"job_id": JOB, "node": f"node-{FAULTY}", "cluster": "test"}
+    empty = [
+        (title, expression)
+        for title, expression in dashboard_expressions(path, variables)
+        if not any(part in expression for part in EMPTY_HERE) and not paged.query(expression)
+    ]
+    assert empty == []
+
+
+def test_restarts_in_mid_fault_neither_resolve_nor_page_again(paged: Loop, models: Path) -> None:
+    before = paged.query("peerwatch_finding_start_timestamp_seconds")[0]
+    assert paged.detector is not None
+    paged.detector.kill()
+    paged.start_detector(models)
+    wait_for("the finding is back", lambda: paged.jobs() and paged.jobs()[0]["findings"], 40)
+    (restored,) = wait_for(
+        "it is scraped", lambda: paged.query("peerwatch_finding_start_timestamp_seconds"), 20
+    )
+    assert restored["metric"] == before["metric"]
+    assert float(restored["value"][1]) == pytest.approx(float(before["value"][1]), abs=2)
+
+    paged.prometheus.process.kill()
+    trouble = 'peerwatch_read_errors_total{reason="unreachable"} 0.0'
+    wait_for(
+        "a metric says so",
+        lambda: "peerwatch_reader_up 0.0" in fetch(f"{paged.detector_url}/metrics"),
+        30,
+    )
+    assert trouble not in fetch(f"{paged.detector_url}/metrics")
+    assert paged.jobs()[0]["findings"] != []
+    assert "cannot be read" in fetch(f"{paged.detector_url}/")
+
+    paged.stack.start(
+        "prometheus-again",
+        paged.prometheus.process.popen.args,
+        ready=f"{paged.prometheus.url}/-/ready",
+    )
+    wait_for(
+        "it recovers",
+        lambda: "peerwatch_reader_up 1.0" in fetch(f"{paged.detector_url}/metrics"),
+        60,
+    )
+    time.sleep(15)
+    (after,) = paged.query("peerwatch_finding_start_timestamp_seconds")
+    assert after["metric"] == before["metric"]
+    assert len(paged.pages) == 1
+    assert paged.receiver.notifications("/page")[-1].status == "firing"

@@ -1,0 +1,79 @@
+"""Every fixture case gives exactly its page, and the pages obey the naming law."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from hardware_cases import FIXTURES
+from peerwatch_exporter.catalog import CATALOG
+
+CASES = sorted(path.name for path in FIXTURES.iterdir() if path.is_dir())
+# The number of GPUs is a count in the plain sense, and no histogram is or will be named like it.
+ACCEPTED_HINTS = {
+    'gpu_visible_count non-histogram and non-summary metrics should not have "_count" suffix'
+}
+EXPORTER_METRICS = {name for name in CATALOG if not name.startswith("peerwatch_")}
+
+
+def published(page):
+    """Return the label names of every sample on a page, by metric name."""
+    labels = {}
+    for family in text_string_to_metric_families(page):
+        for sample in family.samples:
+            labels.setdefault(sample.name, set()).add(tuple(sorted(sample.labels)))
+    return labels
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_case_renders_its_golden_page(case, render, request):
+    expected = FIXTURES / case / "expected.prom"
+    actual = render(case)
+    if request.config.getoption("--update-golden", default=False):
+        expected.write_text(actual)
+    assert expected.read_text() == actual
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not on PATH")
+@pytest.mark.parametrize("case", CASES)
+def test_promtool_accepts_the_page(case):
+    page = (FIXTURES / case / "expected.prom").read_bytes()
+    check = subprocess.run(
+        ["promtool", "check", "metrics"], input=page, capture_output=True, check=False
+    )
+    hints = [line for line in check.stderr.decode().splitlines() if line not in ACCEPTED_HINTS]
+    assert [] == hints
+    # 3 means hints only; 1 would mean that the page cannot be parsed.
+    assert check.returncode in {0, 3}
+
+
+def test_the_cases_publish_the_whole_catalogue_and_nothing_else():
+    names = set()
+    for case in CASES:
+        names |= set(published((FIXTURES / case / "expected.prom").read_text()))
+    assert EXPORTER_METRICS == names
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_samples_carry_the_catalogued_labels(case):
+    for name, label_sets in published((FIXTURES / case / "expected.prom").read_text()).items():
+        assert {tuple(sorted(CATALOG[name].labels))} == label_sets, name
+
+
+@pytest.mark.parametrize("name", sorted(CATALOG))
+def test_metric_follows_the_naming_law(name):
+    spec = CATALOG[name]
+    assert re.fullmatch(r"[a-z][a-z0-9_]*", name)
+    assert (spec.kind == "counter") == name.endswith("_total")
+    assert spec.help.endswith(".")
+    assert spec.source
+    assert not {"job", "instance", "cluster", "region", "zone"} & set(spec.labels)
+    base = name.removesuffix("_total").removesuffix("_info").removesuffix("_max")
+    for unit in ("seconds", "bytes", "ratio", "celsius", "watts", "joules", "hertz", "lanes"):
+        if spec.unit == unit and not base.startswith("peerwatch_"):
+            assert base.endswith(f"_{unit}"), f"{name} is in {unit}"
+    assert not re.search(r"_(percent|ms|milliseconds|mib|kib|mhz|mb)(_|$)", base)

@@ -1,0 +1,56 @@
+"""What the hardware catalogue declares is what some fixture publishes, and the other way round."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client import Metric
+
+from hardware_cases import HARDWARE, case_node
+from peerwatch_exporter.catalog import CATALOG, gpu, nic
+
+CASES = ("h100_node", "degraded_node")
+
+
+def published(case: str) -> list[Metric]:
+    """Return every family of the hardware collectors on one case."""
+    with case_node(case) as fixture:
+        return [family for name in HARDWARE for family in fixture.collector(name).collect()]
+
+
+def test_every_declared_metric_is_published_by_a_fixture():
+    seen = {
+        sample.name for case in CASES for family in published(case) for sample in family.samples
+    }
+
+    declared = {spec.name for spec in (*gpu.SPECS, *nic.SPECS)}
+    assert declared | {"exporter_nvml_errors_total"} == seen
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_samples_have_the_declared_labels(case):
+    for family in published(case):
+        for sample in family.samples:
+            assert CATALOG[sample.name].labels == tuple(sample.labels)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_series_is_published_twice(case):
+    series = [
+        (sample.name, *sample.labels.items())
+        for family in published(case)
+        for sample in family.samples
+    ]
+
+    assert len(set(series)) == len(series)
+
+
+@pytest.mark.parametrize("name", HARDWARE)
+def test_collecting_twice_gives_the_same_page(name):
+    with case_node("h100_node") as h100:
+        collector = h100.collector(name)
+        first, second = (
+            [sample for family in collector.collect() for sample in family.samples]
+            for _ in range(2)
+        )
+
+    assert first == second

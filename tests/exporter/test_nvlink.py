@@ -1,0 +1,162 @@
+"""The nvlink collector: both generations of counters under one set of names."""
+
+from __future__ import annotations
+
+import pytest
+
+from hardware_cases import case_node, collected, node, only, scenario_of
+from peerwatch_exporter.collector import NoData
+from peerwatch_exporter.config import ExporterConfig
+
+UUID = "GPU-{0:08x}-51ce-4a7b-9d20-7be1f00c{0:04x}".format
+
+
+def one_gpu(fields, **changes):
+    """Return a node with one GPU that answers just these fields."""
+    gpu = scenario_of("h100_node")["gpus"][0]
+    return {"driver_version": "570.124.06", "gpus": [{**gpu, "fields": fields, **changes}]}
+
+
+def blackwell(**fields):
+    """Return a GPU with two links that answers only the newer counters, and no sum over links."""
+    return one_gpu(
+        {
+            "91": 2,
+            "164": [53125, 53125],
+            "165": [1, 1],
+            "202": [1000, 2000],
+            "204": [30, 40],
+            "206": [1, 0],
+            "215": [5, 6],
+            "214": [0, 2],
+            "221": [700, 800],
+            **fields,
+        }
+    )
+
+
+def test_bytes_are_kibibytes_times_1024():
+    with case_node("h100_node") as h100:
+        samples = h100.collect("nvlink")
+
+    assert 40960000125 * 1024 == samples["nvlink_transmit_bytes_total", "2", UUID(2)]
+    assert 40950000458 * 1024 == samples["nvlink_receive_bytes_total", "2", UUID(2)]
+
+
+def test_links_errors_and_speed_of_hopper():
+    with case_node("h100_node") as h100:
+        samples = h100.collect("nvlink")
+
+    assert 8 * 18 == sum(only(samples, "nvlink_up").values())
+    assert {26562e6} == set(only(samples, "nvlink_speed_bytes_per_second").values())
+    errors = {key: value for key, value in only(samples, "nvlink_errors_total").items() if value}
+    assert {
+        ("6", UUID(6), "17", "replay"): 12,
+        ("6", UUID(6), "17", "recovery"): 3,
+        ("6", UUID(6), "4", "crc"): 7,
+    } == errors
+    assert 8 * 18 * 3 == len(only(samples, "nvlink_errors_total"))
+
+
+def test_blackwell_counters_come_under_the_same_names():
+    with node(blackwell()) as b200:
+        samples = b200.collect("nvlink")
+
+    assert 3000 == samples["nvlink_transmit_bytes_total", "0", UUID(0)]
+    assert 70 == samples["nvlink_receive_bytes_total", "0", UUID(0)]
+    assert {
+        ("0", UUID(0), "0", "malformed"): 1,
+        ("0", UUID(0), "0", "recovery"): 5,
+        ("0", UUID(0), "0", "recovery_failed"): 0,
+        ("0", UUID(0), "0", "symbol"): 700,
+        ("0", UUID(0), "1", "malformed"): 0,
+        ("0", UUID(0), "1", "recovery"): 6,
+        ("0", UUID(0), "1", "recovery_failed"): 2,
+        ("0", UUID(0), "1", "symbol"): 800,
+    } == only(samples, "nvlink_errors_total")
+
+
+def test_older_recovery_counter_wins_where_both_answer():
+    with node(blackwell(**{"162": [9, 9]})) as both:
+        samples = both.collect("nvlink")
+
+    assert 9 == samples["nvlink_errors_total", "0", UUID(0), "0", "recovery"]
+
+
+def test_link_that_goes_down_does_not_make_the_byte_counter_fall():
+    scenario = blackwell()
+    with node(scenario) as b200:
+        collector = b200.collector("nvlink")
+        collected(collector)
+        scenario["gpus"][0]["fields"].update(
+            {"165": [1, 0], "202": [1500, None], "204": [35, None], "221": [701, None]}
+        )
+        samples = collected(collector)
+
+    assert 3500 == samples["nvlink_transmit_bytes_total", "0", UUID(0)]
+    assert 75 == samples["nvlink_receive_bytes_total", "0", UUID(0)]
+    assert 0 == samples["nvlink_up", "0", UUID(0), "1"]
+    assert ("nvlink_errors_total", "0", UUID(0), "1", "symbol") not in samples
+
+
+def test_byte_counter_never_changes_its_source():
+    scenario = one_gpu({"91": 1, "165": [1], "138": {"all": 5}, "139": {"all": 6}, "202": [1]})
+    with node(scenario) as h100:
+        collector = h100.collector("nvlink")
+        assert 5 * 1024 == collected(collector)["nvlink_transmit_bytes_total", "0", UUID(0)]
+        fields = scenario["gpus"][0]["fields"]
+        del fields["138"], fields["139"]
+        fields["204"] = [1]
+        samples = collected(collector)
+
+    assert {} == only(samples, "nvlink_transmit_bytes_total")
+
+
+def test_error_counters_are_learnt_from_a_link_that_is_up():
+    scenario = one_gpu({"91": 2, "165": [0, 0]})
+    with node(scenario) as h100:
+        collector = h100.collector("nvlink")
+        assert {} == only(collected(collector), "nvlink_errors_total")
+        scenario["gpus"][0]["fields"].update({"165": [0, 1], "161": [None, 4]})
+
+        assert {("0", UUID(0), "1", "replay"): 4} == only(
+            collected(collector), "nvlink_errors_total"
+        )
+
+
+def test_supported_counters_alone_are_asked_after_the_first_time():
+    with case_node("h100_node") as h100:
+        collector = h100.collector("nvlink")
+        collected(collector)
+        first = h100.nvml.calls["nvmlDeviceGetFieldValues"]
+        collected(collector)
+
+    # Link count once; 18 links x 16 fields make three calls, 18 x 5 one; the bytes make one.
+    assert 8 * 5 == first
+    assert 8 * 2 == h100.nvml.calls["nvmlDeviceGetFieldValues"] - first
+
+
+def test_old_driver_is_asked_link_by_link():
+    with case_node("degraded_node") as degraded:
+        samples = degraded.collect("nvlink")
+
+    up = only(samples, "nvlink_up")
+    assert 3 * 18 == len(up)
+    assert [("3", UUID(3), "9")] == [key for key, value in up.items() if not value]
+    assert 0 == samples["nvlink_speed_bytes_per_second", "3", UUID(3), "9"]
+
+
+def test_per_link_detail_can_be_switched_off():
+    config = ExporterConfig.model_validate({"nvlink": {"per_link": False}})
+    with case_node("h100_node") as h100:
+        samples = collected(h100.collector("nvlink", config))
+
+    assert {"nvlink_transmit_bytes_total", "nvlink_receive_bytes_total"} == {
+        key[0] for key in samples
+    }
+
+
+@pytest.mark.parametrize("fields", [{"91": 0}, {}], ids=["count_0", "nothing_answers"])
+def test_gpu_without_nvlink_has_no_data(fields):
+    with node(one_gpu(fields, nvlink_states=[])) as pcie_gpu, pytest.raises(NoData):
+        pcie_gpu.collect("nvlink")

@@ -1,0 +1,253 @@
+"""The NVML source: one initialisation, every error judged where it happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import pynvml
+import pytest
+
+from fake_nvml import FakeNvml, install
+from hardware_cases import FakeClock, scenario_of
+from peerwatch_exporter.collector import NoData
+from peerwatch_exporter.sources.nvml import GpuLostError, Nvml, NvmlError
+
+
+def scenario(**changes):
+    """Return one healthy GPU with the given changes."""
+    gpu = scenario_of("h100_node")["gpus"][0]
+    return {"driver_version": "570.124.06", "gpus": [{**gpu, **changes}]}
+
+
+def test_library_is_initialised_once_for_many_collections():
+    with install(scenario()) as fake:
+        nvml = Nvml(FakeClock())
+        for _ in range(3):
+            nvml.gpus()
+
+    assert 1 == fake.calls["nvmlInitWithFlags"]
+    assert 1 == fake.calls["nvmlDeviceGetUUID"]
+
+
+def test_units_are_base_units():
+    with install(scenario()):
+        (gpu,) = Nvml(FakeClock()).gpus()
+        reading = gpu.read()
+
+    assert 612.345 == reading.power_watts
+    assert 700.0 == reading.power_limit_watts
+    assert 918273645.0 == reading.energy_joules
+    assert {"graphics": 1.98e9, "sm": 1.98e9, "memory": 2.619e9} == reading.clocks_hertz
+    assert 123.456789 == reading.throttle_seconds["sw_power_cap"]
+    assert 0.97 == reading.utilization_ratio
+    assert {"core": 58.0, "memory": 71} == reading.temperatures_celsius
+
+
+def test_missing_library_is_no_data_and_is_looked_for_again_after_a_pause():
+    clock = FakeClock()
+    nvml = Nvml(clock)
+    with install(None), pytest.raises(NoData, match="Library Not Found"):
+        nvml.gpus()
+    with install(scenario()) as fake:
+        with pytest.raises(NoData):
+            nvml.gpus()
+        assert "nvmlInitWithFlags" not in fake.calls
+
+        clock.now += 10.0
+        assert 1 == len(nvml.gpus())
+
+
+def test_driver_that_loads_late_is_picked_up():
+    clock = FakeClock()
+    with install({**scenario(), "init_error": pynvml.NVML_ERROR_DRIVER_NOT_LOADED}) as fake:
+        nvml = Nvml(clock)
+        with pytest.raises(NoData, match="Driver Not Loaded"):
+            nvml.gpus()
+        fake.scenario["init_error"] = 0
+        clock.now += 10.0
+
+        assert ["0000:19:00.0"] == [gpu.identity.pci_bus_id for gpu in nvml.gpus()]
+        assert "570.124.06" == nvml.driver_version
+
+
+def test_library_that_fails_otherwise_is_an_error_and_counted():
+    mismatch = pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH
+    with install({**scenario(), "init_error": mismatch}):
+        nvml = Nvml(FakeClock())
+        with pytest.raises(NvmlError, match="version mismatch"):
+            nvml.gpus()
+
+    assert {"lib_rm_version_mismatch": 1} == nvml.error_counts()
+
+
+def test_reloaded_driver_is_initialised_again():
+    with install(scenario()) as fake:
+        nvml = Nvml(FakeClock())
+        nvml.gpus()
+        fake.initialised = False
+        fake.scenario["driver_version"] = "580.65.06"
+
+        (gpu,) = nvml.gpus()
+        assert 612.345 == gpu.read().power_watts
+        assert "580.65.06" == nvml.driver_version
+        assert 2 == fake.calls["nvmlInitWithFlags"]
+        # Handles of the driver before are worth nothing.
+        assert 2 == fake.calls["nvmlDeviceGetHandleByIndex_v2"]
+
+
+def test_no_gpu_at_all_is_no_data():
+    with install({"driver_version": "570.124.06", "gpus": []}), pytest.raises(NoData):
+        Nvml(FakeClock()).gpus()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pynvml.NVML_ERROR_NOT_SUPPORTED,
+        pynvml.NVML_ERROR_NO_PERMISSION,
+        pynvml.NVML_ERROR_UNKNOWN,
+        pynvml.NVML_ERROR_TIMEOUT,
+    ],
+    ids=["not_supported", "no_permission", "unknown", "timeout"],
+)
+def test_failing_function_costs_only_its_own_values(code):
+    with install(scenario(errors={"nvmlDeviceGetUtilizationRates": code})):
+        (gpu,) = Nvml(FakeClock()).gpus()
+        reading = gpu.read()
+
+    assert reading.utilization_ratio is None
+    assert 612.345 == reading.power_watts
+
+
+def test_only_lacking_values_are_not_counted_as_errors():
+    errors = {
+        "nvmlDeviceGetUtilizationRates": pynvml.NVML_ERROR_NOT_SUPPORTED,
+        "nvmlDeviceGetPerformanceState": pynvml.NVML_ERROR_NO_PERMISSION,
+        "nvmlDeviceGetEnforcedPowerLimit": pynvml.NVML_ERROR_UNKNOWN,
+    }
+    with install(scenario(errors=errors)):
+        nvml = Nvml(FakeClock())
+        for gpu in nvml.gpus() * 2:
+            gpu.read()
+
+    assert {"no_permission": 2, "unknown": 2} == nvml.error_counts()
+
+
+def test_old_driver_falls_back_to_older_functions():
+    old = {
+        **scenario(fields={"82": 70, "83": 1000}),
+        "missing_functions": [
+            "nvmlDeviceGetMemoryInfo_v2",
+            "nvmlDeviceGetTemperatureV",
+            "nvmlDeviceGetCurrentClocksEventReasons",
+        ],
+    }
+    with install(old):
+        (gpu,) = Nvml(FakeClock()).gpus()
+        reading = gpu.read()
+
+    # The first memory call counts the reserved part in, and the power is the one second mean.
+    assert 70866960384 + 546766848 == reading.memory_used_bytes
+    assert reading.memory_reserved_bytes is None
+    assert 58.0 == reading.temperatures_celsius["core"]
+    assert 610.845 == reading.power_watts
+    assert reading.clock_events["idle"] is False
+
+
+def test_lost_gpu_raises_for_itself_alone():
+    both = scenario_of("h100_node")
+    both["gpus"] = both["gpus"][:2]
+    with install(both) as fake:
+        nvml = Nvml(FakeClock())
+        first, second = nvml.gpus()
+        fake.scenario["gpus"][0]["lost"] = True
+
+        with pytest.raises(GpuLostError, match="GPU 0"):
+            first.read()
+        assert 616.666 == second.read().power_watts
+        assert [False, True] == [gpu.answers for gpu in nvml.gpus()]
+        assert ("0", both["gpus"][0]["uuid"]) == nvml.gpus()[0].labels
+
+
+def test_loss_that_only_the_field_values_show_is_a_loss():
+    with install(scenario(fields={"186": "lost"})):
+        (gpu,) = Nvml(FakeClock()).gpus()
+        with pytest.raises(GpuLostError):
+            gpu.read()
+
+
+def test_lost_gpu_that_comes_back_answers_again_and_was_counted_once():
+    with install(scenario()) as fake:
+        nvml = Nvml(FakeClock())
+        fake.scenario["gpus"][0]["lost"] = True
+        for _ in range(3):
+            with pytest.raises(GpuLostError):
+                nvml.gpus()[0].read()
+        fake.scenario["gpus"][0]["lost"] = False
+
+        assert 612.345 == nvml.gpus()[0].read().power_watts
+        assert {"gpu_is_lost": 1} == nvml.error_counts()
+
+
+def test_gpu_that_is_no_longer_listed_stays_among_the_seen():
+    both = scenario_of("h100_node")
+    both["gpus"] = both["gpus"][:2]
+    with install(both) as fake:
+        nvml = Nvml(FakeClock())
+        nvml.gpus()
+        fake.scenario["gpus"].pop(0)
+
+        assert [("0", both["gpus"][0]["uuid"])] == [gpu.labels for gpu in nvml.gpus()]
+        assert 2 == len(nvml.seen())
+
+
+def test_many_fields_are_asked_in_several_calls():
+    with install(scenario(fields={"161": list(range(300))})) as fake:
+        (gpu,) = Nvml(FakeClock()).gpus()
+        values = gpu.fields([(161, link) for link in range(300)])
+
+    assert {(161, link): link for link in range(300)} == values
+    assert 3 == fake.calls["nvmlDeviceGetFieldValues"]
+
+
+def test_fake_delays_the_named_function():
+    with install(scenario(delays={"nvmlDeviceGetUtilizationRates": 0.02})):
+        (gpu,) = Nvml(FakeClock()).gpus()
+        gpu.pcie()
+        start = time.monotonic()
+        gpu.read()
+
+        assert time.monotonic() - start >= 0.02
+
+
+def test_fake_leaves_pynvml_as_it_was():
+    before = (pynvml.nvmlLib, dict(pynvml._nvmlGetFunctionPointer_cache), pynvml.CDLL)
+    with install(scenario()):
+        Nvml(FakeClock()).gpus()
+
+    assert before == (pynvml.nvmlLib, dict(pynvml._nvmlGetFunctionPointer_cache), pynvml.CDLL)
+
+
+def test_fake_follows_a_file_that_is_replaced(tmp_path):
+    path = tmp_path / "nvml.json"
+    path.write_text(json.dumps(scenario(utilization=10)))
+    with install(FakeNvml.from_file(path)):
+        nvml = Nvml(FakeClock())
+        assert 0.1 == nvml.gpus()[0].read().utilization_ratio
+
+        new = tmp_path / "new.json"
+        new.write_text(json.dumps(scenario(utilization=90)))
+        new.replace(path)
+        assert 0.9 == nvml.gpus()[0].read().utilization_ratio
+
+
+def test_fake_does_not_read_an_unchanged_file_again(tmp_path):
+    path = tmp_path / "nvml.json"
+    path.write_text(json.dumps(scenario()))
+    fake = FakeNvml.from_file(path)
+    assert not fake.reload(path)
+
+    os.utime(path, ns=(1, 1))
+    assert fake.reload(path)

@@ -1,0 +1,221 @@
+"""The processes that play a node: who belongs to it, and counters that never fall."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hardware_cases import FakeClock, collected
+from peerwatch_exporter.collectors.cpu import CpuCollector
+from peerwatch_exporter.collectors.disk import DiskCollector
+from peerwatch_exporter.collectors.memory import MemoryCollector
+from peerwatch_exporter.config import ExporterConfig, ScopeConfig
+from peerwatch_exporter.sources import Paths, Sources, real_sources
+from peerwatch_exporter.sources.environments import EnvironmentIndex
+from peerwatch_exporter.sources.processes import ProcessTable, read_file
+from peerwatch_exporter.sources.rising import RisingSum
+from procfs_tree import ProcTree
+
+MARK = {"PEERWATCH_NODE": "node-1"}
+BUSY = "import time\nend = time.time() + {}\nwhile time.time() < end: pass"
+
+
+def scoped(**more):
+    return ExporterConfig(scope=ScopeConfig(kind="processes", environment=MARK, **more))
+
+
+@pytest.fixture
+def tree(tmp_path):
+    return ProcTree(tmp_path).machine()
+
+
+@pytest.fixture
+def clock():
+    return FakeClock(0.0)
+
+
+@pytest.fixture
+def sources(tree, clock):
+    return Sources(Paths(tree.root, tree.root, tree.root), clock=clock, monotonic=clock)
+
+
+@contextlib.contextmanager
+def started(code, environment):
+    process = subprocess.Popen([sys.executable, "-S", "-c", code], env=environment)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_only_marked_processes_count(tree, sources):
+    tree.process(10, MARK, user=500, resident_kb=1000, read=7, written=9)
+    tree.process(11, {**MARK, "RANK": "0"}, user=100, resident_kb=24, read=1)
+    tree.process(12, {"PEERWATCH_NODE": "node-2"}, user=9999, resident_kb=9999, read=9999)
+    tree.process(13, {}, user=9999)
+    config = scoped(cpus=0.5, memory_bytes=10 * 1024 * 1024)
+    cpu = collected(CpuCollector(config, sources))
+    assert (6.0, 0.5) == (cpu["host_cpu_seconds_total", "user"], cpu["host_cpus",])
+    memory = collected(MemoryCollector(config, sources))
+    assert 10 * 1024 * 1024 - 1024 * 1024 == memory["host_memory_available_bytes",]
+    disk = collected(DiskCollector(config, sources))
+    assert {
+        ("host_disk_read_bytes_total", "processes"): 8,
+        ("host_disk_written_bytes_total", "processes"): 9,
+    } == disk
+
+
+def test_machines_own_load_is_not_the_nodes(sources):
+    names = {key[0] for key in collected(CpuCollector(scoped(), sources))}
+    assert {"host_cpu_seconds_total", "host_cpus", "host_boot_time_seconds"} == names
+
+
+def test_available_memory_is_never_negative(tree, sources):
+    tree.process(10, MARK, resident_kb=4000)
+    memory = collected(MemoryCollector(scoped(memory_bytes=1000), sources))
+    assert 0 == memory["host_memory_available_bytes",]
+
+
+def test_counter_does_not_fall_when_a_process_ends_or_its_pid_is_used_again(tree, sources, clock):
+    collector = CpuCollector(scoped(), sources)
+    seen = []
+    tree.process(10, MARK, user=500)
+    tree.process(11, MARK, user=300)
+    seen.append(collected(collector)["host_cpu_seconds_total", "user"])
+    tree.end(11)
+    clock.now += 1
+    seen.append(collected(collector)["host_cpu_seconds_total", "user"])
+    tree.process(11, MARK, user=50, start=7000)
+    clock.now += 1
+    seen.append(collected(collector)["host_cpu_seconds_total", "user"])
+    assert [8.0, 8.0, 8.5] == seen
+
+
+histories = st.lists(
+    st.dictionaries(st.integers(1, 4), st.integers(0, 1000), max_size=4), min_size=1, max_size=8
+)
+
+
+@given(histories)
+def test_rising_sum_equals_the_growth_of_every_process(history):
+    rising = RisingSum()
+    last, expected, before = {}, 0, 0
+    for present in history:
+        # A naive count: each process adds what it grew by; a new one adds all it has.
+        expected += sum(max(0, value - last.get(pid, 0)) for pid, value in present.items())
+        last = present
+        total = rising.update({(pid, 0): {"n": value} for pid, value in present.items()})
+        assert expected == total.get("n", 0)
+        assert total.get("n", 0) >= before
+        before = total.get("n", 0)
+
+
+def test_process_caught_between_fork_and_exec_is_understood_one_scan_later(tree, sources, clock):
+    tree.process(10, {"SHELL": "/bin/sh"}, user=500)
+    collector = CpuCollector(scoped(), sources)
+    assert 0 == collected(collector)["host_cpu_seconds_total", "user"]
+    tree.process(10, MARK, user=500)
+    clock.now += 1
+    assert 5.0 == collected(collector)["host_cpu_seconds_total", "user"]
+
+
+def test_environments_are_read_ever_less_often(tree, clock):
+    tree.process(10, MARK)
+    reads = []
+
+    def count(path):
+        reads.append(path)
+        return read_file(path)
+
+    table = ProcessTable(tree.root, monotonic=clock, read=count)
+    index = EnvironmentIndex(table, lambda environment: environment, monotonic=clock)
+    for _ in range(600):
+        index.find()
+        clock.now += 1
+    environments = [path for path in reads if path.endswith("environ")]
+    # At 0, 1, 2, 4, ... 64 s, and once a minute from there on.
+    assert 8 + 8 == len(environments)
+
+
+def refusing(path):
+    if path.endswith(("environ", "io")):
+        raise PermissionError(13, "Permission denied", path)
+    return read_file(path)
+
+
+def test_no_environment_may_be_read_is_a_failure(tree, clock):
+    tree.process(10, MARK)
+    table = ProcessTable(tree.root, monotonic=clock, read=refusing)
+    index = EnvironmentIndex(table, lambda _: True, monotonic=clock)
+    with pytest.raises(PermissionError):
+        index.find()
+
+
+def test_process_of_another_user_is_not_ours_while_others_can_be_read(tree, clock):
+    tree.process(10, MARK)
+    tree.process(11, MARK)
+
+    def refuse_one(path):
+        return refusing(path) if "/11/" in path else read_file(path)
+
+    table = ProcessTable(tree.root, monotonic=clock, read=refuse_one)
+    index = EnvironmentIndex(table, lambda _: True, monotonic=clock)
+    assert [10] == [process.pid for process, _ in index.find()]
+
+
+def test_process_name_may_hold_parentheses_and_spaces(tree, clock):
+    tree.process(10, name="a) R (b", state="D", user=3)
+    (process,) = ProcessTable(tree.root, monotonic=clock).snapshot().values()
+    assert ("a) R (b", "disk_sleep", 0.03) == (process.name, process.state, process.user_seconds)
+
+
+def test_process_that_ends_between_two_reads_is_none(tree, clock):
+    table = ProcessTable(tree.root, monotonic=clock)
+    tree.process(10, MARK)
+    assert 10 in table.snapshot()
+    tree.end(10)
+    assert [None] * 4 == [
+        read(10) for read in (table.environment, table.status, table.io, table.run_delay_seconds)
+    ]
+
+
+def test_one_listing_serves_the_collectors_of_one_scrape(tree, sources, clock):
+    first = sources.processes.snapshot()
+    tree.process(10)
+    assert first is sources.processes.snapshot()
+    clock.now += 1
+    assert [10] == list(sources.processes.snapshot())
+
+
+def test_real_process_counts_while_it_runs_and_after_it_ended():
+    mark = {"PEERWATCH_NODE": f"test-{time.monotonic_ns()}"}
+    config = ExporterConfig(scope=ScopeConfig(kind="processes", environment=mark))
+    sources = real_sources(config)
+    cpu = CpuCollector(config, sources)
+    memory = MemoryCollector(config, sources)
+
+    def used():
+        time.sleep(0.11)  # past the age at which a listing is used again
+        page = collected(cpu)
+        return page["host_cpu_seconds_total", "user"] + page["host_cpu_seconds_total", "system"]
+
+    def available():
+        return collected(memory)["host_memory_available_bytes",]
+
+    assert 0 == used()
+    idle = available()
+    with started(BUSY.format(20), mark):
+        deadline = time.monotonic() + 15
+        while (busy := used()) < 0.2 and time.monotonic() < deadline:
+            pass
+        assert 0.2 <= busy < 20
+        assert available() < idle
+    assert busy <= used()
+    assert idle == available()

@@ -1,0 +1,371 @@
+"""Ranks from outside and from inside, and the jobs they belong to."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from hardware_cases import NOW, FakeClock, collected, only
+from peerwatch_exporter.collector import NoData, PartialData
+from peerwatch_exporter.collectors.jobs import JobsCollector
+from peerwatch_exporter.collectors.ranks import RanksCollector
+from peerwatch_exporter.config import ExporterConfig, HeartbeatConfig, JobsConfig, ScopeConfig
+from peerwatch_exporter.sources import Paths, Sources, real_sources
+from peerwatch_exporter.sources.processes import ProcessTable, read_file
+from procfs_tree import BOOT_TIME, ProcTree
+
+
+@pytest.fixture
+def tree(tmp_path):
+    return ProcTree(tmp_path / "proc").machine()
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+def sources(tree, clock):
+    return Sources(Paths(tree.root, tree.root, tree.root), clock=clock, monotonic=clock)
+
+
+@pytest.fixture
+def config(tmp_path):
+    (tmp_path / "jobs").mkdir()
+    return ExporterConfig(
+        heartbeat=HeartbeatConfig(directory=tmp_path / "beats"),
+        jobs=JobsConfig(mapping_directory=tmp_path / "jobs"),
+    )
+
+
+@pytest.fixture
+def beat(config):
+    def write(rank, **fields):
+        directory = config.heartbeat.directory
+        directory.mkdir(exist_ok=True)
+        path = directory / f"rank-{rank}.json"
+        path.write_text(json.dumps({"rank": rank, "time": NOW - 1, **fields}))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def map_job(config):
+    def write(name, *job_ids):
+        (config.jobs.mapping_directory / name).write_text("".join(f"{j}\n" for j in job_ids))
+
+    return write
+
+
+def rank_of(rank, world_size=4, **more):
+    return {"RANK": str(rank), "WORLD_SIZE": str(world_size), "PEERWATCH_JOB_ID": "job", **more}
+
+
+def drain(collector):
+    """Return (samples, what PartialData said) of one collection."""
+    samples = {}
+    try:
+        for family in collector.collect():
+            for sample in family.samples:
+                samples[sample.name, *sample.labels.values()] = sample.value
+    except PartialData as error:
+        return samples, error
+    return samples, None
+
+
+def states(samples):
+    return {
+        key[1:3]: key[3]
+        for key, value in samples.items()
+        if key[0] == "rank_process_state" and value == 1
+    }
+
+
+def test_node_without_ranks_has_no_data(config, sources):
+    for collector in (RanksCollector, JobsCollector):
+        with pytest.raises(NoData):
+            list(collector(config, sources).collect())
+
+
+def test_root_is_the_topmost_process_of_a_rank_and_children_are_its_tree(config, tree, sources):
+    tree.process(10, {}, name="torchrun")
+    tree.process(11, rank_of(0), parent=10, state="R", threads=8, user=100)
+    tree.process(12, rank_of(0), parent=11, threads=2, user=10)
+    tree.process(13, {}, parent=12, user=1)
+    tree.process(14, rank_of(1), parent=10, state="D", user=7)
+    samples = collected(RanksCollector(config, sources))
+    assert {("job", "0"): "running", ("job", "1"): "disk_sleep"} == states(samples)
+    assert {("job", "0"): 3, ("job", "1"): 1} == only(samples, "rank_processes")
+    assert {("job", "0"): 11, ("job", "1"): 1} == only(samples, "rank_threads")
+    assert 1.11 == pytest.approx(samples["rank_cpu_seconds_total", "job", "0", "user"])
+    assert {("job", "0", "", "4", "11"), ("job", "1", "", "4", "14")} == set(
+        only(samples, "rank_info")
+    )
+
+
+def test_worker_whose_parent_died_stays_with_its_rank(config, tree, sources):
+    tree.process(11, rank_of(0), state="R", start=100)
+    tree.process(12, rank_of(0), parent=1, start=200)
+    samples = collected(RanksCollector(config, sources))
+    assert {("job", "0"): "running"} == states(samples)
+    assert 2 == samples["rank_processes", "job", "0"]
+
+
+def test_slurm_tasks_are_ranks_unless_torchrun_runs_below_them(config, tree, sources):
+    task = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_STEP_ID": "0"}
+    batch = {name: value for name, value in task.items() if name != "SLURM_STEP_ID"}
+    tree.process(10, batch, name="batch.sh", start=1)
+    tree.process(20, task, state="R", start=5)
+    tree.process(30, {**task, "SLURM_JOB_ID": "8"}, name="torchrun")
+    tree.process(31, {**task, "SLURM_JOB_ID": "8", "RANK": "5", "WORLD_SIZE": "8"}, parent=30)
+    samples = collected(RanksCollector(config, sources))
+    assert {("7", "0"): "running", ("8", "5"): "sleeping"} == states(samples)
+
+
+def test_counter_of_a_rank_does_not_fall_when_a_child_ends(config, tree, sources, clock):
+    collector = RanksCollector(config, sources)
+    tree.process(11, rank_of(0), user=100, read=50)
+    tree.process(12, rank_of(0), parent=11, user=900, read=60)
+    first = collected(collector)
+    tree.end(12)
+    clock.now += 1
+    second = collected(collector)
+    for key in (
+        ("rank_cpu_seconds_total", "job", "0", "user"),
+        ("rank_read_bytes_total", "job", "0"),
+    ):
+        assert first[key] == second[key]
+    assert 1 == second["rank_processes", "job", "0"]
+
+
+def test_heartbeat_joins_the_process_and_names_its_job(config, tree, sources, beat):
+    tree.process(11, rank_of(2, PEERWATCH_JOB_ID=""))
+    beat(2, step=40, last_step_time=NOW - 2, job_id="from-inside")
+    samples = collected(RanksCollector(config, sources))
+    assert {("from-inside", "2"): "sleeping"} == states(samples)
+    assert 40 == samples["rank_steps_total", "from-inside", "2"]
+    assert NOW - 1 == samples["rank_heartbeat_timestamp_seconds", "from-inside", "2"]
+    assert NOW - 2 == samples["rank_last_step_timestamp_seconds", "from-inside", "2"]
+
+
+def test_heartbeat_of_another_job_is_not_joined(config, tree, sources, beat):
+    tree.process(11, rank_of(0))
+    beat(0, job_id="other")
+    samples = collected(RanksCollector(config, sources))
+    assert {("job", "0"): "sleeping", ("other", "0"): "exited"} == states(samples)
+
+
+def test_heartbeat_without_time_is_as_old_as_its_file(config, sources, beat):
+    path = beat(0, time=None)
+    os.utime(path, (NOW - 5, NOW - 5))
+    samples = collected(RanksCollector(config, sources))
+    assert NOW - 5 == samples["rank_heartbeat_timestamp_seconds", "", "0"]
+
+
+def test_rank_whose_process_vanished_has_exited(config, tree, sources, beat, clock):
+    tree.process(11, rank_of(0))
+    beat(0, job_id="job", pid=11)
+    collector = RanksCollector(config, sources)
+    assert {("job", "0"): "sleeping"} == states(collected(collector))
+    tree.end(11)
+    clock.now += 1
+    samples = collected(collector)
+    assert {("job", "0"): "exited"} == states(samples)
+    assert {} == only(samples, "rank_processes")
+
+
+def test_heartbeats_pid_finds_a_rank_without_variables(config, tree, sources, beat):
+    tree.process(11, {}, state="T")
+    beat(0, pid=11)
+    assert {("", "0"): "stopped"} == states(collected(RanksCollector(config, sources)))
+
+
+def test_younger_process_with_the_heartbeats_pid_is_another(config, tree, sources, beat):
+    after = int((NOW - BOOT_TIME + 60) * 100)
+    tree.process(11, {}, start=after)
+    beat(0, pid=11)
+    assert {("", "0"): "exited"} == states(collected(RanksCollector(config, sources)))
+
+
+def test_heartbeat_of_long_ago_is_forgotten(config, tree, sources, beat, clock):
+    beat(0, job_id="gone", time=NOW - 1801)
+    with pytest.raises(NoData):
+        list(RanksCollector(config, sources).collect())
+    with pytest.raises(NoData):
+        list(JobsCollector(config, sources).collect())
+    # A process that stands still for hours is still there, with the age of its heartbeat.
+    tree.process(11, rank_of(0, PEERWATCH_JOB_ID="gone"), state="T")
+    clock.now += 1
+    samples = collected(RanksCollector(config, sources))
+    assert {("gone", "0"): "stopped"} == states(samples)
+    assert NOW - 1801 == samples["rank_heartbeat_timestamp_seconds", "gone", "0"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"rank": 1, "st',
+        "",
+        "[]",
+        '{"rank": 2}',
+        '{"rank": -1}',
+        '{"rank": 1, "step": "many"}',
+        '{"rank": 1, "time": 1e999}',
+        '{"step": 1}',
+        '{"rank": 1}' + " " * 70000,
+    ],
+)
+def test_garbled_heartbeat_skips_only_its_rank(config, sources, beat, content):
+    beat(0)
+    beat(1).write_text(content)
+    samples, missing = drain(RanksCollector(config, sources))
+    assert {("", "0"): "exited"} == states(samples)
+    assert "garbled_heartbeat" == missing.error_class
+    assert "rank-1.json" in str(missing)
+
+
+def test_other_files_beside_the_heartbeats_are_ignored(config, sources, beat):
+    beat(0)
+    directory = config.heartbeat.directory
+    for name in (".rank-1.77.tmp", "rank-01.json", "rank-x.json", "notes.txt"):
+        (directory / name).write_text("not a heartbeat")
+    samples, missing = drain(RanksCollector(config, sources))
+    assert ({("", "0"): "exited"}, None) == (states(samples), missing)
+
+
+def test_only_processes_of_the_scope_are_ranks_of_the_node(config, tree, sources, beat):
+    scope = ScopeConfig(kind="processes", environment={"PEERWATCH_NODE": "a"})
+    config = config.model_copy(update={"scope": scope})
+    tree.process(11, rank_of(0, PEERWATCH_NODE="a"))
+    tree.process(12, rank_of(1, PEERWATCH_NODE="b"))
+    beat(3, pid=12)
+    samples = collected(RanksCollector(config, sources))
+    assert {("job", "0"): "sleeping", ("", "3"): "exited"} == states(samples)
+    assert {("job", "peerwatch"): 1} == only(
+        collected(JobsCollector(config, sources)), "host_job_info"
+    )
+
+
+def test_storage_counters_of_another_users_rank_are_missing_and_said_to_be(tree, config, clock):
+    def refuse_io(path):
+        if path.endswith("/io"):
+            raise PermissionError(13, "Permission denied", path)
+        return read_file(path)
+
+    sources = Sources(Paths(tree.root, tree.root, tree.root), clock=clock, monotonic=clock)
+    vars(sources)["processes"] = ProcessTable(tree.root, monotonic=clock, read=refuse_io)
+    tree.process(11, rank_of(0), user=100)
+    samples, missing = drain(RanksCollector(config, sources))
+    assert 1.0 == samples["rank_cpu_seconds_total", "job", "0", "user"]
+    assert {} == only(samples, "rank_read_bytes_total")
+    assert isinstance(missing.__cause__, PermissionError)
+
+
+def test_mapping_wins_over_the_environment_for_the_same_job(config, tree, sources, map_job, beat):
+    map_job("0", "job")
+    map_job("1.2", "mig")
+    map_job("2")
+    map_job("node", "cpu", "job")
+    map_job("notes", "nothing")
+    tree.process(11, rank_of(0, LOCAL_RANK="0", CUDA_VISIBLE_DEVICES="3"))
+    tree.process(12, rank_of(0, PEERWATCH_JOB_ID="env", LOCAL_RANK="1", SLURM_JOB_GPUS="4-5"))
+    beat(9, job_id="inside")
+    beat(8, job_id="job")
+    samples = collected(JobsCollector(config, sources))
+    assert {
+        ("cpu", "mapping"),
+        ("job", "mapping"),
+        ("mig", "mapping"),
+        ("env", "peerwatch"),
+        ("inside", "peerwatch"),
+    } == set(only(samples, "host_job_info"))
+    assert {("0", "", "job"), ("1", "", "mig"), ("5", "", "env")} == set(
+        only(samples, "gpu_job_info")
+    )
+    assert {("0",): 1, ("1",): 1, ("2",): 0, ("5",): 1} == only(samples, "gpu_jobs")
+
+
+def test_shared_gpu_counts_its_jobs(config, sources, map_job):
+    map_job("0", "a", "b", "a")
+    assert {("0",): 2} == only(collected(JobsCollector(config, sources)), "gpu_jobs")
+
+
+def test_local_rank_picks_the_gpu_where_no_variable_does(config, tree, sources):
+    for bus in ("0000:18:00.0", "0000:2a:00.0"):
+        tree.write(f"driver/nvidia/gpus/{bus}/information", "Model: \n")
+    tree.process(11, rank_of(5, world_size=8, LOCAL_RANK="1"))
+    tree.process(12, rank_of(7, world_size=8, LOCAL_RANK="3"))
+    samples = collected(JobsCollector(config, sources))
+    assert {("1", "", "job")} == set(only(samples, "gpu_job_info"))
+
+
+@pytest.mark.parametrize("visible", ["", "GPU-1234,GPU-5678", "MIG-1", "all"])
+def test_gpus_that_are_not_indices_are_not_guessed(config, tree, sources, visible):
+    tree.process(11, rank_of(0, LOCAL_RANK="0", CUDA_VISIBLE_DEVICES=visible))
+    samples = collected(JobsCollector(config, sources))
+    assert {} == only(samples, "gpu_job_info")
+    assert {("job", "peerwatch"): 1} == only(samples, "host_job_info")
+
+
+def test_environment_can_be_left_out(config, tree, sources):
+    jobs = config.jobs.model_copy(update={"environment": False})
+    tree.process(11, rank_of(0))
+    with pytest.raises(NoData):
+        list(JobsCollector(config.model_copy(update={"jobs": jobs}), sources).collect())
+
+
+def test_missing_mapping_directory_is_said_and_the_environment_still_counts(config, tree, sources):
+    config.jobs.mapping_directory.rmdir()
+    with pytest.raises(FileNotFoundError):
+        list(JobsCollector(config, sources).collect())
+    tree.process(11, rank_of(0))
+    samples, missing = drain(JobsCollector(config, Sources(sources.paths, clock=sources.clock)))
+    assert {("job", "peerwatch"): 1} == only(samples, "host_job_info")
+    assert isinstance(missing.__cause__, FileNotFoundError)
+
+
+@contextlib.contextmanager
+def rank_process(job_id):
+    environment = {**os.environ, **rank_of(0, PEERWATCH_JOB_ID=job_id)}
+    process = subprocess.Popen([sys.executable, "-S", "-c", "input()"], env=environment, stdin=-1)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_real_process_is_followed_from_start_over_a_stop_to_its_end():
+    job_id = f"test-{time.monotonic_ns()}"
+    config = ExporterConfig()
+    collector = RanksCollector(config, real_sources(config))
+
+    def await_state(wanted):
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            try:
+                state = states(collected(collector)).get((job_id, "0"))
+            except NoData:
+                state = None
+            if state == wanted:
+                return True
+            time.sleep(0.11)
+        return False
+
+    assert await_state(None)
+    with rank_process(job_id) as process:
+        assert await_state("sleeping")
+        process.send_signal(signal.SIGSTOP)
+        assert await_state("stopped")
+        process.send_signal(signal.SIGCONT)
+        assert await_state("sleeping")
+    assert await_state(None)

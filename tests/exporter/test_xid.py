@@ -1,0 +1,221 @@
+"""The xid collector: bursts, lines without a code, zeroes, and the log's own failures."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from hardware_cases import FIXTURES, case_node, collected, node, only, scenario_of
+from peerwatch_exporter.collector import NoData
+from peerwatch_exporter.collectors.xid import CRITICAL_XIDS, XidLog
+from peerwatch_exporter.sources.kmsg import Kmsg
+from peerwatch_exporter.sources.nvml import Nvml
+
+BOOT = 1767225600
+
+
+def counts(*messages):
+    """Return the counts after (seconds, text) messages."""
+    log = XidLog()
+    for seconds, text in messages:
+        log.add(text, seconds)
+    return {key: found.count for key, found in log.occurrences.items()}
+
+
+@pytest.fixture
+def busy_node(tmp_path):
+    """Yield a node of eight GPUs whose kernel log can be written."""
+    (tmp_path / "proc").mkdir()
+    shutil.copy(FIXTURES / "h100_node/proc/stat", tmp_path / "proc/stat")
+    (tmp_path / "kmsg").touch()
+    with node(scenario_of("h100_node"), root=tmp_path) as busy:
+        yield busy
+
+
+def write(busy, *lines):
+    """Append lines to the node's kernel log."""
+    with busy.sources.paths.kmsg.open("a") as log:
+        log.writelines(f"{line}\n" for line in lines)
+
+
+def test_counts_of_a_log_with_many_kinds():
+    with case_node("h100_node") as h100:
+        errors = only(h100.collect("xid"), "gpu_xid_errors_total")
+
+    assert {
+        ("1", "0000:3b:00.0", "13"): 2,
+        ("1", "0000:3b:00.0", "43"): 1,
+        ("4", "0000:9b:00.0", "31"): 1,
+        ("7", "0000:db:00.0", "94"): 1,
+        ("6", "0000:cb:00.0", "145"): 1,
+        ("0", "0000:19:00.0", "119"): 2,
+        ("", "0000:06:00.0", "69"): 1,
+    } == {key: value for key, value in errors.items() if value}
+
+
+def test_last_time_is_unix_time_by_the_boot_time():
+    with case_node("h100_node") as h100:
+        last = only(h100.collect("xid"), "gpu_xid_last_timestamp_seconds")
+
+    assert BOOT + 3607.5 == last["1", "0000:3b:00.0", "13"]
+    assert BOOT + 7200.25 == last["4", "0000:9b:00.0", "31"]
+    assert 7 == len(last)
+
+
+def test_critical_codes_of_every_gpu_start_at_zero(busy_node):
+    samples = busy_node.collect("xid")
+
+    assert 8 * len(CRITICAL_XIDS) == len(samples)
+    assert {0} == set(samples.values())
+    assert 0 == samples["gpu_xid_errors_total", "2", "0000:4c:00.0", "79"]
+
+
+def test_fallen_gpu_is_counted_once_for_its_lines_with_and_without_code():
+    with case_node("degraded_node") as degraded:
+        collector = degraded.collector("xid")
+        samples = {key: value for key, value in collected(collector).items() if value}
+        again = {key: value for key, value in collected(collector).items() if value}
+
+    # Once by code and text within 5 s, and once a hundred seconds later by text alone.
+    assert 2 == samples["gpu_xid_errors_total", "", "0000:4c:00.0", "79"]
+    assert BOOT + 86500.0 == samples["gpu_xid_last_timestamp_seconds", "", "0000:4c:00.0", "79"]
+    assert 1 == samples["gpu_xid_errors_total", "", "0000:4c:00.0", "154"]
+    # The last line has no end yet: its "7" may become 79.
+    assert not [key for key in samples if key[2] == "0000:3b:00.0"]
+    assert samples == again
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NVRM: Xid (PCI:0000:18:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off.",
+        "NVRM: Xid (PCI:0000:18:00): 79",
+        "NVRM: Xid (0000:18:00): 79, something",
+        "NVRM: GPU 0000:18:00.0: GPU has fallen off the bus.",
+        "NVRM: GPU at 0000:18:00.0 has fallen off the bus.",
+        "NVRM: The NVIDIA GPU 0000:18:00.0\nNVRM: (PCI ID: 10de:2330) installed in this "
+        "system has\nNVRM: fallen off the bus and is not responding to commands.",
+    ],
+    ids=["coded", "no_comma", "no_pci", "gpu", "gpu_at", "three_lines"],
+)
+def test_every_form_of_a_fallen_gpu_is_79(line):
+    assert {("0000:18:00.0", 79): 1} == counts((0.0, line))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NVRM: Rate limiting GSP RPC error prints for GPU at PCI:0000:19:00 (printing 1 of 30).",
+        "NVRM: GPU at PCI:0000:4c:00: GPU-00000002-51ce-4a7b-9d20-7be1f00c0002",
+        "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 egress",
+        "NVRM: fallen off the bus and is not responding to commands.",
+        "NVRM: Xid (PCI:0000:18:00): unknown",
+    ],
+    ids=["rate_limit", "uuid", "sxid", "which_gpu", "no_code"],
+)
+def test_other_lines_count_nothing(line):
+    assert {} == counts((0.0, line))
+
+
+def test_three_lines_of_a_fallen_gpu_may_be_three_records():
+    assert {("0000:18:00.0", 79): 1} == counts(
+        (1.0, "NVRM: The NVIDIA GPU 0000:18:00.0"),
+        (1.0, "NVRM: (PCI ID: 10de:2330) installed in this system has"),
+        (1.0, "NVRM: fallen off the bus and is not responding to commands."),
+    )
+
+
+def test_burst_counts_once_per_five_seconds_from_its_start():
+    line = "NVRM: Xid (PCI:0000:18:00): 13, Graphics SM Warp Exception"
+
+    assert {("0000:18:00.0", 13): 1} == counts((100.0, line), (104.9, line))
+    assert {("0000:18:00.0", 13): 2} == counts((100.0, line), (105.0, line))
+    # A stream that never pauses is still more than one.
+    assert {("0000:18:00.0", 13): 4} == counts(*((float(second), line) for second in range(20)))
+
+
+def test_log_that_starts_again_is_no_burst():
+    line = "NVRM: Xid (PCI:0000:18:00): 13, Graphics SM Warp Exception"
+
+    assert {("0000:18:00.0", 13): 2} == counts((100.0, line), (2.0, line))
+
+
+def test_burst_of_one_gpu_or_code_does_not_hide_another():
+    assert {("0000:18:00.0", 13): 1, ("0000:18:00.0", 31): 1, ("0000:2a:00.0", 13): 1} == counts(
+        (1.0, "NVRM: Xid (PCI:0000:18:00): 13, a"),
+        (1.0, "NVRM: Xid (PCI:0000:18:00): 31, b"),
+        (1.0, "NVRM: Xid (PCI:0000:2a:00): 13, c"),
+    )
+
+
+def test_counter_rises_between_collections(busy_node):
+    collector = busy_node.collector("xid")
+    assert 0 == collected(collector)["gpu_xid_errors_total", "0", "0000:19:00.0", "79"]
+    write(busy_node, "4,1,60000000,-;NVRM: Xid (PCI:0000:19:00): 79, GPU has fallen off the bus.")
+    samples = collected(collector)
+
+    assert 1 == samples["gpu_xid_errors_total", "0", "0000:19:00.0", "79"]
+    assert BOOT + 60.0 == samples["gpu_xid_last_timestamp_seconds", "0", "0000:19:00.0", "79"]
+
+
+def test_line_without_a_time_happened_when_it_was_read(busy_node):
+    write(busy_node, "NVRM: Xid (PCI:0000:19:00): 48, DBE")
+    last = only(busy_node.collect("xid"), "gpu_xid_last_timestamp_seconds")
+
+    assert {("0", "0000:19:00.0", "48"): busy_node.sources.clock()} == last
+
+
+def test_messages_wait_while_the_boot_time_cannot_be_read(busy_node):
+    write(busy_node, "4,1,60000000,-;NVRM: Xid (PCI:0000:19:00): 79, GPU has fallen off the bus.")
+    stat = busy_node.sources.paths.procfs / "stat"
+    stat.rename(stat.with_name("hidden"))
+    collector = busy_node.collector("xid")
+    with pytest.raises(FileNotFoundError):
+        collected(collector)
+    stat.with_name("hidden").rename(stat)
+
+    assert 1 == collected(collector)["gpu_xid_errors_total", "0", "0000:19:00.0", "79"]
+
+
+def test_driver_is_not_asked_once_its_gpus_are_known(busy_node):
+    collector = busy_node.collector("xid")
+    collected(collector)
+    before = dict(busy_node.nvml.calls)
+    write(busy_node, "4,1,60000000,-;NVRM: Xid (PCI:0000:19:00): 119, Timeout")
+
+    assert 1 == collected(collector)["gpu_xid_errors_total", "0", "0000:19:00.0", "119"]
+    assert before == busy_node.nvml.calls
+
+
+def test_log_is_counted_without_nvml(tmp_path):
+    shutil.copytree(FIXTURES / "h100_node/proc", tmp_path / "proc")
+    shutil.copy(FIXTURES / "h100_node/kmsg", tmp_path / "kmsg")
+    with node(None, root=tmp_path) as no_driver:
+        errors = only(no_driver.collect("xid"), "gpu_xid_errors_total")
+
+    assert {""} == {key[0] for key in errors}
+    assert 2 == errors["", "0000:3b:00.0", "13"]
+
+
+def test_refused_log_fails_the_collector(busy_node, monkeypatch):
+    def refuse(kmsg):
+        raise PermissionError(1, "Operation not permitted", "/dev/kmsg")
+
+    monkeypatch.setattr(Kmsg, "read", refuse)
+
+    with pytest.raises(PermissionError):
+        busy_node.collect("xid")
+
+
+def test_log_is_read_even_if_the_library_fails(busy_node, monkeypatch):
+    busy_node.nvml.scenario["init_error"] = 18
+    write(busy_node, "4,1,60000000,-;NVRM: Xid (PCI:0000:19:00): 79, GPU has fallen off the bus.")
+
+    assert 1 == busy_node.collect("xid")["gpu_xid_errors_total", "", "0000:19:00.0", "79"]
+
+
+def test_node_without_kernel_log_has_no_data():
+    with case_node("cpu_only") as cpu_only, pytest.raises(NoData):
+        cpu_only.collect("xid")
+    assert () == Nvml().seen()

@@ -1,0 +1,253 @@
+"""What promtool does not check: that expressions use our metrics, and use them rightly.
+
+Every function takes a parsed expression and returns problems as sentences; nothing is raised, so a
+test shows all of them at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import promql_parser as promql
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[1]
+PRESET = ROOT / "detector" / "peerwatch_detector" / "presets" / "peerwatch.yaml"
+
+# Set by the scrape configuration, on every series.
+TARGET_LABELS = frozenset({"cluster", "node", "instance", "job"})
+# What an alert must keep where its metrics have it, so that routes and inhibitions can match.
+JOIN_LABELS = ("cluster", "job_id", "node")
+
+_RATES = {"rate", "irate", "increase"}
+_COMPARISONS = {">", ">=", "<", "<=", "==", "!="}
+_SETS = {"and", "or", "unless"}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What the lint needs to know of a metric."""
+
+    kind: str
+    labels: frozenset[str]
+
+
+Schema = Mapping[str, Metric]
+
+
+@cache
+def pack_schema() -> dict[str, Metric]:
+    """Return every metric the pack may use: the catalogue, and what the recording rules build."""
+    from peerwatch_exporter.catalog import CATALOG
+
+    schema = {name: Metric(spec.kind, frozenset(spec.labels)) for name, spec in CATALOG.items()}
+    for metric in yaml.safe_load(PRESET.read_text())["metrics"]:
+        labels = {"job_id", "node"} | ({"gpu"} if metric["scope"] == "gpu" else set())
+        schema[metric["recorded"]] = Metric("gauge", frozenset(labels))
+    return schema
+
+
+def children(expr: promql.Expr) -> list[promql.Expr]:
+    """Return the expressions directly inside ``expr``."""
+    match expr:
+        case promql.BinaryExpr():
+            return [expr.lhs, expr.rhs]
+        case promql.AggregateExpr():
+            return [expr.expr] + ([expr.param] if expr.param is not None else [])
+        case promql.Call():
+            return list(expr.args)
+        case promql.MatrixSelector():
+            return [expr.vector_selector]
+        case promql.ParenExpr() | promql.UnaryExpr() | promql.SubqueryExpr():
+            return [expr.expr]
+    return []
+
+
+def walk(expr: promql.Expr) -> Iterator[promql.Expr]:
+    """Yield ``expr`` and all expressions in it."""
+    yield expr
+    for child in children(expr):
+        yield from walk(child)
+
+
+def selectors(expr: promql.Expr) -> list[promql.VectorSelector]:
+    """Return every selector of series in ``expr``."""
+    return [part for part in walk(expr) if isinstance(part, promql.VectorSelector)]
+
+
+def operator(expr: promql.Expr) -> str:
+    """Return the binary operator of ``expr``, or an empty string."""
+    return str(expr.op) if isinstance(expr, promql.BinaryExpr) else ""
+
+
+def bare(expr: promql.Expr) -> promql.Expr:
+    """Return ``expr`` without the parentheses around it."""
+    while isinstance(expr, promql.ParenExpr):
+        expr = expr.expr
+    return expr
+
+
+def labels_of(expr: promql.Expr, schema: Schema) -> frozenset[str]:
+    """Return the labels that the result of ``expr`` can have."""
+    expr = bare(expr)
+    match expr:
+        case promql.VectorSelector():
+            metric = schema.get(expr.name or "")
+            return (metric.labels if metric else frozenset()) | TARGET_LABELS
+        case promql.AggregateExpr():
+            inner = labels_of(expr.expr, schema)
+            if expr.modifier is None:
+                # topk and its like keep the series they choose.
+                return inner if str(expr.op) in {"topk", "bottomk"} else frozenset()
+            if expr.modifier.type == promql.AggModifierType.By:
+                return inner & set(expr.modifier.labels)
+            return inner - set(expr.modifier.labels)
+        case promql.BinaryExpr():
+            return _labels_of_binary(expr, schema)
+        case promql.Call() if expr.func.name in {"absent", "vector", "time", "scalar"}:
+            return frozenset()
+    inner = [labels_of(child, schema) for child in children(expr)]
+    return frozenset().union(*inner)
+
+
+def _labels_of_binary(expr: promql.BinaryExpr, schema: Schema) -> frozenset[str]:
+    left, right = labels_of(expr.lhs, schema), labels_of(expr.rhs, schema)
+    if operator(expr) in {"and", "unless"} or _is_scalar(expr.rhs):
+        return left
+    if operator(expr) == "or":
+        return left | right
+    if _is_scalar(expr.lhs):
+        return right
+    card, matching = expr.modifier.card, expr.modifier.matching
+    extra = set(expr.modifier.group_labels.labels if expr.modifier.group_labels else ())
+    if card == promql.VectorMatchCardinality.ManyToOne:
+        return left | extra
+    if card == promql.VectorMatchCardinality.OneToMany:
+        return right | extra
+    if matching is None:
+        return left & right
+    on = set(matching.labels)
+    return left & on if matching.type == promql.LabelModifierType.Include else left - on
+
+
+def _is_scalar(expr: promql.Expr) -> bool:
+    """Return whether ``expr`` is a number, or made of numbers and ``time()`` only."""
+    expr = bare(expr)
+    if isinstance(expr, promql.Call):
+        return expr.func.name in {"time", "scalar"}
+    if isinstance(expr, promql.BinaryExpr):
+        return _is_scalar(expr.lhs) and _is_scalar(expr.rhs)
+    return isinstance(expr, promql.NumberLiteral)
+
+
+def names(expr: promql.Expr, schema: Schema) -> Iterator[str]:
+    """Metrics exist, and so do the labels their selectors ask for."""
+    for selector in selectors(expr):
+        if selector.name is None:
+            yield f"selector without a metric name: {selector}"
+        elif selector.name not in schema:
+            yield f"unknown metric {selector.name!r}"
+        else:
+            known = labels_of(selector, schema)
+            for matcher in selector.matchers.matchers:
+                if matcher.name not in known:
+                    yield f"{selector.name} has no label {matcher.name!r} to select by"
+
+
+def groupings(expr: promql.Expr, schema: Schema) -> Iterator[str]:
+    """``by``, ``without``, ``on`` and ``group_left`` name labels that are there."""
+    for part in walk(expr):
+        if isinstance(part, promql.AggregateExpr) and part.modifier is not None:
+            for label in sorted(set(part.modifier.labels) - labels_of(part.expr, schema)):
+                yield f"{part.op} {part.modifier.type}: no label {label!r} inside"
+        if isinstance(part, promql.BinaryExpr) and part.modifier and part.modifier.matching:
+            for side in (part.lhs, part.rhs):
+                for label in sorted(set(part.modifier.matching.labels) - labels_of(side, schema)):
+                    yield f"{operator(part)} on: no label {label!r} in {bare(side)}"
+
+
+def rates(expr: promql.Expr, schema: Schema) -> Iterator[str]:
+    """Only counters have rates."""
+    for part in walk(expr):
+        if isinstance(part, promql.Call) and part.func.name in _RATES:
+            for selector in selectors(part):
+                metric = schema.get(selector.name or "")
+                if metric is not None and metric.kind != "counter":
+                    yield f"{part.func.name}() of {selector.name}, which is a {metric.kind}"
+
+
+def divisions(expr: promql.Expr) -> Iterator[str]:
+    """A divisor is a number other than 0, or is compared so that zeros drop out."""
+    for part in walk(expr):
+        if operator(part) != "/":
+            continue
+        divisor = bare(part.rhs)
+        if isinstance(divisor, promql.NumberLiteral):
+            if divisor.val == 0:
+                yield "division by 0"
+        elif not any(operator(inner) in {">", "!="} for inner in walk(divisor)):
+            yield f"division by {divisor} is not guarded against 0"
+
+
+def lint(expression: str, schema: Schema) -> list[str]:
+    """Return every problem of an expression of a rule or a panel."""
+    try:
+        expr = promql.parse(expression)
+    except ValueError as error:
+        return [f"does not parse: {error}"]
+    return [
+        *names(expr, schema),
+        *groupings(expr, schema),
+        *rates(expr, schema),
+        *divisions(expr),
+    ]
+
+
+def arms(expr: promql.Expr) -> list[promql.Expr]:
+    """Return what ``or`` joins: each arm fires for itself."""
+    expr = bare(expr)
+    return arms(expr.lhs) + arms(expr.rhs) if operator(expr) == "or" else [expr]
+
+
+def lint_alert(expression: str, for_seconds: float, schema: Schema) -> list[str]:
+    """Return the problems an expression has as an alert's, beyond those of ``lint``."""
+    problems = []
+    for arm in arms(promql.parse(expression)):
+        problems += _lint_arm(arm, for_seconds, schema)
+    return problems
+
+
+def _lint_arm(arm: promql.Expr, for_seconds: float, schema: Schema) -> Iterator[str]:
+    if isinstance(arm, promql.Call) and arm.func.name in {"absent", "vector"}:
+        return
+    judged = arm
+    while operator(judged) in {"and", "unless"}:  # the right side only gates
+        judged = bare(judged.lhs)
+    if operator(judged) not in _COMPARISONS:
+        yield f"no comparison: {arm}"
+    smoothed = any(
+        isinstance(part, promql.Call) and part.func.name.endswith("_over_time")
+        for part in walk(judged)
+    )
+    if smoothed and for_seconds > 60:
+        yield "a smoothed value that must also last: use keep_firing_for, not a long for"
+    if any(
+        str(part.op) in {"topk", "bottomk"}
+        for part in walk(arm)
+        if isinstance(part, promql.AggregateExpr)
+    ):
+        yield "topk in an alert: which series fires changes from one evaluation to the next"
+    declared = frozenset().union(
+        *(schema[s.name].labels for s in selectors(arm) if s.name in schema)
+    )
+    kept = labels_of(arm, schema)
+    for label in JOIN_LABELS:
+        if (label == "cluster" or label in declared) and label not in kept:
+            yield f"the alert loses the label {label!r}"

@@ -1,0 +1,283 @@
+"""The shipped Alertmanager configuration: its routes by amtool, its timing by a real server."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from alertmanager_live import PROGRAM, Alertmanager, alertmanager, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[1]
+CONFIG = ROOT / "rules" / "alertmanager.example.yaml"
+AMTOOL = shutil.which("amtool")
+
+needs_amtool = pytest.mark.skipif(AMTOOL is None, reason="amtool is not on PATH")
+
+# The shipped timers run this many times as fast in the live tests.
+SPEED = 30.0
+# Fast enough to see group_interval (10 m) pass.
+FASTER = 200.0
+
+FINDING = {"alertname": "PeerwatchFaultyNode", "severity": "critical", "role": "cause"}
+SUSPECT = {"alertname": "PeerwatchSuspectNode", "severity": "warning", "role": "cause"}
+SYMPTOM = {"alertname": "PeerwatchCoverageLow", "severity": "warning", "role": "symptom"}
+STALLED = {"alertname": "TrainingStalled", "severity": "critical", "role": "symptom"}
+META = {"role": "meta", "component": "detector"}
+BLIND = {"alertname": "PeerwatchDetectorBlind", "severity": "critical", **META}
+STALE = {"alertname": "PeerwatchDetectorStale", "severity": "warning", **META}
+WATCHDOG = {"alertname": "PeerwatchWatchdog", "severity": "info", "role": "meta"}
+
+Labels = dict[str, str]
+
+
+def on(alert: Labels, job_id: str, node: str = "", metric: str = "") -> Labels:
+    """Return the alert about a job, a node, a metric; empty labels are left out."""
+    where = {"job_id": job_id, "node": node, "metric": metric}
+    return alert | {name: value for name, value in where.items() if value}
+
+
+def config() -> dict[str, Any]:
+    return yaml.safe_load(CONFIG.read_text())
+
+
+def amtool(*arguments: str) -> subprocess.CompletedProcess[str]:
+    assert AMTOOL is not None
+    return subprocess.run([AMTOOL, *arguments], capture_output=True, text=True, check=False)
+
+
+@needs_amtool
+def test_the_configuration_is_valid():
+    result = amtool("check-config", str(CONFIG))
+
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@needs_amtool
+def test_the_commented_receivers_are_valid_when_uncommented(tmp_path):
+    text = re.sub(
+        r"^    # \w+ instead:\n((?:    # .*\n)+)",
+        lambda block: re.sub(r"^    # ", "    ", block[1], flags=re.MULTILINE),
+        CONFIG.read_text(),
+        flags=re.MULTILINE,
+    )
+    file = tmp_path / "alertmanager.yaml"
+    file.write_text(text)
+
+    result = amtool("check-config", str(file))
+
+    receivers = {receiver["name"]: receiver for receiver in yaml.safe_load(text)["receivers"]}
+    assert "pagerduty_configs" in receivers["pager"]
+    assert "slack_configs" in receivers["ticket"]
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@needs_amtool
+@pytest.mark.parametrize(
+    ("receiver", "labels"),
+    [
+        ("pager", on(FINDING, "j1", "n1", "cpu_usage")),
+        ("pager", on(STALLED, "j1")),
+        ("pager", BLIND),
+        ("pager", {"alertname": "SomethingElse", "severity": "critical"}),
+        ("ticket", on(SUSPECT, "j1", "n1", "cpu_usage")),
+        ("ticket", on(SYMPTOM, "j1")),
+        ("ticket", STALE),
+        ("ticket", {"alertname": "SomethingElse", "severity": "info"}),
+        ("ticket", {"alertname": "NoLabels"}),
+        ("heartbeat", WATCHDOG),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value["alertname"],
+)
+def test_the_route_leads_to_the_receiver(receiver, labels):
+    pairs = [f"{name}={value}" for name, value in labels.items()]
+
+    result = amtool(
+        "config",
+        "routes",
+        "test",
+        f"--config.file={CONFIG}",
+        f"--verify.receivers={receiver}",
+        *pairs,
+    )
+
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_every_alert_of_the_pack_reaches_the_receiver_its_severity_asks_for():
+    asked = {"critical": "pager", "warning": "ticket", "info": "heartbeat"}
+    if AMTOOL is None:
+        pytest.skip("amtool is not on PATH")
+    for file in sorted((ROOT / "rules").glob("*.rules.yaml")):
+        for group in yaml.safe_load(file.read_text())["groups"]:
+            for rule in group["rules"]:
+                if "alert" not in rule:
+                    continue
+                labels = {"alertname": rule["alert"], **rule["labels"]}
+                pairs = [f"{name}={value}" for name, value in labels.items()]
+
+                result = amtool("config", "routes", "test", f"--config.file={CONFIG}", *pairs)
+
+                assert asked[rule["labels"]["severity"]] == result.stdout.strip(), rule["alert"]
+
+
+def test_the_timers_keep_their_order():
+    """The order the comments in the file explain."""
+    cause, symptom, other = [
+        route for route in config()["route"]["routes"] if route["receiver"] == "pager"
+    ]
+    rules = yaml.safe_load((ROOT / "rules" / "node.rules.yaml").read_text())["groups"][0]["rules"]
+    keep_firing = max(seconds(rule["keep_firing_for"]) for rule in rules)
+
+    assert seconds(cause["group_wait"]) <= 5
+    assert seconds(symptom["group_wait"]) > seconds(cause["group_wait"]) + 60
+    assert seconds(cause["group_interval"]) >= keep_firing
+    assert other["matchers"] == ['severity="critical"']
+
+
+# What happens, as (second of the shipped timers, labels), and what must come of it.
+CASES: dict[str, tuple[list[tuple[float, Labels]], dict[str, int]]] = {
+    "one_fault_in_three_metrics_with_symptoms": (
+        [
+            *((0, on(FINDING, "j1", "n7", f"metric{i}")) for i in range(3)),
+            *((0, on(SYMPTOM, "j1", metric=f"metric{i}")) for i in range(8)),
+            (0, on(STALLED, "j1")),
+        ],
+        {"page": 1, "ticket": 0},
+    ),
+    "the_cause_comes_a_minute_after_its_symptoms": (
+        [
+            (0, on(STALLED, "j1")),
+            (0, on(SYMPTOM, "j1", metric="cpu_usage")),
+            (60, on(FINDING, "j1", "n7", "cpu_usage")),
+        ],
+        {"page": 1, "ticket": 0},
+    ),
+    "another_metric_joins_the_finding": (
+        [(0, on(FINDING, "j1", "n7", "cpu_usage")), (60, on(FINDING, "j1", "n7", "gpu_power"))],
+        {"page": 1, "ticket": 0},
+    ),
+    "two_faulty_nodes_in_one_job": (
+        [(0, on(FINDING, "j1", node, "cpu_usage")) for node in ("n7", "n8")],
+        {"page": 2, "ticket": 0},
+    ),
+    "a_faulty_node_in_each_of_two_jobs": (
+        [(0, on(FINDING, "j1", "n7", "cpu_usage")), (0, on(FINDING, "j2", "n9", "cpu_usage"))],
+        {"page": 2, "ticket": 0},
+    ),
+    "one_node_shared_by_two_jobs": (
+        [(0, on(FINDING, job_id, "n7", "cpu_usage")) for job_id in ("j1", "j2")],
+        {"page": 2, "ticket": 0},
+    ),
+    "only_a_suspect": (
+        [(0, on(SUSPECT, "j1", "n7", "cpu_usage")), (0, on(SYMPTOM, "j1", metric="cpu_usage"))],
+        {"page": 0, "ticket": 1},
+    ),
+    "finding_and_suspicion_about_the_same_node": (
+        [(0, on(SUSPECT, "j1", "n7", "cpu_usage")), (0, on(FINDING, "j1", "n7", "gpu_power"))],
+        {"page": 1, "ticket": 0},
+    ),
+    "finding_and_suspicion_about_different_nodes": (
+        [(0, on(SUSPECT, "j1", "n8", "cpu_usage")), (0, on(FINDING, "j1", "n7", "gpu_power"))],
+        {"page": 1, "ticket": 1},
+    ),
+    "a_suspect_does_not_silence_a_critical_symptom": (
+        [(0, on(SUSPECT, "j1", "n7", "cpu_usage")), (0, on(STALLED, "j1"))],
+        {"page": 1, "ticket": 1},
+    ),
+    "a_finding_does_not_silence_another_job": (
+        [(0, on(FINDING, "j1", "n7", "cpu_usage")), (0, on(STALLED, "j2")), (0, on(SYMPTOM, "j2"))],
+        {"page": 2, "ticket": 1},
+    ),
+    "alerts_without_a_job_do_not_silence_one_another": (
+        [(0, on(FINDING, "", "n7", "cpu_usage")), (0, on(STALLED, "")), (0, on(SYMPTOM, ""))],
+        {"page": 2, "ticket": 1},
+    ),
+    "a_blind_detector_is_stale_too": (
+        [(0, BLIND), (0, on(STALE, "j1")), (0, on(STALE, "j2"))],
+        {"page": 1, "ticket": 0},
+    ),
+}
+
+live = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(PROGRAM is None, reason="alertmanager is not on PATH"),
+    # One Alertmanager plays all cases at once; keep them in one worker.
+    pytest.mark.xdist_group("alertmanager"),
+]
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory) -> Iterator[Alertmanager]:
+    """All cases at once, each in a cluster of its own, until every group_wait is over."""
+    folder = tmp_path_factory.mktemp("alertmanager")
+    with alertmanager(config(), folder, SPEED) as server:
+        events = sorted(
+            (
+                (second / SPEED, labels | {"cluster": name})
+                for name, (happens, _) in CASES.items()
+                for second, labels in happens
+            ),
+            key=lambda event: event[0],
+        )
+        events.append((0.0, WATCHDOG))
+        start = time.monotonic()
+        for moment in sorted({moment for moment, _ in events}):
+            time.sleep(max(0.0, start + moment - time.monotonic()))
+            server.post(*(labels for when, labels in events if when == moment))
+        # The longest group_wait is 2 m; the rest is for a busy machine.
+        time.sleep(max(0.0, start + 120 / SPEED + 2.0 - time.monotonic()))
+        yield server
+
+
+def with_marks(*values: object, name: str) -> Any:
+    return pytest.param(*values, id=name, marks=live)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [with_marks(name, expected, name=name) for name, (_, expected) in CASES.items()],
+)
+def test_notifications(played, name, expected):
+    sent = {way: played.receiver.count(f"/{way}", cluster=name) for way in ("page", "ticket")}
+
+    assert expected == sent
+
+
+@pytest.mark.parametrize("heartbeats", [with_marks(2, name="twice")])
+def test_the_watchdog_keeps_coming_to_the_heartbeat_receiver_only(played, heartbeats):
+    counted = {
+        way: played.receiver.count(f"/{way}", alertname="PeerwatchWatchdog")
+        for way in ("page", "ticket", "heartbeat")
+    }
+
+    assert counted.pop("heartbeat") >= heartbeats
+    assert counted == {"page": 0, "ticket": 0}
+
+
+@pytest.mark.e2e
+@pytest.mark.skipif(PROGRAM is None, reason="alertmanager is not on PATH")
+def test_a_finding_that_flaps_pages_once_and_its_end_is_told_once(tmp_path):
+    flapping = on(FINDING, "j1", "n7", "cpu_usage") | {"cluster": "flaps"}
+    ending = on(FINDING, "j1", "n8", "cpu_usage") | {"cluster": "ends"}
+    with alertmanager(config(), tmp_path, FASTER) as server:
+        server.post(flapping, ending)
+        time.sleep(60 / FASTER)
+        server.post(flapping, ending, resolved=True)
+        time.sleep(60 / FASTER)
+        server.post(flapping)
+        time.sleep(600 / FASTER + 1.0)  # group_interval has passed once
+
+        assert server.receiver.count("/page", cluster="flaps") == 1
+        assert server.receiver.count("/page", status="resolved", cluster="flaps") == 0
+        assert server.receiver.count("/page", cluster="ends") == 1
+        assert server.receiver.count("/page", status="resolved", cluster="ends") == 1

@@ -1,0 +1,249 @@
+"""The rules: promtool's checks and unit tests, full coverage, our lint, and a runbook per alert."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import promql_parser as promql
+import pytest
+import yaml
+
+from alertmanager_live import seconds
+from peerwatch_detector.config import load_preset
+from peerwatch_detector.promql import joined_query
+from promql_lint import lint, lint_alert, pack_schema, selectors
+
+ROOT = Path(__file__).resolve().parents[1]
+RULE_FILES = sorted((ROOT / "rules").glob("*.rules.yaml"))
+TEST_FILES = sorted((ROOT / "tests" / "rules").glob("*.test.yaml"))
+RUNBOOKS = ROOT / "docs" / "runbooks"
+RUNBOOK_URL = "https://github.com/peerwatch/peerwatch/blob/main/docs/runbooks/{}.md"
+
+SEVERITIES = {"critical", "warning", "info"}
+ROLES = {"cause", "symptom", "meta"}
+COMPONENTS = {"node", "detector", "alerting"}
+CASES = ("fires", "does not fire", "missing data", "resolves")
+# It always fires, by design: there is nothing it could resolve from.
+ALWAYS_FIRING = {"PeerwatchWatchdog"}
+HEADINGS = [
+    "Meaning",
+    "Impact",
+    "Diagnosis",
+    "Mitigation",
+    "False positives",
+    "Is it safe to drain?",
+]
+
+Rule = dict[str, Any]
+
+
+def stem(file: Path) -> str:
+    return file.name.split(".")[0]
+
+
+def rules_of(file: Path) -> list[Rule]:
+    return [rule for group in yaml.safe_load(file.read_text())["groups"] for rule in group["rules"]]
+
+
+ALERTS = [
+    pytest.param(rule, file, id=rule["alert"])
+    for file in RULE_FILES
+    for rule in rules_of(file)
+    if "alert" in rule
+]
+RECORDS = [
+    pytest.param(rule, file, id=rule["record"])
+    for file in RULE_FILES
+    for rule in rules_of(file)
+    if "record" in rule
+]
+
+
+def blocks_of(file: Path) -> list[dict[str, Any]]:
+    test_file = ROOT / "tests" / "rules" / f"{stem(file)}.test.yaml"
+    return yaml.safe_load(test_file.read_text())["tests"]
+
+
+def promtool(*arguments: str) -> None:
+    program = shutil.which("promtool")
+    if program is None:
+        pytest.skip("promtool is not on PATH")
+    result = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_promtool_accepts_every_rules_file():
+    promtool("check", "rules", "--lint=all", "--lint-fatal", *map(str, RULE_FILES))
+
+
+@pytest.mark.parametrize("file", TEST_FILES, ids=stem)
+def test_promtool_unit_tests_pass(file):
+    promtool("test", "rules", str(file))
+
+
+def test_every_rules_file_has_its_unit_tests():
+    assert [stem(file) for file in RULE_FILES] == [stem(file) for file in TEST_FILES]
+    for file in TEST_FILES:
+        named = yaml.safe_load(file.read_text())["rule_files"]
+        assert [f"../../rules/{stem(file)}.rules.yaml"] == named
+
+
+@pytest.mark.parametrize(("rule", "file"), ALERTS)
+def test_an_alert_has_all_four_cases(rule, file):
+    blocks = {block["name"]: block for block in blocks_of(file)}
+    for case in CASES:
+        if rule["alert"] in ALWAYS_FIRING and case in {"does not fire", "resolves"}:
+            continue
+        block = blocks[f"{rule['alert']}: {case}"]
+        asked = [t for t in block["alert_rule_test"] if t["alertname"] == rule["alert"]]
+        fired = [
+            bool(t["exp_alerts"]) for t in sorted(asked, key=lambda t: seconds(t["eval_time"]))
+        ]
+
+        assert fired, f"{case}: asserts nothing about the alert"
+        if case == "does not fire":
+            assert not any(fired)
+        if case == "resolves":
+            assert any(fired[:-1])
+            assert not fired[-1]
+        if case == "fires":
+            assert any(fired)
+            _assert_complete(rule, [alert for t in asked for alert in t["exp_alerts"]])
+
+
+def _assert_complete(rule: Rule, expected: list[dict[str, Any]]) -> None:
+    """The expected alerts spell out all labels and annotations of the rule."""
+    for alert in expected:
+        assert rule["labels"].items() <= alert["exp_labels"].items()
+        assert rule["annotations"].keys() == alert["exp_annotations"].keys()
+
+
+@pytest.mark.parametrize(("rule", "file"), RECORDS)
+def test_a_recording_rule_is_asserted_with_a_value_and_without_data(rule, file):
+    asserted = []
+    for block in blocks_of(file):
+        for check in block.get("promql_expr_test", []):
+            named = {selector.name for selector in selectors(promql.parse(check["expr"]))}
+            if named == {rule["record"]}:
+                asserted.append(bool(check["exp_samples"]))
+
+    assert {True, False} == set(asserted)
+
+
+def test_recording_rules_and_preset_are_the_same_expressions():
+    preset = {
+        metric.recorded: str(promql.parse(joined_query(metric, None, 15)))
+        for metric in load_preset("peerwatch").metrics
+    }
+    rules = {
+        rule["record"]: str(promql.parse(rule["expr"]))
+        for file in RULE_FILES
+        for rule in rules_of(file)
+        if "record" in rule
+    }
+
+    assert preset == rules
+
+
+def test_preset_expressions_ask_for_one_job_only():
+    for metric in load_preset("peerwatch").metrics:
+        expr = promql.parse(joined_query(metric, 'job "7"', 15))
+        jobs = {
+            (selector.name, matcher.value)
+            for selector in selectors(expr)
+            for matcher in selector.matchers.matchers
+            if matcher.name == "job_id"
+        }
+
+        assert jobs <= {("host_job_info", 'job "7"'), ("gpu_job_info", 'job "7"')}
+        assert len(jobs) == 1, metric.name
+
+
+def test_per_node_series_are_recorded_every_second_and_per_gpu_series_less_often():
+    groups = yaml.safe_load((ROOT / "rules" / "recording.rules.yaml").read_text())["groups"]
+    intervals = {
+        rule["record"].split(":")[0]: seconds(group["interval"])
+        for group in groups
+        for rule in group["rules"]
+    }
+
+    assert intervals == {"job_node": 1, "job_gpu": 5}
+
+
+@pytest.mark.parametrize(("rule", "file"), ALERTS + RECORDS)
+def test_the_expression_has_no_problem(rule, file):
+    assert lint(rule["expr"], pack_schema()) == []
+
+
+@pytest.mark.parametrize(("rule", "file"), RECORDS)
+def test_a_recorded_name_has_three_parts(rule, file):
+    assert re.fullmatch(r"job_(node|gpu):[a-z_]+:[a-z]+", rule["record"])
+
+
+@pytest.mark.parametrize(("rule", "file"), ALERTS)
+def test_the_alert_keeps_what_routes_need(rule, file):
+    problems = lint_alert(rule["expr"], seconds(rule.get("for", "0s")), pack_schema())
+
+    assert problems == []
+    assert rule["labels"].keys() == {"severity", "role", "component"}
+    assert rule["labels"]["severity"] in SEVERITIES
+    assert rule["labels"]["role"] in ROLES
+    assert rule["labels"]["component"] in COMPONENTS
+    assert rule["alert"].startswith("Peerwatch")
+    if rule["labels"]["role"] == "cause":
+        assert "keep_firing_for" in rule
+
+
+@pytest.mark.parametrize(("rule", "file"), ALERTS)
+def test_the_annotations_tell_what_to_do(rule, file):
+    annotations = rule["annotations"]
+
+    assert "{{" not in annotations["summary"], "the summary is the headline of a whole group"
+    assert annotations["summary"].endswith(".")
+    assert RUNBOOK_URL.format(rule["alert"]) == annotations["runbook_url"]
+    assert len(annotations["description"]) > 100
+    if rule["alert"] not in ALWAYS_FIRING:
+        assert re.search(r"\bFirst\b|\bCompare\b", annotations["description"])
+    if rule["labels"]["role"] == "cause":
+        for label in ("cluster", "job_id", "node", "gpu", "metric", "method"):
+            assert f"$labels.{label}" in annotations["description"]
+
+
+@pytest.mark.parametrize(("rule", "file"), ALERTS)
+def test_queries_in_annotations_have_no_problem(rule, file):
+    queries = re.findall(r'printf "([^"]*\{[^"]*)"', rule["annotations"]["description"])
+
+    if rule["labels"]["role"] == "cause":
+        assert len(queries) == 2
+    for query in queries:
+        assert lint(query.replace("%q", '"x"'), pack_schema()) == []
+
+
+def test_every_alert_has_a_runbook_and_every_runbook_an_alert():
+    alerts = {parameter.id for parameter in ALERTS}
+
+    assert alerts == {file.stem for file in RUNBOOKS.glob("*.md")}
+
+
+@pytest.mark.parametrize("file", sorted(RUNBOOKS.glob("*.md")), ids=lambda file: file.stem)
+def test_a_runbook_is_complete(file):
+    text = file.read_text()
+    title, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
+    bodies = dict(section.split("\n", 1) for section in sections)
+
+    assert title.startswith(f"# {file.stem}\n")
+    assert list(bodies) == HEADINGS
+    assert all(body.strip() for body in bodies.values())
+    # Commands to paste, and what they print when all is well or wrong.
+    assert "```sh\n" in bodies["Diagnosis"]
+    assert "```text\n" in bodies["Diagnosis"]
+
+
+@pytest.mark.parametrize("file", sorted(RUNBOOKS.glob("*.md")), ids=lambda file: file.stem)
+def test_queries_in_a_runbook_have_no_problem(file):
+    for query in re.findall(r"query instant \$PROMETHEUS '([^']*)'", file.read_text()):
+        assert lint(query, pack_schema()) == [], query
