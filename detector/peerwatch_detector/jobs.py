@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 # A node whose exporter is there but no longer tells of the job has left it; one missed scrape
@@ -46,9 +47,13 @@ class JobTable:
         self._members: dict[str, dict[str, _Member]] = {}
 
     def learn(self, pairs: set[tuple[str, str]], now: float) -> None:
-        """Take in (job_id, node) pairs known from before, as after a restart."""
+        """Take in (job_id, node) pairs known from before, as after a restart.
+
+        Who is not there at the next ``update`` has been silent since ``now``.
+        """
+        before = math.nextafter(now, 0)
         for job_id, node in pairs:
-            self._members.setdefault(job_id, {}).setdefault(node, _Member(now, now))
+            self._members.setdefault(job_id, {}).setdefault(node, _Member(now, before))
 
     def update(self, running: set[tuple[str, str]], present: set[str], now: float) -> list[Job]:
         """Take in what Prometheus says now and return the jobs to judge.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,8 @@ WIDTH, HEIGHT = 760, 240
 LEFT, RIGHT, TOP, BOTTOM = 74, 12, 12, 30
 # More lines than this are grey noise; the rest of a large job shows as its band.
 _MOST_PEERS = 64
+# Samples of slower series stand some seconds apart; a wider gap is missing data.
+_LONGEST_STEP = 15
 _SI = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -54,6 +56,7 @@ def draw(frame: JobFrame, node: str, since: float | None) -> Picture:
     since
         Unix time to mark.
     """
+    frame = _from_first_sample(frame)
     index = frame.nodes.index(node)
     others = [row for row in range(len(frame.nodes)) if row != index]
     low, high = _range(frame.values)
@@ -83,6 +86,13 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
+def _from_first_sample(frame: JobFrame) -> JobFrame:
+    """Leave out the time before anything is known; a short job fills its picture."""
+    known = np.flatnonzero(np.isfinite(frame.values).any(axis=0))
+    first = min(int(known[0]), len(frame.times) - 2) if len(known) else 0
+    return replace(frame, times=frame.times[first:], values=frame.values[:, first:])
+
+
 def _range(values: NDArray[np.float32]) -> tuple[float, float]:
     known = values[np.isfinite(values)]
     if not known.size:
@@ -99,7 +109,7 @@ def _runs(x: NDArray[np.float64], y: NDArray[np.float64]) -> list[str]:
     known = np.flatnonzero(np.isfinite(y))
     if not len(known):
         return []
-    parts = np.split(known, np.flatnonzero(np.diff(known) > 1) + 1)
+    parts = np.split(known, np.flatnonzero(np.diff(known) > _LONGEST_STEP) + 1)
     return [" ".join(f"{x[i]:.1f},{y[i]:.1f}" for i in part) for part in parts]
 
 

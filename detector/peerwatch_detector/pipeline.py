@@ -75,7 +75,8 @@ class Judgement:
     time
         Unix time up to which samples were judged.
     comparable
-        False if no finding could be raised: too few nodes, or a common cause.
+        False with too few nodes, or while too many of them deviate at once in some metric, which is
+        left out then.
     findings, streaks, fault_scores
         See ``scores``.
     normal_scores, zscores, continuity
@@ -130,16 +131,18 @@ def judge(
     for metric in metrics:
         rank = ranked[metric.name]
         streaks += _metric_streaks(metric, rank, frames[metric.name], config, state)
-    comparable = _is_comparable(job, config, state)
+    enough = len(job.nodes) >= config.smallest_job
+    common = any(memory.common_cause for memory in state.metrics.values())
     state.last_silent |= dict.fromkeys(job.silent_since, now)
     state.standing = still_standing(
         state.standing, _quiet(job, state, silence, now), config.continuity.clear_seconds
     )
-    # A common cause hides who is unlike the others, but never who is gone.
-    ready = streaks if comparable else [s for s in streaks if s.metric == ABSENT]
+    # Too few nodes cannot say who is unlike the others, but still who is gone. A metric in which
+    # too many deviate at once has left those windows out already.
+    ready = streaks if enough else [s for s in streaks if s.metric == ABSENT]
     for finding in raise_findings(job.job_id, now, state.standing, ready):
         state.standing[finding.node] = finding
-    return _judgement(job, metrics, streaks, comparable, state, now)
+    return _judgement(job, metrics, streaks, enough and not common, state, now)
 
 
 def _judge_metric(
@@ -319,12 +322,6 @@ def guilty_gpu(frame: JobFrame, node: int, metric: MetricConfig) -> str:
     order = np.argsort(away)
     worst, second = away[order[-1]], away[order[-2]]
     return frame.gpus[order[-1]] if worst > max(metric.smallest_effect, 3 * second) else ""
-
-
-def _is_comparable(job: Job, config: DetectorConfig, state: JobState) -> bool:
-    if len(job.nodes) < config.smallest_job:
-        return False
-    return not any(memory.common_cause for memory in state.metrics.values())
 
 
 def _quiet(job: Job, state: JobState, silence: dict[str, float], now: float) -> dict[str, float]:

@@ -37,7 +37,7 @@ def fill_nearest(
     behind = np.where(before >= 0, steps - before, values.shape[-1] + limit)
     source, distance = before, np.where(behind <= limit, behind, np.iinfo(np.int64).max)
     if lookahead:
-        flipped = np.where(present, steps, 2 * values.shape[-1])[..., ::-1]
+        flipped = np.where(present, steps, 2 * values.shape[-1] + lookahead)[..., ::-1]
         after = np.minimum.accumulate(flipped, axis=-1)[..., ::-1]
         ahead = np.where(after - steps <= lookahead, after - steps, np.iinfo(np.int64).max)
         source = np.where(ahead < distance, after, before)

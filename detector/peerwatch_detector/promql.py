@@ -57,6 +57,12 @@ def present_nodes(presence: str) -> str:
     return f'max by (node) ({presence}{{node!=""}})'
 
 
+def absent_nodes(metric: str, seconds: int) -> str:
+    """Return the query for (job_id, node) pairs last published as absent: no exporter tells."""
+    finding = f'peerwatch_finding{{metric={quote(metric)},job_id!="",node!=""}}'
+    return f"max by (job_id, node) (last_over_time({finding}[{seconds}s]))"
+
+
 def published_findings(job_id: str, seconds: int) -> str:
     """Return the query for the findings this or another detector last published for a job."""
     return (

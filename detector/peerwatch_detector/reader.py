@@ -187,8 +187,8 @@ def _decode(url: str, status: int, body: bytes) -> dict[str, Any]:
             else "malformed"
         )
         raise ReadError(reason, f"{url} answered {status}: {text}.")
-    data: dict[str, Any] = answer.get("data") or {}
-    return data
+    data: Any = answer.get("data")
+    return data if isinstance(data, dict) else {}
 
 
 def _parse(data: dict[str, Any], expected: str) -> list[Series]:
@@ -202,7 +202,7 @@ def _parse(data: dict[str, Any], expected: str) -> list[Series]:
             table = np.array([(float(t), float(v)) for t, v in pairs], dtype=np.float64)
             labels = {k: v for k, v in item["metric"].items() if k != "__name__"}
             series.append(Series(labels, table[:, 0].copy(), table[:, 1].copy()))
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise ReadError("malformed", f"A {expected} of unexpected form: {error!r}.") from error
     return series
 

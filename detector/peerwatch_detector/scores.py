@@ -15,6 +15,8 @@ ABSENT = "absent"
 _WORTH_WAITING = 0.25
 # What began this long before another node's finding is not that finding's symptom.
 _ONSET_SLACK = 60.0
+# Nor is what begins this long after it: by then it is news.
+_SYMPTOMS_WITHIN = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,7 @@ def _is_symptom(streak: Streak, named: Iterable[Finding]) -> bool:
     return any(
         finding.rank < streak.rank
         and finding.node != streak.node
-        and streak.since > finding.since - _ONSET_SLACK
+        and -_ONSET_SLACK < streak.since - finding.since < _SYMPTOMS_WITHIN
         for finding in named
     )
 

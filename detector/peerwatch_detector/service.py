@@ -26,7 +26,7 @@ from peerwatch_detector.models.store import Bundle
 from peerwatch_detector.pipeline import JobState, Judgement, judge, new_metric_state
 from peerwatch_detector.reader import Reader
 from peerwatch_detector.ring import Ring
-from peerwatch_detector.scores import Finding, Severity
+from peerwatch_detector.scores import ABSENT, Finding, Severity
 
 logger = logging.getLogger(__name__)
 
@@ -122,11 +122,15 @@ class Detector:
 
     def _discover(self, now: float) -> list[Job]:
         discovery = self.config.discovery
+        running = self._pairs(promql.running_jobs(discovery.job_info))
         if not self._table_is_filled:
             query = promql.known_jobs(discovery.job_info, self.config.history_seconds)
-            self._table.learn(self._pairs(query), now)
+            absent = promql.absent_nodes(ABSENT, _RESTORE_SECONDS)
+            known = self._pairs(query) | self._pairs(absent)
+            # A job that ended before the restart is nobody's business now.
+            alive = {job_id for job_id, _ in running}
+            self._table.learn({pair for pair in known if pair[0] in alive}, now)
             self._table_is_filled = True
-        running = self._pairs(promql.running_jobs(discovery.job_info))
         present = self.reader.instant(promql.present_nodes(discovery.presence))
         return self._table.update(running, {one.labels["node"] for one in present}, now)
 
@@ -145,7 +149,8 @@ class Detector:
             with self._stage("judge"):
                 before = dict(memory.state.standing)
                 memory.judgement = judge(job, frames, self.models, self.config, memory.state, now)
-        except PeerwatchError as error:
+        except Exception as error:
+            # One job that cannot be read, or that meets a bug, must not stop the others.
             self._report(job.job_id, error)
             return
         memory.last_success = now
@@ -185,7 +190,8 @@ class Detector:
             return
         ranks = {metric.name: rank for rank, metric in enumerate(self.metrics, start=1)}
         query = promql.published_findings(job.job_id, _RESTORE_SECONDS)
-        for one in self.reader.instant(query):
+        # A node may have had an earlier finding by another metric: the newest one stood.
+        for one in sorted(self.reader.instant(query), key=lambda one: float(one.values[-1])):
             finding = _restored(job.job_id, one, ranks)
             if finding is None or finding.node not in job.nodes:
                 continue
@@ -225,7 +231,7 @@ class Detector:
             up=statistics.up,
         )
 
-    def _report(self, what: str, error: PeerwatchError | None) -> None:
+    def _report(self, what: str, error: Exception | None) -> None:
         """Log trouble once when it begins or changes, and once when it ends."""
         reason = "" if error is None else getattr(error, "reason", type(error).__name__)
         if reason == self._trouble.get(what, ""):
@@ -234,7 +240,8 @@ class Detector:
         if error is None:
             logger.info("recovered what=%s", what)
         else:
-            logger.warning("failed what=%s reason=%s error=%s", what, reason, error)
+            bug = not isinstance(error, PeerwatchError)
+            logger.warning("failed what=%s reason=%s error=%s", what, reason, error, exc_info=bug)
 
     def _model_labels(self) -> tuple[tuple[str, str, str], ...]:
         return tuple((name, model.name, model.fingerprint) for name, model in self.models.items())

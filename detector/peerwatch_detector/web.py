@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -142,13 +143,18 @@ def _as_json(judgement: Judgement) -> dict[str, Any]:
                 "method": s.method,
                 "continuity_seconds": s.seconds,
                 "threshold_seconds": s.threshold,
-                "normal_score": judgement.normal_scores.get(s.metric, {}).get(s.node),
+                "normal_score": _known(judgement.normal_scores.get(s.metric, {}).get(s.node)),
                 "score": s.score,
                 "since": s.since,
             }
             for s in judgement.streaks
         ],
     }
+
+
+def _known(value: float | None) -> float | None:
+    """Return a number that JSON can hold: NaN becomes null."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _job_view(detector: Detector, judgement: Judgement) -> JobView:

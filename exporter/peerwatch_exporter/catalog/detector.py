@@ -67,8 +67,8 @@ SPECS: tuple[MetricSpec, ...] = (
         "gauge",
         "1",
         ("job_id",),
-        "1 if the job's nodes can be compared now; 0 if there are too few of them or too many "
-        "deviate at once, so that no finding is raised.",
+        "1 if the job's nodes can be compared in every metric now; 0 if there are too few of them, "
+        "or if too many deviate at once in some metric, which then names nobody.",
         "pipeline",
     ),
     MetricSpec(

@@ -1,0 +1,356 @@
+"""Stand-ins that satisfy the detector's protocols, and builders for what the tests feed it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from peerwatch_detector import promql
+from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.errors import ReadError, ReadFailure
+from peerwatch_detector.frame import JobFrame, Series
+from peerwatch_detector.jobs import Job
+from peerwatch_detector.models.identity import Identity
+from peerwatch_detector.pipeline import JobState, Judgement, judge
+from peerwatch_detector.reader import ReadStatistics
+from peerwatch_detector.scores import Finding, Streak
+
+START = 1_700_000_000
+
+
+class FakeClock:
+    """A clock that stands until it is moved."""
+
+    def __init__(self, now: float = START) -> None:
+        self.now = float(now)
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@dataclass
+class Span:
+    """A time in which something is there, both ends included."""
+
+    start: float
+    end: float = np.inf
+
+    def __contains__(self, time: float) -> bool:
+        return self.start <= time <= self.end
+
+    def meets(self, start: float, end: float) -> bool:
+        return self.start <= end and self.end >= start
+
+
+@dataclass
+class Question:
+    """One read the detector made."""
+
+    kind: str
+    query: str
+    start: float = 0.0
+    end: float = 0.0
+
+
+@dataclass
+class FakeReader:
+    """A Prometheus in memory: which node tells of which job when, and recorded series.
+
+    ``trouble`` fails every read with that reason; ``trouble_with`` only those whose query
+    contains the key.
+    """
+
+    clock: FakeClock
+    config: DetectorConfig
+    members: dict[tuple[str, str], list[Span]] = field(default_factory=dict)
+    present: dict[str, list[Span]] = field(default_factory=dict)
+    recorded: dict[tuple[str, str], list[Series]] = field(default_factory=dict)
+    published: list[tuple[float, dict[str, str], float]] = field(default_factory=list)
+    trouble: ReadFailure | None = None
+    trouble_with: dict[str, Exception] = field(default_factory=dict)
+    questions: list[Question] = field(default_factory=list)
+    statistics: ReadStatistics = field(default_factory=ReadStatistics)
+
+    def add_job(
+        self, job_id: str, values: dict[str, np.ndarray], names: tuple[str, ...], start: float
+    ) -> None:
+        """Let a job run from ``start`` with one row of 1 s samples per node (and GPU)."""
+        for name in names:
+            self.members[job_id, name] = [Span(start)]
+            self.present.setdefault(name, [Span(start)])
+        for metric, grid in values.items():
+            for node, row in zip(names, grid, strict=True):
+                rows = [("", row)] if row.ndim == 1 else [(str(g), r) for g, r in enumerate(row)]
+                for gpu, one in rows:
+                    labels = {"job_id": job_id, "node": node} | ({"gpu": gpu} if gpu else {})
+                    times = start + np.arange(len(one), dtype=np.float64)
+                    self.recorded.setdefault((job_id, metric), []).append(
+                        Series(labels, times, one.astype(np.float64))
+                    )
+
+    def remove_node(self, job_id: str, node: str, time: float) -> None:
+        """Let a node vanish with its exporter."""
+        self.leave(job_id, node, time)
+        for span in self.present[node]:
+            span.end = min(span.end, time)
+        for series_list in self.recorded.values():
+            for index, one in enumerate(series_list):
+                if one.labels["node"] == node:
+                    keep = one.times <= time
+                    series_list[index] = Series(one.labels, one.times[keep], one.values[keep])
+
+    def leave(self, job_id: str, node: str, time: float) -> None:
+        """Let a node stop telling of its job."""
+        for span in self.members[job_id, node]:
+            span.end = min(span.end, time)
+
+    def publish(self, snapshot: Any) -> None:
+        """Scrape the detector's findings, as Prometheus would."""
+        names = ("job_id", "node", "gpu", "metric", "method", "severity")
+        for judgement in snapshot.judgements:
+            for finding in judgement.findings:
+                labels = dict(zip(names, finding.key, strict=True))
+                self.published.append((self.clock.now, labels, finding.since))
+
+    def instant(self, query: str) -> list[Series]:
+        self._ask(Question("instant", query))
+        found = self._instant(query)
+        self.statistics.samples += len(found)
+        return found
+
+    def _instant(self, query: str) -> list[Series]:
+        now, discovery = self.clock.now, self.config.discovery
+        window = re.search(r"\[(\d+)s\]", query)
+        back = float(window[1]) if window else 0.0
+        if query in (
+            promql.running_jobs(discovery.job_info),
+            promql.known_jobs(discovery.job_info, int(back)),
+        ):
+            return [
+                _one({"job_id": job_id, "node": node}, now, 1)
+                for (job_id, node), spans in self.members.items()
+                if any(span.meets(now - back, now) for span in spans)
+            ]
+        if query == promql.present_nodes(discovery.presence):
+            return [
+                _one({"node": node}, now, 1)
+                for node, spans in self.present.items()
+                if any(now in span for span in spans)
+            ]
+        if query == promql.absent_nodes("absent", int(back)):
+            return [
+                _one({"job_id": labels["job_id"], "node": labels["node"]}, now, 1)
+                for time, labels, _ in self.published
+                if now - back <= time and labels.get("metric") == "absent"
+            ]
+        latest = {}
+        for time, labels, since in self.published:
+            if now - back <= time and query == promql.published_findings(
+                labels["job_id"], int(back)
+            ):
+                shown = {k: v for k, v in labels.items() if k != "job_id" and v}
+                latest[tuple(shown.items())] = (shown, since)
+        return [_one(labels, now, since) for labels, since in latest.values()]
+
+    def raw_range(self, selector: str, start: float, end: float) -> list[Series]:
+        self._ask(Question("raw", selector, start, end))
+        asked = {
+            promql.recorded_query(metric, job_id): (job_id, metric.name)
+            for metric in self.config.detection_metrics()
+            for job_id in {job_id for job_id, _ in self.recorded}
+        }
+        return self._cut(asked.get(selector), start, end)
+
+    def stepped_range(self, query: str, start: float, end: float, step: float) -> list[Series]:
+        self._ask(Question("stepped", query, start, end))
+        assert step == 1.0
+        window = self.config.rate_window_seconds
+        asked = {
+            promql.joined_query(metric, job_id, window): (job_id, metric.name)
+            for metric in self.config.detection_metrics()
+            for job_id in {job_id for job_id, _ in self.recorded}
+        }
+        return self._cut(asked.get(query), start, end)
+
+    def _cut(self, key: tuple[str, str] | None, start: float, end: float) -> list[Series]:
+        found = []
+        for one in self.recorded.get(key, []) if key else []:
+            here = (one.times >= start) & (one.times <= min(end, self.clock.now))
+            if here.any():
+                found.append(Series(one.labels, one.times[here], one.values[here]))
+        self.statistics.samples += sum(len(one.times) for one in found)
+        return found
+
+    def _ask(self, question: Question) -> None:
+        self.questions.append(question)
+        errors = self.statistics.errors
+        for text, error in self.trouble_with.items():
+            if text in question.query:
+                if isinstance(error, ReadError):
+                    self.statistics.up = False
+                    errors[error.reason] = errors.get(error.reason, 0) + 1
+                raise error
+        if self.trouble is not None:
+            self.statistics.up = False
+            errors[self.trouble] = errors.get(self.trouble, 0) + 1
+            raise ReadError(self.trouble, f"The fake Prometheus is {self.trouble}.")
+        self.statistics.up = True
+
+
+def _one(labels: dict[str, str], time: float, value: float) -> Series:
+    return Series(labels, np.array([time]), np.array([value], dtype=np.float64))
+
+
+def metric(name: str = "load", **changes: Any) -> dict[str, Any]:
+    """Return the settings of a detection metric of the tests' own."""
+    return {
+        "name": name,
+        "unit": "ratio",
+        "recorded": f"job_node:{name}:ratio",
+        "expression": f"{name}{{ {{{{- job -}}}} }}",
+        "bounds": [0, 1],
+        "smallest_effect": 0.1,
+    } | changes
+
+
+def config_for(*metrics: dict[str, Any], **settings: Any) -> DetectorConfig:
+    """Return a configuration that looks at these metrics only."""
+    chosen = list(metrics) or [metric()]
+    names = [one["name"] for one in chosen]
+    return DetectorConfig.model_validate(
+        {"metrics": {"extra": chosen, "enabled": names}} | settings
+    )
+
+
+def node_names(count: int) -> tuple[str, ...]:
+    return tuple(f"node-{index:02d}" for index in range(count))
+
+
+def healthy(
+    nodes: int,
+    seconds: int,
+    seed: int = 0,
+    *,
+    level: float = 0.5,
+    noise: float = 0.01,
+    spread: float = 0.04,
+) -> np.ndarray:
+    """Return levels with noise and static offsets, shape (nodes, seconds)."""
+    rng = np.random.default_rng(seed)
+    offsets = rng.uniform(-spread, spread, (nodes, 1))
+    # All nodes follow the same iterations.
+    common = 0.05 * np.sin(np.arange(seconds) / 7.0)
+    values = level + offsets + common + rng.normal(0, noise, (nodes, seconds))
+    return np.clip(values, 0, 1).astype(np.float32)
+
+
+def healthy_gpus(nodes: int, gpus: int, seconds: int, seed: int = 0) -> np.ndarray:
+    """Return the same per GPU, shape (nodes, gpus, seconds)."""
+    flat = healthy(nodes * gpus, seconds, seed)
+    return flat.reshape(nodes, gpus, seconds)
+
+
+@dataclass
+class Replay:
+    """Feeds recorded values to ``judge`` cycle by cycle, as the service would.
+
+    Parameters
+    ----------
+    values
+        By metric, shape (nodes, seconds) or (nodes, gpus, seconds), NaN = missing.
+    """
+
+    config: DetectorConfig
+    values: dict[str, np.ndarray]
+    job_id: str = "job-1"
+    silent_since: dict[str, float] = field(default_factory=dict)
+    state: JobState = field(default_factory=JobState)
+    raised: list[Finding] = field(default_factory=list)
+    judgement: Judgement | None = None
+    done: int = 0
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return node_names(len(next(iter(self.values.values()))))
+
+    def frame(self, name: str, left: int, right: int) -> JobFrame:
+        """Return the seconds left to right - 1 of one metric."""
+        from peerwatch_detector.frame import mean_over_gpus
+
+        part = self.values[name][..., left:right]
+        times = START + np.arange(left, right, dtype=np.float64)
+        if part.ndim == 2:
+            return JobFrame(self.job_id, name, self.nodes, times, part)
+        gpus = tuple(str(gpu) for gpu in range(part.shape[1]))
+        return JobFrame(self.job_id, name, self.nodes, times, mean_over_gpus(part), gpus, part)
+
+    def step(self, until: int) -> Judgement:
+        """Judge everything up to and without second ``until``."""
+        margin = self.config.window_length - 1 + self.config.fill_limit_seconds
+        left = max(0, min(self.done - margin, until - 31))
+        frames = {name: self.frame(name, left, until) for name in self.values}
+        models = {name: Identity() for name in self.values}
+        now = START + until - 1.0
+        silent = {n: s for n, s in self.silent_since.items() if s <= now}
+        job = Job(self.job_id, self.nodes, silent)
+        before = dict(self.state.standing)
+        self.judgement = judge(job, frames, models, self.config, self.state, now)
+        self.raised += [f for n, f in self.state.standing.items() if before.get(n) != f]
+        self.done = until
+        return self.judgement
+
+    def run(self, until: int | None = None, cycle: int = 15) -> list[Finding]:
+        """Judge in cycles and return all findings in the order they were raised."""
+        end = until or next(iter(self.values.values())).shape[-1]
+        while self.done < end:
+            self.step(min(self.done + cycle, end))
+        return self.raised
+
+    @property
+    def standing(self) -> dict[str, Finding]:
+        return self.state.standing
+
+
+def named(findings: list[Finding]) -> list[tuple[str, str]]:
+    """Return (node, metric) of findings."""
+    return [(finding.node, finding.metric) for finding in findings]
+
+
+def a_streak(node: str = "a", **changes: Any) -> Streak:
+    """Return a ripe streak."""
+    values: dict[str, Any] = {
+        "node": node,
+        "gpu": "",
+        "metric": "load",
+        "method": "peerwatch",
+        "rank": 1,
+        "since": 1000.0,
+        "seconds": 240.0,
+        "threshold": 240.0,
+        "score": 9.0,
+        "quiet": 0.0,
+    }
+    return Streak(**(values | changes))
+
+
+def a_finding(node: str = "a", **changes: Any) -> Finding:
+    """Return a finding."""
+    values: dict[str, Any] = {
+        "job_id": "job-1",
+        "node": node,
+        "gpu": "",
+        "metric": "load",
+        "method": "peerwatch",
+        "severity": "critical",
+        "rank": 1,
+        "since": 1000.0,
+        "raised": 1240.0,
+        "score": 9.0,
+    }
+    return Finding(**(values | changes))

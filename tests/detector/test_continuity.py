@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from detector import naive
+from peerwatch_detector.continuity import Streaks
+
+
+def follow(*marks: str, gap: float = 5.0, start: int = 1000) -> Streaks:
+    """Feed one row per node: ``x`` a candidate, ``.`` none, ``?`` not judged, one per second."""
+    streaks = Streaks(gap)
+    streaks.follow(tuple("abcdefgh"[: len(marks)]))
+    for step, column in enumerate(zip(*marks, strict=True)):
+        candidates = np.array([mark == "x" for mark in column])
+        judged = np.array([mark != "?" for mark in column])
+        streaks.update(float(start + step), candidates, judged)
+    return streaks
+
+
+def test_a_streak_is_as_long_as_from_its_first_to_its_last_candidate() -> None:
+    assert [3.0, 0.0] == follow(".xxxx", ".....").seconds().tolist()
+    assert [1001.0] == follow(".xxxx").start.tolist()
+
+
+def test_a_single_candidate_is_a_streak_of_no_length() -> None:
+    streaks = follow("..x")
+    assert [0.0] == streaks.seconds().tolist()
+    assert [1002.0] == streaks.start.tolist()
+
+
+def test_a_pause_up_to_the_gap_does_not_break_a_streak() -> None:
+    assert [8.0] == follow("xx.....xx").seconds().tolist()
+    assert [1.0] == follow("xx......xx").seconds().tolist()
+
+
+def test_without_a_gap_one_second_breaks() -> None:
+    assert [1.0] == follow("xxx.xx", gap=0.0).seconds().tolist()
+
+
+def test_seconds_without_judgement_neither_lengthen_nor_break() -> None:
+    assert [1.0] == follow("xx" + "?" * 50).seconds().tolist()
+    assert [52.0] == follow("xx" + "?" * 50 + "x").seconds().tolist()
+
+
+def test_a_hole_longer_than_two_minutes_breaks() -> None:
+    assert [121.0] == follow("xx" + "?" * 119 + "x").seconds().tolist()
+    assert [0.0] == follow("xx" + "?" * 120 + "x").seconds().tolist()
+    broken = follow("xx" + "?" * 120 + ".")
+    assert np.isnan(broken.start).all()
+
+
+def test_quiet_counts_judged_seconds_only() -> None:
+    assert [3.0] == follow("x...").quiet.tolist()
+    assert [4.0] == follow("x..." + "?" * 60 + ".").quiet.tolist()
+    assert [0.0] == follow("...x").quiet.tolist()
+
+
+def test_nodes_have_streaks_of_their_own() -> None:
+    assert [4.0, 0.0, 2.0] == follow("xxxxx", ".....", "..xxx").seconds().tolist()
+
+
+def test_known_nodes_keep_their_streak_when_the_list_changes() -> None:
+    streaks = follow("xxxx", "....", ".xxx")
+    streaks.follow(("new", "c", "a"))
+    assert [0.0, 2.0, 3.0] == streaks.seconds().tolist()
+    streaks.update(1004.0, np.array([True, True, False]), np.ones(3, dtype=bool))
+    assert [0.0, 3.0, 3.0] == streaks.seconds().tolist()
+    assert ("new", "c", "a") == streaks.nodes
+
+
+@given(
+    marks=st.lists(st.sampled_from("xxx..?"), max_size=80),
+    gap=st.sampled_from([0.0, 1.0, 5.0]),
+    jumps=st.lists(st.integers(1, 200), min_size=80, max_size=80),
+    irregular=st.booleans(),
+)
+def test_streaks_are_those_of_the_step_by_step_version(
+    marks: list[str], gap: float, jumps: list[int], irregular: bool
+) -> None:
+    streaks, time, steps = Streaks(gap), 0.0, []
+    streaks.follow(("a",))
+    for mark, jump in zip(marks, jumps, strict=False):
+        time += jump if irregular else 1
+        steps.append((time, mark == "x", mark != "?"))
+        streaks.update(time, np.array([mark == "x"]), np.array([mark != "?"]))
+    assert naive.streak_seconds(steps, gap) == streaks.seconds()[0]

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import pytest
+
+from peerwatch_detector.checks.absent import absent_seconds
+from peerwatch_detector.jobs import Job, JobTable
+
+NODES = {"a", "b", "c"}
+
+
+def pairs(nodes: set[str] | str, job_id: str = "j") -> set[tuple[str, str]]:
+    return {(job_id, node) for node in nodes}
+
+
+def only(jobs: list[Job]) -> Job:
+    (job,) = jobs
+    return job
+
+
+def test_a_job_is_what_its_nodes_tell() -> None:
+    jobs = JobTable().update(pairs("ba") | pairs("xy", "k"), {"a", "b", "x", "y"}, 100.0)
+    assert [Job("j", ("a", "b")), Job("k", ("x", "y"))] == jobs
+
+
+def test_a_node_may_work_for_two_jobs() -> None:
+    jobs = JobTable().update(pairs("ab") | pairs("bc", "k"), NODES, 100.0)
+    assert [("a", "b"), ("b", "c")] == [job.nodes for job in jobs]
+
+
+def test_a_node_that_can_be_scraped_but_no_longer_tells_has_left_after_a_while() -> None:
+    table = JobTable()
+    table.update(pairs("abc"), NODES, 100.0)
+    assert ("a", "b", "c") == only(table.update(pairs("ab"), NODES, 130.0)).nodes
+    left = only(table.update(pairs("ab"), NODES, 131.0))
+    assert Job("j", ("a", "b")) == left
+
+
+def test_a_node_that_misses_one_discovery_has_not_left() -> None:
+    table = JobTable()
+    table.update(pairs("abc"), NODES, 100.0)
+    table.update(pairs("ab"), NODES, 115.0)
+    assert Job("j", ("a", "b", "c")) == only(table.update(pairs("abc"), NODES, 130.0))
+
+
+def test_a_node_that_vanishes_stays_a_member_and_is_silent_since_it_was_last_there() -> None:
+    table = JobTable()
+    table.update(pairs("abc"), NODES, 100.0)
+    for now in (115.0, 200.0, 2000.0):
+        job = only(table.update(pairs("ab"), {"a", "b"}, now))
+        assert Job("j", ("a", "b", "c"), {"c": 100.0}) == job
+
+
+def test_a_node_that_returns_is_not_silent() -> None:
+    table = JobTable()
+    table.update(pairs("abc"), NODES, 100.0)
+    table.update(pairs("ab"), {"a", "b"}, 160.0)
+    assert Job("j", ("a", "b", "c")) == only(table.update(pairs("abc"), NODES, 170.0))
+
+
+def test_a_node_that_returns_without_the_job_has_left() -> None:
+    table = JobTable()
+    table.update(pairs("abc"), NODES, 100.0)
+    table.update(pairs("ab"), {"a", "b"}, 160.0)
+    assert ("a", "b") == only(table.update(pairs("ab"), NODES, 170.0)).nodes
+
+
+def test_a_node_that_joins_is_a_member_at_once() -> None:
+    table = JobTable()
+    table.update(pairs("ab"), NODES, 100.0)
+    assert ("a", "b", "c") == only(table.update(pairs("abc"), NODES, 115.0)).nodes
+
+
+def test_an_ended_job_lingers_whole_and_is_then_forgotten() -> None:
+    table = JobTable()
+    table.update(pairs("abc"), NODES, 100.0)
+    for now in (115.0, 160.0, 220.0):
+        assert Job("j", ("a", "b", "c"), {}, running=False) == only(table.update(set(), NODES, now))
+    assert [] == table.update(set(), NODES, 221.0)
+    assert [] == table.update(set(), NODES, 222.0)
+
+
+def test_a_node_that_vanished_with_the_end_of_its_job_is_silent() -> None:
+    table = JobTable()
+    table.update(pairs("abc"), NODES, 100.0)
+    table.update(pairs("ab"), {"a", "b"}, 115.0)
+    job = only(table.update(set(), {"a", "b"}, 190.0))
+    assert ({"c": 100.0}, False) == (job.silent_since, job.running)
+
+
+def test_a_node_that_is_switched_off_after_the_end_is_not_silent() -> None:
+    table = JobTable()
+    table.update(pairs("abc"), NODES, 100.0)
+    table.update(set(), NODES, 140.0)
+    assert {} == only(table.update(set(), {"a", "b"}, 170.0)).silent_since
+
+
+def test_a_job_id_that_starts_again_is_the_same_job() -> None:
+    table = JobTable()
+    table.update(pairs("abc"), NODES, 100.0)
+    table.update(set(), NODES, 150.0)
+    assert Job("j", ("a", "b", "c")) == only(table.update(pairs("abc"), NODES, 165.0))
+
+
+def test_after_a_restart_nodes_known_from_before_that_are_gone_are_silent() -> None:
+    table = JobTable()
+    table.learn(pairs("abc"), 100.0)
+    job = only(table.update(pairs("ab"), {"a", "b"}, 100.0))
+    assert ("a", "b", "c") == job.nodes
+    assert {"c": pytest.approx(100.0)} == job.silent_since
+
+
+def test_after_a_restart_nodes_known_from_before_that_left_in_order_leave() -> None:
+    table = JobTable()
+    table.learn(pairs("abc"), 100.0)
+    assert {} == only(table.update(pairs("ab"), NODES, 100.0)).silent_since
+    assert ("a", "b") == only(table.update(pairs("ab"), NODES, 131.0)).nodes
+
+
+def test_silence_is_counted_from_the_last_sign() -> None:
+    assert {"c": 40.0} == absent_seconds({"c": 60.0}, 4, 100.0, 15.0)
+
+
+def test_a_missed_scrape_is_not_silence() -> None:
+    assert {} == absent_seconds({"c": 85.1}, 4, 100.0, 15.0)
+    assert {"c": 15.0} == absent_seconds({"c": 85.0}, 4, 100.0, 15.0)
+
+
+@pytest.mark.parametrize(("nodes", "silent", "named"), [(4, 2, 2), (4, 3, 0), (3, 2, 0), (2, 1, 1)])
+def test_silence_means_nothing_once_most_nodes_are_silent(
+    nodes: int, silent: int, named: int
+) -> None:
+    since = {f"n{index}": 0.0 for index in range(silent)}
+    assert named == len(absent_seconds(since, nodes, 100.0, 15.0))
+
+
+def test_nobody_is_absent_while_all_are_there() -> None:
+    assert {} == absent_seconds({}, 8, 100.0, 15.0)

@@ -1,0 +1,441 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from detector import naive
+from detector.fakes import (
+    START,
+    Replay,
+    config_for,
+    healthy,
+    healthy_gpus,
+    metric,
+    named,
+    node_names,
+)
+from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.pipeline import guilty_gpu
+
+ONSET = 300
+
+
+def shifted(nodes: int, seconds: int, faulty: dict[int, float], seed: int = 0) -> np.ndarray:
+    values = healthy(nodes, seconds, seed)
+    for node, shift in faulty.items():
+        values[node, ONSET:] += shift
+    return values
+
+
+@pytest.mark.parametrize("nodes", [3, 4, 8, 16])
+def test_healthy_job_with_static_offsets_is_quiet_for_half_an_hour(nodes: int) -> None:
+    offsets = np.linspace(0, 0.3, nodes, dtype=np.float32)[:, None]
+    replay = Replay(config_for(), {"load": healthy(nodes, 1800, nodes) * 0.6 + offsets})
+    assert [] == replay.run()
+    assert 0.0 == max(replay.judgement.fault_scores.values())
+
+
+def test_healthy_job_per_gpu_is_quiet() -> None:
+    config = config_for(metric(scope="gpu"))
+    assert [] == Replay(config, {"load": healthy_gpus(4, 4, 1800)}).run()
+
+
+@pytest.mark.parametrize("shift", [-0.3, 0.3], ids=["lower", "higher"])
+@pytest.mark.parametrize("nodes", [3, 4, 8, 16])
+def test_one_shifting_node_is_named_after_the_continuity_threshold_and_not_before(
+    nodes: int, shift: float
+) -> None:
+    values = healthy(nodes, 900, spread=0.01 if nodes == 3 else 0.04)
+    values[1, ONSET:] += shift
+    replay = Replay(config_for(), {"load": values})
+    assert [] == replay.run(until=ONSET + 240, cycle=5)
+    assert [("node-01", "load")] == named(replay.run(cycle=5))
+    finding = replay.raised[0]
+    assert 0 <= finding.since - (START + ONSET) <= 8
+    assert 240 <= finding.raised - finding.since <= 246
+    assert ("", "peerwatch", "critical") == (finding.gpu, finding.method, finding.severity)
+    assert finding.score >= 5
+
+
+def test_the_threshold_of_the_configuration_is_kept() -> None:
+    config = config_for(continuity={"threshold_seconds": 30})
+    replay = Replay(config, {"load": shifted(4, 400, {2: 0.3})})
+    replay.run(cycle=1)
+    assert [30.0] == [finding.raised - finding.since for finding in replay.raised]
+
+
+def test_a_shift_below_the_smallest_effect_names_nobody() -> None:
+    values = healthy(8, 1200, noise=0.002)
+    values[3, ONSET:] += 0.08
+    assert [] == Replay(config_for(), {"load": values}).run()
+
+
+@pytest.mark.parametrize(("direction", "found"), [("high", 0), ("low", 1), ("both", 1)])
+def test_only_the_harmful_direction_counts(direction: str, found: int) -> None:
+    replay = Replay(config_for(metric(direction=direction)), {"load": shifted(8, 700, {3: -0.3})})
+    assert found == len(replay.run())
+
+
+def test_the_metric_that_deviates_is_the_one_named() -> None:
+    config = config_for(metric("first"), metric("second"), metric("third"))
+    values = {
+        "first": healthy(8, 800, 1),
+        "second": shifted(8, 800, {5: 0.3}, 2),
+        "third": healthy(8, 800, 3),
+    }
+    assert [("node-05", "second")] == named(Replay(config, values).run())
+
+
+def test_the_metric_of_higher_priority_is_named_when_two_deviate_at_once() -> None:
+    config = config_for(metric("first"), metric("second"))
+    values = {
+        "second": shifted(8, 800, {5: 0.3}, 2),
+        "first": shifted(8, 800, {5: 0.3}, 1),
+    }
+    assert [("node-05", "first")] == named(Replay(config, values).run(cycle=1))
+
+
+def test_symptoms_on_peers_are_not_named() -> None:
+    config = config_for(metric("cause"), metric("symptom"))
+    values = {
+        "cause": shifted(8, 1200, {2: 0.4}),
+        "symptom": shifted(8, 1200, {3: 0.4}),
+    }
+    assert [("node-02", "cause")] == named(Replay(config, values).run())
+
+
+@pytest.mark.parametrize("nodes", [8, 16])
+def test_two_faulty_nodes_are_both_named(nodes: int) -> None:
+    replay = Replay(config_for(), {"load": shifted(nodes, 900, {1: 0.3, 6: 0.3})})
+    assert [("node-01", "load"), ("node-06", "load")] == sorted(named(replay.run()))
+
+
+@pytest.mark.parametrize("nodes", [4, 8, 16])
+def test_half_of_the_nodes_against_the_other_half_names_nobody(nodes: int) -> None:
+    faulty = dict.fromkeys(range(nodes // 2), 0.3)
+    assert [] == Replay(config_for(), {"load": shifted(nodes, 900, faulty)}).run()
+
+
+@pytest.mark.parametrize("nodes", [9, 12, 16])
+def test_a_common_cause_names_nobody(nodes: int) -> None:
+    faulty = dict.fromkeys(range(nodes // 3), 0.4)
+    replay = Replay(config_for(), {"load": shifted(nodes, 900, faulty)})
+    assert [] == replay.run()
+    assert replay.judgement.comparable is False
+
+
+def test_a_job_is_comparable_again_after_a_common_cause() -> None:
+    values = healthy(9, 1500)
+    values[:3, ONSET : ONSET + 100] += 0.4
+    values[6, 700:] += 0.3
+    replay = Replay(config_for(), {"load": values})
+    replay.run(until=ONSET + 50)
+    assert replay.judgement.comparable is False
+    assert [("node-06", "load")] == named(replay.run())
+    assert replay.judgement.comparable is True
+
+
+def test_too_few_nodes_are_not_compared() -> None:
+    replay = Replay(config_for(), {"load": shifted(2, 900, {1: 0.4})})
+    assert [] == replay.run()
+    assert replay.judgement.comparable is False
+
+
+def test_a_vanished_node_is_named_and_its_peers_symptoms_are_not() -> None:
+    values = healthy(8, 900)
+    values[4, ONSET:] = np.nan
+    values[5, ONSET:] += 0.3
+    replay = Replay(config_for(), {"load": values})
+    replay.silent_since = {"node-04": START + ONSET - 1.0}
+    assert [("node-04", "absent")] == named(replay.run())
+    finding = replay.raised[0]
+    assert START + ONSET - 1 == finding.since
+    assert 60 <= finding.raised - finding.since < 80
+    assert "critical" == finding.severity
+
+
+def test_an_absent_finding_falls_only_after_the_node_is_back_for_the_clear_time() -> None:
+    values = healthy(8, 900)
+    values[4, ONSET : ONSET + 100] = np.nan
+    replay = Replay(config_for(), {"load": values})
+    replay.silent_since = {"node-04": START + ONSET - 1.0}
+    replay.run(until=ONSET + 100, cycle=5)
+    assert [("node-04", "absent")] == named(replay.raised)
+    replay.silent_since = {}
+    replay.run(until=ONSET + 200, cycle=5)
+    assert ["node-04"] == list(replay.standing)
+    replay.run(until=ONSET + 230, cycle=5)
+    assert {} == replay.standing
+
+
+def test_a_finding_of_a_node_that_left_the_job_falls() -> None:
+    replay = Replay(config_for(), {"load": shifted(8, 900, {7: 0.3})})
+    replay.run(until=600)
+    assert ["node-07"] == list(replay.standing)
+    replay.values = {"load": replay.values["load"][:7]}
+    replay.step(620)
+    assert {} == replay.standing
+    assert "node-07" not in replay.judgement.fault_scores
+
+
+def test_a_finding_falls_after_the_clear_time_and_not_before() -> None:
+    values = healthy(8, 1200)
+    values[1, ONSET:700] += 0.3
+    replay = Replay(config_for(), {"load": values})
+    replay.run(until=700 + 115, cycle=5)
+    assert ["node-01"] == list(replay.standing)
+    replay.run(until=700 + 135, cycle=5)
+    assert {} == replay.standing
+    assert 1 == len(replay.raised)
+
+
+def test_a_long_fault_stands_until_it_ends() -> None:
+    values = healthy(8, 3600)
+    values[1, ONSET:] += 0.3
+    replay = Replay(config_for(), {"load": values})
+    replay.run()
+    assert ["node-01"] == list(replay.standing)
+    assert 1 == len(replay.raised)
+
+
+def test_one_guilty_gpu_is_named() -> None:
+    values = healthy_gpus(6, 4, 800)
+    values[2, 3, ONSET:] -= 0.45
+    config = config_for(metric(scope="gpu", smallest_effect=0.05))
+    replay = Replay(config, {"load": values})
+    replay.run()
+    assert [("node-02", "3")] == [(finding.node, finding.gpu) for finding in replay.raised]
+
+
+def test_a_node_whose_gpus_all_deviate_is_named_without_a_gpu() -> None:
+    values = healthy_gpus(4, 4, 800)
+    values[2, :, ONSET:] -= 0.3
+    replay = Replay(config_for(metric(scope="gpu")), {"load": values})
+    replay.run()
+    assert [("node-02", "")] == [(finding.node, finding.gpu) for finding in replay.raised]
+
+
+def test_no_gpu_is_guilty_without_samples() -> None:
+    config = config_for(metric(scope="gpu"))
+    values = np.full((3, 2, 40), np.nan, dtype=np.float32)
+    frame = Replay(config, {"load": values}).frame("load", 0, 40)
+    assert "" == guilty_gpu(frame, 0, config.detection_metrics()[0])
+
+
+def test_single_nodes_and_single_gpus_do_not_break() -> None:
+    config = config_for(metric(scope="gpu"), smallest_job=2)
+    assert [] == Replay(config, {"load": healthy_gpus(1, 1, 300)}).run()
+    assert [] == Replay(config, {"load": healthy_gpus(2, 1, 300)}).run()
+
+
+@pytest.mark.parametrize("nodes", [6, 9])
+def test_method_minder_is_the_paper_step_by_step(nodes: int) -> None:
+    config = config_for(method="minder", continuity={"threshold_seconds": 20})
+    rng = np.random.default_rng(nodes)
+    values = rng.normal(0.5, 0.05, (nodes, 160)).astype(np.float32)
+    values[2, 60:] += 0.3
+    replay = Replay(config, {"load": values})
+    replay.run(cycle=1)
+    expected = naive_minder(values, threshold=2.0, needed=20.0)
+    assert expected is not None
+    found = [(f.node, f.since - START, f.raised - START, f.method) for f in replay.raised]
+    assert [(*expected, "minder")] == found
+
+
+def naive_minder(
+    values: np.ndarray, threshold: float, needed: float
+) -> tuple[str, float, float] | None:
+    """Return node, first second and second of detection, sample by sample."""
+    names = node_names(len(values))
+    streak: tuple[int, int] | None = None
+    for end, window in enumerate(naive.windows(values, 8), start=7):
+        points = np.clip(np.array(window), 0, 1)[None]
+        sums = naive.distance_sums(points, np.ones((1, len(values)), dtype=bool))
+        scores = naive.normal_score(sums[0].tolist())
+        best = int(np.argmax(scores))
+        if scores[best] <= threshold:
+            streak = None
+            continue
+        if streak is None or streak[0] != best:
+            streak = (best, end)
+        if end - streak[1] >= needed:
+            return names[best], float(streak[1]), float(end)
+    return None
+
+
+def test_method_minder_breaks_a_streak_at_once() -> None:
+    config = config_for(method="minder", continuity={"threshold_seconds": 60})
+    values = healthy(8, 400, noise=0.02)
+    values[2, 60:] += 0.3
+    values[2, 100:115] -= 0.3
+    found = Replay(config, {"load": values})
+    found.run(cycle=1)
+    first = found.raised[0]
+    assert "node-02" == first.node
+    assert first.since - START > 105
+
+
+def test_method_zscore_names_after_its_period_and_warns() -> None:
+    config = config_for(method="zscore", zscore={"period_seconds": 300})
+    replay = Replay(config, {"load": shifted(8, 900, {3: 0.3})})
+    assert [] == replay.run(until=ONSET + 295, cycle=5)
+    replay.run(cycle=5)
+    finding = replay.raised[0]
+    assert ("node-03", "zscore", "warning") == (finding.node, finding.method, finding.severity)
+    assert 300 <= finding.raised - finding.since <= 306
+
+
+@pytest.mark.parametrize("method", ["minder", "zscore"])
+def test_other_methods_stay_quiet_on_noise(method: str) -> None:
+    config = config_for(method=method)
+    rng = np.random.default_rng(5)
+    values = rng.normal(0.5, 0.02, (8, 1800)).astype(np.float32)
+    assert [] == Replay(config, {"load": values}).run()
+
+
+@pytest.mark.parametrize("cycle", [1, 7, 10_000], ids=["1s", "7s", "one batch"])
+@pytest.mark.parametrize("method", ["peerwatch", "minder", "zscore"])
+def test_findings_do_not_depend_on_how_the_cycles_fall(method: str, cycle: int) -> None:
+    config = config_for(method=method, zscore={"period_seconds": 300})
+    values = shifted(8, 800, {1: 0.3})
+    reference = Replay(config, {"load": values})
+    reference.run(cycle=15)
+    other = Replay(config, {"load": values})
+    other.run(cycle=cycle)
+    assert 1 == len(reference.standing)
+    assert {n: (f.key, f.since) for n, f in reference.standing.items()} == {
+        n: (f.key, f.since) for n, f in other.standing.items()
+    }
+
+
+def states(replay: Replay) -> dict[str, list[float]]:
+    memory = replay.state.metrics["load"]
+    return {
+        "start": np.nan_to_num(memory.similarity.start, nan=-1).tolist(),
+        "last": np.nan_to_num(memory.similarity.last, nan=-1).tolist(),
+        "zscore": np.nan_to_num(memory.zscore.start, nan=-1).tolist(),
+        "quiet": memory.similarity.quiet.tolist(),
+        "offset": np.round(
+            np.nan_to_num(memory.baseline.offset(memory.judged_until + 15), nan=-9), 6
+        ).tolist(),
+    }
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    seed=st.integers(0, 10_000),
+    nodes=st.integers(3, 9),
+    missing=st.sampled_from([0.0, 0.05, 0.4]),
+    cuts=st.lists(st.integers(1, 90), min_size=1, max_size=40),
+)
+def test_every_streak_and_offset_is_the_same_however_the_cycles_fall(
+    seed: int, nodes: int, missing: float, cuts: list[int]
+) -> None:
+    rng = np.random.default_rng(seed)
+    values = healthy(nodes, 400, seed, noise=0.05)
+    values[1, 200:] += 0.15
+    # Whole outages of single nodes, longer than what is filled.
+    for node in range(nodes):
+        for start in range(0, 400, 50):
+            if rng.random() < missing:
+                values[node, start : start + int(rng.integers(1, 40))] = np.nan
+    config = config_for(similarity={"threshold": 2.0, "baseline_seconds": 120})
+    batch = Replay(config, {"load": values})
+    batch.step(400)
+    cycles = Replay(config, {"load": values})
+    for cut in cuts:
+        if cycles.done + cut < 400:
+            cycles.step(cycles.done + cut)
+    cycles.step(400)
+    assert states(batch) == states(cycles)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 10_000), end=st.integers(300, 790))
+def test_the_future_never_changes_what_was_found_before(seed: int, end: int) -> None:
+    values = healthy(6, 800, seed, noise=0.03)
+    values[2, 150:] += 0.25
+    values[4, end:] = np.nan
+    config = config_for(continuity={"threshold_seconds": 100})
+    whole, cut = Replay(config, {"load": values}), Replay(config, {"load": values[:, :end]})
+    whole.run(cycle=10)
+    cut.run(cycle=10)
+    last = START + end - 1 - (end % 10)
+    assert cut.raised[:1] == [f for f in whole.raised if f.raised <= last][:1]
+
+
+def test_missing_samples_neither_break_nor_clear() -> None:
+    values = shifted(8, 900, {1: 0.3})
+    rng = np.random.default_rng(1)
+    values[rng.random(values.shape) < 0.2] = np.nan
+    values[:, 400:440] = np.nan
+    replay = Replay(config_for(), {"load": values})
+    assert [("node-01", "load")] == named(replay.run())
+    assert ["node-01"] == list(replay.standing)
+
+
+def test_scores_of_nodes_that_cannot_be_judged_are_not_numbers() -> None:
+    values = healthy(4, 200)
+    values[3, 100:] = np.nan
+    replay = Replay(config_for(), {"load": values})
+    replay.run()
+    judgement = replay.judgement
+    assert math.isnan(judgement.normal_scores["load"]["node-03"])
+    assert math.isfinite(judgement.normal_scores["load"]["node-00"])
+    assert {"load": 0.75} == judgement.coverage
+    assert START + 199 == judgement.time
+
+
+def test_a_job_without_any_sample_is_judged_without_complaint() -> None:
+    replay = Replay(config_for(), {"load": np.full((4, 100), np.nan, dtype=np.float32)})
+    assert [] == replay.run()
+    assert {"load": 0.0} == replay.judgement.coverage
+
+
+def test_a_frame_shorter_than_a_window_waits() -> None:
+    replay = Replay(config_for(), {"load": healthy(4, 100)})
+    judgement = replay.step(3)
+    assert not np.isfinite(list(judgement.normal_scores["load"].values())).any()
+    assert {"load": 0.0} == judgement.coverage
+
+
+def test_nodes_that_change_between_two_samples_do_not_break_the_cycle() -> None:
+    replay = Replay(config_for(), {"load": shifted(8, 500, {7: 0.3})})
+    replay.run(until=450)
+    replay.values = {"load": np.concatenate([replay.values["load"], healthy(1, 500)])}
+    replay.step(450)
+    replay.values = {"load": replay.values["load"][:4]}
+    replay.step(450)
+    assert [] == named(list(replay.standing.values()))
+
+
+def test_a_node_that_joins_late_is_compared_once_its_past_is_known() -> None:
+    values = np.concatenate([healthy(8, 900), healthy(1, 900, 9)])
+    values[8, :400] = np.nan
+    values[8, 600:] += 0.3
+    assert [("node-08", "load")] == named(Replay(config_for(), {"load": values}).run())
+
+
+def test_streaks_tell_how_far_a_node_is() -> None:
+    replay = Replay(config_for(), {"load": shifted(8, 900, {1: 0.3})})
+    replay.run(until=ONSET + 120)
+    (streak,) = [s for s in replay.judgement.streaks if s.method == "peerwatch"]
+    assert ("node-01", "load", 1, 240.0) == (
+        streak.node,
+        streak.metric,
+        streak.rank,
+        streak.threshold,
+    )
+    assert 100 <= streak.seconds <= 120
+    assert streak.seconds == replay.judgement.continuity["load"]["node-01"]
+    assert 0.4 <= replay.judgement.fault_scores["node-01"] <= 0.5
+
+
+def test_the_defaults_take_the_shipped_metrics_in_their_order() -> None:
+    config = DetectorConfig()
+    values = {"cpu_usage": shifted(4, 700, {2: 0.4})}
+    assert [("node-02", "cpu_usage")] == named(Replay(config, values).run())

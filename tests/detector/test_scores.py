@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from detector.fakes import a_finding, a_streak, named
+from peerwatch_detector.scores import (
+    Streak,
+    fault_scores,
+    raise_findings,
+    severity_of,
+    still_standing,
+)
+
+
+def raised(*streaks: Streak, standing: dict | None = None) -> list[tuple[str, str]]:
+    return named(raise_findings("job-1", 2000.0, standing or {}, list(streaks)))
+
+
+def test_a_ripe_streak_becomes_a_finding_with_all_it_knows() -> None:
+    streak = a_streak("a", gpu="3", metric="power", rank=4, since=1234.0, score=7.5)
+    (finding,) = raise_findings("job-7", 2000.0, {}, [streak])
+    expected = a_finding(
+        "a",
+        job_id="job-7",
+        gpu="3",
+        metric="power",
+        rank=4,
+        since=1234.0,
+        raised=2000.0,
+        score=7.5,
+    )
+    assert expected == finding
+    assert ("job-7", "a", "3", "power", "peerwatch", "critical") == finding.key
+
+
+def test_a_streak_that_is_too_short_waits() -> None:
+    assert [] == raised(a_streak(seconds=239.0))
+    assert [("a", "load")] == raised(a_streak(seconds=240.0))
+
+
+def test_the_first_metric_of_the_priority_names_the_node_once() -> None:
+    low, high = a_streak(metric="low", rank=5, seconds=900), a_streak(metric="high", rank=2)
+    assert [("a", "high")] == raised(low, high)
+
+
+def test_a_node_that_is_named_already_is_not_named_again() -> None:
+    assert [] == raised(a_streak("a"), standing={"a": a_finding("a", rank=9)})
+
+
+def test_two_nodes_are_both_named_by_one_metric_longest_first() -> None:
+    short, long = a_streak("a", seconds=250), a_streak("b", seconds=260)
+    assert [("b", "load"), ("a", "load")] == raised(short, long)
+
+
+def test_a_lower_metric_waits_while_a_stronger_sign_on_another_node_grows() -> None:
+    symptom = a_streak("b", metric="queue", rank=3, since=1000.0)
+    cause = a_streak("a", metric="load", rank=1, since=1010.0, seconds=60.0)
+    assert [] == raised(symptom, cause)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seconds": 59.0},
+        {"quiet": 1.0},
+        {"rank": 3},
+        {"rank": 4},
+        {"node": "b"},
+        {"since": 1060.0},
+    ],
+    ids=["too young", "in a pause", "same rank", "lower rank", "same node", "began later"],
+)
+def test_nothing_is_waited_for_without_reason(change: dict) -> None:
+    lower = a_streak("b", metric="queue", rank=3, since=1000.0)
+    values = {"metric": "load", "rank": 1, "since": 1010.0, "seconds": 60.0, "node": "a"}
+    other = a_streak(**(values | change))
+    assert ("b", "queue") in raised(lower, other)
+
+
+def test_a_symptom_of_a_standing_finding_is_not_named() -> None:
+    standing = {"a": a_finding("a", rank=1, since=1000.0)}
+    assert [] == raised(a_streak("b", rank=3, since=950.0), standing=standing)
+    assert [] == raised(a_streak("b", rank=3, since=1300.0), standing=standing)
+
+
+def test_what_began_clearly_earlier_is_no_symptom() -> None:
+    standing = {"a": a_finding("a", rank=1, since=1000.0)}
+    assert [("b", "load")] == raised(a_streak("b", rank=3, since=940.0), standing=standing)
+
+
+def test_a_metric_as_strong_as_the_standing_one_is_no_symptom() -> None:
+    standing = {"a": a_finding("a", rank=3, since=1000.0)}
+    assert [("b", "load")] == raised(a_streak("b", rank=3), standing=standing)
+    assert [("b", "load")] == raised(a_streak("b", rank=1), standing=standing)
+
+
+def test_a_finding_made_in_the_same_cycle_suppresses_its_symptoms() -> None:
+    cause, symptom = a_streak("a", rank=1), a_streak("b", rank=2, metric="queue")
+    assert [("a", "load")] == raised(symptom, cause)
+
+
+def test_findings_do_not_depend_on_the_order_of_the_streaks() -> None:
+    streaks = [
+        a_streak("a", rank=2),
+        a_streak("b", rank=1, metric="first"),
+        a_streak("c", rank=1, metric="first", since=400.0, seconds=840.0),
+        a_streak("d", rank=3, metric="third", since=700.0),
+    ]
+    assert raised(*streaks) == raised(*reversed(streaks))
+
+
+def test_only_the_plain_zscore_warns() -> None:
+    assert ["critical", "critical", "critical", "warning"] == [
+        severity_of(method) for method in ("peerwatch", "minder", "absent", "zscore")
+    ]
+
+
+def test_a_finding_falls_when_its_node_was_quiet_long_enough() -> None:
+    standing = {node: a_finding(node) for node in ("loud", "just", "fallen", "unknown")}
+    quiet = {"loud": 0.0, "just": 119.9, "fallen": 120.0}
+    assert ["loud", "just", "unknown"] == list(still_standing(standing, quiet, 120.0))
+
+
+def test_fault_scores_tell_how_far_the_longest_streak_is() -> None:
+    streaks = [
+        a_streak("a", seconds=60.0),
+        a_streak("a", seconds=120.0, metric="other"),
+        a_streak("b", seconds=999.0),
+    ]
+    scores = fault_scores(("a", "b", "c", "d"), {"d": a_finding("d")}, streaks)
+    assert {"a": pytest.approx(0.495), "b": 0.99, "c": 0.0, "d": 1.0} == scores
+
+
+streak_lists = st.lists(
+    st.builds(
+        a_streak,
+        st.sampled_from("abcd"),
+        metric=st.sampled_from(["one", "two", "three"]),
+        rank=st.integers(0, 4),
+        since=st.floats(0, 2000),
+        seconds=st.floats(0, 1000),
+        quiet=st.sampled_from([0.0, 3.0]),
+    ),
+    max_size=10,
+)
+
+
+@given(streaks=streak_lists, old=st.sets(st.sampled_from("abcd")))
+def test_findings_are_ripe_new_and_one_per_node(streaks: list[Streak], old: set[str]) -> None:
+    standing = {node: a_finding(node, rank=2) for node in old}
+    new = raise_findings("job-1", 2000.0, standing, streaks)
+    nodes = [finding.node for finding in new]
+    assert sorted(set(nodes)) == sorted(nodes)
+    assert not old & set(nodes)
+    for finding in new:
+        assert any(
+            s.ripe and (s.node, s.metric, s.since) == (finding.node, finding.metric, finding.since)
+            for s in streaks
+        )
+
+
+@given(streaks=streak_lists)
+def test_fault_scores_lie_between_0_and_1_and_reach_1_with_a_finding_only(
+    streaks: list[Streak],
+) -> None:
+    scores = fault_scores(("a", "b", "c", "d"), {"a": a_finding("a")}, streaks)
+    assert 1.0 == scores.pop("a")
+    assert all(0 <= score <= 0.99 for score in scores.values())
+
+
+def test_something_ripe_alone_is_always_named() -> None:
+    assert [("a", "load")] == raised(a_streak("a"), a_streak("b", seconds=10.0, rank=0))

@@ -1,0 +1,396 @@
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from detector.fakes import START, FakeClock, FakeReader, config_for, healthy, metric, node_names
+from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.errors import ReadError
+from peerwatch_detector.models.store import EMPTY
+from peerwatch_detector.service import Detector
+
+ONSET = 600
+
+
+@dataclass
+class World:
+    """A fake Prometheus, its clock and a detector on it."""
+
+    config: DetectorConfig
+    clock: FakeClock
+    reader: FakeReader
+    detector: Detector
+
+    def run(self, seconds: float, cycle: float = 15.0) -> None:
+        """Let time pass, one cycle at its end of every ``cycle`` seconds."""
+        for _ in range(round(seconds / cycle)):
+            self.clock.advance(cycle)
+            self.detector.cycle()
+            self.reader.publish(self.detector.snapshot)
+
+    def restart(self) -> None:
+        """Forget all that a process forgets."""
+        self.detector = Detector(self.config, self.reader, EMPTY, self.clock)
+
+    def findings(self, job_id: str = "job-1") -> list[tuple[str, ...]]:
+        return [
+            (*finding.key, finding.since)
+            for judgement in self.detector.snapshot.judgements
+            if judgement.job.job_id == job_id
+            for finding in judgement.findings
+        ]
+
+
+def world(
+    config: DetectorConfig | None = None,
+    *,
+    nodes: int = 4,
+    seconds: int = 4000,
+    faulty: int | None = 1,
+    end: int | None = None,
+) -> World:
+    config = config or config_for()
+    values = healthy(nodes, seconds)
+    if faulty is not None:
+        values[faulty, ONSET:end] += 0.3
+    clock = FakeClock()
+    reader = FakeReader(clock, config)
+    reader.add_job("job-1", {"load": values}, node_names(nodes), START)
+    return World(config, clock, reader, Detector(config, reader, EMPTY, clock))
+
+
+def test_a_fault_is_found_seconds_after_the_continuity_threshold() -> None:
+    here = world()
+    here.run(ONSET + 240)
+    assert [] == here.findings()
+    here.run(30)
+    (finding,) = here.findings()
+    assert ("job-1", "node-01", "", "load", "peerwatch", "critical") == finding[:6]
+    assert 0 <= finding[6] - (START + ONSET) <= 8
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "joined"])
+def test_a_cycle_asks_only_for_what_is_new(recorded: bool) -> None:
+    here = world(config_for(prometheus={"recorded": recorded, "lag_seconds": 2}))
+    here.run(1200)
+    kind = "raw" if recorded else "stepped"
+    asked = [(q.start - START, q.end - START) for q in here.reader.questions if q.kind == kind]
+    assert (15 - 2 - 900, 13) == asked[0]
+    assert (13 - 5, 28) == asked[1]
+    assert all(end - start == 20 for start, end in asked[1:])
+    assert 80 == len(asked)
+    assert ["node-01"] == [finding[1] for finding in here.findings()]
+
+
+def test_the_first_read_covers_the_history_and_walks_through_it() -> None:
+    here = world()
+    here.clock.advance(ONSET + 300)
+    here.detector.cycle()
+    assert ["node-01"] == [finding[1] for finding in here.findings()]
+
+
+def test_an_outage_leaves_findings_standing_and_is_logged_once_per_change(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    here = world()
+    here.run(ONSET + 300)
+    before = here.findings()
+    success = here.detector.snapshot.last_success
+    caplog.clear()
+    caplog.set_level(logging.INFO, "peerwatch_detector")
+    here.reader.trouble = "unreachable"
+    here.run(150)
+    assert before == here.findings()
+    assert not here.detector.snapshot.up
+    assert success == here.detector.snapshot.last_success
+    assert 10 == here.detector.snapshot.errors["unreachable"]
+    here.reader.trouble = "http_5xx"
+    here.run(60)
+    here.reader.trouble = None
+    here.run(60)
+    assert here.detector.snapshot.up
+    assert before == here.findings()
+    events = [r.getMessage().split(" error=")[0] for r in caplog.records]
+    assert [
+        "failed what=discovery reason=unreachable",
+        "failed what=discovery reason=http_5xx",
+        "recovered what=discovery",
+    ] == events
+    assert here.detector.snapshot.last_success["job-1"] == here.clock.now
+
+
+@pytest.mark.parametrize("outage", [60, 300, 1500])
+def test_a_fault_that_begins_in_an_outage_is_found_after_it(outage: int) -> None:
+    here = world()
+    here.run(ONSET - 60)
+    here.reader.trouble = "timeout"
+    here.run(outage)
+    assert [] == here.findings()
+    here.reader.trouble = None
+    here.run(360)
+    (finding,) = here.findings()
+    # Of a longer outage than the history the beginning is lost.
+    earliest = START + max(ONSET, ONSET - 60 + outage - 900)
+    assert earliest <= finding[6] <= earliest + 40
+
+
+def test_an_outage_in_mid_streak_neither_loses_nor_doubles_the_finding(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    steady, cut = world(), world()
+    caplog.set_level(logging.INFO, "peerwatch_detector")
+    steady.run(ONSET + 400)
+    caplog.clear()
+    cut.run(ONSET + 120)
+    cut.reader.trouble_with = {"job_node:load": ReadError("truncated", "Broke off.")}
+    cut.run(200)
+    cut.reader.trouble_with = {}
+    cut.run(80)
+    assert 1 == len(steady.findings())
+    assert steady.findings() == cut.findings()
+    assert 1 == sum("finding_raised" in record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.parametrize("faulty_for", [400, 1500], ids=["in the history", "before the history"])
+def test_a_restart_in_mid_fault_keeps_the_finding(
+    faulty_for: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = world()
+    here.run(ONSET + faulty_for)
+    before = here.findings()
+    assert 1 == len(before)
+    here.restart()
+    caplog.clear()
+    caplog.set_level(logging.INFO, "peerwatch_detector")
+    here.run(15)
+    assert before == here.findings()
+    here.run(600)
+    assert before == here.findings()
+    events = [record.getMessage().split()[0] for record in caplog.records]
+    assert "finding_restored" in events
+    assert "finding_raised" not in events
+
+
+@pytest.mark.parametrize("faulty_for", [400, 1500], ids=["in the history", "before the history"])
+def test_a_restored_finding_falls_when_the_fault_ends(faulty_for: int) -> None:
+    here = world(end=ONSET + faulty_for + 100)
+    here.run(ONSET + faulty_for)
+    here.restart()
+    here.run(180)
+    assert 1 == len(here.findings())
+    here.run(90)
+    assert [] == here.findings()
+
+
+def test_a_restart_in_mid_streak_finds_the_fault_in_time() -> None:
+    here, steady = world(), world()
+    here.run(ONSET + 200)
+    here.restart()
+    here.run(100)
+    steady.run(ONSET + 300)
+    assert 1 == len(steady.findings())
+    assert steady.findings() == here.findings()
+
+
+def test_a_finding_that_fell_before_the_restart_does_not_come_back() -> None:
+    here = world(end=ONSET + 300)
+    here.run(ONSET + 300)
+    assert 1 == len(here.findings())
+    here.run(200)
+    assert [] == here.findings()
+    here.restart()
+    here.run(60)
+    assert [] == here.findings()
+
+
+def test_of_two_findings_published_about_one_node_the_newer_is_restored() -> None:
+    config = config_for(metric("load"), metric("other"))
+    for order in (1, -1):
+        here = world(config)
+        values = healthy(4, 4000, 3)
+        here.reader.add_job("job-1", {"other": values}, node_names(4), START)
+        here.clock.advance(1000)
+        labels = {"job_id": "job-1", "node": "node-01", "severity": "critical"}
+        old = {**labels, "metric": "other", "method": "peerwatch"}
+        new = {**labels, "metric": "load", "method": "peerwatch"}
+        published = [(START + 500.0, old, START + 200.0), (START + 990.0, new, START + 604.0)]
+        here.reader.published = published[::order]
+        here.run(15)
+        assert [("load", START + 604.0)] == [(f[3], f[6]) for f in here.findings()]
+
+
+def test_findings_of_another_version_or_node_are_not_restored() -> None:
+    here = world(faulty=None)
+    here.clock.advance(1000)
+    good = {"job_id": "job-1", "node": "gone", "metric": "load", "severity": "critical"}
+    odd = {"job_id": "job-1", "node": "node-00", "metric": "load", "severity": "page"}
+    bare = {"job_id": "job-1", "severity": "critical"}
+    here.reader.published = [(START + 990.0, labels, 1.0) for labels in (good, odd, bare)]
+    here.run(15)
+    assert [] == here.findings()
+
+
+@pytest.mark.parametrize("silent_for", [300, 1500], ids=["in the history", "before the history"])
+def test_a_vanished_node_stays_named_over_a_restart(silent_for: int) -> None:
+    here = world(faulty=None)
+    here.run(ONSET)
+    here.reader.remove_node("job-1", "node-02", START + ONSET)
+    here.run(75)
+    ((*labels, since),) = here.findings()
+    assert ["job-1", "node-02", "", "absent", "absent", "critical"] == labels
+    assert START + ONSET == since
+    here.run(silent_for)
+    assert [(*labels, since)] == here.findings()
+    here.restart()
+    here.run(15)
+    assert [(*labels, since)] == here.findings()
+    here.run(300)
+    assert [(*labels, since)] == here.findings()
+
+
+def test_a_node_that_leaves_the_job_in_order_is_not_a_finding_and_its_finding_falls() -> None:
+    here = world(nodes=5)
+    here.run(ONSET + 300)
+    assert ["node-01"] == [finding[1] for finding in here.findings()]
+    here.reader.leave("job-1", "node-01", here.clock.now)
+    here.reader.leave("job-1", "node-03", here.clock.now)
+    here.run(60)
+    assert [] == here.findings()
+    judgement = here.detector.snapshot.judgements[0]
+    assert ("node-00", "node-02", "node-04") == judgement.job.nodes
+    here.run(120)
+    assert [] == here.findings()
+
+
+def test_an_ended_job_lingers_and_then_everything_about_it_vanishes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    here = world(faulty=None)
+    caplog.set_level(logging.INFO, "peerwatch_detector")
+    here.run(300)
+    for node in node_names(4):
+        here.reader.leave("job-1", node, here.clock.now)
+    here.run(60)
+    assert [False] == [one.job.running for one in here.detector.snapshot.judgements]
+    here.run(90)
+    snapshot = here.detector.snapshot
+    assert ((), {}) == (snapshot.judgements, snapshot.last_success)
+    assert {} == here.detector.memories
+    assert "job_ended job_id=job-1" == caplog.records[-1].getMessage()
+
+
+def test_a_job_that_all_nodes_leave_at_once_names_nobody() -> None:
+    here = world(faulty=None)
+    here.run(300)
+    for node in node_names(4):
+        here.reader.remove_node("job-1", node, here.clock.now)
+    here.run(105)
+    assert 1 == len(here.detector.snapshot.judgements)
+    assert [] == here.findings()
+
+
+def two_jobs() -> World:
+    here = world()
+    other = healthy(4, 4000, 7)
+    other[2, ONSET:] += 0.3
+    names = tuple(f"other-{name}" for name in node_names(4))
+    here.reader.add_job("job-0", {"load": other}, names, START)
+    return here
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ReadError("refused", "Many-to-many matching not allowed."), ValueError("a bug")],
+    ids=["read error", "bug"],
+)
+def test_a_job_that_fails_does_not_stop_the_other(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = two_jobs()
+    here.reader.trouble_with = {'job_id="job-0"': error}
+    here.run(ONSET + 300)
+    assert ["node-01"] == [finding[1] for finding in here.findings("job-1")]
+    assert [] == here.findings("job-0")
+    assert ["job-1"] == list(here.detector.snapshot.last_success)
+    failures = [r for r in caplog.records if "what=job-0" in r.getMessage()]
+    assert 1 == len(failures)
+    here.reader.trouble_with = {}
+    here.run(30)
+    assert ["other-node-02"] == [finding[1] for finding in here.findings("job-0")]
+
+
+def test_jobs_are_judged_apart() -> None:
+    here = two_jobs()
+    here.run(ONSET + 300)
+    assert ["node-01"] == [finding[1] for finding in here.findings("job-1")]
+    assert ["other-node-02"] == [finding[1] for finding in here.findings("job-0")]
+
+
+def test_an_unexpected_error_does_not_end_the_loop(caplog: pytest.LogCaptureFixture) -> None:
+    here = world(config_for(cycle_seconds=0.5), faulty=None)
+    here.clock.advance(100)
+    here.reader.trouble_with = {"host_job_info": ValueError("a bug")}
+    stop = threading.Event()
+    loop = threading.Thread(target=here.detector.run, args=(stop,))
+    loop.start()
+    try:
+        wait_for(lambda: any(r.getMessage() == "cycle_failed" for r in caplog.records))
+        here.reader.trouble_with = {}
+        wait_for(lambda: here.detector.snapshot.discovered is not None)
+    finally:
+        stop.set()
+        loop.join(timeout=10)
+    assert not loop.is_alive()
+    assert 1 == len(here.detector.snapshot.judgements)
+
+
+def wait_for(condition) -> None:
+    tick = threading.Event()
+    for _ in range(500):
+        if condition():
+            return
+        tick.wait(0.02)
+    raise AssertionError("The condition did not come true within 10 s.")
+
+
+def test_a_metric_nobody_exports_is_left_out() -> None:
+    here = world(config_for(metric("missing"), metric("load")))
+    here.run(ONSET + 300)
+    judgement = here.detector.snapshot.judgements[0]
+    assert {"load": 1.0} == judgement.coverage
+    assert [("node-01", "load", 2)] == [(f.node, f.metric, f.rank) for f in judgement.findings]
+
+
+def test_late_samples_within_the_overlap_are_read() -> None:
+    here = world(faulty=None)
+    here.run(300)
+    whole = here.reader.recorded["job-1", "load"]
+    here.reader.recorded["job-1", "load"] = [
+        replace(one, times=one.times[one.times < START + 310], values=one.values[:310])
+        for one in whole
+    ]
+    here.run(15)
+    here.reader.recorded["job-1", "load"] = whole
+    here.run(15)
+    frame = (
+        here.detector.memories["job-1"]
+        .rings["load"]
+        .frame("job-1", "load", node_names(4), START + 300, START + 320)
+    )
+    assert np.isfinite(frame.values).all()
+
+
+def test_the_models_of_the_snapshot_name_every_metric() -> None:
+    here = world(config_for(metric("a"), metric("b")))
+    assert (("a", "identity", ""), ("b", "identity", "")) == here.detector.snapshot.models
+
+
+def test_the_stages_of_a_cycle_are_timed() -> None:
+    here = world()
+    here.run(15)
+    assert {"discover", "read", "judge"} == set(here.detector.snapshot.stages)
+    assert all(0 <= seconds < 5 for seconds in here.detector.snapshot.stages.values())

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from detector import naive
+from peerwatch_detector.similarity import (
+    distance_sums,
+    leave_one_out_median,
+    normal_score,
+    peer_score,
+    single_candidates,
+)
+
+finite = st.floats(0, 1, width=32)
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> np.ndarray:
+    """Return sums of some windows, nodes missing here and there."""
+    shape = draw(st.tuples(st.integers(0, 5), st.integers(1, 40)))
+    # Equal values are drawn on purpose: ranks and medians must cope with them.
+    value = st.sampled_from([0.0, 1.0, 2.5]) | st.floats(0, 100)
+    values = draw(hnp.arrays(np.float64, shape, elements=value))
+    values[draw(hnp.arrays(bool, shape, elements=st.booleans()))] = math.nan
+    return values
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), nodes=st.integers(1, 40), features=st.integers(1, 12))
+def test_distance_sums_are_the_sums_of_all_pairs(
+    data: st.DataObject, nodes: int, features: int
+) -> None:
+    shape = (data.draw(st.integers(0, 3)), nodes, features)
+    points = data.draw(hnp.arrays(np.float32, shape, elements=finite))
+    present = data.draw(hnp.arrays(bool, shape[:2], elements=st.booleans()))
+    points[~present] = 7.0
+    expected = naive.distance_sums(points, present)
+    np.testing.assert_allclose(distance_sums(points, present), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_distance_sums_of_a_job_beyond_one_block() -> None:
+    rng = np.random.default_rng(0)
+    points = rng.random((1, 600, 3)).astype(np.float32)
+    present = rng.random((1, 600)) < 0.9
+    there = points[present].astype(np.float64)
+    expected = np.linalg.norm(there[:, None] - there[None, :], axis=-1)
+    sums = distance_sums(points, present)
+    np.testing.assert_allclose(sums[present], expected.sum(axis=1), rtol=1e-5)
+
+
+@given(values=rows())
+def test_normal_score_is_the_papers(values: np.ndarray) -> None:
+    expected = [naive.normal_score(row) for row in values.tolist()]
+    found = normal_score(values)
+    np.testing.assert_allclose(found, np.reshape(expected, values.shape), rtol=1e-6, atol=1e-6)
+
+
+@given(values=rows())
+def test_normal_score_cannot_exceed_the_root_of_the_number_of_others(values: np.ndarray) -> None:
+    found = normal_score(values)
+    count = np.isfinite(values).sum(axis=1, keepdims=True)
+    bound = np.sqrt(np.maximum(count - 1, 0)) + 1e-6
+    assert not (np.abs(found) > bound).any()
+
+
+@given(values=rows())
+def test_leave_one_out_median_is_the_median_of_the_others(values: np.ndarray) -> None:
+    expected = [naive.leave_one_out_median(row) for row in values.tolist()]
+    found = leave_one_out_median(values)
+    np.testing.assert_allclose(found, np.reshape(expected, values.shape))
+
+
+@given(values=rows(), data=st.data())
+def test_peer_score_measures_against_the_others(values: np.ndarray, data: st.DataObject) -> None:
+    floor = st.sampled_from([0.0, 0.5, 40.0])
+    floors = data.draw(hnp.arrays(np.float64, (len(values), 1), elements=floor))
+    expected = [
+        naive.peer_score(row, one)
+        for row, one in zip(values.tolist(), floors[:, 0].tolist(), strict=True)
+    ]
+    found = peer_score(values, floors)
+    np.testing.assert_allclose(found, np.reshape(expected, values.shape), rtol=1e-6, atol=1e-6)
+
+
+@given(values=rows(), threshold=st.sampled_from([0.5, 2.0, 50.0]))
+def test_the_single_candidate_is_the_highest_over_the_threshold(
+    values: np.ndarray, threshold: float
+) -> None:
+    expected = [naive.single_candidates(row, threshold) for row in values.tolist()]
+    found = single_candidates(values, threshold)
+    np.testing.assert_array_equal(found, np.reshape(expected, values.shape).astype(bool))
+
+
+@settings(deadline=None)
+@given(
+    window=hnp.arrays(np.float32, st.integers(2, 40), elements=finite),
+    nodes=st.integers(1, 70),
+)
+def test_identical_nodes_score_nothing(window: np.ndarray, nodes: int) -> None:
+    points = np.tile(window, (1, nodes, 1))
+    sums = distance_sums(points, np.ones((1, nodes), dtype=bool))
+    assert 0 == np.abs(normal_score(sums)).max()
+    assert not single_candidates(normal_score(sums), 2.0).any()
+    floor = np.full((1, 1), 0.1)
+    assert not (peer_score(sums, floor) > 1e-3).any()
+
+
+@pytest.mark.parametrize("nodes", range(3, 65))
+def test_one_outlier_is_found_in_a_job_of_any_size(nodes: int) -> None:
+    rng = np.random.default_rng(nodes)
+    points = rng.normal(0.5, 0.01, (1, nodes, 8)).astype(np.float32)
+    outlier = nodes // 2
+    points[0, outlier] += 0.3
+    sums = distance_sums(points, np.ones((1, nodes), dtype=bool))
+    scores = peer_score(sums, np.full((1, 1), 0.1 * math.sqrt(8) * (nodes - 1)))
+    assert [outlier] == np.flatnonzero(scores[0] >= 5).tolist()
+    if nodes > 6:
+        assert [outlier] == np.flatnonzero(single_candidates(normal_score(sums), 2.0)[0]).tolist()
+
+
+def test_a_lone_node_has_no_peers() -> None:
+    sums = distance_sums(np.zeros((1, 1, 4), np.float32), np.ones((1, 1), dtype=bool))
+    assert [[0.0]] == sums.tolist()
+    assert [[0.0]] == normal_score(sums).tolist()
+    assert np.isnan(peer_score(sums, np.ones((1, 1)))).all()

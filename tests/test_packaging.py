@@ -1,0 +1,119 @@
+"""The wheel holds what a user needs, and its commands work without a checkout around them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel from a source distribution, as a release does."""
+    output = tmp_path_factory.mktemp("dist")
+    subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(output), str(ROOT)],
+        check=True,
+        capture_output=True,
+    )
+    (built,) = output.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Unpack the wheel into a directory that stands in for site-packages."""
+    site = tmp_path_factory.mktemp("site")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    return site
+
+
+def run(site: Path, code: str) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    return subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(site)!r})\n{code}"],
+        cwd=site,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_wheel_holds_two_packages_and_the_pack(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    tops = {name.split("/")[0] for name in names}
+    assert tops == {
+        "peerwatch_exporter",
+        "peerwatch_detector",
+        "peerwatch-0.1.0.data",
+        "peerwatch-0.1.0.dist-info",
+    }
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "peerwatch_exporter/py.typed",
+        "peerwatch_exporter/hook/sitecustomize.py",
+        "peerwatch_exporter/collectors/gpu.py",
+        "peerwatch_detector/presets/peerwatch.yaml",
+        "peerwatch_detector/templates/index.html",
+        "peerwatch_detector/templates/picture.svg",
+        "peerwatch-0.1.0.data/data/share/peerwatch/rules/node.rules.yaml",
+        "peerwatch-0.1.0.data/data/share/peerwatch/dashboards/job.json",
+        "peerwatch-0.1.0.dist-info/licenses/LICENSE",
+    ],
+)
+def test_the_wheel_holds(wheel: Path, path: str) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        assert path in archive.namelist()
+
+
+def test_the_base_install_needs_no_arithmetic(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        metadata = archive.read("peerwatch-0.1.0.dist-info/METADATA").decode()
+    needs = [line for line in metadata.splitlines() if line.startswith("Requires-Dist:")]
+    base = {line.split()[1].split(">")[0].split("=")[0] for line in needs if "extra ==" not in line}
+    assert base == {"nvidia-ml-py", "prometheus-client", "pydantic", "pyyaml"}
+
+
+@pytest.mark.parametrize("module", ["peerwatch_exporter", "peerwatch_detector"])
+def test_the_commands_run_from_the_wheel(installed: Path, module: str) -> None:
+    code = (
+        f"import runpy; sys.argv = ['{module}', '--version']\n"
+        f"runpy.run_module('{module}', run_name='__main__')"
+    )
+    done = run(installed, code)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.strip().endswith("0.1.0")
+
+
+def test_the_installed_detector_is_whole(installed: Path) -> None:
+    code = (
+        "from peerwatch_detector import config, web\n"
+        "assert config.__file__.startswith(sys.path[0])\n"
+        "print(len(config.load_config(None).detection_metrics()))"
+    )
+    done = run(installed, code)
+    assert done.stderr == ""
+    assert int(done.stdout) > 10
+
+
+def test_the_running_exporter_and_detector_load_no_torch(installed: Path) -> None:
+    code = (
+        "from peerwatch_exporter import server, runner\n"
+        "heavy = {'numpy', 'torch', 'requests', 'flask'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+        "from peerwatch_detector import service, web\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    assert run(installed, code).stderr == ""
