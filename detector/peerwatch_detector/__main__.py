@@ -148,9 +148,13 @@ def _run(config: DetectorConfig) -> int:
 
 
 def _train(options: argparse.Namespace, config: DetectorConfig) -> int:
+    from peerwatch_detector.errors import ModelError  # noqa: PLC0415
     from peerwatch_detector.models.training import TrainingOptions  # noqa: PLC0415
     from peerwatch_detector.training_run import train_bundle  # noqa: PLC0415
 
+    if not os.access(options.output.parent, os.W_OK):
+        # Told now and not after minutes of training.
+        raise ModelError(f"{options.output}: cannot be written; its folder must exist.")
     gathered = _gather(options, config)
     settings = TrainingOptions(steps=options.steps, seed=options.seed)
     bundle = train_bundle(gathered, config, settings, sys.stderr)

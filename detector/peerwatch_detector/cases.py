@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,19 @@ from peerwatch_detector.frame import JobFrame, mean_over_gpus
 
 # Case units are those of the recording tools; the detector's are base units.
 _TO_BASE = {"percent": ("ratio", 0.01), "megahertz": ("hertz", 1e6)}
+
+# What a damaged folder makes numpy, zipfile and this module raise.
+_BROKEN = (
+    KeyError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +95,8 @@ def load_case(folder: Path) -> Case:
         nodes = tuple(str(node) for node in meta["nodes"])
         times = np.arange(int(meta["seconds"]), dtype=np.float64) * float(meta["step_seconds"])
         frames, units = {}, {}
-        with np.load(folder / "samples.npz", allow_pickle=False) as samples:
+        # numpy leaves a file open that it opened itself and found to be broken.
+        with (folder / "samples.npz").open("rb") as file, np.load(file) as samples:
             for name, about in meta["metrics"].items():
                 units[name], factor = _TO_BASE.get(about["unit"], (about["unit"], 1.0))
                 values = samples[name].astype(np.float32) * np.float32(factor)
@@ -89,7 +104,7 @@ def load_case(folder: Path) -> Case:
         truth = _truth(meta.get("truth"))
     except OSError as error:
         raise CaseError(f"{folder}: cannot be read: {error}.") from error
-    except (KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+    except _BROKEN as error:
         raise CaseError(
             f"{folder}: is not a case: {error!r}; it needs case.json and samples.npz that agree."
         ) from error
@@ -101,7 +116,8 @@ def _truth(about: dict[str, object] | None) -> Truth | None:
         return None
     nodes, fault = about.get("nodes") or [], about.get("fault")
     onset, halt = about.get("onset_seconds"), about.get("halt_seconds")
-    assert isinstance(nodes, list)
+    if not isinstance(nodes, list):
+        raise TypeError(f"truth.nodes {nodes!r} is not a list")
     return Truth(
         None if fault is None else str(fault),
         tuple(str(node) for node in nodes),

@@ -6,13 +6,24 @@ The YAML file, the error texts and the table in ``docs/configuration.md`` all fo
 from __future__ import annotations
 
 import difflib
+import math
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
+import jinja2
+import jinja2.meta
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from peerwatch_detector.errors import ConfigError
 
@@ -21,10 +32,33 @@ Scope = Literal["node", "gpu"]
 Direction = Literal["high", "low", "both"]
 
 
+def _ordered(bounds: tuple[float, float]) -> tuple[float, float]:
+    low, high = bounds
+    if not low < high:
+        raise ValueError(f"{[low, high]!r} must be [low, high] with low < high")
+    return bounds
+
+
+def _is_template(expression: str) -> str:
+    environment = jinja2.Environment(autoescape=False)  # noqa: S701 - PromQL, not HTML
+    try:
+        names = jinja2.meta.find_undeclared_variables(environment.parse(expression))
+    except jinja2.TemplateSyntaxError as error:
+        raise ValueError(f"{expression!r} is no Jinja2 template: {error}") from error
+    if unknown := sorted(names - {"job", "window"}):
+        raise ValueError(f"unknown name {unknown[0]!r} in {{{{ }}}}; there are job and window")
+    return expression
+
+
+Bounds = Annotated[tuple[float, float], AfterValidator(_ordered)]
+Expression = Annotated[str, Field(min_length=1), AfterValidator(_is_template)]
+SeriesName = Annotated[str, Field(pattern=r"^[a-zA-Z_:][a-zA-Z0-9_:]*$")]
+
+
 class Section(BaseModel):
     """A frozen group of settings that refuses keys it does not know."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class PrometheusConfig(Section):
@@ -133,41 +167,34 @@ class MetricConfig(Section):
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description="Label value of ``metric``.")
     unit: str = Field(min_length=1, description="Base unit of the values, in words.")
     scope: Scope = Field(default="node", description="One value per node, or per GPU of a node.")
-    recorded: str = Field(
-        pattern=r"^[a-zA-Z_:][a-zA-Z0-9_:]*$", description="Series of the recording rules."
+    recorded: SeriesName = Field(description="Series of the recording rules.")
+    expression: Expression = Field(
+        description="The same as PromQL; a Jinja2 template over job and window."
     )
-    expression: str = Field(
-        min_length=1, description="The same as PromQL; a Jinja2 template over job and window."
-    )
-    bounds: tuple[float, float] = Field(description="Limits of the Min-Max scaling, in the unit.")
+    bounds: Bounds = Field(description="Limits of the Min-Max scaling, in the unit.")
     smallest_effect: float = Field(
         gt=0, description="Deviation from the peers below which a node is never a candidate."
     )
     direction: Direction = Field(default="both", description="Which deviation means harm.")
 
-    @model_validator(mode="after")
-    def _bounds_are_ordered(self) -> Self:
-        low, high = self.bounds
-        if not low < high:
-            raise ValueError(f"bounds {[low, high]!r} must be [low, high] with low < high")
-        return self
-
 
 class Overrides(Section):
     """Changes to one metric of the preset; what is left out stays."""
 
-    bounds: tuple[float, float] | None = Field(default=None, description="See bounds.")
+    bounds: Bounds | None = Field(default=None, description="See bounds.")
     smallest_effect: float | None = Field(default=None, gt=0, description="See smallest_effect.")
     direction: Direction | None = Field(default=None, description="See direction.")
-    recorded: str | None = Field(default=None, description="See recorded.")
-    expression: str | None = Field(default=None, description="See expression.")
+    recorded: SeriesName | None = Field(default=None, description="See recorded.")
+    expression: Expression | None = Field(default=None, description="See expression.")
 
 
 class MetricsConfig(Section):
     """Which metrics of the preset are used, and what differs from it."""
 
     enabled: list[str] | None = Field(
-        default=None, description="Names of the metrics to use, in this order; default: all."
+        default=None,
+        min_length=1,
+        description="Names of the metrics to use, in this order; default: all.",
     )
     overrides: dict[str, Overrides] = Field(
         default_factory=dict, description="Changes by metric name."
@@ -223,31 +250,43 @@ class DetectorConfig(Section):
         default=15, ge=2, le=900, description="Rate window of the joined expressions."
     )
     similarity: SimilarityConfig = Field(default_factory=SimilarityConfig)
-    continuity: ContinuityConfig = Field(default_factory=ContinuityConfig)
+    continuity: ContinuityConfig = Field(default_factory=ContinuityConfig, validate_default=True)
     zscore: ZScoreConfig = Field(default_factory=ZScoreConfig)
     absent: AbsentConfig = Field(default_factory=AbsentConfig)
 
-    @model_validator(mode="after")
-    def _times_fit(self) -> Self:
-        if self.continuity.threshold_seconds + self.window_length > self.history_seconds:
+    # Both compare fields, yet each runs whatever else is wrong, so that all mistakes show at once.
+    @field_validator("continuity")
+    @classmethod
+    def _history_holds_a_streak(
+        cls, continuity: ContinuityConfig, info: ValidationInfo
+    ) -> ContinuityConfig:
+        history = info.data.get("history_seconds", math.inf)
+        needed = continuity.threshold_seconds + info.data.get("window_length", 0)
+        if needed > history:
             raise ValueError(
-                f"history_seconds {self.history_seconds!r} must be at least "
-                f"continuity.threshold_seconds + window_length = "
-                f"{self.continuity.threshold_seconds + self.window_length:g}, or a restart would "
-                "lose streaks; raise history_seconds"
+                f"threshold_seconds + window_length = {needed:g} must be at most history_seconds "
+                f"{history!r}, or a restart would lose streaks; raise history_seconds"
             )
-        return self
+        return continuity
 
-    @model_validator(mode="after")
-    def _metric_names_exist(self) -> Self:
-        known = [metric.name for metric in load_preset(self.preset).metrics]
-        known += [metric.name for metric in self.metrics.extra]
-        asked = [("metrics.enabled", name) for name in self.metrics.enabled or ()]
-        asked += [("metrics.overrides", name) for name in self.metrics.overrides]
+    @field_validator("metrics")
+    @classmethod
+    def _metric_names_fit(cls, metrics: MetricsConfig, info: ValidationInfo) -> MetricsConfig:
+        if "preset" not in info.data:
+            return metrics
+        shipped = [metric.name for metric in load_preset(info.data["preset"]).metrics]
+        extra, enabled = [metric.name for metric in metrics.extra], metrics.enabled or []
+        known = shipped + extra
+        asked = [("enabled", name) for name in enabled]
+        asked += [("overrides", name) for name in metrics.overrides]
         wrong = [f"{where}: unknown metric {name!r}" for where, name in asked if name not in known]
+        twice = {name for name in enabled if enabled.count(name) > 1}
+        wrong += [f"enabled: {name!r} is there twice" for name in sorted(twice)]
+        taken = {name for name in extra if known.count(name) > 1}
+        wrong += [f"extra: metric {name!r} exists already" for name in sorted(taken)]
         if wrong:
             raise ValueError("; ".join(wrong) + f"; known metrics are {', '.join(known)}")
-        return self
+        return metrics
 
     @property
     def discovery(self) -> Discovery:
@@ -297,22 +336,21 @@ def load_config(path: Path | None, changes: dict[str, Any] | None = None) -> Det
     raw: Any = {}
     if path is not None:
         try:
-            raw = yaml.safe_load(path.read_text()) or {}
+            raw = yaml.safe_load(path.read_text())
         except OSError as error:
             raise ConfigError([f"{path}: cannot be read: {error.strerror}."]) from error
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise ConfigError([f"{path}: is not YAML: {' '.join(str(error).split())}."]) from error
+    raw = {} if raw is None else raw
     if not isinstance(raw, dict):
         raise ConfigError([f"{path}: must be a mapping of settings, got {type(raw).__name__}."])
     for section, values in (changes or {}).items():
-        present = raw.get(section)
-        raw[section] = present | values if isinstance(present, dict) else values
+        present = raw.get(section) or {}
+        raw[section] = present | values if isinstance(present, dict) else present
     try:
-        config = DetectorConfig.model_validate(raw)
-        config.detection_metrics()
+        return DetectorConfig.model_validate(raw)
     except ValidationError as error:
         raise ConfigError([_mistake(dict(problem)) for problem in error.errors()]) from error
-    return config
 
 
 def _mistake(problem: dict[str, Any]) -> str:

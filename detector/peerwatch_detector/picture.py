@@ -64,7 +64,7 @@ def draw(frame: JobFrame, node: str, since: float | None) -> Picture:
     x = LEFT + (times - times[0]) / max(times[-1] - times[0], 1) * (WIDTH - LEFT - RIGHT)
     scale = (HEIGHT - TOP - BOTTOM) / (high - low)
     y = HEIGHT - BOTTOM - (frame.values.astype(np.float64) - low) * scale
-    shown = others[:: max(1, len(others) // _MOST_PEERS)]
+    shown = others[:: max(1, -(-len(others) // _MOST_PEERS))]
     marked = None
     if since is not None and times[0] <= since <= times[-1]:
         marked = float(np.interp(since, times, x))

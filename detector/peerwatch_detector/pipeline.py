@@ -296,7 +296,7 @@ def _metric_streaks(
                     float(streaks.start[index]),
                     float(lengths[index]),
                     needed,
-                    float(score),
+                    float(np.nan_to_num(score)),
                     float(streaks.quiet[index]),
                 )
             )

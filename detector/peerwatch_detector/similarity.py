@@ -42,6 +42,8 @@ def distance_sums(embeddings: NDArray[np.float32], present: Mask) -> Scores:
     sums = np.full(present.shape, np.nan)
     for window, here in enumerate(present):
         points = embeddings[window, here].astype(np.float64)
+        # Seen from one of them, so that equal nodes lie on one another to the last bit.
+        points -= points[:1].copy()
         squares = np.einsum("nf,nf->n", points, points)
         total = np.empty(len(points))
         for start in range(0, len(points), _BLOCK):

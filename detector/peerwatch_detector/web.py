@@ -93,7 +93,8 @@ def create_app(detector: Detector) -> flask.Flask:
             "index.html", jobs=views, total=total, job_info=detector.config.discovery.job_info
         )
 
-    @app.get("/jobs/<job_id>")
+    # As a path, because ids such as namespace/name hold slashes.
+    @app.get("/jobs/<path:job_id>")
     def job_page(job_id: str) -> str:
         found = [one for one in detector.snapshot.judgements if one.job.job_id == job_id]
         if not found:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from peerwatch_detector.baseline import Baseline
@@ -110,7 +110,6 @@ def test_a_distrusted_node_is_judged_at_once_as_if_it_had_no_offset() -> None:
     assert np.isnan(found[1])
 
 
-@settings(deadline=None)
 @given(
     seed=st.integers(0, 1000),
     length=st.integers(1, 300),

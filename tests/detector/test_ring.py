@@ -30,7 +30,7 @@ def writes(draw: st.DrawFn) -> tuple[str, str, list[float], list[float]]:
     return draw(st.sampled_from("abc")), draw(st.sampled_from(["0", "1"])), times, values
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     actions=st.lists(writes() | st.sets(st.sampled_from("abc")), max_size=12),
     start=st.integers(0, 150),

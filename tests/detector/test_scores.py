@@ -85,6 +85,12 @@ def test_a_symptom_of_a_standing_finding_is_not_named() -> None:
     assert [] == raised(a_streak("b", rank=3, since=1300.0), standing=standing)
 
 
+def test_what_begins_long_after_a_finding_is_no_symptom_of_it() -> None:
+    standing = {"a": a_finding("a", rank=1, since=1000.0)}
+    assert [] == raised(a_streak("b", rank=3, since=1599.0), standing=standing)
+    assert [("b", "load")] == raised(a_streak("b", rank=3, since=1600.0), standing=standing)
+
+
 def test_what_began_clearly_earlier_is_no_symptom() -> None:
     standing = {"a": a_finding("a", rank=1, since=1000.0)}
     assert [("b", "load")] == raised(a_streak("b", rank=3, since=940.0), standing=standing)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import tempfile
 import time
@@ -212,8 +213,10 @@ def test_the_finding_and_its_scores_are_series(paged: Loop) -> None:
 def test_the_page_for_people_shows_the_node_against_its_peers(paged: Loop) -> None:
     index = fetch(f"{paged.detector_url}/")
     assert f"node-{FAULTY}" in index
-    assert "<polyline" in index
-    assert "<polyline" in fetch(f"{paged.detector_url}/jobs/{JOB}")
+    lines = re.findall(r'<polyline points="([^"]*)"', index)
+    assert len(lines) == SIZE
+    assert all(len(line.split()) > 5 for line in lines)
+    assert f"Training job {JOB}" in fetch(f"{paged.detector_url}/jobs/{JOB}")
 
 
 # Why a panel may be empty in this cluster; every other expression must return series.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Literal
@@ -16,6 +17,18 @@ from peerwatch_detector.models.identity import Identity
 from peerwatch_detector.models.lstm_vae import LstmVae, Weights
 
 FORMAT = 1
+
+# What a damaged file makes numpy, zipfile and this module raise.
+_BROKEN = (
+    KeyError,
+    ValueError,
+    TypeError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +68,13 @@ class Bundle:
     cards: dict[str, ModelCard]
 
     def save(self, path: Path) -> None:
-        """Write the bundle; the file appears whole or not at all."""
+        """Write the bundle; the file appears whole or not at all.
+
+        Raises
+        ------
+        ModelError
+            If the file cannot be written.
+        """
         arrays = {
             f"{metric}/{one.name}": getattr(weights, one.name)
             for metric, weights in self.weights.items()
@@ -63,9 +82,12 @@ class Bundle:
         }
         meta = {"format": FORMAT, "models": [asdict(card) for card in self.cards.values()]}
         partial = path.with_name(path.name + ".partial")
-        with partial.open("wb") as file:
-            np.savez_compressed(file, meta=np.array(json.dumps(meta)), **arrays)
-        partial.replace(path)
+        try:
+            with partial.open("wb") as file:
+                np.savez_compressed(file, meta=np.array(json.dumps(meta)), **arrays)
+            partial.replace(path)
+        except OSError as error:
+            raise ModelError(f"{path}: cannot be written: {error.strerror}.") from error
 
     def model(
         self,
@@ -108,7 +130,8 @@ def load_bundle(path: Path) -> Bundle:
         If the file is missing, not a bundle, or of another format.
     """
     try:
-        with np.load(path, allow_pickle=False) as data:
+        # numpy leaves a file open that it opened itself and found to be broken.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as data:
             meta = json.loads(str(data["meta"]))
             if meta["format"] != FORMAT:
                 raise ModelError(
@@ -130,6 +153,6 @@ def load_bundle(path: Path) -> Bundle:
             f"{path}: cannot be read: {error.strerror or error}; write it with "
             "`peerwatch-detector train --output FILE`."
         ) from error
-    except (KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
+    except _BROKEN as error:
         raise ModelError(f"{path}: is not a model bundle: {error}.") from error
     return Bundle(weights, cards)

@@ -207,6 +207,10 @@ def export(network: Network) -> Weights:
 
 
 def _check(windows: NDArray[np.float32], options: TrainingOptions) -> None:
+    if options.steps < 1:
+        raise TrainingError(
+            f"{options.steps!r} training steps are too few; give --steps 1 or more."
+        )
     if len(windows) < options.least_windows:
         raise TrainingError(
             f"{len(windows)} complete windows are too few to train on, at least "

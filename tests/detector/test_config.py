@@ -1,0 +1,291 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from detector.fakes import metric
+from peerwatch_detector.__main__ import main
+from peerwatch_detector.config import DetectorConfig, load_config, load_preset
+from peerwatch_detector.errors import ConfigError
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "detector.yaml"
+    path.write_text(text)
+    return path
+
+
+def mistakes(folder: Path, text: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load_config(written(folder, text))
+    assert "\n".join(caught.value.mistakes) == str(caught.value)
+    return caught.value.mistakes
+
+
+def test_no_file_gives_the_defaults() -> None:
+    config = load_config(None)
+    assert DetectorConfig() == config
+    assert (240.0, 8, "peerwatch", 5.0) == (
+        config.continuity.threshold_seconds,
+        config.window_length,
+        config.method,
+        config.similarity_threshold,
+    )
+
+
+def test_an_empty_file_gives_the_defaults(tmp_path: Path) -> None:
+    assert DetectorConfig() == load_config(written(tmp_path, "# nothing yet\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("method: minder", 2.0), ("similarity: {threshold: 3.5}", 3.5)]
+)
+def test_the_threshold_follows_the_method_unless_it_is_set(
+    tmp_path: Path, text: str, expected: float
+) -> None:
+    assert expected == load_config(written(tmp_path, text)).similarity_threshold
+
+
+def test_settings_cannot_change_after_loading() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        load_config(None).window_length = 9  # type: ignore[misc]
+
+
+UNKNOWN = [
+    (
+        "histry_seconds: 900",
+        "histry_seconds: unknown key 'histry_seconds'; did you mean 'history_s",
+    ),
+    ("prometheus: {urll: x}", "prometheus.urll: unknown key 'urll'; did you mean 'url'?"),
+    ("listen: {prt: 1}", "listen.prt: unknown key 'prt'; did you mean 'port'?"),
+    ("similarity: {treshold: 1}", "similarity.treshold: unknown key 'treshold'; did you mean 'thr"),
+    ("continuity: {gap: 1}", "continuity.gap: unknown key 'gap'; "),
+    ("zscore: {x: 1}", "zscore.x: unknown key 'x'; known keys are period_seconds, threshold."),
+    ("absent: {after: 1}", "absent.after: unknown key 'after'; "),
+    ("metrics: {enable: []}", "metrics.enable: unknown key 'enable'; did you mean 'enabled'?"),
+    (
+        "metrics: {overrides: {cpu_usage: {bound: [0, 1]}}}",
+        "metrics.overrides.cpu_usage.bound: unknown key 'bound'; did you mean 'bounds'?",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), UNKNOWN, ids=[one[0] for one in UNKNOWN])
+def test_unknown_keys_are_refused_at_every_level(tmp_path: Path, text: str, expected: str) -> None:
+    (mistake,) = mistakes(tmp_path, text)
+    assert mistake.startswith(expected)
+
+
+def test_an_unknown_key_of_an_extra_metric_is_refused(tmp_path: Path) -> None:
+    import yaml
+
+    text = yaml.safe_dump({"metrics": {"extra": [metric(boundz=[0, 1])]}})
+    expected = "metrics.extra.0.boundz: unknown key 'boundz'; did you mean 'bounds'?"
+    assert [expected] == mistakes(tmp_path, text)
+
+
+IMPOSSIBLE = [
+    ("window_length: eight", "window_length: input should be a valid integer", "'eight'"),
+    ("window_length: 1", "window_length: input should be greater than or equal to 2", "1"),
+    ("window_length: 8.5", "window_length: ", "8.5"),
+    ("prometheus: 5", "prometheus: ", "5"),
+    ("prometheus: {url: 'localhost:9090'}", "prometheus.url: ", "'localhost:9090'"),
+    ("prometheus: {timeout_seconds: 0}", "prometheus.timeout_seconds: ", "0"),
+    ("prometheus: {timeout_seconds: .inf}", "prometheus.timeout_seconds: ", "inf"),
+    ("prometheus: {timeout_seconds: .nan}", "prometheus.timeout_seconds: ", "nan"),
+    ("prometheus: {recorded: maybe}", "prometheus.recorded: ", "'maybe'"),
+    ("prometheus: {headers: {X: [1]}}", "prometheus.headers.X: ", "[1]"),
+    ("listen: {port: 65536}", "listen.port: ", "65536"),
+    ("method: magic", "method: ", "'magic'"),
+    ("preset: nvidia", "preset: ", "'nvidia'"),
+    ("similarity: {largest_share: 1.5}", "similarity.largest_share: ", "1.5"),
+    ("similarity: {threshold: .inf}", "similarity.threshold: ", "inf"),
+    ("metrics: {enabled: cpu_usage}", "metrics.enabled: ", "'cpu_usage'"),
+    ("metrics: {enabled: []}", "metrics.enabled: ", "[]"),
+    (
+        "metrics: {overrides: {cpu_usage: {bounds: [1, 0]}}}",
+        "metrics.overrides.cpu_usage.bounds: [1.0, 0.0] must be",
+        "low < high",
+    ),
+    (
+        "metrics: {overrides: {cpu_usage: {bounds: [0, .inf]}}}",
+        "metrics.overrides.cpu_usage.bounds.1: ",
+        "inf",
+    ),
+    (
+        "metrics: {overrides: {cpu_usage: {smallest_effect: 0}}}",
+        "metrics.overrides.cpu_usage.smallest_effect: ",
+        "0",
+    ),
+    (
+        "metrics: {overrides: {cpu_usage: {recorded: 'rate(x[1m])'}}}",
+        "metrics.overrides.cpu_usage.recorded: ",
+        "'rate(x[1m])'",
+    ),
+    (
+        "metrics: {overrides: {cpu_usage: {expression: '{{ job'}}}",
+        "metrics.overrides.cpu_usage.expression: ",
+        "no Jinja2 template",
+    ),
+    (
+        "metrics: {overrides: {cpu_usage: {expression: '{{ node }}'}}}",
+        "metrics.overrides.cpu_usage.expression: ",
+        "unknown name 'node'",
+    ),
+    ("1: 2", "1: keys should be strings", "1"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "value"), IMPOSSIBLE, ids=[text for text, _, _ in IMPOSSIBLE]
+)
+def test_wrong_types_and_impossible_values_tell_path_and_value(
+    tmp_path: Path, text: str, path: str, value: str
+) -> None:
+    (mistake,) = mistakes(tmp_path, text)
+    assert mistake.startswith(path)
+    assert value in mistake
+    assert mistake.endswith(".")
+
+
+@pytest.mark.parametrize(
+    "text", ["history_seconds: 200", "continuity: {threshold_seconds: 900}"], ids=["low", "high"]
+)
+def test_the_history_must_hold_a_whole_streak(tmp_path: Path, text: str) -> None:
+    (mistake,) = mistakes(tmp_path, text)
+    assert "threshold_seconds + window_length" in mistake
+    assert "raise history_seconds" in mistake
+
+
+def test_unknown_and_repeated_metric_names_are_listed_with_those_that_exist(
+    tmp_path: Path,
+) -> None:
+    text = "metrics: {enabled: [cpu, gpu_power, gpu_power], overrides: {nope: {}}}"
+    (mistake,) = mistakes(tmp_path, text)
+    for part in (
+        "enabled: unknown metric 'cpu'",
+        "overrides: unknown metric 'nope'",
+        "enabled: 'gpu_power' is there twice",
+        "known metrics are heartbeat_age, ",
+    ):
+        assert part in mistake
+
+
+def test_an_extra_metric_must_not_take_the_name_of_another(tmp_path: Path) -> None:
+    import yaml
+
+    text = yaml.safe_dump({"metrics": {"extra": [metric("cpu_usage")]}})
+    (mistake,) = mistakes(tmp_path, text)
+    assert "extra: metric 'cpu_usage' exists already" in mistake
+
+
+def test_all_mistakes_are_listed_at_once(tmp_path: Path) -> None:
+    text = """
+    unknown: 1
+    prometheus: {url: "ftp://x", tiemout_seconds: 3}
+    listen: {port: many}
+    method: magic
+    history_seconds: 100
+    metrics: {enabled: [cpu]}
+    """
+    paths = [mistake.split(": ")[0] for mistake in mistakes(tmp_path, text)]
+    expected = {
+        "unknown",
+        "prometheus.url",
+        "prometheus.tiemout_seconds",
+        "listen.port",
+        "method",
+        "continuity",
+        "metrics",
+    }
+    assert expected == set(paths)
+    assert len(expected) == len(paths)
+
+
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        load_config(tmp_path / "missing.yaml")
+
+
+@pytest.mark.parametrize("text", ["a: [", "a: b: c", "\ttab: 1"])
+def test_what_is_not_yaml_is_told(tmp_path: Path, text: str) -> None:
+    (mistake,) = mistakes(tmp_path, text)
+    assert "is not YAML" in mistake
+
+
+def test_a_binary_file_is_not_yaml(tmp_path: Path) -> None:
+    path = tmp_path / "detector.yaml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="is not YAML"):
+        load_config(path)
+
+
+@pytest.mark.parametrize(("text", "kind"), [("- a", "list"), ("[]", "list"), ("5", "int")])
+def test_a_file_must_hold_a_mapping(tmp_path: Path, text: str, kind: str) -> None:
+    (mistake,) = mistakes(tmp_path, text)
+    assert f"must be a mapping of settings, got {kind}" in mistake
+
+
+def test_the_command_line_wins_and_leaves_the_rest_of_its_section(tmp_path: Path) -> None:
+    path = written(tmp_path, "prometheus: {url: 'http://file', timeout_seconds: 3}\nlisten:\n")
+    config = load_config(path, {"prometheus": {"url": "http://flag"}, "listen": {"port": "12"}})
+    assert ("http://flag", 3.0) == (config.prometheus.url, config.prometheus.timeout_seconds)
+    assert 12 == config.listen.port
+
+
+def test_the_command_line_does_not_hide_a_mistake_in_its_section(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^prometheus: "):
+        load_config(written(tmp_path, "prometheus: 5"), {"prometheus": {"url": "http://flag"}})
+
+
+def test_mistakes_reach_the_terminal_and_the_exit_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, "methd: minder\nwindow_length: 0\n")
+    assert 2 == main(["run", "--config", str(path)])
+    lines = capsys.readouterr().err.splitlines()
+    assert 2 == len(lines)
+    assert all(line.startswith("peerwatch-detector: ") for line in lines)
+    assert 2 == main(["run", "--prometheus", "nowhere", "--listen", "x:y"])
+    told = capsys.readouterr().err
+    assert "prometheus.url: " in told
+    assert "listen.port: " in told
+
+
+def test_overrides_change_one_metric_and_keep_the_rest() -> None:
+    config = DetectorConfig.model_validate(
+        {"metrics": {"overrides": {"cpu_usage": {"smallest_effect": 0.3, "direction": "low"}}}}
+    )
+    before = {one.name: one for one in DetectorConfig().detection_metrics()}
+    after = {one.name: one for one in config.detection_metrics()}
+    changed = after.pop("cpu_usage")
+    original = before.pop("cpu_usage")
+    assert before == after
+    assert (0.3, "low") == (changed.smallest_effect, changed.direction)
+    assert (original.bounds, original.expression) == (changed.bounds, changed.expression)
+
+
+def test_enabled_metrics_come_in_the_order_given_extra_ones_included() -> None:
+    config = DetectorConfig.model_validate(
+        {"metrics": {"enabled": ["mine", "gpu_power", "cpu_usage"], "extra": [metric("mine")]}}
+    )
+    names = [one.name for one in config.detection_metrics()]
+    assert ["mine", "gpu_power", "cpu_usage"] == names
+
+
+def test_extra_metrics_are_asked_after_the_presets() -> None:
+    config = DetectorConfig.model_validate({"metrics": {"extra": [metric("mine")]}})
+    names = [one.name for one in config.detection_metrics()]
+    assert [*(one.name for one in DetectorConfig().detection_metrics()), "mine"] == names
+
+
+def test_the_preset_is_sound() -> None:
+    preset = load_preset("peerwatch")
+    names = [one.name for one in preset.metrics]
+    assert sorted(set(names)) == sorted(names)
+    assert len({one.recorded for one in preset.metrics}) == len(names)
+    for one in preset.metrics:
+        low, high = one.bounds
+        assert one.smallest_effect < high - low
+        assert one.recorded.startswith("job_gpu:" if one.scope == "gpu" else "job_node:")

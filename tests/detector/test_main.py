@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from detector.fake_prometheus import free_port
+from detector.small_case import write_case
+from peerwatch_detector import __version__
+from peerwatch_detector.__main__ import main
+from peerwatch_detector.models.store import load_bundle
+
+
+def environment() -> dict[str, str]:
+    import peerwatch_detector
+    import peerwatch_exporter
+
+    roots = [str(Path(m.__file__).parents[1]) for m in (peerwatch_exporter, peerwatch_detector)]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(roots)}
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "peerwatch_detector", *arguments],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_help_lists_the_commands_and_needs_no_extras() -> None:
+    code = "import sys\nsys.modules['numpy'] = sys.modules['pydantic'] = None\n"
+    code += "from peerwatch_detector.__main__ import main\nmain(['--help'])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert (0, "") == (done.returncode, done.stderr)
+    assert "judge jobs and serve the findings" in done.stdout
+    assert "train the models" in done.stdout
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert (0, f"peerwatch-detector {__version__}\n") == (
+        caught.value.code,
+        capsys.readouterr().out,
+    )
+
+
+@pytest.mark.parametrize("arguments", [[], ["judge"], ["run", "--port", "1"], ["train"]])
+def test_wrong_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert 2 == caught.value.code
+    assert "usage: peerwatch-detector" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("missing", "arguments", "extra"),
+    [
+        ("pydantic", "['run']", "detector"),
+        ("numpy", "['run']", "detector"),
+        ("waitress", "['run']", "detector"),
+        ("torch", "['train', '--output', 'x.npz', '--cases', 'y']", "train"),
+    ],
+)
+def test_a_missing_extra_is_told_with_the_command_that_brings_it(
+    missing: str, arguments: str, extra: str
+) -> None:
+    code = f"import sys\nsys.modules[{missing!r}] = None\n"
+    code += f"from peerwatch_detector.__main__ import main\nsys.exit(main({arguments}))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert 2 == done.returncode
+    (line,) = done.stderr.splitlines()
+    assert f"needs {missing!r}, which is not installed" in line
+    assert f"pip install 'peerwatch[{extra}]'" in line
+
+
+def test_a_port_in_use_is_told() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = run("run", "--listen", f"127.0.0.1:{port}")
+    assert 1 == done.returncode
+    assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
+    assert "change listen.port or --listen" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_missing_bundle_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "detector.yaml"
+    path.write_text(f"models: {tmp_path}/missing.npz\n")
+    assert 1 == main(["run", "--config", str(path)])
+    assert "missing.npz: cannot be read" in capsys.readouterr().err
+
+
+def test_training_needs_a_range_or_cases(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 2 == main(["train", "--output", str(tmp_path / "m.npz"), "--job-id", "j"])
+    assert "--start, --end missing" in capsys.readouterr().err
+
+
+def test_training_from_cases_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_case(tmp_path / "case")
+    config = tmp_path / "detector.yaml"
+    config.write_text("metrics: {enabled: [cpu_usage, gpu_power]}\n")
+    output = tmp_path / "models.npz"
+    arguments = ["--config", str(config), "--output", str(output), "--cases", str(folder)]
+    assert 0 == main(["train", *arguments, "--steps", "400"])
+    told = capsys.readouterr()
+    assert f"1 models written to {output}\n" == told.out
+    assert "held-out mean squared error" in told.err
+    made = load_bundle(output).cards["cpu_usage"]
+    assert (4 * 193, 8) == (made.windows, made.window_length)
+
+
+def test_training_on_what_is_no_case_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 1 == main(["train", "--output", str(tmp_path / "m"), "--cases", str(tmp_path)])
+    assert "case.json" in capsys.readouterr().err
+
+
+def test_an_output_that_cannot_be_written_is_told_before_the_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_case(tmp_path / "case")
+    output = str(tmp_path / "nowhere" / "models.npz")
+    assert 1 == main(["train", "--output", output, "--cases", str(folder)])
+    told = capsys.readouterr()
+    assert "cannot be written" in told.err
+    assert "mean squared error" not in told.err
+
+
+def test_training_from_an_unreachable_prometheus_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    arguments = ["--prometheus", url, "--job-id", "j", "--start", "0", "--end", "900"]
+    assert 1 == main(["train", "--output", str(tmp_path / "m"), *arguments])
+    assert "cannot be reached" in capsys.readouterr().err
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "peerwatch_detector", "run", *arguments],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def get(url: str, within: float = 30.0) -> tuple[int, str]:
+    """Ask until somebody answers."""
+    end = time.monotonic() + within
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_a_detector_serves_without_prometheus_and_stops_quickly(end: signal.Signals) -> None:
+    port, prometheus = free_port(), free_port()
+    address = f"http://127.0.0.1:{port}"
+    with running(
+        "--listen", f"127.0.0.1:{port}", "--prometheus", f"http://127.0.0.1:{prometheus}"
+    ) as process:
+        status, page = get(f"{address}/metrics")
+        assert 200 == status
+        assert "peerwatch_reader_up 0.0" in page
+        assert (200, "The detector is running.\n") == get(f"{address}/-/healthy")
+        assert 503 == get(f"{address}/-/ready")[0]
+        assert "Prometheus cannot be read" in get(f"{address}/")[1]
+        until = time.monotonic() + 20
+        while 'errors_total{reason="unreachable"} 1.0' not in get(f"{address}/metrics")[1]:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        began = time.monotonic()
+        process.send_signal(end)
+        _, told = process.communicate(timeout=10)
+        assert time.monotonic() - began < 5
+    assert 0 == process.returncode
+    assert f"started version={__version__} listen=127.0.0.1:{port}" in told
+    assert 1 == told.count("failed what=discovery reason=unreachable")
+    assert "Traceback" not in told
+
+
+def test_mistakes_of_the_configuration_exit_with_2(tmp_path: Path) -> None:
+    path = tmp_path / "detector.yaml"
+    path.write_text("methd: x\nlisten: {port: -1}\n")
+    done = run("run", "--config", str(path))
+    assert (2, "") == (done.returncode, done.stdout)
+    assert 2 == len(done.stderr.splitlines())

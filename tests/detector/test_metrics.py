@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import math
+import shutil
+import subprocess
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from detector.fakes import a_finding, a_streak
+from peerwatch_detector import __version__
+from peerwatch_detector.jobs import Job
+from peerwatch_detector.metrics import DetectorCollector, Snapshot
+from peerwatch_detector.pipeline import Judgement
+from peerwatch_exporter.catalog.detector import SPECS
+
+ORDER = ("job_id", "node", "gpu", "metric", "model", "fingerprint", "method", "severity", "stage")
+ORDER += ("reason", "version")
+NASTY = 'a "b"\\c\nd'
+
+
+def judgement(**changes: object) -> Judgement:
+    values: dict = {
+        "job": Job("job-1", ("a", "b")),
+        "time": 2000.0,
+        "comparable": True,
+        "findings": (a_finding("a", gpu="3", since=1234.5),),
+        "streaks": (a_streak("a"),),
+        "fault_scores": {"a": 1.0, "b": 0.25},
+        "normal_scores": {"load": {"a": 1.5, "b": math.nan}},
+        "zscores": {"load": {"a": -2.5, "b": math.inf}},
+        "continuity": {"load": {"a": 240.0, "b": 0.0}},
+        "coverage": {"load": 0.5},
+    }
+    return Judgement(**(values | changes))
+
+
+FULL = Snapshot(
+    judgements=(judgement(),),
+    last_success={"job-1": 1990.0},
+    discovered=1995.0,
+    stages={"discover": 0.1, "read": 0.2, "judge": 0.3},
+    models=(("load", "identity", ""),),
+    samples=1234,
+    errors={"timeout": 2},
+    up=True,
+)
+
+
+def page(snapshot: Snapshot) -> str:
+    registry = CollectorRegistry()
+    registry.register(DetectorCollector(lambda: snapshot))
+    return generate_latest(registry).decode()
+
+
+def samples(snapshot: Snapshot) -> dict[tuple[str, ...], float]:
+    return {
+        (
+            sample.name,
+            *(sample.labels[name] for name in sorted(sample.labels, key=ORDER.index)),
+        ): sample.value
+        for family in text_string_to_metric_families(page(snapshot))
+        for sample in family.samples
+    }
+
+
+def test_the_page_shows_exactly_the_catalogues_metrics_and_labels() -> None:
+    expected = {spec.name: (spec.kind, set(spec.labels)) for spec in SPECS}
+    found = {}
+    for family in text_string_to_metric_families(page(FULL)):
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        labels = {frozenset(sample.labels) for sample in family.samples}
+        assert 1 == len(labels), name
+        found[name] = (family.type, set(*labels))
+    assert expected == found
+
+
+def test_every_metric_is_declared_even_without_jobs() -> None:
+    declared = [line.split()[2] for line in page(Snapshot()).splitlines() if "# TYPE" in line]
+    assert sorted(spec.name for spec in SPECS) == sorted(declared)
+
+
+def test_values_are_those_of_the_snapshot() -> None:
+    found = samples(FULL)
+    labels = ("job-1", "a", "3", "load", "peerwatch", "critical")
+    expected = {
+        ("peerwatch_finding", *labels): 1.0,
+        ("peerwatch_finding_start_timestamp_seconds", *labels): 1234.5,
+        ("peerwatch_fault_score", "job-1", "a"): 1.0,
+        ("peerwatch_fault_score", "job-1", "b"): 0.25,
+        ("peerwatch_normal_score", "job-1", "a", "load"): 1.5,
+        ("peerwatch_zscore", "job-1", "a", "load"): -2.5,
+        ("peerwatch_continuity_seconds", "job-1", "a", "load"): 240.0,
+        ("peerwatch_continuity_seconds", "job-1", "b", "load"): 0.0,
+        ("peerwatch_job_nodes", "job-1"): 2.0,
+        ("peerwatch_job_comparable", "job-1"): 1.0,
+        ("peerwatch_data_coverage_ratio", "job-1", "load"): 0.5,
+        ("peerwatch_cycle_last_success_timestamp_seconds", "job-1"): 1990.0,
+        ("peerwatch_discovery_last_success_timestamp_seconds",): 1995.0,
+        ("peerwatch_cycle_duration_seconds", "read"): 0.2,
+        ("peerwatch_read_samples_total",): 1234.0,
+        ("peerwatch_read_errors_total", "timeout"): 2.0,
+        ("peerwatch_read_errors_total", "unreachable"): 0.0,
+        ("peerwatch_reader_up",): 1.0,
+        ("peerwatch_model_info", "load", "identity", ""): 1.0,
+        ("peerwatch_build_info", __version__): 1.0,
+    }
+    assert expected == {key: found.get(key) for key in expected}
+
+
+def test_scores_that_are_no_numbers_are_left_out() -> None:
+    found = samples(FULL)
+    assert ("peerwatch_normal_score", "job-1", "b", "load") not in found
+    assert ("peerwatch_zscore", "job-1", "b", "load") not in found
+
+
+def test_nothing_stale_is_left_when_a_job_is_gone() -> None:
+    gone = samples(Snapshot(discovered=1.0, up=True))
+    assert not [key for key in gone if "job-1" in key]
+
+
+def test_a_detector_that_has_not_read_yet_says_so() -> None:
+    found = samples(Snapshot())
+    assert 0.0 == found["peerwatch_reader_up",]
+    assert ("peerwatch_discovery_last_success_timestamp_seconds",) not in found
+
+
+def test_odd_names_survive_the_page() -> None:
+    odd = judgement(
+        job=Job(NASTY, (NASTY,)),
+        findings=(a_finding(NASTY, job_id=NASTY),),
+        fault_scores={NASTY: 1.0},
+    )
+    found = samples(Snapshot(judgements=(odd,)))
+    assert 1.0 == found["peerwatch_fault_score", NASTY, NASTY]
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not on PATH")
+def test_promtool_accepts_the_page() -> None:
+    done = subprocess.run(
+        ["promtool", "check", "metrics"],
+        check=False,
+        input=page(FULL),
+        text=True,
+        capture_output=True,
+    )
+    assert (0, "", "") == (done.returncode, done.stdout, done.stderr)

@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+from detector.fakes import FakeClock, FakeReader, config_for, healthy, metric, node_names
+from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.models.store import EMPTY
+from peerwatch_detector.service import Detector
+from peerwatch_detector.web import create_app
+
+START = 1_700_000_000
+NASTY = '<script>alert("x")</script>&amp;/..?a=b#c'
+
+
+class Site:
+    """A detector over a fake Prometheus, and its pages."""
+
+    def __init__(self, config: DetectorConfig | None = None) -> None:
+        self.clock = FakeClock(START)
+        self.config = config or config_for()
+        self.reader = FakeReader(self.clock, self.config)
+        self.detector = Detector(self.config, self.reader, EMPTY, self.clock)
+        self.client = create_app(self.detector).test_client()
+
+    def add_job(self, job_id: str, *, faulty: bool = True, names: tuple[str, ...] = ()) -> None:
+        values = healthy(4, 1000)
+        if faulty:
+            values[1, 500:] += 0.3
+        self.reader.add_job(job_id, {"load": values}, names or node_names(4), START)
+
+    def run(self, seconds: int) -> None:
+        for _ in range(seconds // 30):
+            self.clock.advance(30)
+            self.detector.cycle()
+
+    def get(self, path: str, status: int = 200) -> str:
+        answer = self.client.get(path)
+        assert status == answer.status_code
+        return answer.text
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def test_every_page_works_before_anything_was_read(site: Site) -> None:
+    assert "No training job is known" in site.get("/")
+    assert "host_job_info" in site.get("/")
+    assert {"jobs": []} == json.loads(site.get("/api/v1/jobs"))
+    assert "peerwatch_reader_up 0.0" in site.get("/metrics")
+    assert "running" in site.get("/-/healthy")
+    assert "not been read" in site.get("/-/ready", 503)
+
+
+def test_ready_after_the_first_discovery(site: Site) -> None:
+    site.reader.trouble = "unreachable"
+    site.run(30)
+    site.get("/-/ready", 503)
+    assert "Prometheus cannot be read" in site.get("/")
+    site.reader.trouble = None
+    site.run(30)
+    assert "ready" in site.get("/-/ready")
+    assert "Prometheus is read" in site.get("/")
+
+
+def test_pages_of_a_healthy_job(site: Site) -> None:
+    site.add_job("job-1", faulty=False)
+    site.run(300)
+    assert "none" in site.get("/")
+    page = site.get("/jobs/job-1")
+    assert "No node is judged faulty." in page
+    assert "None" not in page
+    assert 1 == page.count("<svg")
+
+
+def test_pages_of_a_job_with_a_finding(site: Site) -> None:
+    site.add_job("job-1")
+    site.run(900)
+    index, page = site.get("/"), site.get("/jobs/job-1")
+    for text in (index, page):
+        assert "differs from its peers in load" in text
+        assert "2023-11-14 22:21:42 UTC" in text
+        assert "node-01" in text
+    assert "1 finding<" in index
+    assert "load in ratio; red: node-01, grey: its peers" in page
+    assert 'href="/jobs/job-1"' in index
+    assert 2 == page.count("<svg")
+
+
+def test_a_job_without_any_sample_has_a_page(site: Site) -> None:
+    site.reader.add_job("job-1", {"other": np.ones((3, 100))}, node_names(3), START)
+    site.run(60)
+    page = site.get("/jobs/job-1")
+    assert "None" not in page
+    assert "<svg" not in page
+    assert "No samples of this job yet." in page
+
+
+def test_an_absent_node_has_a_page_without_a_picture(site: Site) -> None:
+    site.add_job("job-1", faulty=False)
+    site.run(300)
+    site.reader.remove_node("job-1", "node-02", START + 300)
+    site.run(120)
+    assert "vanished: its exporter cannot be reached" in site.get("/")
+    page = site.get("/jobs/job-1")
+    assert 1 == page.count("<svg")
+    assert "None" not in page
+
+
+def test_the_visitor_chooses_metric_and_node(site: Site) -> None:
+    site = Site(config_for(metric("load"), metric("other")))
+    site.add_job("job-1")
+    site.reader.add_job("job-1", {"other": healthy(4, 1000, 3)}, node_names(4), START)
+    site.run(300)
+    page = site.get("/jobs/job-1?metric=other&node=node-03")
+    assert '<h2>other: <span class="bad">node-03</span>' in page
+    assert 'aria-label="other of node-03 and its peers"' in page
+    for odd in ("metric=nope", "node=nope", "metric=%3Cscript%3E", "node=&metric="):
+        assert "script>" not in site.get(f"/jobs/job-1?{odd}")
+
+
+def test_pictures_are_well_formed_and_refer_to_nothing_outside(site: Site) -> None:
+    site.add_job("job-1")
+    site.run(900)
+    pictures = re.findall(r"<svg.*?</svg>", site.get("/jobs/job-1"), re.DOTALL)
+    assert 2 == len(pictures)
+    for text in pictures:
+        root = ET.fromstring(text)
+        assert "0 0 760 240" == root.get("viewBox")
+        assert len(root.findall("{*}polyline")) >= 4
+        assert "NaN" not in text
+        assert "nan" not in text
+    assert "http" not in re.sub(r'xmlns="[^"]*"', "", pictures[0])
+
+
+def test_an_unknown_job_is_told_and_escaped(site: Site) -> None:
+    assert "No training job &#39;nope&#39; is known" in site.get("/jobs/nope", 404)
+    assert "<script>" not in site.get("/jobs/<script>alert(1)</script>", 404)
+    site.get("/nowhere", 404)
+
+
+@pytest.mark.parametrize("job_id", [NASTY, "team/train-7", "a b", "ünï", "..", "50%", "{{ 7*7 }}"])
+def test_odd_names_are_escaped_and_their_links_work(site: Site, job_id: str) -> None:
+    names = tuple(f"{job_id}-{index}" for index in range(4))
+    site.add_job(job_id, names=names)
+    site.run(900)
+    index = site.get("/")
+    assert "<script>" not in index
+    (link,) = {href for href in re.findall(r'href="([^"]*)"', index) if "/jobs/" in href}
+    page = site.get(link.replace("&amp;", "&"))
+    assert "differs from its peers" in page
+    assert "<script>" not in page
+    assert "49" not in re.sub(r"[\d.,: -]+", lambda m: " ", page) or job_id != "{{ 7*7 }}"
+    for href in re.findall(r'href="([^"]*)"', page):
+        site.get(href.replace("&amp;", "&"))
+    assert job_id in json.loads(site.get("/api/v1/jobs"))["jobs"][0]["job_id"]
+
+
+def test_json_tells_jobs_findings_and_candidates(site: Site) -> None:
+    site.add_job("job-1")
+    site.run(900)
+    (job,) = json.loads(site.get("/api/v1/jobs"), parse_constant=refuse)["jobs"]
+    assert ("job-1", list(node_names(4)), True, True) == (
+        job["job_id"],
+        job["nodes"],
+        job["running"],
+        job["comparable"],
+    )
+    assert START + 898 == job["judged_until"]
+    (finding,) = job["findings"]
+    assert {
+        "node": "node-01",
+        "gpu": "",
+        "metric": "load",
+        "method": "peerwatch",
+        "severity": "critical",
+    }.items() <= finding.items()
+    assert {"score", "since", "raised"} <= finding.keys()
+    (candidate,) = job["candidates"]
+    assert ("node-01", 240.0) == (candidate["node"], candidate["threshold_seconds"])
+    assert candidate["continuity_seconds"] >= 240
+
+
+def refuse(constant: str) -> None:
+    raise AssertionError(f"{constant} is not JSON.")
+
+
+def test_json_stays_json_while_a_suspect_cannot_be_judged(site: Site) -> None:
+    site.add_job("job-1")
+    for index, one in enumerate(site.reader.recorded["job-1", "load"]):
+        if one.labels["node"] == "node-01":
+            here = one.times < START + 800
+            site.reader.recorded["job-1", "load"][index] = type(one)(
+                one.labels, one.times[here], one.values[here]
+            )
+    site.run(900)
+    (job,) = json.loads(site.get("/api/v1/jobs"), parse_constant=refuse)["jobs"]
+    (candidate,) = job["candidates"]
+    assert candidate["normal_score"] is None
+
+
+def test_json_stays_json_for_a_zscore_of_a_node_that_cannot_be_judged() -> None:
+    site = Site(config_for(method="zscore"))
+    values = healthy(8, 1000)
+    values[1, 500:] += 0.3
+    values[1, 700:] = np.nan
+    site.reader.add_job("job-1", {"load": values}, node_names(8), START)
+    site.run(900)
+    (job,) = json.loads(site.get("/api/v1/jobs"), parse_constant=refuse)["jobs"]
+    assert ["node-01"] == [candidate["node"] for candidate in job["candidates"]]
+
+
+def test_metrics_speak_openmetrics_to_those_who_ask(site: Site) -> None:
+    site.add_job("job-1")
+    site.run(30)
+    plain = site.client.get("/metrics")
+    assert plain.content_type.startswith("text/plain; version=")
+    accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
+    asked = site.client.get("/metrics", headers=accept)
+    assert asked.content_type.startswith("application/openmetrics-text")
+    assert asked.text.endswith("# EOF\n")
+
+
+def test_pages_load_nothing_from_elsewhere(site: Site) -> None:
+    site.add_job("job-1")
+    site.run(900)
+    page = site.get("/jobs/job-1")
+    assert [] == re.findall(r'(?:src|href)="(?:https?:)?//', page)
+    assert "<script" not in page
