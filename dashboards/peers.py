@@ -16,6 +16,7 @@ UNITS = {
     "bytes": "bytes",
     "bytes per second": "binBps",
     "packets per second": "pps",
+    "frames per second": "pps",
     "segments per second": "pps",
     "ratio": "percentunit",
     "watts": "watt",
@@ -25,6 +26,11 @@ UNITS = {
 # Title and what a difference usually means; a detection metric without an entry does not build.
 MEANINGS = {
     "heartbeat_age": ("Heartbeat age", "Rises first on the node whose rank hangs."),
+    "pfc_tx_rate": (
+        "PFC pause frames sent",
+        "A node that keeps stopping its senders drains its NIC too slowly: look at its PCIe, its "
+        "memory and the NIC's buffers.",
+    ),
     "tcp_retransmissions": (
         "TCP retransmissions",
         "A node that repeats what others do not has a lossy link, port or driver.",
@@ -41,6 +47,10 @@ MEANINGS = {
     ),
     "gpu_duty_cycle": ("GPU utilisation", "Lower on the GPU that does not work along."),
     "gpu_power": ("GPU power", "Lower: idle or capped. Higher: another load."),
+    "gpu_tensor_activity": (
+        "GPU tensor core activity",
+        "Lower: the GPU waits or is slow. The nearest to how fast it trains.",
+    ),
     "gpu_sm_clock": ("GPU SM clock", "Lower: throttled by heat, power or a broken power supply."),
     "nvlink_bandwidth": ("NVLink throughput", "Lower: a link is down, slow or repeats."),
     "pcie_bandwidth": ("PCIe throughput", "Lower: the link runs at reduced width or speed."),

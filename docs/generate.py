@@ -1,4 +1,4 @@
-"""Writes the pages that repeat what the code declares: metrics.md and configuration.md.
+"""Writes the pages that repeat what the code declares: metrics.md, configuration.md and xid.md.
 
 ``python docs/generate.py`` writes them, ``--check`` only says whether they are up to date.
 """
@@ -15,6 +15,8 @@ from pydantic.fields import FieldInfo
 from peerwatch_detector.config import DetectorConfig, load_preset
 from peerwatch_exporter.catalog import CATALOG, DOMAINS
 from peerwatch_exporter.config import ExporterConfig
+from peerwatch_exporter.knowledge.sxid import SXIDS
+from peerwatch_exporter.knowledge.xid import XIDS
 
 HERE = Path(__file__).parent
 
@@ -72,6 +74,38 @@ def configuration_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def xid_page() -> str:
+    """Return docs/xid.md: every error code of GPUs and NVSwitches, and what to do."""
+    lines = [
+        "# XID and SXID errors",
+        "",
+        "Generated from `peerwatch_exporter.knowledge`; edit it there. Classes: `hardware` drain",
+        "now, `degraded` drain when the job ends, `watch`, `application`, `ignore`. The setting",
+        "`xid.severity` changes the class of an XID; the column NVIDIA is what its catalogue says",
+        "to do at once.",
+        "",
+        "## XID: GPUs",
+        "",
+        "| XID | name | domain | class | NVIDIA | what to do |",
+        "|---|---|---|---|---|---|",
+        *(
+            f"| {xid.code} | `{xid.mnemonic}` | {xid.domain} | `{xid.severity}` "
+            f"| {xid.immediate_action} | {xid.advice} |"
+            for xid in XIDS.values()
+        ),
+        "",
+        "## SXID: NVSwitches",
+        "",
+        "| SXID | meaning | class | what to do |",
+        "|---|---|---|---|",
+        *(
+            f"| {sxid.code} | {sxid.meaning} | `{sxid.severity}` | {sxid.advice} |"
+            for _, sxid in sorted(SXIDS.items())
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def _rows(model: type[BaseModel], prefix: str) -> list[str]:
     rows = []
     for name, field in model.model_fields.items():
@@ -121,7 +155,12 @@ def _cell(text: str) -> str:
 def main() -> int:
     """Write or check the pages; 1 if a checked page is stale."""
     stale = []
-    for name, page in (("metrics.md", metrics_page()), ("configuration.md", configuration_page())):
+    pages = {
+        "metrics.md": metrics_page(),
+        "configuration.md": configuration_page(),
+        "xid.md": xid_page(),
+    }
+    for name, page in pages.items():
         path = HERE / name
         if path.exists() and path.read_text() == page:
             continue

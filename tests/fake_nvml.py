@@ -25,6 +25,8 @@ What it answers comes from a scenario, a plain dict or JSON file with NVML's own
       }]
     }
 
+Health and activity have keys of their own: see ``fake_nvml_health``.
+
 The scenario may be changed while installed. A scenario that came from a file is read again when
 the file was replaced, looked at once per ``nvmlDeviceGetCount`` (once per collection).
 """
@@ -118,11 +120,14 @@ class FakeNvml:
     ----------
     calls
         How often each function was called.
+    gpm_samples
+        GPM sample buffers that are allocated, by address: GPU, order and values of the sample.
     """
 
     def __init__(self, scenario: dict[str, Any]) -> None:
         self.scenario = scenario
         self.calls: dict[str, int] = {}
+        self.gpm_samples: dict[int, tuple[int, int, dict[str, float]] | None] = {}
         self.initialised = False
         self._path: Path | None = None
         self._version: tuple[int, int] = (0, 0)
@@ -364,3 +369,7 @@ def _field_values(gpu: dict[str, Any], count: Any, values: Any) -> int:
             value.valueType = pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG
             value.value.ullVal = found
     return pynvml.NVML_SUCCESS
+
+
+# Registers its functions; it needs the decorators above.
+import fake_nvml_health  # noqa: E402, F401

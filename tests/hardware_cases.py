@@ -8,11 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fake_ethtool import FakeEthtool, FileEthtool
 from fake_nvml import FakeNvml, install
+from peerwatch_exporter.collectors.ethtool import EthtoolCollector
+from peerwatch_exporter.collectors.gpm import GpmCollector
 from peerwatch_exporter.collectors.gpu import GpuCollector
+from peerwatch_exporter.collectors.health import HealthCollector
 from peerwatch_exporter.collectors.nic import NicCollector
 from peerwatch_exporter.collectors.nvlink import NvlinkCollector
 from peerwatch_exporter.collectors.pcie import PcieCollector
+from peerwatch_exporter.collectors.sxid import SxidCollector
 from peerwatch_exporter.collectors.xid import XidCollector
 from peerwatch_exporter.config import ExporterConfig
 from peerwatch_exporter.sources import Paths, Sources
@@ -28,7 +33,11 @@ HARDWARE = {
     "nvlink": NvlinkCollector,
     "pcie": PcieCollector,
     "nic": NicCollector,
+    "ethtool": EthtoolCollector,
+    "health": HealthCollector,
+    "gpm": GpmCollector,
     "xid": XidCollector,
+    "sxid": SxidCollector,
 }
 NOW = 1_767_300_000.0
 
@@ -51,10 +60,11 @@ def only(samples: Samples, name: str) -> Samples:
 
 @dataclass
 class Node:
-    """A node whose hardware is faked; ``now`` is both of its clocks."""
+    """A node whose hardware is faked; ``clock`` is both of its clocks."""
 
     sources: Sources
     nvml: FakeNvml
+    clock: FakeClock
 
     def collector(self, name: str, config: ExporterConfig | None = None) -> Collector:
         """Return a new collector of this node."""
@@ -87,12 +97,17 @@ def node(
     *,
     root: Path = FIXTURES / "cpu_only",
     clock: FakeClock | None = None,
+    ethtool: FakeEthtool | None = None,
 ) -> Iterator[Node]:
-    """Yield a node with the files below ``root`` and this NVML behind pynvml."""
+    """Yield a node with the files below ``root`` and this NVML behind pynvml.
+
+    Driver statistics are those of ``ethtool``, else of the file ``ethtool.json`` below ``root``.
+    """
     clock = clock or FakeClock()
+    ethtool = ethtool or FileEthtool(root / "ethtool.json")
     paths = Paths(procfs=root / "proc", sysfs=root / "sys", kmsg=root / "kmsg")
     with install(scenario) as nvml:
-        yield Node(Sources(paths, clock=clock, monotonic=clock), nvml)
+        yield Node(Sources(paths, clock=clock, monotonic=clock, ethtool=ethtool), nvml, clock)
 
 
 @contextlib.contextmanager

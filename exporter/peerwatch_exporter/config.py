@@ -7,10 +7,13 @@ with mistakes is refused as a whole, with all of its mistakes at once.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+# Pydantic looks the name up when it builds the class.
+from peerwatch_exporter.knowledge.xid import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -123,6 +126,39 @@ class NvlinkConfig(_Section):
     per_link: bool = Field(default=True, description="Publish state and errors of each link.")
 
 
+class GpuConfig(_Section):
+    """What is known of the node's GPUs beforehand."""
+
+    expected_count: int | None = Field(
+        default=None,
+        ge=0,
+        le=1024,
+        description="GPUs the node should have; unset: the most seen since the start.",
+    )
+
+
+class EthtoolConfig(_Section):
+    """Which network interfaces have their driver's statistics read."""
+
+    interfaces: list[str] = Field(
+        default=[],
+        max_length=64,
+        description="Names of interfaces to read besides those of the RDMA ports.",
+    )
+
+
+class XidConfig(_Section):
+    """How serious XID errors are taken."""
+
+    severity: dict[Annotated[int, Field(ge=1, le=9999)], Severity] = Field(
+        default={},
+        max_length=256,
+        description="Classes of XID codes (1 to 9999) other than the built-in ones, for example "
+        "{109: hardware}: hardware, degraded, watch, application or ignore. They also win over "
+        "what a log line says.",
+    )
+
+
 class ExporterConfig(_Section):
     """All settings of one exporter, frozen once loaded."""
 
@@ -144,6 +180,11 @@ class ExporterConfig(_Section):
         "scrape timeout.",
     )
     nvlink: NvlinkConfig = Field(default=NvlinkConfig(), description="Detail of NVLink metrics.")
+    xid: XidConfig = Field(default=XidConfig(), description="How serious XID errors are taken.")
+    gpu: GpuConfig = Field(default=GpuConfig(), description="What is known of the GPUs.")
+    ethtool: EthtoolConfig = Field(
+        default=EthtoolConfig(), description="Interfaces with driver statistics."
+    )
 
 
 def load_config(
@@ -226,7 +267,8 @@ def _parse_listen(listen: str) -> dict[str, str | int] | None:
 
 
 def _sentence(error: Mapping[str, Any]) -> str:
-    location = [str(part) for part in error["loc"]]
+    # Pydantic marks a wrong key of a mapping so; the key itself stands before it.
+    location = [str(part) for part in error["loc"] if part != "[key]"]
     path = ".".join(location)
     if error["type"] == "extra_forbidden":
         known = ", ".join(sorted(_section(location[:-1]).model_fields))

@@ -62,6 +62,8 @@ class SimulatedNode:
         self._cpu_busy = self._cpu_idle = 0.0
         scenario = json.loads((FIXTURE / "nvml.json").read_text())
         scenario["gpus"] = scenario["gpus"][:GPUS]
+        statistics = json.loads((FIXTURE / "ethtool.json").read_text())
+        self._statistics = dict(sorted(statistics.items())[:NICS])
         for index, gpu in enumerate(scenario["gpus"]):
             gpu["uuid"] = f"GPU-{name}-{index}"
         self._scenario = scenario
@@ -118,6 +120,7 @@ class SimulatedNode:
             now["utilization"] = max(0, min(100, busy + self._random.randint(-2, 2)))
             now["clocks"] = {"graphics": clock, "sm": clock, "memory": 2619}
             now["fields"]["186"] = int(watts * 1000)
+            now["gpm"]["5"] = (28 if self.slowed or waiting else 47) + self._random.gauss(0, 0.5)
             kib = int((40 if waiting or self.slowed else 80) * GIB / 1024)
             for field in ("138", "139"):
                 total["fields"][field]["all"] += kib + self._random.randint(0, kib // 50)
@@ -133,6 +136,9 @@ class SimulatedNode:
             for counter in ("port_rcv_data", "port_xmit_data"):
                 path = port / "counters" / counter
                 replace_text(path, f"{int(path.read_text()) + rate // 4}\n")
+        for table in self._statistics.values():
+            table["tx_prio3_pause"] += self._random.randint(0, 20)
+        replace_text(self.directory / "ethtool.json", json.dumps(self._statistics))
 
     def start_exporter(self, stack: Stack, port: int) -> Process:
         """Start the node's exporter."""

@@ -78,8 +78,8 @@ nvlinks: {}
         "scope.cpus: should be a valid number, not True",
         "paths.procfz: unknown key 'procfz'; known keys are kmsg, procfs, sysfs",
         "deadline_seconds: should be a valid number, not 'soon'",
-        "nvlinks: unknown key 'nvlinks'; known keys are collectors, deadline_seconds, heartbeat, "
-        "jobs, listen, nvlink, paths, scope",
+        "nvlinks: unknown key 'nvlinks'; known keys are collectors, deadline_seconds, ethtool, "
+        "gpu, heartbeat, jobs, listen, nvlink, paths, scope, xid",
         "collectors.enabled.1: no collector 'cpus'; there are cpu, disk, gpu",
         "collectors.disabled.0: no collector 'gpus'; there are cpu, disk, gpu",
     ] == mistakes_of(tmp_path / "wrong.yaml", text)
@@ -98,6 +98,10 @@ nvlinks: {}
         pytest.param("- listen", "holds list, not a mapping", id="list on top"),
         pytest.param("listen: {port: 1", "not YAML", id="broken YAML"),
         pytest.param("jobs: {}\njobs: {}", "key 'jobs' stands twice (line 2)", id="twice"),
+        pytest.param("xid: {severity: {109: fatal}}", "xid.severity.109: ", id="unknown class"),
+        pytest.param("xid: {severity: {0: watch}}", "greater than or equal to 1", id="no code"),
+        pytest.param("xid: {severity: {x: watch}}", "a valid integer, not 'x'", id="code in words"),
+        pytest.param("xid: {severity: [109]}", "a valid dictionary", id="codes without classes"),
         pytest.param("jobs: {mapping_directory: 7}", "jobs.mapping_directory", id="no path"),
     ],
 )

@@ -6,15 +6,19 @@ import pytest
 from prometheus_client import Metric
 
 from hardware_cases import HARDWARE, case_node
-from peerwatch_exporter.catalog import CATALOG, gpu, nic
+from peerwatch_exporter.catalog import CATALOG, ethtool, gpu, gpu_activity, gpu_health, nic, xid
 
 CASES = ("h100_node", "degraded_node")
 
 
 def published(case: str) -> list[Metric]:
-    """Return every family of the hardware collectors on one case."""
+    """Return every family of the hardware collectors in a second scrape of one case."""
     with case_node(case) as fixture:
-        return [family for name in HARDWARE for family in fixture.collector(name).collect()]
+        collectors = [fixture.collector(name) for name in HARDWARE]
+        for collector in collectors:
+            list(collector.collect())
+        fixture.clock.now += 1
+        return [family for collector in collectors for family in collector.collect()]
 
 
 def test_every_declared_metric_is_published_by_a_fixture():
@@ -22,7 +26,8 @@ def test_every_declared_metric_is_published_by_a_fixture():
         sample.name for case in CASES for family in published(case) for sample in family.samples
     }
 
-    declared = {spec.name for spec in (*gpu.SPECS, *nic.SPECS)}
+    modules = (gpu, gpu_activity, gpu_health, xid, nic, ethtool)
+    declared = {spec.name for module in modules for spec in module.SPECS}
     assert declared | {"exporter_nvml_errors_total"} == seen
 
 

@@ -6,6 +6,8 @@ import errno
 import os
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hardware_cases import FIXTURES
 from peerwatch_exporter.collector import NoData
@@ -26,6 +28,19 @@ from peerwatch_exporter.sources.kmsg import KernelMessage, Kmsg, parse_record
 )
 def test_record_forms(line, expected):
     assert expected == parse_record(line)
+
+
+@given(st.text() | st.from_regex(r"[0-9]*,[0-9]*,[0-9]*,.*;.*|\[ *[0-9]*\.[0-9]*\] .*"))
+def test_no_line_raises(line):
+    message = parse_record(line)
+
+    assert message is None or isinstance(message.text, str)
+
+
+def test_number_too_long_for_a_time_is_text():
+    line = f"6,1,{'9' * 5000},-;text"
+
+    assert KernelMessage(None, line) == parse_record(line)
 
 
 def texts(kmsg):

@@ -7,20 +7,28 @@ dashboard tests read ``CATALOG``, so a name that is not here cannot be published
 from __future__ import annotations
 
 from peerwatch_exporter.catalog.detector import SPECS as DETECTOR
+from peerwatch_exporter.catalog.ethtool import SPECS as ETHTOOL
 from peerwatch_exporter.catalog.gpu import SPECS as GPU
+from peerwatch_exporter.catalog.gpu_activity import SPECS as GPU_ACTIVITY
+from peerwatch_exporter.catalog.gpu_health import SPECS as GPU_HEALTH
 from peerwatch_exporter.catalog.host import SPECS as HOST
 from peerwatch_exporter.catalog.job import SPECS as JOB
 from peerwatch_exporter.catalog.nic import SPECS as NIC
 from peerwatch_exporter.catalog.self_metrics import SPECS as SELF
 from peerwatch_exporter.catalog.spec import Family, MetricSpec
+from peerwatch_exporter.catalog.xid import SPECS as XID
 
 __all__ = ["CATALOG", "DOMAINS", "Family", "MetricSpec", "family"]
 
 DOMAINS: dict[str, tuple[MetricSpec, ...]] = {
     "Host": HOST,
     "Training jobs and ranks": JOB,
-    "GPU, NVLink, PCIe, XID": GPU,
+    "GPU, NVLink, PCIe": GPU,
+    "XID and SXID": XID,
+    "GPU activity": GPU_ACTIVITY,
+    "GPU health": GPU_HEALTH,
     "NIC and RDMA": NIC,
+    "NIC flow control, PHY and PCIe": ETHTOOL,
     "The exporter itself": SELF,
     "Detector": DETECTOR,
 }

@@ -1,4 +1,4 @@
-"""GPU, NVLink, PCIe and XID metrics: one label pair (gpu, uuid), facts only on ``gpu_info``."""
+"""GPU, NVLink and PCIe metrics: one label pair (gpu, uuid), facts only on ``gpu_info``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from peerwatch_exporter.catalog.spec import MetricSpec
 # The index alone would splice two boards into one history after a replacement.
 _GPU = ("gpu", "uuid")
 _LINK = ("gpu", "uuid", "link")
-_XID = ("gpu", "pci_bus_id", "xid")
 
 _CORE: tuple[MetricSpec, ...] = (
     MetricSpec(
@@ -291,24 +290,4 @@ _PCIE: tuple[MetricSpec, ...] = (
     ),
 )
 
-_XIDS: tuple[MetricSpec, ...] = (
-    MetricSpec(
-        "gpu_xid_errors_total",
-        "counter",
-        "1",
-        _XID,
-        "XID errors in the kernel log since its oldest line, by code; lines of the same code "
-        "within 5 s count once. The critical codes of every GPU start at 0.",
-        "/dev/kmsg, 'NVRM: Xid'",
-    ),
-    MetricSpec(
-        "gpu_xid_last_timestamp_seconds",
-        "gauge",
-        "seconds",
-        _XID,
-        "When the last XID error of this code was logged (Unix time).",
-        "/dev/kmsg, 'NVRM: Xid'",
-    ),
-)
-
-SPECS: tuple[MetricSpec, ...] = _CORE + _NVLINK + _PCIE + _XIDS
+SPECS: tuple[MetricSpec, ...] = _CORE + _NVLINK + _PCIE

@@ -157,4 +157,16 @@ SPECS: tuple[MetricSpec, ...] = (
         "application.",
         "/proc/net/tcp and tcp6, rx_queue",
     ),
+    MetricSpec(
+        "host_kernel_events_total",
+        "counter",
+        "1",
+        ("class",),
+        "Signs of trouble in the kernel log since its oldest line, each class from 0: mlx5 (NIC "
+        "health, cable, power, queues, link down), mce (machine checks, corrected ones too, and "
+        "uncorrected memory errors), hung_task (stuck tasks and CPUs), oom (processes killed), "
+        "nvlink (links that did not train), apei (firmware error reports). What happened to one "
+        "device within 5 s counts once.",
+        "/dev/kmsg",
+    ),
 )

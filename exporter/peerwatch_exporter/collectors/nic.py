@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import NoData, register
+from peerwatch_exporter.sources.rdma import RDMA_ROOT, port_interface, rdma_ports
 from peerwatch_exporter.sources.sysfs import Sysfs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from peerwatch_exporter.catalog import Family
     from peerwatch_exporter.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
-
-_ROOT = "class/infiniband"
 
 # Metric by counter file, below ports/N.
 _COUNTERS = {
@@ -92,9 +91,9 @@ class NicCollector:
         NoData
             If the node has no RDMA device.
         """
-        ports = list(self._ports())
+        ports = list(rdma_ports(self._sysfs))
         if not ports:
-            raise NoData(f"There is no RDMA device in {str(self._sysfs.root / _ROOT)!r}.")
+            raise NoData(f"There is no RDMA device in {str(self._sysfs.root / RDMA_ROOT)!r}.")
         yield self._info(ports)
         yield from self._states(ports)
         for path, name in _WORDS.items():
@@ -104,20 +103,15 @@ class NicCollector:
         for name, (directory, kinds) in _TYPED.items():
             yield self._typed(name, directory, kinds, ports)
 
-    def _ports(self) -> Iterator[tuple[str, str]]:
-        for device in self._sysfs.names(_ROOT):
-            for port in self._sysfs.names(f"{_ROOT}/{device}/ports"):
-                yield device, port
-
     def _info(self, ports: Iterable[tuple[str, str]]) -> Family:
         info = family("nic_port_info")
         for device, port in ports:
-            base = f"{_ROOT}/{device}"
+            base = f"{RDMA_ROOT}/{device}"
             labels = [
                 device,
                 port,
                 self._sysfs.text(f"{base}/ports/{port}/link_layer") or "",
-                self._netdev(base, port),
+                port_interface(self._sysfs, device, port),
                 self._sysfs.link_name(f"{base}/device") or "",
                 self._sysfs.text(f"{base}/fw_ver") or "",
                 self._sysfs.text(f"{base}/board_id") or "",
@@ -125,26 +119,12 @@ class NicCollector:
             info.add_metric(labels, 1)
         return info
 
-    def _netdev(self, base: str, port: str) -> str:
-        """Return the port's network interface, empty if it has none."""
-        name = self._sysfs.text(f"{base}/ports/{port}/gid_attrs/ndevs/0")
-        if name:
-            return name
-        # InfiniBand has no ndevs; several ports of one function differ in dev_port.
-        names = self._sysfs.names(f"{base}/device/net")
-        if len(names) <= 1:
-            return "".join(names)
-        for name in names:
-            if self._sysfs.integer(f"{base}/device/net/{name}/dev_port") == int(port) - 1:
-                return name
-        return ""
-
     def _states(self, ports: Iterable[tuple[str, str]]) -> Iterable[Family]:
         state = family("nic_port_state")
         physical = family("nic_port_physical_state")
         rate = family("nic_port_rate_bytes_per_second")
         for device, port in ports:
-            base = f"{_ROOT}/{device}/ports/{port}"
+            base = f"{RDMA_ROOT}/{device}/ports/{port}"
             for result, value in (
                 (state, self._sysfs.state(f"{base}/state")),
                 (physical, self._sysfs.state(f"{base}/phys_state")),
@@ -159,7 +139,7 @@ class NicCollector:
     ) -> Family:
         result = family(name)
         for device, port in ports:
-            value = self._sysfs.integer(f"{_ROOT}/{device}/ports/{port}/{path}")
+            value = self._sysfs.integer(f"{RDMA_ROOT}/{device}/ports/{port}/{path}")
             if value is not None:
                 result.add_metric([device, port], value * factor)
         return result
@@ -169,7 +149,7 @@ class NicCollector:
     ) -> Family:
         result = family(name)
         for device, port in ports:
-            base = f"{_ROOT}/{device}/ports/{port}/{directory}"
+            base = f"{RDMA_ROOT}/{device}/ports/{port}/{directory}"
             for kind in kinds:
                 value = self._sysfs.integer(f"{base}/{kind}")
                 if value is not None:

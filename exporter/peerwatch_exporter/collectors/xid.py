@@ -11,27 +11,39 @@ from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import NoData, register
-from peerwatch_exporter.sources.kmsg import Kmsg
+from peerwatch_exporter.knowledge.xid import (
+    SEVERITIES,
+    XIDS,
+    critical_codes,
+    describe,
+    recovery_action,
+    severity_of,
+)
+from peerwatch_exporter.sources.kernel_log import Admission, Bursts, KernelLog, lines_of
 from peerwatch_exporter.sources.nvml import NvmlError, shared_nvml
-from peerwatch_exporter.sources.procfs import Procfs
 from peerwatch_exporter.sources.sysfs import pci_address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from peerwatch_exporter.catalog import Family
     from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.knowledge.xid import Severity
     from peerwatch_exporter.sources import Sources
-    from peerwatch_exporter.sources.kmsg import KernelMessage
 
-# Published as 0 from the start, so that increase() sees the first one.
-CRITICAL_XIDS = (48, 62, 63, 64, 74, 79, 94, 95, 119, 120, 140, 143)
+# Stands for every code or address beyond the limits below; shown as "other".
+OTHER_CODE = -1
+OTHER_BUS = "other"
+# Codes that are not in the table keep their number, but only so many of them.
+MAX_UNKNOWN_CODES = 16
+# Pairs of address and code: far more than any node of 16 GPUs has logged.
+MAX_PAIRS = 512
+
 _FALLEN_OFF_THE_BUS = 79
-# One fault logs a burst of lines of the same code (13 logs one per GPC, TPC and SM).
-_BURST_SECONDS = 5.0
+_RECOVERY_ACTION_CHANGED = 154
 
 _BUS = r"((?:PCI:)?(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
-_XID = re.compile(rf"NVRM: Xid \({_BUS}\).*?: (\d+)(?:,|\s*$)")
+_XID = re.compile(rf"NVRM: Xid \({_BUS}\).*?: ([0-9]{{1,6}})(?:,|\s*$)")
 _FALLEN = re.compile(rf"NVRM: GPU (?:at )?{_BUS}:? (?:GPU )?has fallen off the bus")
 # The same in three lines: which GPU, its PCI id, what happened.
 _FALLEN_GPU = re.compile(rf"NVRM: The NVIDIA GPU {_BUS}")
@@ -40,53 +52,86 @@ _FALLEN_END = re.compile(r"fallen off the bus and is not responding")
 
 @dataclass(slots=True)
 class _Occurrences:
-    """What happened to one GPU with one code, in Unix time."""
+    """How often something happened, and when last (Unix time)."""
 
     count: int = 0
-    burst_start: float = 0.0
     last: float = 0.0
 
 
 class XidLog:
-    """Counts XIDs by GPU and code; a burst counts once."""
+    """Counts XIDs by GPU and code; a burst counts once.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    severity
+        Classes that the configuration gives to codes.
+
+    Attributes
+    ----------
+    occurrences
+        By PCI address and code.
+    severities
+        How often each class was logged, by PCI address and class.
+    recovery_actions
+        What the driver last asked for, by PCI address (XID 154).
+    """
+
+    def __init__(self, severity: Mapping[int, Severity] | None = None) -> None:
         self.occurrences: dict[tuple[str, int], _Occurrences] = {}
+        self.severities: dict[tuple[str, Severity], int] = {}
+        self.recovery_actions: dict[str, str] = {}
+        self._severity = severity or {}
+        self._bursts = Bursts()
+        self._unknown_codes = Admission(MAX_UNKNOWN_CODES)
+        self._pairs = Admission(MAX_PAIRS)
         self._fallen_gpu: str | None = None
 
     def add(self, text: str, timestamp: float) -> None:
         """Take one kernel message (with its line breaks) and when it was logged (Unix time)."""
-        for bus, code in self._parse(text):
-            found = self.occurrences.setdefault((bus, code), _Occurrences())
-            if not found.count or not 0 <= timestamp - found.burst_start < _BURST_SECONDS:
-                found.count += 1
-                found.burst_start = timestamp
-            found.last = timestamp
+        for line in lines_of(text):
+            for bus, code in self._parse(line):
+                self._count(*self._bounded(bus, code), line, timestamp)
 
-    def _parse(self, text: str) -> Iterator[tuple[str, int]]:
-        for line in text.splitlines():
-            if match := _XID.search(line):
-                yield _bus(match[1]), int(match[2])
-            elif match := _FALLEN.search(line):
-                yield _bus(match[1]), _FALLEN_OFF_THE_BUS
-            elif match := _FALLEN_GPU.search(line):
-                self._fallen_gpu = _bus(match[1])
-            elif self._fallen_gpu is not None and _FALLEN_END.search(line):
-                yield self._fallen_gpu, _FALLEN_OFF_THE_BUS
-                self._fallen_gpu = None
+    def _count(self, bus: str, code: int, line: str, timestamp: float) -> None:
+        found = self.occurrences.setdefault((bus, code), _Occurrences())
+        found.count += self._bursts.begins((bus, code), timestamp)
+        found.last = timestamp
+        severity = severity_of(code, line, self._severity)
+        # By class too: a fatal line must not hide in a burst that began with a harmless one.
+        if self._bursts.begins((bus, code, severity), timestamp):
+            key = (bus, severity)
+            self.severities[key] = self.severities.get(key, 0) + 1
+        if code == _RECOVERY_ACTION_CHANGED and (action := recovery_action(line)) is not None:
+            self.recovery_actions[bus] = action
+
+    def _bounded(self, bus: str, code: int) -> tuple[str, int]:
+        is_known = code in XIDS or code in self._severity
+        if not is_known and not self._unknown_codes.admits(code):
+            code = OTHER_CODE
+        return (bus, code) if self._pairs.admits((bus, code)) else (OTHER_BUS, OTHER_CODE)
+
+    def _parse(self, line: str) -> Iterator[tuple[str, int]]:
+        if match := _XID.search(line):
+            yield _bus(match[1]), int(match[2])
+        elif match := _FALLEN.search(line):
+            yield _bus(match[1]), _FALLEN_OFF_THE_BUS
+        elif match := _FALLEN_GPU.search(line):
+            self._fallen_gpu = _bus(match[1])
+        elif self._fallen_gpu is not None and _FALLEN_END.search(line):
+            yield self._fallen_gpu, _FALLEN_OFF_THE_BUS
+            self._fallen_gpu = None
 
 
-@register("xid", "XID errors of the GPUs by code, and when each was last seen (kernel log).")
+@register("xid", "XID errors of the GPUs by code and class, and when last seen (kernel log).")
 class XidCollector:
     """Follows the kernel log from its oldest line, so a restart forgets nothing."""
 
-    def __init__(self, config: ExporterConfig, sources: Sources) -> None:  # noqa: ARG002
-        self._sources = sources
+    def __init__(self, config: ExporterConfig, sources: Sources) -> None:
+        self._severity: Mapping[int, Severity] = config.xid.severity
+        self._critical = critical_codes(self._severity)
         self._nvml = shared_nvml(sources)
-        self._kmsg = Kmsg(sources.paths.kmsg)
-        self._procfs = Procfs(sources.paths.procfs)
-        self._log = XidLog()
-        self._unread: list[KernelMessage] = []
+        self._kernel_log = KernelLog(sources, lambda text: "NVRM: " in text)
+        self._log = XidLog(self._severity)
 
     def collect(self) -> Iterable[Family]:
         """Return the XID families.
@@ -98,19 +143,11 @@ class XidCollector:
         PermissionError
             If the kernel log may not be read.
         """
-        self._unread += [message for message in self._kmsg.read() if "NVRM: " in message.text]
-        if self._unread:
-            self._count()
-        return self._families(self._gpus_by_bus())
-
-    def _count(self) -> None:
-        now = self._sources.clock()
-        # May fail; the messages then wait for the next collection.
-        boot_time = self._procfs.stat().boot_time
-        for message in self._unread:
-            timestamp = now if message.boot_seconds is None else boot_time + message.boot_seconds
-            self._log.add(message.text, timestamp)
-        self._unread = []
+        for text, timestamp in self._kernel_log.read():
+            self._log.add(text, timestamp)
+        gpus = self._gpus_by_bus()
+        yield from self._by_code(gpus)
+        yield from self._by_severity(gpus)
 
     def _gpus_by_bus(self) -> dict[str, str]:
         """Return GPU indexes by PCI address; a node without NVML has none.
@@ -126,19 +163,40 @@ class XidCollector:
             boards = self._nvml.seen()
         return {board.pci_bus_id: str(board.index) for board in boards}
 
-    def _families(self, gpus: dict[str, str]) -> Iterable[Family]:
+    def _by_code(self, gpus: Mapping[str, str]) -> Iterator[Family]:
         errors = family("gpu_xid_errors_total")
         last = family("gpu_xid_last_timestamp_seconds")
+        info = family("gpu_xid_info")
         occurrences = self._log.occurrences
-        critical = {(bus, code) for bus in gpus for code in CRITICAL_XIDS}
-        for bus, code in sorted(critical | occurrences.keys()):
-            labels = [gpus.get(bus, ""), bus, str(code)]
+        critical = {(bus, code) for bus in gpus for code in self._critical}
+        published = sorted(critical | occurrences.keys())
+        for bus, code in published:
+            labels = [gpus.get(bus, ""), bus, _label(code)]
             found = occurrences.get((bus, code))
             errors.add_metric(labels, 0 if found is None else found.count)
             if found is not None:
                 last.add_metric(labels, found.last)
-        return errors, last
+        for code in sorted({code for _, code in published}):
+            xid = describe(code, self._severity)
+            info.add_metric([_label(code), xid.mnemonic, xid.severity, xid.advice], 1)
+        yield from (errors, last, info)
+
+    def _by_severity(self, gpus: Mapping[str, str]) -> Iterator[Family]:
+        errors = family("gpu_xid_class_errors_total")
+        actions = family("gpu_xid_recovery_action_info")
+        severities = self._log.severities
+        all_of_gpus = {(bus, severity) for bus in gpus for severity in SEVERITIES}
+        for bus, severity in sorted(all_of_gpus | severities.keys()):
+            labels = [gpus.get(bus, ""), bus, severity]
+            errors.add_metric(labels, severities.get((bus, severity), 0))
+        for bus, action in sorted(self._log.recovery_actions.items()):
+            actions.add_metric([gpus.get(bus, ""), bus, action], 1)
+        yield from (errors, actions)
 
 
 def _bus(text: str) -> str:
     return pci_address(text) or text
+
+
+def _label(code: int) -> str:
+    return "other" if code == OTHER_CODE else str(code)

@@ -8,10 +8,11 @@ makes the word from the exception's own class.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from peerwatch_exporter.sources.ethtool import EthtoolIoctl
 from peerwatch_exporter.sources.processes import ProcessTable
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.sources.ethtool import EthtoolReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +44,14 @@ class Sources:
         Unix time in seconds.
     monotonic
         Seconds that only rise, for durations.
+    ethtool
+        Statistics of the network drivers.
     """
 
     paths: Paths
     clock: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
+    ethtool: EthtoolReader = field(default_factory=EthtoolIoctl)
 
     @cached_property
     def processes(self) -> ProcessTable:

@@ -15,8 +15,9 @@ from peerwatch_exporter.collector import NoData
 _RECORD_BYTES = 16384
 # Bounds one call: the largest ring buffers hold fewer records than this.
 _MAX_RECORDS = 50_000
-_PREFIX = re.compile(r"(\d+),(\d+),(\d+),[^;]*;(.*)")
-_DMESG = re.compile(r"\[\s*(\d+)\.(\d{6})\] ?(.*)")
+# Digits are bounded: Python refuses to make a number of thousands of them.
+_PREFIX = re.compile(r"\d{1,20},\d{1,20},(\d{1,20}),[^;]*;(.*)")
+_DMESG = re.compile(r"\[\s*(\d{1,15})\.(\d{6})\] ?(.*)")
 _ESCAPE = re.compile(r"\\x([0-9a-f]{2})")
 
 
@@ -46,8 +47,8 @@ def parse_record(line: str) -> KernelMessage | None:
         return None
     match = _PREFIX.fullmatch(line)
     if match is not None:
-        text = _ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), match[4])
-        return KernelMessage(int(match[3]) / 1e6, text)
+        text = _ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), match[2])
+        return KernelMessage(int(match[1]) / 1e6, text)
     match = _DMESG.fullmatch(line)
     if match is not None:
         return KernelMessage(int(match[1]) + int(match[2]) / 1e6, match[3])

@@ -1,4 +1,4 @@
-"""NVML, the GPU driver's own library: the only place that imports pynvml.
+"""NVML, the GPU driver's own library: only this module and its nvml_* siblings import pynvml.
 
 NVML's errors end here. A value that the board, the driver or the permissions do not give is
 None; a lost GPU raises ``GpuLostError`` for that GPU alone; a driver that is not there is

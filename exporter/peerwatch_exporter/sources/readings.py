@@ -71,3 +71,32 @@ class PcieReading:
     width_lanes: int | None
     width_lanes_max: int | None
     replays: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReading:
+    """What a GPU says about its memory, its repairs and what has to be done about it.
+
+    ``ecc_errors`` is by (severity, location, scope).
+    """
+
+    ecc_errors: Mapping[tuple[str, str, str], float]
+    sram_threshold_exceeded: bool | None
+    remapped_rows: Mapping[str, float]
+    row_remap_pending: bool | None
+    row_remap_failed: bool | None
+    row_remap_banks: Mapping[str, float]
+    retired_pages: Mapping[str, float]
+    page_retirement_pending: bool | None
+    repairs_pending: Mapping[str, bool]
+    unrepairable_memory: bool | None
+    recovery_action: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityReading:
+    """Mean activity of a GPU's units over a window; no window before the second sample."""
+
+    ratios: Mapping[str, float]
+    pipes: Mapping[str, float]
+    window_seconds: float | None

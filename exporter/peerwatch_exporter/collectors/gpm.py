@@ -1,0 +1,68 @@
+"""Activity of a GPU's units over the time between two scrapes (NVML GPM, Hopper and later)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from peerwatch_exporter.catalog import family
+from peerwatch_exporter.collector import NoData, register
+from peerwatch_exporter.sources.nvml import GpuLostError, shared_nvml
+from peerwatch_exporter.sources.nvml_gpm import GpmSampler
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from peerwatch_exporter.catalog import Family
+    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.sources import Sources
+    from peerwatch_exporter.sources.nvml import Gpu
+    from peerwatch_exporter.sources.readings import ActivityReading
+
+_RATIOS = {
+    "graphics": "gpu_graphics_active_ratio",
+    "sm": "gpu_sm_active_ratio",
+    "sm_occupancy": "gpu_sm_occupancy_ratio",
+    "tensor": "gpu_tensor_active_ratio",
+    "dram": "gpu_dram_active_ratio",
+}
+
+
+@register("gpm", "GPU tensor, SM, memory and pipe activity between scrapes (NVML GPM, Hopper on).")
+class GpmCollector:
+    """Compares two samples per GPU: the first scrape takes one, every later one has values."""
+
+    def __init__(self, config: ExporterConfig, sources: Sources) -> None:  # noqa: ARG002
+        self._nvml = shared_nvml(sources)
+        self._sampler = GpmSampler(self._nvml, sources.monotonic)
+
+    def collect(self) -> Iterable[Family]:
+        """Return the activity families.
+
+        Raises
+        ------
+        NoData
+            If no GPU that answers has GPM.
+        """
+        gpus = self._nvml.gpus()
+        self._sampler.keep_only({gpu.identity.uuid for gpu in gpus})
+        # One GPU after the other: GPM calls for several at once have been seen to crash.
+        readings = [(gpu, reading) for gpu in gpus if (reading := self._read(gpu)) is not None]
+        if not readings:
+            raise NoData("No GPU that answers has GPM; it came with Hopper.")
+        families = {name: family(metric) for name, metric in _RATIOS.items()}
+        pipes = family("gpu_pipe_active_ratio")
+        window = family("gpu_gpm_window_seconds")
+        for gpu, reading in readings:
+            for name, ratio in reading.ratios.items():
+                families[name].add_metric(gpu.labels, ratio)
+            for pipe, ratio in reading.pipes.items():
+                pipes.add_metric([*gpu.labels, pipe], ratio)
+            if reading.window_seconds is not None:
+                window.add_metric(gpu.labels, reading.window_seconds)
+        return [*families.values(), pipes, window]
+
+    def _read(self, gpu: Gpu) -> ActivityReading | None:
+        try:
+            return self._sampler.read(gpu)
+        except GpuLostError:
+            return None

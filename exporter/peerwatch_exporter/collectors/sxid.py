@@ -1,0 +1,104 @@
+"""SXID errors of the node's NVSwitches, counted from the kernel log; nothing else reports them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from peerwatch_exporter.catalog import family
+from peerwatch_exporter.collector import register
+from peerwatch_exporter.knowledge.sxid import SXIDS, describe
+from peerwatch_exporter.sources.kernel_log import Admission, Bursts, KernelLog, lines_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from peerwatch_exporter.catalog import Family
+    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.sources import Sources
+
+# A node has at most six NVSwitches; the rest is room for what is built next.
+MAX_SWITCHES = 32
+MAX_UNKNOWN_CODES = 16
+OTHER_CODE = -1
+OTHER_SWITCH = "other"
+
+# Lines with "Data" in place of the severity continue the error before them.
+_SXID = re.compile(
+    r"nvidia-nvswitch([0-9]{1,4}): SXid \([^)]*\): ([0-9]{1,6}), (Non-fatal|Fatal)\b"
+)
+_SEVERITIES = {"Fatal": "fatal", "Non-fatal": "nonfatal"}
+
+# Switch, code, severity.
+Key = tuple[str, int, str]
+
+
+class SxidLog:
+    """Counts SXIDs by switch, code and severity; a burst counts once.
+
+    Attributes
+    ----------
+    counts, last
+        How often, and when last (Unix time), by switch, code and severity.
+    """
+
+    def __init__(self) -> None:
+        self.counts: dict[Key, int] = {}
+        self.last: dict[Key, float] = {}
+        self._bursts = Bursts()
+        self._switches = Admission(MAX_SWITCHES)
+        self._unknown_codes = Admission(MAX_UNKNOWN_CODES)
+
+    def add(self, text: str, timestamp: float) -> None:
+        """Take one kernel message and when it was logged (Unix time)."""
+        for line in lines_of(text):
+            match = _SXID.search(line)
+            if match is None:
+                continue
+            switch = str(int(match[1]))
+            code = int(match[2])
+            if not self._switches.admits(switch):
+                switch = OTHER_SWITCH
+            if code not in SXIDS and not self._unknown_codes.admits(code):
+                code = OTHER_CODE
+            key = (switch, code, _SEVERITIES[match[3]])
+            self.counts[key] = self.counts.get(key, 0) + self._bursts.begins(key, timestamp)
+            self.last[key] = timestamp
+
+
+@register("sxid", "SXID errors of the NVSwitches by code, and when last seen (kernel log).")
+class SxidCollector:
+    """Follows the kernel log from its oldest line; a node without NVSwitch publishes nothing."""
+
+    def __init__(self, config: ExporterConfig, sources: Sources) -> None:  # noqa: ARG002
+        self._kernel_log = KernelLog(sources, lambda text: "SXid" in text)
+        self._log = SxidLog()
+
+    def collect(self) -> Iterable[Family]:
+        """Return the SXID families.
+
+        Raises
+        ------
+        NoData
+            If there is no kernel log.
+        PermissionError
+            If the kernel log may not be read.
+        """
+        for text, timestamp in self._kernel_log.read():
+            self._log.add(text, timestamp)
+        errors = family("nvswitch_sxid_errors_total")
+        last = family("nvswitch_sxid_last_timestamp_seconds")
+        info = family("nvswitch_sxid_info")
+        for key, count in sorted(self._log.counts.items()):
+            switch, code, severity = key
+            labels = [switch, _label(code), severity]
+            errors.add_metric(labels, count)
+            last.add_metric(labels, self._log.last[key])
+        for code in sorted({code for _, code, _ in self._log.counts}):
+            sxid = describe(code)
+            info.add_metric([_label(code), sxid.meaning, sxid.severity, sxid.advice], 1)
+        return errors, last, info
+
+
+def _label(code: int) -> str:
+    return "other" if code == OTHER_CODE else str(code)
