@@ -1,0 +1,47 @@
+# make demo    a real training job, a real fault, one page with the right name (under 5 minutes)
+# make test    everything that must hold before a change goes in
+#
+# Both do their own set-up into .venv and .tools; `make clean` removes it.
+# FAULT, SEED, HOLD and NO_NAMESPACES reach the demo through the environment: see `make help`.
+
+SHELL := /bin/sh
+export PATH := $(CURDIR)/.venv/bin:$(PATH):$(CURDIR)/.tools/usr/bin
+
+.PHONY: help demo test lint format setup-demo setup-test clean
+
+help:
+	@echo 'make demo       run the whole loop on this machine: fault, finding, alert, page'
+	@echo '                FAULT=slow_nic|cpu_contention|stopped_process|killed_node|memory_hog'
+	@echo '                SEED=1             same faulty node every time'
+	@echo '                HOLD=1             keep everything up after the page, until Ctrl-C'
+	@echo '                NO_NAMESPACES=1    plain processes, also where namespaces work'
+	@echo 'make test       lint, types, architecture, rules, unit and end-to-end tests'
+	@echo 'make lint       only the part of `make test` that runs no code'
+	@echo 'make format     let ruff format and repair the code'
+	@echo 'make clean      remove .venv, .tools and caches'
+
+demo: setup-demo
+	@python -m peerwatch_demo
+
+test: lint
+	python -m pytest -n 2
+
+lint: setup-test
+	ruff check .
+	ruff format --check .
+	mypy
+	lint-imports
+	python dashboards/build.py --check
+	python docs/generate.py --check
+
+format: setup-test
+	ruff check --fix .
+	ruff format .
+
+setup-demo setup-test: setup-%:
+	@.ci/setup $*
+
+clean:
+	rm -rf .venv .tools build dist
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

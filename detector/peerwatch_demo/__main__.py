@@ -1,0 +1,106 @@
+"""Entry point: read the environment, choose the fault, run, clean up, exit code.
+
+0: one page came and it named the faulty node. 1: it did not, or something broke. 2: wrong use.
+130 and 143: ended by Ctrl-C or by SIGTERM.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from peerwatch_demo.console import Console
+from peerwatch_demo.faults import Fault, FaultError, choose_fault, choose_node
+from peerwatch_demo.namespaces import why_unavailable
+from peerwatch_demo.narrative import Demo, node_names
+from peerwatch_demo.nodes import Place
+from peerwatch_demo.process import StackError
+from peerwatch_demo.settings import Patience, Settings
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+class Terminated(BaseException):
+    """A signal asks the demo to end."""
+
+
+def main(environment: Mapping[str, str]) -> int:
+    """Run the demo and return the exit code."""
+    settings = Settings.from_environment(environment)
+    reason = "NO_NAMESPACES is set" if settings.no_namespaces else why_unavailable()
+    try:
+        fault = choose_fault(settings.fault, no_namespaces=reason)
+    except FaultError as error:
+        print(f"peerwatch demo: {error}", file=sys.stderr)
+        return 2
+    console = Console(sys.stdout, environment)
+    console.text(introduction(settings, fault, reason))
+    catch_signals()
+    directory = Path(tempfile.mkdtemp(prefix="peerwatch-demo-"))
+    faulty = choose_node(node_names(settings.nodes), settings.seed)
+    code = 1
+    try:
+        demo = Demo(
+            settings, fault, faulty, Place(_ROOT), directory, console, namespaces=reason is None
+        )
+        code = 0 if demo.run() else 1
+    except StackError as error:
+        console.text(f"FAILED: {error}", "bad")
+    except KeyboardInterrupt:
+        console.text("ended by Ctrl-C", "bad")
+        code = 130
+    except Terminated as error:
+        console.text(f"ended by {error}", "bad")
+        code = 143
+    except BrokenPipeError:
+        # Nobody reads any more. Python would fail once more when it flushes the stream at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    finally:
+        if code == 1 or settings.hold:
+            console.text(f"logs: {directory}")
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+    return code
+
+
+def introduction(settings: Settings, fault: Fault, no_namespaces: str | None) -> str:
+    """Return what the terminal shows first."""
+    patience = Patience()
+    where = (
+        f"{settings.nodes} network namespaces on this machine"
+        if no_namespaces is None
+        else f"{settings.nodes} groups of processes on this machine "
+        f"(no network namespaces: {no_namespaces})"
+    )
+    return (
+        "Peerwatch demo: one training job, one faulty node, one page that must name it.\n"
+        f"  nodes      {where}\n"
+        f"  fault      {fault.name}: {fault.summary}; which node is drawn by lot, and the "
+        "detector is not told\n"
+        f"  shortened  a deviation must last {patience.continuity_seconds:g} s here, "
+        f"{patience.shipped_continuity_seconds:g} s in production; a silence "
+        f"{patience.absent_seconds:g} s instead of {patience.shipped_absent_seconds:g} s\n"
+    )
+
+
+def catch_signals() -> None:
+    """Turn the first signal to end into an exception; ignore more while things are taken down."""
+
+    def end(number: int, _frame: object) -> None:
+        for other in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(other, signal.SIG_IGN)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        raise Terminated(signal.Signals(number).name)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
+
+
+if __name__ == "__main__":
+    sys.exit(main(os.environ))

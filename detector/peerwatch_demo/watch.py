@@ -1,0 +1,123 @@
+"""Looks at Prometheus, the detector and the pager, and says what is new."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from peerwatch_demo.report import Event
+from peerwatch_demo.webhook import WebhookReceiver
+
+_ALERT = "PeerwatchFaultyNode"
+
+Fetch = Callable[[str], Any]
+
+
+def fetch_json(url: str) -> Any:  # noqa: ANN401 - whatever the server says
+    """Return the JSON behind a URL, or None if there is none to be had now.
+
+    A server that does not answer within 2 s is looked at again at the next poll.
+    """
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310 - our own address
+            return json.load(answer)
+    except (OSError, ValueError):
+        return None
+
+
+class Watcher:
+    """Turns what the servers say into events, each told once.
+
+    Parameters
+    ----------
+    prometheus, detector
+        Base URLs.
+    receiver
+        The pager's stand-in.
+    fetch, clock
+        The way to the servers, and Unix time.
+    """
+
+    def __init__(
+        self,
+        prometheus: str,
+        detector: str,
+        receiver: WebhookReceiver,
+        *,
+        fetch: Fetch = fetch_json,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.events: list[Event] = []
+        self._prometheus = prometheus
+        self._detector = detector
+        self._receiver = receiver
+        self._fetch = fetch
+        self._clock = clock
+        self._candidates: set[tuple[str, str]] = set()
+        self._told: set[tuple[str, ...]] = set()
+        self._pages = 0
+
+    def poll(self) -> list[Event]:
+        """Return what is new since the last poll, in the order of the path to the page."""
+        now = self._clock()
+        new = [*self._judged(now), *self._alerts(now), *self._paged()]
+        self.events += new
+        return new
+
+    def _judged(self, now: float) -> Iterator[Event]:
+        answer = self._fetch(f"{self._detector}/api/v1/jobs")
+        if answer is None:
+            return
+        candidates = set()
+        for job in answer["jobs"]:
+            for one in job["candidates"]:
+                candidates.add((one["node"], one["metric"]))
+        for node, metric in sorted(candidates - self._candidates):
+            yield Event("candidate", now, node, metric)
+        self._candidates = candidates
+        for job in answer["jobs"]:
+            for one in job["findings"]:
+                yield from self._once(Event("finding", now, one["node"], one["metric"]))
+
+    def _alerts(self, now: float) -> Iterator[Event]:
+        answer = self._fetch(f"{self._prometheus}/api/v1/alerts")
+        for alert in answer["data"]["alerts"] if answer else ():
+            labels = alert["labels"]
+            if labels["alertname"] == _ALERT and alert["state"] == "firing":
+                node, metric = labels.get("node", ""), labels.get("metric", "")
+                yield from self._once(Event("alert", now, node, metric))
+
+    def _paged(self) -> Iterator[Event]:
+        pages = self._receiver.pages()
+        for page in pages[self._pages :]:
+            metrics = dict.fromkeys(alert.labels.get("metric", "") for alert in page.firing())
+            yield Event("page", page.arrived, ", ".join(page.nodes()), ", ".join(metrics))
+        self._pages = len(pages)
+
+    def _once(self, event: Event) -> Iterator[Event]:
+        key = (event.kind, event.node, event.metric)
+        if key not in self._told:
+            self._told.add(key)
+            yield event
+
+
+def scraped(prometheus: str, job: str, fetch: Fetch = fetch_json) -> int:
+    """Return how many targets of a scrape job answer now."""
+    query = urllib.parse.urlencode({"query": f'sum(up{{job="{job}"}})'})
+    answer = fetch(f"{prometheus}/api/v1/query?{query}")
+    result = answer["data"]["result"] if answer else []
+    return int(float(result[0]["value"][1])) if result else 0
+
+
+def progress(log: Path) -> dict[str, float]:
+    """Return the numbers of the last line that rank 0 printed; empty if there is none yet."""
+    if not log.exists():
+        return {}
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line[:5] == "step="]
+    pairs = (word.partition("=") for word in lines[-1].split()) if lines else ()
+    return {name: float(value) for name, _, value in pairs}

@@ -1,0 +1,124 @@
+"""The set-up says in one line what it needs and cannot get."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Return a directory with just what the set-up reads."""
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "setup", tmp_path / ".ci" / "setup")
+    for name in ("pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def run_setup(checkout: Path, programs: dict[str, str], **variables: str) -> tuple[int, str]:
+    """Run the set-up for the demo with nothing but these programs and the shell's own tools."""
+    path = checkout / "bin"
+    path.mkdir()
+    for tool in ("sh", "cat", "cp", "sha256sum", "mktemp", "rm", "mkdir", "id", "dirname", "tail"):
+        if tool not in programs:
+            (path / tool).symlink_to(shutil.which(tool) or tool)
+    for name, script in programs.items():
+        (path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (path / name).chmod(0o755)
+    done = subprocess.run(
+        [str(checkout / ".ci" / "setup"), "demo"],
+        env={"PATH": str(path), "HOME": str(checkout), **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+# A python3 that has everything: a virtual environment of its makes a python that installs.
+GOOD_PYTHON = """
+case "$*" in
+*"-m venv"*) mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
+*"-m pip install"*) echo "$*" >>installed ;;
+-V) echo Python 3.12.0 ;;
+esac
+"""
+SERVERS = dict.fromkeys(("prometheus", "promtool", "alertmanager", "amtool"), "exit 0")
+
+
+def test_no_python_is_said(checkout: Path) -> None:
+    code, said = run_setup(checkout, {})
+
+    assert (1, 1) == (code, len(said.splitlines()))
+    assert "no python3 on PATH" in said
+
+
+def test_an_old_python_is_named_with_its_version(checkout: Path) -> None:
+    old = 'case "$1" in -V) echo Python 3.9.2 ;; *) exit 1 ;; esac'
+
+    code, said = run_setup(checkout, {"python3": old})
+
+    assert (1, 1) == (code, len(said.splitlines()))
+    assert "needs Python 3.11 or newer; python3 is Python 3.9.2" in said
+
+
+def test_a_python_without_venv_says_what_to_install(checkout: Path) -> None:
+    no_venv = """
+    case "$*" in
+    *ensurepip*) exit 1 ;;
+    *version_info\\[*) echo 3.12 ;;
+    esac
+    """
+
+    code, said = run_setup(checkout, {"python3": no_venv, "id": "echo 1000", **SERVERS})
+
+    assert (1, 1) == (code, len(said.splitlines()))
+    assert "apt-get install python3.12-venv" in said
+
+
+def test_packages_are_installed_once_and_again_when_the_project_changes(checkout: Path) -> None:
+    programs = {"python3": GOOD_PYTHON, **SERVERS}
+    tools = checkout / "bin"
+    first, _ = run_setup(checkout, programs)
+    installed = checkout / "installed"
+    lines = [len(installed.read_text().splitlines())]
+
+    def again() -> int:
+        subprocess.run(
+            [str(checkout / ".ci" / "setup"), "demo"],
+            env={"PATH": str(tools), "HOME": str(checkout)},
+            check=True,
+            capture_output=True,
+            timeout=60,
+        )
+        return len(installed.read_text().splitlines())
+
+    lines.append(again())
+    (checkout / "constraints.txt").write_text("torch==2.99\n")
+    lines.append(again())
+
+    assert 0 == first
+    assert [2, 2, 3] == lines  # pip itself and the packages; nothing; the packages
+
+
+def test_without_servers_and_apt_it_says_what_is_missing(checkout: Path) -> None:
+    code, said = run_setup(checkout, {"python3": GOOD_PYTHON})
+
+    assert 1 == code
+    assert "amtool are not all on PATH" in said.splitlines()[-1]
+
+
+def test_it_says_how_it_is_used(checkout: Path) -> None:
+    done = subprocess.run(
+        [str(checkout / ".ci" / "setup")], capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert 0 != done.returncode
+    assert "usage: .ci/setup demo|test" in done.stderr
