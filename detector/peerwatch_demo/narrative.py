@@ -34,6 +34,8 @@ from peerwatch_demo.webhook import WebhookReceiver
 _HEALTHY_LINK = Shape(rate_bits=400_000_000, burst_bytes=256_000, limit_bytes=8_000_000)
 _TELL_SECONDS = 5.0
 _FIRST_STEP_SECONDS = 120.0
+# Rank 0 reports every 5 steps, about once a second in healthy training.
+_SLOW_SECONDS = 5.0
 
 
 class Demo:
@@ -234,13 +236,8 @@ class Demo:
                 )
 
     def _pace(self, cluster: list[Node]) -> str:
-        numbers = watch.progress(cluster[0].rank_log)
-        return (
-            f"step {numbers['step']:.0f}, {numbers['steps_per_second']:.1f} steps/s, "
-            f"loss {numbers['loss']:.2f}"
-            if numbers
-            else "no step yet"
-        )
+        log = cluster[0].rank_log
+        return pace(watch.progress(log), time.time() - log.stat().st_mtime)
 
     def _detector_config(self, server: Server, models: Path | None) -> str:
         return detector.detector_config(
@@ -269,6 +266,18 @@ class Demo:
 def node_names(count: int) -> list[str]:
     """Return the names of the nodes: node-0, node-1, ..."""
     return [f"node-{number}" for number in range(count)]
+
+
+def pace(numbers: dict[str, float], silent_seconds: float) -> str:
+    """Return how training goes: what rank 0 last reported, or for how long it has not."""
+    if not numbers:
+        return "no step yet"
+    if silent_seconds > _SLOW_SECONDS:
+        return f"step {numbers['step']:.0f}, and nothing new for {silent_seconds:.0f} s"
+    return (
+        f"step {numbers['step']:.0f}, {numbers['steps_per_second']:.1f} steps/s, "
+        f"loss {numbers['loss']:.2f}"
+    )
 
 
 def sentence(event: report.Event) -> str:

@@ -39,7 +39,7 @@ class Settings:
     hidden: int = 384
     device_seconds: float = 0.15
     checkpoint_every: int = 100
-    log_every: int = 10
+    log_every: int = 5
 
 
 class BytePredictor(nn.Module):

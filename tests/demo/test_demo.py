@@ -17,7 +17,7 @@ from peerwatch_demo import __main__ as entry
 from peerwatch_demo.console import Console
 from peerwatch_demo.detector import detector_config, follow_training
 from peerwatch_demo.faults import FAULTS
-from peerwatch_demo.narrative import node_names, sentence
+from peerwatch_demo.narrative import node_names, pace, sentence
 from peerwatch_demo.report import Event
 from peerwatch_demo.settings import Patience, Settings
 from peerwatch_demo.stack import Stack, StackError
@@ -160,6 +160,14 @@ def test_when_nobody_reads_any_more_it_is_said_once() -> None:
 @pytest.mark.parametrize("kind", ["fault", "candidate", "finding", "alert", "page"])
 def test_every_event_has_a_sentence_with_the_node(kind: str) -> None:
     assert "node-3" in sentence(Event(kind, 0.0, "node-3", "cpu_usage"))  # type: ignore[arg-type]
+
+
+def test_a_training_that_stands_still_is_not_reported_as_running() -> None:
+    last = {"step": 410.0, "steps_per_second": 3.8, "loss": 2.1}
+
+    assert "no step yet" == pace({}, 60)
+    assert "step 410, 3.8 steps/s, loss 2.10" == pace(last, 1.0)
+    assert "step 410, and nothing new for 30 s" == pace(last, 30.0)
 
 
 def test_a_node_that_vanished_is_said_to_have_vanished() -> None:

@@ -59,7 +59,7 @@ def test_two_ranks_learn_and_rank_0_writes_the_checkpoint(tmp_path: Path) -> Non
 def test_a_rank_that_loses_its_peer_waits(tmp_path: Path) -> None:
     with Stack(tmp_path) as stack:
         ranks = start_ranks(stack, "--device-seconds", "0.01")
-        wait_for(ranks[0].log, "step=10 ")
+        wait_for(ranks[0].log, "step=5 ")
         ranks[1].signal(signal.SIGKILL)
 
         wait_for(ranks[0].log, "lost its peers")

@@ -289,3 +289,11 @@ def test_the_preset_is_sound() -> None:
         low, high = one.bounds
         assert one.smallest_effect < high - low
         assert one.recorded.startswith("job_gpu:" if one.scope == "gpu" else "job_node:")
+
+
+def test_the_shipped_example_loads_and_names_real_defaults() -> None:
+    example = Path(__file__).parents[2] / "detector" / "detector.example.yaml"
+
+    assert load_config(None) == load_config(example).model_copy(
+        update={"metrics": load_config(None).metrics}
+    )
