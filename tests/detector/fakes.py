@@ -19,6 +19,8 @@ from peerwatch_detector.reader import ReadStatistics
 from peerwatch_detector.scores import Finding, Streak
 
 START = 1_700_000_000
+# Second from which ``shifted`` nodes deviate.
+ONSET = 300
 
 
 class FakeClock:
@@ -248,6 +250,14 @@ def healthy(
     common = 0.05 * np.sin(np.arange(seconds) / 7.0)
     values = level + offsets + common + rng.normal(0, noise, (nodes, seconds))
     return np.clip(values, 0, 1).astype(np.float32)
+
+
+def shifted(nodes: int, seconds: int, faulty: dict[int, float], seed: int = 0) -> np.ndarray:
+    """Return healthy levels of which some nodes shift for good from ``ONSET`` on."""
+    values = healthy(nodes, seconds, seed)
+    for node, shift in faulty.items():
+        values[node, ONSET:] += shift
+    return values
 
 
 def healthy_gpus(nodes: int, gpus: int, seconds: int, seed: int = 0) -> np.ndarray:

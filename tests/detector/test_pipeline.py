@@ -4,11 +4,9 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from detector import naive
 from detector.fakes import (
+    ONSET,
     START,
     Replay,
     config_for,
@@ -16,19 +14,10 @@ from detector.fakes import (
     healthy_gpus,
     metric,
     named,
-    node_names,
+    shifted,
 )
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.pipeline import guilty_gpu
-
-ONSET = 300
-
-
-def shifted(nodes: int, seconds: int, faulty: dict[int, float], seed: int = 0) -> np.ndarray:
-    values = healthy(nodes, seconds, seed)
-    for node, shift in faulty.items():
-        values[node, ONSET:] += shift
-    return values
 
 
 @pytest.mark.parametrize("nodes", [3, 4, 8, 16])
@@ -238,143 +227,6 @@ def test_single_nodes_and_single_gpus_do_not_break() -> None:
     config = config_for(metric(scope="gpu"), smallest_job=2)
     assert [] == Replay(config, {"load": healthy_gpus(1, 1, 300)}).run()
     assert [] == Replay(config, {"load": healthy_gpus(2, 1, 300)}).run()
-
-
-@pytest.mark.parametrize("nodes", [6, 9])
-def test_method_minder_is_the_paper_step_by_step(nodes: int) -> None:
-    config = config_for(method="minder", continuity={"threshold_seconds": 20})
-    rng = np.random.default_rng(nodes)
-    values = rng.normal(0.5, 0.05, (nodes, 160)).astype(np.float32)
-    values[2, 60:] += 0.3
-    replay = Replay(config, {"load": values})
-    replay.run(cycle=1)
-    expected = naive_minder(values, threshold=2.0, needed=20.0)
-    assert expected is not None
-    found = [(f.node, f.since - START, f.raised - START, f.method) for f in replay.raised]
-    assert [(*expected, "minder")] == found
-
-
-def naive_minder(
-    values: np.ndarray, threshold: float, needed: float
-) -> tuple[str, float, float] | None:
-    """Return node, first second and second of detection, sample by sample."""
-    names = node_names(len(values))
-    streak: tuple[int, int] | None = None
-    for end, window in enumerate(naive.windows(values, 8), start=7):
-        points = np.clip(np.array(window), 0, 1)[None]
-        sums = naive.distance_sums(points, np.ones((1, len(values)), dtype=bool))
-        scores = naive.normal_score(sums[0].tolist())
-        best = int(np.argmax(scores))
-        if scores[best] <= threshold:
-            streak = None
-            continue
-        if streak is None or streak[0] != best:
-            streak = (best, end)
-        if end - streak[1] >= needed:
-            return names[best], float(streak[1]), float(end)
-    return None
-
-
-def test_method_minder_breaks_a_streak_at_once() -> None:
-    config = config_for(method="minder", continuity={"threshold_seconds": 60})
-    values = healthy(8, 400, noise=0.02)
-    values[2, 60:] += 0.3
-    values[2, 100:110] -= 0.3
-    found = Replay(config, {"load": values})
-    found.run(cycle=1)
-    first = found.raised[0]
-    assert "node-02" == first.node
-    assert first.since - START > 105
-
-
-def test_method_zscore_names_after_its_period_and_warns() -> None:
-    config = config_for(method="zscore", zscore={"period_seconds": 300})
-    replay = Replay(config, {"load": shifted(8, 900, {3: 0.3})})
-    assert [] == replay.run(until=ONSET + 295, cycle=5)
-    replay.run(cycle=5)
-    finding = replay.raised[0]
-    assert ("node-03", "zscore", "warning") == (finding.node, finding.method, finding.severity)
-    assert 300 <= finding.raised - finding.since <= 306
-
-
-@pytest.mark.parametrize("method", ["minder", "zscore"])
-def test_other_methods_stay_quiet_on_noise(method: str) -> None:
-    config = config_for(method=method)
-    rng = np.random.default_rng(5)
-    values = rng.normal(0.5, 0.02, (8, 1800)).astype(np.float32)
-    assert [] == Replay(config, {"load": values}).run()
-
-
-@pytest.mark.parametrize("cycle", [1, 7, 10_000], ids=["1s", "7s", "one batch"])
-@pytest.mark.parametrize("method", ["peerwatch", "minder", "zscore"])
-def test_findings_do_not_depend_on_how_the_cycles_fall(method: str, cycle: int) -> None:
-    config = config_for(method=method, zscore={"period_seconds": 300})
-    values = shifted(8, 800, {1: 0.3})
-    reference = Replay(config, {"load": values})
-    reference.run(cycle=15)
-    other = Replay(config, {"load": values})
-    other.run(cycle=cycle)
-    assert 1 == len(reference.standing)
-    assert {n: (f.key, f.since) for n, f in reference.standing.items()} == {
-        n: (f.key, f.since) for n, f in other.standing.items()
-    }
-
-
-def states(replay: Replay) -> dict[str, list[float]]:
-    memory = replay.state.metrics["load"]
-    return {
-        "start": np.nan_to_num(memory.similarity.start, nan=-1).tolist(),
-        "last": np.nan_to_num(memory.similarity.last, nan=-1).tolist(),
-        "zscore": np.nan_to_num(memory.zscore.start, nan=-1).tolist(),
-        "quiet": memory.similarity.quiet.tolist(),
-        "learned": memory.baseline._learned.tolist(),
-        "offset": np.round(
-            np.nan_to_num(memory.baseline.offset(memory.judged_until + 15), nan=-9), 6
-        ).tolist(),
-    }
-
-
-@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    seed=st.integers(0, 10_000),
-    nodes=st.integers(3, 9),
-    missing=st.sampled_from([0.0, 0.05, 0.4]),
-    cuts=st.lists(st.integers(1, 90), min_size=1, max_size=40),
-)
-def test_every_streak_and_offset_is_the_same_however_the_cycles_fall(
-    seed: int, nodes: int, missing: float, cuts: list[int]
-) -> None:
-    rng = np.random.default_rng(seed)
-    values = healthy(nodes, 400, seed, noise=0.05)
-    values[1, 200:] += 0.15
-    # Whole outages of single nodes, longer than what is filled.
-    for node in range(nodes):
-        for start in range(0, 400, 50):
-            if rng.random() < missing:
-                values[node, start : start + int(rng.integers(1, 40))] = np.nan
-    config = config_for(similarity={"threshold": 2.0, "baseline_seconds": 120})
-    batch = Replay(config, {"load": values})
-    batch.step(400)
-    cycles = Replay(config, {"load": values})
-    for cut in cuts:
-        if cycles.done + cut < 400:
-            cycles.step(cycles.done + cut)
-    cycles.step(400)
-    assert states(batch) == states(cycles)
-
-
-@settings(max_examples=10)
-@given(seed=st.integers(0, 10_000), end=st.integers(300, 790))
-def test_the_future_never_changes_what_was_found_before(seed: int, end: int) -> None:
-    values = healthy(6, 800, seed, noise=0.03)
-    values[2, 150:] += 0.25
-    values[4, end:] = np.nan
-    config = config_for(continuity={"threshold_seconds": 100})
-    whole, cut = Replay(config, {"load": values}), Replay(config, {"load": values[:, :end]})
-    whole.run(cycle=10)
-    cut.run(cycle=10)
-    last = START + end - 1 - (end % 10)
-    assert cut.raised[:1] == [f for f in whole.raised if f.raised <= last][:1]
 
 
 def test_missing_samples_neither_break_nor_clear() -> None:

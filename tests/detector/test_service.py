@@ -2,65 +2,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from detector.fakes import START, FakeClock, FakeReader, config_for, healthy, metric, node_names
-from peerwatch_detector.config import DetectorConfig
+from detector.fakes import START, config_for, healthy, metric, node_names
+from detector.world import ONSET, World, world
 from peerwatch_detector.errors import ReadError
-from peerwatch_detector.models.store import EMPTY
-from peerwatch_detector.service import Detector
-
-ONSET = 600
-
-
-@dataclass
-class World:
-    """A fake Prometheus, its clock and a detector on it."""
-
-    config: DetectorConfig
-    clock: FakeClock
-    reader: FakeReader
-    detector: Detector
-
-    def run(self, seconds: float, cycle: float = 15.0) -> None:
-        """Let time pass, one cycle at its end of every ``cycle`` seconds."""
-        for _ in range(round(seconds / cycle)):
-            self.clock.advance(cycle)
-            self.detector.cycle()
-            self.reader.publish(self.detector.snapshot)
-
-    def restart(self) -> None:
-        """Forget all that a process forgets."""
-        self.detector = Detector(self.config, self.reader, EMPTY, self.clock)
-
-    def findings(self, job_id: str = "job-1") -> list[tuple[str, ...]]:
-        return [
-            (*finding.key, finding.since)
-            for judgement in self.detector.snapshot.judgements
-            if judgement.job.job_id == job_id
-            for finding in judgement.findings
-        ]
-
-
-def world(
-    config: DetectorConfig | None = None,
-    *,
-    nodes: int = 4,
-    seconds: int = 4000,
-    faulty: int | None = 1,
-    end: int | None = None,
-) -> World:
-    config = config or config_for()
-    values = healthy(nodes, seconds)
-    if faulty is not None:
-        values[faulty, ONSET:end] += 0.3
-    clock = FakeClock()
-    reader = FakeReader(clock, config)
-    reader.add_job("job-1", {"load": values}, node_names(nodes), START)
-    return World(config, clock, reader, Detector(config, reader, EMPTY, clock))
 
 
 def test_a_fault_is_found_seconds_after_the_continuity_threshold() -> None:
@@ -165,103 +114,6 @@ def test_an_outage_in_mid_streak_neither_loses_nor_doubles_the_finding(
     assert 1 == len(steady.findings())
     assert steady.findings() == cut.findings()
     assert 1 == sum("finding_raised" in record.getMessage() for record in caplog.records)
-
-
-@pytest.mark.parametrize("faulty_for", [400, 1500], ids=["in the history", "before the history"])
-def test_a_restart_in_mid_fault_keeps_the_finding(
-    faulty_for: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    here = world()
-    here.run(ONSET + faulty_for)
-    before = here.findings()
-    assert 1 == len(before)
-    here.restart()
-    caplog.clear()
-    caplog.set_level(logging.INFO, "peerwatch_detector")
-    here.run(15)
-    assert before == here.findings()
-    here.run(600)
-    assert before == here.findings()
-    events = [record.getMessage().split()[0] for record in caplog.records]
-    assert "finding_restored" in events
-    assert "finding_raised" not in events
-
-
-@pytest.mark.parametrize("faulty_for", [400, 1500], ids=["in the history", "before the history"])
-def test_a_restored_finding_falls_when_the_fault_ends(faulty_for: int) -> None:
-    here = world(end=ONSET + faulty_for + 100)
-    here.run(ONSET + faulty_for)
-    here.restart()
-    here.run(180)
-    assert 1 == len(here.findings())
-    here.run(90)
-    assert [] == here.findings()
-
-
-def test_a_restart_in_mid_streak_finds_the_fault_in_time() -> None:
-    here, steady = world(), world()
-    here.run(ONSET + 200)
-    here.restart()
-    here.run(100)
-    steady.run(ONSET + 300)
-    assert 1 == len(steady.findings())
-    assert steady.findings() == here.findings()
-
-
-def test_a_finding_that_fell_before_the_restart_does_not_come_back() -> None:
-    here = world(end=ONSET + 300)
-    here.run(ONSET + 300)
-    assert 1 == len(here.findings())
-    here.run(200)
-    assert [] == here.findings()
-    here.restart()
-    here.run(60)
-    assert [] == here.findings()
-
-
-def test_of_two_findings_published_about_one_node_the_newer_is_restored() -> None:
-    config = config_for(metric("load"), metric("other"))
-    for order in (1, -1):
-        here = world(config)
-        values = healthy(4, 4000, 3)
-        here.reader.add_job("job-1", {"other": values}, node_names(4), START)
-        here.clock.advance(1000)
-        labels = {"job_id": "job-1", "node": "node-01", "severity": "critical"}
-        old = {**labels, "metric": "other", "method": "peerwatch"}
-        new = {**labels, "metric": "load", "method": "peerwatch"}
-        published = [(START + 500.0, old, START + 200.0), (START + 990.0, new, START + 604.0)]
-        here.reader.published = published[::order]
-        here.run(15)
-        assert [("load", START + 604.0)] == [(f[3], f[6]) for f in here.findings()]
-
-
-def test_findings_of_another_version_or_node_are_not_restored() -> None:
-    here = world(faulty=None)
-    here.clock.advance(1000)
-    good = {"job_id": "job-1", "node": "gone", "metric": "load", "severity": "critical"}
-    odd = {"job_id": "job-1", "node": "node-00", "metric": "load", "severity": "page"}
-    bare = {"job_id": "job-1", "severity": "critical"}
-    here.reader.published = [(START + 990.0, labels, 1.0) for labels in (good, odd, bare)]
-    here.run(15)
-    assert [] == here.findings()
-
-
-@pytest.mark.parametrize("silent_for", [300, 1500], ids=["in the history", "before the history"])
-def test_a_vanished_node_stays_named_over_a_restart(silent_for: int) -> None:
-    here = world(faulty=None)
-    here.run(ONSET)
-    here.reader.remove_node("job-1", "node-02", START + ONSET)
-    here.run(75)
-    ((*labels, since),) = here.findings()
-    assert ["job-1", "node-02", "", "absent", "absent", "critical"] == labels
-    assert START + ONSET == since
-    here.run(silent_for)
-    assert [(*labels, since)] == here.findings()
-    here.restart()
-    here.run(15)
-    assert [(*labels, since)] == here.findings()
-    here.run(300)
-    assert [(*labels, since)] == here.findings()
 
 
 def test_a_node_that_leaves_the_job_in_order_is_not_a_finding_and_its_finding_falls() -> None:
