@@ -55,6 +55,13 @@ class JobTable:
         for job_id, node in pairs:
             self._members.setdefault(job_id, {}).setdefault(node, _Member(now, before))
 
+    def skip(self, seconds: float) -> None:
+        """Take out time in which Prometheus could not be asked: it says nothing about a node."""
+        for members in self._members.values():
+            for member in members.values():
+                member.told += seconds
+                member.present += seconds
+
     def update(self, running: set[tuple[str, str]], present: set[str], now: float) -> list[Job]:
         """Take in what Prometheus says now and return the jobs to judge.
 

@@ -116,7 +116,7 @@ class Detector:
                 self._judge_job(job, now)
             for job_id in self.memories.keys() - {job.job_id for job in jobs}:
                 del self.memories[job_id]
-                self._trouble.pop(job_id, None)
+                self._forget_trouble(job_id)
                 logger.info("job_ended job_id=%s", job_id)
         self._publish()
 
@@ -132,6 +132,8 @@ class Detector:
             self._table.learn({pair for pair in known if pair[0] in alive}, now)
             self._table_is_filled = True
         present = self.reader.instant(promql.present_nodes(discovery.presence))
+        if self._trouble.get("discovery") and self.snapshot.discovered is not None:
+            self._table.skip(now - self.snapshot.discovered)
         return self._table.update(running, {one.labels["node"] for one in present}, now)
 
     def _pairs(self, query: str) -> set[tuple[str, str]]:
@@ -160,12 +162,24 @@ class Detector:
     def _read(self, job: Job, memory: JobMemory, now: float) -> dict[str, JobFrame]:
         """Pull what is new of every metric into its ring and cut the frames to judge."""
         end = int(now - self.config.prometheus.lag_seconds)
-        frames = {}
+        frames: dict[str, JobFrame] = {}
+        answered, refused = False, None
         for metric in self.metrics:
             ring = memory.rings.setdefault(metric.name, Ring(self.config.history_seconds + 60))
             first = end - self.config.history_seconds
             start = max(first, memory.read_until.get(metric.name, first) - _OVERLAP_SECONDS)
-            ring.write(self._samples(metric, job, start, end))
+            try:
+                series = self._samples(metric, job, start, end)
+            except ReadError as error:
+                # A refused query costs its metric; anything else concerns the whole server.
+                if error.reason not in {"refused", "http_4xx"}:
+                    raise
+                refused = error
+                self._report(f"{job.job_id}/{metric.name}", error)
+                continue
+            self._report(f"{job.job_id}/{metric.name}", None)
+            answered = True
+            ring.write(series)
             memory.read_until[metric.name] = end
             ring.keep(job.nodes)
             if ring.newest < 0:
@@ -175,6 +189,8 @@ class Detector:
             since -= self.config.window_length - 1 + self.config.fill_limit_seconds
             left = max(first, min(since, end - _CONTEXT_SECONDS))
             frames[metric.name] = ring.frame(job.job_id, metric.name, job.nodes, left, end)
+        if refused is not None and not answered:
+            raise refused
         return frames
 
     def _samples(self, metric: MetricConfig, job: Job, start: int, end: int) -> list[Series]:
@@ -242,6 +258,10 @@ class Detector:
         else:
             bug = not isinstance(error, PeerwatchError)
             logger.warning("failed what=%s reason=%s error=%s", what, reason, error, exc_info=bug)
+
+    def _forget_trouble(self, job_id: str) -> None:
+        for what in [one for one in self._trouble if one.split("/")[0] == job_id]:
+            del self._trouble[what]
 
     def _model_labels(self) -> tuple[tuple[str, str, str], ...]:
         return tuple((name, model.name, model.fingerprint) for name, model in self.models.items())

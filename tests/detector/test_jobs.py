@@ -135,3 +135,15 @@ def test_silence_means_nothing_once_most_nodes_are_silent(
 
 def test_nobody_is_absent_while_all_are_there() -> None:
     assert {} == absent_seconds({}, 8, 100.0, 15.0)
+
+
+def test_time_in_which_nobody_could_ask_is_nobodys_silence() -> None:
+    table = JobTable()
+    table.update(pairs("abc"), NODES, 100.0)
+    table.update(pairs("ab"), {"a", "b"}, 115.0)
+    table.skip(600.0)
+
+    # A Prometheus that is just back has scraped nothing yet: nobody left, nobody fell silent.
+    job = only(table.update(set(), set(), 715.0))
+
+    assert Job("j", ("a", "b", "c"), {"c": 700.0}) == job

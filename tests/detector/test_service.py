@@ -168,7 +168,7 @@ def two_jobs() -> World:
 
 @pytest.mark.parametrize(
     "error",
-    [ReadError("refused", "Many-to-many matching not allowed."), ValueError("a bug")],
+    [ReadError("http_5xx", "Out of memory."), ValueError("a bug")],
     ids=["read error", "bug"],
 )
 def test_a_job_that_fails_does_not_stop_the_other(
@@ -258,3 +258,21 @@ def test_the_stages_of_a_cycle_are_timed() -> None:
     here.run(15)
     assert {"discover", "read", "judge"} == set(here.detector.snapshot.stages)
     assert all(0 <= seconds < 5 for seconds in here.detector.snapshot.stages.values())
+
+
+def test_a_refused_query_costs_its_metric_alone(caplog: pytest.LogCaptureFixture) -> None:
+    here = world(config_for(metric("odd"), metric("load")))
+    here.reader.trouble_with = {"job_node:odd:ratio": ReadError("refused", "Many-to-many.")}
+    here.run(ONSET + 300)
+
+    assert ["node-01"] == [finding[1] for finding in here.findings()]
+    assert ["job-1"] == list(here.detector.snapshot.last_success)
+    assert 1 == len([r for r in caplog.records if "what=job-1/odd" in r.getMessage()])
+
+
+def test_a_job_of_which_no_metric_can_be_read_is_not_judged() -> None:
+    here = world()
+    here.reader.trouble_with = {"job_node:load:ratio": ReadError("refused", "Many-to-many.")}
+    here.run(60)
+
+    assert {} == here.detector.snapshot.last_success
