@@ -24,7 +24,7 @@ demo: setup-demo
 	@python -m peerwatch_demo
 
 test: lint
-	python -m pytest -n 2
+	python -m pytest -n 2 --dist loadgroup
 
 lint: setup-test
 	ruff check .

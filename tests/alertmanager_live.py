@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import socket
-import subprocess
-import threading
-import time
-import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-# Debian installs the program under the longer name.
-PROGRAM = shutil.which("alertmanager") or shutil.which("prometheus-alertmanager")
+from peerwatch_demo.stack import Stack, free_ports
+from peerwatch_demo.stack import alertmanager as stack_alertmanager
+from peerwatch_demo.webhook import WebhookReceiver
 
 _TIMERS = ("group_wait", "group_interval", "repeat_interval")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -52,63 +44,20 @@ def scaled(config: dict[str, Any], speed: float, webhook: str) -> dict[str, Any]
     return config
 
 
-@dataclass
-class Receiver:
-    """Keeps (path, payload) of every notification."""
-
-    notifications: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    url: str = ""
-
-    def count(self, path: str, status: str = "firing", **labels: str) -> int:
-        """Return how many notifications of a group with these labels came to ``path``."""
-        return sum(
-            where == path
-            and payload["status"] == status
-            and labels.items() <= payload["commonLabels"].items()
-            for where, payload in list(self.notifications)
-        )
-
-
-@contextmanager
-def webhook_receiver() -> Iterator[Receiver]:
-    """Serve a receiver on a free port of the loopback."""
-    receiver = Receiver()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            receiver.notifications.append((self.path, json.loads(body)))
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    receiver.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
-        yield receiver
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-def free_port() -> int:
-    """Return a TCP port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @dataclass(frozen=True)
 class Alertmanager:
-    """A running Alertmanager."""
+    """A running Alertmanager, and the receiver of all its webhooks."""
 
     url: str
-    receiver: Receiver
+    receiver: WebhookReceiver
+
+    def count(self, path: str, status: str = "firing", **labels: str) -> int:
+        """Return how many notifications whose alerts all have these labels came to ``path``."""
+        return sum(
+            status == sent.status
+            and all(labels.items() <= alert.labels.items() for alert in sent.alerts)
+            for sent in self.receiver.notifications(path)
+        )
 
     def post(self, *alerts: dict[str, str], resolved: bool = False) -> None:
         """Send alerts (their labels) as Prometheus does; ``resolved`` ends them now."""
@@ -131,38 +80,7 @@ class Alertmanager:
 @contextmanager
 def alertmanager(config: dict[str, Any], folder: Path, speed: float) -> Iterator[Alertmanager]:
     """Run Alertmanager with ``config``, its timers ``speed`` times as fast."""
-    assert PROGRAM is not None
-    with webhook_receiver() as receiver:
-        file = folder / "alertmanager.json"  # JSON is YAML
-        file.write_text(json.dumps(scaled(config, speed, receiver.url)))
-        address = f"127.0.0.1:{free_port()}"
-        with (folder / "alertmanager.log").open("w") as log:
-            process = subprocess.Popen(
-                [
-                    PROGRAM,
-                    f"--config.file={file}",
-                    f"--storage.path={folder / 'data'}",
-                    f"--web.listen-address={address}",
-                    "--cluster.listen-address=",
-                ],
-                stdout=log,
-                stderr=log,
-            )
-            try:
-                _wait_until_ready(f"http://{address}", process, folder / "alertmanager.log")
-                yield Alertmanager(f"http://{address}", receiver)
-            finally:
-                process.terminate()
-                process.wait(timeout=20)
-
-
-def _wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Return when the server answers; fail with its log when it ends or takes 20 s."""
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            with urllib.request.urlopen(url + "/-/ready", timeout=1):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.05)
-    raise AssertionError(f"Alertmanager did not become ready:\n{log.read_text()}")
+    with WebhookReceiver() as receiver, Stack(folder) as stack:
+        text = json.dumps(scaled(config, speed, receiver.url))  # JSON is YAML
+        server = stack_alertmanager(stack, free_ports(1)[0], text)
+        yield Alertmanager(server.url, receiver)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -12,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from alertmanager_live import PROGRAM, Alertmanager, alertmanager, seconds
+from alertmanager_live import Alertmanager, alertmanager, seconds
+from peerwatch_demo.stack import find_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = ROOT / "rules" / "alertmanager.example.yaml"
-AMTOOL = shutil.which("amtool")
 
-needs_amtool = pytest.mark.skipif(AMTOOL is None, reason="amtool is not on PATH")
 
 # The shipped timers run this many times as fast in the live tests.
 SPEED = 30.0
@@ -51,18 +49,16 @@ def config() -> dict[str, Any]:
 
 
 def amtool(*arguments: str) -> subprocess.CompletedProcess[str]:
-    assert AMTOOL is not None
-    return subprocess.run([AMTOOL, *arguments], capture_output=True, text=True, check=False)
+    program = find_program("amtool")
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
 
 
-@needs_amtool
 def test_the_configuration_is_valid():
     result = amtool("check-config", str(CONFIG))
 
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-@needs_amtool
 def test_the_commented_receivers_are_valid_when_uncommented(tmp_path):
     text = re.sub(
         r"^    # \w+ instead:\n((?:    # .*\n)+)",
@@ -81,7 +77,6 @@ def test_the_commented_receivers_are_valid_when_uncommented(tmp_path):
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-@needs_amtool
 @pytest.mark.parametrize(
     ("receiver", "labels"),
     [
@@ -115,8 +110,6 @@ def test_the_route_leads_to_the_receiver(receiver, labels):
 
 def test_every_alert_of_the_pack_reaches_the_receiver_its_severity_asks_for():
     asked = {"critical": "pager", "warning": "ticket", "info": "heartbeat"}
-    if AMTOOL is None:
-        pytest.skip("amtool is not on PATH")
     for file in sorted((ROOT / "rules").glob("*.rules.yaml")):
         for group in yaml.safe_load(file.read_text())["groups"]:
             for rule in group["rules"]:
@@ -210,7 +203,6 @@ CASES: dict[str, tuple[list[tuple[float, Labels]], dict[str, int]]] = {
 
 live = [
     pytest.mark.e2e,
-    pytest.mark.skipif(PROGRAM is None, reason="alertmanager is not on PATH"),
     # One Alertmanager plays all cases at once; keep them in one worker.
     pytest.mark.xdist_group("alertmanager"),
 ]
@@ -248,7 +240,7 @@ def with_marks(*values: object, name: str) -> Any:
     [with_marks(name, expected, name=name) for name, (_, expected) in CASES.items()],
 )
 def test_notifications(played, name, expected):
-    sent = {way: played.receiver.count(f"/{way}", cluster=name) for way in ("page", "ticket")}
+    sent = {way: played.count(f"/{way}", cluster=name) for way in ("page", "ticket")}
 
     assert expected == sent
 
@@ -256,7 +248,7 @@ def test_notifications(played, name, expected):
 @pytest.mark.parametrize("heartbeats", [with_marks(2, name="twice")])
 def test_the_watchdog_keeps_coming_to_the_heartbeat_receiver_only(played, heartbeats):
     counted = {
-        way: played.receiver.count(f"/{way}", alertname="PeerwatchWatchdog")
+        way: played.count(f"/{way}", alertname="PeerwatchWatchdog")
         for way in ("page", "ticket", "heartbeat")
     }
 
@@ -265,7 +257,6 @@ def test_the_watchdog_keeps_coming_to_the_heartbeat_receiver_only(played, heartb
 
 
 @pytest.mark.e2e
-@pytest.mark.skipif(PROGRAM is None, reason="alertmanager is not on PATH")
 def test_a_finding_that_flaps_pages_once_and_its_end_is_told_once(tmp_path):
     flapping = on(FINDING, "j1", "n7", "cpu_usage") | {"cluster": "flaps"}
     ending = on(FINDING, "j1", "n8", "cpu_usage") | {"cluster": "ends"}
@@ -277,7 +268,7 @@ def test_a_finding_that_flaps_pages_once_and_its_end_is_told_once(tmp_path):
         server.post(flapping)
         time.sleep(600 / FASTER + 1.0)  # group_interval has passed once
 
-        assert server.receiver.count("/page", cluster="flaps") == 1
-        assert server.receiver.count("/page", status="resolved", cluster="flaps") == 0
-        assert server.receiver.count("/page", cluster="ends") == 1
-        assert server.receiver.count("/page", status="resolved", cluster="ends") == 1
+        assert server.count("/page", cluster="flaps") == 1
+        assert server.count("/page", status="resolved", cluster="flaps") == 0
+        assert server.count("/page", cluster="ends") == 1
+        assert server.count("/page", status="resolved", cluster="ends") == 1

@@ -22,6 +22,7 @@ from dashboard_queries import (
     panels,
     substitute,
 )
+from peerwatch_demo.stack import find_program
 from promql_lint import PRESET, lint, pack_schema
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -229,9 +230,7 @@ def test_an_unknown_variable_is_an_error():
 
 @every_dashboard
 def test_the_servers_own_parser_accepts_every_query(path, tmp_path):
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("promtool is not on PATH")
+    promtool = find_program("promtool")
     queries = [*dashboard_expressions(path), *other_expressions(path)]
     rules = [{"record": f"panel:{index}", "expr": expr} for index, (_, expr) in enumerate(queries)]
     file = tmp_path / "panels.yaml"

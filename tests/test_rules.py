@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 import yaml
 
 from alertmanager_live import seconds
+from peerwatch_demo.stack import find_program
 from peerwatch_detector.config import load_preset
 from peerwatch_detector.promql import joined_query
 from promql_lint import lint, lint_alert, pack_schema, selectors
@@ -69,9 +69,7 @@ def blocks_of(file: Path) -> list[dict[str, Any]]:
 
 
 def promtool(*arguments: str) -> None:
-    program = shutil.which("promtool")
-    if program is None:
-        pytest.skip("promtool is not on PATH")
+    program = find_program("promtool")
     result = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
 
