@@ -157,6 +157,22 @@ def test_heartbeat_joins_the_process_and_names_its_job(config, tree, sources, be
     assert NOW - 2 == samples["rank_last_step_timestamp_seconds", "from-inside", "2"]
 
 
+def test_rank_that_names_no_job_takes_the_only_mapped_one(config, sources, beat, map_job):
+    beat(2, step=40)
+    map_job("node", "mapped")
+    samples = collected(RanksCollector(config, sources))
+    assert 40 == samples["rank_steps_total", "mapped", "2"]
+
+
+def test_rank_that_names_no_job_takes_none_of_several(config, sources, beat, map_job):
+    beat(2, step=40)
+    beat(3, step=41, job_id="own")
+    map_job("node", "first", "second")
+    samples = collected(RanksCollector(config, sources))
+    assert 40 == samples["rank_steps_total", "", "2"]
+    assert 41 == samples["rank_steps_total", "own", "3"]
+
+
 def test_heartbeat_of_another_job_is_not_joined(config, tree, sources, beat):
     tree.process(11, rank_of(0))
     beat(0, job_id="other")

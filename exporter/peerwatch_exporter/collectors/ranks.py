@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import NoData, PartialData, register
 from peerwatch_exporter.sources.heartbeat import read_heartbeats
+from peerwatch_exporter.sources.jobs import read_mapping
 from peerwatch_exporter.sources.ranks import RankFinder
 from peerwatch_exporter.sources.rising import RisingSum
 
@@ -102,6 +103,7 @@ class RanksCollector:
 
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:
         self._heartbeat = config.heartbeat
+        self._mapping_directory = config.jobs.mapping_directory
         self._clock = sources.clock
         self._table = sources.processes
         self._finder = RankFinder(config, sources)
@@ -120,6 +122,7 @@ class RanksCollector:
         ranks = [rank for rank in self._join(processes, heartbeats.ranks) if self._counts(rank)]
         if not ranks and not heartbeats.problems:
             raise NoData("No rank of a training job runs on this node.")
+        ranks = self._named(ranks)
         page = _Page()
         present = {(rank.job_id, rank.rank) for rank in ranks}
         self._sums = {key: total for key, total in self._sums.items() if key in present}
@@ -170,6 +173,18 @@ class RanksCollector:
             tree,
             heartbeat,
         )
+
+    def _named(self, ranks: list[_Rank]) -> list[_Rank]:
+        """Give ranks that name no job the mapped one, where the node has exactly one."""
+        if self._mapping_directory is None or all(rank.job_id for rank in ranks):
+            return ranks
+        try:
+            job_ids = read_mapping(self._mapping_directory).job_ids
+        except OSError:  # the jobs collector tells of it
+            return ranks
+        if len(job_ids) != 1:
+            return ranks
+        return [rank if rank.job_id else replace(rank, job_id=job_ids[0]) for rank in ranks]
 
     def _counts(self, rank: _Rank) -> bool:
         """Return False for what a job of long ago left behind."""
