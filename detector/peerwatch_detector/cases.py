@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,24 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.config import MetricConfig
-from peerwatch_detector.errors import CaseError
+from peerwatch_detector.errors import DAMAGED_ARCHIVE, CaseError
 from peerwatch_detector.frame import JobFrame, mean_over_gpus
 
 # Case units are those of the recording tools; the detector's are base units.
 _TO_BASE = {"percent": ("ratio", 0.01), "megahertz": ("hertz", 1e6)}
-
-# What a damaged folder makes numpy, zipfile and this module raise.
-_BROKEN = (
-    KeyError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    EOFError,
-    NotImplementedError,
-    RuntimeError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +89,7 @@ def load_case(folder: Path) -> Case:
         truth = _truth(meta.get("truth"))
     except OSError as error:
         raise CaseError(f"{folder}: cannot be read: {error}.") from error
-    except _BROKEN as error:
+    except DAMAGED_ARCHIVE as error:
         raise CaseError(
             f"{folder}: is not a case: {error!r}; it needs case.json and samples.npz that agree."
         ) from error

@@ -10,11 +10,26 @@ PeerwatchError
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from typing import Literal
 
 ReadFailure = Literal[
     "unreachable", "timeout", "http_4xx", "http_5xx", "truncated", "malformed", "refused"
 ]
+
+# What numpy and zipfile raise on a damaged .npz file, and what reading its content may raise.
+DAMAGED_ARCHIVE = (
+    KeyError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 class PeerwatchError(Exception):

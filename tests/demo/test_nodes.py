@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from demo.waiting import gone
 from peerwatch_demo.nodes import (
     JOB_ID,
     Node,
@@ -29,19 +30,6 @@ from peerwatch_demo.stack import Stack, StackError, free_ports
 ROOT = Path(__file__).resolve().parents[2]
 PLACE = Place(ROOT)
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
-
-
-def ended(pid: int, seconds: float = 5.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-        except FileNotFoundError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def booted(stack: Stack, name: str = "node-0") -> Node:
@@ -65,8 +53,8 @@ def test_a_signal_reaches_the_process_it_names(tmp_path: Path) -> None:
         other = node.start("other", SLEEP, os.environ)
 
         assert rank == node.signal("rank", signal.SIGKILL)
-        assert ended(rank)
-        assert not ended(other, seconds=0.1)
+        assert gone(rank)
+        assert not gone(other, seconds=0.1)
 
 
 def test_killing_a_node_leaves_nothing_of_it(tmp_path: Path) -> None:
@@ -77,8 +65,8 @@ def test_killing_a_node_leaves_nothing_of_it(tmp_path: Path) -> None:
 
         node.kill()
 
-        assert all(ended(pid) for pid in pids)
-        assert not ended(survivor, seconds=0.1)
+        assert all(gone(pid) for pid in pids)
+        assert not gone(survivor, seconds=0.1)
         with pytest.raises(StackError, match=r"node-0 is dead\."):
             node.start("late", SLEEP, os.environ)
 
@@ -90,7 +78,7 @@ def test_stopping_the_stack_ends_even_a_stopped_rank(tmp_path: Path) -> None:
         node.signal("rank", signal.SIGSTOP)
         stack.on_stop(lambda: stop_together([node]))
 
-    assert ended(rank)
+    assert gone(rank)
     assert not node.agent.alive
 
 

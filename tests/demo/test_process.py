@@ -12,24 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from demo.waiting import gone
 from peerwatch_demo.process import Process, StackError, free_ports, wait_http
 
 ROOT = Path(__file__).resolve().parents[2]
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
-
-
-def gone(pid: int, seconds: float = 5.0) -> bool:
-    """Say whether a process ends (or is a zombie nobody has reaped) in time."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-        except FileNotFoundError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def read_line(path: Path, seconds: float = 10.0) -> str:

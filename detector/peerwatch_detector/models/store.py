@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import json
-import zipfile
-import zlib
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from peerwatch_detector.errors import ModelError
+from peerwatch_detector.errors import DAMAGED_ARCHIVE, ModelError
 from peerwatch_detector.models.base import Model
 from peerwatch_detector.models.identity import Identity
 from peerwatch_detector.models.lstm_vae import LstmVae, Weights
 
 FORMAT = 1
-
-# What a damaged file makes numpy, zipfile and this module raise.
-_BROKEN = (
-    KeyError,
-    ValueError,
-    TypeError,
-    EOFError,
-    NotImplementedError,
-    RuntimeError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +139,6 @@ def load_bundle(path: Path) -> Bundle:
             f"{path}: cannot be read: {error.strerror or error}; write it with "
             "`peerwatch-detector train --output FILE`."
         ) from error
-    except _BROKEN as error:
+    except DAMAGED_ARCHIVE as error:
         raise ModelError(f"{path}: is not a model bundle: {error}.") from error
     return Bundle(weights, cards)
