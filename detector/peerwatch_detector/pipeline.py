@@ -122,14 +122,14 @@ def judge(
     now
         Unix time, for silence and for the findings' ``raised``.
     """
-    ranked = {m.name: rank for rank, m in enumerate(config.detection_metrics(), start=1)}
-    metrics = [metric for metric in config.detection_metrics() if metric.name in frames]
-    for metric in metrics:
+    # The rank counts metrics without data too: it must not change when one comes or goes.
+    priority = enumerate(config.detection_metrics(), start=1)
+    ranked = [(rank, metric) for rank, metric in priority if metric.name in frames]
+    for _, metric in ranked:
         _judge_metric(frames[metric.name], metric, models[metric.name], config, state)
     silence = absent_seconds(job.silent_since, len(job.nodes), now, config.absent.after_seconds)
     streaks = _absent_streaks(silence, config, now)
-    for metric in metrics:
-        rank = ranked[metric.name]
+    for rank, metric in ranked:
         streaks += _metric_streaks(metric, rank, frames[metric.name], config, state)
     enough = len(job.nodes) >= config.smallest_job
     common = any(memory.common_cause for memory in state.metrics.values())
@@ -142,6 +142,7 @@ def judge(
     ready = streaks if enough else [s for s in streaks if s.metric == ABSENT]
     for finding in raise_findings(job.job_id, now, state.standing, ready):
         state.standing[finding.node] = finding
+    metrics = [metric for _, metric in ranked]
     return _judgement(job, metrics, streaks, enough and not common, state, now)
 
 

@@ -37,6 +37,11 @@ _RESTORE_SECONDS = 900
 # Steps beyond the newest windows that pictures and the guilty GPU look at.
 _CONTEXT_SECONDS = 30
 
+# What trouble is about: the discovery, ("job", job_id), or ("job", job_id, metric). Job ids are
+# anybody's text, so they are kept apart instead of being joined into one name.
+_Concern = tuple[str, ...]
+_DISCOVERY: _Concern = ("discovery",)
+
 
 @dataclass(slots=True)
 class JobMemory:
@@ -86,7 +91,7 @@ class Detector:
         self._table = JobTable()
         self._table_is_filled = False
         self._stages: dict[str, float] = {}
-        self._trouble: dict[str, str] = {}
+        self._trouble: dict[_Concern, str] = {}
         self.snapshot = Snapshot(models=self._model_labels())
 
     def run(self, stop: threading.Event) -> None:
@@ -108,9 +113,9 @@ class Detector:
             with self._stage("discover"):
                 jobs = self._discover(now)
         except ReadError as error:
-            self._report("discovery", error)
+            self._report(_DISCOVERY, error)
         else:
-            self._report("discovery", None)
+            self._report(_DISCOVERY, None)
             self.snapshot = replace(self.snapshot, discovered=now)
             for job in jobs:
                 self._judge_job(job, now)
@@ -132,7 +137,7 @@ class Detector:
             self._table.learn({pair for pair in known if pair[0] in alive}, now)
             self._table_is_filled = True
         present = self.reader.instant(promql.present_nodes(discovery.presence))
-        if self._trouble.get("discovery") and self.snapshot.discovered is not None:
+        if self._trouble.get(_DISCOVERY) and self.snapshot.discovered is not None:
             self._table.skip(now - self.snapshot.discovered)
         return self._table.update(running, {one.labels["node"] for one in present}, now)
 
@@ -153,10 +158,10 @@ class Detector:
                 memory.judgement = judge(job, frames, self.models, self.config, memory.state, now)
         except Exception as error:
             # One job that cannot be read, or that meets a bug, must not stop the others.
-            self._report(job.job_id, error)
+            self._report(("job", job.job_id), error)
             return
         memory.last_success = now
-        self._report(job.job_id, None)
+        self._report(("job", job.job_id), None)
         _log_changes(before, memory.state.standing)
 
     def _read(self, job: Job, memory: JobMemory, now: float) -> dict[str, JobFrame]:
@@ -175,9 +180,9 @@ class Detector:
                 if error.reason not in {"refused", "http_4xx"}:
                     raise
                 refused = error
-                self._report(f"{job.job_id}/{metric.name}", error)
+                self._report(("job", job.job_id, metric.name), error)
                 continue
-            self._report(f"{job.job_id}/{metric.name}", None)
+            self._report(("job", job.job_id, metric.name), None)
             answered = True
             ring.write(series)
             memory.read_until[metric.name] = end
@@ -247,12 +252,13 @@ class Detector:
             up=statistics.up,
         )
 
-    def _report(self, what: str, error: Exception | None) -> None:
+    def _report(self, concern: _Concern, error: Exception | None) -> None:
         """Log trouble once when it begins or changes, and once when it ends."""
         reason = "" if error is None else getattr(error, "reason", type(error).__name__)
-        if reason == self._trouble.get(what, ""):
+        if reason == self._trouble.get(concern, ""):
             return
-        self._trouble[what] = reason
+        self._trouble[concern] = reason
+        what = "/".join(concern[1:] or concern)
         if error is None:
             logger.info("recovered what=%s", what)
         else:
@@ -260,8 +266,8 @@ class Detector:
             logger.warning("failed what=%s reason=%s error=%s", what, reason, error, exc_info=bug)
 
     def _forget_trouble(self, job_id: str) -> None:
-        for what in [one for one in self._trouble if one.split("/")[0] == job_id]:
-            del self._trouble[what]
+        for concern in [one for one in self._trouble if one[:2] == ("job", job_id)]:
+            del self._trouble[concern]
 
     def _model_labels(self) -> tuple[tuple[str, str, str], ...]:
         return tuple((name, model.name, model.fingerprint) for name, model in self.models.items())

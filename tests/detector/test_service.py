@@ -276,3 +276,21 @@ def test_a_job_of_which_no_metric_can_be_read_is_not_judged() -> None:
     here.run(60)
 
     assert {} == here.detector.snapshot.last_success
+
+
+def test_the_trouble_of_an_ended_job_is_forgotten_whatever_its_name() -> None:
+    here = world()
+    for job_id in ("discovery", "job 2", "job 2/x"):
+        here.reader.add_job(job_id, {"load": healthy(3, 4000)}, ("x", "y", "z"), START)
+    refused = ReadError("http_5xx", "Out of memory.")
+    here.reader.trouble_with = {f'job_id="{name}"': refused for name in ("discovery", "job 2/x")}
+    here.run(30)
+    assert here.detector.snapshot.discovered is not None
+
+    for node in ("x", "y", "z"):
+        here.reader.leave("job 2", node, here.clock.now)
+        here.reader.leave("job 2/x", node, here.clock.now)
+    here.run(180)
+
+    troubled = {concern for concern, reason in here.detector._trouble.items() if reason}
+    assert {("job", "discovery")} == troubled
