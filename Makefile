@@ -1,13 +1,14 @@
 # make demo    a real training job, a real fault, one page with the right name (under 5 minutes)
 # make test    everything that must hold before a change goes in
+# make bench   what the exporter costs, next to node_exporter
 #
-# Both do their own set-up into .venv and .tools; `make clean` removes it.
+# All do their own set-up into .venv and .tools; `make clean` removes it.
 # FAULT, SEED, HOLD and NO_NAMESPACES reach the demo through the environment: see `make help`.
 
 SHELL := /bin/sh
 export PATH := $(CURDIR)/.venv/bin:$(PATH):$(CURDIR)/.tools/usr/bin
 
-.PHONY: help demo test lint format setup-demo setup-test clean
+.PHONY: help demo test lint format bench setup-demo setup-test setup-bench clean
 
 help:
 	@echo 'make demo       run the whole loop on this machine: fault, finding, alert, page'
@@ -18,6 +19,8 @@ help:
 	@echo 'make test       lint, types, architecture, rules, unit and end-to-end tests'
 	@echo 'make lint       only the part of `make test` that runs no code'
 	@echo 'make format     let ruff format and repair the code'
+	@echo 'make bench      what the exporter costs on this machine, next to node_exporter'
+	@echo '                SECONDS=30         how long it measures'
 	@echo 'make clean      remove .venv, .tools and caches'
 
 demo: setup-demo
@@ -38,7 +41,10 @@ format: setup-test
 	ruff check --fix .
 	ruff format .
 
-setup-demo setup-test: setup-%:
+bench: setup-bench
+	@PYTHONPATH=tests:exporter:detector python -m bench.exporter --seconds $(or $(SECONDS),30)
+
+setup-demo setup-test setup-bench: setup-%:
 	@.ci/setup $*
 
 clean:

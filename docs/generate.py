@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from peerwatch_detector.config import DetectorConfig, load_preset
 from peerwatch_exporter.catalog import CATALOG, DOMAINS
+from peerwatch_exporter.catalog.spec import HARDWARE
 from peerwatch_exporter.config import ExporterConfig
 from peerwatch_exporter.knowledge.sxid import SXIDS
 from peerwatch_exporter.knowledge.xid import XIDS
@@ -22,18 +23,24 @@ HERE = Path(__file__).parent
 
 
 def metrics_page() -> str:
-    """Return docs/metrics.md: every metric with unit, labels, meaning and raw source."""
+    """Return docs/metrics.md: every metric with unit, labels, meaning, hardware and raw source."""
+    used = {spec.hardware for spec in CATALOG.values()}
     lines = [
         "# Metrics",
         "",
         "Generated from `peerwatch_exporter.catalog`; edit it there. The scrape configuration adds",
         "the target labels `node` and, where there are several, `cluster` to every series.",
         "",
-        f"{len(CATALOG)} metrics.",
+        f"{len(CATALOG)} metrics. The column *needs* names the smallest hardware or software that",
+        "has a metric; where it is `-`, every Linux node has it.",
+        "",
+        "| needs | what that is |",
+        "|---|---|",
+        *(f"| {name} | {meaning} |" for name, meaning in HARDWARE.items() if name in used),
     ]
     table = [
-        "| metric | kind | unit | labels | meaning | raw source |",
-        "|---|---|---|---|---|---|",
+        "| metric | kind | unit | labels | meaning | needs | raw source |",
+        "|---|---|---|---|---|---|---|",
     ]
     for heading, specs in DOMAINS.items():
         lines += ["", f"## {heading}", "", *table]
@@ -41,7 +48,7 @@ def metrics_page() -> str:
             labels = ", ".join(f"`{label}`" for label in spec.labels) or "-"
             lines.append(
                 f"| `{spec.name}` | {spec.kind} | {spec.unit} | {labels} | {_cell(spec.help)} "
-                f"| {_cell(spec.source)} |"
+                f"| {spec.hardware or '-'} | {_cell(spec.source)} |"
             )
     lines += [
         "",

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fake_ethtool import FakeEthtool, FileEthtool
+from fake_ethtool import FileEthtool
 from fake_nvml import FakeNvml, install
-from peerwatch_exporter.collectors.ethtool import EthtoolCollector
-from peerwatch_exporter.collectors.gpm import GpmCollector
-from peerwatch_exporter.collectors.gpu import GpuCollector
-from peerwatch_exporter.collectors.health import HealthCollector
-from peerwatch_exporter.collectors.nic import NicCollector
-from peerwatch_exporter.collectors.nvlink import NvlinkCollector
-from peerwatch_exporter.collectors.pcie import PcieCollector
-from peerwatch_exporter.collectors.sxid import SxidCollector
-from peerwatch_exporter.collectors.xid import XidCollector
+from fixture_cases import FIXTURES, NOW, ethtool_of, library_of, root_of, scenario_of
+from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.config import ExporterConfig
 from peerwatch_exporter.sources import Paths, Sources
 
@@ -26,20 +18,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from peerwatch_exporter.collector import Collector
+    from peerwatch_exporter.sources.ethtool import EthtoolReader
 
-FIXTURES = Path(__file__).parent / "exporter" / "fixtures"
-HARDWARE = {
-    "gpu": GpuCollector,
-    "nvlink": NvlinkCollector,
-    "pcie": PcieCollector,
-    "nic": NicCollector,
-    "ethtool": EthtoolCollector,
-    "health": HealthCollector,
-    "gpm": GpmCollector,
-    "xid": XidCollector,
-    "sxid": SxidCollector,
-}
-NOW = 1_767_300_000.0
+__all__ = ["FIXTURES", "NOW", "scenario_of"]
+
+HARDWARE = (
+    "gpu",
+    "gpu_pcie",
+    "nvlink",
+    "nvlink_errors",
+    "pcie",
+    "nic",
+    "nic_errors",
+    "ethtool",
+    "health",
+    "gpm",
+    "xid",
+    "sxid",
+)
 
 Samples = dict[tuple[str, ...], float]
 
@@ -68,7 +64,7 @@ class Node:
 
     def collector(self, name: str, config: ExporterConfig | None = None) -> Collector:
         """Return a new collector of this node."""
-        return HARDWARE[name](config or ExporterConfig(), self.sources)
+        return registrations()[name].factory(config or ExporterConfig(), self.sources)
 
     def collect(self, name: str) -> Samples:
         """Return what a new collector publishes."""
@@ -85,19 +81,13 @@ class FakeClock:
         return self.now
 
 
-def scenario_of(case: str) -> dict | None:
-    """Return the NVML scenario of a case, or None if the case has no NVML."""
-    path = FIXTURES / case / "nvml.json"
-    return json.loads(path.read_text()) if path.exists() else None
-
-
 @contextlib.contextmanager
 def node(
     scenario: dict | FakeNvml | None,
     *,
     root: Path = FIXTURES / "cpu_only",
     clock: FakeClock | None = None,
-    ethtool: FakeEthtool | None = None,
+    ethtool: EthtoolReader | None = None,
 ) -> Iterator[Node]:
     """Yield a node with the files below ``root`` and this NVML behind pynvml.
 
@@ -113,5 +103,5 @@ def node(
 @contextlib.contextmanager
 def case_node(case: str) -> Iterator[Node]:
     """Yield the node of a fixture case."""
-    with node(scenario_of(case), root=FIXTURES / case) as result:
+    with node(library_of(case), root=root_of(case), ethtool=ethtool_of(case)) as result:
         yield result

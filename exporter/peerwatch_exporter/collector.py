@@ -11,7 +11,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from peerwatch_exporter.catalog import Family
 
@@ -57,28 +57,55 @@ class Collector(Protocol):
 
 Factory = Callable[["ExporterConfig", "Sources"], Collector]
 F = TypeVar("F", bound=Factory)
+Place = Literal["main", "driver"]
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A collector's name, whether it runs unless asked, what it is, and how it is made."""
+    """What the runner must know of a collector.
+
+    Parameters
+    ----------
+    name, summary
+        What it is called and what it reads, in a line.
+    default_enabled
+        Whether it runs unless asked.
+    interval_seconds
+        How often it runs: 1, 10 or 60 s, by how fast its source changes and what it costs.
+    place
+        ``main``: a thread of the main process. ``driver``: the process that alone calls NVML,
+        because a call into the driver may never return.
+    factory
+        Makes it.
+    """
 
     name: str
-    default_enabled: bool
     summary: str
+    default_enabled: bool
+    interval_seconds: float
+    place: Place
     factory: Factory
 
 
 _REGISTRY: dict[str, Registration] = {}
 
 
-def register(name: str, summary: str, *, default_enabled: bool = True) -> Callable[[F], F]:
+def register(
+    name: str,
+    summary: str,
+    *,
+    default_enabled: bool = True,
+    interval_seconds: float = 1.0,
+    place: Place = "main",
+) -> Callable[[F], F]:
     """Register a collector class (or factory) taking ``(config, sources)`` under ``name``."""
 
     def add(factory: F) -> F:
         if name in _REGISTRY:
             raise ValueError(f"Collector {name!r} is registered twice.")
-        _REGISTRY[name] = Registration(name, default_enabled, summary, factory)
+        _REGISTRY[name] = Registration(
+            name, summary, default_enabled, interval_seconds, place, factory
+        )
         return factory
 
     return add
@@ -90,3 +117,14 @@ def registrations() -> dict[str, Registration]:
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")
     return dict(sorted(_REGISTRY.items()))
+
+
+def registered(name: str) -> Registration:
+    """Return a collector whose module was imported.
+
+    Raises
+    ------
+    KeyError
+        If no imported module registered it.
+    """
+    return _REGISTRY[name]

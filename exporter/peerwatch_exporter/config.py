@@ -7,24 +7,15 @@ with mistakes is refused as a whole, with all of its mistakes at once.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import Annotated, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from peerwatch_exporter.knowledge.pod_names import check_naming
 
 # Pydantic looks the name up when it builds the class.
 from peerwatch_exporter.knowledge.xid import Severity
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-
-class ConfigError(Exception):
-    """The configuration cannot be used; ``mistakes`` has one line for each mistake."""
-
-    def __init__(self, mistakes: list[str]) -> None:
-        super().__init__("\n".join(mistakes))
-        self.mistakes = mistakes
+from peerwatch_exporter.sampler.counters import SampledCounter
 
 
 class _Section(BaseModel):
@@ -42,6 +33,24 @@ class ListenConfig(_Section):
     )
     port: int = Field(
         default=9400, ge=0, le=65535, description="TCP port; 0 lets the system choose a free one."
+    )
+
+
+class WebConfig(_Section):
+    """How the page is served."""
+
+    config_file: Path | None = Field(
+        default=None,
+        strict=False,
+        description="TLS and basic authentication, in the format of Prometheus' exporter-toolkit; "
+        "unset: plain HTTP for everybody.",
+    )
+    max_connections: int = Field(
+        default=64,
+        ge=2,
+        le=1024,
+        description="Connections at once; a further one takes the place of one that idles, or is "
+        "answered 503.",
     )
 
 
@@ -73,11 +82,20 @@ class ScopeConfig(_Section):
         return self
 
 
+def _is_directory(path: Path) -> Path:
+    if not path.is_dir():
+        raise ValueError(f"{str(path)!r} is no directory")
+    return path
+
+
+_Directory = Annotated[Path, Field(strict=False), AfterValidator(_is_directory)]
+
+
 class PathsConfig(_Section):
     """Roots of the host's files, for containers that see them elsewhere."""
 
-    procfs: Path = Field(default=Path("/proc"), strict=False, description="The node's /proc.")
-    sysfs: Path = Field(default=Path("/sys"), strict=False, description="The node's /sys.")
+    procfs: _Directory = Field(default=Path("/proc"), description="The node's /proc.")
+    sysfs: _Directory = Field(default=Path("/sys"), description="The node's /sys.")
     kmsg: Path = Field(default=Path("/dev/kmsg"), strict=False, description="The kernel log.")
 
 
@@ -109,6 +127,23 @@ class JobsConfig(_Section):
     environment: bool = Field(
         default=True, description="Also take job ids from the environment of rank processes."
     )
+    cgroups: bool = Field(
+        default=True,
+        description="Also take Slurm jobs and pods from the control groups of processes on GPUs.",
+    )
+    pod_resources_socket: Path | None = Field(
+        default=Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
+        strict=False,
+        description="The kubelet's pod-resources socket, read where it exists; null: it is not.",
+    )
+    kubernetes_job_id: Annotated[str, AfterValidator(check_naming)] = Field(
+        default="job",
+        min_length=1,
+        description="What names the job of a pod that has no other job id. job: namespace/job, "
+        "the pod's name without what its operator added for role, index and replica. pod: "
+        "namespace/pod. Else a regular expression for the whole of namespace/pod, whose group "
+        "(?P<job>...) is the job id.",
+    )
 
 
 class CollectorsConfig(_Section):
@@ -118,12 +153,37 @@ class CollectorsConfig(_Section):
         default=None, description="Run exactly these; unset: those that run by default."
     )
     disabled: list[str] = Field(default=[], description="Never run these.")
+    max_series: int = Field(
+        default=5000,
+        ge=1,
+        le=100000,
+        description="Series one collector may publish; the last ones beyond are left out, which "
+        "exporter_collector_dropped_series counts.",
+    )
+
+
+class FastConfig(_Section):
+    """The page /metrics/fast."""
+
+    history_seconds: int = Field(
+        default=0,
+        ge=0,
+        le=60,
+        description="0: the newest values, for a scrape every second. More: every second's values "
+        "with their times, so that a scrape every 10 s carries them all; set it to twice the "
+        "scrape interval.",
+    )
 
 
 class NvlinkConfig(_Section):
     """Detail of the NVLink metrics."""
 
     per_link: bool = Field(default=True, description="Publish state and errors of each link.")
+    fec: bool = Field(
+        default=False,
+        description="Also publish what forward error correction repaired, 16 series per link "
+        "(Blackwell).",
+    )
 
 
 class GpuConfig(_Section):
@@ -147,6 +207,75 @@ class EthtoolConfig(_Section):
     )
 
 
+class NicConfig(_Section):
+    """Which RDMA devices are read."""
+
+    exclude: list[Annotated[str, Field(min_length=1, max_length=64)]] = Field(
+        default=[],
+        max_length=64,
+        description="Patterns of RDMA devices that are never read, for example "
+        "[mlx5_4, 'mlx5_1*']: restricted functions of NVLink switches answer nothing and fill the "
+        "kernel log.",
+    )
+
+
+class SamplerConfig(_Section):
+    """Sampling of counters many times a second, by a process of its own."""
+
+    interval_milliseconds: float | None = Field(
+        default=None,
+        ge=1,
+        le=100,
+        description="Time between two samples; unset: the sampler is off.",
+    )
+    window_seconds: int = Field(
+        default=15,
+        ge=1,
+        le=60,
+        description="What maximum, 99th percentile and mean cover; best the scrape interval.",
+    )
+    history_seconds: float = Field(
+        default=15, ge=1, le=600, description="How far back /burst can show single samples."
+    )
+    line_rate_ratio: float = Field(
+        default=0.9,
+        gt=0,
+        le=1,
+        description="Part of a port's speed from which a sample counts as at line rate.",
+    )
+    max_cpu_ratio: float = Field(
+        default=0.05,
+        ge=0.001,
+        le=1,
+        description="CPU time per second that sampling may use; above it, samples are taken less "
+        "often.",
+    )
+    counters: list[SampledCounter] = Field(
+        default=[
+            "transmit_bytes",
+            "receive_bytes",
+            "cnp_sent",
+            "cnp_handled",
+            "ecn_marked_packets",
+            "transmit_pause_frames",
+            "receive_pause_frames",
+        ],
+        min_length=1,
+        description="What is sampled of every port; transmit_packets and receive_packets can be "
+        "had as well.",
+    )
+    devices: list[str] = Field(
+        default=[], max_length=128, description="RDMA devices that are sampled; empty: all."
+    )
+
+    @model_validator(mode="after")
+    def _counters_stand_once(self) -> SamplerConfig:
+        twice = {name for name in self.counters if self.counters.count(name) > 1}
+        if twice:
+            raise ValueError(f"sampler.counters names {', '.join(sorted(twice))} more than once")
+        return self
+
+
 class XidConfig(_Section):
     """How serious XID errors are taken."""
 
@@ -163,6 +292,7 @@ class ExporterConfig(_Section):
     """All settings of one exporter, frozen once loaded."""
 
     listen: ListenConfig = Field(default=ListenConfig(), description="Where the page is served.")
+    web: WebConfig = Field(default=WebConfig(), description="How the page is served.")
     scope: ScopeConfig = Field(default=ScopeConfig(), description="What counts as this node.")
     paths: PathsConfig = Field(default=PathsConfig(), description="Roots of the host's files.")
     heartbeat: HeartbeatConfig = Field(
@@ -175,129 +305,18 @@ class ExporterConfig(_Section):
     deadline_seconds: float = Field(
         default=0.8,
         gt=0,
-        le=60,
-        description="A collector slower than this is left out of the page; keep it below the "
-        "scrape timeout.",
+        le=0.95,
+        description="A collector slower than this is left out of the page. Below 1 s, for all are "
+        "asked once a second.",
     )
+    fast: FastConfig = Field(default=FastConfig(), description="The page /metrics/fast.")
     nvlink: NvlinkConfig = Field(default=NvlinkConfig(), description="Detail of NVLink metrics.")
     xid: XidConfig = Field(default=XidConfig(), description="How serious XID errors are taken.")
     gpu: GpuConfig = Field(default=GpuConfig(), description="What is known of the GPUs.")
+    nic: NicConfig = Field(default=NicConfig(), description="Which RDMA devices are read.")
     ethtool: EthtoolConfig = Field(
         default=EthtoolConfig(), description="Interfaces with driver statistics."
     )
-
-
-def load_config(
-    path: Path | None, *, listen: str | None, known_collectors: Collection[str]
-) -> ExporterConfig:
-    """Return the settings of a YAML file, or the defaults if there is none.
-
-    Parameters
-    ----------
-    path
-        The file; ``None`` for defaults only.
-    listen
-        ``HOST:PORT`` from the command line, which wins over the file.
-    known_collectors
-        Names that may stand in ``collectors.enabled`` and ``collectors.disabled``.
-
-    Raises
-    ------
-    ConfigError
-        With every mistake found, each with its path.
-    """
-    mistakes: list[str] = []
-    data = _read_yaml(path) if path is not None else {}
-    if listen is not None:
-        override = _parse_listen(listen)
-        if override is None:
-            mistakes.append(f"--listen: {listen!r} is not HOST:PORT, for example 127.0.0.1:9400")
-        elif isinstance(data.get("listen", {}), dict):
-            data = {**data, "listen": {**data.get("listen", {}), **override}}
-    config = None
-    try:
-        config = ExporterConfig.model_validate(data)
-    except ValidationError as error:
-        mistakes += [_sentence(item) for item in error.errors(include_url=False)]
-    mistakes += _unknown_collectors(data.get("collectors"), known_collectors)
-    if mistakes or config is None:
-        raise ConfigError(mistakes)
-    return config
-
-
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML without silent loss: a key written twice in one mapping is a mistake."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            if key_node.value in seen:
-                line = key_node.start_mark.line + 1
-                raise yaml.YAMLError(f"key {key_node.value!r} stands twice (line {line})")
-            # Only scalar keys are comparable; others are refused later as unknown keys.
-            if isinstance(key_node, yaml.ScalarNode):
-                seen.add(key_node.value)
-        return super().construct_mapping(node, deep)
-
-
-def _read_yaml(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError([f"{path}: not YAML: not a UTF-8 text file"]) from error
-    try:
-        data = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - derives from SafeLoader
-    except yaml.YAMLError as error:
-        raise ConfigError([f"{path}: not YAML: {' '.join(str(error).split())}"]) from error
-    if data is None:
-        return {}
-    if not isinstance(data, dict):
-        raise ConfigError([f"{path}: holds {type(data).__name__}, not a mapping of sections"])
-    return {str(key): value for key, value in data.items()}
-
-
-def _parse_listen(listen: str) -> dict[str, str | int] | None:
-    host, colon, port = listen.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isascii() or not port.isdigit():
-        return None
-    return {"address": host, "port": int(port)}
-
-
-def _sentence(error: Mapping[str, Any]) -> str:
-    # Pydantic marks a wrong key of a mapping so; the key itself stands before it.
-    location = [str(part) for part in error["loc"] if part != "[key]"]
-    path = ".".join(location)
-    if error["type"] == "extra_forbidden":
-        known = ", ".join(sorted(_section(location[:-1]).model_fields))
-        return f"{path}: unknown key {location[-1]!r}; known keys are {known}"
-    text = str(error["msg"]).removeprefix("Value error, ").removeprefix("Input ")
-    # A mistake between several keys is a sentence by itself; the whole section would be noise.
-    return (
-        f"{path}: {text}"
-        if error["type"] == "value_error"
-        else (f"{path}: {text}, not {error['input']!r}")
+    sampler: SamplerConfig = Field(
+        default=SamplerConfig(), description="Sampling many times a second."
     )
-
-
-def _section(location: list[str]) -> type[BaseModel]:
-    section: type[BaseModel] = ExporterConfig
-    for name in location:
-        annotation = section.model_fields[name].annotation
-        nested = [kind for kind in (annotation, *get_args(annotation)) if isinstance(kind, type)]
-        section = next(kind for kind in nested if issubclass(kind, BaseModel))
-    return section
-
-
-def _unknown_collectors(section: object, known: Collection[str]) -> list[str]:
-    if not isinstance(section, dict):
-        return []
-    return [
-        f"collectors.{key}.{index}: no collector {name!r}; there are {', '.join(sorted(known))}"
-        for key in ("enabled", "disabled")
-        if isinstance(section.get(key), list)
-        for index, name in enumerate(section[key])
-        if isinstance(name, str) and name not in known
-    ]

@@ -1,102 +1,52 @@
-"""Serves the page: /metrics, /-/healthy, /-/ready and a small index."""
+"""Listens and accepts; every connection is served by a thread of its own (web/connection.py)."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import socket
 import threading
-from socketserver import TCPServer, ThreadingMixIn
+import time
 from typing import TYPE_CHECKING
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
+from peerwatch_exporter.sources.web_facts import WebFacts
+from peerwatch_exporter.web.connection import Connection, Service
+from peerwatch_exporter.web.response import head, text
+from peerwatch_exporter.web.security import Security
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+    from collections.abc import Callable
 
-    from peerwatch_exporter.runner import Runner
+    from peerwatch_exporter.web.connection import AnswersRequests
 
 _LOG = logging.getLogger(__name__)
 
-_INDEX = b"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>peerwatch-exporter</title></head>
-<body><h1>peerwatch-exporter</h1>
-<ul><li><a href="/metrics">/metrics</a>: what this node knows about itself</li>
-<li><a href="/-/healthy">/-/healthy</a>: the process answers</li>
-<li><a href="/-/ready">/-/ready</a>: at least one collector works</li></ul>
-</body></html>
-"""
+_BACKLOG = 128
+# How long answers under way may take when the server stops.
+_STOP_SECONDS = 0.5
 
 
 class ListenError(Exception):
     """The address cannot be listened on; the message says why and what to do."""
 
 
-class _Server(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-    # Prometheus and a person with a browser; more are not turned away at once.
-    request_queue_size = 64
-
-    def server_bind(self) -> None:
-        # Not HTTPServer's way: it asks DNS for the host's name, which can hang.
-        TCPServer.server_bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
-        self.setup_environ()
-
-
-class _ServerV6(_Server):
-    address_family = socket.AF_INET6
-
-
-class _Handler(WSGIRequestHandler):
-    # A client that sends nothing would hold its thread for ever.
-    timeout = 30
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        _LOG.debug("http request detail=%r", format % args)
-
-
-def make_app(runner: Runner) -> WSGIApplication:
-    """Return the WSGI application that serves the runner's page."""
-    registry = CollectorRegistry()
-    registry.register(runner)
-
-    def answer(environ: WSGIEnvironment) -> tuple[str, str, bytes]:
-        if environ["REQUEST_METHOD"] not in {"GET", "HEAD"}:
-            return "405 Method Not Allowed", "text/plain", b"Only GET and HEAD are served.\n"
-        match environ.get("PATH_INFO", "/"):
-            case "/metrics":
-                encode, content_type = choose_encoder(environ.get("HTTP_ACCEPT", ""))
-                return "200 OK", content_type, encode(registry)
-            case "/-/healthy":
-                return "200 OK", "text/plain", b"peerwatch-exporter is healthy.\n"
-            case "/-/ready":
-                return _readiness(runner)
-            case "/" | "":
-                return "200 OK", "text/html; charset=utf-8", _INDEX
-        return "404 Not Found", "text/plain", b"There is /metrics, /-/healthy and /-/ready.\n"
-
-    def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        status, content_type, body = answer(environ)
-        headers = [("Content-Type", content_type), ("Content-Length", str(len(body)))]
-        start_response(status, headers)
-        return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
-
-    return app
-
-
-def _readiness(runner: Runner) -> tuple[str, str, bytes]:
-    stuck = runner.stuck()
-    if stuck and len(stuck) == len(runner.names):
-        text = f"Every collector is stuck: {', '.join(stuck)}.\n"
-        return "503 Service Unavailable", "text/plain", text.encode()
-    return "200 OK", "text/plain", b"peerwatch-exporter is ready.\n"
-
-
 class MetricsServer:
     """Listens from the moment it is made; serves between ``start`` and ``stop``.
+
+    Parameters
+    ----------
+    address, port
+        Where to listen; port 0 lets the system choose.
+    app
+        Answers requests.
+    security
+        Returns TLS, logins and headers in force now; by default there are none.
+    max_connections
+        Connections at once. When all are in use, a new one takes the place of the one that has
+        been idle longest; where none is idle, it is answered 503.
+    facts
+        Told of what was refused.
 
     Raises
     ------
@@ -104,29 +54,148 @@ class MetricsServer:
         If the address is in use, not this machine's, or not permitted.
     """
 
-    def __init__(self, address: str, port: int, app: WSGIApplication) -> None:
-        kind = _ServerV6 if ":" in address else _Server
-        try:
-            self._server = kind((address, port), _Handler)
-        except OSError as error:
-            raise ListenError(
-                f"Cannot listen on {address!r} port {port}: {error.strerror or error}. "
-                "Choose another with --listen HOST:PORT or listen.port."
-            ) from error
-        self._server.set_app(app)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+    def __init__(
+        self,
+        address: str,
+        port: int,
+        app: AnswersRequests,
+        *,
+        security: Callable[[], Security] = Security,
+        max_connections: int = 64,
+        facts: WebFacts | None = None,
+    ) -> None:
+        self._facts = facts or WebFacts()
+        self._service = Service(app, security, self._facts)
+        self._max_connections = max_connections
+        self._connections: dict[Connection, threading.Thread] = {}
+        self._lock = threading.Lock()
+        self._stopping = False
+        self._socket = _listen(address, port)
+        self._thread = threading.Thread(target=self._accept, name="accept", daemon=True)
 
     @property
     def port(self) -> int:
         """The port listened on, also where the system chose it."""
-        return int(self._server.server_port)
+        return int(self._socket.getsockname()[1])
 
     def start(self) -> None:
         """Serve in a thread of its own."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop serving and close the socket."""
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        """Stop listening, let answers under way go out, and end all connections."""
+        if self._stopping:
+            return
+        self._stopping = True
+        # Wakes accept(), which close() alone would not.
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._socket.close()
+        with self._lock:
+            open_connections = dict(self._connections)
+        for connection in open_connections:
+            connection.end()
+        end = time.monotonic() + _STOP_SECONDS
+        for thread in open_connections.values():
+            thread.join(max(0.0, end - time.monotonic()))
+
+    def _accept(self) -> None:
+        while not self._stopping:
+            try:
+                accepted, address = self._socket.accept()
+            except OSError as error:
+                if self._stopping:
+                    return
+                # Out of descriptors or memory: others may end soon; spinning would not help them.
+                _LOG.warning("cannot accept detail=%r", str(error))
+                time.sleep(0.2)
+                continue
+            self._take(accepted, str(address[0]).removeprefix("::ffff:"))
+
+    def _take(self, accepted: socket.socket, client: str) -> None:
+        if not self._has_room():
+            self._facts.count_rejected_connection()
+            self._turn_away(accepted)
+            return
+        connection = Connection(self._service, accepted, client)
+        thread = threading.Thread(
+            target=self._run, args=(connection,), name="connection", daemon=True
+        )
+        with self._lock:
+            self._connections[connection] = thread
+        try:
+            thread.start()
+        except RuntimeError as error:
+            # The node has no more threads for us; the next scrape may be luckier.
+            _LOG.warning("cannot serve client=%s detail=%r", client, str(error))
+            self._forget(connection)
+            accepted.close()
+
+    def _run(self, connection: Connection) -> None:
+        try:
+            connection.run()
+        finally:
+            self._forget(connection)
+
+    def _forget(self, connection: Connection) -> None:
+        with self._lock:
+            self._connections.pop(connection, None)
+
+    def _has_room(self) -> bool:
+        """Return whether one more may come in, after ending the idlest one if need be."""
+        with self._lock:
+            if len(self._connections) < self._max_connections:
+                return True
+            idle = [
+                (since, connection)
+                for connection in self._connections
+                if (since := connection.idle_since) is not None
+            ]
+            if not idle:
+                return False
+            _, idlest = min(idle, key=lambda item: item[0])
+            # Out of the count at once: it ends by itself, and nothing waits for it.
+            del self._connections[idlest]
+        idlest.end()
+        return True
+
+    def _turn_away(self, accepted: socket.socket) -> None:
+        # A client that speaks TLS could not read it; it sees a closed connection.
+        response = text(503, "Too many connections.", ("Retry-After", "5"))
+        start = head(
+            response, length=len(response.body), keep_alive=False, now=self._service.clock()
+        )
+        try:
+            accepted.setblocking(False)
+            if self._service.security().context is None:
+                accepted.send(start + response.body)
+        except OSError as error:
+            _LOG.debug("could not turn away detail=%r", str(error))
+        finally:
+            accepted.close()
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    is_v6 = ":" in address
+    try:
+        return socket.create_server(
+            (address, port),
+            family=socket.AF_INET6 if is_v6 else socket.AF_INET,
+            backlog=_BACKLOG,
+            dualstack_ipv6=address == "::",
+        )
+    except (OSError, OverflowError) as error:
+        raise ListenError(
+            f"Cannot listen on {address!r} port {port}: {_reason(error)}. "
+            "Choose another with --listen HOST:PORT or listen.port."
+        ) from error
+
+
+def _reason(error: OSError | OverflowError) -> str:
+    number = getattr(error, "errno", None)
+    # A name that cannot be resolved has a number, and words, of its own.
+    if isinstance(number, int) and number > 0:
+        return os.strerror(number)
+    return getattr(error, "strerror", None) or str(error)

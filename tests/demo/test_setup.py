@@ -21,8 +21,10 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run_setup(checkout: Path, programs: dict[str, str], **variables: str) -> tuple[int, str]:
-    """Run the set-up for the demo with nothing but these programs and the shell's own tools."""
+def run_setup(
+    checkout: Path, programs: dict[str, str], *, what: str = "demo", **variables: str
+) -> tuple[int, str]:
+    """Run the set-up with nothing but these programs and the shell's own tools."""
     path = checkout / "bin"
     path.mkdir()
     for tool in ("sh", "cat", "cp", "sha256sum", "mktemp", "rm", "mkdir", "id", "dirname", "tail"):
@@ -32,7 +34,7 @@ def run_setup(checkout: Path, programs: dict[str, str], **variables: str) -> tup
         (path / name).write_text(f"#!/bin/sh\n{script}\n")
         (path / name).chmod(0o755)
     done = subprocess.run(
-        [str(checkout / ".ci" / "setup"), "demo"],
+        [str(checkout / ".ci" / "setup"), what],
         env={"PATH": str(path), "HOME": str(checkout), **variables},
         capture_output=True,
         text=True,
@@ -113,6 +115,25 @@ def test_without_servers_and_apt_it_says_what_is_missing(checkout: Path) -> None
 
     assert 1 == code
     assert "amtool are not all on PATH" in said.splitlines()[-1]
+
+
+def test_only_the_benchmarks_need_node_exporter(checkout: Path) -> None:
+    programs = {"python3": GOOD_PYTHON, **SERVERS}
+
+    code, said = run_setup(checkout, programs, what="bench")
+
+    assert 1 == code
+    assert "node_exporter are not all on PATH" in said.splitlines()[-1]
+    assert "--group dev" in (checkout / "installed").read_text()
+    (checkout / "bin" / "node_exporter").write_text("#!/bin/sh\n")
+    (checkout / "bin" / "node_exporter").chmod(0o755)
+    done = subprocess.run(
+        [str(checkout / ".ci" / "setup"), "bench"],
+        env={"PATH": str(checkout / "bin"), "HOME": str(checkout)},
+        check=False,
+        timeout=60,
+    )
+    assert 0 == done.returncode
 
 
 def test_it_says_how_it_is_used(checkout: Path) -> None:

@@ -1,6 +1,7 @@
 """Runs the real exporter over fake drivers that follow files in a node's directory.
 
-GPUs follow ``nvml.json``, network drivers ``ethtool.json``.
+GPUs follow ``nvml.json``, network drivers ``ethtool.json``. The driver process is this file too:
+it puts the fake library in place and then does what the real one does.
 
 python simulated_node.py DIRECTORY EXPORTER_CONFIG
 """
@@ -9,12 +10,16 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from fake_ethtool import FileEthtool
-from fake_nvml import FakeNvml, install
 from peerwatch_exporter import __main__ as exporter
+from peerwatch_exporter import assembly
 from peerwatch_exporter.config import ExporterConfig
+from peerwatch_exporter.demo.nvml_library import FakeNvml, put_in_place
+from peerwatch_exporter.driver.manager import Driver
+from peerwatch_exporter.driver.serve import options_of, serve
 from peerwatch_exporter.sources import Sources, real_sources
 
 
@@ -24,10 +29,23 @@ def run(directory: Path, config: str) -> int:
     def simulated_sources(settings: ExporterConfig) -> Sources:
         return replace(real_sources(settings), ethtool=FileEthtool(directory / "ethtool.json"))
 
-    exporter.real_sources = simulated_sources
-    with install(FakeNvml.from_file(directory / "nvml.json")):
-        return exporter.main(["--config", config])
+    def simulated_driver(settings: ExporterConfig, sources: Sources, *_: object) -> Driver:
+        command = [sys.executable, __file__, "driver", str(directory / "nvml.json")]
+        return Driver(settings, sources, command=command)
+
+    assembly.real_sources = simulated_sources
+    assembly._driver = simulated_driver
+    return exporter.main(["--config", config])
+
+
+def run_driver(arguments: list[str]) -> int:
+    """Be the driver process on the fake library; return the exit status."""
+    scenario, *options = arguments
+    put_in_place(FakeNvml.from_file(Path(scenario)))
+    return serve(options_of(options))
 
 
 if __name__ == "__main__":
-    sys.exit(run(Path(sys.argv[1]), sys.argv[2]))
+    first, *rest = sys.argv[1:]
+    start = partial(run_driver, rest) if first == "driver" else partial(run, Path(first), rest[0])
+    sys.exit(start())

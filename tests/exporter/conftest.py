@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
-from prometheus_client import CollectorRegistry, generate_latest
 
-from fake_ethtool import FileEthtool
+from fake_collectors import StandingProcesses
+from fake_driver import FakeDriver
 from fake_nvml import install
-from hardware_cases import FIXTURES, FakeClock, scenario_of
+from fixture_cases import FIXTURES, NOW, ethtool_of, library_of, root_of
+from hardware_cases import FakeClock
 from peerwatch_exporter.collector import registrations
-from peerwatch_exporter.config import load_config
-from peerwatch_exporter.runner import Runner, enabled_collectors
+from peerwatch_exporter.load_config import load_config
+from peerwatch_exporter.pages import Pages
+from peerwatch_exporter.runner import Runner, make_workers
 from peerwatch_exporter.sources import Paths, Sources
 
 if TYPE_CHECKING:
@@ -34,8 +36,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def runner_of(case: str, monotonic: FakeClock | None = None) -> Runner:
-    """Return all collectors of a fixture case, with settings from its config.yaml if it has one."""
-    root = FIXTURES / case
+    """Return all collectors of a fixture case, with settings from its config.yaml if it has one.
+
+    Those of the driver process run in this one, in turn, on the case's fake library.
+    """
+    root = root_of(case)
     settings = root / "config.yaml"
     registered = registrations()
     config = load_config(
@@ -53,11 +58,12 @@ def runner_of(case: str, monotonic: FakeClock | None = None) -> Runner:
         paths,
         clock=FakeClock(),
         monotonic=monotonic or FakeClock(),
-        ethtool=FileEthtool(root / "ethtool.json"),
+        ethtool=ethtool_of(case),
+        own_processes=StandingProcesses(),
     )
     # A long deadline: a slow machine must not change the page.
     return Runner(
-        enabled_collectors(config, sources, registered),
+        make_workers(config, sources, registered, FakeDriver(config, sources)),
         sources,
         deadline_seconds=30,
         version="0.0.0",
@@ -65,30 +71,43 @@ def runner_of(case: str, monotonic: FakeClock | None = None) -> Runner:
 
 
 @contextlib.contextmanager
-def hardware_of(case: str) -> Iterator[None]:
-    """Put the case's GPUs behind pynvml."""
-    with install(scenario_of(case)):
-        yield
+def pages_of(case: str) -> Iterator[Pages]:
+    """Yield the pages of a fixture case: the second snapshot of a node that stands still.
+
+    Rates and activity are means since the snapshot before, so the first one has none.
+    """
+    monotonic = FakeClock()
+    with install(library_of(case, lambda: monotonic.now == NOW)):
+        runner = runner_of(case, monotonic)
+        runner.tick()
+        monotonic.now += 1
+        # All again: in the first tick some read what others had not yet written.
+        runner.tick(everybody=True)
+        yield Pages(runner)
+        runner.stop()
 
 
 @pytest.fixture
 def render() -> Callable[[str], str]:
-    """Return the page of a fixture case, as the second scrape of a node that stands still.
-
-    Activity is the mean since the scrape before, so the first one has none.
-    """
+    """Return the full page of a fixture case."""
 
     def page(case: str) -> str:
-        registry = CollectorRegistry()
-        monotonic = FakeClock()
-        with hardware_of(case):
-            runner = runner_of(case, monotonic)
-            registry.register(runner)
-            runner.collect()
-            monotonic.now += 1
-            text = generate_latest(registry).decode()
+        with pages_of(case) as pages:
+            text = pages.full(openmetrics=False, timeout=0).decode()
         # Failures name the file, and that lies elsewhere on every machine.
         assert str(FIXTURES) not in text
+        assert str(root_of(case)) not in text
         return text
+
+    return page
+
+
+@pytest.fixture
+def render_fast() -> Callable[[str], str]:
+    """Return the fast page of a fixture case."""
+
+    def page(case: str) -> str:
+        with pages_of(case) as pages:
+            return pages.fast(openmetrics=False, scraper=None, timeout=0).decode()
 
     return page

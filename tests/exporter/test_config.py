@@ -9,7 +9,9 @@ import pytest
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from peerwatch_exporter.config import ConfigError, ExporterConfig, load_config
+from peerwatch_exporter.config import ExporterConfig
+from peerwatch_exporter.errors import ConfigError
+from peerwatch_exporter.load_config import load_config
 
 EXAMPLE = Path(__file__).parents[2] / "exporter" / "exporter.example.yaml"
 KNOWN = ("cpu", "disk", "gpu")
@@ -79,7 +81,7 @@ nvlinks: {}
         "paths.procfz: unknown key 'procfz'; known keys are kmsg, procfs, sysfs",
         "deadline_seconds: should be a valid number, not 'soon'",
         "nvlinks: unknown key 'nvlinks'; known keys are collectors, deadline_seconds, ethtool, "
-        "gpu, heartbeat, jobs, listen, nvlink, paths, scope, xid",
+        "fast, gpu, heartbeat, jobs, listen, nic, nvlink, paths, sampler, scope, web, xid",
         "collectors.enabled.1: no collector 'cpus'; there are cpu, disk, gpu",
         "collectors.disabled.0: no collector 'gpus'; there are cpu, disk, gpu",
     ] == mistakes_of(tmp_path / "wrong.yaml", text)
@@ -89,6 +91,9 @@ nvlinks: {}
     ("text", "mistake"),
     [
         pytest.param("deadline_seconds: 0", "should be greater than 0", id="zero deadline"),
+        pytest.param("deadline_seconds: 1", "less than or equal to 0.95, not 1", id="no tick left"),
+        pytest.param("fast: {history_seconds: 61}", "equal to 60, not 61", id="long history"),
+        pytest.param("collectors: {max_series: 0}", "equal to 1, not 0", id="no series"),
         pytest.param("deadline_seconds: .nan", "deadline_seconds", id="not a number"),
         pytest.param("scope: {memory_bytes: -1}", "should be greater than 0", id="no memory"),
         pytest.param("scope: {kind: pod}", "should be 'host' or 'processes'", id="unknown scope"),

@@ -62,6 +62,7 @@ def test_port_that_stops_its_peer_is_exact():
         ("nic_pause_storm_events_total", *PORT, "warning"): 41,
         ("nic_pause_storm_events_total", *PORT, "error"): 3,
         ("nic_receive_discards_total", *PORT): 77120,
+        ("nic_receive_out_of_buffer_packets_total", *PORT): 1026,
         ("nic_priority_discards_total", *PORT, "3", "port_buffer"): 77100,
         ("nic_priority_discards_total", *PORT, "3", "host_buffer"): 15,
         ("nic_priority_discards_total", *PORT, "3", "host_congestion"): 5,
@@ -92,12 +93,48 @@ def test_series_per_port_are_few_of_the_many_statistics():
         names = h100.sources.ethtool.names("eth2")
 
     assert 230 == len(names)
-    assert 45 == len([key for key in samples if key[1] == "mlx5_0"])
+    assert 51 == len([key for key in samples if key[1] == "mlx5_0"])
 
 
 def test_every_metric_of_the_table_is_catalogued_with_as_many_labels():
     for series in STATISTICS.values():
         assert len(CATALOG[series.metric].labels) == 2 + len(series.labels), series
+
+
+def test_host_side_and_phy_troubles_have_names_of_their_own():
+    table = {
+        "rx_out_of_buffer": 1,
+        "outbound_pci_buffer_overflow": 2,
+        "rx_pci_signal_integrity": 3,
+        "tx_pci_signal_integrity": 4,
+        "link_down_events_phy": 5,
+        "rx_crc_errors_phy": 6,
+    }
+    with node(None, root=H100, ethtool=FakeEthtool({"eth3": table})) as h100:
+        samples = h100.collect("ethtool")
+
+    assert {
+        ("nic_receive_out_of_buffer_packets_total", *PORT): 1,
+        ("nic_pcie_buffer_overflow_packets_total", *PORT): 2,
+        ("nic_pcie_signal_errors_total", *PORT, "receive"): 3,
+        ("nic_pcie_signal_errors_total", *PORT, "transmit"): 4,
+        ("nic_phy_link_down_events_total", *PORT): 5,
+        ("nic_phy_crc_errors_total", *PORT): 6,
+    } == samples
+
+
+def test_priority_that_moves_gets_its_own_labels():
+    clock = FakeClock()
+    ethtool = FakeEthtool({"eth3": {"rx_prio3_pause": 1}})
+    with node(None, root=H100, ethtool=ethtool, clock=clock) as h100:
+        collector = h100.collector("ethtool")
+        before = collected(collector)
+        ethtool.tables["eth3"] = {"rx_prio4_pause": 2, "other": 0}
+        after = collected(collector)
+
+    name = "nic_pfc_pause_frames_total"
+    assert {(name, *PORT, "receive", "3"): 1} == before
+    assert {(name, *PORT, "receive", "4"): 2} == after
 
 
 def test_interface_named_in_the_settings_is_read_under_its_own_name():
@@ -197,6 +234,18 @@ def test_names_are_asked_for_once_until_the_number_changes():
 
     assert [[("B", 2)]] * 3 == first
     assert [("C", 3), ("B", 2)] == statistics.read("e")
+    assert 2 == reader.asked.count(("names", "e"))
+
+
+def test_keys_are_the_same_object_while_the_names_stand():
+    clock = FakeClock()
+    reader = FakeEthtool({"e": {"a": 1, "b": 2}})
+    statistics = SelectedStatistics(reader, {"b": "B"}.get, clock)
+    first, _ = statistics.columns("e")
+    clock.now += 61
+    second, values = statistics.columns("e")
+
+    assert (True, [2]) == (first is second, values)
     assert 2 == reader.asked.count(("names", "e"))
 
 

@@ -51,7 +51,7 @@ def test_info_names_the_board_and_the_driver():
 
     assert 8 == len(info)
     board = ("7", UUID(7), "NVIDIA H100 80GB HBM3", "1653323000127", "0000:db:00.0")
-    assert 1 == info[*board, "96.00.89.00.01", "570.124.06"]
+    assert 1 == info[*board, "96.00.89.00.01", "570.124.06", ""]
 
 
 def test_lost_gpu_takes_only_its_own_values_away():
@@ -67,7 +67,7 @@ def test_lost_gpu_takes_only_its_own_values_away():
     assert 1 == after["exporter_nvml_errors_total", "gpu_is_lost"]
     gone = {key for key in before if key[1:3] == ("5", UUID(5))} - {
         key for key in before if key[0] in {"gpu_info", "gpu_present", "gpu_lost"}
-    }
+    } | {("exporter_source_supported", "power_instant", "5")}
     assert gone == before.keys() - after.keys()
 
 
@@ -125,3 +125,30 @@ def test_failing_call_is_counted_by_code_and_costs_one_value():
 def test_node_without_gpu_has_no_data():
     with case_node("cpu_only") as cpu_only, pytest.raises(NoData):
         cpu_only.collect("gpu")
+
+
+def test_margin_and_memory_node_are_published_where_the_board_has_them():
+    scenario = scenario_of("h100_node")
+    scenario["gpus"][1] |= {"margin_temperature": 27, "numa_node": 0}
+    with node(scenario) as grace:
+        samples = grace.collect("gpu")
+
+    assert {("1", UUID(1)): 27} == only(samples, "gpu_temperature_margin_celsius")
+    assert {"": 7, "0": 1} == {
+        numa: sum(key[7] == numa for key in only(samples, "gpu_info")) for numa in ("", "0")
+    }
+
+
+def test_lacking_instant_power_is_said():
+    with case_node("degraded_node") as degraded:
+        supported = only(degraded.collect("gpu"), "exporter_source_supported")
+
+    assert 0 == supported["power_instant", "1"]
+    assert {"0", "1", "3"} == {gpu for _, gpu in supported}
+
+
+def test_boards_are_told_to_the_other_collectors():
+    with case_node("h100_node") as h100:
+        h100.collect("gpu")
+
+        assert [UUID(n) for n in range(8)] == [board.uuid for board in h100.sources.gpus.boards()]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hardware_cases import case_node, collected, node, only, scenario_of
 from peerwatch_exporter.collector import NoData
 from peerwatch_exporter.config import ExporterConfig
+from peerwatch_exporter.sources.nvlink import error_ratio
 
 UUID = "GPU-{0:08x}-51ce-4a7b-9d20-7be1f00c{0:04x}".format
 
@@ -45,7 +48,7 @@ def test_bytes_are_kibibytes_times_1024():
 
 def test_links_errors_and_speed_of_hopper():
     with case_node("h100_node") as h100:
-        samples = h100.collect("nvlink")
+        samples = h100.collect("nvlink_errors")
 
     assert 8 * 18 == sum(only(samples, "nvlink_up").values())
     assert {26562e6} == set(only(samples, "nvlink_speed_bytes_per_second").values())
@@ -60,25 +63,27 @@ def test_links_errors_and_speed_of_hopper():
 
 def test_blackwell_counters_come_under_the_same_names():
     with node(blackwell()) as b200:
-        samples = b200.collect("nvlink")
+        samples = b200.collect("nvlink") | b200.collect("nvlink_errors")
 
     assert 3000 == samples["nvlink_transmit_bytes_total", "0", UUID(0)]
     assert 70 == samples["nvlink_receive_bytes_total", "0", UUID(0)]
     assert {
         ("0", UUID(0), "0", "malformed"): 1,
         ("0", UUID(0), "0", "recovery"): 5,
-        ("0", UUID(0), "0", "recovery_failed"): 0,
         ("0", UUID(0), "0", "symbol"): 700,
         ("0", UUID(0), "1", "malformed"): 0,
         ("0", UUID(0), "1", "recovery"): 6,
-        ("0", UUID(0), "1", "recovery_failed"): 2,
         ("0", UUID(0), "1", "symbol"): 800,
     } == only(samples, "nvlink_errors_total")
+    assert {
+        ("0", UUID(0), "0", "failed"): 0,
+        ("0", UUID(0), "1", "failed"): 2,
+    } == only(samples, "nvlink_link_recoveries_total")
 
 
 def test_older_recovery_counter_wins_where_both_answer():
     with node(blackwell(**{"162": [9, 9]})) as both:
-        samples = both.collect("nvlink")
+        samples = both.collect("nvlink_errors")
 
     assert 9 == samples["nvlink_errors_total", "0", UUID(0), "0", "recovery"]
 
@@ -86,12 +91,13 @@ def test_older_recovery_counter_wins_where_both_answer():
 def test_link_that_goes_down_does_not_make_the_byte_counter_fall():
     scenario = blackwell()
     with node(scenario) as b200:
-        collector = b200.collector("nvlink")
-        collected(collector)
+        collectors = [b200.collector(name) for name in ("nvlink", "nvlink_errors")]
+        for collector in collectors:
+            collected(collector)
         scenario["gpus"][0]["fields"].update(
             {"165": [1, 0], "202": [1500, None], "204": [35, None], "221": [701, None]}
         )
-        samples = collected(collector)
+        samples = {k: v for one in collectors for k, v in collected(one).items()}
 
     assert 3500 == samples["nvlink_transmit_bytes_total", "0", UUID(0)]
     assert 75 == samples["nvlink_receive_bytes_total", "0", UUID(0)]
@@ -115,7 +121,7 @@ def test_byte_counter_never_changes_its_source():
 def test_error_counters_are_learnt_from_a_link_that_is_up():
     scenario = one_gpu({"91": 2, "165": [0, 0]})
     with node(scenario) as h100:
-        collector = h100.collector("nvlink")
+        collector = h100.collector("nvlink_errors")
         assert {} == only(collected(collector), "nvlink_errors_total")
         scenario["gpus"][0]["fields"].update({"165": [0, 1], "161": [None, 4]})
 
@@ -126,19 +132,20 @@ def test_error_counters_are_learnt_from_a_link_that_is_up():
 
 def test_supported_counters_alone_are_asked_after_the_first_time():
     with case_node("h100_node") as h100:
-        collector = h100.collector("nvlink")
-        collected(collector)
-        first = h100.nvml.calls["nvmlDeviceGetFieldValues"]
-        collected(collector)
+        bytes_only, links = h100.collector("nvlink"), h100.collector("nvlink_errors")
+        calls = []
+        for collector in (bytes_only, bytes_only, links, links):
+            before = h100.nvml.calls.get("nvmlDeviceGetFieldValues", 0)
+            collected(collector)
+            calls.append(h100.nvml.calls["nvmlDeviceGetFieldValues"] - before)
 
-    # Link count once; 18 links x 16 fields make three calls, 18 x 5 one; the bytes make one.
-    assert 8 * 5 == first
-    assert 8 * 2 == h100.nvml.calls["nvmlDeviceGetFieldValues"] - first
+    # Link count once, then the bytes; 18 links x 19 fields make three calls, 18 x 5 one.
+    assert [8 * 2, 8 * 1, 8 * 4, 8 * 1] == calls
 
 
 def test_old_driver_is_asked_link_by_link():
     with case_node("degraded_node") as degraded:
-        samples = degraded.collect("nvlink")
+        samples = degraded.collect("nvlink_errors")
 
     up = only(samples, "nvlink_up")
     assert 3 * 18 == len(up)
@@ -149,14 +156,61 @@ def test_old_driver_is_asked_link_by_link():
 def test_per_link_detail_can_be_switched_off():
     config = ExporterConfig.model_validate({"nvlink": {"per_link": False}})
     with case_node("h100_node") as h100:
-        samples = collected(h100.collector("nvlink", config))
+        samples = collected(h100.collector("nvlink_errors", config))
 
-    assert {"nvlink_transmit_bytes_total", "nvlink_receive_bytes_total"} == {
-        key[0] for key in samples
-    }
+    assert {} == samples
+
+
+def test_bytes_with_the_protocol_are_counted_beside_the_payload():
+    fields = {"91": 1, "138": {"all": 5}, "139": {"all": 6}, "140": {"all": 7}, "141": {"all": 8}}
+    with node(one_gpu(fields)) as h100:
+        samples = h100.collect("nvlink")
+
+    assert 7 * 1024 == samples["nvlink_raw_transmit_bytes_total", "0", UUID(0)]
+    assert 8 * 1024 == samples["nvlink_raw_receive_bytes_total", "0", UUID(0)]
+
+
+def test_bit_error_ratios_are_decoded():
+    # Mantissa 3 and exponent 12; no error at all.
+    with node(blackwell(**{"220": [3 << 8 | 12, 0], "222": [15 << 8 | 254, None]})) as b200:
+        ratios = only(b200.collect("nvlink_errors"), "nvlink_bit_error_ratio")
+
+    assert {
+        ("0", UUID(0), "0", "effective"): pytest.approx(3e-12),
+        ("0", UUID(0), "1", "effective"): 0,
+        ("0", UUID(0), "0", "symbol"): pytest.approx(15e-254),
+    } == ratios
+
+
+@given(st.integers(min_value=0, max_value=2**64 - 1))
+def test_no_packed_ratio_raises(packed):
+    assert 0 <= error_ratio(packed) <= 15
+
+
+def test_history_of_repairs_is_published_on_demand_only():
+    config = ExporterConfig.model_validate({"nvlink": {"fec": True}})
+    with node(blackwell(**{"235": [5, 6], "250": [0, 1]})) as b200:
+        without = b200.collect("nvlink_errors")
+        samples = collected(b200.collector("nvlink_errors", config))
+
+    assert {} == only(without, "nvlink_fec_symbols_total")
+    assert {
+        ("0", UUID(0), "0", "0"): 5,
+        ("0", UUID(0), "1", "0"): 6,
+        ("0", UUID(0), "0", "15"): 0,
+        ("0", UUID(0), "1", "15"): 1,
+    } == only(samples, "nvlink_fec_symbols_total")
+
+
+@pytest.mark.parametrize(("fields", "supported"), [({}, 0), ({"91": 1, "138": {"all": 5}}, 0)])
+def test_missing_byte_counters_are_said(fields, supported):
+    with node(one_gpu(fields, nvlink_states=[])) as board:
+        assert {("exporter_source_supported", "nvlink_bytes", "0"): supported} == board.collect(
+            "nvlink"
+        )
 
 
 @pytest.mark.parametrize("fields", [{"91": 0}, {}], ids=["count_0", "nothing_answers"])
 def test_gpu_without_nvlink_has_no_data(fields):
     with node(one_gpu(fields, nvlink_states=[])) as pcie_gpu, pytest.raises(NoData):
-        pcie_gpu.collect("nvlink")
+        pcie_gpu.collect("nvlink_errors")

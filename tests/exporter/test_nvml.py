@@ -10,9 +10,11 @@ import pynvml
 import pytest
 
 from fake_nvml import FakeNvml, install
-from hardware_cases import FakeClock, scenario_of
+from hardware_cases import scenario_of
 from peerwatch_exporter.collector import NoData
-from peerwatch_exporter.sources.nvml import GpuLostError, Nvml, NvmlError
+from peerwatch_exporter.driver.mark import Mark
+from peerwatch_exporter.sources.nvml import Nvml
+from peerwatch_exporter.sources.nvml_access import DriverReloadedError, GpuLostError, NvmlError
 
 
 def scenario(**changes):
@@ -23,7 +25,7 @@ def scenario(**changes):
 
 def test_library_is_initialised_once_for_many_collections():
     with install(scenario()) as fake:
-        nvml = Nvml(FakeClock())
+        nvml = Nvml()
         for _ in range(3):
             nvml.gpus()
 
@@ -33,7 +35,7 @@ def test_library_is_initialised_once_for_many_collections():
 
 def test_units_are_base_units():
     with install(scenario()):
-        (gpu,) = Nvml(FakeClock()).gpus()
+        (gpu,) = Nvml().gpus()
         reading = gpu.read()
 
     assert 612.345 == reading.power_watts
@@ -45,28 +47,20 @@ def test_units_are_base_units():
     assert {"core": 58.0, "memory": 71} == reading.temperatures_celsius
 
 
-def test_missing_library_is_no_data_and_is_looked_for_again_after_a_pause():
-    clock = FakeClock()
-    nvml = Nvml(clock)
+def test_missing_library_is_no_data():
     with install(None), pytest.raises(NoData, match="Library Not Found"):
-        nvml.gpus()
-    with install(scenario()) as fake:
-        with pytest.raises(NoData):
-            nvml.gpus()
-        assert "nvmlInitWithFlags" not in fake.calls
-
-        clock.now += 10.0
-        assert 1 == len(nvml.gpus())
+        Nvml().gpus()
 
 
-def test_driver_that_loads_late_is_picked_up():
-    clock = FakeClock()
-    with install({**scenario(), "init_error": pynvml.NVML_ERROR_DRIVER_NOT_LOADED}) as fake:
-        nvml = Nvml(clock)
-        with pytest.raises(NoData, match="Driver Not Loaded"):
-            nvml.gpus()
-        fake.scenario["init_error"] = 0
-        clock.now += 10.0
+def test_driver_that_is_not_loaded_is_no_data():
+    absent = {**scenario(), "init_error": pynvml.NVML_ERROR_DRIVER_NOT_LOADED}
+    with install(absent), pytest.raises(NoData, match="Driver Not Loaded"):
+        Nvml().gpus()
+
+
+def test_pci_address_is_the_kernels():
+    with install(scenario()):
+        nvml = Nvml()
 
         assert ["0000:19:00.0"] == [gpu.identity.pci_bus_id for gpu in nvml.gpus()]
         assert "570.124.06" == nvml.driver_version
@@ -75,31 +69,99 @@ def test_driver_that_loads_late_is_picked_up():
 def test_library_that_fails_otherwise_is_an_error_and_counted():
     mismatch = pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH
     with install({**scenario(), "init_error": mismatch}):
-        nvml = Nvml(FakeClock())
+        nvml = Nvml()
         with pytest.raises(NvmlError, match="version mismatch"):
             nvml.gpus()
 
     assert {"lib_rm_version_mismatch": 1} == nvml.error_counts()
 
 
-def test_reloaded_driver_is_initialised_again():
+def test_reloaded_driver_needs_a_new_process():
     with install(scenario()) as fake:
-        nvml = Nvml(FakeClock())
-        nvml.gpus()
-        fake.initialised = False
-        fake.scenario["driver_version"] = "580.65.06"
-
+        nvml = Nvml()
         (gpu,) = nvml.gpus()
-        assert 612.345 == gpu.read().power_watts
-        assert "580.65.06" == nvml.driver_version
-        assert 2 == fake.calls["nvmlInitWithFlags"]
-        # Handles of the driver before are worth nothing.
-        assert 2 == fake.calls["nvmlDeviceGetHandleByIndex_v2"]
+        fake.initialised = False
+
+        with pytest.raises(DriverReloadedError, match=r"'570\.124\.06' is gone: uninitialized"):
+            gpu.read()
+        with pytest.raises(DriverReloadedError):
+            nvml.gpus()
+    assert {"uninitialized": 2} == nvml.error_counts()
+
+
+def three():
+    """Return three GPUs."""
+    both = scenario_of("h100_node")
+    return {**both, "gpus": both["gpus"][:3]}
+
+
+class TouchedNvml(FakeNvml):
+    """Remembers which GPUs it was asked about."""
+
+    def __init__(self, scenario):
+        super().__init__(scenario)
+        self.touched = set()
+
+    def gpu(self, index, function):
+        self.touched.add(index)
+        return super().gpu(index, function)
+
+
+@pytest.mark.parametrize(
+    ("choice", "touched"),
+    [({"excluded": {1}}, {0, 2}), ({"only": 1}, {1}), ({"only": 7}, set()), ({}, {0, 1, 2})],
+    ids=["excluded", "only", "not_there", "all"],
+)
+def test_gpus_that_must_not_be_touched_are_not(choice, touched):
+    with install(TouchedNvml(three())) as fake:
+        nvml = Nvml(**choice)
+        for gpu in nvml.gpus():
+            gpu.read()
+
+    assert touched == fake.touched
+    assert 3 == nvml.count
+
+
+def test_exclusion_may_end():
+    with install(TouchedNvml(three())):
+        nvml = Nvml(excluded={0, 1})
+        (kept,) = nvml.gpus()
+        nvml.exclude({1})
+
+        assert [0, 2] == [gpu.identity.index for gpu in nvml.gpus()]
+        assert kept is nvml.gpus()[1]
+
+
+class MarkedNvml(FakeNvml):
+    """Looks at the mark whenever it is asked about a GPU."""
+
+    def __init__(self, scenario, memory):
+        super().__init__(scenario)
+        self.memory = memory
+        self.seen = []
+
+    def gpu(self, index, function):
+        self.seen.append((index, self.memory[1] - 1))
+        return super().gpu(index, function)
+
+
+def test_every_call_says_first_which_gpu_it_is_for():
+    memory = bytearray(3)
+    with install(MarkedNvml(three(), memory)) as fake:
+        nvml = Nvml(Mark(memory))
+        for gpu in nvml.gpus():
+            gpu.read()
+            gpu.fields([(83, 0)])
+            nvml.gpus()
+            assert 0 < memory[2]
+
+    assert {0, 1, 2} == {index for index, _ in fake.seen}
+    assert all(index == marked for index, marked in fake.seen)
 
 
 def test_no_gpu_at_all_is_no_data():
     with install({"driver_version": "570.124.06", "gpus": []}), pytest.raises(NoData):
-        Nvml(FakeClock()).gpus()
+        Nvml().gpus()
 
 
 @pytest.mark.parametrize(
@@ -114,7 +176,7 @@ def test_no_gpu_at_all_is_no_data():
 )
 def test_failing_function_costs_only_its_own_values(code):
     with install(scenario(errors={"nvmlDeviceGetUtilizationRates": code})):
-        (gpu,) = Nvml(FakeClock()).gpus()
+        (gpu,) = Nvml().gpus()
         reading = gpu.read()
 
     assert reading.utilization_ratio is None
@@ -128,7 +190,7 @@ def test_only_lacking_values_are_not_counted_as_errors():
         "nvmlDeviceGetEnforcedPowerLimit": pynvml.NVML_ERROR_UNKNOWN,
     }
     with install(scenario(errors=errors)):
-        nvml = Nvml(FakeClock())
+        nvml = Nvml()
         for gpu in nvml.gpus() * 2:
             gpu.read()
 
@@ -145,7 +207,7 @@ def test_old_driver_falls_back_to_older_functions():
         ],
     }
     with install(old):
-        (gpu,) = Nvml(FakeClock()).gpus()
+        (gpu,) = Nvml().gpus()
         reading = gpu.read()
 
     # The first memory call counts the reserved part in, and the power is the one second mean.
@@ -160,7 +222,7 @@ def test_lost_gpu_raises_for_itself_alone():
     both = scenario_of("h100_node")
     both["gpus"] = both["gpus"][:2]
     with install(both) as fake:
-        nvml = Nvml(FakeClock())
+        nvml = Nvml()
         first, second = nvml.gpus()
         fake.scenario["gpus"][0]["lost"] = True
 
@@ -173,14 +235,14 @@ def test_lost_gpu_raises_for_itself_alone():
 
 def test_loss_that_only_the_field_values_show_is_a_loss():
     with install(scenario(fields={"186": "lost"})):
-        (gpu,) = Nvml(FakeClock()).gpus()
+        (gpu,) = Nvml().gpus()
         with pytest.raises(GpuLostError):
             gpu.read()
 
 
 def test_lost_gpu_that_comes_back_answers_again_and_was_counted_once():
     with install(scenario()) as fake:
-        nvml = Nvml(FakeClock())
+        nvml = Nvml()
         fake.scenario["gpus"][0]["lost"] = True
         for _ in range(3):
             with pytest.raises(GpuLostError):
@@ -195,7 +257,7 @@ def test_gpu_that_is_no_longer_listed_stays_among_the_seen():
     both = scenario_of("h100_node")
     both["gpus"] = both["gpus"][:2]
     with install(both) as fake:
-        nvml = Nvml(FakeClock())
+        nvml = Nvml()
         nvml.gpus()
         fake.scenario["gpus"].pop(0)
 
@@ -205,7 +267,7 @@ def test_gpu_that_is_no_longer_listed_stays_among_the_seen():
 
 def test_many_fields_are_asked_in_several_calls():
     with install(scenario(fields={"161": list(range(300))})) as fake:
-        (gpu,) = Nvml(FakeClock()).gpus()
+        (gpu,) = Nvml().gpus()
         values = gpu.fields([(161, link) for link in range(300)])
 
     assert {(161, link): link for link in range(300)} == values
@@ -214,8 +276,8 @@ def test_many_fields_are_asked_in_several_calls():
 
 def test_fake_delays_the_named_function():
     with install(scenario(delays={"nvmlDeviceGetUtilizationRates": 0.02})):
-        (gpu,) = Nvml(FakeClock()).gpus()
-        gpu.pcie()
+        (gpu,) = Nvml().gpus()
+        gpu.fields([(83, 0)])
         start = time.monotonic()
         gpu.read()
 
@@ -225,7 +287,7 @@ def test_fake_delays_the_named_function():
 def test_fake_leaves_pynvml_as_it_was():
     before = (pynvml.nvmlLib, dict(pynvml._nvmlGetFunctionPointer_cache), pynvml.CDLL)
     with install(scenario()):
-        Nvml(FakeClock()).gpus()
+        Nvml().gpus()
 
     assert before == (pynvml.nvmlLib, dict(pynvml._nvmlGetFunctionPointer_cache), pynvml.CDLL)
 
@@ -234,7 +296,7 @@ def test_fake_follows_a_file_that_is_replaced(tmp_path):
     path = tmp_path / "nvml.json"
     path.write_text(json.dumps(scenario(utilization=10)))
     with install(FakeNvml.from_file(path)):
-        nvml = Nvml(FakeClock())
+        nvml = Nvml()
         assert 0.1 == nvml.gpus()[0].read().utilization_ratio
 
         new = tmp_path / "new.json"

@@ -1,51 +1,37 @@
-"""The pcie collector: NVML for the GPU's own link, sysfs for GPU and NIC functions."""
+"""The pcie collector: links, errors and presence of GPUs, NICs, NVSwitches and bridges."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from hardware_cases import case_node, collected, node, only, scenario_of
+from hardware_cases import case_node, collected, node, only
+from pci_tree import GPU, NIC, NVSWITCH, PciFiles
 from peerwatch_exporter.collector import NoData
-from peerwatch_exporter.collectors.pcie import UnwrappedCounter
+from peerwatch_exporter.sources.pci import MAX_FUNCTIONS, PciTree, nearest
+from peerwatch_exporter.sources.sysfs import Sysfs
 
-UUID = "GPU-{0:08x}-51ce-4a7b-9d20-7be1f00c{0:04x}".format
-
-
-def test_gpu_link_values_are_exact():
-    with case_node("h100_node") as h100:
-        samples = h100.collect("pcie")
-
-    labels = ("6", UUID(6))
-    assert {
-        "gpu_pcie_transmit_bytes_total": 731000000006,
-        "gpu_pcie_receive_bytes_total": 655000000006,
-        "gpu_pcie_link_generation": 5,
-        "gpu_pcie_link_generation_max": 5,
-        "gpu_pcie_link_width_lanes": 16,
-        "gpu_pcie_link_width_lanes_max": 16,
-        "gpu_pcie_replays_total": 6,
-    } == {key[0]: value for key, value in samples.items() if key[1:] == labels}
+SWITCH = "pci0000:15/0000:15:01.0/0000:16:00.0"
 
 
-def test_narrow_link_shows_in_both_sources():
+@pytest.fixture
+def files(tmp_path):
+    return PciFiles(tmp_path / "sys")
+
+
+@pytest.fixture
+def one_gpu(files):
+    files.add(f"{SWITCH}/0000:17:00.0/0000:18:00.0", GPU)
+    return files
+
+
+def test_narrow_link_shows():
     with case_node("degraded_node") as degraded:
         samples = degraded.collect("pcie")
 
-    assert 8 == samples["gpu_pcie_link_width_lanes", "1", UUID(1)]
-    assert 4 == samples["gpu_pcie_link_generation", "1", UUID(1)]
-    assert 48213 == samples["gpu_pcie_replays_total", "1", UUID(1)]
     assert 8 == samples["pcie_link_width_lanes", "0000:3b:00.0"]
+    assert 16 == samples["pcie_link_width_lanes_max", "0000:3b:00.0"]
     assert 16e9 == samples["pcie_link_speed_transfers_per_second", "0000:3b:00.0"]
-
-
-def test_lost_gpu_keeps_its_sysfs_values_and_the_other_gpus():
-    with case_node("degraded_node") as degraded:
-        samples = degraded.collect("pcie")
-
-    assert {"0", "1", "3"} == {key[0] for key in only(samples, "gpu_pcie_link_generation")}
-    assert 1 == samples["pcie_aer_errors_total", "0000:4c:00.0", "fatal", "total"]
+    assert 32e9 == samples["pcie_link_speed_max_transfers_per_second", "0000:3b:00.0"]
 
 
 def test_aer_errors_by_type_and_without_double_counting():
@@ -58,30 +44,6 @@ def test_aer_errors_by_type_and_without_double_counting():
         ("0000:3a:00.0", "correctable", "RxErr"): 5,
         ("0000:9a:00.0", "nonfatal", "total"): 3,
     } == {key: value for key, value in errors.items() if value}
-    # Eight types of correctable errors, one total for each other severity; 8 GPUs and 4 NICs.
-    assert 12 * 10 == len(errors)
-
-
-def test_only_gpu_and_nic_functions_are_published():
-    with case_node("h100_node") as h100:
-        speeds = only(h100.collect("pcie"), "pcie_link_speed_transfers_per_second")
-
-    # Neither the switch port, the NVMe disk, nor the VGA of the BMC, which has no link.
-    assert 12 == len(speeds)
-    assert {32e9} == set(speeds.values())
-
-
-def test_virtual_functions_share_the_link_of_their_physical_one(tmp_path):
-    for name, extra in (("0000:18:00.0", "vendor"), ("0000:18:00.1", "physfn")):
-        device = tmp_path / "sys/bus/pci/devices" / name
-        device.mkdir(parents=True)
-        (device / "class").write_text("0x020000\n")
-        (device / "current_link_width").write_text("16\n")
-        (device / extra).touch()
-    with node(None, root=tmp_path) as guest:
-        samples = guest.collect("pcie")
-
-    assert {("pcie_link_width_lanes", "0000:18:00.0"): 16} == samples
 
 
 def test_garbled_aer_line_costs_only_itself():
@@ -94,64 +56,164 @@ def test_garbled_aer_line_costs_only_itself():
     )
 
 
-def test_node_without_gpu_and_nic_has_no_data():
-    with case_node("cpu_only") as cpu_only, pytest.raises(NoData):
-        cpu_only.collect("pcie")
+def test_every_bridge_up_to_the_root_port_is_published(one_gpu, tmp_path):
+    with node(None, root=tmp_path) as bare:
+        samples = bare.collect("pcie")
 
-
-def test_driver_without_byte_counters_leaves_them_out():
-    with case_node("degraded_node") as degraded:
-        samples = degraded.collect("pcie")
-
-    assert {} == only(samples, "gpu_pcie_transmit_bytes_total")
-
-
-def test_bytes_go_on_over_a_wrap_at_32_bits():
-    scenario = scenario_of("h100_node")
-    fields = scenario["gpus"][0]["fields"]
-    fields["197"] = 2**32 - 1000
-    with node(scenario) as h100:
-        collector = h100.collector("pcie")
-        collected(collector)
-        fields["197"] = 500
-        samples = collected(collector)
-
-    assert 2**32 + 500 == samples["gpu_pcie_transmit_bytes_total", "0", UUID(0)]
-    assert 655000000000 == samples["gpu_pcie_receive_bytes_total", "0", UUID(0)]
+    assert {
+        ("0000:18:00.0", "gpu", "0000:17:00.0", "0x10de", "0x2330", "0"),
+        ("0000:17:00.0", "bridge", "0000:16:00.0", "0x1000", "0xc030", "0"),
+        ("0000:16:00.0", "bridge", "0000:15:01.0", "0x1000", "0xc030", "0"),
+        ("0000:15:01.0", "root_port", "", "0x1000", "0xc030", "0"),
+    } == set(only(samples, "pcie_device_info"))
+    for name in ("pcie_link_width_lanes", "pcie_device_present"):
+        assert 4 == len(only(samples, name)), name
 
 
 @pytest.mark.parametrize(
-    ("raw", "expected"),
+    ("facts", "kind"),
     [
-        ([10, 25, 25], 25),
-        ([2**32 - 1, 0], 2**32),
-        ([2**40, 5], 2**40 + 5),
-        ([2**64 - 10, 5], 2**64 + 5),
-        ([2**31 - 5, 10], 2**31 + 5),
+        (GPU, "gpu"),
+        (NIC, "nic"),
+        (NVSWITCH, "nvswitch"),
+        ({**GPU, "class": "0x030000"}, "gpu"),
+        ({"class": "0x038000", "vendor": "0x1002", "device": "0x740f"}, "gpu"),
+        ({"class": "0x120000", "vendor": "0x1002", "device": "0x74a1"}, "gpu"),
+        ({"class": "0x020000", "vendor": "0x1d0f", "device": "0xefa2"}, "nic"),
+        # The board's own management processor, a disk, another maker's bridge.
+        ({"class": "0x030000", "vendor": "0x1a03", "device": "0x2000"}, None),
+        ({"class": "0x010802", "vendor": "0x144d", "device": "0xa824"}, None),
+        ({"class": "0x068000", "vendor": "0x8086", "device": "0x0000"}, None),
+        ({"class": "", "vendor": "", "device": ""}, None),
     ],
-    ids=["rises", "wraps_at_32", "restarts", "wraps_at_64", "restarts_below_half"],
 )
-def test_unwrapped_counter(raw, expected):
-    counter = UnwrappedCounter()
+def test_kind_follows_class_and_vendor(files, facts, kind):
+    bdf = files.add("pci0000:00/0000:00:05.0", facts)
+    functions = PciTree(Sysfs(files.root)).functions()
 
-    assert expected == [counter.add(value) for value in raw][-1]
-
-
-@given(st.lists(st.integers(0, 2**64 - 1), min_size=1))
-def test_unwrapped_counter_never_falls(raw):
-    counter = UnwrappedCounter()
-    totals = [counter.add(value) for value in raw]
-
-    assert sorted(totals) == totals
+    assert kind == (functions[bdf].kind if bdf in functions else None)
 
 
-@given(st.integers(0, 2**32 - 1), st.lists(st.integers(0, 2**31), min_size=1))
-def test_unwrapped_counter_gives_back_the_increments(start, increments):
-    counter = UnwrappedCounter()
-    total = start
-    counter.add(start)
-    for increment in increments:
-        total += increment
-        result = counter.add(total % 2**32)
+def test_virtual_functions_share_the_link_of_their_physical_one(files, tmp_path):
+    physical = files.add("pci0000:17/0000:17:01.0/0000:18:00.0", NIC)
+    files.add("pci0000:17/0000:17:01.0/0000:18:00.1", NIC, physfn=physical)
+    with node(None, root=tmp_path) as guest:
+        info = only(guest.collect("pcie"), "pcie_device_info")
 
-    assert total == result
+    assert {"0000:18:00.0", "0000:17:01.0"} == {key[0] for key in info}
+
+
+@pytest.mark.parametrize(
+    ("changes", "present"),
+    [
+        ({"current_link_width": "63", "current_link_speed": "Unknown"}, 0),
+        ({"current_link_width": "", "config": b"\xff" * 64}, 0),
+        ({"current_link_width": "", "config": b"\xde\x10\x30\x23" + b"\0" * 60}, 1),
+        ({"current_link_width": "0", "current_link_speed": "2.5 GT/s PCIe"}, 1),
+        ({"current_link_width": "255", "current_link_speed": "Unknown speed"}, 1),
+    ],
+    ids=["all ones", "refused and all ones", "refused", "link down", "unknown"],
+)
+def test_gpu_that_fell_off_the_bus_is_not_present(one_gpu, tmp_path, changes, present):
+    with node(None, root=tmp_path) as bare:
+        collector = bare.collector("pcie")
+        collected(collector)
+        one_gpu.write("0000:18:00.0", **changes)
+        samples = collected(collector)
+
+    width = changes["current_link_width"]
+    assert present == samples["pcie_device_present", "0000:18:00.0"]
+    assert (("pcie_link_width_lanes", "0000:18:00.0") in samples) == (width == "0")
+    assert 16 == samples["pcie_link_width_lanes_max", "0000:18:00.0"]
+    # What is above it, and what the kernel counted for it, stays.
+    assert 1 == samples["pcie_device_present", "0000:17:00.0"]
+    assert ("pcie_aer_errors_total", "0000:18:00.0", "fatal", "total") in samples
+
+
+def test_function_that_was_unplugged_stays_visible_and_comes_back(one_gpu, tmp_path):
+    files = one_gpu
+    files.add(f"{SWITCH}/0000:17:01.0/0000:19:00.0", NIC)
+    with node(None, root=tmp_path) as bare:
+        collector = bare.collector("pcie")
+        collected(collector)
+        files.remove("0000:18:00.0")
+        gone = collected(collector)
+        files.add(f"{SWITCH}/0000:17:00.0/0000:18:00.0", GPU)
+        back = collected(collector)
+
+    gpu = ("0000:18:00.0",)
+    assert 0 == gone["pcie_device_present", *gpu]
+    assert 1 == gone["pcie_device_present", "0000:19:00.0"]
+    assert ("pcie_device_info", *gpu, "gpu", "0000:17:00.0", "0x10de", "0x2330", "0") in gone
+    assert ("pcie_link_width_lanes", *gpu) not in gone
+    assert 1 == back["pcie_device_present", *gpu]
+    assert 16 == back["pcie_link_width_lanes", *gpu]
+
+
+def test_errors_that_rise_are_seen(one_gpu, tmp_path):
+    key = ("pcie_aer_errors_total", "0000:18:00.0", "correctable", "BadTLP")
+    with node(None, root=tmp_path) as bare:
+        collector = bare.collector("pcie")
+        before = collected(collector)[key]
+        one_gpu.write("0000:18:00.0", aer_dev_correctable="RxErr 0\nBadTLP 7\nTOTAL_ERR_COR 7")
+
+        assert (0, 7) == (before, collected(collector)[key])
+
+
+def test_flood_of_types_and_functions_stays_bounded(files, tmp_path):
+    types = "\n".join(f"Made{number} {number}" for number in range(10_000))
+    for number in range(MAX_FUNCTIONS + 50):
+        bus, device = divmod(number, 32)
+        files.add(
+            f"pci0000:00/0000:{bus:02x}:{device:02x}.0",
+            NIC,
+            aer_dev_correctable=f"RxErr 1\n{types}",
+        )
+    with node(None, root=tmp_path) as flooded:
+        samples = flooded.collect("pcie")
+
+    assert MAX_FUNCTIONS == len(only(samples, "pcie_device_info"))
+    assert {"RxErr", "total"} == {key[2] for key in only(samples, "pcie_aer_errors_total")}
+
+
+def test_node_without_gpu_and_nic_has_no_data():
+    with case_node("cpu_only") as cpu_only, pytest.raises(NoData, match="bus/pci/devices"):
+        cpu_only.collect("pcie")
+
+
+def test_nearest_is_the_deepest_common_bridge(files):
+    nic = files.add(f"{SWITCH}/0000:17:00.0/0000:18:00.0", NIC)
+    same = [files.add(f"{SWITCH}/0000:17:0{n}.0/0000:2{n}:00.0", GPU) for n in (1, 2)]
+    far = files.add("pci0000:15/0000:15:01.0/0000:30:00.0", GPU)
+    functions = PciTree(Sysfs(files.root)).functions()
+    gpus = [functions[bdf] for bdf in (far, *same)]
+
+    assert ("switch", [functions[bdf] for bdf in same]) == nearest(functions[nic], gpus)
+    assert ("switch", [functions[far]]) == nearest(functions[nic], gpus[:1])
+
+
+def test_nearest_falls_back_to_host_bridge_and_numa_node(files):
+    nic = files.add("pci0000:15/0000:15:01.0/0000:16:00.0", NIC)
+    neighbour = files.add("pci0000:15/0000:15:02.0/0000:17:00.0", GPU)
+    numa = files.add("pci0000:30/0000:30:01.0/0000:31:00.0", GPU)
+    other = files.add("pci0000:80/0000:80:01.0/0000:81:00.0", GPU, numa_node="1")
+    lone = files.add("pci0000:90/0000:90:01.0/0000:91:00.0", NIC, numa_node="-1")
+    functions = PciTree(Sysfs(files.root)).functions()
+    gpus = [functions[bdf] for bdf in (neighbour, numa, other)]
+
+    assert ("host_bridge", [functions[neighbour]]) == nearest(functions[nic], gpus)
+    assert ("numa", [functions[numa]]) == nearest(functions[nic], gpus[1:])
+    assert (None, []) == nearest(functions[nic], gpus[2:])
+    assert (None, []) == nearest(functions[lone], gpus)
+    assert (None, []) == nearest(functions[nic], [])
+
+
+def test_facts_are_read_again_only_when_the_addresses_change(one_gpu):
+    tree = PciTree(Sysfs(one_gpu.root))
+    first = tree.functions()
+    one_gpu.write("0000:18:00.0", device="0xffff")
+
+    assert tree.functions() is first
+    one_gpu.add(f"{SWITCH}/0000:17:01.0/0000:19:00.0", NIC)
+    assert "0xffff" == tree.functions()["0000:18:00.0"].device_id
+    assert "nic" == tree.functions()["0000:19:00.0"].kind

@@ -91,10 +91,11 @@ def test_real_machine_can_be_read():
 
 def test_idle_time_that_steps_back_stands_still(tree):
     usage = usage_source(ExporterConfig(), Sources(Paths(tree.root, tree.root, tree.root)))
+    procfs = Procfs(tree.root)
     seen = []
     for idle in (20000_00, 20000_00 - 50, 20000_00 + 10, 100):
         tree.write("stat", f"cpu 1 0 1 {idle} 0 0 0 0\ncpu0 1 0 1 {idle}\nctxt 1\nbtime 1\n")
-        seen.append(usage.cpu().seconds["idle"])
+        seen.append(usage.cpu(procfs.stat()).seconds["idle"])
     # The last one is a CPU taken offline: a new count, not a jitter.
     assert [20000.0, 20000.0, 20000.1, 1.0] == seen
 

@@ -91,9 +91,9 @@ def states(samples):
 
 
 def test_node_without_ranks_has_no_data(config, sources):
-    for collector in (RanksCollector, JobsCollector):
-        with pytest.raises(NoData):
-            list(collector(config, sources).collect())
+    with pytest.raises(NoData):
+        list(RanksCollector(config, sources).collect())
+    assert {} == only(collected(JobsCollector(config, sources)), "host_job_info")
 
 
 def test_root_is_the_topmost_process_of_a_rank_and_children_are_its_tree(config, tree, sources):
@@ -216,8 +216,7 @@ def test_heartbeat_of_long_ago_is_forgotten(config, tree, sources, beat, clock):
     beat(0, job_id="gone", time=NOW - 1801)
     with pytest.raises(NoData):
         list(RanksCollector(config, sources).collect())
-    with pytest.raises(NoData):
-        list(JobsCollector(config, sources).collect())
+    assert {} == only(collected(JobsCollector(config, sources)), "host_job_info")
     # A process that stands still for hours is still there, with the age of its heartbeat.
     tree.process(11, rank_of(0, PEERWATCH_JOB_ID="gone"), state="T")
     clock.now += 1
@@ -284,69 +283,6 @@ def test_storage_counters_of_another_users_rank_are_missing_and_said_to_be(tree,
     assert 1.0 == samples["rank_cpu_seconds_total", "job", "0", "user"]
     assert {} == only(samples, "rank_read_bytes_total")
     assert isinstance(missing.__cause__, PermissionError)
-
-
-def test_mapping_wins_over_the_environment_for_the_same_job(config, tree, sources, map_job, beat):
-    map_job("0", "job")
-    map_job("1.2", "mig")
-    map_job("2")
-    map_job("node", "cpu", "job")
-    map_job("notes", "nothing")
-    tree.process(11, rank_of(0, LOCAL_RANK="0", CUDA_VISIBLE_DEVICES="3"))
-    tree.process(12, rank_of(0, PEERWATCH_JOB_ID="env", LOCAL_RANK="1", SLURM_JOB_GPUS="4-5"))
-    beat(9, job_id="inside")
-    beat(8, job_id="job")
-    samples = collected(JobsCollector(config, sources))
-    assert {
-        ("cpu", "mapping"),
-        ("job", "mapping"),
-        ("mig", "mapping"),
-        ("env", "peerwatch"),
-        ("inside", "peerwatch"),
-    } == set(only(samples, "host_job_info"))
-    assert {("0", "", "job"), ("1", "", "mig"), ("5", "", "env")} == set(
-        only(samples, "gpu_job_info")
-    )
-    assert {("0",): 1, ("1",): 1, ("2",): 0, ("5",): 1} == only(samples, "gpu_jobs")
-
-
-def test_shared_gpu_counts_its_jobs(config, sources, map_job):
-    map_job("0", "a", "b", "a")
-    assert {("0",): 2} == only(collected(JobsCollector(config, sources)), "gpu_jobs")
-
-
-def test_local_rank_picks_the_gpu_where_no_variable_does(config, tree, sources):
-    for bus in ("0000:18:00.0", "0000:2a:00.0"):
-        tree.write(f"driver/nvidia/gpus/{bus}/information", "Model: \n")
-    tree.process(11, rank_of(5, world_size=8, LOCAL_RANK="1"))
-    tree.process(12, rank_of(7, world_size=8, LOCAL_RANK="3"))
-    samples = collected(JobsCollector(config, sources))
-    assert {("1", "", "job")} == set(only(samples, "gpu_job_info"))
-
-
-@pytest.mark.parametrize("visible", ["", "GPU-1234,GPU-5678", "MIG-1", "all"])
-def test_gpus_that_are_not_indices_are_not_guessed(config, tree, sources, visible):
-    tree.process(11, rank_of(0, LOCAL_RANK="0", CUDA_VISIBLE_DEVICES=visible))
-    samples = collected(JobsCollector(config, sources))
-    assert {} == only(samples, "gpu_job_info")
-    assert {("job", "peerwatch"): 1} == only(samples, "host_job_info")
-
-
-def test_environment_can_be_left_out(config, tree, sources):
-    jobs = config.jobs.model_copy(update={"environment": False})
-    tree.process(11, rank_of(0))
-    with pytest.raises(NoData):
-        list(JobsCollector(config.model_copy(update={"jobs": jobs}), sources).collect())
-
-
-def test_missing_mapping_directory_is_said_and_the_environment_still_counts(config, tree, sources):
-    config.jobs.mapping_directory.rmdir()
-    with pytest.raises(FileNotFoundError):
-        list(JobsCollector(config, sources).collect())
-    tree.process(11, rank_of(0))
-    samples, missing = drain(JobsCollector(config, Sources(sources.paths, clock=sources.clock)))
-    assert {("job", "peerwatch"): 1} == only(samples, "host_job_info")
-    assert isinstance(missing.__cause__, FileNotFoundError)
 
 
 @contextlib.contextmanager

@@ -1,107 +1,112 @@
-"""The runner: deadlines, failures, and scrapes at the same time."""
+"""The runner: who runs at which tick, what a snapshot holds, and a clock that goes on."""
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from prometheus_client import CollectorRegistry
 
+from fake_collectors import (
+    Blocking,
+    Failing,
+    Returning,
+    Rows,
+    sources_at,
+    wait_until,
+    worker_of,
+)
 from hardware_cases import NOW, FakeClock
-from peerwatch_exporter.catalog import family
-from peerwatch_exporter.collector import NoData, PartialData
-from peerwatch_exporter.runner import Runner, error_class
+from peerwatch_exporter.collector import Registration
+from peerwatch_exporter.config import CollectorsConfig, ExporterConfig
+from peerwatch_exporter.runner import Runner, enabled_collectors, make_workers
 from peerwatch_exporter.sources import Paths, Sources
+from peerwatch_exporter.worker import Report
 
 
-class Returning:
-    """Publishes one value of a metric."""
+class Scripted:
+    """A worker that is told what to report; notes at which moments it was asked to run."""
 
-    def __init__(self, name="host_cpus", value=2.0, labels=()):
-        self.name, self.value, self.labels = name, value, labels
+    def __init__(self, name, interval_seconds=1.0, clock=None):
+        self.name, self.interval_seconds = name, interval_seconds
+        self.clock = clock
+        self.asked = []
+        self.stuck = False
+        self.success = True
+        self.families = ()
+        self.stuck_seconds = {}
+        self.failure = None
+        self.closed = False
 
-    def collect(self):
-        result = family(self.name)
-        result.add_metric(self.labels, self.value)
-        yield result
+    def request(self):
+        self.asked.append(self.clock.now - NOW)
 
+    def report(self, deadline):
+        if self.failure is not None:
+            raise self.failure
+        error = None if self.success else "deadline_exceeded"
+        return Report(
+            self.name, self.families, self.success, error, 0.0, None, 0, self.stuck_seconds
+        )
 
-class Failing:
-    """Publishes a value, then raises."""
+    def is_stuck(self):
+        return self.stuck
 
-    def __init__(self, error):
-        self.error = error
-
-    def collect(self):
-        yield from Returning("host_load1").collect()
-        if self.error is not None:
-            raise self.error
-
-
-class Blocking:
-    """Does not return before it is let go; counts how often it was started."""
-
-    def __init__(self):
-        self.started = 0
-        self.running = 0
-        self.most_at_once = 0
-        self.entered = threading.Event()
-        self.let_go = threading.Event()
-
-    def collect(self):
-        self.started += 1
-        self.running += 1
-        self.most_at_once = max(self.most_at_once, self.running)
-        self.entered.set()
-        assert self.let_go.wait(20)
-        self.running -= 1
-        return list(Returning("host_load1").collect())
+    def close(self):
+        self.closed = True
 
 
 @pytest.fixture
 def make(tmp_path):
-    """Return a function that makes a registry over collectors; blocked ones end with the test."""
-    blocking = []
+    """Return a function that makes a runner; blocked collectors end with the test."""
+    blocking, runners = [], []
 
-    def registry(deadline=20.0, clock=None, **collectors):
+    def runner(*workers, deadline=20.0, clock=None, intervals=None, **collectors):
         clock = clock or FakeClock()
         blocking.extend(item for item in collectors.values() if isinstance(item, Blocking))
-        sources = Sources(
-            Paths(tmp_path, tmp_path, tmp_path / "kmsg"), clock=clock, monotonic=clock
+        made = [
+            worker_of(item, name, clock, (intervals or {}).get(name, 1.0))
+            for name, item in collectors.items()
+        ]
+        runners.append(
+            Runner(
+                [*workers, *made],
+                sources_at(tmp_path, clock),
+                deadline_seconds=deadline,
+                version="1.2.3",
+                max_series=10,
+            )
         )
-        runner = Runner(
-            {name: (lambda item=item: item) for name, item in collectors.items()},
-            sources,
-            deadline_seconds=deadline,
-            version="1.2.3",
-        )
-        result = CollectorRegistry()
-        result.register(runner)
-        result.runner = runner
-        return result
+        return runners[-1]
 
-    yield registry
+    yield runner
     for item in blocking:
         item.let_go.set()
+    for item in runners:
+        item.stop()
 
 
-def samples(registry):
-    return {
-        (sample.name, *sample.labels.values()): sample.value
-        for item in registry.collect()
-        for sample in item.samples
-    }
+def samples(families):
+    return {(item.spec.name, *labels): value for item in families for labels, value in item.rows}
+
+
+def run_ticks(runner, clock, count):
+    for _ in range(count):
+        runner.tick()
+        clock.now += 1
 
 
 def test_page_has_every_family_and_says_how_each_collector_did(make):
-    page = samples(make(cpu=Returning(), other=Returning("host_load1", 0.5)))
-    assert {
-        ("host_cpus",): 2.0,
-        ("host_load1",): 0.5,
+    runner = make(cpu=Returning(), other=Returning("host_load1", 0.5))
+    collected = {("host_cpus",): 2.0, ("host_load1",): 0.5}
+    own = {
         ("exporter_build_info", "1.2.3"): 1,
+        ("exporter_snapshot_timestamp_seconds",): NOW,
+        ("exporter_snapshot_missed_total",): 0,
+        ("exporter_cpu_seconds_total", "driver"): 2.5,
+        ("exporter_cpu_seconds_total", "main"): 1.25,
+        ("exporter_resident_memory_bytes", "driver"): 20971520,
+        ("exporter_resident_memory_bytes", "main"): 31457280,
         ("exporter_collector_success", "cpu"): 1,
         ("exporter_collector_success", "other"): 1,
         ("exporter_collector_duration_seconds", "cpu"): 0,
@@ -110,148 +115,374 @@ def test_page_has_every_family_and_says_how_each_collector_did(make):
         ("exporter_collector_last_success_timestamp_seconds", "other"): NOW,
         ("exporter_collector_timeouts_total", "cpu"): 0,
         ("exporter_collector_timeouts_total", "other"): 0,
-        ("exporter_collector_stuck_seconds", "cpu"): 0,
-        ("exporter_collector_stuck_seconds", "other"): 0,
-        ("exporter_series",): 14,
-    } == page
-
-
-@pytest.mark.parametrize(
-    ("error", "word"),
-    [
-        (PermissionError(13, "denied"), "permission_denied"),
-        (FileNotFoundError(2, "gone"), "os_error"),
-        (KeyError("x"), "key_error"),
-        (type("GpuLostError", (Exception,), {})(), "gpu_lost_error"),
-        (type("NVMLError", (Exception,), {"error_class": "nvml_timeout"})(), "nvml_timeout"),
-        (type("_Private", (Exception,), {})(), "private"),
-    ],
-)
-def test_error_class_is_a_short_word(error, word):
-    assert word == error_class(error)
+        ("exporter_collector_stuck_seconds", "cpu", ""): 0,
+        ("exporter_collector_stuck_seconds", "other", ""): 0,
+        ("exporter_collector_dropped_series", "cpu"): 0,
+        ("exporter_collector_dropped_series", "other"): 0,
+    }
+    snapshot = runner.tick()
+    assert {**collected, **own, ("exporter_series",): 22} == samples(snapshot.families)
+    assert {**own, ("exporter_series",): 20} == samples(snapshot.own)
+    assert (1, NOW, NOW) == (snapshot.number, snapshot.time, snapshot.monotonic)
 
 
 def test_failure_takes_down_only_its_own_collector(make):
-    page = samples(make(bad=Failing(PermissionError(13, "denied")), cpu=Returning()))
+    page = samples(
+        make(bad=Failing(PermissionError(13, "denied")), cpu=Returning()).tick().families
+    )
     assert (2.0, 1) == (page["host_cpus",], page["exporter_collector_success", "cpu"])
     assert 0 == page["exporter_collector_success", "bad"]
     assert 1 == page["exporter_collector_error_info", "bad", "permission_denied"]
-    # What it yielded before it failed may be half of a reading.
     assert ("host_load1",) not in page
     assert ("exporter_collector_last_success_timestamp_seconds", "bad") not in page
 
 
-def test_collector_that_cannot_be_made_is_tried_again(make, tmp_path):
-    attempts = []
-
-    def make_collector():
-        attempts.append(1)
-        if len(attempts) == 1:
-            raise RuntimeError("driver not there yet")
-        return Returning()
-
-    clock = FakeClock()
-    sources = Sources(Paths(tmp_path, tmp_path, tmp_path), clock=clock, monotonic=clock)
-    runner = Runner({"cpu": make_collector}, sources, deadline_seconds=20, version="1")
-    registry = CollectorRegistry()
-    registry.register(runner)
-    assert 1 == samples(registry)["exporter_collector_error_info", "cpu", "runtime_error"]
-    assert 1 == samples(registry)["exporter_collector_success", "cpu"]
-    samples(registry)
-    assert 2 == len(attempts)
-
-
-def test_no_data_is_success_with_nothing_published(make, caplog):
-    with caplog.at_level(logging.INFO):
-        page = samples(make(gpu=Failing(NoData("no GPU"))))
-    assert 1 == page["exporter_collector_success", "gpu"]
-    assert ("host_load1",) not in page
-    assert [] == [record.message for record in caplog.records]
-
-
-def test_partial_data_publishes_what_there_is_and_says_what_is_missing(make):
-    error = PartialData("one file refused")
-    error.__cause__ = PermissionError(13, "denied")
-    page = samples(make(ranks=Failing(error)))
-    assert 2.0 == page["host_load1",]
-    assert 1 == page["exporter_collector_success", "ranks"]
-    assert 1 == page["exporter_collector_error_info", "ranks", "permission_denied"]
-
-
-def test_failure_is_logged_once_per_change_not_per_scrape(make, caplog):
-    collector = Failing(OSError("one"))
-    registry = make(disk=collector)
-    with caplog.at_level(logging.INFO):
-        for error in (OSError("one"), OSError("two"), KeyError("x"), None, None, OSError("three")):
-            collector.error = error
-            samples(registry)
-    assert [
-        "collector failed collector=disk error=os_error detail='one'",
-        "collector failed collector=disk error=key_error detail=\"'x'\"",
-        "collector recovered collector=disk",
-        "collector failed collector=disk error=os_error detail='three'",
-    ] == [record.message for record in caplog.records]
-
-
-def test_stuck_collector_is_left_out_and_not_started_again_until_it_returns(make):
+def test_stuck_collector_is_left_out_and_the_others_go_on(make):
     stuck, clock = Blocking(), FakeClock()
-    registry = make(deadline=0.05, clock=clock, gpu=stuck, cpu=Returning())
-    first = samples(registry)
+    runner = make(deadline=0.05, clock=clock, gpu=stuck, cpu=Returning())
+    first = samples(runner.tick().families)
     clock.now += 10
-    second = samples(registry)
+    second = samples(runner.tick().families)
     assert 1 == stuck.started
     assert (2.0, 1) == (second["host_cpus",], second["exporter_collector_success", "cpu"])
     assert 0 == first["exporter_collector_success", "gpu"]
     assert 1 == first["exporter_collector_error_info", "gpu", "deadline_exceeded"]
     assert ("host_load1",) not in first
-    assert [0, 10] == [page["exporter_collector_stuck_seconds", "gpu"] for page in (first, second)]
-    assert [1, 1] == [page["exporter_collector_timeouts_total", "gpu"] for page in (first, second)]
-    assert ["gpu"] == registry.runner.stuck()
+    assert [0, 10] == [
+        page["exporter_collector_stuck_seconds", "gpu", ""] for page in (first, second)
+    ]
+    assert ["gpu"] == runner.stuck()
 
 
-def test_collector_that_came_back_works_again(make):
+def test_collector_that_came_back_is_on_the_page_again(make):
     stuck = Blocking()
-    registry = make(deadline=0.05, gpu=stuck)
-    assert 0 == samples(registry)["exporter_collector_success", "gpu"]
+    runner = make(deadline=0.05, gpu=stuck)
+    assert 0 == samples(runner.tick().families)["exporter_collector_success", "gpu"]
     stuck.let_go.set()
-    deadline = time.monotonic() + 10
-    while registry.runner.stuck() and time.monotonic() < deadline:
-        time.sleep(0.005)
-    page = samples(registry)
+    wait_until(lambda: not runner.stuck())
+    page = samples(runner.tick().families)
     assert 2 == stuck.started
-    assert (1, 0, 1) == (
+    assert (1, 0, 1, 2.0) == (
         page["exporter_collector_success", "gpu"],
-        page["exporter_collector_stuck_seconds", "gpu"],
+        page["exporter_collector_stuck_seconds", "gpu", ""],
         page["exporter_collector_timeouts_total", "gpu"],
+        page["host_load1",],
     )
 
 
-def test_scrapes_at_the_same_time_share_one_run(make):
-    slow = Blocking()
-    registry = make(cpu=slow)
-    with ThreadPoolExecutor(8) as pool:
-        pages = [pool.submit(samples, registry) for _ in range(8)]
-        assert slow.entered.wait(10)
-        slow.let_go.set()
-        results = [page.result(20) for page in pages]
-    assert 1 == slow.most_at_once
-    assert all(2.0 == page["host_load1",] for page in results)
+def test_one_stuck_gpu_is_named(make):
+    clock = FakeClock()
+    worker = Scripted("gpu", clock=clock)
+    worker.stuck_seconds = {"3": 12.5}
+    page = samples(make(worker, clock=clock).tick().families)
+    assert (0, 12.5) == (
+        page["exporter_collector_stuck_seconds", "gpu", ""],
+        page["exporter_collector_stuck_seconds", "gpu", "3"],
+    )
+
+
+def test_worker_that_raises_is_a_failed_collector(make):
+    clock = FakeClock()
+    worker = Scripted("gpu", clock=clock)
+    worker.failure = BrokenPipeError(32, "the driver process is gone")
+    page = samples(make(worker, clock=clock, cpu=Returning()).tick().families)
+    assert (0, 1, 2.0) == (
+        page["exporter_collector_success", "gpu"],
+        page["exporter_collector_error_info", "gpu", "os_error"],
+        page["host_cpus",],
+    )
+
+
+def test_everybody_runs_at_the_first_tick_and_then_at_its_own_interval(make):
+    clock = FakeClock()
+    fast, slow = Scripted("fast", 1, clock), Scripted("slow", 10, clock)
+    runner = make(fast, slow, clock=clock)
+    run_ticks(runner, clock, 40)
+    assert [float(second) for second in range(40)] == fast.asked
+    assert 5 == len(slow.asked)
+    assert 0 == slow.asked[0]
+    assert [10, 10, 10] == [b - a for a, b in zip(slow.asked[1:], slow.asked[2:], strict=False)]
+
+
+def test_slow_collectors_do_not_all_run_at_the_same_tick(make):
+    clock = FakeClock()
+    slow = [Scripted(f"slow{number}", 10, clock) for number in range(5)]
+    inventory = [Scripted(f"inventory{number}", 60, clock) for number in range(3)]
+    run_ticks(make(*slow, *inventory, clock=clock), clock, 130)
+    for tier in (slow, inventory):
+        moments = [moment for worker in tier for moment in worker.asked if moment > 0]
+        assert len(set(moments)) == len(moments)
+
+
+def test_collector_that_is_not_due_keeps_its_values(make):
+    clock = FakeClock()
+    slow = Returning("host_load1", 1.0)
+    runner = make(clock=clock, intervals={"slow": 10.0}, slow=slow, fast=Returning())
+    runner.tick()
+    clock.now += 1
+    slow.value = 5.0
+    assert 1.0 == samples(runner.tick().families)["host_load1",]
+    assert 5.0 == samples(runner.tick(everybody=True).families)["host_load1",]
+
+
+def test_slow_collector_that_failed_is_tried_again_soon_and_then_less_often(make):
+    clock = FakeClock()
+    worker = Scripted("inventory", 60, clock)
+    worker.success = False
+    run_ticks(make(worker, clock=clock), clock, 200)
+    assert [0, 1, 3, 7, 15, 31, 63, 123, 183] == worker.asked
+
+
+def test_stuck_worker_is_asked_again_at_the_first_tick_after_it_came_back(make):
+    clock = FakeClock()
+    worker = Scripted("gpu", 10, clock)
+    runner = make(worker, clock=clock)
+    worker.success, worker.stuck, worker.stuck_seconds = False, False, {"": 0.8}
+    runner.tick()
+    worker.stuck = True
+    clock.now += 1
+    run_ticks(runner, clock, 20)
+    worker.stuck, worker.success, worker.stuck_seconds = False, True, {}
+    runner.tick()
+    assert [0, 21] == worker.asked
+
+
+def test_stuck_gpu_of_a_slow_collector_is_followed_every_second(make):
+    clock = FakeClock()
+    worker = Scripted("health", 60, clock)
+    runner = make(worker, clock=clock)
+    seen = []
+    for stuck in ({"3": 1.0}, {"3": 2.0}, {}, {}):
+        worker.stuck_seconds = stuck
+        seen.append(
+            [
+                value
+                for key, value in samples(runner.tick().families).items()
+                if key[0] == "exporter_collector_stuck_seconds"
+            ]
+        )
+        clock.now += 1
+    assert [[0, 1.0], [0, 2.0], [0], [0]] == seen
+    assert [0] == worker.asked
+
+
+def test_flood_of_series_is_cut_and_counted(make):
+    flood = Rows(
+        host_load1=[((), 0.5)],
+        rank_threads=[(("job", str(number)), number) for number in range(50)],
+        host_cpus=[((), 4)],
+    )
+    page = samples(make(ranks=flood, cpu=Returning("host_boot_time_seconds")).tick().families)
+    kept = [key for key in page if key[0] == "rank_threads"]
+    assert [("rank_threads", "job", str(number)) for number in range(9)] == kept
+    assert ((0.5, 42), 1, 0) == (
+        (page["host_load1",], page["exporter_collector_dropped_series", "ranks"]),
+        page["exporter_collector_error_info", "ranks", "series_limit"],
+        page["exporter_collector_dropped_series", "cpu"],
+    )
+    assert ("host_cpus",) not in page
+    assert page["exporter_collector_success", "ranks"] == 1
 
 
 def test_family_from_two_collectors_stands_once_with_all_its_series(make):
-    one = Returning("host_job_info", 1, ("a", "slurm"))
-    same = Returning("host_job_info", 9, ("a", "slurm"))
-    other = Returning("host_job_info", 1, ("b", "slurm"))
-    registry = make(first=one, second=same, third=other)
-    families = [item for item in registry.collect() if item.name == "host_job_info"]
-    assert [{("a", "slurm"): 1, ("b", "slurm"): 1}] == [
-        {tuple(sample.labels.values()): sample.value for sample in item.samples}
-        for item in families
+    runner = make(
+        first=Returning("host_job_info", 1, ("a", "slurm")),
+        second=Returning("host_job_info", 9, ("a", "slurm")),
+        third=Returning("host_job_info", 1, ("b", "slurm")),
+    )
+    for _ in range(2):
+        found = [item for item in runner.tick().families if item.spec.name == "host_job_info"]
+        assert [[(("a", "slurm"), 1), (("b", "slurm"), 1)]] == [item.rows for item in found]
+
+
+def test_joining_families_leaves_what_each_collector_gave_as_it_was(make):
+    clock = FakeClock()
+    slow = Returning("host_job_info", 1, ("a", "slurm"))
+    fast = Rows(host_job_info=[(("b", "slurm"), 1)])
+    runner = make(clock=clock, intervals={"a": 60.0}, a=slow, b=fast)
+    first = runner.tick()
+    fast.rows = {"host_job_info": [(("c", "slurm"), 1)]}
+    clock.now += 1
+    second = runner.tick()
+    assert [["a", "b"], ["a", "c"]] == [
+        [
+            labels[0]
+            for item in families
+            if item.spec.name == "host_job_info"
+            for labels, _ in item.rows
+        ]
+        for families in (first.families, second.families)
     ]
-    assert 2 == len(families[0].samples)
 
 
-def test_registering_does_not_run_a_collector(make):
-    blocking = Blocking()
-    make(gpu=blocking)
-    assert 0 == blocking.started
+def test_label_set_published_twice_stands_once_with_its_first_value(make):
+    twice = Rows(host_load1=[((), 1.5), ((), 2.5)], host_cpus=[])
+    page = make(cpu=twice).tick().families
+    assert [[((), 1.5)]] == [item.rows for item in page if item.spec.name == "host_load1"]
+    assert "host_cpus" not in {item.spec.name for item in page}
+
+
+def test_snapshot_does_not_change_once_it_is_made(make):
+    changing = Returning("host_load1", 1.0)
+    runner = make(load=changing)
+    first = runner.tick()
+    before = samples(first.families)
+    changing.value = 2.0
+    second = runner.tick()
+    assert before == samples(first.families)
+    assert (1.0, 2.0) == (before["host_load1",], samples(second.families)["host_load1",])
+
+
+def test_making_a_runner_runs_nothing(make):
+    collector = Returning()
+    make(gpu=collector)
+    assert 0 == collector.runs
+
+
+def test_before_the_first_snapshot_there_is_none_but_the_exporter_knows_itself(make):
+    runner = make(cpu=Returning())
+    assert runner.snapshot(0) is None
+    own = samples(runner.own())
+    assert (1, 7) == (own["exporter_build_info", "1.2.3"], own["exporter_series",])
+    assert ("exporter_snapshot_timestamp_seconds",) not in own
+
+
+def test_waiting_for_the_first_snapshot_ends_when_it_is_there(make):
+    runner = make(cpu=Returning())
+    threading.Timer(0.1, runner.tick).start()
+    assert 1 == runner.snapshot(20).number
+
+
+def test_status_says_how_each_collector_did(make):
+    clock = FakeClock()
+    stuck = Scripted("nvlink", 10, clock)
+    stuck.success, stuck.stuck_seconds = False, {"": 3.0, "1": 5.0}
+    runner = make(stuck, clock=clock, cpu=Returning(), bad=Failing(OSError("x")))
+    before = {item.name: item.success for item in runner.status()}
+    runner.tick()
+    after = {item.name: item for item in runner.status()}
+    assert {"bad": False, "cpu": False, "nvlink": False} == before
+    assert (True, None, 1, 0, 1.0) == (
+        after["cpu"].success,
+        after["cpu"].error,
+        after["cpu"].series,
+        after["cpu"].stuck_seconds,
+        after["cpu"].interval_seconds,
+    )
+    assert "CPU" in after["cpu"].summary
+    assert ("os_error", "") == (after["bad"].error, after["bad"].summary)
+    assert (5.0, 10) == (after["nvlink"].stuck_seconds, after["nvlink"].interval_seconds)
+
+
+def test_started_runner_takes_a_snapshot_at_once_and_one_every_second(tmp_path):
+    sources = Sources(Paths(tmp_path, tmp_path, tmp_path))
+    collector = Returning()
+    worker = worker_of(collector, "cpu", time.monotonic)
+    runner = Runner([worker], sources, deadline_seconds=0.8, version="1")
+    runner.start()
+    try:
+        first = runner.snapshot(20)
+        wait_until(lambda: runner.snapshot(0).number >= 3)
+        third = runner.snapshot(0)
+    finally:
+        runner.stop()
+    assert first is not None
+    # Late by what a busy machine costs, but always at the same point of the second or after it.
+    assert third.monotonic - first.monotonic >= 1.49
+    assert 2.0 == samples(third.families)["host_cpus",]
+
+
+def test_stopped_runner_closes_its_workers_and_takes_no_more_snapshots(tmp_path):
+    clock = FakeClock()
+    worker = Scripted("cpu", clock=clock)
+    sources = Sources(Paths(tmp_path, tmp_path, tmp_path))
+    runner = Runner([worker], sources, deadline_seconds=0.8, version="1")
+    runner.start()
+    runner.snapshot(20)
+    runner.stop()
+    number = runner.snapshot(0).number
+    assert worker.closed
+    assert "clock" not in {thread.name for thread in threading.enumerate()}
+    assert number == runner.snapshot(0).number
+
+
+def test_a_tick_that_fails_does_not_end_the_clock(tmp_path, caplog):
+    class Moody(FakeClock):
+        def __call__(self):
+            self.now += 1
+            if self.now < NOW + 3:
+                raise OSError("no time")
+            return self.now
+
+    paths = Paths(tmp_path, tmp_path, tmp_path)
+    clock = Moody(NOW + 3)
+    sources = Sources(paths, clock=clock)
+    runner = Runner([], sources, deadline_seconds=0.8, version="1")
+    runner.start()
+    try:
+        assert runner.snapshot(20) is not None
+        clock.now = NOW - 10
+        wait_until(lambda: "snapshot failed" in caplog.text)
+        clock.now = NOW + 100
+        wait_until(lambda: runner.snapshot(0).time > NOW + 100)
+    finally:
+        runner.stop()
+
+
+def registration(name, place="main", interval_seconds=1.0, default_enabled=True):
+    def factory(config, sources):
+        return Returning()
+
+    return Registration(name, name, default_enabled, interval_seconds, place, factory)
+
+
+REGISTERED = {
+    item.name: item
+    for item in (
+        registration("cpu"),
+        registration("disk", interval_seconds=10),
+        registration("gpu", "driver"),
+        registration("sampler", default_enabled=False),
+    )
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, ("cpu", "disk", "gpu")),
+        ({"disabled": ["cpu"]}, ("disk", "gpu")),
+        ({"enabled": ["sampler", "gpu"]}, ("gpu", "sampler")),
+        ({"enabled": ["sampler", "gpu"], "disabled": ["gpu"]}, ("sampler",)),
+    ],
+)
+def test_settings_say_which_collectors_run(settings, expected):
+    config = ExporterConfig(collectors=CollectorsConfig(**settings))
+    assert expected == enabled_collectors(config, REGISTERED)
+
+
+def test_collectors_of_the_driver_run_where_the_driver_says(tmp_path):
+    class Elsewhere:
+        def workers(self, registrations):
+            self.names = [item.name for item in registrations]
+            return [Scripted(name, clock=FakeClock()) for name in self.names]
+
+    driver = Elsewhere()
+    sources = sources_at(tmp_path, FakeClock())
+    workers = make_workers(ExporterConfig(), sources, REGISTERED, driver)
+    assert ["gpu"] == driver.names
+    assert [("cpu", 1), ("disk", 10), ("gpu", 1)] == sorted(
+        (worker.name, worker.interval_seconds) for worker in workers
+    )
+
+
+def test_without_a_driver_process_all_run_in_this_one(tmp_path):
+    sources = sources_at(tmp_path, FakeClock())
+    workers = make_workers(ExporterConfig(), sources, REGISTERED, None)
+    runner = Runner(workers, sources, deadline_seconds=20, version="1")
+    page = samples(runner.tick().families)
+    runner.stop()
+    assert [1, 1, 1] == [
+        page["exporter_collector_success", name] for name in ("cpu", "disk", "gpu")
+    ]
+    assert 2.0 == page["host_cpus",]

@@ -1,152 +1,311 @@
-"""The server and the command line, over real sockets and in real processes."""
+"""The server over real sockets: paths, formats, limits, and clients that misbehave."""
 
 from __future__ import annotations
 
-import http.client
-import os
-import re
-import signal
+import gzip
 import socket
-import subprocess
-import sys
-from pathlib import Path
+import threading
 
 import pytest
 
-import peerwatch_exporter
-from hardware_cases import FakeClock
-from peerwatch_exporter import __version__
-from peerwatch_exporter.__main__ import main
-from peerwatch_exporter.catalog import family
-from peerwatch_exporter.runner import Runner
-from peerwatch_exporter.server import ListenError, MetricsServer, make_app
-from peerwatch_exporter.sources import Paths, Sources
+from peerwatch_exporter.server import ListenError, MetricsServer
+from peerwatch_exporter.web import connection as connection_module
+from peerwatch_exporter.web.app import App
+from peerwatch_exporter.web.compression import GzipCache
+from web_client import (
+    OPENMETRICS_PAGE,
+    TEXT_PAGE,
+    FakePages,
+    ask,
+    eventually,
+    everything,
+    raw,
+    serving,
+)
 
-
-class Cpus:
-    def collect(self):
-        cpus = family("host_cpus")
-        cpus.add_metric([], 2)
-        return [cpus]
-
-
-@pytest.fixture
-def runner(tmp_path):
-    sources = Sources(Paths(tmp_path, tmp_path, tmp_path), clock=FakeClock(), monotonic=FakeClock())
-    return Runner({"cpu": Cpus}, sources, deadline_seconds=20, version="1")
+REQUEST = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+LAST_REQUEST = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 
 @pytest.fixture
-def server(runner):
-    result = MetricsServer("127.0.0.1", 0, make_app(runner))
-    result.start()
-    yield result
-    result.stop()
+def pages():
+    return FakePages()
 
 
-def ask(port, path, method="GET", **headers):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-    try:
-        connection.request(method, path, headers=headers)
-        response = connection.getresponse()
-        return response.status, response.getheader("Content-Type"), response.read().decode()
-    finally:
-        connection.close()
+@pytest.fixture
+def server(pages):
+    with serving(pages) as result:
+        yield result
 
 
 def test_metrics_are_served_as_text(server):
-    status, content_type, body = ask(server.port, "/metrics")
-    assert (200, "text/plain; version=0.0.4; charset=utf-8") == (status, content_type)
-    assert "\nhost_cpus 2.0\n" in body
+    status, headers, body = ask(server.port, "/metrics")
+    assert (200, "text/plain; version=0.0.4; charset=utf-8") == (status, headers["Content-Type"])
+    assert TEXT_PAGE == body
+    assert headers["Date"].endswith(" GMT")
 
 
 def test_openmetrics_is_served_to_who_asks_for_it(server):
     accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
-    status, content_type, body = ask(server.port, "/metrics", Accept=accept)
-    assert (200, "application/openmetrics-text") == (status, content_type.split(";")[0])
-    assert body.endswith("# EOF\n")
+    status, headers, body = ask(server.port, "/metrics", Accept=accept)
+    content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    assert (200, content_type) == (status, headers["Content-Type"])
+    assert OPENMETRICS_PAGE == body
+
+
+def test_page_is_compressed_for_who_accepts_it(server):
+    status, headers, body = ask(server.port, "/metrics", Accept_Encoding="gzip")
+    assert (200, "gzip") == (status, headers["Content-Encoding"])
+    assert "Accept-Encoding" in headers["Vary"]
+    assert int(headers["Content-Length"]) == len(body) < len(TEXT_PAGE)
+    assert TEXT_PAGE == gzip.decompress(body)
+
+
+def test_small_page_is_not_compressed(server):
+    _, headers, body = ask(server.port, "/metrics/fast", Accept_Encoding="gzip")
+    assert (None, b"fast_up 1\n") == (headers["Content-Encoding"], body)
+
+
+def test_body_is_compressed_once_for_all_scrapers():
+    cache = GzipCache(size=2)
+    first, second, third = (bytes([value]) * 5000 for value in b"abc")
+    compressed = cache.compress(first)
+    assert compressed is cache.compress(first)
+    cache.compress(second)
+    cache.compress(third)
+    again = cache.compress(first)
+    assert compressed is not again
+    assert first == gzip.decompress(again)
 
 
 @pytest.mark.parametrize(
     ("path", "status", "text"),
     [
-        ("/", 200, 'href="/metrics"'),
-        ("/-/healthy", 200, "healthy"),
-        ("/-/ready", 200, "ready"),
-        ("/metric", 404, "/metrics"),
+        ("/", 200, b"<html>"),
+        ("/-/healthy", 200, b"peerwatch-exporter is healthy.\n"),
+        ("/-/ready", 200, b"ready\n"),
+        ("/metric", 404, b"/metrics/fast"),
+        ("/metrics/", 404, b"/metrics/fast"),
+        ("/burst", 404, b"sampler.interval_milliseconds"),
     ],
 )
 def test_path_is_answered(server, path, status, text):
-    actual, _, body = ask(server.port, path)
-    assert status == actual
-    assert text in body
+    answer = ask(server.port, path)
+    assert status == answer.status
+    assert text in answer.body
+
+
+def test_readiness_is_the_pages(server, pages):
+    pages.ready = (False, "Every collector is stuck: gpu.")
+    answer = ask(server.port, "/-/ready")
+    assert (503, b"Every collector is stuck: gpu.\n") == (answer.status, answer.body)
+    assert 200 == ask(server.port, "/-/healthy").status
+
+
+@pytest.mark.parametrize(
+    ("line", "status"), [("200 OK", 200), ("400 Bad Request", 400), ("garbled", 500)]
+)
+def test_burst_is_answered_by_the_sampler(pages, line, status):
+    with serving(pages, burst=lambda query: (line, f"[{query!r}]".encode())) as server:
+        answer = ask(server.port, "/burst?metric=a&seconds=2")
+    assert (status, b"['metric=a&seconds=2']") == (answer.status, answer.body)
+    assert "application/json" == answer.headers["Content-Type"]
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"), [({}, 5.0), ({"10": "10"}, 9.5), ({"soon": "soon"}, 5.0)]
+)
+def test_scrape_timeout_reaches_the_pages(server, pages, header, seconds):
+    for value in header or [None]:
+        sent = {} if value is None else {"X_Prometheus_Scrape_Timeout_Seconds": value}
+        ask(server.port, "/metrics", **sent)
+        ask(server.port, "/metrics/fast", **sent)
+    assert [("full", False, seconds), ("fast", False, "127.0.0.1", seconds)] == pages.asked
+
+
+@pytest.mark.parametrize(
+    ("query", "scraper"),
+    [
+        ("", "127.0.0.1"),
+        ("?scraper=", "127.0.0.1"),
+        ("?scraper=prometheus-0%3A1", "prometheus-0:1"),
+    ],
+)
+def test_scraper_is_the_name_given_or_the_address(server, pages, query, scraper):
+    assert 200 == ask(server.port, f"/metrics/fast{query}").status
+    assert scraper == pages.asked[0][2]
+
+
+@pytest.mark.parametrize("name", ["a%20b", "%00", 65 * "x", "%C3%A4"])
+def test_impossible_scraper_is_refused(server, pages, name):
+    answer = ask(server.port, f"/metrics/fast?scraper={name}")
+    assert 400 == answer.status
+    assert b"1 to 64 letters" in answer.body
+    assert [] == pages.asked
 
 
 def test_other_methods_are_refused(server):
-    assert 405 == ask(server.port, "/metrics", method="POST")[0]
+    answer = ask(server.port, "/metrics", method="POST")
+    assert (405, "GET, HEAD") == (answer.status, answer.headers["Allow"])
 
 
-def test_head_has_no_body(server):
-    assert (200, "") == ask(server.port, "/-/healthy", method="HEAD")[::2]
+def test_request_with_a_body_is_refused_and_the_answer_arrives(server):
+    with raw(server.port) as connection:
+        body = 200_000 * b"x"
+        start = b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n"
+        connection.sendall(start + body[:60_000])
+        assert everything(connection).startswith(b"HTTP/1.1 413 ")
 
 
-def test_port_in_use_says_so(server, runner):
-    with pytest.raises(ListenError, match=rf"port {server.port}: Address already in use\. Choose"):
-        MetricsServer("127.0.0.1", server.port, make_app(runner))
+def test_head_has_the_length_but_no_body(server):
+    answer = ask(server.port, "/metrics", method="HEAD")
+    assert (200, b"") == (answer.status, answer.body)
+    assert str(len(TEXT_PAGE)) == answer.headers["Content-Length"]
 
 
-def test_stopped_server_frees_its_port(runner):
-    first = MetricsServer("127.0.0.1", 0, make_app(runner))
-    first.start()
-    first.stop()
-    MetricsServer("127.0.0.1", first.port, make_app(runner))._server.server_close()
+def test_connection_serves_request_after_request(server):
+    with raw(server.port) as connection:
+        connection.sendall(REQUEST + REQUEST + LAST_REQUEST)
+        answers = everything(connection)
+    assert 3 == answers.count(b"HTTP/1.1 200 OK\r\n")
+    assert 3 * TEXT_PAGE == b"".join(
+        part[: len(TEXT_PAGE)] for part in answers.split(b"\r\n\r\n")[1:]
+    )
+    assert 1 == answers.count(b"Connection: close")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_process_serves_and_ends_cleanly_on_a_signal(number):
-    command = [sys.executable, "-m", "peerwatch_exporter", "--listen", "127.0.0.1:0"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(peerwatch_exporter.__file__).parents[1])}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+def test_old_client_is_served_and_the_connection_closed(server):
+    with raw(server.port) as connection:
+        connection.sendall(b"GET /-/healthy HTTP/1.0\r\n\r\n")
+        assert everything(connection).endswith(b"peerwatch-exporter is healthy.\n")
+
+
+def test_garbage_is_answered_400(server):
+    with raw(server.port) as connection:
+        connection.sendall(b"\x16\x03\x01\x02\x00 hello\r\n\r\n")
+        assert everything(connection).startswith(b"HTTP/1.1 400 ")
+    assert 200 == ask(server.port, "/-/healthy").status
+
+
+def test_page_that_fails_is_a_500_and_the_next_one_is_served(server, pages, monkeypatch):
+    failing = FakePages()
+    failing.full = lambda **_: 1 / 0
+    monkeypatch.setattr(server._service.app, "_pages", failing)
+    answer = ask(server.port, "/metrics")
+    assert (500, b"log") == (answer.status, answer.body[-14:-11])
+    monkeypatch.undo()
+    assert 200 == ask(server.port, "/metrics").status
+
+
+def test_client_that_never_completes_its_request_is_told_so(server, monkeypatch):
+    monkeypatch.setattr(connection_module, "HEAD_SECONDS", 0.2)
+    with raw(server.port) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHo")
+        assert everything(connection).startswith(b"HTTP/1.1 408 ")
+
+
+def test_client_that_drips_bytes_is_cut_off_all_the_same(server, monkeypatch):
+    monkeypatch.setattr(connection_module, "HEAD_SECONDS", 0.3)
+    with raw(server.port) as connection:
+        stop = threading.Event()
+
+        def drip():
+            try:
+                connection.sendall(b"GET / HTTP/1.1\r\n")
+                while not stop.wait(0.05):
+                    connection.sendall(b"a")
+            except OSError:
+                pass
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
         try:
-            port = int(re.search(r"port=(\d+)", process.stderr.readline())[1])
-            status, _, body = ask(port, "/metrics")
-            process.send_signal(number)
-            assert 0 == process.wait(20)
+            assert everything(connection).startswith(b"HTTP/1.1 408 ")
         finally:
-            process.kill()
-    assert 200 == status
-    assert 'exporter_collector_success{collector="cpu"} 1.0' in body
+            stop.set()
+            dripping.join()
 
 
-def test_port_in_use_ends_the_process_with_1(capsys):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        assert 1 == main(["--listen", f"127.0.0.1:{port}"])
-    assert f"port {port}: Address already in use" in capsys.readouterr().err
+def test_idle_client_is_closed_in_time(server, monkeypatch):
+    monkeypatch.setattr(connection_module, "IDLE_SECONDS", 0.2)
+    with raw(server.port) as connection:
+        assert b"" == everything(connection)
 
 
-def test_mistakes_end_the_process_with_2(tmp_path, capsys):
-    path = tmp_path / "wrong.yaml"
-    path.write_text("paths: {procfz: /proc}\ncollectors: {disabled: [nvme]}\n")
-    assert 2 == main(["--config", str(path)])
-    first, *mistakes = capsys.readouterr().err.splitlines()
-    assert "peerwatch-exporter: 2 mistakes in the settings" == first
-    assert ["  paths.procfz:", "  collectors.disabled.0:"] == [
-        mistake[: mistake.index(":") + 1] for mistake in mistakes
-    ]
+def test_client_that_does_not_read_is_dropped(pages, monkeypatch):
+    monkeypatch.setattr(connection_module, "SEND_SECONDS", 0.2)
+    pages.full = lambda **_: 30_000_000 * b"x"
+    with serving(pages) as server, raw(server.port) as connection:
+        connection.sendall(REQUEST)
+        eventually(lambda: server._connections)
+        eventually(lambda: not server._connections)
 
 
-def test_collectors_are_listed(capsys):
-    assert 0 == main(["collectors"])
-    header, *rows = capsys.readouterr().out.splitlines()
-    assert ["COLLECTOR", "DEFAULT", "SUMMARY"] == header.split()
-    names = [row.split()[0] for row in rows]
-    assert {"cpu", "memory", "disk", "network", "tcp", "ranks", "jobs", "gpu"} <= set(names)
-    assert sorted(names) == names
-    assert all(row.split()[1] in {"on", "off"} and len(row.split()) > 2 for row in rows)
+def test_new_client_takes_the_place_of_the_one_that_idled_longest(pages):
+    with serving(pages, max_connections=2) as server, raw(server.port) as first:
+        eventually(lambda: len(server._connections) == 1)
+        with raw(server.port) as second:
+            eventually(lambda: len(server._connections) == 2)
+            eventually(lambda: None not in [one.idle_since for one in server._connections])
+            assert 200 == ask(server.port, "/-/healthy").status
+            assert b"" == everything(first)
+            second.sendall(LAST_REQUEST)
+            assert everything(second).startswith(b"HTTP/1.1 200 OK")
+        assert 0 == server.facts.rejected_connections
 
 
-def test_version_is_printed(capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["--version"])
-    assert (0, f"peerwatch-exporter {__version__}\n") == (ended.value.code, capsys.readouterr().out)
+def test_client_beyond_the_limit_is_turned_away_while_all_are_served(pages):
+    pages.gate.clear()
+    with (
+        serving(pages, max_connections=2) as server,
+        raw(server.port) as first,
+        raw(server.port) as second,
+    ):
+        for connection in (first, second):
+            connection.sendall(LAST_REQUEST)
+            assert pages.entered.acquire(timeout=20)
+        answer = ask(server.port, "/-/healthy")
+        assert (503, "5") == (answer.status, answer.headers["Retry-After"])
+        assert 1 == server.facts.rejected_connections
+        pages.gate.set()
+        for connection in (first, second):
+            assert everything(connection).startswith(b"HTTP/1.1 200 OK")
+        eventually(lambda: not server._connections)
+        assert 200 == ask(server.port, "/-/healthy").status
+
+
+def test_port_in_use_says_so(server):
+    with pytest.raises(ListenError, match=rf"port {server.port}: Address already in use\. Choose"):
+        MetricsServer("127.0.0.1", server.port, App(FakePages(), bytes))
+
+
+def test_unknown_name_says_so():
+    with pytest.raises(ListenError, match=r"Cannot listen on 'no\.such\.host\.invalid' port 0: "):
+        MetricsServer("no.such.host.invalid", 0, App(FakePages(), bytes))
+
+
+def test_stop_lets_the_answer_under_way_go_out_and_frees_the_port(pages):
+    with serving(pages) as server, raw(server.port) as idle, raw(server.port) as busy:
+        port = server.port
+        eventually(lambda: len(server._connections) == 2)
+        pages.gate.clear()
+        busy.sendall(REQUEST)
+        assert pages.entered.acquire(timeout=20)
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        assert b"" == everything(idle)
+        pages.gate.set()
+        assert TEXT_PAGE == everything(busy).partition(b"\r\n\r\n")[2]
+        stopping.join()
+        MetricsServer("127.0.0.1", port, App(pages, bytes))._socket.close()
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="the machine has no IPv6")
+def test_both_internet_protocols_are_served_on_the_double_colon(pages):
+    server = MetricsServer("::", 0, App(pages, bytes))
+    server.start()
+    try:
+        ask(server.port, "/metrics/fast")
+        assert "127.0.0.1" == pages.asked[0][2]
+    finally:
+        server.stop()

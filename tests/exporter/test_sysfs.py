@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
+from hardware_cases import FakeClock
+from peerwatch_exporter.sources.kept_files import KeptFiles
 from peerwatch_exporter.sources.sysfs import Sysfs, pci_address
+
+
+def descriptors():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def refuse_reads(monkeypatch, name, code):
+    """Let reads of files of this name fail; return the list of refused descriptors."""
+    genuine = os.read
+    refused = []
+
+    def read(descriptor, size):
+        if Path(f"/proc/self/fd/{descriptor}").readlink().name == name:
+            refused.append(descriptor)
+            raise OSError(code, os.strerror(code))
+        return genuine(descriptor, size)
+
+    monkeypatch.setattr(os, "read", read)
+    return refused
 
 
 @pytest.mark.parametrize(
@@ -25,6 +48,16 @@ from peerwatch_exporter.sources.sysfs import Sysfs, pci_address
 )
 def test_pci_address_is_written_as_sysfs_does(text, expected):
     assert expected == pci_address(text)
+
+
+@pytest.mark.parametrize("target", ["../../../0000:18:00.0", "../.."])
+def test_link_is_named_after_what_it_points_at(tmp_path, target):
+    device = tmp_path / "0000:18:00.0/infiniband/mlx5_0"
+    device.mkdir(parents=True)
+    (device / "device").symlink_to(target)
+    sysfs = Sysfs(tmp_path)
+
+    assert "0000:18:00.0" == sysfs.link_name("0000:18:00.0/infiniband/mlx5_0/device")
 
 
 @pytest.mark.parametrize(
@@ -50,7 +83,9 @@ def test_form_is_understood(tmp_path, method, text, expected):
 @pytest.mark.parametrize(
     ("method", "text"),
     [
-        ("integer", "N/A\n"),
+        ("integer", "many\n"),
+        ("integer", "1_000\n"),
+        ("integer", "9" * 21),
         ("integer", "-1\n"),
         ("integer", ""),
         ("state", "ACTIVE\n"),
@@ -85,43 +120,177 @@ def test_unknown_link_speed_is_no_mistake(tmp_path):
     assert {} == sysfs.skipped
 
 
-@pytest.mark.parametrize(("code", "reads"), [(errno.EINVAL, 1), (errno.EIO, 3)])
-def test_only_a_path_that_answered_einval_is_not_read_again(tmp_path, monkeypatch, code, reads):
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.EIO])
+def test_refused_path_rests_for_ten_minutes(tmp_path, monkeypatch, code):
     (tmp_path / "counter").write_text("1\n")
     (tmp_path / "other").write_text("2\n")
-    sysfs = Sysfs(tmp_path)
-    genuine = os.read
-    refused = []
-
-    def read(descriptor, size):
-        if Path(f"/proc/self/fd/{descriptor}").readlink().name == "counter":
-            refused.append(descriptor)
-            raise OSError(code, os.strerror(code))
-        return genuine(descriptor, size)
-
-    monkeypatch.setattr(os, "read", read)
+    clock = FakeClock()
+    sysfs = Sysfs(tmp_path, monotonic=clock)
+    refused = refuse_reads(monkeypatch, "counter", code)
 
     assert [None] * 3 == [sysfs.integer("counter") for _ in range(3)]
-    assert reads == len(refused)
+    assert 1 == len(refused)
     assert 2 == sysfs.integer("other")
-    assert {errno.errorcode[code]: reads} == sysfs.skipped
+    assert {errno.errorcode[code]: 1} == sysfs.skipped
+
+    clock.now += 601
+    sysfs.integer("counter")
+    assert 2 == len(refused)
+
+    monkeypatch.undo()
+    clock.now += 601
+    assert 1 == sysfs.integer("counter")
+
+
+def test_other_failures_are_tried_again_at_once(tmp_path, monkeypatch):
+    (tmp_path / "counter").write_text("1\n")
+    refused = refuse_reads(monkeypatch, "counter", errno.ETIMEDOUT)
+    sysfs = Sysfs(tmp_path)
+    for _ in range(3):
+        sysfs.integer("counter")
+
+    assert 3 == len(refused)
+
+
+def test_counter_that_the_driver_does_not_have_is_no_mistake(tmp_path):
+    (tmp_path / "counter").write_text("N/A (no PMA)\n")
+    sysfs = Sysfs(tmp_path)
+
+    assert sysfs.integer("counter") is None
+    assert {} == sysfs.skipped
 
 
 def test_file_descriptors_are_closed_when_reading_fails(tmp_path):
     (tmp_path / "directory").mkdir()
     sysfs = Sysfs(tmp_path)
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = descriptors()
     for _ in range(5):
         sysfs.integer("directory")
 
-    assert before == len(list(Path("/proc/self/fd").iterdir()))
+    assert before == descriptors()
     assert {"EISDIR": 5} == sysfs.skipped
 
 
 def test_each_bad_path_is_logged_once(tmp_path, caplog):
-    (tmp_path / "value").write_text("N/A\n")
+    (tmp_path / "value").write_text("none\n")
     sysfs = Sysfs(tmp_path)
     for _ in range(3):
         sysfs.integer("value")
 
-    assert ["sysfs value skipped path=value reason=garbage text='N/A'"] == caplog.messages
+    assert ["sysfs value skipped path=value reason=garbage text='none'"] == caplog.messages
+
+
+def test_kept_file_shows_what_is_written_into_it(tmp_path):
+    file = tmp_path / "counter"
+    file.write_text("1\n")
+    sysfs = Sysfs(tmp_path, keep_open=4)
+    seen = []
+    for value in (1, 22, 3):
+        file.write_text(f"{value}\n")
+        seen.append(sysfs.integer("counter"))
+
+    assert [1, 22, 3] == seen
+
+
+@pytest.mark.parametrize("way", ["renamed over", "directory made anew"])
+def test_kept_file_that_was_replaced_is_opened_anew(tmp_path, way):
+    folder = tmp_path / "mlx5_0"
+    folder.mkdir()
+    (folder / "counter").write_text("1\n")
+    sysfs = Sysfs(tmp_path, keep_open=4)
+    before = sysfs.integer("mlx5_0/counter")
+    if way == "renamed over":
+        (folder / "new").write_text("2\n")
+        (folder / "new").rename(folder / "counter")
+    else:
+        shutil.rmtree(folder)
+        assert sysfs.integer("mlx5_0/counter") is None
+        folder.mkdir()
+        (folder / "counter").write_text("2\n")
+
+    assert (1, 2) == (before, sysfs.integer("mlx5_0/counter"))
+
+
+@pytest.mark.parametrize("code", [errno.ENODEV, errno.ESTALE])
+def test_kept_file_whose_device_went_away_is_opened_anew(tmp_path, monkeypatch, code):
+    file = tmp_path / "counter"
+    file.write_text("1\n")
+    files = KeptFiles(4)
+    files.read(str(file))
+    genuine = os.pread
+    failures = iter([OSError(code, os.strerror(code))])
+
+    def pread(*arguments):
+        for error in failures:
+            raise error
+        return genuine(*arguments)
+
+    monkeypatch.setattr(os, "pread", pread)
+
+    assert b"1\n" == files.read(str(file))
+    assert 1 == len(files)
+
+
+def test_files_beyond_the_limit_are_read_without_being_kept(tmp_path):
+    for number in range(6):
+        (tmp_path / str(number)).write_text(f"{number}\n")
+    before = descriptors()
+    files = KeptFiles(4)
+    for _ in range(2):
+        contents = [files.read(str(tmp_path / str(number))) for number in range(6)]
+
+    assert [f"{number}\n".encode() for number in range(6)] == contents
+    assert 4 == len(files)
+    assert before + 4 == descriptors()
+    files.close()
+    assert before == descriptors()
+
+
+def test_descriptors_end_with_their_reader(tmp_path):
+    (tmp_path / "counter").write_text("1\n")
+    gc.collect()
+    before = descriptors()
+    sysfs = Sysfs(tmp_path, keep_open=4)
+    sysfs.integer("counter")
+    assert before + 1 == descriptors()
+    del sysfs
+    gc.collect()
+
+    assert before == descriptors()
+
+
+def test_unreadable_kept_file_leaves_no_descriptor(tmp_path):
+    (tmp_path / "directory").mkdir()
+    before = descriptors()
+    sysfs = Sysfs(tmp_path, keep_open=4)
+
+    assert sysfs.integer("directory") is None
+    assert {"EISDIR": 1} == sysfs.skipped
+    assert before == descriptors()
+
+
+def test_only_wanted_files_stay_open(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("1\n")
+    sysfs = Sysfs(tmp_path, keep_open=4)
+    before = descriptors()
+    sysfs.integer("a")
+    sysfs.integer("b")
+    sysfs.keep_only(["b"])
+
+    assert before + 1 == descriptors()
+    assert 1 == sysfs.integer("a")
+
+
+@pytest.mark.parametrize(
+    "name", ["cpu/present", "kernel/mm/transparent_hugepage/enabled"], ids=["cpu", "memory"]
+)
+def test_kernel_files_stay_open_and_are_read_anew(name):
+    path = {"cpu/present": "devices/system/cpu/present"}.get(name, name)
+    if not Path("/sys", path).exists():
+        pytest.skip(f"/sys/{path} is not on this machine")
+    sysfs = Sysfs(keep_open=1)
+    before = descriptors()
+
+    assert sysfs.text(path) == sysfs.text(path) == Path("/sys", path).read_text().strip()
+    assert before + 1 == descriptors()

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from peerwatch_exporter.catalog.detector import SPECS as DETECTOR
 from peerwatch_exporter.catalog.ethtool import SPECS as ETHTOOL
+from peerwatch_exporter.catalog.fast import SPECS as FAST
 from peerwatch_exporter.catalog.gpu import SPECS as GPU
 from peerwatch_exporter.catalog.gpu_activity import SPECS as GPU_ACTIVITY
 from peerwatch_exporter.catalog.gpu_health import SPECS as GPU_HEALTH
 from peerwatch_exporter.catalog.host import SPECS as HOST
 from peerwatch_exporter.catalog.job import SPECS as JOB
 from peerwatch_exporter.catalog.nic import SPECS as NIC
+from peerwatch_exporter.catalog.pcie import SPECS as PCIE
+from peerwatch_exporter.catalog.sampler import SPECS as SAMPLER
 from peerwatch_exporter.catalog.self_metrics import SPECS as SELF
 from peerwatch_exporter.catalog.spec import Family, MetricSpec
 from peerwatch_exporter.catalog.xid import SPECS as XID
@@ -29,6 +32,9 @@ DOMAINS: dict[str, tuple[MetricSpec, ...]] = {
     "GPU health": GPU_HEALTH,
     "NIC and RDMA": NIC,
     "NIC flow control, PHY and PCIe": ETHTOOL,
+    "PCIe links and errors": PCIE,
+    "The fast page": FAST,
+    "Millisecond sampling": SAMPLER,
     "The exporter itself": SELF,
     "Detector": DETECTOR,
 }

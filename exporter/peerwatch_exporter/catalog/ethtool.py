@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peerwatch_exporter.catalog.spec import MetricSpec
+from peerwatch_exporter.catalog.spec import MetricSpec, needing
 
 _PORT = ("device", "port")
 _PRIORITY = ("device", "port", "direction", "priority")
@@ -85,6 +85,15 @@ _BUFFERS: tuple[MetricSpec, ...] = (
         "ethtool -S rx_discards_phy",
     ),
     MetricSpec(
+        "nic_receive_out_of_buffer_packets_total",
+        "counter",
+        "packets",
+        _PORT,
+        "Packets dropped because no receive buffer was posted: the host's software is too slow "
+        "(rx_out_of_buffer).",
+        "ethtool -S rx_out_of_buffer",
+    ),
+    MetricSpec(
         "nic_priority_discards_total",
         "counter",
         "packets",
@@ -115,6 +124,40 @@ _LINK: tuple[MetricSpec, ...] = (
         "ethtool -S outbound_pci_stalled_{rd,wr}_events",
     ),
     MetricSpec(
+        "nic_pcie_buffer_overflow_packets_total",
+        "counter",
+        "packets",
+        _PORT,
+        "Packets dropped because the buffer towards PCIe was full: the host side is the "
+        "bottleneck.",
+        "ethtool -S outbound_pci_buffer_overflow",
+    ),
+    MetricSpec(
+        "nic_pcie_signal_errors_total",
+        "counter",
+        "1",
+        _DIRECTION,
+        "Errors of the PCIe signal that made the NIC's link recover, by direction: a bad slot, "
+        "riser or contact.",
+        "ethtool -S {rx,tx}_pci_signal_integrity",
+    ),
+    MetricSpec(
+        "nic_phy_link_down_events_total",
+        "counter",
+        "1",
+        _PORT,
+        "Times the link was lost, as the PHY counted it; it sees flaps too short for the state.",
+        "ethtool -S link_down_events_phy",
+    ),
+    MetricSpec(
+        "nic_phy_crc_errors_total",
+        "counter",
+        "packets",
+        _PORT,
+        "Frames received with a wrong checksum: cable, transceiver or the peer's port.",
+        "ethtool -S rx_crc_errors_phy",
+    ),
+    MetricSpec(
         "nic_phy_received_bits_total",
         "counter",
         "bits",
@@ -142,4 +185,4 @@ _LINK: tuple[MetricSpec, ...] = (
     ),
 )
 
-SPECS: tuple[MetricSpec, ...] = _PAUSE + _BUFFERS + _LINK
+SPECS: tuple[MetricSpec, ...] = needing("mlx5", _PAUSE + _BUFFERS + _LINK)

@@ -1,8 +1,8 @@
-"""GPU, NVLink and PCIe metrics: one label pair (gpu, uuid), facts only on ``gpu_info``."""
+"""GPU and NVLink metrics: one label pair (gpu, uuid), facts only on ``gpu_info``."""
 
 from __future__ import annotations
 
-from peerwatch_exporter.catalog.spec import MetricSpec
+from peerwatch_exporter.catalog.spec import MetricSpec, needing
 
 # The index alone would splice two boards into one history after a replacement.
 _GPU = ("gpu", "uuid")
@@ -13,9 +13,11 @@ _CORE: tuple[MetricSpec, ...] = (
         "gpu_info",
         "gauge",
         "1",
-        ("gpu", "uuid", "name", "serial", "pci_bus_id", "vbios", "driver"),
-        "What board it is. Value is always 1; join on (node, gpu).",
-        "nvmlDeviceGet{UUID,Name,Serial,PciInfo,VbiosVersion}, nvmlSystemGetDriverVersion",
+        ("gpu", "uuid", "name", "serial", "pci_bus_id", "vbios", "driver", "numa_node"),
+        "What board it is, of every board seen since the exporter started. numa_node is that of "
+        "the board's own memory, where it has one (Grace). Value is always 1; join on (node, gpu).",
+        "nvmlDeviceGet{UUID,Name,Serial,PciInfo,VbiosVersion,NumaNodeId}, "
+        "nvmlSystemGetDriverVersion",
     ),
     MetricSpec(
         "gpu_visible_count",
@@ -30,7 +32,8 @@ _CORE: tuple[MetricSpec, ...] = (
         "gauge",
         "1",
         _GPU,
-        "1 if the GPU answers; 0 if it was seen since the exporter started and is gone or lost.",
+        "1 if the driver lists the GPU and it answers; 0 if it was seen since the exporter started "
+        "and is gone, lost, or hangs who asks it (then exporter_collector_stuck_seconds rises).",
         "nvmlDeviceGetHandleByIndex_v2",
     ),
     MetricSpec(
@@ -108,6 +111,7 @@ _CORE: tuple[MetricSpec, ...] = (
         _GPU,
         "Energy used since the driver was loaded; its rate is the mean power of the interval.",
         "NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION (83)",
+        hardware="Volta",
     ),
     MetricSpec(
         "gpu_temperature_celsius",
@@ -116,6 +120,14 @@ _CORE: tuple[MetricSpec, ...] = (
         ("gpu", "uuid", "sensor"),
         "Temperature by sensor: core or memory.",
         "nvmlDeviceGetTemperatureV, NVML_FI_DEV_MEMORY_TEMP (82)",
+    ),
+    MetricSpec(
+        "gpu_temperature_margin_celsius",
+        "gauge",
+        "celsius",
+        _GPU,
+        "Degrees left until the GPU slows itself down; 0 or less while it does.",
+        "nvmlDeviceGetMarginTemperature",
     ),
     MetricSpec(
         "gpu_clock_hertz",
@@ -179,6 +191,24 @@ _NVLINK: tuple[MetricSpec, ...] = (
         "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX (139), else NVLINK_COUNT_RCV_BYTES (204)",
     ),
     MetricSpec(
+        "nvlink_raw_transmit_bytes_total",
+        "counter",
+        "bytes",
+        _GPU,
+        "Sent over all NVLinks of the GPU, with what the protocol adds to the payload.",
+        "NVML_FI_DEV_NVLINK_THROUGHPUT_RAW_TX (140)",
+        "NVLink, Ampere to Hopper",
+    ),
+    MetricSpec(
+        "nvlink_raw_receive_bytes_total",
+        "counter",
+        "bytes",
+        _GPU,
+        "Received over all NVLinks of the GPU, with what the protocol adds to the payload.",
+        "NVML_FI_DEV_NVLINK_THROUGHPUT_RAW_RX (141)",
+        "NVLink, Ampere to Hopper",
+    ),
+    MetricSpec(
         "nvlink_up",
         "gauge",
         "1",
@@ -200,13 +230,76 @@ _NVLINK: tuple[MetricSpec, ...] = (
         "1",
         ("gpu", "uuid", "link", "type"),
         "Link errors by type. Hopper and older count replay, recovery and crc; Blackwell counts "
-        "recovery, recovery_failed, malformed, overrun, receive, receive_remote, receive_general, "
-        "integrity, discard, effective and symbol.",
+        "recovery, malformed, overrun, receive, receive_remote, receive_general, integrity, "
+        "discard, effective and symbol.",
         "NVML_FI_DEV_NVLINK_ERROR_DL_* (161-163), NVLINK_COUNT_* (206-221)",
     ),
 )
 
+_NVLINK_REPAIR: tuple[MetricSpec, ...] = (
+    MetricSpec(
+        "nvlink_link_recoveries_total",
+        "counter",
+        "1",
+        ("gpu", "uuid", "link", "result"),
+        "How often the link was brought up again after an error, by result: successful or failed. "
+        "One that fails again and again needs its connector or board looked at.",
+        "NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_{SUCCESSFUL,FAILED}_EVENTS (213, 214)",
+        "NVLink, Blackwell",
+    ),
+    MetricSpec(
+        "nvlink_bit_error_ratio",
+        "gauge",
+        "ratio",
+        ("gpu", "uuid", "link", "kind"),
+        "Share of bits that arrive wrong: effective (after all repair) or symbol (after forward "
+        "error correction). A link far above its peers is about to fail.",
+        "NVML_FI_DEV_NVLINK_COUNT_{EFFECTIVE,SYMBOL}_BER (220, 222)",
+        "NVLink, Blackwell",
+    ),
+    MetricSpec(
+        "nvlink_fec_symbols_total",
+        "counter",
+        "1",
+        ("gpu", "uuid", "link", "bin"),
+        "Symbol errors that forward error correction repaired, by bin 0 to 15: the higher the "
+        "bin, the nearer to what cannot be repaired. Published if nvlink.fec is set.",
+        "NVML_FI_DEV_NVLINK_COUNT_FEC_HISTORY_* (235-250)",
+        "NVLink, Blackwell",
+    ),
+)
+
 _PCIE: tuple[MetricSpec, ...] = (
+    MetricSpec(
+        "gpu_pcie_transmit_bytes_per_second",
+        "gauge",
+        "bytes per second",
+        _GPU,
+        "Mean rate of what the GPU sent over PCIe since the last scrape: for GPUs whose driver "
+        "has no byte counter.",
+        "nvmlGpmMetricsGet PCIE_TX_PER_SEC (20)",
+        "Hopper",
+    ),
+    MetricSpec(
+        "gpu_pcie_receive_bytes_per_second",
+        "gauge",
+        "bytes per second",
+        _GPU,
+        "Mean rate of what the GPU received over PCIe since the last scrape: for GPUs whose "
+        "driver has no byte counter.",
+        "nvmlGpmMetricsGet PCIE_RX_PER_SEC (21)",
+        "Hopper",
+    ),
+    MetricSpec(
+        "gpu_pcie_errors_total",
+        "counter",
+        "1",
+        ("gpu", "uuid", "type"),
+        "Errors on the GPU's PCIe link by type: correctable, receiver, bad_tlp, bad_dllp, lcrc, "
+        "lane, naks_sent, naks_received, replay_rollover, l0_to_recovery, unsupported_request, "
+        "non_fatal and fatal. Correctable ones that keep rising announce a bad slot or riser.",
+        "NVML_FI_DEV_PCIE_* (95, 169, 173-183)",
+    ),
     MetricSpec(
         "gpu_pcie_transmit_bytes_total",
         "counter",
@@ -244,7 +337,7 @@ _PCIE: tuple[MetricSpec, ...] = (
         "gauge",
         "lanes",
         _GPU,
-        "PCIe lanes in use now.",
+        "PCIe lanes in use now; fewer than the maximum under load: the link is degraded.",
         "nvmlDeviceGetCurrPcieLinkWidth",
     ),
     MetricSpec(
@@ -260,34 +353,14 @@ _PCIE: tuple[MetricSpec, ...] = (
         "counter",
         "1",
         _GPU,
-        "PCIe packets sent again after an error on the link.",
+        "PCIe packets sent again after an error on the link: nothing is lost but time; many mean "
+        "a bad contact or riser.",
         "NVML_FI_DEV_PCIE_REPLAY_COUNTER (94), else nvmlDeviceGetPcieReplayCounter",
-    ),
-    MetricSpec(
-        "pcie_aer_errors_total",
-        "counter",
-        "1",
-        ("bdf", "severity", "type"),
-        "PCIe advanced error reports of a GPU or NIC function. Severity correctable is split by "
-        "the kernel's type name (BadTLP, Timeout, ...); nonfatal and fatal are one total each.",
-        "/sys/bus/pci/devices/<bdf>/aer_dev_{correctable,nonfatal,fatal}",
-    ),
-    MetricSpec(
-        "pcie_link_speed_transfers_per_second",
-        "gauge",
-        "transfers per second",
-        ("bdf",),
-        "Transfers per second and lane of the function's link now.",
-        "/sys/bus/pci/devices/<bdf>/current_link_speed",
-    ),
-    MetricSpec(
-        "pcie_link_width_lanes",
-        "gauge",
-        "lanes",
-        ("bdf",),
-        "Lanes of the function's link now.",
-        "/sys/bus/pci/devices/<bdf>/current_link_width",
     ),
 )
 
-SPECS: tuple[MetricSpec, ...] = _CORE + _NVLINK + _PCIE
+SPECS: tuple[MetricSpec, ...] = (
+    *needing("NVIDIA GPU", _CORE),
+    *needing("NVLink", _NVLINK + _NVLINK_REPAIR),
+    *needing("NVIDIA GPU", _PCIE),
+)

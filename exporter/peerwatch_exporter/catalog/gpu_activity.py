@@ -10,7 +10,7 @@ _WINDOW = "Mean since the last scrape, 0 to 1. Hopper and later, without MIG."
 
 def _ratio(name: str, what: str, number: str, labels: tuple[str, ...] = _GPU) -> MetricSpec:
     return MetricSpec(
-        name, "gauge", "ratio", labels, f"{what} {_WINDOW}", f"nvmlGpmMetricsGet {number}"
+        name, "gauge", "ratio", labels, f"{what} {_WINDOW}", f"nvmlGpmMetricsGet {number}", "Hopper"
     )
 
 
@@ -53,5 +53,6 @@ SPECS: tuple[MetricSpec, ...] = (
         _GPU,
         "Time between the two samples that the activity ratios are the mean of.",
         "nvmlGpmSampleGet",
+        hardware="Hopper",
     ),
 )

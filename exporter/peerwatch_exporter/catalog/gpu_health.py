@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peerwatch_exporter.catalog.spec import MetricSpec
+from peerwatch_exporter.catalog.spec import MetricSpec, needing
 
 _GPU = ("gpu", "uuid")
 
@@ -26,6 +26,7 @@ _MEMORY: tuple[MetricSpec, ...] = (
         "1 if the on-chip memory had so many uncorrected errors that the board is to be replaced. "
         "Ampere and later; as root only.",
         "nvmlDeviceGetSramEccErrorStatus .bThresholdExceeded",
+        hardware="Ampere",
     ),
     MetricSpec(
         "gpu_remapped_rows",
@@ -35,6 +36,7 @@ _MEMORY: tuple[MetricSpec, ...] = (
         "Memory rows replaced by spare ones, by cause correctable or uncorrectable. Ampere and "
         "later.",
         "NVML_FI_DEV_REMAPPED_{COR,UNC} (142, 143), else nvmlDeviceGetRemappedRows",
+        hardware="Ampere",
     ),
     MetricSpec(
         "gpu_row_remap_pending",
@@ -43,6 +45,7 @@ _MEMORY: tuple[MetricSpec, ...] = (
         _GPU,
         "1 if a row is to be replaced at the next reset: reset the GPU when its job has ended.",
         "NVML_FI_DEV_REMAPPED_PENDING (144), else nvmlDeviceGetRemappedRows",
+        hardware="Ampere",
     ),
     MetricSpec(
         "gpu_row_remap_failed",
@@ -51,6 +54,7 @@ _MEMORY: tuple[MetricSpec, ...] = (
         _GPU,
         "1 if a row could not be replaced: take the GPU out of service and have it replaced.",
         "NVML_FI_DEV_REMAPPED_FAILURE (145), else nvmlDeviceGetRemappedRows",
+        hardware="Ampere",
     ),
     MetricSpec(
         "gpu_row_remap_banks",
@@ -60,6 +64,7 @@ _MEMORY: tuple[MetricSpec, ...] = (
         "Memory banks by the spare rows they have left: max, high, partial, low or none. The next "
         "bad row of a bank with none cannot be replaced.",
         "nvmlDeviceGetRowRemapperHistogram",
+        hardware="Ampere",
     ),
     MetricSpec(
         "gpu_retired_pages",
@@ -69,6 +74,7 @@ _MEMORY: tuple[MetricSpec, ...] = (
         "Memory pages no longer used, by cause multiple_single_bit or double_bit. Before Ampere, "
         "which remaps rows instead.",
         "NVML_FI_DEV_RETIRED_{SBE,DBE} (29, 30)",
+        hardware="before Ampere",
     ),
     MetricSpec(
         "gpu_page_retirement_pending",
@@ -77,6 +83,7 @@ _MEMORY: tuple[MetricSpec, ...] = (
         _GPU,
         "1 if a bad page is still in use until the next reset. Before Ampere.",
         "NVML_FI_DEV_RETIRED_PENDING (31)",
+        hardware="before Ampere",
     ),
     MetricSpec(
         "gpu_unrepairable_memory",
@@ -86,6 +93,7 @@ _MEMORY: tuple[MetricSpec, ...] = (
         "1 if memory is damaged beyond repair: have the board replaced. Hopper and later, with a "
         "driver of 590 or newer.",
         "nvmlDeviceGetUnrepairableMemoryFlag_v1",
+        hardware="Hopper",
     ),
 )
 
@@ -97,6 +105,7 @@ _REPAIR: tuple[MetricSpec, ...] = (
         ("gpu", "uuid", "unit"),
         "1 if the next reset repairs a unit: channel (memory) or tpc (compute). Ampere and later.",
         "nvmlDeviceGetRepairStatus",
+        hardware="Ampere",
     ),
     MetricSpec(
         "gpu_recovery_action",
@@ -117,6 +126,28 @@ _REPAIR: tuple[MetricSpec, ...] = (
         "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION (230)",
     ),
     MetricSpec(
+        "gpu_fabric_state",
+        "gauge",
+        "1",
+        _GPU,
+        "The GPU in its NVSwitch fabric: 0 has none, 1 not registered yet, 2 registering, 3 "
+        "registered. Jobs over NVLink fail on a GPU that stays at 1 or 2: look at the Fabric "
+        "Manager.",
+        "nvmlDeviceGetGpuFabricInfoV .state",
+        "Hopper with NVSwitch",
+    ),
+    MetricSpec(
+        "gpu_fabric_health",
+        "gauge",
+        "1",
+        ("gpu", "uuid", "condition"),
+        "1 while something is wrong with the GPU's place in the NVSwitch fabric: "
+        "degraded_bandwidth, route_recovery, route_unhealthy, access_timeout_recovery, "
+        "incorrect_configuration or manager_disconnected. Those the driver cannot tell are absent.",
+        "nvmlDeviceGetGpuFabricInfoV .healthMask",
+        "Hopper with NVSwitch",
+    ),
+    MetricSpec(
         "gpu_expected_count",
         "gauge",
         "1",
@@ -127,4 +158,4 @@ _REPAIR: tuple[MetricSpec, ...] = (
     ),
 )
 
-SPECS: tuple[MetricSpec, ...] = _MEMORY + _REPAIR
+SPECS: tuple[MetricSpec, ...] = needing("NVIDIA GPU", _MEMORY + _REPAIR)

@@ -44,6 +44,47 @@ SPECS: tuple[MetricSpec, ...] = (
         "/proc/loadavg",
     ),
     MetricSpec(
+        "host_blocked_tasks",
+        "gauge",
+        "1",
+        (),
+        "Tasks that wait for storage right now (iowait). Those stuck elsewhere in the kernel are "
+        "in host_uninterruptible_tasks.",
+        "/proc/stat procs_blocked",
+    ),
+    MetricSpec(
+        "host_uninterruptible_tasks",
+        "gauge",
+        "1",
+        (),
+        "Processes whose main thread cannot be interrupted (state D): it waits for storage, a "
+        "network file system or a driver. Some for a moment are normal; the same number for "
+        "minutes is a driver or file system that hangs, and such a process cannot be killed.",
+        "/proc/<pid>/stat state",
+    ),
+    MetricSpec(
+        "host_hung_tasks_total",
+        "counter",
+        "1",
+        (),
+        "Times the kernel found a task that had not moved for kernel.hung_task_timeout_secs "
+        "(120 s). On older kernels see class hung_task of host_kernel_events_total.",
+        "/proc/sys/kernel/hung_task_detect_count",
+        hardware="Linux 6.13",
+    ),
+    MetricSpec(
+        "host_edac_errors_total",
+        "counter",
+        "1",
+        ("controller", "severity"),
+        "Memory errors by memory controller. Severity corrected: many from one controller "
+        "announce a failing module. Severity uncorrected: data was lost, replace the module. "
+        "Firmware that handles errors by itself reports them in the kernel log instead (class "
+        "apei of host_kernel_events_total).",
+        "/sys/devices/system/edac/mc/mc*/{ce_count,ue_count}",
+        hardware="EDAC driver",
+    ),
+    MetricSpec(
         "host_context_switches_total",
         "counter",
         "1",
@@ -66,6 +107,7 @@ SPECS: tuple[MetricSpec, ...] = (
         ("resource", "kind"),
         "Time in which some or all (full) runnable tasks stood still for want of the resource.",
         "/proc/pressure/{cpu,io,memory} total",
+        hardware="Linux 4.20",
     ),
     MetricSpec(
         "host_memory_total_bytes",
@@ -141,11 +183,21 @@ SPECS: tuple[MetricSpec, ...] = (
         "/proc/net/netstat TcpExt TCPTimeouts",
     ),
     MetricSpec(
+        "host_tcp_syn_retransmissions_total",
+        "counter",
+        "1",
+        (),
+        "TCP connection requests sent again because no answer came: the peer or the way to it is "
+        "down.",
+        "/proc/net/netstat TcpExt TCPSynRetrans",
+    ),
+    MetricSpec(
         "host_tcp_send_queue_bytes",
         "gauge",
         "bytes",
         (),
-        "Bytes in the send queues of established connections: written, not yet acknowledged.",
+        "Bytes in the send queues of established connections: written, not yet acknowledged. "
+        "Renewed every second, or less often where listing the sockets takes the kernel long.",
         "/proc/net/tcp and tcp6, tx_queue",
     ),
     MetricSpec(
@@ -154,7 +206,7 @@ SPECS: tuple[MetricSpec, ...] = (
         "bytes",
         (),
         "Bytes in the receive queues of established connections: arrived, not yet read by the "
-        "application.",
+        "application. Renewed as the send queues are.",
         "/proc/net/tcp and tcp6, rx_queue",
     ),
     MetricSpec(

@@ -2,35 +2,54 @@
 
 from __future__ import annotations
 
-from peerwatch_exporter.catalog.spec import MetricSpec
+from peerwatch_exporter.catalog.spec import MetricSpec, needing
 
 _RANK = ("job_id", "rank")
 _TREE = "summed over the processes of the rank"
 
-SPECS: tuple[MetricSpec, ...] = (
+_PROVIDERS = (
+    "jobs.mapping_directory; kubelet pod-resources; NVML compute processes and "
+    "/proc/<pid>/cgroup; environment of rank processes"
+)
+
+_SPECS: tuple[MetricSpec, ...] = (
     MetricSpec(
         "host_job_info",
         "gauge",
         "1",
         ("job_id", "scheduler"),
-        "1 for each training job that runs on this node; joins the job to the node's series.",
-        "jobs.mapping_directory; environment of rank processes; heartbeat files",
+        "1 for each training job that runs on this node; joins the job to the node's series. "
+        "Scheduler is who named it: mapping, slurm, kubernetes, torchelastic or peerwatch.",
+        f"{_PROVIDERS}; heartbeat files",
     ),
     MetricSpec(
         "gpu_job_info",
         "gauge",
         "1",
-        ("gpu", "uuid", "job_id"),
-        "1 for each training job that holds this GPU; uuid is empty where it is not known.",
-        "jobs.mapping_directory; environment of rank processes",
+        (
+            "gpu",
+            "uuid",
+            "job_id",
+            "scheduler",
+            "user",
+            "job_namespace",
+            "job_pod",
+            "job_container",
+        ),
+        "1 for each training job that holds this GPU, once per GPU and job: join it to GPU series "
+        "by gpu. What is not known, or not the same for all of the job on this GPU, is empty. A "
+        "MIG slice given to a pod has its own uuid and no gpu; user is a number where no name is "
+        "known.",
+        _PROVIDERS,
     ),
     MetricSpec(
         "gpu_jobs",
         "gauge",
         "1",
         ("gpu",),
-        "Training jobs that hold this GPU; more than 1 means that it is shared.",
-        "jobs.mapping_directory; environment of rank processes",
+        "Training jobs that hold this GPU: more than 1 means that it is shared, 0 that it is "
+        "free. Absent where nobody knows.",
+        _PROVIDERS,
     ),
     MetricSpec(
         "rank_info",
@@ -47,6 +66,7 @@ SPECS: tuple[MetricSpec, ...] = (
         _RANK,
         "When the rank last gave a sign of life (Unix time).",
         "heartbeat file: time",
+        hardware="heartbeat",
     ),
     MetricSpec(
         "rank_last_step_timestamp_seconds",
@@ -55,6 +75,7 @@ SPECS: tuple[MetricSpec, ...] = (
         _RANK,
         "When the rank last finished an optimiser step (Unix time).",
         "heartbeat file: last_step_time",
+        hardware="heartbeat",
     ),
     MetricSpec(
         "rank_steps_total",
@@ -63,6 +84,7 @@ SPECS: tuple[MetricSpec, ...] = (
         _RANK,
         "Optimiser steps the rank has finished; falls when a job resumes from a checkpoint.",
         "heartbeat file: step",
+        hardware="heartbeat",
     ),
     MetricSpec(
         "rank_process_state",
@@ -139,3 +161,28 @@ SPECS: tuple[MetricSpec, ...] = (
         "/proc/<pid>/stat ppid",
     ),
 )
+
+_SELF: tuple[MetricSpec, ...] = (
+    MetricSpec(
+        "exporter_job_provider_up",
+        "gauge",
+        "1",
+        ("provider",),
+        "1 if this source of job ids could be read, 0 if it failed, wholly or in part; absent "
+        "where the node has none such. Providers: mapping, pod_resources, cgroup, environment, "
+        "heartbeat.",
+        "jobs collector",
+    ),
+    MetricSpec(
+        "exporter_job_mapping_errors_total",
+        "counter",
+        "1",
+        ("reason",),
+        "Files of the mapping directory that could not be used, or not as a whole, counted at "
+        "every reading; the log names each once. Reasons: name, not_a_file, unreadable, too_large, "
+        "binary, job_id, too_many_jobs, too_many_files.",
+        "jobs.mapping_directory",
+    ),
+)
+
+SPECS: tuple[MetricSpec, ...] = (*needing("training job", _SPECS), *_SELF)

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from peerwatch_exporter.catalog.spec import MetricSpec
+from peerwatch_exporter.catalog.spec import MetricSpec, needing
 
 _PORT = ("device", "port")
 _TYPED = ("device", "port", "type")
 
-SPECS: tuple[MetricSpec, ...] = (
+_SPECS: tuple[MetricSpec, ...] = (
     MetricSpec(
         "nic_port_info",
         "gauge",
         "1",
-        ("device", "port", "link_layer", "netdev", "bdf", "fw", "board_id"),
-        "What port it is. Value is always 1; join on (node, device, port).",
+        ("device", "port", "link_layer", "netdev", "bdf", "fw", "board_id", "gpu"),
+        "What port it is. Value is always 1; join on (node, device, port). gpu is the index of "
+        "the GPU it shares a PCIe switch with, empty if there is none; where several NICs and GPUs "
+        "share one, they are paired in order. All equally near GPUs are in nic_gpu_info.",
         "ports/N/{link_layer,gid_attrs/ndevs/0}, device, fw_ver, board_id",
+    ),
+    MetricSpec(
+        "nic_gpu_info",
+        "gauge",
+        "1",
+        ("device", "port", "gpu", "nearness"),
+        "The GPUs nearest to a port by PCIe, one row for each. nearness: switch (they share a "
+        "PCIe bridge), host_bridge (they meet at the CPU's host bridge), numa (the same NUMA "
+        "node). Value is always 1.",
+        "/sys/bus/pci/devices/<bdf> link targets, numa_node",
+        hardware="RDMA NIC and GPU",
     ),
     MetricSpec(
         "nic_port_state",
@@ -45,16 +58,16 @@ SPECS: tuple[MetricSpec, ...] = (
         "counter",
         "bytes",
         _PORT,
-        "Bytes received (port_rcv_data, 4-byte words, times 4).",
-        "ports/N/counters/port_rcv_data",
+        "Bytes received (port_rcv_data, 4-byte words, times 4; rx_bytes on EFA and bnxt_re).",
+        "ports/N/counters/port_rcv_data, else hw_counters/rx_bytes",
     ),
     MetricSpec(
         "nic_transmit_bytes_total",
         "counter",
         "bytes",
         _PORT,
-        "Bytes sent (port_xmit_data, 4-byte words, times 4).",
-        "ports/N/counters/port_xmit_data",
+        "Bytes sent (port_xmit_data, 4-byte words, times 4; tx_bytes on EFA and bnxt_re).",
+        "ports/N/counters/port_xmit_data, else hw_counters/tx_bytes",
     ),
     MetricSpec(
         "nic_receive_packets_total",
@@ -77,8 +90,9 @@ SPECS: tuple[MetricSpec, ...] = (
         "counter",
         "1",
         _TYPED,
-        "Errors of the port; type is the kernel's name of the counter (symbol_error, "
-        "port_rcv_errors, port_xmit_discards, ...).",
+        "Errors of the port; type is the kernel's name of the counter. symbol_error and "
+        "port_rcv_errors: a bad cable or transceiver; port_xmit_discards: sent nowhere because "
+        "the link was down or the fabric full.",
         "ports/N/counters/*",
     ),
     MetricSpec(
@@ -86,7 +100,8 @@ SPECS: tuple[MetricSpec, ...] = (
         "counter",
         "1",
         _PORT,
-        "Times the link failed to recover and went down (link_downed).",
+        "Times the link failed to recover and went down (link_downed). Outside of reboots and "
+        "maintenance: a bad cable, transceiver or switch port.",
         "ports/N/counters/link_downed",
     ),
     MetricSpec(
@@ -94,7 +109,8 @@ SPECS: tuple[MetricSpec, ...] = (
         "counter",
         "1",
         _PORT,
-        "Times the link recovered by itself after errors (link_error_recovery).",
+        "Times the link recovered by itself after errors (link_error_recovery): traffic stood "
+        "still meanwhile, and a link that does so often will fail.",
         "ports/N/counters/link_error_recovery",
     ),
     MetricSpec(
@@ -111,8 +127,9 @@ SPECS: tuple[MetricSpec, ...] = (
         "counter",
         "1",
         _TYPED,
-        "RDMA transport errors and retries; type is the kernel's name of the counter "
-        "(local_ack_timeout_err, packet_seq_err, out_of_buffer, ...).",
+        "RDMA transport errors and retries; type is the kernel's name of the counter. "
+        "local_ack_timeout_err: the peer did not answer; packet_seq_err: packets were lost; "
+        "out_of_buffer: this node posted too few receive buffers.",
         "ports/N/hw_counters/*",
     ),
     MetricSpec(
@@ -121,7 +138,8 @@ SPECS: tuple[MetricSpec, ...] = (
         "packets",
         _PORT,
         "Congestion notifications sent: this node received marked packets (np_cnp_sent).",
-        "ports/N/hw_counters/np_cnp_sent",
+        "ports/N/hw_counters/np_cnp_sent, else tx_cnp_pkts",
+        hardware="mlx5, RoCE",
     ),
     MetricSpec(
         "nic_cnp_handled_total",
@@ -129,15 +147,18 @@ SPECS: tuple[MetricSpec, ...] = (
         "packets",
         _PORT,
         "Congestion notifications obeyed: this node slowed its sending down (rp_cnp_handled).",
-        "ports/N/hw_counters/rp_cnp_handled",
+        "ports/N/hw_counters/rp_cnp_handled, else rx_cnp_pkts",
+        hardware="mlx5, RoCE",
     ),
     MetricSpec(
         "nic_cnp_ignored_total",
         "counter",
         "packets",
         _PORT,
-        "Congestion notifications received and not obeyed (rp_cnp_ignored).",
+        "Congestion notifications received and not obeyed (rp_cnp_ignored): congestion control "
+        "is off or set up differently on this node.",
         "ports/N/hw_counters/rp_cnp_ignored",
+        hardware="mlx5, RoCE",
     ),
     MetricSpec(
         "nic_ecn_marked_packets_total",
@@ -146,14 +167,19 @@ SPECS: tuple[MetricSpec, ...] = (
         _PORT,
         "RoCE packets received with the congestion mark: a switch on the way here queues "
         "(np_ecn_marked_roce_packets).",
-        "ports/N/hw_counters/np_ecn_marked_roce_packets",
+        "ports/N/hw_counters/np_ecn_marked_roce_packets, else rx_ecn_marked_pkts",
+        hardware="mlx5, RoCE",
     ),
     MetricSpec(
         "nic_out_of_sequence_packets_total",
         "counter",
         "packets",
         _PORT,
-        "Packets received out of sequence (out_of_sequence).",
+        "Packets received out of sequence (out_of_sequence): some were lost on the way here, or "
+        "the fabric sends them along several paths.",
         "ports/N/hw_counters/out_of_sequence",
+        hardware="mlx5",
     ),
 )
+
+SPECS: tuple[MetricSpec, ...] = needing("RDMA NIC", _SPECS)

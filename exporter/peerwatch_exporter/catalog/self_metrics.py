@@ -52,8 +52,18 @@ SPECS: tuple[MetricSpec, ...] = (
         "exporter_collector_stuck_seconds",
         "gauge",
         "seconds",
+        ("collector", "gpu"),
+        "For how long a run past its deadline has not returned; 0 if none is stuck. gpu is empty "
+        "for the collector as a whole, else the index of the GPU whose driver call hangs.",
+        "runner",
+    ),
+    MetricSpec(
+        "exporter_collector_dropped_series",
+        "gauge",
+        "1",
         _COLLECTOR,
-        "For how long a run past its deadline has not returned; 0 if none is stuck.",
+        "Series left out of the collector's last run because it had more than "
+        "collectors.max_series; the last ones go.",
         "runner",
     ),
     MetricSpec(
@@ -62,7 +72,7 @@ SPECS: tuple[MetricSpec, ...] = (
         "1",
         ("collector", "error"),
         "1 while the collector fails, or cannot read a part of its source; error is a short "
-        "class such as permission_denied, os_error or deadline_exceeded.",
+        "class such as permission_denied, os_error, series_limit or deadline_exceeded.",
         "runner",
     ),
     MetricSpec(
@@ -72,6 +82,104 @@ SPECS: tuple[MetricSpec, ...] = (
         ("code",),
         "Failed NVML calls by error code; values a GPU does not support are not counted.",
         "NVML return codes",
+    ),
+    MetricSpec(
+        "exporter_nvml_restarts_total",
+        "counter",
+        "1",
+        ("reason",),
+        "How often a process that calls NVML was ended or ended by itself, by reason: gpu_hung, "
+        "library_hung, library_failed, crashed, bad_answer, driver_reloaded or released. A GPU "
+        "that hangs its process is read by one of its own until it answers again.",
+        "driver processes",
+        "NVIDIA driver",
+    ),
+    MetricSpec(
+        "exporter_nvml_unkillable_processes",
+        "gauge",
+        "1",
+        (),
+        "Ended processes that are still there because the GPU driver does not let them go. "
+        "Nothing but a reset of the GPU or a reboot of the node helps.",
+        "driver processes",
+        "NVIDIA driver",
+    ),
+    MetricSpec(
+        "exporter_source_supported",
+        "gauge",
+        "1",
+        ("source", "gpu"),
+        "1 if the GPU and its driver have a source, 0 if its metrics are missing for that reason: "
+        "power_instant, gpm, nvlink_bytes, pcie_bytes.",
+        "NVML return codes",
+        "NVIDIA driver",
+    ),
+    MetricSpec(
+        "exporter_xid_events_total",
+        "counter",
+        "1",
+        ("source",),
+        "XID reports seen, before those of both sources are made one: kmsg (the kernel log) or "
+        "nvml (the driver's own events, which miss some codes).",
+        "/dev/kmsg, nvmlEventSetWait_v2",
+    ),
+    MetricSpec(
+        "exporter_snapshot_timestamp_seconds",
+        "gauge",
+        "seconds",
+        (),
+        "When the values on this page were read (Unix time). Older than a few seconds: the "
+        "exporter does not get to run. Older than 10 s: the collectors' values are left out.",
+        "runner",
+    ),
+    MetricSpec(
+        "exporter_snapshot_missed_total",
+        "counter",
+        "1",
+        (),
+        "Seconds without a snapshot because the exporter was busy, stopped or starved of CPU time.",
+        "runner",
+    ),
+    MetricSpec(
+        "exporter_cpu_seconds_total",
+        "counter",
+        "seconds",
+        ("process",),
+        "CPU time of the exporter's own processes: main, driver (all that call NVML) and sampler.",
+        "/proc/<pid>/stat utime, stime",
+    ),
+    MetricSpec(
+        "exporter_resident_memory_bytes",
+        "gauge",
+        "bytes",
+        ("process",),
+        "Resident memory of the exporter's own processes; memory they share counts in each.",
+        "/proc/<pid>/stat rss",
+    ),
+    MetricSpec(
+        "exporter_web_config_reload_failed",
+        "gauge",
+        "1",
+        (),
+        "1 while the web configuration file, its certificate or its key as they stand cannot be "
+        "used and what was read before stays in force; the log says why.",
+        "web server",
+    ),
+    MetricSpec(
+        "exporter_web_rejected_connections_total",
+        "counter",
+        "1",
+        (),
+        "Connections turned away because web.max_connections were in use.",
+        "web server",
+    ),
+    MetricSpec(
+        "exporter_web_failed_logins_total",
+        "counter",
+        "1",
+        (),
+        "Requests answered 401: no user, an unknown one, or a wrong password.",
+        "web server",
     ),
     MetricSpec(
         "exporter_series",

@@ -1,13 +1,109 @@
-"""What the catalogue says about one metric, and the way from there to a metric family."""
+"""What the catalogue says about one metric, and the family of samples it publishes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
 
-Family = CounterMetricFamily | GaugeMetricFamily
+
+class Sample(NamedTuple):
+    """One sample as prometheus_client's registries and parsers know it."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+    timestamp: float | None = None
+    exemplar: None = None
+    native_histogram: None = None
+
+
+class Family:
+    """The samples of one metric at one time: label values and a value each.
+
+    Filled up to once a second with thousands of samples, so it holds nothing but them. It also
+    looks like a metric of prometheus_client, whose registries take it as it is.
+
+    Parameters
+    ----------
+    spec
+        The metric's entry in the catalogue.
+
+    Attributes
+    ----------
+    rows
+        Label values in the order of ``spec.labels``, and the value.
+    """
+
+    __slots__ = ("rows", "spec")
+
+    def __init__(self, spec: MetricSpec) -> None:
+        self.spec = spec
+        self.rows: list[tuple[tuple[str, ...], float]] = []
+
+    def add_metric(self, labels: Sequence[str], value: float) -> None:
+        """Add a sample; ``labels`` are values in the catalogue's order."""
+        # Plus 0: a bool becomes the number it stands for.
+        self.rows.append((tuple(labels), value + 0))
+
+    @property
+    def name(self) -> str:
+        """The metric's name, without a counter's ``_total``."""
+        return self.spec.name.removesuffix("_total") if self.type == "counter" else self.spec.name
+
+    @property
+    def documentation(self) -> str:
+        """The metric's help text."""
+        return self.spec.help
+
+    @property
+    def type(self) -> str:
+        """``counter`` or ``gauge``."""
+        return self.spec.kind
+
+    @property
+    def unit(self) -> str:
+        """Empty: the unit is part of the name, no piece of metadata."""
+        return ""
+
+    @property
+    def samples(self) -> list[Sample]:
+        """The samples with their labels by name; made anew at every access."""
+        names = self.spec.labels
+        return [
+            Sample(self.spec.name, dict(zip(names, labels, strict=True)), float(value))
+            for labels, value in self.rows
+        ]
+
+
+# The words of MetricSpec.hardware; every generation of GPUs includes the later ones.
+HARDWARE: Mapping[str, str] = {
+    "NVIDIA GPU": "any NVIDIA GPU with its driver",
+    "NVIDIA GPU, no MIG": "any NVIDIA GPU that is not split into instances",
+    "NVIDIA driver": "the NVIDIA driver, whatever the GPU",
+    "before Ampere": "NVIDIA GPUs older than Ampere",
+    "Volta": "NVIDIA GPUs from Volta on (V100)",
+    "Ampere": "NVIDIA GPUs from Ampere on (A100)",
+    "Hopper": "NVIDIA GPUs from Hopper on (H100, H200), without MIG",
+    "Hopper with NVSwitch": "NVIDIA GPUs from Hopper on, joined by NVSwitches",
+    "NVLink": "NVIDIA GPUs with NVLink",
+    "NVLink, Ampere to Hopper": "NVIDIA GPUs with NVLink of these generations",
+    "NVLink, Blackwell": "NVIDIA GPUs with NVLink from Blackwell on (B200)",
+    "NVSwitch": "nodes with NVSwitches that the node's own driver serves",
+    "RDMA NIC": "any NIC below /sys/class/infiniband",
+    "RDMA NIC and GPU": "both, on PCIe",
+    "GPU or NIC on PCIe": "an NVIDIA GPU or an RDMA NIC on PCIe",
+    "PCIe AER": "the same, where the kernel handles their error reports",
+    "mlx5": "NVIDIA (Mellanox) NICs from ConnectX-4 on, with their driver mlx5",
+    "mlx5, RoCE": "the same, with RoCE and not InfiniBand",
+    "EDAC driver": "a memory controller that an EDAC driver of the kernel knows",
+    "Linux 4.20": "a kernel from 4.20 on with pressure stall information (PSI)",
+    "Linux 6.13": "a kernel from 6.13 on",
+    "training job": "a training job whose processes, files or scheduler name it",
+    "heartbeat": "a training job that writes heartbeat files",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +124,9 @@ class MetricSpec:
         What the value means for a person, and the raw counter's own name where it has one.
     source
         Where the raw value comes from: file, NVML function, or the detector's stage.
+    hardware
+        The smallest hardware or software that has it, a key of ``HARDWARE``; empty if every
+        Linux node does.
     """
 
     name: str
@@ -36,12 +135,13 @@ class MetricSpec:
     labels: tuple[str, ...]
     help: str
     source: str
+    hardware: str = ""
 
     def family(self) -> Family:
         """Return an empty metric family; collectors fill it with ``add_metric``."""
-        if self.kind == "counter":
-            # prometheus_client strips the suffix and adds it back when it renders.
-            return CounterMetricFamily(
-                self.name.removesuffix("_total"), self.help, labels=self.labels
-            )
-        return GaugeMetricFamily(self.name, self.help, labels=self.labels)
+        return Family(self)
+
+
+def needing(hardware: str, specs: Iterable[MetricSpec]) -> tuple[MetricSpec, ...]:
+    """Return the specs, with ``hardware`` for those that name none themselves."""
+    return tuple(replace(spec, hardware=spec.hardware or hardware) for spec in specs)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from peerwatch_exporter.catalog.spec import MetricSpec
+from peerwatch_exporter.catalog.spec import MetricSpec, needing
 
 _XID = ("gpu", "pci_bus_id", "xid")
 _SXID = ("switch", "sxid", "severity")
 
-SPECS: tuple[MetricSpec, ...] = (
+_SPECS: tuple[MetricSpec, ...] = (
     MetricSpec(
         "gpu_xid_errors_total",
         "counter",
         "1",
         _XID,
-        "XID errors in the kernel log since its oldest line, by code; lines of the same code "
-        "within 5 s count once. The critical codes of every GPU start at 0: those of class "
-        "hardware, and 63 and 94. Beyond 16 unknown codes the label is other.",
-        "/dev/kmsg, 'NVRM: Xid'",
+        "XID errors since the oldest line of the kernel log, by code; those of the same code "
+        "within 5 s count once, and so does what the log and the driver's events both report. The "
+        "critical codes of every GPU start at 0: those of class hardware, and 63 and 94. Beyond "
+        "16 unknown codes the label is other.",
+        "/dev/kmsg, 'NVRM: Xid'; nvmlEventSetWait_v2",
     ),
     MetricSpec(
         "gpu_xid_last_timestamp_seconds",
@@ -24,7 +25,7 @@ SPECS: tuple[MetricSpec, ...] = (
         "seconds",
         _XID,
         "When the last XID error of this code was logged (Unix time).",
-        "/dev/kmsg, 'NVRM: Xid'",
+        "/dev/kmsg, 'NVRM: Xid'; nvmlEventSetWait_v2",
     ),
     MetricSpec(
         "gpu_xid_info",
@@ -65,6 +66,7 @@ SPECS: tuple[MetricSpec, ...] = (
         "(fatal or nonfatal, as logged); repeats within 5 s count once. A series begins with its "
         "first error, which increase() cannot see: compare the last timestamp with time().",
         "/dev/kmsg, 'nvidia-nvswitchN: SXid'",
+        hardware="NVSwitch",
     ),
     MetricSpec(
         "nvswitch_sxid_last_timestamp_seconds",
@@ -73,6 +75,7 @@ SPECS: tuple[MetricSpec, ...] = (
         _SXID,
         "When the last SXID error of this code was logged (Unix time).",
         "/dev/kmsg, 'nvidia-nvswitchN: SXid'",
+        hardware="NVSwitch",
     ),
     MetricSpec(
         "nvswitch_sxid_info",
@@ -82,5 +85,8 @@ SPECS: tuple[MetricSpec, ...] = (
         "What an SXID code means, its class as in gpu_xid_info, and what to do. Value is always 1; "
         "join on (node, sxid). There is one for each code of nvswitch_sxid_errors_total.",
         "knowledge/sxid.py",
+        hardware="NVSwitch",
     ),
 )
+
+SPECS: tuple[MetricSpec, ...] = needing("NVIDIA GPU", _SPECS)

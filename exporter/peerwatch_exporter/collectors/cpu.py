@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources import Sources
 
 
-@register("cpu", "CPU time by mode, CPUs, load, context switches, boot time")
+@register(
+    "cpu", "CPU time by mode, CPUs, load, context switches, tasks waiting for storage, boot time"
+)
 class CpuCollector:
     """Publishes CPU time; load and context switches only where the node is the machine."""
 
@@ -28,17 +30,19 @@ class CpuCollector:
 
     def collect(self) -> Iterator[Family]:
         """Yield the families of ``host_cpu_*`` and the machine's scheduler."""
-        usage = self._usage.cpu()
+        stat = self._procfs.stat()
+        usage = self._usage.cpu(stat)
         seconds = family("host_cpu_seconds_total")
         for mode, value in usage.seconds.items():
             seconds.add_metric([mode], value)
         yield seconds
         yield _single("host_cpus", usage.cpus)
-        stat = self._procfs.stat()
         yield _single("host_boot_time_seconds", stat.boot_time)
         if self._whole_machine:
             yield _single("host_context_switches_total", stat.context_switches)
             yield _single("host_load1", self._procfs.load1())
+            if stat.blocked is not None:
+                yield _single("host_blocked_tasks", stat.blocked)
 
 
 def _single(name: str, value: float) -> Family:

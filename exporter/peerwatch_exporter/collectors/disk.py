@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
-from peerwatch_exporter.collector import NoData, register
-from peerwatch_exporter.sources.usage import usage_source
+from peerwatch_exporter.collector import NoData, PartialData, register
+from peerwatch_exporter.sources.usage import MAX_DISKS, usage_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,19 +24,28 @@ class DiskCollector:
         self._usage = usage_source(config, sources)
 
     def collect(self) -> Iterator[Family]:
-        """Yield the families of ``host_disk_*``."""
+        """Yield the families of ``host_disk_*``.
+
+        Raises
+        ------
+        NoData
+            If the machine has no disk.
+        PartialData
+            If it has more than 256.
+        """
         disks = self._usage.disks()
         if not disks:
             raise NoData("The machine lists no disk.")
         read = family("host_disk_read_bytes_total")
         written = family("host_disk_written_bytes_total")
         busy = family("host_disk_io_seconds_total")
-        for disk, stat in disks.items():
+        for disk, stat in list(disks.items())[:MAX_DISKS]:
             read.add_metric([disk], stat.read_bytes)
             written.add_metric([disk], stat.written_bytes)
             if stat.io_seconds is not None:
                 busy.add_metric([disk], stat.io_seconds)
         yield read
         yield written
-        if busy.samples:
-            yield busy
+        yield busy
+        if len(disks) > MAX_DISKS:
+            raise PartialData(f"Only the first {MAX_DISKS} disks are published.")

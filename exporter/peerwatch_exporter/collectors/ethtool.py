@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import NoData, PartialData, register
 from peerwatch_exporter.sources.ethtool import SelectedStatistics, StatisticsChangedError
-from peerwatch_exporter.sources.rdma import port_interface, rdma_ports
+from peerwatch_exporter.sources.rdma import RdmaPorts
 from peerwatch_exporter.sources.sysfs import Sysfs
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _PRIORITIES = 8
 _MICROSECONDS = 1_000_000
-# A node may have hundreds of RDMA devices that are virtual functions; the page must stay bounded.
+# Those of 128 RDMA ports, the others that the settings name included.
 _MAX_INTERFACES = 128
 _ABSENT = (errno.EOPNOTSUPP, errno.ENODEV)
 
@@ -66,7 +66,11 @@ def _flow_control() -> Mapping[str, Series]:
 
 def _buffers() -> Mapping[str, Series]:
     """Return what was dropped or marked on the way in."""
-    table = {"rx_discards_phy": Series("nic_receive_discards_total")}
+    table = {
+        "rx_discards_phy": Series("nic_receive_discards_total"),
+        "rx_out_of_buffer": Series("nic_receive_out_of_buffer_packets_total"),
+        "outbound_pci_buffer_overflow": Series("nic_pcie_buffer_overflow_packets_total"),
+    }
     for number in range(_PRIORITIES):
         name = f"rx_prio{number}"
         table[f"{name}_marked"] = Series("nic_priority_ecn_marked_total", (str(number),))
@@ -82,10 +86,24 @@ STATISTICS: Mapping[str, Series] = {
     **_buffers(),
     "outbound_pci_stalled_rd_events": Series("nic_pcie_stalled_seconds_total", ("read",)),
     "outbound_pci_stalled_wr_events": Series("nic_pcie_stalled_seconds_total", ("write",)),
+    "rx_pci_signal_integrity": Series("nic_pcie_signal_errors_total", ("receive",)),
+    "tx_pci_signal_integrity": Series("nic_pcie_signal_errors_total", ("transmit",)),
+    "link_down_events_phy": Series("nic_phy_link_down_events_total"),
+    "rx_crc_errors_phy": Series("nic_phy_crc_errors_total"),
     "rx_bits_phy": Series("nic_phy_received_bits_total"),
     "rx_corrected_bits_phy": Series("nic_phy_corrected_bits_total"),
     "rx_pcs_symbol_err_phy": Series("nic_phy_symbol_errors_total"),
 }
+
+
+# Keys and values of one interface.
+_Reading: TypeAlias = "tuple[tuple[Series, ...], list[int]]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    keys: tuple[Series, ...]
+    entries: Sequence[tuple[str, tuple[str, ...], int]]
 
 
 @register("ethtool", "PFC per priority, discards, ECN marks, PHY and PCIe stalls of RDMA ports.")
@@ -94,7 +112,11 @@ class EthtoolCollector:
 
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:
         self._extra = config.ethtool.interfaces
-        self._sysfs = Sysfs(sources.paths.sysfs)
+        sysfs = Sysfs(sources.paths.sysfs, monotonic=sources.monotonic)
+        self._ports = RdmaPorts(sysfs, config.nic.exclude, sources.monotonic)
+        self._listed: object = None
+        self._wanted: list[tuple[str, tuple[str, str]]] = []
+        self._plans: dict[tuple[str, ...], _Plan] = {}
         self._statistics = SelectedStatistics(sources.ethtool, STATISTICS.get, sources.monotonic)
 
     def collect(self) -> Iterable[Family]:
@@ -113,32 +135,34 @@ class EthtoolCollector:
             raise NoData("No RDMA port has a network interface with driver statistics.")
         if not readings:
             raise next(iter(errors.values()))
-        yield from _families(wanted[:_MAX_INTERFACES], readings)
-        if len(wanted) > _MAX_INTERFACES:
-            raise PartialData(f"Only {_MAX_INTERFACES} of {len(wanted)} interfaces are read.")
+        yield from self._families(wanted[:_MAX_INTERFACES], readings)
+        found = max(len(wanted), self._ports.found)
+        if found > _MAX_INTERFACES:
+            raise PartialData(f"Only {_MAX_INTERFACES} of {found} interfaces are read.")
         for name, error in errors.items():
             raise PartialData(f"The statistics of {name!r} cannot be read.") from error
 
     def _interfaces(self) -> list[tuple[str, tuple[str, str]]]:
         """Return (interface, labels device and port); an interface of no port has its own name."""
-        found = []
-        for device, port in rdma_ports(self._sysfs):
-            name = port_interface(self._sysfs, device, port)
-            if name:
-                found.append((name, (device, port)))
-        known = {name for name, _ in found}
-        extra = [name for name in dict.fromkeys(self._extra) if name not in known]
-        return [(name, (name, "")) for name in extra] + found
+        ports = self._ports.listed()
+        if ports is not self._listed:
+            self._listed = ports
+            found = [(port.interface, port.labels) for port in ports if port.interface]
+            known = {name for name, _ in found}
+            extra = [name for name in dict.fromkeys(self._extra) if name not in known]
+            self._wanted = [(name, (name, "")) for name in extra] + found
+            self._plans.clear()
+        return self._wanted
 
     def _read_all(
         self, names: Iterable[str]
-    ) -> tuple[Mapping[str, Sequence[tuple[Series, int]]], Mapping[str, Exception]]:
+    ) -> tuple[Mapping[str, _Reading], Mapping[str, Exception]]:
         """Return what each interface says, and what went wrong, by interface."""
         readings = {}
         errors: dict[str, Exception] = {}
         for name in sorted(names):
             try:
-                readings[name] = self._statistics.read(name)
+                readings[name] = self._statistics.columns(name)
             except StatisticsChangedError as error:
                 errors[name] = error
             except OSError as error:
@@ -146,16 +170,25 @@ class EthtoolCollector:
                     errors[name] = error
         return readings, errors
 
+    def _families(
+        self,
+        interfaces: Iterable[tuple[str, tuple[str, str]]],
+        readings: Mapping[str, _Reading],
+    ) -> Iterable[Family]:
+        families = {series.metric: family(series.metric) for series in STATISTICS.values()}
+        for name, port in interfaces:
+            if name not in readings:
+                continue
+            keys, values = readings[name]
+            plan = self._plans.get(port)
+            if plan is None or plan.keys is not keys:
+                plan = self._plans[port] = _plan(port, keys)
+            for (metric, labels, divisor), value in zip(plan.entries, values, strict=True):
+                rows = families[metric].rows
+                rows.append((labels, value if divisor == 1 else value / divisor))
+        return families.values()
 
-def _families(
-    interfaces: Iterable[tuple[str, tuple[str, str]]],
-    readings: Mapping[str, Sequence[tuple[Series, int]]],
-) -> Iterable[Family]:
-    families: dict[str, Family] = {}
-    for name, port in interfaces:
-        for series, value in readings.get(name, ()):
-            result = families.get(series.metric)
-            if result is None:
-                result = families[series.metric] = family(series.metric)
-            result.add_metric([*port, *series.labels], value / series.divisor)
-    return families.values()
+
+def _plan(port: tuple[str, str], keys: tuple[Series, ...]) -> _Plan:
+    """Return what becomes of an interface's statistics, with labels made once for all."""
+    return _Plan(keys, [(key.metric, (*port, *key.labels), key.divisor) for key in keys])

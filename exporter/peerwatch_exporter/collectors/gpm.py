@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
-from peerwatch_exporter.collector import NoData, register
-from peerwatch_exporter.sources.nvml import GpuLostError, shared_nvml
-from peerwatch_exporter.sources.nvml_gpm import GpmSampler
+from peerwatch_exporter.collector import register
+from peerwatch_exporter.sources.nvml_access import GpuLostError, shared_nvml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from peerwatch_exporter.catalog import Family
     from peerwatch_exporter.config import ExporterConfig
@@ -25,13 +24,24 @@ _RATIOS = {
     "tensor": "gpu_tensor_active_ratio",
     "dram": "gpu_dram_active_ratio",
 }
+_RATES = {
+    "transmit": "gpu_pcie_transmit_bytes_per_second",
+    "receive": "gpu_pcie_receive_bytes_per_second",
+}
 
 
-@register("gpm", "GPU tensor, SM, memory and pipe activity between scrapes (NVML GPM, Hopper on).")
+@register(
+    "gpm",
+    "GPU tensor, SM, memory and pipe activity between scrapes (NVML GPM, Hopper on).",
+    place="driver",
+)
 class GpmCollector:
     """Compares two samples per GPU: the first scrape takes one, every later one has values."""
 
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:  # noqa: ARG002
+        # It imports pynvml, which the main process must not.
+        from peerwatch_exporter.sources.nvml_gpm import GpmSampler  # noqa: PLC0415
+
         self._nvml = shared_nvml(sources)
         self._sampler = GpmSampler(self._nvml, sources.monotonic)
 
@@ -41,28 +51,38 @@ class GpmCollector:
         Raises
         ------
         NoData
-            If no GPU that answers has GPM.
+            If the node has no GPU.
         """
         gpus = self._nvml.gpus()
         self._sampler.keep_only({gpu.identity.uuid for gpu in gpus})
         # One GPU after the other: GPM calls for several at once have been seen to crash.
-        readings = [(gpu, reading) for gpu in gpus if (reading := self._read(gpu)) is not None]
-        if not readings:
-            raise NoData("No GPU that answers has GPM; it came with Hopper.")
-        families = {name: family(metric) for name, metric in _RATIOS.items()}
-        pipes = family("gpu_pipe_active_ratio")
-        window = family("gpu_gpm_window_seconds")
-        for gpu, reading in readings:
-            for name, ratio in reading.ratios.items():
-                families[name].add_metric(gpu.labels, ratio)
-            for pipe, ratio in reading.pipes.items():
-                pipes.add_metric([*gpu.labels, pipe], ratio)
-            if reading.window_seconds is not None:
-                window.add_metric(gpu.labels, reading.window_seconds)
-        return [*families.values(), pipes, window]
+        answers = [(gpu, self._read(gpu)) for gpu in gpus]
+        supported = family("exporter_source_supported")
+        for gpu, answer in answers:
+            if gpu.answers:
+                supported.add_metric(("gpm", gpu.labels[0]), answer is not None)
+        readings = [(gpu, answer) for gpu, answer in answers if answer is not None]
+        return [supported, *_families(readings)]
 
     def _read(self, gpu: Gpu) -> ActivityReading | None:
         try:
             return self._sampler.read(gpu)
         except GpuLostError:
             return None
+
+
+def _families(readings: Sequence[tuple[Gpu, ActivityReading]]) -> Iterable[Family]:
+    families = {name: family(metric) for name, metric in _RATIOS.items()}
+    rates = {name: family(metric) for name, metric in _RATES.items()}
+    pipes = family("gpu_pipe_active_ratio")
+    window = family("gpu_gpm_window_seconds")
+    for gpu, reading in readings:
+        for name, ratio in reading.ratios.items():
+            families[name].add_metric(gpu.labels, ratio)
+        for name, rate in reading.pcie_bytes_per_second.items():
+            rates[name].add_metric(gpu.labels, rate)
+        for pipe, ratio in reading.pipes.items():
+            pipes.add_metric((*gpu.labels, pipe), ratio)
+        if reading.window_seconds is not None:
+            window.add_metric(gpu.labels, reading.window_seconds)
+    return [*families.values(), *rates.values(), pipes, window]

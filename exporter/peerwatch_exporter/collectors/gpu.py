@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import register
-from peerwatch_exporter.sources.nvml import GpuLostError, shared_nvml
+from peerwatch_exporter.sources.nvml_access import GpuLostError, shared_nvml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,6 +27,7 @@ _SINGLE = {
     "gpu_power_limit_watts": "power_limit_watts",
     "gpu_energy_joules_total": "energy_joules",
     "gpu_performance_state": "performance_state",
+    "gpu_temperature_margin_celsius": "temperature_margin_celsius",
 }
 # Metrics with one more label, whose values are the keys of the reading.
 _KEYED = {
@@ -38,12 +39,17 @@ _KEYED = {
 }
 
 
-@register("gpu", "GPU load, memory, power, temperature, clocks, throttling and presence (NVML).")
+@register(
+    "gpu",
+    "GPU load, memory, power, temperature, clocks, throttling and presence (NVML).",
+    place="driver",
+)
 class GpuCollector:
     """Reads every GPU for itself: a lost one costs only its own values."""
 
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:  # noqa: ARG002
         self._nvml = shared_nvml(sources)
+        self._facts = sources.gpus
 
     def collect(self) -> Iterable[Family]:
         """Return the GPU families.
@@ -54,6 +60,7 @@ class GpuCollector:
             If the node has no GPU or no driver.
         """
         gpus = self._nvml.gpus()
+        self._facts.update_boards(self._nvml.seen())
         readings = [(gpu, _read(gpu)) for gpu in gpus]
         answered = [(gpu, reading) for gpu, reading in readings if reading is not None]
         yield self._info(self._nvml.seen())
@@ -62,6 +69,10 @@ class GpuCollector:
             yield _single(name, attribute, answered)
         for name, attribute in _KEYED.items():
             yield _keyed(name, attribute, answered)
+        supported = family("exporter_source_supported")
+        for gpu, reading in answered:
+            supported.add_metric(("power_instant", gpu.labels[0]), reading.has_instant_power)
+        yield supported
         errors = family("exporter_nvml_errors_total")
         for code, count in sorted(self._nvml.error_counts().items()):
             errors.add_metric([code], count)
@@ -79,6 +90,7 @@ class GpuCollector:
                     board.pci_bus_id,
                     board.vbios,
                     self._nvml.driver_version,
+                    "" if board.numa_node is None else str(board.numa_node),
                 ],
                 1,
             )
@@ -119,5 +131,5 @@ def _keyed(name: str, attribute: str, readings: Iterable[tuple[Gpu, GpuReading]]
     result = family(name)
     for gpu, reading in readings:
         for key, value in getattr(reading, attribute).items():
-            result.add_metric([*gpu.labels, key], value)
+            result.add_metric((*gpu.labels, key), value)
     return result

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import NoData, register
-from peerwatch_exporter.sources.nvml import GpuLostError, shared_nvml
-from peerwatch_exporter.sources.nvml_health import HealthReader
+from peerwatch_exporter.sources.nvml_access import GpuLostError, shared_nvml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,6 +24,7 @@ _SINGLE = {
     "gpu_page_retirement_pending": "page_retirement_pending",
     "gpu_unrepairable_memory": "unrepairable_memory",
     "gpu_recovery_action": "recovery_action",
+    "gpu_fabric_state": "fabric_state",
 }
 # Metrics with one more label, whose values are the keys of the reading.
 _KEYED = {
@@ -32,6 +32,7 @@ _KEYED = {
     "gpu_row_remap_banks": "row_remap_banks",
     "gpu_retired_pages": "retired_pages",
     "gpu_repair_pending": "repairs_pending",
+    "gpu_fabric_health": "fabric_health",
 }
 _ACTIONS = (
     "none",
@@ -45,11 +46,19 @@ _ACTIONS = (
 )
 
 
-@register("health", "GPU memory errors, remapped rows, repairs and recovery actions (NVML).")
+@register(
+    "health",
+    "GPU memory errors, remapped rows, repairs, NVLink fabric and recovery actions (NVML).",
+    interval_seconds=10,
+    place="driver",
+)
 class HealthCollector:
     """Reads every GPU for itself: a lost one costs only its own values."""
 
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:
+        # It imports pynvml, which the main process must not.
+        from peerwatch_exporter.sources.nvml_health import HealthReader  # noqa: PLC0415
+
         self._nvml = shared_nvml(sources)
         self._reader = HealthReader(sources.monotonic)
         self._configured = config.gpu.expected_count
@@ -71,7 +80,8 @@ class HealthCollector:
             if not self._configured and not self._most_seen:
                 raise
             gpus = ()
-        self._most_seen = max(self._most_seen, len(gpus))
+        # All that the driver lists, also those that another process reads.
+        self._most_seen = max(self._most_seen, self._nvml.count)
         expected = family("gpu_expected_count")
         expected.add_metric([], self._most_seen if self._configured is None else self._configured)
         readings = [(gpu, reading) for gpu in gpus if (reading := self._read(gpu)) is not None]
@@ -89,11 +99,11 @@ def _families(readings: Sequence[tuple[Gpu, HealthReading]]) -> Iterable[Family]
     info = family("gpu_recovery_action_info")
     for gpu, reading in readings:
         for kind, count in reading.ecc_errors.items():
-            errors.add_metric([*gpu.labels, *kind], count)
+            errors.add_metric((*gpu.labels, *kind), count)
         action = reading.recovery_action
         if action is not None:
             word = _ACTIONS[action] if 0 <= action < len(_ACTIONS) else "unknown"
-            info.add_metric([*gpu.labels, word], 1)
+            info.add_metric((*gpu.labels, word), 1)
     yield from (errors, info)
     for name, attribute in _SINGLE.items():
         result = family(name)
@@ -106,5 +116,5 @@ def _families(readings: Sequence[tuple[Gpu, HealthReading]]) -> Iterable[Family]
         result = family(name)
         for gpu, reading in readings:
             for key, value in getattr(reading, attribute).items():
-                result.add_metric([*gpu.labels, key], value)
+                result.add_metric((*gpu.labels, key), value)
         yield result

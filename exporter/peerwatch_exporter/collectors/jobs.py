@@ -1,47 +1,71 @@
 """Which training jobs run on this node, and on which of its GPUs.
 
-Each provider is one source of job ids: the scheduler's mapping directory, the environment of
-rank processes, heartbeat files. An earlier provider wins over a later one for the same job.
+Each provider is one source of knowledge; an earlier one is trusted more than a later one, and one
+that fails does not touch the others. ``job_merge`` says how their answers become jobs.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
-from peerwatch_exporter.collector import NoData, PartialData, register
+from peerwatch_exporter.collector import PartialData, register
+from peerwatch_exporter.knowledge.pod_names import PodNaming
+from peerwatch_exporter.sources.gpu_processes import CgroupProvider
 from peerwatch_exporter.sources.heartbeat import read_heartbeats
-from peerwatch_exporter.sources.jobs import read_mapping
-from peerwatch_exporter.sources.procfs import Procfs
-from peerwatch_exporter.sources.ranks import RankFinder
+from peerwatch_exporter.sources.job_claims import Answer, Boards, Claim
+from peerwatch_exporter.sources.job_environment import EnvironmentProvider
+from peerwatch_exporter.sources.job_merge import MOST_JOBS, MOST_ROWS, merge
+from peerwatch_exporter.sources.jobs import MappingProvider
+from peerwatch_exporter.sources.pod_resources import PodResourcesProvider
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from peerwatch_exporter.catalog import Family
-    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.config import ExporterConfig, HeartbeatConfig
     from peerwatch_exporter.sources import Sources
-    from peerwatch_exporter.sources.ranks import RankIdentity
+    from peerwatch_exporter.sources.job_claims import Provider
+    from peerwatch_exporter.sources.job_merge import JobRow, Jobs
+    from peerwatch_exporter.sources.readings import GpuIdentity
+
+# The kubelet is asked once in ten runs; a call must leave room for the rest of that run.
+_SHARE_OF_DEADLINE = 0.6
 
 
-@dataclass(slots=True)
-class _Jobs:
-    """What the providers said: the scheduler of each job, the jobs of each GPU."""
+class _TooManyJobsError(Exception):
+    error_class = "too_many_jobs"
 
-    schedulers: dict[str, str] = field(default_factory=dict)
-    gpus: dict[int, list[str]] = field(default_factory=dict)
 
-    def add(self, job_id: str, scheduler: str) -> None:
-        """Note a job unless a provider before named it already."""
-        if job_id:
-            self.schedulers.setdefault(job_id, scheduler)
+class _IncompleteError(PartialData):
+    """A provider failed; ``error_class`` begins with the provider's name."""
 
-    def add_gpu(self, gpu: int, job_id: str) -> None:
-        """Note that a job holds a GPU."""
-        job_ids = self.gpus.setdefault(gpu, [])
-        if job_id not in job_ids:
-            job_ids.append(job_id)
+    def __init__(self, provider: str, error: Exception) -> None:
+        super().__init__(f"{provider}: {error}")
+        named = getattr(error, "error_class", None)
+        if not isinstance(named, str):
+            refused = isinstance(error, PermissionError)
+            named = "permission_denied" if refused else "os_error"
+        self.error_class = f"{provider}_{named}"
+
+
+class _HeartbeatProvider:
+    """Jobs as ranks name them in their heartbeat files."""
+
+    name = "heartbeat"
+
+    def __init__(self, config: HeartbeatConfig, clock: Callable[[], float]) -> None:
+        self._config = config
+        self._clock = clock
+
+    def claims(self) -> Answer | None:
+        """Return a claim for each heartbeat that is not of long ago."""
+        if self._config.directory is None:
+            return None
+        oldest = self._clock() - self._config.forget_after_seconds
+        ranks = read_heartbeats(self._config.directory).ranks
+        job_ids = dict.fromkeys(rank.job_id for rank in ranks if rank.time >= oldest)
+        return Answer([Claim(self.name, job_id, "peerwatch") for job_id in job_ids if job_id])
 
 
 @register("jobs", "training jobs on this node and on each of its GPUs")
@@ -49,82 +73,101 @@ class JobsCollector:
     """Publishes the info series that join jobs to the node's series."""
 
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:
-        self._mapping_directory = config.jobs.mapping_directory
-        self._environment = config.jobs.environment
-        self._heartbeat = config.heartbeat
-        self._clock = sources.clock
-        self._procfs = Procfs(sources.paths.procfs)
-        self._ranks = RankFinder(config, sources)
+        self._gpus = sources.gpus
+        self._identities: tuple[GpuIdentity, ...] = ()
+        self._boards = Boards(())
+        self._naming = PodNaming(config.jobs.kubernetes_job_id)
+        self._mapping = MappingProvider(config.jobs.mapping_directory)
+        pods = PodResourcesProvider(
+            config.jobs.pod_resources_socket,
+            self._known_boards,
+            deadline_seconds=_SHARE_OF_DEADLINE * config.deadline_seconds,
+            monotonic=sources.monotonic,
+        )
+        environment = EnvironmentProvider(config, sources, self._known_boards)
+        cgroup = CgroupProvider(config, sources, self._known_boards, lambda: environment.ranks)
+        heartbeat = _HeartbeatProvider(config.heartbeat, sources.clock)
+        # Asked in this order: the environment finds the ranks whose control groups are read.
+        self._providers: tuple[Provider, ...] = (
+            self._mapping,
+            pods,
+            environment,
+            *((cgroup,) if config.jobs.cgroups else ()),
+            heartbeat,
+        )
 
     def collect(self) -> Iterator[Family]:
-        """Yield ``host_job_info``, ``gpu_job_info`` and ``gpu_jobs``."""
-        jobs = _Jobs()
-        errors = []
-        for provide in (self._from_mapping, self._from_environment, self._from_heartbeats):
-            try:
-                provide(jobs)
-            except OSError as error:
-                errors.append(error)
-        if not jobs.schedulers and not jobs.gpus:
-            if errors:
-                raise errors[0]
-            raise NoData("No training job runs on this node.")
-        yield from _families(jobs)
+        """Yield the jobs, their GPUs, and how each provider fared."""
+        identities = self._gpus.boards()
+        if identities != self._identities:
+            self._identities, self._boards = identities, Boards(identities)
+        claims: list[Claim] = []
+        errors: list[tuple[str, Exception]] = []
+        up = family("exporter_job_provider_up")
+        for provider in self._providers:
+            answer, error = _ask(provider)
+            if answer is None and error is None:
+                continue
+            claims += answer.claims if answer is not None else ()
+            up.add_metric([provider.name], 0 if error else 1)
+            if error is not None:
+                errors.append((provider.name, error))
+        jobs = merge(claims, self._boards, self._naming)
+        yield from _families(jobs, self._free_gpus(claims))
+        yield up
+        yield from self._mapping_errors()
+        if jobs.dropped:
+            limits = f"more than {MOST_JOBS} jobs, or {MOST_ROWS} pairs of GPU and job"
+            errors.append(("jobs", _TooManyJobsError(f"{limits}; the rest is left out")))
         if errors:
-            raise PartialData(str(errors[0])) from errors[0]
+            raise _IncompleteError(*errors[0])
 
-    def _from_mapping(self, jobs: _Jobs) -> None:
-        if self._mapping_directory is None:
-            return
-        mapping = read_mapping(self._mapping_directory)
-        for job_id in mapping.job_ids:
-            jobs.add(job_id, "mapping")
-        for gpu, job_ids in mapping.gpus.items():
-            jobs.gpus.setdefault(gpu, [])
-            for job_id in job_ids:
-                jobs.add_gpu(gpu, job_id)
+    def _known_boards(self) -> Boards:
+        return self._boards
 
-    def _from_environment(self, jobs: _Jobs) -> None:
-        if not self._environment:
-            return
-        mapped = set(jobs.schedulers)
-        gpu_count = self._procfs.gpu_count()
-        for rank in self._ranks.find():
-            identity = rank.identity
-            if identity.job_id and identity.job_id not in mapped:
-                jobs.add(identity.job_id, identity.scheduler)
-                for gpu in _gpus_of(identity, gpu_count):
-                    jobs.add_gpu(gpu, identity.job_id)
+    def _free_gpus(self, claims: list[Claim]) -> set[int]:
+        """Return the GPUs that somebody watches: without a job they are free."""
+        free = set(self._mapping.gpus)
+        visible = {claim.pid for claim in claims if claim.provider == "cgroup"}
+        for gpu, pids in self._gpus.processes().items():
+            if visible.issuperset(pids):
+                free.add(gpu)
+        return free
 
-    def _from_heartbeats(self, jobs: _Jobs) -> None:
-        oldest = self._clock() - self._heartbeat.forget_after_seconds
-        for heartbeat in read_heartbeats(self._heartbeat.directory).ranks:
-            if heartbeat.time >= oldest:
-                jobs.add(heartbeat.job_id, "peerwatch")
+    def _mapping_errors(self) -> Iterator[Family]:
+        if self._mapping.errors:
+            errors = family("exporter_job_mapping_errors_total")
+            for reason, count in self._mapping.errors.items():
+                errors.add_metric([reason], count)
+            yield errors
 
 
-def _gpus_of(identity: RankIdentity, gpu_count: int) -> tuple[int, ...]:
-    """Return the GPUs of a rank: the one its local rank picks, or all that it was given."""
-    local_rank = identity.local_rank
-    if identity.gpus is None:
-        return () if local_rank is None or local_rank >= gpu_count else (local_rank,)
-    if local_rank is None or len(identity.gpus) == 1:
-        return identity.gpus
-    return identity.gpus[local_rank : local_rank + 1]
+def _ask(provider: Provider) -> tuple[Answer | None, Exception | None]:
+    try:
+        answer = provider.claims()
+    except Exception as error:  # whatever it is, the other providers go on
+        return None, error
+    return answer, None if answer is None else answer.error
 
 
-def _families(jobs: _Jobs) -> Iterator[Family]:
+def _families(jobs: Jobs, free_gpus: set[int]) -> Iterator[Family]:
     if jobs.schedulers:
         info = family("host_job_info")
         for job_id, scheduler in jobs.schedulers.items():
             info.add_metric([job_id, scheduler], 1)
         yield info
-    if jobs.gpus:
+    if jobs.rows:
         gpu_info = family("gpu_job_info")
-        count = family("gpu_jobs")
-        for gpu, job_ids in sorted(jobs.gpus.items()):
-            count.add_metric([str(gpu)], len(job_ids))
-            for job_id in job_ids:
-                gpu_info.add_metric([str(gpu), "", job_id], 1)
+        for gpu, job_id, scheduler, user, pod in sorted(jobs.rows.values(), key=_place):
+            gpu_info.add_metric([gpu.label, gpu.uuid, job_id, scheduler, user, *pod], 1)
         yield gpu_info
+    counts = dict.fromkeys(free_gpus, 0) | jobs.counts()
+    if counts:
+        count = family("gpu_jobs")
+        for index, number in sorted(counts.items()):
+            count.add_metric([str(index)], number)
         yield count
+
+
+def _place(row: JobRow) -> tuple[bool, int, str, str]:
+    return row.gpu.number is None, row.gpu.number or 0, row.gpu.uuid, row.job_id

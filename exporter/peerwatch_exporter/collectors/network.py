@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
-from peerwatch_exporter.collector import register
+from peerwatch_exporter.collector import PartialData, register
 from peerwatch_exporter.sources.procfs import Procfs
 
 if TYPE_CHECKING:
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources import Sources
 
 
+# Every container adds an interface; the machine's own come first in the kernel's list.
+_MAX_INTERFACES = 256
+
+
 @register("network", "bytes, packets, errors and drops by network interface")
 class NetworkCollector:
     """Publishes the counters of every interface."""
@@ -24,14 +28,23 @@ class NetworkCollector:
         self._procfs = Procfs(sources.paths.procfs)
 
     def collect(self) -> Iterator[Family]:
-        """Yield the families of ``host_network_*``."""
-        interfaces = self._procfs.interfaces()
+        """Yield the families of ``host_network_*``.
+
+        Raises
+        ------
+        PartialData
+            If there are more than 256 interfaces.
+        """
+        interfaces = self._procfs.interfaces(_MAX_INTERFACES + 1)
+        published = list(interfaces.items())[:_MAX_INTERFACES]
         for what in ("bytes", "packets", "errors", "drops"):
             receive = family(f"host_network_receive_{what}_total")
             transmit = family(f"host_network_transmit_{what}_total")
-            for name, stat in interfaces.items():
+            for name, stat in published:
                 received, transmitted = getattr(stat, what)
                 receive.add_metric([name], received)
                 transmit.add_metric([name], transmitted)
             yield receive
             yield transmit
+        if len(interfaces) > _MAX_INTERFACES:
+            raise PartialData(f"Only the first {_MAX_INTERFACES} interfaces are published.")

@@ -1,157 +1,154 @@
-"""RDMA NIC ports from sysfs: bytes, packets, state, errors and congestion control."""
+"""RDMA NIC ports from sysfs: bytes, packets, state, congestion control, and which GPU is near."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
-from peerwatch_exporter.collector import NoData, register
-from peerwatch_exporter.sources.rdma import RDMA_ROOT, port_interface, rdma_ports
+from peerwatch_exporter.collector import NoData, PartialData, register
+from peerwatch_exporter.sources.port_counters import PortCounter, PortCounters
+from peerwatch_exporter.sources.rdma import MAX_PORTS, RDMA_ROOT, GpuNeighbours, RdmaPorts
 from peerwatch_exporter.sources.sysfs import Sysfs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from peerwatch_exporter.catalog import Family
     from peerwatch_exporter.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
+    from peerwatch_exporter.sources.rdma import RdmaPort
 
-# Metric by counter file, below ports/N.
-_COUNTERS = {
-    "counters/port_rcv_packets": "nic_receive_packets_total",
-    "counters/port_xmit_packets": "nic_transmit_packets_total",
-    "counters/link_downed": "nic_link_downed_total",
-    "counters/link_error_recovery": "nic_link_recoveries_total",
-    "counters/port_xmit_wait": "nic_transmit_wait_ticks_total",
-    "hw_counters/np_cnp_sent": "nic_cnp_sent_total",
-    "hw_counters/rp_cnp_handled": "nic_cnp_handled_total",
-    "hw_counters/rp_cnp_ignored": "nic_cnp_ignored_total",
-    "hw_counters/np_ecn_marked_roce_packets": "nic_ecn_marked_packets_total",
-    "hw_counters/out_of_sequence": "nic_out_of_sequence_packets_total",
-}
-# InfiniBand counts data in 32-bit words, on every link layer.
-_WORD_BYTES = 4
-_WORDS = {
-    "counters/port_rcv_data": "nic_receive_bytes_total",
-    "counters/port_xmit_data": "nic_transmit_bytes_total",
-}
-_PORT_ERRORS = (
-    "symbol_error",
-    "port_rcv_errors",
-    "port_rcv_remote_physical_errors",
-    "port_rcv_switch_relay_errors",
-    "port_rcv_constraint_errors",
-    "port_xmit_discards",
-    "port_xmit_constraint_errors",
-    "local_link_integrity_errors",
-    "excessive_buffer_overrun_errors",
-    "VL15_dropped",
+# InfiniBand counts data in 32-bit words, on every link layer; EFA and bnxt_re have no counters/
+# and count bytes. Drivers of long ago have counters of 64 bits in counters_ext alone.
+_BYTES = (4, 4, 1)
+
+
+def _counter(metric: str, *files: str, factors: tuple[int, ...] = (1, 1, 1)) -> PortCounter:
+    return PortCounter(metric, files, factors)
+
+
+COUNTERS: tuple[PortCounter, ...] = (
+    _counter(
+        "nic_receive_bytes_total",
+        "counters/port_rcv_data",
+        "counters_ext/port_rcv_data_64",
+        "hw_counters/rx_bytes",
+        factors=_BYTES,
+    ),
+    _counter(
+        "nic_transmit_bytes_total",
+        "counters/port_xmit_data",
+        "counters_ext/port_xmit_data_64",
+        "hw_counters/tx_bytes",
+        factors=_BYTES,
+    ),
+    _counter(
+        "nic_receive_packets_total",
+        "counters/port_rcv_packets",
+        "counters_ext/port_rcv_packets_64",
+        "hw_counters/rx_pkts",
+    ),
+    _counter(
+        "nic_transmit_packets_total",
+        "counters/port_xmit_packets",
+        "counters_ext/port_xmit_packets_64",
+        "hw_counters/tx_pkts",
+    ),
+    _counter("nic_transmit_wait_ticks_total", "counters/port_xmit_wait"),
+    _counter("nic_cnp_sent_total", "hw_counters/np_cnp_sent", "hw_counters/tx_cnp_pkts"),
+    _counter("nic_cnp_handled_total", "hw_counters/rp_cnp_handled", "hw_counters/rx_cnp_pkts"),
+    _counter("nic_cnp_ignored_total", "hw_counters/rp_cnp_ignored"),
+    _counter(
+        "nic_ecn_marked_packets_total",
+        "hw_counters/np_ecn_marked_roce_packets",
+        "hw_counters/rx_ecn_marked_pkts",
+    ),
+    _counter("nic_out_of_sequence_packets_total", "hw_counters/out_of_sequence"),
 )
-# An allow-list: drivers add counters that are not errors, and each is a series per port.
-_RDMA_ERRORS = (
-    "packet_seq_err",
-    "local_ack_timeout_err",
-    "implied_nak_seq_err",
-    "rnr_nak_retry_err",
-    "duplicate_request",
-    "out_of_buffer",
-    "req_cqe_error",
-    "req_cqe_flush_error",
-    "req_remote_access_errors",
-    "req_remote_invalid_request",
-    "resp_cqe_error",
-    "resp_cqe_flush_error",
-    "resp_local_length_error",
-    "resp_remote_access_errors",
-    "rx_icrc_encapsulated",
-    "roce_adp_retrans",
-    "roce_adp_retrans_to",
-    "roce_slow_restart",
-    "roce_slow_restart_cnps",
-    "roce_slow_restart_trans",
-)
-_TYPED = {
-    "nic_port_errors_total": ("counters", _PORT_ERRORS),
-    "nic_rdma_errors_total": ("hw_counters", _RDMA_ERRORS),
-}
+_STATES = {"state": "nic_port_state", "phys_state": "nic_port_physical_state"}
+# Descriptors kept open: a dozen for each port of a node with 40, of the 1,024 a service often has.
+_KEPT_FILES = 512
 
 
-@register("nic", "RDMA NIC bytes, packets, link state, errors, ECN and CNP counters (sysfs).")
+@register("nic", "RDMA NIC bytes, packets, link state, ECN and CNP counters (sysfs).")
 class NicCollector:
     """Reads every port; a counter that cannot be read is left out alone."""
 
-    def __init__(self, config: ExporterConfig, sources: Sources) -> None:  # noqa: ARG002
-        self._sysfs = Sysfs(sources.paths.sysfs)
+    def __init__(self, config: ExporterConfig, sources: Sources) -> None:
+        root, monotonic = sources.paths.sysfs, sources.monotonic
+        self._facts = Sysfs(root, monotonic=monotonic)
+        self._sysfs = Sysfs(root, monotonic=monotonic, keep_open=_KEPT_FILES)
+        self._ports = RdmaPorts(self._facts, config.nic.exclude, monotonic)
+        self._counters = PortCounters(self._sysfs, COUNTERS)
+        self._neighbours = GpuNeighbours(self._facts, sources.gpus)
+        self._gpus = sources.gpus
+        self._known: object = None
+        self._info: list[Family] = []
 
-    def collect(self) -> Iterable[Family]:
-        """Return the NIC families.
+    def collect(self) -> Iterator[Family]:
+        """Yield the NIC families.
 
         Raises
         ------
         NoData
             If the node has no RDMA device.
+        PartialData
+            If it has more than 128 ports.
         """
-        ports = list(rdma_ports(self._sysfs))
+        ports = self._ports.listed()
         if not ports:
-            raise NoData(f"There is no RDMA device in {str(self._sysfs.root / RDMA_ROOT)!r}.")
-        yield self._info(ports)
+            raise NoData(f"There is no RDMA device in {str(self._facts.root / RDMA_ROOT)!r}.")
+        known = (id(ports), self._gpus.boards())
+        if known != self._known:
+            self._info = list(self._facts_of(ports))
+            self._known = known
+            self._sysfs.keep_only([*self._counters.paths, *_state_paths(ports)])
+        yield from self._info
         yield from self._states(ports)
-        for path, name in _WORDS.items():
-            yield self._counter(name, path, ports, _WORD_BYTES)
-        for path, name in _COUNTERS.items():
-            yield self._counter(name, path, ports, 1)
-        for name, (directory, kinds) in _TYPED.items():
-            yield self._typed(name, directory, kinds, ports)
+        yield from self._counters.read(ports)
+        if self._ports.found > MAX_PORTS:
+            raise PartialData(f"Only {MAX_PORTS} of {self._ports.found} ports are read.")
 
-    def _info(self, ports: Iterable[tuple[str, str]]) -> Family:
+    def _facts_of(self, ports: Iterable[RdmaPort]) -> Iterable[Family]:
+        """Return what hardly ever changes, and is read when the ports are listed."""
         info = family("nic_port_info")
-        for device, port in ports:
-            base = f"{RDMA_ROOT}/{device}"
+        near = family("nic_gpu_info")
+        rate = family("nic_port_rate_bytes_per_second")
+        neighbours = self._neighbours.find([port.bdf for port in ports])
+        for port in ports:
+            device = f"{RDMA_ROOT}/{port.device}"
+            gpus = neighbours.get(port.bdf)
             labels = [
-                device,
-                port,
-                self._sysfs.text(f"{base}/ports/{port}/link_layer") or "",
-                port_interface(self._sysfs, device, port),
-                self._sysfs.link_name(f"{base}/device") or "",
-                self._sysfs.text(f"{base}/fw_ver") or "",
-                self._sysfs.text(f"{base}/board_id") or "",
+                *port.labels,
+                self._facts.text(f"{port.path}/link_layer") or "",
+                _printable(port.interface),
+                port.bdf,
+                self._facts.text(f"{device}/fw_ver") or "",
+                self._facts.text(f"{device}/board_id") or "",
+                "" if gpus is None else gpus.own,
             ]
             info.add_metric(labels, 1)
-        return info
+            for gpu in () if gpus is None else gpus.gpus:
+                near.add_metric([*port.labels, gpu, gpus.nearness if gpus else ""], 1)
+            speed = self._facts.bytes_per_second(f"{port.path}/rate")
+            if speed is not None:
+                rate.add_metric(port.labels, speed)
+        return info, near, rate
 
-    def _states(self, ports: Iterable[tuple[str, str]]) -> Iterable[Family]:
-        state = family("nic_port_state")
-        physical = family("nic_port_physical_state")
-        rate = family("nic_port_rate_bytes_per_second")
-        for device, port in ports:
-            base = f"{RDMA_ROOT}/{device}/ports/{port}"
-            for result, value in (
-                (state, self._sysfs.state(f"{base}/state")),
-                (physical, self._sysfs.state(f"{base}/phys_state")),
-                (rate, self._sysfs.bytes_per_second(f"{base}/rate")),
-            ):
+    def _states(self, ports: Iterable[RdmaPort]) -> Iterable[Family]:
+        for file, name in _STATES.items():
+            states = family(name)
+            for port in ports:
+                value = self._sysfs.state(f"{port.path}/{file}")
                 if value is not None:
-                    result.add_metric([device, port], value)
-        return state, physical, rate
+                    states.rows.append((port.labels, value))
+            yield states
 
-    def _counter(
-        self, name: str, path: str, ports: Iterable[tuple[str, str]], factor: int
-    ) -> Family:
-        result = family(name)
-        for device, port in ports:
-            value = self._sysfs.integer(f"{RDMA_ROOT}/{device}/ports/{port}/{path}")
-            if value is not None:
-                result.add_metric([device, port], value * factor)
-        return result
 
-    def _typed(
-        self, name: str, directory: str, kinds: Iterable[str], ports: Iterable[tuple[str, str]]
-    ) -> Family:
-        result = family(name)
-        for device, port in ports:
-            base = f"{RDMA_ROOT}/{device}/ports/{port}/{directory}"
-            for kind in kinds:
-                value = self._sysfs.integer(f"{base}/{kind}")
-                if value is not None:
-                    result.add_metric([device, port, kind], value)
-        return result
+def _state_paths(ports: Iterable[RdmaPort]) -> list[str]:
+    return [f"{port.path}/{file}" for port in ports for file in _STATES]
+
+
+def _printable(name: str) -> str:
+    """Return a name without the bytes that are no text: an interface may be called anything."""
+    return name.encode("utf-8", "replace").decode()

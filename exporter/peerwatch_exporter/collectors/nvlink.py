@@ -1,79 +1,66 @@
-"""NVLink bytes, state, speed and errors, from NVML."""
+"""Bytes over the NVLinks of a GPU, from NVML."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
-from peerwatch_exporter.collector import NoData, register
-from peerwatch_exporter.sources.nvml import GpuLostError, shared_nvml
+from peerwatch_exporter.collector import register
+from peerwatch_exporter.sources.nvlink import NvlinkReader
+from peerwatch_exporter.sources.nvml_access import GpuLostError, shared_nvml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from peerwatch_exporter.catalog import Family
     from peerwatch_exporter.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.nvml import Gpu
-    from peerwatch_exporter.sources.readings import NvlinkReading
+    from peerwatch_exporter.sources.readings import NvlinkBytes
+
+_VALUES = {
+    "nvlink_transmit_bytes_total": "transmit",
+    "nvlink_receive_bytes_total": "receive",
+    "nvlink_raw_transmit_bytes_total": "raw_transmit",
+    "nvlink_raw_receive_bytes_total": "raw_receive",
+}
 
 
-@register("nvlink", "NVLink bytes, link state, speed and errors by type (NVML).")
+@register("nvlink", "Bytes over the NVLinks of each GPU (NVML).", place="driver")
 class NvlinkCollector:
-    """Publishes true byte counters, and the errors that the link generation counts."""
+    """Publishes true byte counters, whatever the link generation calls them."""
 
-    def __init__(self, config: ExporterConfig, sources: Sources) -> None:
-        self._per_link = config.nvlink.per_link
+    def __init__(self, config: ExporterConfig, sources: Sources) -> None:  # noqa: ARG002
         self._nvml = shared_nvml(sources)
+        self._readers: dict[int, NvlinkReader] = {}
 
     def collect(self) -> Iterable[Family]:
-        """Return the NVLink families.
+        """Return the byte counters.
 
         Raises
         ------
         NoData
-            If no GPU answers, or none has an NVLink.
+            If the node has no GPU.
         """
-        readings = [
-            (gpu, reading) for gpu in self._nvml.gpus() if (reading := _read(gpu)) is not None
-        ]
-        if not readings:
-            raise NoData("No GPU that answers has an NVLink.")
-        families = list(_totals(readings))
-        if self._per_link:
-            families += _links(readings)
-        return families
+        families = {attribute: family(name) for name, attribute in _VALUES.items()}
+        supported = family("exporter_source_supported")
+        for gpu in self._nvml.gpus():
+            reading = self._read(gpu)
+            if reading is None:
+                continue
+            for attribute, result in families.items():
+                value = getattr(reading, attribute)
+                if value is not None:
+                    result.add_metric(gpu.labels, value)
+            supported.add_metric(("nvlink_bytes", gpu.labels[0]), reading.transmit is not None)
+        return [*families.values(), supported]
 
-
-def _read(gpu: Gpu) -> NvlinkReading | None:
-    try:
-        return gpu.nvlink()
-    except GpuLostError:
-        return None
-
-
-def _totals(readings: Sequence[tuple[Gpu, NvlinkReading]]) -> Iterable[Family]:
-    transmit = family("nvlink_transmit_bytes_total")
-    receive = family("nvlink_receive_bytes_total")
-    for gpu, reading in readings:
-        if reading.transmit_bytes is not None:
-            transmit.add_metric(gpu.labels, reading.transmit_bytes)
-        if reading.receive_bytes is not None:
-            receive.add_metric(gpu.labels, reading.receive_bytes)
-    return transmit, receive
-
-
-def _links(readings: Sequence[tuple[Gpu, NvlinkReading]]) -> Iterable[Family]:
-    up = family("nvlink_up")
-    speed = family("nvlink_speed_bytes_per_second")
-    errors = family("nvlink_errors_total")
-    for gpu, reading in readings:
-        for link in reading.links:
-            labels = [*gpu.labels, str(link.link)]
-            if link.up is not None:
-                up.add_metric(labels, link.up)
-            if link.speed_bytes_per_second is not None:
-                speed.add_metric(labels, link.speed_bytes_per_second)
-            for kind, count in link.errors.items():
-                errors.add_metric([*labels, kind], count)
-    return up, speed, errors
+    def _read(self, gpu: Gpu) -> NvlinkBytes | None:
+        reader = self._readers.get(gpu.identity.index)
+        if reader is None or reader.gpu is not gpu:
+            # Listed anew: the driver may have started its counters again.
+            reader = self._readers[gpu.identity.index] = NvlinkReader(gpu)
+        try:
+            return reader.read_bytes()
+        except GpuLostError:
+            return None

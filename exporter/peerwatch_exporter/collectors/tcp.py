@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
@@ -9,25 +10,41 @@ from peerwatch_exporter.collector import register
 from peerwatch_exporter.sources.procfs import GarbledFileError, Procfs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from peerwatch_exporter.catalog import Family
     from peerwatch_exporter.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
+    from peerwatch_exporter.sources.procfs import TcpQueues
+
+# The list of sockets costs a walk over the kernel's whole hash table, which on a machine with
+# much memory is long even if it is empty. So much of one CPU may be spent on it; in between, the
+# last values stand.
+_SHARE_OF_A_CPU = 0.001
 
 
 @register("tcp", "TCP retransmissions, timeouts, bytes waiting in queues")
 class TcpCollector:
     """Publishes TCP counters and the sum of all queues."""
 
-    def __init__(self, config: ExporterConfig, sources: Sources) -> None:  # noqa: ARG002
+    def __init__(
+        self,
+        config: ExporterConfig,  # noqa: ARG002
+        sources: Sources,
+        *,
+        cpu_clock: Callable[[], float] = time.thread_time,
+    ) -> None:
         self._procfs = Procfs(sources.paths.procfs)
+        self._monotonic = sources.monotonic
+        self._cpu_clock = cpu_clock
+        self._queues: TcpQueues | None = None
+        self._next_walk = 0.0
 
     def collect(self) -> Iterator[Family]:
         """Yield the families of ``host_tcp_*``."""
         tcp = self._procfs.protocol_counters("snmp", "Tcp")
         extended = self._procfs.protocol_counters("netstat", "TcpExt")
-        queues = self._procfs.tcp_queues()
+        queues = self._walk()
         try:
             values = {
                 "host_tcp_retransmitted_segments_total": tcp["RetransSegs"],
@@ -38,7 +55,18 @@ class TcpCollector:
             }
         except KeyError as error:
             raise GarbledFileError(self._procfs.root / "net", f"no {error.args[0]}") from error
+        # Not every kernel counts it.
+        if "TCPSynRetrans" in extended:
+            values["host_tcp_syn_retransmissions_total"] = extended["TCPSynRetrans"]
         for name, value in values.items():
             single = family(name)
             single.add_metric([], value)
             yield single
+
+    def _walk(self) -> TcpQueues:
+        now = self._monotonic()
+        if self._queues is None or now >= self._next_walk:
+            start = self._cpu_clock()
+            self._queues = self._procfs.tcp_queues()
+            self._next_walk = now + (self._cpu_clock() - start) / _SHARE_OF_A_CPU
+        return self._queues

@@ -1,6 +1,7 @@
-"""XID errors of the NVIDIA driver, counted from the kernel log.
+"""XID errors of the NVIDIA driver, counted from the kernel log and from NVML's events.
 
-NVML's own events miss some codes (62, 79, 119, 120); the kernel log has them all.
+NVML's events miss some codes (62, 79, 119, 120); the kernel log has them all, but not everybody
+may read it. What both report counts once.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
-from peerwatch_exporter.collector import NoData, register
+from peerwatch_exporter.collector import NoData, PartialData, register
 from peerwatch_exporter.knowledge.xid import (
     SEVERITIES,
     XIDS,
@@ -19,9 +20,9 @@ from peerwatch_exporter.knowledge.xid import (
     recovery_action,
     severity_of,
 )
-from peerwatch_exporter.sources.kernel_log import Admission, Bursts, KernelLog, lines_of
-from peerwatch_exporter.sources.nvml import NvmlError, shared_nvml
+from peerwatch_exporter.sources.kernel_log import Admission, KernelLog, lines_of
 from peerwatch_exporter.sources.sysfs import pci_address
+from peerwatch_exporter.sources.two_sources import TwoSources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.config import ExporterConfig
     from peerwatch_exporter.knowledge.xid import Severity
     from peerwatch_exporter.sources import Sources
+    from peerwatch_exporter.sources.gpu_facts import XidEvent
 
 # Stands for every code or address beyond the limits below; shown as "other".
 OTHER_CODE = -1
@@ -38,6 +40,9 @@ OTHER_BUS = "other"
 MAX_UNKNOWN_CODES = 16
 # Pairs of address and code: far more than any node of 16 GPUs has logged.
 MAX_PAIRS = 512
+
+KMSG = "kmsg"
+NVML = "nvml"
 
 _FALLEN_OFF_THE_BUS = 79
 _RECOVERY_ACTION_CHANGED = 154
@@ -59,7 +64,7 @@ class _Occurrences:
 
 
 class XidLog:
-    """Counts XIDs by GPU and code; a burst counts once.
+    """Counts XIDs by GPU and code; a burst counts once, and so does what both sources report.
 
     Parameters
     ----------
@@ -74,6 +79,8 @@ class XidLog:
         How often each class was logged, by PCI address and class.
     recovery_actions
         What the driver last asked for, by PCI address (XID 154).
+    reports
+        Lines and events taken, by source.
     """
 
     def __init__(self, severity: Mapping[int, Severity] | None = None) -> None:
@@ -81,7 +88,8 @@ class XidLog:
         self.severities: dict[tuple[str, Severity], int] = {}
         self.recovery_actions: dict[str, str] = {}
         self._severity = severity or {}
-        self._bursts = Bursts()
+        self.reports = {KMSG: 0, NVML: 0}
+        self._events = TwoSources()
         self._unknown_codes = Admission(MAX_UNKNOWN_CODES)
         self._pairs = Admission(MAX_PAIRS)
         self._fallen_gpu: str | None = None
@@ -90,15 +98,21 @@ class XidLog:
         """Take one kernel message (with its line breaks) and when it was logged (Unix time)."""
         for line in lines_of(text):
             for bus, code in self._parse(line):
-                self._count(*self._bounded(bus, code), line, timestamp)
+                self._count(*self._bounded(bus, code), line, KMSG, timestamp)
 
-    def _count(self, bus: str, code: int, line: str, timestamp: float) -> None:
+    def add_event(self, event: XidEvent) -> None:
+        """Take one event of NVML."""
+        bus, code = self._bounded(event.pci_bus_id, event.code)
+        self._count(bus, code, "", NVML, event.timestamp)
+
+    def _count(self, bus: str, code: int, line: str, source: str, timestamp: float) -> None:
+        self.reports[source] += 1
         found = self.occurrences.setdefault((bus, code), _Occurrences())
-        found.count += self._bursts.begins((bus, code), timestamp)
-        found.last = timestamp
+        found.count += self._events.is_new((bus, code), source, timestamp)
+        found.last = max(found.last, timestamp) if source == NVML else timestamp
         severity = severity_of(code, line, self._severity)
         # By class too: a fatal line must not hide in a burst that began with a harmless one.
-        if self._bursts.begins((bus, code, severity), timestamp):
+        if self._events.is_new((bus, code, severity), source, timestamp):
             key = (bus, severity)
             self.severities[key] = self.severities.get(key, 0) + 1
         if code == _RECOVERY_ACTION_CHANGED and (action := recovery_action(line)) is not None:
@@ -122,14 +136,16 @@ class XidLog:
             self._fallen_gpu = None
 
 
-@register("xid", "XID errors of the GPUs by code and class, and when last seen (kernel log).")
+@register(
+    "xid", "XID errors of the GPUs by code and class, and when last seen (kernel log and NVML)."
+)
 class XidCollector:
     """Follows the kernel log from its oldest line, so a restart forgets nothing."""
 
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:
         self._severity: Mapping[int, Severity] = config.xid.severity
         self._critical = critical_codes(self._severity)
-        self._nvml = shared_nvml(sources)
+        self._gpus = sources.gpus
         self._kernel_log = KernelLog(sources, lambda text: "NVRM: " in text)
         self._log = XidLog(self._severity)
 
@@ -139,29 +155,37 @@ class XidCollector:
         Raises
         ------
         NoData
-            If there is no kernel log.
+            If there is neither a kernel log nor a GPU.
         PermissionError
-            If the kernel log may not be read.
+            If the kernel log may not be read, and there is no GPU whose events could replace it.
+        PartialData
+            If the kernel log may not be read, after what the events tell.
         """
-        for text, timestamp in self._kernel_log.read():
-            self._log.add(text, timestamp)
-        gpus = self._gpus_by_bus()
+        refused: PermissionError | None = None
+        gpus = {board.pci_bus_id: str(board.index) for board in self._gpus.boards()}
+        try:
+            for text, timestamp in self._kernel_log.read():
+                self._log.add(text, timestamp)
+        except NoData:
+            if not gpus:
+                raise
+        except PermissionError as error:
+            if not gpus:
+                raise
+            refused = error
+        for event in self._gpus.take_events():
+            self._log.add_event(event)
         yield from self._by_code(gpus)
         yield from self._by_severity(gpus)
+        yield self._reports()
+        if refused is not None:
+            raise PartialData("Only NVML's events are counted, which miss some codes.") from refused
 
-    def _gpus_by_bus(self) -> dict[str, str]:
-        """Return GPU indexes by PCI address; a node without NVML has none.
-
-        Boards already seen are not asked again: when the driver hangs, its log must still be read.
-        """
-        boards = self._nvml.seen()
-        if not boards:
-            try:
-                self._nvml.gpus()
-            except (NoData, NvmlError):
-                return {}
-            boards = self._nvml.seen()
-        return {board.pci_bus_id: str(board.index) for board in boards}
+    def _reports(self) -> Family:
+        reports = family("exporter_xid_events_total")
+        for source, count in self._log.reports.items():
+            reports.add_metric([source], count)
+        return reports
 
     def _by_code(self, gpus: Mapping[str, str]) -> Iterator[Family]:
         errors = family("gpu_xid_errors_total")

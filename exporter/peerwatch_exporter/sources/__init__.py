@@ -13,7 +13,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.sources.ethtool import EthtoolIoctl
+from peerwatch_exporter.sources.gpu_facts import GpuFacts
+from peerwatch_exporter.sources.own_processes import OwnProcesses
 from peerwatch_exporter.sources.processes import ProcessTable
+from peerwatch_exporter.sources.web_facts import WebFacts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,12 +49,21 @@ class Sources:
         Seconds that only rise, for durations.
     ethtool
         Statistics of the network drivers.
+    gpus
+        What the driver process last said about the GPUs.
+    web
+        What the web server says about itself.
+    own_processes
+        The exporter's own processes; whoever starts a child adds it here.
     """
 
     paths: Paths
     clock: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
     ethtool: EthtoolReader = field(default_factory=EthtoolIoctl)
+    gpus: GpuFacts = field(default_factory=GpuFacts)
+    web: WebFacts = field(default_factory=WebFacts)
+    own_processes: OwnProcesses = field(default_factory=OwnProcesses)
 
     @cached_property
     def processes(self) -> ProcessTable:

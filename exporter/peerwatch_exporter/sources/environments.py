@@ -26,13 +26,7 @@ class _Entry(Generic[T]):
     answer: T | None
     name: str
     first_seen: float
-    read_at: float
-
-    def is_fresh(self, process: Process, now: float) -> bool:
-        if process.state == "zombie":  # its environment is gone; what it was is not
-            return True
-        trust = min(_LONGEST_TRUST_SECONDS, self.read_at - self.first_seen)
-        return process.name == self.name and now - self.read_at < trust
+    stale_at: float
 
 
 class EnvironmentIndex(Generic[T]):
@@ -71,31 +65,38 @@ class EnvironmentIndex(Generic[T]):
         entries: dict[ProcessKey, _Entry[T]] = {}
         refused: PermissionError | None = None
         found = []
-        readable = 0
-        for pid, process in sorted(self._table.snapshot().items()):
-            try:
-                entry = self._entry(process)
-            except PermissionError as error:
-                refused = error
-                continue
-            if entry is None:
-                continue
-            readable += pid != os.getpid()
-            entries[process.key] = entry
+        now = self._monotonic()
+        # Hundreds of processes, each second: the common case is a few comparisons.
+        for process in self._in_order():
+            key = process.pid, process.start_ticks
+            entry = self._entries.get(key)
+            if entry is None or not (
+                (now < entry.stale_at and process.name == entry.name)
+                or process.state == "zombie"  # its environment is gone; what it was is not
+            ):
+                try:
+                    entry = self._read(process, entry, now)
+                except PermissionError as error:
+                    refused = error
+                    continue
+                if entry is None:
+                    continue
+            entries[key] = entry
             if entry.answer is not None:
                 found.append((process, entry.answer))
         self._entries = entries
-        if refused is not None and not readable:
+        if refused is not None and all(pid == os.getpid() for pid, _ in entries):
             raise refused
         return found
 
-    def _entry(self, process: Process) -> _Entry[T] | None:
-        now = self._monotonic()
-        old = self._entries.get(process.key)
-        if old is not None and old.is_fresh(process, now):
-            return old
+    def _in_order(self) -> list[Process]:
+        processes = self._table.snapshot()
+        return [processes[pid] for pid in sorted(processes)]
+
+    def _read(self, process: Process, old: _Entry[T] | None, now: float) -> _Entry[T] | None:
         environment = self._table.environment(process.pid)
         if environment is None:
             return None
         first_seen = old.first_seen if old is not None and old.name == process.name else now
-        return _Entry(self._classify(environment), process.name, first_seen, now)
+        trust = min(_LONGEST_TRUST_SECONDS, now - first_seen)
+        return _Entry(self._classify(environment), process.name, first_seen, now + trust)

@@ -51,14 +51,21 @@ class EthtoolReader(Protocol):
 
 
 class EthtoolIoctl:
-    """The kernel's answers. It keeps nothing, so it follows a change of network namespace."""
+    """The kernel's answers, for the network namespace of the thread that asks first."""
+
+    def __init__(self) -> None:
+        self._socket: socket.socket | None = None
+
+    def __del__(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
 
     def names(self, interface: str) -> Sequence[str]:
         """Return the names of the interface's statistics."""
-        count = _count(interface)
+        count = self._count(interface)
         request = struct.pack("=III", _GET_STRINGS, _SET_STATISTICS, count)
         room = 2 * count + _SPARE_ENTRIES
-        answer = _ask(interface, request, room * _NAME_BYTES)
+        answer = self._ask(interface, request, room * _NAME_BYTES)
         count = min(struct.unpack_from("=I", answer, 8)[0], room)
         raw = bytes(answer[len(request) : len(request) + count * _NAME_BYTES])
         return [
@@ -68,13 +75,36 @@ class EthtoolIoctl:
 
     def values(self, interface: str) -> Sequence[int]:
         """Return their values."""
-        count = _count(interface)
+        count = self._count(interface)
         request = struct.pack("=II", _GET_STATISTICS, count)
         room = 2 * count + _SPARE_ENTRIES
-        answer = _ask(interface, request, room * _VALUE_BYTES)
+        answer = self._ask(interface, request, room * _VALUE_BYTES)
         count = min(struct.unpack_from("=I", answer, 4)[0], room)
         end = len(request) + count * _VALUE_BYTES
         return memoryview(answer)[len(request) : end].cast("Q")
+
+    def _count(self, interface: str) -> int:
+        """Return how many statistics the driver keeps."""
+        request = struct.pack("=IIQ", _GET_SET_INFO, 0, 1 << _SET_STATISTICS)
+        answer = self._ask(interface, request, 4)
+        mask, count = struct.unpack_from("=QI", answer, 8)
+        if not mask or not count:
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), interface)
+        return int(count)
+
+    def _ask(self, interface: str, request: bytes, answer_bytes: int) -> bytearray:
+        """Send one request; the answer stands in the same bytes, with room behind the request."""
+        name = interface.encode("utf-8", "surrogateescape")
+        if not 0 < len(name) <= _INTERFACE_NAME_BYTES or b"\0" in name:
+            raise OSError(errno.ENODEV, os.strerror(errno.ENODEV), interface)
+        buffer = bytearray(len(request) + answer_bytes)
+        buffer[: len(request)] = request
+        pinned = ctypes.c_char.from_buffer(buffer)
+        ifreq = struct.pack("16sP16x", name, ctypes.addressof(pinned))
+        if self._socket is None:
+            self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        fcntl.ioctl(self._socket, _SIOCETHTOOL, ifreq)
+        return buffer
 
 
 class StatisticsChangedError(Exception):
@@ -88,7 +118,8 @@ class _Layout(Generic[_Key]):
     """Where the wanted entries stand among the statistics of an interface."""
 
     count: int
-    wanted: tuple[tuple[int, _Key], ...]
+    keys: tuple[_Key, ...]
+    places: tuple[int, ...]
     learnt_at: float
 
 
@@ -118,7 +149,13 @@ class SelectedStatistics(Generic[_Key]):
         self._layouts: dict[str, _Layout[_Key]] = {}
 
     def read(self, interface: str) -> list[tuple[_Key, int]]:
-        """Return the wanted statistics of an interface.
+        """Return the wanted statistics of an interface; raises what ``columns`` does."""
+        return list(zip(*self.columns(interface), strict=True))
+
+    def columns(self, interface: str) -> tuple[tuple[_Key, ...], list[int]]:
+        """Return what is wanted of an interface: keys, and their values in the same order.
+
+        The keys are the same object as before as long as the interface has the same statistics.
 
         Raises
         ------
@@ -138,7 +175,7 @@ class SelectedStatistics(Generic[_Key]):
             raise StatisticsChangedError(
                 f"{interface!r} has {layout.count} names for {len(values)} statistics."
             )
-        return [(key, values[index]) for index, key in layout.wanted]
+        return layout.keys, [values[place] for place in layout.places]
 
     def _learn(self, interface: str, now: float) -> _Layout[_Key]:
         names = self._reader.names(interface)
@@ -149,28 +186,10 @@ class SelectedStatistics(Generic[_Key]):
                 wanted.setdefault(key, index)
         if len(self._layouts) >= _REMEMBERED_INTERFACES:
             self._layouts.clear()
-        layout = _Layout(len(names), tuple((index, key) for key, index in wanted.items()), now)
+        keys = tuple(wanted)
+        before = self._layouts.get(interface)
+        if before is not None and before.keys == keys:
+            keys = before.keys
+        layout = _Layout(len(names), keys, tuple(wanted.values()), now)
         self._layouts[interface] = layout
         return layout
-
-
-def _count(interface: str) -> int:
-    """Return how many statistics the driver keeps."""
-    answer = _ask(interface, struct.pack("=IIQ", _GET_SET_INFO, 0, 1 << _SET_STATISTICS), 4)
-    mask, count = struct.unpack_from("=QI", answer, 8)
-    if not mask or not count:
-        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), interface)
-    return int(count)
-
-
-def _ask(interface: str, request: bytes, answer_bytes: int) -> bytearray:
-    """Send one request; the answer stands in the same bytes, with room behind the request."""
-    name = interface.encode("utf-8", "surrogateescape")
-    if not 0 < len(name) <= _INTERFACE_NAME_BYTES or b"\0" in name:
-        raise OSError(errno.ENODEV, os.strerror(errno.ENODEV), interface)
-    buffer = bytearray(request) + bytes(answer_bytes)
-    pinned = ctypes.c_char.from_buffer(buffer)
-    ifreq = struct.pack("16sP16x", name, ctypes.addressof(pinned))
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as channel:
-        fcntl.ioctl(channel, _SIOCETHTOOL, ifreq)
-    return buffer

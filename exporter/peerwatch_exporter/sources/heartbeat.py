@@ -6,13 +6,14 @@ One file per rank, ``rank-<rank>.json``, one JSON object. Any program can write 
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 # A heartbeat has a few hundred bytes; more than this was not meant as one.
@@ -20,17 +21,10 @@ _LARGEST_FILE_BYTES = 65536
 _FILE_NAME = re.compile(r"rank-(0|[1-9]\d{0,6})\.json")
 
 
-class _Document(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
-
-    rank: int = Field(ge=0)
-    step: int | None = Field(default=None, ge=0)
-    time: float | None = Field(default=None, ge=0)
-    last_step_time: float | None = Field(default=None, ge=0)
-    job_id: str = Field(default="", max_length=128, coerce_numbers_to_str=True)
-    local_rank: int | None = Field(default=None, ge=0)
-    world_size: int | None = Field(default=None, ge=1)
-    pid: int | None = Field(default=None, ge=1)
+# By field: the kinds a value may have, and the smallest one. Others are ignored.
+_WHOLE: dict[str, int] = {"step": 0, "local_rank": 0, "world_size": 1, "pid": 1}
+_TIMES = ("time", "last_step_time")
+_LONGEST_JOB_ID = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +71,61 @@ def _read(path: Path, rank: int) -> Heartbeat:
     status = path.stat()
     if status.st_size > _LARGEST_FILE_BYTES:
         raise ValueError(f"has {status.st_size} bytes, a heartbeat at most {_LARGEST_FILE_BYTES}")
+    document = json.loads(path.read_bytes())
+    if not isinstance(document, dict):
+        raise ValueError(f"holds {type(document).__name__}, not an object")
+    said = _whole(document, "rank", 0)
+    if said is None:
+        raise ValueError("rank is missing")
+    if said != rank:
+        raise ValueError(f"says it is rank {said}")
+    time, last_step_time = (_time(document, name) for name in _TIMES)
+    whole = {name: _whole(document, name, smallest) for name, smallest in _WHOLE.items()}
+    return Heartbeat(
+        rank=rank,
+        # Without a time of its own, the file's age is the heartbeat's.
+        time=status.st_mtime if time is None else time,
+        last_step_time=last_step_time,
+        job_id=_job_id(document),
+        **whole,
+    )
+
+
+def _whole(document: Mapping[str, object], name: str, smallest: int) -> int | None:
+    value = document.get(name)
+    if value is None:
+        return None
+    # A script may well write 12.0 or "12"; only what is no whole number is refused.
+    if isinstance(value, str | float) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        value = int(number) if number.is_integer() else value
+    if not isinstance(value, int) or isinstance(value, bool) or value < smallest:
+        raise ValueError(f"{name} {value!r:.80} is not a whole number of at least {smallest}")
+    return value
+
+
+def _time(document: Mapping[str, object], name: str) -> float | None:
+    value = document.get(name)
+    if value is None:
+        return None
     try:
-        document = _Document.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise ValueError(f"{place} {first['msg']}".strip()) from error
-    if document.rank != rank:
-        raise ValueError(f"says it is rank {document.rank}")
-    fields = document.model_dump()
-    # Without a time of its own, the file's age is the heartbeat's.
-    fields["time"] = status.st_mtime if document.time is None else document.time
-    return Heartbeat(**fields)
+        seconds = float(value) if isinstance(value, int | float | str) else math.nan
+    except (ValueError, OverflowError):
+        seconds = math.nan
+    if isinstance(value, bool) or not math.isfinite(seconds) or seconds < 0:
+        raise ValueError(f"{name} {value!r:.80} is not a time in seconds")
+    return seconds
+
+
+def _job_id(document: Mapping[str, object]) -> str:
+    value = document.get("job_id", "")
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"job_id {value!r:.80} is neither text nor a number")
+    if len(str(value)) > _LONGEST_JOB_ID:
+        raise ValueError(
+            f"job_id has {len(str(value))} characters, at most {_LONGEST_JOB_ID} count"
+        )
+    return str(value)

@@ -2,50 +2,54 @@
 
 NVML's errors end here. A value that the board, the driver or the permissions do not give is
 None; a lost GPU raises ``GpuLostError`` for that GPU alone; a driver that is not there is
-``NoData``, and is looked for again.
+``NoData``, one that was exchanged under our feet ``DriverReloadedError``.
+
+Any call here may never return, so all of this runs in the driver process, and every call says
+first in shared memory which GPU it is for.
 """
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import threading
-import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pynvml
 
 from peerwatch_exporter.collector import NoData
-from peerwatch_exporter.sources.nvlink import read_nvlink
+from peerwatch_exporter.driver.mark import Mark
+from peerwatch_exporter.sources.nvml_access import DriverReloadedError, GpuLostError, NvmlError
 from peerwatch_exporter.sources.nvml_fields import (
     ENERGY,
     EVENT_BITS,
     FAST_FIELDS,
     MEMORY_TEMPERATURE,
-    PCIE_RECEIVE,
-    PCIE_REPLAYS,
-    PCIE_TRANSMIT,
     POWER_INSTANT,
     THROTTLE_FIELDS,
 )
-from peerwatch_exporter.sources.readings import GpuIdentity, GpuReading, PcieReading
+from peerwatch_exporter.sources.readings import GpuIdentity, GpuReading
 from peerwatch_exporter.sources.sysfs import pci_address
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-    from peerwatch_exporter.sources import Sources
-    from peerwatch_exporter.sources.nvlink import LinkSupport
-    from peerwatch_exporter.sources.readings import NvlinkReading
 
 _LOG = logging.getLogger(__name__)
 
-# Without a loaded driver, nvmlInit may start nvidia-modprobe: not something to do every second.
-_RETRY_SECONDS = 10.0
 # nvml.h names no limit on the fields of one call; several small calls cannot hit one.
 _FIELDS_PER_CALL = 128
 
 _ABSENT = frozenset({pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED})
+# What a driver answers that is not the one the library was initialised with.
+_RELOADED = frozenset(
+    {
+        pynvml.NVML_ERROR_UNINITIALIZED,
+        pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
+        pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
+    }
+)
 # The board or the driver does not have the value, now or ever: not worth counting.
 _UNSUPPORTED = frozenset(
     {
@@ -53,6 +57,8 @@ _UNSUPPORTED = frozenset(
         pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
         pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
         pynvml.NVML_ERROR_DEPRECATED,
+        # A buffer of samples is empty: the GPU idles.
+        pynvml.NVML_ERROR_NOT_FOUND,
     }
 )
 # An older driver answers this for a field id that it has never heard of.
@@ -84,18 +90,6 @@ def _error_names() -> dict[int, str]:
     }
 
 
-class NvmlError(Exception):
-    """The driver's library fails as a whole, so that no GPU can be read."""
-
-    error_class = "nvml_error"
-
-
-class GpuLostError(NvmlError):
-    """One GPU no longer answers; the others may."""
-
-    error_class = "nvml_gpu_is_lost"
-
-
 class Gpu:
     """One board as the driver lists it; reads it in base units.
 
@@ -113,12 +107,17 @@ class Gpu:
         self.identity = identity
         self._handle = handle
         self._nvml = nvml
-        self._link_support: LinkSupport | None = None
+        self._clocks_max: Mapping[str, float] | None = None
 
     @property
     def labels(self) -> tuple[str, str]:
         """The values of the labels ``gpu`` and ``uuid``."""
         return str(self.identity.index), self.identity.uuid
+
+    @property
+    def address(self) -> int:
+        """The address in NVML's handle, by which events name the GPU; 0 if it is lost."""
+        return ctypes.cast(self._handle, ctypes.c_void_p).value or 0
 
     @property
     def answers(self) -> bool:
@@ -133,6 +132,8 @@ class Gpu:
         GpuLostError
             If the GPU is lost.
         """
+        if self._clocks_max is None:
+            self._clocks_max = self._clocks("nvmlDeviceGetMaxClockInfo")
         fields = self.fields(FAST_FIELDS)
         utilization = self.call("nvmlDeviceGetUtilizationRates")
         total, used, reserved = self._memory()
@@ -153,8 +154,10 @@ class Gpu:
             temperatures_celsius=_known(
                 core=self._core_temperature(), memory=fields.get((MEMORY_TEMPERATURE, 0))
             ),
+            temperature_margin_celsius=self.call("nvmlDeviceGetMarginTemperature"),
+            has_instant_power=power is not None,
             clocks_hertz=self._clocks("nvmlDeviceGetClockInfo"),
-            clocks_max_hertz=self._clocks("nvmlDeviceGetMaxClockInfo"),
+            clocks_max_hertz=self._clocks_max,
             clock_events=self._clock_events(),
             throttle_seconds=_known(
                 **{
@@ -164,42 +167,10 @@ class Gpu:
             ),
         )
 
-    def nvlink(self) -> NvlinkReading | None:
-        """Return the state of all NVLinks, or None if the board has none.
-
-        Raises
-        ------
-        GpuLostError
-            If the GPU is lost.
-        """
-        reading, self._link_support = read_nvlink(self, self._link_support)
-        return reading
-
-    def pcie(self) -> PcieReading:
-        """Return the GPU's own PCIe link.
-
-        ``nvmlDeviceGetPcieThroughput`` is not used: it samples for 20 ms per direction.
-
-        Raises
-        ------
-        GpuLostError
-            If the GPU is lost.
-        """
-        fields = self.fields([(PCIE_TRANSMIT, 0), (PCIE_RECEIVE, 0), (PCIE_REPLAYS, 0)])
-        replays = fields.get((PCIE_REPLAYS, 0))
-        return PcieReading(
-            transmit_bytes=fields.get((PCIE_TRANSMIT, 0)),
-            receive_bytes=fields.get((PCIE_RECEIVE, 0)),
-            generation=self.call("nvmlDeviceGetCurrPcieLinkGeneration"),
-            generation_max=self.call("nvmlDeviceGetMaxPcieLinkGeneration"),
-            width_lanes=self.call("nvmlDeviceGetCurrPcieLinkWidth"),
-            width_lanes_max=self.call("nvmlDeviceGetMaxPcieLinkWidth"),
-            replays=self.call("nvmlDeviceGetPcieReplayCounter") if replays is None else replays,
-        )
-
     def call(self, function: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401
         """Call a pynvml function of this GPU; None if the GPU or the driver lacks it."""
         if self._handle is not None:
+            self._nvml.mark.at(self.identity.index)
             try:
                 return self._nvml.call(function, self._handle, *arguments, **options)
             except GpuLostError:
@@ -254,20 +225,27 @@ class Gpu:
 
 
 class Nvml:
-    """The library and its GPUs: initialised once, and again when the driver was reloaded.
+    """The library and its GPUs: initialised once, for one driver.
 
     Parameters
     ----------
-    monotonic
-        Clock for the pause between two attempts to find a driver.
+    mark
+        Where every call says which GPU it is for.
+    only
+        Index of the one GPU that may be touched; None: all but those excluded.
+    excluded
+        Indexes of GPUs that must not be touched, not even looked up.
     """
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
+    def __init__(
+        self, mark: Mark | None = None, *, only: int | None = None, excluded: Collection[int] = ()
+    ) -> None:
+        self.mark = mark or Mark()
+        self._only = only
+        self._excluded = frozenset(excluded)
         self._lock = threading.Lock()
         self._initialised = False
-        self._retry_at: float | None = None
-        self._absent_reason = ""
+        self._count = 0
         self._driver = ""
         self._gpus: tuple[Gpu, ...] = ()
         self._seen: dict[str, GpuIdentity] = {}
@@ -279,6 +257,15 @@ class Nvml:
         """Version of the driver, empty before the first GPU was listed."""
         return self._driver
 
+    @property
+    def count(self) -> int:
+        """How many GPUs the driver listed last, those that may not be touched included."""
+        return self._count
+
+    def exclude(self, indexes: Collection[int]) -> None:
+        """Let all GPUs but these be touched from now on."""
+        self._excluded = frozenset(indexes)
+
     def error_counts(self) -> Mapping[str, int]:
         """Return how many calls failed since the start, by error code; lacking values are none."""
         return dict(self._errors)
@@ -288,7 +275,7 @@ class Nvml:
         return tuple(sorted(self._seen.values(), key=lambda identity: identity.index))
 
     def gpus(self) -> tuple[Gpu, ...]:
-        """Return the GPUs that the driver lists now, lost ones included.
+        """Return the GPUs that the driver lists now and that may be touched, lost ones included.
 
         Raises
         ------
@@ -298,19 +285,25 @@ class Nvml:
             If the library fails.
         """
         with self._lock:
+            self.mark.at(-1)
             self._initialise()
             count = self.call("nvmlDeviceGetCount")
-            if not self._initialised:
-                _LOG.info("nvml lost its initialisation driver=%r", self._driver)
-                self._initialise()
-                count = self.call("nvmlDeviceGetCount")
             if not count:
                 raise NoData("NVML lists no GPU.")
-            if count != len(self._gpus):
+            if count != self._count:
+                # Indexes may mean other boards now.
                 self._gpus = ()
+            self._count = count
             known = {gpu.identity.index: gpu for gpu in self._gpus}
-            self._gpus = tuple(self._gpu(index, known.get(index)) for index in range(count))
+            self._gpus = tuple(
+                self._gpu(index, known.get(index))
+                for index in range(count)
+                if self._may_touch(index)
+            )
             return self._gpus
+
+    def _may_touch(self, index: int) -> bool:
+        return index not in self._excluded and self._only in {None, index}
 
     def call(self, function: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401
         """Call a pynvml function; None if the driver lacks it or the value."""
@@ -329,8 +322,10 @@ class Nvml:
         if code == pynvml.NVML_ERROR_GPU_IS_LOST:
             raise GpuLostError("A GPU is lost.")
         self.count_error(code)
-        if code == pynvml.NVML_ERROR_UNINITIALIZED:
-            self._initialised = False
+        if code in _RELOADED:
+            raise DriverReloadedError(
+                f"The driver {self._driver!r} is gone: {self._error_names.get(code, code)}."
+            )
 
     def count_error(self, code: int) -> None:
         """Count a failed call; a lost GPU is counted once, when it is lost."""
@@ -339,20 +334,14 @@ class Nvml:
     def _initialise(self) -> None:
         if self._initialised:
             return
-        if self._retry_at is not None and self._monotonic() < self._retry_at:
-            raise NoData(self._absent_reason)
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
-            if error.value not in _ABSENT:
-                self.count_error(error.value)
-                raise NvmlError(f"NVML cannot be initialised: {error}.") from error
-            self._absent_reason = f"There is no NVIDIA driver: {error}."
-            self._retry_at = self._monotonic() + _RETRY_SECONDS
-            raise NoData(self._absent_reason) from error
+            if error.value in _ABSENT:
+                raise NoData(f"There is no NVIDIA driver: {error}.") from error
+            self.count_error(error.value)
+            raise NvmlError(f"NVML cannot be initialised: {error}.") from error
         self._initialised = True
-        self._retry_at = None
-        self._gpus = ()
         self._driver = self.call("nvmlSystemGetDriverVersion") or ""
         _LOG.info("nvml initialised driver=%r", self._driver)
 
@@ -360,6 +349,7 @@ class Nvml:
         """Return the GPU at an index; its identity is asked for once, and again after a loss."""
         if known is not None and known.answers:
             return known
+        self.mark.at(index)
         try:
             handle = self.call("nvmlDeviceGetHandleByIndex", index)
             identity = self._identity(index, handle)
@@ -379,16 +369,8 @@ class Nvml:
             serial=self.call("nvmlDeviceGetSerial", handle) or "",
             pci_bus_id="" if pci is None else pci_address(pci.busId) or "",
             vbios=self.call("nvmlDeviceGetVbiosVersion", handle) or "",
+            numa_node=self.call("nvmlDeviceGetNumaNodeId", handle),
         )
-
-
-def shared_nvml(sources: Sources) -> Nvml:
-    """Return the one library that all collectors of these sources share.
-
-    nvmlInit takes long on a node with many GPUs: one per process is enough.
-    """
-    nvml: Nvml = vars(sources).setdefault("_nvml", Nvml(sources.monotonic))
-    return nvml
 
 
 def _scaled(value: float | None, divisor: float) -> float | None:

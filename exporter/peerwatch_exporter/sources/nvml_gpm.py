@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 
-from peerwatch_exporter.sources.nvml import GpuLostError
+from peerwatch_exporter.sources.nvml_access import GpuLostError
 from peerwatch_exporter.sources.readings import ActivityReading
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from peerwatch_exporter.sources.nvml import Gpu, Nvml
 
@@ -25,8 +25,10 @@ _SHORTEST_WINDOW_SECONDS = 0.1
 
 _RATIOS = {"graphics": 1, "sm": 2, "sm_occupancy": 3, "tensor": 5, "dram": 10}
 _PIPES = {"fp64": 11, "fp32": 12, "fp16": 13, "int": 4}
-_METRICS = (*_RATIOS.values(), *_PIPES.values())
-_NOTHING = ActivityReading(ratios={}, pipes={}, window_seconds=None)
+# In MiB/s, as seen from the GPU.
+_PCIE_RATES = {"transmit": 20, "receive": 21}
+_METRICS = (*_RATIOS.values(), *_PIPES.values(), *_PCIE_RATES.values())
+_NOTHING = ActivityReading(ratios={}, pipes={}, pcie_bytes_per_second={}, window_seconds=None)
 
 
 @dataclass(slots=True)
@@ -116,16 +118,19 @@ class GpmSampler:
         self._request.sample1, self._request.sample2 = older, newer
         if self._nvml.call("nvmlGpmMetricsGet", self._request) is None:
             return _NOTHING
-        ratios = {}
-        for metric in self._request.metrics[: len(_METRICS)]:
-            percent = metric.value
+        values = {
+            metric.metricId: metric.value
+            for metric in self._request.metrics[: len(_METRICS)]
             # The driver gives NaN where a unit was off for the whole window.
-            known = math.isfinite(percent) and percent >= 0
-            if metric.nvmlReturn == pynvml.NVML_SUCCESS and known:
-                ratios[metric.metricId] = min(1.0, percent / 100)
+            if metric.nvmlReturn == pynvml.NVML_SUCCESS
+            and math.isfinite(metric.value)
+            and metric.value >= 0
+        }
+        rates = _named(_PCIE_RATES, values)
         return ActivityReading(
-            ratios={name: ratios[number] for name, number in _RATIOS.items() if number in ratios},
-            pipes={name: ratios[number] for name, number in _PIPES.items() if number in ratios},
+            ratios=_ratios(_RATIOS, values),
+            pipes=_ratios(_PIPES, values),
+            pcie_bytes_per_second={name: rate * 2**20 for name, rate in rates.items()},
             window_seconds=seconds,
         )
 
@@ -136,3 +141,12 @@ class GpmSampler:
         for sample in (board.kept, board.spare):
             if sample is not None:
                 self._nvml.call("nvmlGpmSampleFree", sample)
+
+
+def _named(numbers: Mapping[str, int], values: Mapping[int, float]) -> dict[str, float]:
+    return {name: values[number] for name, number in numbers.items() if number in values}
+
+
+def _ratios(numbers: Mapping[str, int], values: Mapping[int, float]) -> dict[str, float]:
+    """Return percentages as ratios; rounding above the whole is the whole."""
+    return {name: min(1.0, value / 100) for name, value in _named(numbers, values).items()}

@@ -54,6 +54,17 @@ _SRAM = 7
 _BANKS = ("max", "high", "partial", "low", "none")
 _REPAIRS = ("channel", "tpc")
 
+# By condition: place and width in the health mask, the value if all is well, values if not.
+# 0 stands for "not supported" everywhere.
+_FABRIC_CONDITIONS = {
+    "degraded_bandwidth": (0, 0x3, 2, {1}),
+    "route_recovery": (2, 0x3, 2, {1}),
+    "route_unhealthy": (4, 0x3, 2, {1}),
+    "access_timeout_recovery": (6, 0x3, 2, {1}),
+    "incorrect_configuration": (8, 0xF, 1, set(range(2, 16))),
+    "manager_disconnected": (14, 0x3, 1, {2}),
+}
+
 _FIELDS = tuple(
     (number, 0)
     for number in (
@@ -89,6 +100,7 @@ class HealthReader:
         fields = {number: value for (number, _), value in gpu.fields(_FIELDS).items()}
         rows, pending, failed = self._remapping(gpu, fields)
         action = fields.get(_RECOVERY_ACTION)
+        fabric = self._ask(gpu, "fabric", lambda: _fabric(gpu))
         return HealthReading(
             ecc_errors=self._ecc_errors(gpu, fields),
             sram_threshold_exceeded=self._ask(gpu, "sram_threshold", lambda: _sram_threshold(gpu)),
@@ -107,6 +119,8 @@ class HealthReader:
                 )
             ),
             recovery_action=None if action is None else int(action),
+            fabric_state=None if fabric is None else fabric[0],
+            fabric_health={} if fabric is None else fabric_health(fabric[1]),
         )
 
     def _ecc_errors(
@@ -189,6 +203,28 @@ def _banks(gpu: Gpu) -> Mapping[str, float] | None:
 def _repairs(gpu: Gpu) -> Mapping[str, bool] | None:
     pending = gpu.call("nvmlDeviceGetRepairStatus")
     return None if pending is None else dict(zip(_REPAIRS, map(bool, pending), strict=True))
+
+
+def _fabric(gpu: Gpu) -> tuple[int, int] | None:
+    """Return state and health mask of the GPU in its NVLink fabric."""
+    for structure in ("c_nvmlGpuFabricInfo_v3_t", "c_nvmlGpuFabricInfo_v2_t"):
+        make = getattr(pynvml, structure, None)
+        if make is None:
+            continue
+        info = make()
+        if gpu.call("nvmlDeviceGetGpuFabricInfoV", ctypes.byref(info)) is not None:
+            return int(info.state), int(info.healthMask)
+    return None
+
+
+def fabric_health(mask: int) -> dict[str, bool]:
+    """Return, by condition, whether it holds; those that the driver cannot tell are left out."""
+    conditions = {}
+    for name, (shift, width, fine, bad) in _FABRIC_CONDITIONS.items():
+        value = mask >> shift & width
+        if value == fine or value in bad:
+            conditions[name] = value != fine
+    return conditions
 
 
 def _named(numbers: Mapping[str, int], fields: Mapping[int, float]) -> Mapping[str, float]:

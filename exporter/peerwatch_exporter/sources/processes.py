@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 # A pid alone is used again; together with its start time it names one process for good.
 ProcessKey = tuple[int, int]
 
+_READ_BYTES = 4096
+# A process that says the same again and again is asked at growing intervals, up to this one.
+_LONGEST_REST_SECONDS = 8.0
+
 _STATES = {
     "R": "running",
     "S": "sleeping",
@@ -72,13 +76,37 @@ class ProcessIo:
 
 
 def read_file(path: str) -> bytes:
-    """Return a file's content by one open and one read loop."""
-    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - hot path: no Path object
-        return file.readall()
+    """Return a file's content; a short read is its end, as it is with every file of a process."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        content = os.read(descriptor, _READ_BYTES)
+        if len(content) < _READ_BYTES:
+            return content
+        parts = [content]
+        while content:
+            content = os.read(descriptor, 16 * _READ_BYTES)
+            parts.append(content)
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What a process said last, for how long it has rested, and when it is asked again."""
+
+    content: bytes
+    process: Process
+    rest_seconds: float
+    due: float
 
 
 class ProcessTable:
     """Lists processes and reads their details.
+
+    Who came and who went is seen in every listing. A process that sleeps is asked what it does
+    less and less often, up to every 8 s, unless somebody asks for its details: most processes of
+    a node are of no interest and do nothing.
 
     Parameters
     ----------
@@ -107,13 +135,15 @@ class ProcessTable:
         self._lock = threading.Lock()
         self._listed_at: float | None = None
         self._listed: dict[int, Process] = {}
+        self._seen: dict[int, _Seen] = {}
+        self._asked: set[int] = set()
 
     def snapshot(self) -> dict[int, Process]:
         """Return all processes by pid."""
         with self._lock:
             now = self._monotonic()
             if self._listed_at is None or now - self._listed_at > self._max_age_seconds:
-                self._listed = self._list()
+                self._listed = self._list(now)
                 self._listed_at = now
             return self._listed
 
@@ -127,6 +157,7 @@ class ProcessTable:
 
     def status(self, pid: int) -> ProcessStatus | None:
         """Return memory and context switches; ``None`` if the process is gone."""
+        self._asked.add(pid)
         fields = self._fields(pid, "status")
         if fields is None:
             return None
@@ -142,6 +173,7 @@ class ProcessTable:
 
     def io(self, pid: int) -> ProcessIo | None:
         """Return storage traffic; ``None`` if the process is gone."""
+        self._asked.add(pid)
         fields = self._fields(pid, "io")
         if fields is None:
             return None
@@ -161,19 +193,34 @@ class ProcessTable:
             text = content.decode(errors="replace")
             raise self._garbled(pid, "schedstat", text) from error
 
-    def _list(self) -> dict[int, Process]:
+    def _list(self, now: float) -> dict[int, Process]:
         processes = {}
+        seen = {}
+        asked, self._asked = self._asked, set()
         for name in os.listdir(self._root):  # noqa: PTH208 - names only, hundreds per second
             if name.isdigit():
-                process = self._process(int(name))
-                if process is not None:
-                    processes[process.pid] = process
+                pid = int(name)
+                one = self._seen.get(pid)
+                if one is None or now >= one.due or pid in asked:
+                    one = self._look(pid, one, now)
+                if one is not None:
+                    seen[pid] = one
+                    processes[pid] = one.process
+        self._seen = seen
         return processes
 
-    def _process(self, pid: int) -> Process | None:
+    def _look(self, pid: int, before: _Seen | None, now: float) -> _Seen | None:
         content = self._content(pid, "stat")
         if not content:
             return None
+        if before is None or content != before.content:
+            return _Seen(content, self._process(pid, content), 0.0, now)
+        before.rest_seconds = min(_LONGEST_REST_SECONDS, 2 * before.rest_seconds or 1.0)
+        # Not all of them in the same second.
+        before.due = now + before.rest_seconds * (1 - pid % 8 / 16)
+        return before
+
+    def _process(self, pid: int, content: bytes) -> Process:
         # The name stands in parentheses and may itself hold spaces and parentheses.
         head, _, rest = content.rpartition(b")")
         fields = rest.split()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,14 +14,18 @@ if TYPE_CHECKING:
 TICKS_PER_SECOND = 100
 # diskstats counts 512-byte sectors whatever the device's own sector size is.
 SECTOR_BYTES = 512
+# The kernel's counters have 64 bits.
+_MAX_DIGITS = 20
 # Partitions repeat their disk's counters; loop and ram devices are memory or files on a disk.
 _NOT_A_DISK = re.compile(
-    r"(z?ram|loop|fd|sr)\d+$|(h|s|v|xv)d[a-z]+\d+$|nvme\d+n\d+p\d+$|mmcblk\d+(p\d+|boot\d+)$"
+    rb"(z?ram|loop|fd|sr)\d+$|(h|s|v|xv)d[a-z]+\d+$|nvme\d+n\d+p\d+$|mmcblk\d+(p\d+|boot\d+)$"
 )
 # Local and remote address, state 01 (established), then send and receive queue, all hexadecimal.
 _ESTABLISHED = re.compile(
     rb": [0-9A-F]+:[0-9A-F]{4} [0-9A-F]+:[0-9A-F]{4} 01 ([0-9A-F]{8}):([0-9A-F]{8}) "
 )
+_CPU = re.compile(rb"^cpu\d", re.MULTILINE)
+_MEMORY = re.compile(rb"^(Mem(?:Total|Available)):(.*)$", re.MULTILINE)
 
 
 class GarbledFileError(ValueError):
@@ -28,18 +33,23 @@ class GarbledFileError(ValueError):
 
     error_class = "garbled_file"
 
-    def __init__(self, path: Path | str, line: str) -> None:
-        super().__init__(f"{path} does not have the expected form at {line[:80]!r}.")
+    def __init__(self, path: Path | str, line: str | bytes) -> None:
+        text = line if isinstance(line, str) else line[:80].decode("utf-8", "replace")
+        super().__init__(f"{path} does not have the expected form at {text[:80]!r}.")
 
 
 @dataclass(frozen=True, slots=True)
 class MachineStat:
-    """What /proc/stat says: CPU seconds by mode, and counters of the whole machine."""
+    """What /proc/stat says: CPU seconds by mode, and counters of the whole machine.
+
+    ``blocked`` is how many tasks wait for storage; None if the kernel does not say.
+    """
 
     cpu_seconds: dict[str, float]
     cpus: int
     context_switches: int
     boot_time: float
+    blocked: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,77 +91,98 @@ class Procfs:
     def stat(self) -> MachineStat:
         """Return CPU times and machine counters from ``stat``."""
         path = self.root / "stat"
-        lines = path.read_text().splitlines()
-        rows = {line.split(None, 1)[0]: line for line in lines if line.strip()}
+        content = path.read_bytes()
+        first = content.partition(b"\n")[0]
         try:
-            ticks = [int(field) for field in rows["cpu"].split()[1:]]
+            name, *fields = first.split()
+            if name != b"cpu":
+                raise ValueError(name)
+            ticks = [_number(field) for field in fields]
             seconds = {
                 mode: tick / TICKS_PER_SECOND for mode, tick in zip(_CPU_MODES, ticks, strict=False)
             }
+            blocked = _row(content, b"procs_blocked")
             return MachineStat(
                 cpu_seconds=seconds,
-                cpus=sum(1 for name in rows if re.fullmatch(r"cpu\d+", name)),
-                context_switches=int(rows["ctxt"].split()[1]),
-                boot_time=float(rows["btime"].split()[1]),
+                cpus=sum(1 for _ in _CPU.finditer(content)),
+                context_switches=_number(_row(content, b"ctxt")),
+                boot_time=float(_number(_row(content, b"btime"))),
+                blocked=None if blocked is None else _number(blocked),
             )
-        except (KeyError, ValueError, IndexError) as error:
-            raise GarbledFileError(path, next(iter(rows.values()), "")) from error
+        except ValueError as error:
+            raise GarbledFileError(path, first) from error
 
     def load1(self) -> float:
         """Return the one-minute load average from ``loadavg``."""
         path = self.root / "loadavg"
-        text = path.read_text()
+        content = path.read_bytes()
         try:
-            return float(text.split()[0])
+            load = float(content.split()[0])
         except (IndexError, ValueError) as error:
-            raise GarbledFileError(path, text) from error
+            raise GarbledFileError(path, content) from error
+        if not math.isfinite(load):
+            raise GarbledFileError(path, content)
+        return load
 
     def meminfo(self) -> dict[str, int]:
-        """Return ``meminfo`` in bytes by name."""
+        """Return ``MemTotal`` and ``MemAvailable`` of ``meminfo`` in bytes."""
         path = self.root / "meminfo"
         values = {}
-        for line in path.read_text().splitlines():
-            name, _, rest = line.partition(":")
-            fields = rest.split()
-            if not fields or not fields[0].isdigit():
-                raise GarbledFileError(path, line)
-            values[name] = int(fields[0]) * (1024 if fields[1:] == ["kB"] else 1)
+        for match in _MEMORY.finditer(path.read_bytes()):
+            fields = match[2].split()
+            try:
+                number = _number(fields[0])
+            except (IndexError, ValueError) as error:
+                raise GarbledFileError(path, match[0]) from error
+            values[match[1].decode()] = number * (1024 if fields[1:] == [b"kB"] else 1)
         for name in ("MemTotal", "MemAvailable"):
             if name not in values:
                 raise GarbledFileError(path, f"no {name}")
         return values
 
-    def disks(self) -> dict[str, DiskStat]:
-        """Return the counters of whole disks from ``diskstats``."""
+    def disks(self, limit: int | None = None) -> dict[str, DiskStat]:
+        """Return the counters of whole disks from ``diskstats``, of ``limit`` disks at most."""
         path = self.root / "diskstats"
-        disks = {}
-        for line in path.read_text().splitlines():
+        disks: dict[str, DiskStat] = {}
+        for line in path.read_bytes().splitlines():
+            if limit is not None and len(disks) >= limit:
+                break
             fields = line.split()
             try:
                 if _NOT_A_DISK.match(fields[2]):
                     continue
-                disks[fields[2]] = DiskStat(
-                    read_bytes=int(fields[5]) * SECTOR_BYTES,
-                    written_bytes=int(fields[9]) * SECTOR_BYTES,
-                    io_seconds=int(fields[12]) / 1000,
+                disks[_text(fields[2])] = DiskStat(
+                    read_bytes=_number(fields[5]) * SECTOR_BYTES,
+                    written_bytes=_number(fields[9]) * SECTOR_BYTES,
+                    io_seconds=_number(fields[12]) / 1000,
                 )
             except (IndexError, ValueError) as error:
                 raise GarbledFileError(path, line) from error
         return disks
 
-    def interfaces(self) -> dict[str, InterfaceStat]:
-        """Return the counters of every interface of this network namespace from ``net/dev``."""
+    def interfaces(self, limit: int | None = None) -> dict[str, InterfaceStat]:
+        """Return the counters of this network namespace's interfaces from ``net/dev``.
+
+        Parameters
+        ----------
+        limit
+            How many at most; the kernel lists them in the order they were made, so that a
+            machine's own come before those of its containers.
+        """
         path = self.root / "net" / "dev"
-        interfaces = {}
-        for line in path.read_text().splitlines()[2:]:
-            name, colon, rest = line.partition(":")
+        interfaces: dict[str, InterfaceStat] = {}
+        for line in path.read_bytes().splitlines()[2:]:
+            if limit is not None and len(interfaces) >= limit:
+                break
+            # A name may hold a colon (an alias); no column does.
+            name, colon, rest = line.rpartition(b":")
             try:
-                values = [int(field) for field in rest.split()]
+                values = [_number(field) for field in rest.split()]
                 if not colon:
                     raise ValueError(line)
                 # Eight receive columns, then eight transmit columns, in the same order.
                 pairs = list(zip(values[:4], values[8:12], strict=True))
-                interfaces[name.strip()] = InterfaceStat(*pairs)
+                interfaces[_text(name.strip())] = InterfaceStat(*pairs)
             except (TypeError, ValueError) as error:
                 raise GarbledFileError(path, line) from error
         return interfaces
@@ -167,13 +198,21 @@ class Procfs:
             The word both lines begin with, such as ``Tcp``.
         """
         path = self.root / "net" / file
-        rows = [line.split() for line in path.read_text().splitlines()]
-        found = [row[1:] for row in rows if row and row[0] == f"{protocol}:"]
+        word = f"{protocol}:".encode()
+        found = [
+            line.split()[1:]
+            for line in path.read_bytes().splitlines()
+            if line.startswith(word) and len(line) > len(word)
+        ]
         try:
             names, values = found
-            return {name: int(value) for name, value in zip(names, values, strict=True)}
+            return {
+                # A setting among the counters may be -1.
+                _text(name): -_number(value[1:]) if value.startswith(b"-") else _number(value)
+                for name, value in zip(names, values, strict=True)
+            }
         except ValueError as error:
-            raise GarbledFileError(path, f"{protocol}: {found}") from error
+            raise GarbledFileError(path, f"{protocol}: {str(found)[:60]}") from error
 
     def tcp_queues(self) -> TcpQueues:
         """Return the bytes queued in established connections from ``net/tcp`` and ``net/tcp6``."""
@@ -181,7 +220,8 @@ class Procfs:
         for name, protocol, summary in (("tcp", "TCP", "sockstat"), ("tcp6", "TCP6", "sockstat6")):
             if not self._has_sockets(protocol, summary):
                 continue
-            for match in _ESTABLISHED.finditer((self.root / "net" / name).read_bytes()):
+            content = (self.root / "net" / name).read_bytes()
+            for match in _ESTABLISHED.finditer(content):
                 send += int(match[1], 16)
                 receive += int(match[2], 16)
         return TcpQueues(send, receive)
@@ -190,26 +230,64 @@ class Procfs:
         # The list of sockets costs the kernel a walk over its whole hash table (5 ms on a small
         # machine) even if it is empty, as it mostly is for IPv6; the summary costs nothing.
         path = self.root / "net" / summary
-        if not path.exists():  # a kernel without IPv6
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:  # a kernel without IPv6
             return False
-        return re.search(rf"^{protocol}: inuse 0\b", path.read_text(), re.MULTILINE) is None
+        return f"{protocol}: inuse 0 ".encode() not in content.replace(b"\n", b" ")
 
     def pressure(self) -> dict[tuple[str, str], float]:
         """Return stall seconds by (resource, some or full) from ``pressure``, where it exists."""
         stalls = {}
         for resource in ("cpu", "io", "memory"):
             path = self.root / "pressure" / resource
-            if not path.exists():
+            try:
+                content = path.read_bytes()
+            except FileNotFoundError:
                 continue
-            for line in path.read_text().splitlines():
-                kind, _, rest = line.partition(" ")
-                total = rest.rpartition("total=")[2]
-                if kind not in {"some", "full"} or not total.isdigit():
-                    raise GarbledFileError(path, line)
-                stalls[resource, kind] = int(total) / 1e6
+            for line in content.splitlines():
+                kind, _, rest = line.partition(b" ")
+                total = rest.rpartition(b"total=")[2]
+                try:
+                    if kind not in {b"some", b"full"}:
+                        raise ValueError(kind)
+                    stalls[resource, kind.decode()] = _number(total) / 1e6
+                except ValueError as error:
+                    raise GarbledFileError(path, line) from error
         return stalls
+
+    def hung_tasks(self) -> int | None:
+        """Return how many tasks the kernel found hung since the start; None before Linux 6.13."""
+        path = self.root / "sys" / "kernel" / "hung_task_detect_count"
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            return _number(content.strip())
+        except ValueError as error:
+            raise GarbledFileError(path, content) from error
 
     def gpu_count(self) -> int:
         """Return how many GPUs NVIDIA's driver lists below ``driver/nvidia/gpus``."""
         path = self.root / "driver" / "nvidia" / "gpus"
         return sum(1 for _ in path.iterdir()) if path.is_dir() else 0
+
+
+def _number(field: bytes | None) -> int:
+    """Return a counter's value; ``ValueError`` for what the kernel would not write."""
+    if field is None or not field.isdigit() or len(field) > _MAX_DIGITS:
+        raise ValueError(field)
+    return int(field)
+
+
+def _row(content: bytes, name: bytes) -> bytes | None:
+    """Return what stands behind a name at the beginning of a line, None if there is no such."""
+    start = content.find(b"\n" + name + b" ")
+    if start < 0:
+        return None
+    return content[start + len(name) + 2 :].partition(b"\n")[0].strip()
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "replace")

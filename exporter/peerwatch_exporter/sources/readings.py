@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GpuIdentity:
-    """Which board it is. ``uuid`` and the rest are empty if it was lost before it ever answered."""
+    """Which board it is. ``uuid`` and the rest are empty if it was lost before it ever answered.
+
+    ``numa_node`` is that of the board's own memory, which only coherent boards (Grace) have.
+    """
 
     index: int
     uuid: str = ""
@@ -19,6 +22,7 @@ class GpuIdentity:
     serial: str = ""
     pci_bus_id: str = ""
     vbios: str = ""
+    numa_node: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,8 @@ class GpuReading:
     energy_joules: float | None
     performance_state: int | None
     temperatures_celsius: Mapping[str, float]
+    temperature_margin_celsius: float | None
+    has_instant_power: bool
     clocks_hertz: Mapping[str, float]
     clocks_max_hertz: Mapping[str, float]
     clock_events: Mapping[str, bool]
@@ -42,35 +48,50 @@ class GpuReading:
 
 
 @dataclass(frozen=True, slots=True)
+class NvlinkBytes:
+    """Bytes over all NVLinks of a GPU together, without and with what the protocol adds."""
+
+    transmit: float | None
+    receive: float | None
+    raw_transmit: float | None
+    raw_receive: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class LinkReading:
-    """One NVLink of a GPU; ``errors`` holds the types that its generation counts."""
+    """One NVLink of a GPU; the mappings hold what its generation counts.
+
+    ``errors`` is by type, ``recoveries`` by result, ``error_ratios`` by kind, ``fec_symbols`` by
+    bin.
+    """
 
     link: int
     up: bool | None
     speed_bytes_per_second: float | None
     errors: Mapping[str, float]
+    recoveries: Mapping[str, float]
+    error_ratios: Mapping[str, float]
+    fec_symbols: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class NvlinkReading:
-    """All NVLinks of a GPU and the payload bytes over them together."""
+class PcieBytes:
+    """Bytes over the GPU's own PCIe link; both are raw and may wrap."""
 
-    transmit_bytes: float | None
-    receive_bytes: float | None
-    links: tuple[LinkReading, ...]
+    transmit: float | None
+    receive: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class PcieReading:
-    """The GPU's own PCIe link; the byte counters are raw and may wrap."""
+class PcieLink:
+    """The GPU's own PCIe link; ``errors`` is by type."""
 
-    transmit_bytes: float | None
-    receive_bytes: float | None
     generation: int | None
     generation_max: int | None
     width_lanes: int | None
     width_lanes_max: int | None
     replays: float | None
+    errors: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +112,8 @@ class HealthReading:
     repairs_pending: Mapping[str, bool]
     unrepairable_memory: bool | None
     recovery_action: int | None
+    fabric_state: int | None
+    fabric_health: Mapping[str, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,4 +122,5 @@ class ActivityReading:
 
     ratios: Mapping[str, float]
     pipes: Mapping[str, float]
+    pcie_bytes_per_second: Mapping[str, float]
     window_seconds: float | None

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from peerwatch_exporter.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.processes import Process
+    from peerwatch_exporter.sources.procfs import MachineStat
 
+# Storage servers have a hundred; a page must stay bounded whatever is attached.
+MAX_DISKS = 256
 # The kernel's idle and iowait counters may step back a little; more than this is a CPU taken
 # offline or put back, which is a new count.
 _STEP_BACK_SECONDS = 3.0
@@ -43,8 +46,14 @@ class MemoryUsage:
 class UsageSource(Protocol):
     """Reads what the node uses."""
 
-    def cpu(self) -> CpuUsage:
-        """Return CPU time used since some fixed moment; it never falls."""
+    def cpu(self, stat: MachineStat) -> CpuUsage:
+        """Return CPU time used since some fixed moment; it never falls.
+
+        Parameters
+        ----------
+        stat
+            What the machine just said: on many CPUs it takes long to say it, so nobody asks twice.
+        """
 
     def memory(self) -> MemoryUsage:
         """Return memory in total and available."""
@@ -61,9 +70,8 @@ class HostUsage:
         self._procfs = Procfs(sources.paths.procfs)
         self._seconds: dict[str, float] = {}
 
-    def cpu(self) -> CpuUsage:
+    def cpu(self, stat: MachineStat) -> CpuUsage:
         """Return the machine's CPU time by mode."""
-        stat = self._procfs.stat()
         for mode, seconds in stat.cpu_seconds.items():
             before = self._seconds.get(mode, 0.0)
             stepped_back = before - _STEP_BACK_SECONDS < seconds < before
@@ -77,7 +85,7 @@ class HostUsage:
 
     def disks(self) -> Mapping[str, DiskStat]:
         """Return the traffic of whole disks."""
-        return self._procfs.disks()
+        return self._procfs.disks(MAX_DISKS + 1)
 
 
 class ProcessUsage:
@@ -96,14 +104,14 @@ class ProcessUsage:
         self._cpu = RisingSum()
         self._io = RisingSum()
 
-    def cpu(self) -> CpuUsage:
+    def cpu(self, stat: MachineStat) -> CpuUsage:
         """Return user and system time of the processes, those that ended included."""
         counters = {
             process.key: {"user": process.user_seconds, "system": process.system_seconds}
             for process in self._processes()
         }
         seconds = {"user": 0.0, "system": 0.0, **self._cpu.update(counters)}
-        return CpuUsage(seconds, self._scope.cpus or self._procfs.stat().cpus)
+        return CpuUsage(seconds, self._scope.cpus or stat.cpus)
 
     def memory(self) -> MemoryUsage:
         """Return the node's memory and what its processes leave of it, at least 0."""

@@ -1,0 +1,130 @@
+"""The GPUs' own PCIe links, from NVML: bytes, generation, width, replays and errors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from peerwatch_exporter.catalog import family
+from peerwatch_exporter.collector import NoData, register
+from peerwatch_exporter.sources.nvml_access import GpuLostError, shared_nvml
+from peerwatch_exporter.sources.nvml_pcie import read_bytes, read_link
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from peerwatch_exporter.catalog import Family
+    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.sources import Sources
+    from peerwatch_exporter.sources.nvml import Gpu
+    from peerwatch_exporter.sources.readings import PcieBytes, PcieLink
+
+# Links change their generation with the load and their errors are few: no need of every second.
+_LINK_SECONDS = 10.0
+_LINK_VALUES = {
+    "gpu_pcie_link_generation": "generation",
+    "gpu_pcie_link_generation_max": "generation_max",
+    "gpu_pcie_link_width_lanes": "width_lanes",
+    "gpu_pcie_link_width_lanes_max": "width_lanes_max",
+    "gpu_pcie_replays_total": "replays",
+}
+
+
+class UnwrappedCounter:
+    """A counter that only rises, from a raw one that may wrap.
+
+    NVML says that fields 197 and 198 "can be wrapped" and not at which width. Assumed: a raw
+    value that falls wrapped at 32 bits if it was below 2**32 before, else at 64 bits. A wrap
+    that would mean more than half of that range in one interval is taken for a counter that
+    started again at 0, as after a reload of the driver.
+    """
+
+    def __init__(self) -> None:
+        self._last: int | None = None
+        self._total = 0
+
+    def add(self, raw: int) -> int:
+        """Take the next raw value; return the total, which starts at the first raw value."""
+        last = self._last
+        self._last = raw
+        if last is None or raw >= last:
+            self._total += raw - (last or 0)
+            return self._total
+        span = 2**32 if last < 2**32 else 2**64
+        wrapped = raw + span - last
+        self._total += wrapped if wrapped <= span // 2 else raw
+        return self._total
+
+
+@register(
+    "gpu_pcie",
+    "PCIe bytes, link width and speed, replays and errors of the GPUs (NVML).",
+    place="driver",
+)
+class GpuPcieCollector:
+    """Reads every GPU for itself: a lost one costs only its own values."""
+
+    def __init__(self, config: ExporterConfig, sources: Sources) -> None:  # noqa: ARG002
+        self._nvml = shared_nvml(sources)
+        self._monotonic = sources.monotonic
+        self._counters: dict[tuple[str, str], UnwrappedCounter] = {}
+        self._links: dict[tuple[str, str], PcieLink] = {}
+        self._links_at: float | None = None
+
+    def collect(self) -> Iterable[Family]:
+        """Return the PCIe families.
+
+        Raises
+        ------
+        NoData
+            If the node has no GPU, or none answers.
+        """
+        now = self._monotonic()
+        if self._links_at is None or now - self._links_at >= _LINK_SECONDS:
+            self._links_at = now
+            self._links = {}
+        readings = [(gpu, found) for gpu in self._nvml.gpus() if (found := self._read(gpu))]
+        if not readings:
+            raise NoData("No GPU answers.")
+        # A GPU that is lost now must not show what it said before.
+        links = {gpu.labels: self._links[gpu.labels] for gpu, _ in readings}
+        return [*self._bytes(readings), *_link_families(links)]
+
+    def _read(self, gpu: Gpu) -> PcieBytes | None:
+        try:
+            found = read_bytes(gpu)
+            if gpu.labels not in self._links:
+                self._links[gpu.labels] = read_link(gpu)
+        except GpuLostError:
+            return None
+        return found
+
+    def _bytes(self, readings: Iterable[tuple[Gpu, PcieBytes]]) -> Iterable[Family]:
+        families = {
+            "transmit": family("gpu_pcie_transmit_bytes_total"),
+            "receive": family("gpu_pcie_receive_bytes_total"),
+        }
+        supported = family("exporter_source_supported")
+        for gpu, reading in readings:
+            for direction, result in families.items():
+                raw = getattr(reading, direction)
+                if raw is not None:
+                    key = (gpu.identity.uuid, direction)
+                    counter = self._counters.setdefault(key, UnwrappedCounter())
+                    result.add_metric(gpu.labels, counter.add(int(raw)))
+            supported.add_metric(("pcie_bytes", gpu.labels[0]), reading.transmit is not None)
+        return *families.values(), supported
+
+
+def _link_families(links: dict[tuple[str, str], PcieLink]) -> Iterable[Family]:
+    for name, attribute in _LINK_VALUES.items():
+        result = family(name)
+        for labels, link in links.items():
+            value = getattr(link, attribute)
+            if value is not None:
+                result.add_metric(labels, value)
+        yield result
+    errors = family("gpu_pcie_errors_total")
+    for labels, link in links.items():
+        for kind, count in link.errors.items():
+            errors.add_metric((*labels, kind), count)
+    yield errors

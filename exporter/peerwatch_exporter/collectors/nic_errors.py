@@ -1,0 +1,109 @@
+"""Errors of RDMA NIC ports from sysfs: of the link, of the port, of RDMA transport."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from peerwatch_exporter.collector import NoData, PartialData, register
+from peerwatch_exporter.sources.port_counters import PortCounter, PortCounters
+from peerwatch_exporter.sources.rdma import MAX_PORTS, RDMA_ROOT, RdmaPorts
+from peerwatch_exporter.sources.sysfs import Sysfs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from peerwatch_exporter.catalog import Family
+    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.sources import Sources
+
+_PORT_ERRORS = (
+    "symbol_error",
+    "port_rcv_errors",
+    "port_rcv_remote_physical_errors",
+    "port_rcv_switch_relay_errors",
+    "port_rcv_constraint_errors",
+    "port_xmit_discards",
+    "port_xmit_constraint_errors",
+    "local_link_integrity_errors",
+    "excessive_buffer_overrun_errors",
+    "VL15_dropped",
+)
+# An allow-list: drivers add counters that are not errors, and each is a series per port.
+_RDMA_ERRORS = (
+    # mlx5
+    "packet_seq_err",
+    "local_ack_timeout_err",
+    "implied_nak_seq_err",
+    "rnr_nak_retry_err",
+    "duplicate_request",
+    "out_of_buffer",
+    "req_cqe_error",
+    "req_cqe_flush_error",
+    "req_remote_access_errors",
+    "req_remote_invalid_request",
+    "resp_cqe_error",
+    "resp_cqe_flush_error",
+    "resp_local_length_error",
+    "resp_remote_access_errors",
+    "rx_icrc_encapsulated",
+    "roce_adp_retrans",
+    "roce_adp_retrans_to",
+    "roce_slow_restart",
+    "roce_slow_restart_cnps",
+    "roce_slow_restart_trans",
+    # EFA
+    "rx_drops",
+    "rdma_read_wr_err",
+    "rdma_write_wr_err",
+    "retrans_pkts",
+    "retrans_timeout_events",
+    "unresponsive_remote_events",
+    "impaired_remote_conn_events",
+    # bnxt_re
+    "to_retransmits",
+    "seq_err_naks_rcvd",
+    "max_retry_exceeded",
+    "rnr_naks_rcvd",
+    "missing_resp",
+)
+COUNTERS: tuple[PortCounter, ...] = (
+    PortCounter("nic_link_downed_total", ("counters/link_downed",)),
+    PortCounter("nic_link_recoveries_total", ("counters/link_error_recovery",)),
+    *(
+        PortCounter("nic_port_errors_total", (f"counters/{kind}",), labels=(kind,))
+        for kind in _PORT_ERRORS
+    ),
+    *(
+        PortCounter("nic_rdma_errors_total", (f"hw_counters/{kind}",), labels=(kind,))
+        for kind in _RDMA_ERRORS
+    ),
+)
+
+
+@register(
+    "nic_errors", "RDMA NIC link, port and transport error counters (sysfs).", interval_seconds=10
+)
+class NicErrorsCollector:
+    """Reads every port; a counter that cannot be read is left out alone."""
+
+    def __init__(self, config: ExporterConfig, sources: Sources) -> None:
+        self._sysfs = Sysfs(sources.paths.sysfs, monotonic=sources.monotonic)
+        self._ports = RdmaPorts(self._sysfs, config.nic.exclude, sources.monotonic)
+        self._counters = PortCounters(self._sysfs, COUNTERS)
+
+    def collect(self) -> Iterator[Family]:
+        """Yield the families of NIC errors.
+
+        Raises
+        ------
+        NoData
+            If the node has no RDMA device.
+        PartialData
+            If it has more than 128 ports.
+        """
+        ports = self._ports.listed()
+        if not ports:
+            raise NoData(f"There is no RDMA device in {str(self._sysfs.root / RDMA_ROOT)!r}.")
+        yield from self._counters.read(ports)
+        if self._ports.found > MAX_PORTS:
+            raise PartialData(f"Only {MAX_PORTS} of {self._ports.found} ports are read.")

@@ -1,0 +1,91 @@
+"""State, speed, errors and repairs of each NVLink, from NVML."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from peerwatch_exporter.catalog import family
+from peerwatch_exporter.collector import NoData, register
+from peerwatch_exporter.sources.nvlink import NvlinkReader
+from peerwatch_exporter.sources.nvml_access import GpuLostError, shared_nvml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from peerwatch_exporter.catalog import Family
+    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.sources import Sources
+    from peerwatch_exporter.sources.nvml import Gpu
+    from peerwatch_exporter.sources.readings import LinkReading
+
+# Metrics with one more label, whose values are the keys of the reading.
+_KEYED = {
+    "nvlink_errors_total": "errors",
+    "nvlink_link_recoveries_total": "recoveries",
+    "nvlink_bit_error_ratio": "error_ratios",
+    "nvlink_fec_symbols_total": "fec_symbols",
+}
+_Readings = list[tuple["Gpu", "Sequence[LinkReading]"]]
+
+
+@register(
+    "nvlink_errors",
+    "State, speed, errors by type and recoveries of each NVLink (NVML).",
+    interval_seconds=10,
+    place="driver",
+)
+class NvlinkErrorsCollector:
+    """Publishes what the link generation counts, one series per link and type."""
+
+    def __init__(self, config: ExporterConfig, sources: Sources) -> None:
+        self._per_link = config.nvlink.per_link
+        self._fec = config.nvlink.fec
+        self._nvml = shared_nvml(sources)
+        self._readers: dict[int, NvlinkReader] = {}
+
+    def collect(self) -> Iterable[Family]:
+        """Return the families of the links; none of them if they are switched off.
+
+        Raises
+        ------
+        NoData
+            If the node has no GPU, or none that answers has an NVLink.
+        """
+        if not self._per_link:
+            return []
+        readings = [(gpu, links) for gpu in self._nvml.gpus() if (links := self._read(gpu))]
+        if not readings:
+            raise NoData("No GPU that answers has an NVLink.")
+        return [*_states(readings), *(_keyed(*item, readings) for item in _KEYED.items())]
+
+    def _read(self, gpu: Gpu) -> Sequence[LinkReading]:
+        reader = self._readers.get(gpu.identity.index)
+        if reader is None or reader.gpu is not gpu:
+            reader = self._readers[gpu.identity.index] = NvlinkReader(gpu, with_fec=self._fec)
+        try:
+            return reader.read_links()
+        except GpuLostError:
+            return ()
+
+
+def _states(readings: _Readings) -> Iterable[Family]:
+    up = family("nvlink_up")
+    speed = family("nvlink_speed_bytes_per_second")
+    for gpu, links in readings:
+        for link in links:
+            labels = (*gpu.labels, str(link.link))
+            if link.up is not None:
+                up.add_metric(labels, link.up)
+            if link.speed_bytes_per_second is not None:
+                speed.add_metric(labels, link.speed_bytes_per_second)
+    return up, speed
+
+
+def _keyed(name: str, attribute: str, readings: _Readings) -> Family:
+    result = family(name)
+    for gpu, links in readings:
+        for link in links:
+            labels = (*gpu.labels, str(link.link))
+            for key, value in getattr(link, attribute).items():
+                result.add_metric((*labels, key), value)
+    return result

@@ -1,0 +1,35 @@
+"""The exporter's own web server: refused connections and logins, a broken configuration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from peerwatch_exporter.catalog import Family, family
+from peerwatch_exporter.collector import register
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.sources import Sources
+
+
+@register("web", "connections and logins that the exporter itself refused", interval_seconds=10)
+class WebCollector:
+    """Publishes what the server counts."""
+
+    def __init__(self, config: ExporterConfig, sources: Sources) -> None:
+        del config
+        self._facts = sources.web
+
+    def collect(self) -> Iterable[Family]:
+        """Return three counts, which are there from the start."""
+        values = {
+            "exporter_web_config_reload_failed": int(self._facts.reload_failed),
+            "exporter_web_rejected_connections_total": self._facts.rejected_connections,
+            "exporter_web_failed_logins_total": self._facts.failed_logins,
+        }
+        for name, value in values.items():
+            item = family(name)
+            item.add_metric((), value)
+            yield item

@@ -1,0 +1,189 @@
+"""The fake node as the exporter's command line uses it."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import shutil
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from peerwatch_exporter.demo.ethtool import DemoEthtool
+from peerwatch_exporter.demo.files import Files
+from peerwatch_exporter.demo.kernel_log import KernelLog
+from peerwatch_exporter.demo.machine import Machine
+from peerwatch_exporter.demo.nics import Nic
+from peerwatch_exporter.demo.node_plan import SLOTS, UPTIME_SECONDS
+from peerwatch_exporter.demo.ranks import Ranks
+from peerwatch_exporter.demo.scenarios import SCENARIOS
+from peerwatch_exporter.demo.sysfs import Sysfs
+from peerwatch_exporter.driver.settings import from_plain, to_plain
+from peerwatch_exporter.sources import Paths, Sources
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.demo.scenario import Scenario
+
+_LOG = logging.getLogger(__name__)
+
+_MEMORY = "/dev/shm"  # noqa: S108 - the node makes a private directory in it
+# How often the files change; the bytes of the ports as often as a sampler could see it.
+_UPDATE_SECONDS = 1.0
+_TRAFFIC_SECONDS = 0.05
+
+
+class Tree:
+    """All files of the fake node, as they stand at a time.
+
+    Parameters
+    ----------
+    root
+        A directory of its own.
+    scenario
+        What happens.
+    seed
+        Decides the differences between parts and the noise.
+    start
+        Unix time of the demonstration's start.
+    onset
+        When the scenario's change begins, in seconds after the start.
+    """
+
+    def __init__(
+        self, root: Path, scenario: Scenario, seed: int, start: float, onset: float
+    ) -> None:
+        self.paths = Paths(procfs=root / "proc", sysfs=root / "sys", kmsg=root / "kmsg")
+        self.heartbeats = root / "heartbeat"
+        self.nics = tuple(Nic(slot.index, scenario, seed, onset) for slot in SLOTS)
+        self._files = Files(root)
+        boot_time = int(start) - UPTIME_SECONDS
+        self._machine = Machine(scenario, seed, onset, boot_time)
+        self._sysfs = Sysfs(self._files, scenario, onset, self.nics, self._machine)
+        self._ranks = Ranks(self._files, scenario, onset, start)
+        self._log = KernelLog(self._files, scenario, onset, start - boot_time)
+
+    def create(self) -> None:
+        """Write everything as it is at the start."""
+        self._sysfs.create()
+        self._log.create()
+        self.heartbeats.mkdir()
+        for slot in SLOTS:
+            self._files.write(
+                f"proc/driver/nvidia/gpus/{slot.gpu}/information", f"GPU UUID: {slot.uuid}\n"
+            )
+        self.update(0.0)
+
+    def update(self, seconds: float) -> None:
+        """Write what changed until a time (seconds after the start)."""
+        for path, text in self._machine.files(seconds).items():
+            self._files.write(f"proc/{path}", text)
+        self._sysfs.update(seconds)
+        self._ranks.update(seconds)
+        self._log.update(seconds)
+
+    def update_traffic(self, seconds: float) -> None:
+        """Write only the bytes that the RDMA ports moved."""
+        self._sysfs.update_traffic(seconds)
+
+
+class DemoNode:
+    """A fake node that lives by the wall clock, in a temporary directory of its own.
+
+    Parameters
+    ----------
+    name
+        The scenario.
+    seed
+        Decides the differences between parts and the noise.
+    onset
+        When the scenario's change begins, in seconds after the start.
+    clock
+        Unix time in seconds.
+
+    Raises
+    ------
+    KeyError
+        If there is no such scenario.
+    """
+
+    def __init__(
+        self, name: str, seed: int, onset: float, clock: Callable[[], float] = time.time
+    ) -> None:
+        scenario = SCENARIOS[name]
+        self._clock = clock
+        self._start = clock()
+        self._arguments = (name, str(seed), repr(self._start), repr(float(onset)))
+        self.root = Path(tempfile.mkdtemp(prefix="peerwatch-demo-", dir=_place()))
+        atexit.register(self.stop)
+        self.tree = Tree(self.root, scenario, seed, self._start, onset)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._live, name="demo", daemon=True)
+        self._is_sampled = False
+
+    @property
+    def driver_arguments(self) -> tuple[str, ...]:
+        """Options that make ``peerwatch_exporter.driver`` answer from the same scenario."""
+        options = ("--demo", "--seed", "--start", "--onset")
+        return tuple(word for pair in zip(options, self._arguments, strict=True) for word in pair)
+
+    def start(self) -> None:
+        """Write the node's files and keep them up to date."""
+        self.tree.create()
+        self._thread.start()
+
+    def settings(self, config: ExporterConfig) -> ExporterConfig:
+        """Return the settings with the node's own directories in place of the real ones."""
+        self._is_sampled = config.sampler.interval_milliseconds is not None
+        paths = self.tree.paths
+        changed = from_plain(to_plain(config))
+        for name in ("procfs", "sysfs", "kmsg"):
+            setattr(changed.paths, name, getattr(paths, name))
+        changed.heartbeat.directory = self.tree.heartbeats
+        # A kubelet of the machine the demonstration runs on is none of this node's.
+        changed.jobs.pod_resources_socket = None
+        return cast("ExporterConfig", changed)
+
+    def sources(self, config: ExporterConfig) -> Sources:  # noqa: ARG002 - as real_sources
+        """Return the sources of the fake node."""
+        nics = {slot.interface: nic for slot, nic in zip(SLOTS, self.tree.nics, strict=True)}
+        return Sources(self.tree.paths, clock=self._clock, ethtool=DemoEthtool(nics, self._elapsed))
+
+    def stop(self) -> None:
+        """End the node and remove its files; a second call does nothing."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        shutil.rmtree(self.root, ignore_errors=True)
+        atexit.unregister(self.stop)
+
+    def _elapsed(self) -> float:
+        return self._clock() - self._start
+
+    def _live(self) -> None:
+        updated = 0.0
+        while not self._stopped.wait(self._pause()):
+            seconds = self._elapsed()
+            try:
+                if seconds // _UPDATE_SECONDS != updated // _UPDATE_SECONDS:
+                    self.tree.update(seconds)
+                    updated = seconds
+                else:
+                    self.tree.update_traffic(seconds)
+            except OSError as error:
+                _LOG.warning("demo node cannot write its files detail=%r", str(error))
+
+    def _pause(self) -> float:
+        period = _TRAFFIC_SECONDS if self._is_sampled else _UPDATE_SECONDS
+        return period - self._elapsed() % period
+
+
+def _place() -> str | None:
+    """Return a directory in memory, as /proc and /sys are; None for the usual one."""
+    is_possible = "TMPDIR" not in os.environ and os.access(_MEMORY, os.W_OK | os.X_OK)
+    return _MEMORY if is_possible else None

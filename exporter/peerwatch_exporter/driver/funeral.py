@@ -1,0 +1,85 @@
+"""Ends driver processes and waits for their end without ever blocking."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from peerwatch_exporter.driver.child import ChildProcess
+
+_LOG = logging.getLogger(__name__)
+# Processes of one role that SIGKILL does not end, before no new one is started.
+MOST_UNKILLABLE = 3
+_GLANCE_SECONDS = 0.01
+
+
+@dataclass(slots=True)
+class _Dying:
+    child: ChildProcess
+    gpu: int | None
+    killed_at: float
+    is_unkillable: bool = False
+
+
+class Funeral:
+    """The processes that were killed and are not gone.
+
+    A process in uninterruptible sleep in the driver does not end before its call returns, which
+    may be never. It is left behind and looked at again.
+
+    Parameters
+    ----------
+    patience
+        Seconds after which a killed process is called unkillable.
+    kill
+        Sends SIGKILL to a process id.
+    """
+
+    def __init__(self, patience: float, kill: Callable[[int, int], None]) -> None:
+        self._patience = patience
+        self._kill = kill
+        self._dying: list[_Dying] = []
+
+    def bury(self, child: ChildProcess, gpu: int | None, now: float) -> None:
+        """Kill a process; ``gpu`` is the one it was for, None for the main one."""
+        if child.process.poll() is None:
+            self._kill(child.process.pid, signal.SIGKILL)
+        child.close()
+        self._dying.append(_Dying(child, gpu, now))
+
+    def attend(self, now: float) -> None:
+        """Take note of those that have ended, and of those that do not."""
+        for one in list(self._dying):
+            if one.child.process.poll() is not None:
+                self._dying.remove(one)
+                if one.is_unkillable:
+                    _LOG.info("driver process ended at last pid=%d", one.child.process.pid)
+            elif not one.is_unkillable and now - one.killed_at >= self._patience:
+                one.is_unkillable = True
+                _LOG.error(
+                    "driver process cannot be killed, it is stuck in the driver pid=%d gpu=%s",
+                    one.child.process.pid,
+                    "all" if one.gpu is None else one.gpu,
+                )
+
+    def wait(self, monotonic: Callable[[], float]) -> None:
+        """Wait until all are gone, for as long as the patience lasts."""
+        end = monotonic() + self._patience
+        while self._dying and monotonic() < end:
+            self.attend(monotonic())
+            time.sleep(_GLANCE_SECONDS)
+
+    def unkillable(self) -> int:
+        """Return how many processes were left behind."""
+        return sum(one.is_unkillable for one in self._dying)
+
+    def may_start(self, gpu: int | None) -> bool:
+        """Return whether a role has left few enough processes behind to get a new one."""
+        stuck = sum(one.is_unkillable for one in self._dying if one.gpu == gpu)
+        return stuck < MOST_UNKILLABLE

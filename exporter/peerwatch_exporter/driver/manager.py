@@ -1,0 +1,375 @@
+"""Keeps the driver processes alive, and tells the exporter what they say; never waits for them.
+
+One process serves all GPUs. When it stops answering, shared memory says which GPU it was calling:
+that one is set apart and gets a process of its own, a fresh one serves the others. A process that
+hangs outside of any GPU, crashes or sends nonsense is started again after a pause. The thread
+here does all of that; ``request`` and ``report`` only read and write what it keeps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import selectors
+import threading
+from typing import TYPE_CHECKING, Any
+
+from peerwatch_exporter.driver.child import COMMAND, ChildGoneError, ChildProcess
+from peerwatch_exporter.driver.crew import Crew
+from peerwatch_exporter.driver.funeral import Funeral
+from peerwatch_exporter.driver.limits import Limits
+from peerwatch_exporter.driver.settings import to_plain
+from peerwatch_exporter.driver.slot import Answer, Slot
+from peerwatch_exporter.driver.version import DriverVersion
+from peerwatch_exporter.driver.wire import WireError
+from peerwatch_exporter.driver.workers import DriverWorker
+from peerwatch_exporter.logs import log_form
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from peerwatch_exporter.collector import Registration
+    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.sources import Sources
+    from peerwatch_exporter.worker import Report
+
+_LOG = logging.getLogger(__name__)
+
+# Children of their own for GPUs that hang; further ones are left out until one of them recovers.
+MOST_APART = 4
+
+
+class Driver:
+    """The driver processes of one exporter.
+
+    Call ``workers`` before ``start``.
+
+    Parameters
+    ----------
+    config
+        The exporter's settings; handed on to the children.
+    sources
+        For its clocks, its GPU facts and its own processes.
+    command
+        How to start a child; unset: ``python -m peerwatch_exporter.driver``.
+    limits
+        How long things may take.
+    kill
+        Sends a signal to a process id.
+    """
+
+    def __init__(
+        self,
+        config: ExporterConfig,
+        sources: Sources,
+        *,
+        command: Sequence[str] | None = None,
+        limits: Limits | None = None,
+        kill: Callable[[int, int], None] = os.kill,
+    ) -> None:
+        self._command = command or COMMAND
+        self._limits = limits or Limits()
+        self._deadline_seconds = config.deadline_seconds
+        self._config = to_plain(config)
+        self._sources = sources
+        self._monotonic = sources.monotonic
+        self._modules: list[tuple[str, str]] = []
+        self._funeral = Funeral(self._limits.death, kill)
+        self._changed = threading.Condition()
+        self._crew = Crew(
+            self._limits, config.gpu.expected_count, sources.clock, self._funeral.unkillable
+        )
+        self._version = DriverVersion(config.paths.procfs)
+        self._released_until: float | None = None
+        self._wake_read = self._wake_write = -1
+        self._selector = selectors.DefaultSelector()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+        self._looked_at = 0.0
+
+    def workers(self, registrations: Sequence[Registration]) -> list[DriverWorker]:
+        """Return a worker for each collector; these are the ones that the children run."""
+        for one in registrations:
+            self._crew.add(one.name, one.interval_seconds)
+            self._modules.append((one.name, one.factory.__module__))
+        return [DriverWorker(self, one.name, one.interval_seconds) for one in registrations]
+
+    def start(self) -> None:
+        """Start the first child, unless no collector needs one; returns at once."""
+        if not self._modules:
+            return
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._selector.register(self._wake_read, selectors.EVENT_READ)
+        # The kernel ends the children with the thread that started them: one for life.
+        self._thread = threading.Thread(target=self._run, name="driver", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the children."""
+        if self._thread is None:
+            return
+        self._stopping = True
+        self._wake()
+        self._thread.join()
+        self._thread = None
+        self._selector.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def release(self, seconds: float) -> None:
+        """End the children, so that the driver can be unloaded or exchanged.
+
+        They start again after this time, or as soon as another driver is loaded.
+        """
+        _LOG.info("driver released seconds=%g", seconds)
+        with self._changed:
+            self._released_until = self._monotonic() + seconds
+        if self._thread is not None:
+            self._wake()
+
+    def request(self, collector: str) -> None:
+        """Ask all children for a collector, unless that is under way."""
+        with self._changed:
+            self._crew.request(collector, self._monotonic())
+
+    def report(self, collector: str, deadline: float) -> Report:
+        """Return what the node's GPUs say for a collector, waiting until ``deadline`` at most."""
+        with self._changed:
+            if not self._crew.ledgers[collector].expired:
+                self._changed.wait_for(
+                    lambda: not self._crew.is_awaited(collector),
+                    timeout=max(0.0, deadline - self._monotonic()),
+                )
+            return self._crew.report(collector, self._monotonic())
+
+    def is_stuck(self, collector: str) -> bool:
+        """Return whether a run has passed its deadline and not returned."""
+        with self._changed:
+            return self._crew.ledgers[collector].expired
+
+    def _run(self) -> None:
+        self._looked_at = self._monotonic()
+        while not self._stopping:
+            try:
+                for key, _ in self._selector.select(self._limits.poll):
+                    if key.data is None:
+                        os.read(self._wake_read, 64)
+                    else:
+                        self._listen(key.data)
+                self._tend()
+            except Exception:
+                # Whatever it is: without this thread no GPU would ever be read again.
+                _LOG.exception("driver manager failed")
+        for slot in self._crew.slots():
+            self._end(slot)
+        self._funeral.wait(self._monotonic)
+
+    def _wake(self) -> None:
+        # Where the pipe is full, enough wake-ups are waiting already.
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._wake_write, b"!")
+
+    def _listen(self, slot: Slot) -> None:
+        """Take what a child sent."""
+        child = slot.child
+        if child is None:
+            return
+        try:
+            for message in child.receive():
+                decoded = _decoded(child, message)
+                with self._changed:
+                    # One of the messages before may have ended it.
+                    if slot.child is child:
+                        self._take(slot, *decoded)
+                    self._changed.notify_all()
+        except ChildGoneError:
+            with self._changed:
+                self._lost(slot)
+                self._changed.notify_all()
+        except Exception as error:
+            _LOG.warning("driver process sent nonsense gpu=%s error=%r", _name(slot), error)
+            with self._changed:
+                if slot.child is child:
+                    self._fail(slot, "bad_answer", child.activity().gpu)
+
+    def _take(self, slot: Slot, kind: str, *arguments: Any) -> None:  # noqa: ANN401
+        if kind == "answer":
+            self._crew.answered(slot, *arguments)
+        elif kind == "facts":
+            self._sources.gpus.take_in(*arguments[0])
+        elif kind == "ready":
+            slot.absent = None
+        elif kind == "absent":
+            self._absent(slot, arguments[0])
+        elif kind == "failed":
+            self._crew.failure = arguments[0]
+            if not self._crew.restarts["library_failed"]:
+                _LOG.warning("NVML cannot be used error=%s detail=%r", *arguments[:2])
+            self._restart(slot, "library_failed")
+        elif kind == "reloaded":
+            _LOG.info("driver was reloaded detail=%r", arguments[0])
+            self._reloaded(slot)
+        else:
+            raise WireError(f"There is no message of the kind {kind!r}.")
+
+    def _absent(self, slot: Slot, reason: str) -> None:
+        if slot.gpu is not None:
+            self._restart(slot, None)
+            return
+        _LOG.info("no GPU driver detail=%r", reason)
+        self._give_up(reason, self._monotonic() + self._limits.absence)
+
+    def _give_up(self, reason: str, start_at: float) -> None:
+        """Do without a driver until some time."""
+        for slot in self._crew.slots():
+            self._end(slot)
+        self._crew.without_driver(reason, start_at)
+
+    def _reloaded(self, slot: Slot) -> None:
+        """Begin anew with all GPUs: indexes may mean other boards now."""
+        for apart in self._crew.apart.values():
+            self._end(apart)
+        self._crew.apart.clear()
+        self._restart(slot if slot.gpu is None else self._crew.main, "driver_reloaded")
+
+    def _lost(self, slot: Slot) -> None:
+        child = slot.child
+        if child is None:
+            return
+        status = child.process.poll()
+        _LOG.warning("driver process ended by itself gpu=%s status=%s", _name(slot), status)
+        self._fail(slot, "crashed", child.activity().gpu)
+
+    def _fail(self, slot: Slot, reason: str, gpu: int | None) -> None:
+        """End a child that failed; a GPU that it was calling is set apart."""
+        if slot.gpu is None and gpu is not None:
+            self._crew.apart.setdefault(gpu, Slot(gpu=gpu))
+            names = ",".join(map(str, sorted(self._crew.apart)))
+            _LOG.warning("GPU set apart gpu=%d reason=%s all=%s", gpu, reason, names)
+            self._restart(slot, reason)
+            # The cause is out of the way: nothing to wait for.
+            slot.start_at = self._monotonic()
+        else:
+            self._restart(slot, reason)
+
+    def _restart(self, slot: Slot, reason: str | None) -> None:
+        if reason is not None:
+            self._crew.restarts[reason] += 1
+        self._end(slot)
+        slot.wait(self._monotonic(), self._limits)
+
+    def _end(self, slot: Slot) -> None:
+        """Kill a slot's child, if there is one."""
+        child = slot.child
+        if child is None:
+            return
+        self._selector.unregister(child.socket)
+        self._sources.own_processes.remove(child.process.pid)
+        self._funeral.bury(child, slot.gpu, self._monotonic())
+        self._crew.child_ended(slot)
+
+    def _tend(self) -> None:
+        now = self._monotonic()
+        with self._changed:
+            if now - self._looked_at > self._limits.poll + self._limits.hang:
+                for slot in self._crew.slots():
+                    slot.pardon(now)
+            self._looked_at = now
+            self._funeral.attend(now)
+            self._look_for_driver(now)
+            for slot in self._crew.slots():
+                self._watch(slot, now)
+            self._readmit(now)
+            starting = [slot for slot in self._startable() if slot.start_at <= now]
+        for slot in starting:
+            self._begin(slot)
+
+    def _look_for_driver(self, now: float) -> None:
+        changed = self._version.changed()
+        if self._released_until is not None:
+            if not changed and now < self._released_until:
+                if self._crew.main.absent is None or self._crew.main.child is not None:
+                    self._crew.restarts["released"] += 1
+                    self._give_up("The driver is released.", self._released_until)
+                self._crew.main.start_at = self._released_until
+                return
+            self._released_until = None
+            self._crew.main.start_at = now
+        if changed and self._crew.main.child is None:
+            self._crew.main.start_at = now
+
+    def _watch(self, slot: Slot, now: float) -> None:
+        if any(slot.owes(name, now, self._deadline_seconds) for name in slot.asked):
+            slot.calm_since = None
+        elif slot.calm_since is not None and now - slot.calm_since >= self._limits.trust:
+            slot.pause = 0.0
+        activity = slot.hangs(now, self._deadline_seconds, self._limits)
+        if activity is None:
+            return
+        gpu = activity.gpu if slot.gpu is None else slot.gpu
+        reason = "library_hung" if activity.gpu is None else "gpu_hung"
+        _LOG.error("driver process hangs and is ended gpu=%s calling=%s", _name(slot), gpu)
+        self._fail(slot, reason, gpu if activity.gpu is not None else None)
+
+    def _readmit(self, now: float) -> None:
+        """Give GPUs that are well again back to the main child."""
+        well = [
+            gpu
+            for gpu, slot in self._crew.apart.items()
+            if slot.calm_since is not None and now - slot.calm_since >= self._limits.trust
+        ]
+        for gpu in well:
+            self._end(self._crew.apart.pop(gpu))
+            _LOG.info("GPU answers again and is no longer set apart gpu=%d", gpu)
+        if well and self._crew.main.child is not None:
+            self._crew.main.child.send("select", sorted(self._crew.apart))
+
+    def _startable(self) -> list[Slot]:
+        """Return the slots that should have a child and have none."""
+        apart = (
+            list(self._crew.apart.values())[:MOST_APART] if self._crew.main.absent is None else []
+        )
+        return [
+            slot
+            for slot in (self._crew.main, *apart)
+            if slot.child is None and self._funeral.may_start(slot.gpu)
+        ]
+
+    def _begin(self, slot: Slot) -> None:
+        """Start a child and ask it for everything that is still owed."""
+        settings = {
+            "config": self._config,
+            "collectors": self._modules,
+            "only": slot.gpu,
+            "excluded": sorted(self._crew.apart) if slot.gpu is None else [],
+            "log_level": logging.getLevelName(logging.getLogger().getEffectiveLevel()),
+            "log_format": log_form(),
+        }
+        try:
+            child = ChildProcess(self._command, settings)
+        except OSError as error:
+            _LOG.error("driver process cannot be started error=%s", error)
+            with self._changed:
+                slot.wait(self._monotonic(), self._limits)
+            return
+        self._selector.register(child.socket, selectors.EVENT_READ, slot)
+        self._sources.own_processes.add("driver", child.process.pid)
+        with self._changed:
+            now = self._monotonic()
+            slot.started(child, now)
+            for name, ledger in self._crew.ledgers.items():
+                if ledger.asked_at is not None or slot.gpu is not None:
+                    slot.ask(name, now)
+
+
+def _decoded(child: ChildProcess, message: tuple[Any, ...]) -> tuple[Any, ...]:
+    if message[0] != "answer":
+        return message
+    _, name, success, error, detail, began, took, packed = message
+    families = child.unpacker.unpack(name, packed)
+    return "answer", name, Answer(families, success, error, detail, began, took, began + took)
+
+
+def _name(slot: Slot) -> str:
+    return "all" if slot.gpu is None else str(slot.gpu)

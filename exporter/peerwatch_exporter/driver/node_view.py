@@ -1,0 +1,112 @@
+"""What several driver processes say, put together for the node as a whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from peerwatch_exporter.catalog import family
+from peerwatch_exporter.snapshot import merge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from peerwatch_exporter.catalog import Family
+
+_EXPECTED = "gpu_expected_count"
+_ERRORS = "exporter_nvml_errors_total"
+
+
+def without_gpus(families: Iterable[Family], gpus: frozenset[int]) -> list[Family]:
+    """Return the families without the samples of some GPUs, named by index."""
+    gone = {str(index) for index in gpus}
+    return [_without(item, gone) for item in families] if gone else list(families)
+
+
+def _without(item: Family, gone: set[str]) -> Family:
+    if "gpu" not in item.spec.labels:
+        return item
+    place = item.spec.labels.index("gpu")
+    kept = item.spec.family()
+    kept.rows = [row for row in item.rows if row[0][place] not in gone]
+    return kept
+
+
+def is_error_count(item: Family) -> bool:
+    """Return whether a family counts failed NVML calls."""
+    return item.spec.name == _ERRORS
+
+
+class NodeView:
+    """Remembers, over every restart, which boards there were and which calls failed.
+
+    Parameters
+    ----------
+    expected_count
+        GPUs that the node should have; None: the most ever seen.
+    """
+
+    def __init__(self, expected_count: int | None) -> None:
+        self._configured = expected_count
+        self._most_seen = 0
+        self._boards: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._past_errors: Counter[str] = Counter()
+
+    def join(self, collector: str, parts: Sequence[Sequence[Family]]) -> tuple[Family, ...]:
+        """Return the families of one collector, of all children that answered for it."""
+        families = list(parts[0]) if len(parts) == 1 else merge(f for part in parts for f in part)
+        if collector == "gpu":
+            return self._with_boards(families, parts)
+        if collector == "health":
+            return self._with_expected(families)
+        return tuple(families)
+
+    def child_ended(self, families: Iterable[Family]) -> None:
+        """Keep the error counts of a child that is gone; ``families`` is its last answer."""
+        for item in families:
+            if item.spec.name == _ERRORS:
+                self._past_errors.update({labels[0]: int(value) for labels, value in item.rows})
+
+    def _with_boards(
+        self, families: Iterable[Family], parts: Sequence[Sequence[Family]]
+    ) -> tuple[Family, ...]:
+        """Add every board that does not answer, and sum what is counted for the node."""
+        own = {"gpu_info", "gpu_present", "gpu_visible_count", _ERRORS}
+        found = [item for item in families if item.spec.name not in own]
+        by_name = {item.spec.name: item for item in families}
+        for labels, _ in by_name["gpu_info"].rows if "gpu_info" in by_name else ():
+            self._boards[labels[0], labels[1]] = labels
+        present = family("gpu_present")
+        if "gpu_present" in by_name:
+            present.rows = list(by_name["gpu_present"].rows)
+        answered = {labels for labels, _ in present.rows}
+        present.rows += [(board, 0) for board in sorted(self._boards) if board not in answered]
+        info, visible = family("gpu_info"), family("gpu_visible_count")
+        info.rows = [(labels, 1) for _, labels in sorted(self._boards.items())]
+        if present.rows:
+            visible.rows = [((), sum(value for _, value in present.rows))]
+        return (info, present, visible, *found, self._errors(parts))
+
+    def _errors(self, parts: Iterable[Iterable[Family]]) -> Family:
+        total = Counter(self._past_errors)
+        for part in parts:
+            for item in part:
+                if item.spec.name == _ERRORS:
+                    total.update({labels[0]: int(value) for labels, value in item.rows})
+        errors = family(_ERRORS)
+        errors.rows = [((code,), count) for code, count in sorted(total.items())]
+        return errors
+
+    def _with_expected(self, families: Iterable[Family]) -> tuple[Family, ...]:
+        others = []
+        for item in families:
+            if item.spec.name == _EXPECTED:
+                self._most_seen = max(self._most_seen, *(int(value) for _, value in item.rows))
+            else:
+                others.append(item)
+        expected = family(_EXPECTED)
+        count = self._most_seen if self._configured is None else self._configured
+        # A node that never had a GPU, and should have none, says nothing about GPUs.
+        if count:
+            expected.rows = [((), count)]
+        return (expected, *others)

@@ -1,0 +1,194 @@
+"""The driver process itself: runs the collectors that call NVML, as its parent asks for them.
+
+It has one thread. It ends when its parent closes the channel or dies, when there is no driver,
+and when the driver was reloaded: a fresh process is the only clean start that NVML has.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import logging
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from peerwatch_exporter.collector import NoData, PartialData, registered
+from peerwatch_exporter.driver.mark import FACTS, FIRST_COLLECTOR, IDLE, LIBRARY, Mark, open_mark
+from peerwatch_exporter.driver.settings import from_plain
+from peerwatch_exporter.driver.wire import FamilyPacker, Inbox, pack
+from peerwatch_exporter.logs import set_up_logging
+from peerwatch_exporter.sources import Paths, Sources
+from peerwatch_exporter.sources.nvml import Nvml
+from peerwatch_exporter.sources.nvml_access import DriverReloadedError, NvmlError, share_nvml
+from peerwatch_exporter.sources.nvml_facts import FactsReader
+from peerwatch_exporter.worker import error_class
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from peerwatch_exporter.catalog import Family
+    from peerwatch_exporter.collector import Collector, Factory
+
+_LOG = logging.getLogger(__name__)
+_READ_BYTES = 1 << 16
+_SET_PARENT_DEATH_SIGNAL = 1
+_REQUIRED = ("--channel", "--mark", "--parent")
+# Longer texts are no explanations.
+_DETAIL_CHARACTERS = 500
+
+
+class _ParentGoneError(Exception):
+    """The other end of the channel was closed."""
+
+
+def options_of(arguments: Sequence[str]) -> dict[str, str]:
+    """Return the ``--name value`` pairs of a command line; argparse would cost a MiB.
+
+    Raises
+    ------
+    SystemExit
+        If the command line is something else, or lacks what every driver process is given.
+    """
+    names, found = arguments[::2], arguments[1::2]
+    options = dict(zip(names, found, strict=False))
+    if len(names) != len(found) or not set(_REQUIRED) <= options.keys():
+        raise SystemExit("The driver process is started by peerwatch-exporter, not by hand.")
+    return {name.removeprefix("--"): value for name, value in options.items()}
+
+
+def serve(options: Mapping[str, str]) -> int:
+    """Answer the parent until it goes; return the exit status.
+
+    Parameters
+    ----------
+    options
+        ``channel`` and ``mark``, two inherited descriptors, and ``parent``, a process id.
+    """
+    # A terminal's Ctrl-C reaches every process; the parent ends this one in its own time.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _die_with(int(options["parent"]))
+    channel = socket.socket(fileno=int(options["channel"]))
+    try:
+        return _Server(channel, open_mark(int(options["mark"]))).run()
+    except (_ParentGoneError, BrokenPipeError, ConnectionResetError):
+        return 0
+
+
+def _die_with(parent: int) -> None:
+    """Let the kernel end this process when the parent's thread that started it ends."""
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        # It died before the kernel was told.
+        sys.exit(0)
+
+
+class _Server:
+    """One driver process from its settings to its end."""
+
+    def __init__(self, channel: socket.socket, mark: Mark) -> None:
+        self._channel = channel
+        self._mark = mark
+        self._inbox = Inbox()
+        self._unread: list[tuple[Any, ...]] = []
+        self._packer = FamilyPacker()
+        self._factories: dict[str, Factory] = {}
+        self._collectors: dict[str, Collector] = {}
+
+    def run(self) -> int:
+        """Take the settings, then requests until the parent goes."""
+        (_, settings) = self._receive()
+        self._set_up(settings)
+        try:
+            self._mark.enter(LIBRARY)
+            self._nvml.gpus()
+        except NoData as absent:
+            self._send("absent", str(absent))
+            return 0
+        except NvmlError as error:
+            self._send("failed", error_class(error), str(error))
+            return 1
+        self._mark.enter(IDLE)
+        self._send("ready")
+        try:
+            while True:
+                self._mark.enter(IDLE)
+                self._handle(*self._receive())
+        except DriverReloadedError as error:
+            self._send("reloaded", str(error))
+            return 0
+
+    def _set_up(self, settings: dict[str, Any]) -> None:
+        set_up_logging(settings["log_level"], settings["log_format"])
+        self._config = from_plain(settings["config"])
+        paths = self._config.paths
+        self._nvml = Nvml(self._mark, only=settings["only"], excluded=settings["excluded"])
+        self._sources = Sources(Paths(procfs=paths.procfs, sysfs=paths.sysfs, kmsg=paths.kmsg))
+        share_nvml(self._sources, self._nvml)
+        self._facts = FactsReader(self._nvml, self._sources)
+        for name, module in settings["collectors"]:
+            importlib.import_module(module)
+            self._factories[name] = registered(name).factory
+        self._phases = {name: FIRST_COLLECTOR + n for n, name in enumerate(self._factories)}
+
+    def _handle(self, kind: str, *arguments: Any) -> None:  # noqa: ANN401
+        if kind == "select":
+            self._nvml.exclude(frozenset(arguments[0]))
+            return
+        name = arguments[0]
+        self._mark.enter(self._phases[name])
+        self._answer(name)
+        if not self._is_asked():
+            self._mark.enter(FACTS)
+            facts = self._facts.read()
+            self._mark.enter(IDLE)
+            self._send("facts", facts)
+
+    def _answer(self, name: str) -> None:
+        began = time.monotonic()
+        families: list[Family] = []
+        success, error, detail = True, None, ""
+        try:
+            # One by one: what was yielded before PartialData stays.
+            for family in self._collect(name):
+                families.append(family)  # noqa: PERF402 - extend would lose them on an exception
+        except NoData as absent:
+            families, detail = [], str(absent)
+        except PartialData as partial:
+            error = partial.error_class or error_class(partial.__cause__ or partial)
+            detail = str(partial)
+        except DriverReloadedError:
+            raise
+        except Exception as failure:
+            families, success = [], False
+            error, detail = error_class(failure), str(failure)
+        # What follows concerns no GPU any more.
+        self._mark.enter(IDLE)
+        packed = self._packer.pack(name, families)
+        took = time.monotonic() - began
+        detail = detail[:_DETAIL_CHARACTERS]
+        self._send("answer", name, success, error, detail, began, took, packed)
+
+    def _collect(self, name: str) -> Iterator[Family]:
+        if name not in self._collectors:
+            self._collectors[name] = self._factories[name](self._config, self._sources)
+        yield from self._collectors[name].collect()
+
+    def _send(self, *message: object) -> None:
+        self._channel.sendall(pack(message))
+
+    def _receive(self) -> tuple[Any, ...]:
+        while not self._unread:
+            data = self._channel.recv(_READ_BYTES)
+            if not data:
+                raise _ParentGoneError
+            self._unread += self._inbox.feed(data)
+        return self._unread.pop(0)
+
+    def _is_asked(self) -> bool:
+        """Return whether a request waits already."""
+        return bool(self._unread) or bool(select.select([self._channel], [], [], 0)[0])

@@ -1,0 +1,126 @@
+"""A place for one driver process: for all GPUs, or for one that is set apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from peerwatch_exporter.driver.mark import LIBRARY, Activity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from peerwatch_exporter.catalog import Family
+    from peerwatch_exporter.driver.child import ChildProcess
+    from peerwatch_exporter.driver.limits import Limits
+
+_NOTHING_YET = Activity(0, None, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one child said for one collector; ``at`` is when it came (monotonic seconds)."""
+
+    families: list[Family]
+    success: bool
+    error: str | None
+    detail: str
+    began: float
+    took: float
+    at: float
+
+
+@dataclass(slots=True)
+class Slot:
+    """One child at a time, and what is remembered of it and of those before.
+
+    Parameters
+    ----------
+    gpu
+        Index of the one GPU that its child may touch; None for all that are not set apart.
+
+    Attributes
+    ----------
+    asked
+        Collectors that its child was asked for and has not answered, and since when.
+    answers
+        The newest answer by collector, also of a child that is gone.
+    start_at
+        Not to be started before (monotonic seconds).
+    calm_since
+        Since when there is no trouble with it; None before its child's first answer.
+    absent
+        Why there is no driver, where there is none; a child that finds one clears it.
+    """
+
+    gpu: int | None
+    child: ChildProcess | None = None
+    asked: dict[str, float] = field(default_factory=dict)
+    answers: dict[str, Answer] = field(default_factory=dict)
+    start_at: float = 0.0
+    calm_since: float | None = None
+    absent: str | None = None
+    pause: float = 0.0
+    _activity: Activity = _NOTHING_YET
+    _progress_at: float = 0.0
+
+    def started(self, child: ChildProcess, now: float) -> None:
+        """Take a new child."""
+        self.child = child
+        self.calm_since = None
+        self._activity = _NOTHING_YET
+        self._progress_at = now
+        self.asked.clear()
+
+    def ask(self, collector: str, now: float) -> None:
+        """Ask the child, unless there is none or it owes this answer already."""
+        if self.child is not None and collector not in self.asked:
+            self.child.send("run", collector)
+            self.asked[collector] = now
+
+    def answered(self, collector: str, answer: Answer) -> None:
+        """Take an answer."""
+        self.asked.pop(collector, None)
+        self.answers[collector] = answer
+        if self.calm_since is None:
+            self.calm_since = answer.at
+
+    def wait(self, now: float, limits: Limits) -> None:
+        """Put the next start off, each time for longer."""
+        self.pause = min(max(2 * self.pause, limits.first_pause), limits.longest_pause)
+        self.start_at = now + self.pause
+
+    def owes(self, collector: str, now: float, deadline_seconds: float) -> bool:
+        """Return whether its child should have answered by now."""
+        since = self.asked.get(collector)
+        return since is not None and now - since >= deadline_seconds
+
+    def hangs(self, now: float, deadline_seconds: float, limits: Limits) -> Activity | None:
+        """Return what the child was doing when it stopped doing anything, or None."""
+        if self.child is None:
+            return None
+        activity = self.child.activity()
+        if activity != self._activity:
+            self._activity = activity
+            self._progress_at = now
+        still = now - self._progress_at
+        if activity.phase == LIBRARY:
+            return activity if still > limits.library else None
+        if not self.asked:
+            return None
+        overdue = now - min(self.asked.values()) - deadline_seconds
+        if overdue > limits.run or (overdue > limits.hang and still > limits.hang):
+            return activity
+        return None
+
+    def pardon(self, now: float) -> None:
+        """Forget what is owed for the time in which this process itself stood still."""
+        self._progress_at = now
+        self.asked = dict.fromkeys(self.asked, now)
+
+    def forget(self) -> Mapping[str, float]:
+        """Let go of the child's state; return what it still owed."""
+        owed, self.asked = self.asked, {}
+        self.child = None
+        self.calm_since = None
+        return owed

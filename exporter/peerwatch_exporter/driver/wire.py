@@ -1,0 +1,136 @@
+"""Messages between the driver process and its parent: framed, checked, and small.
+
+A frame is a magic word, the length and the CRC-32 of what follows, and a marshalled tuple. A
+child that dies in the middle of one, or a library that prints into the channel, is noticed here.
+
+Label values hardly ever change, so they travel once: after that, a family is its values alone,
+as packed doubles.
+"""
+
+from __future__ import annotations
+
+import marshal
+import struct
+from array import array
+from binascii import crc32
+from typing import TYPE_CHECKING, Any
+
+from peerwatch_exporter.catalog import CATALOG, Family
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_MAGIC = b"PWd1"
+_HEADER = struct.Struct("<4sII")
+MAX_MESSAGE_BYTES = 16 * 2**20
+
+Labels = list[tuple[str, ...]]
+Packed = list[tuple[str, Labels | None, bytes]]
+
+
+class WireError(Exception):
+    """What came is no message: garbage, too long, or of the wrong shape."""
+
+
+def pack(message: tuple[Any, ...]) -> bytes:
+    """Return the frame of a message made of plain values."""
+    body = marshal.dumps(message)
+    return _HEADER.pack(_MAGIC, len(body), crc32(body)) + body
+
+
+class Inbox:
+    """Collects bytes until they make whole messages."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def feed(self, data: bytes) -> list[tuple[Any, ...]]:
+        """Add bytes; return the messages that are now complete.
+
+        Raises
+        ------
+        WireError
+            If the bytes are no frame, or one longer than ``MAX_MESSAGE_BYTES``.
+        """
+        self._bytes += data
+        messages = []
+        while len(self._bytes) >= _HEADER.size:
+            magic, length, checksum = _HEADER.unpack_from(self._bytes)
+            if magic != _MAGIC or length > MAX_MESSAGE_BYTES:
+                raise WireError(f"No frame begins with {bytes(self._bytes[: _HEADER.size])!r}.")
+            end = _HEADER.size + length
+            if len(self._bytes) < end:
+                break
+            body = bytes(self._bytes[_HEADER.size : end])
+            del self._bytes[:end]
+            messages.append(_unmarshal(body, checksum))
+        return messages
+
+
+def _unmarshal(body: bytes, checksum: int) -> tuple[Any, ...]:
+    # Only what was sent on purpose reaches marshal, which trusts its input.
+    if crc32(body) != checksum:
+        raise WireError(f"A frame of {len(body)} bytes has the wrong checksum.")
+    try:
+        message = marshal.loads(body)  # noqa: S302 - checked above, and from our own child
+    except (EOFError, ValueError, TypeError) as error:
+        raise WireError(f"A frame of {len(body)} bytes holds no message: {error}.") from error
+    if not isinstance(message, tuple) or not message:
+        raise WireError(f"A frame holds {type(message).__name__}, not a message.")
+    return message
+
+
+class FamilyPacker:
+    """Packs families and remembers which label values the other side has."""
+
+    def __init__(self) -> None:
+        self._sent: dict[tuple[str, str], Labels] = {}
+
+    def pack(self, collector: str, families: Iterable[Family]) -> Packed:
+        """Return the families of one answer; those without samples are left out."""
+        packed: Packed = []
+        for family in families:
+            if not family.rows:
+                continue
+            key = (collector, family.spec.name)
+            labels = [row[0] for row in family.rows]
+            known = self._sent.get(key) == labels
+            self._sent[key] = labels
+            values = array("d", [row[1] for row in family.rows]).tobytes()
+            packed.append((family.spec.name, None if known else labels, values))
+        return packed
+
+
+class FamilyUnpacker:
+    """The other side: puts label values and values together again."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], Labels] = {}
+
+    def unpack(self, collector: str, packed: object) -> list[Family]:
+        """Return the families; label values are the same objects as long as they do not change.
+
+        Raises
+        ------
+        WireError
+            If the packed families are not what ``FamilyPacker`` makes.
+        """
+        try:
+            return [self._family(collector, *item) for item in packed]  # type: ignore[attr-defined]
+        except (KeyError, TypeError, ValueError) as error:
+            raise WireError(f"Collector {collector!r} sent no families: {error!r}.") from error
+
+    def _family(self, collector: str, name: str, labels: Labels | None, packed: bytes) -> Family:
+        family = CATALOG[name].family()
+        key = (collector, name)
+        if labels is None:
+            labels = self._known[key]
+        else:
+            width = len(family.spec.labels)
+            if not all(type(row) is tuple and len(row) == width for row in labels):
+                raise ValueError(f"{name} has labels of another width than {width}")
+            self._known[key] = labels
+        values = array("d")
+        values.frombytes(packed)
+        family.rows = list(zip(labels, values, strict=True))
+        return family

@@ -1,0 +1,146 @@
+"""Turns families into a page: Prometheus' text format 0.0.4 or OpenMetrics 1.0.
+
+A page has some thousand lines and hardly anything but the numbers changes from one second to the
+next, so what stands before the number is made once per series and kept.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from peerwatch_exporter.snapshot import TimedFamily
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from peerwatch_exporter.catalog import Family, MetricSpec
+
+TEXT_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS_CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+_LABEL_ESCAPES = str.maketrans(
+    {
+        "\\": r"\\",
+        '"': r"\"",
+        "\n": r"\n",
+        # Prometheus takes a zero byte for the end of the page.
+        "\0": "\ufffd",
+        # Bytes that are no UTF-8, as Python reads them from file names, cannot be written at all.
+        **{chr(code): "\ufffd" for code in range(0xD800, 0xE000)},
+    }
+)
+_HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
+_OPENMETRICS_HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+# A float takes 24 characters at most, a 64 bit integer 20.
+_LONGEST_NUMBER = 24
+
+
+class Renderer:
+    """Renders pages; one thread at a time.
+
+    Parameters
+    ----------
+    max_prefixes
+        Series whose text is kept. Labels that come and go, such as process ids, would otherwise
+        fill the memory; when there are more, all are made anew.
+    """
+
+    def __init__(self, max_prefixes: int = 20_000) -> None:
+        self._max_prefixes = max_prefixes
+        self._prefixes: dict[str, dict[tuple[str, ...], str]] = {}
+        self._kept = 0
+        self._headers: dict[tuple[str, bool], str] = {}
+
+    def render(self, families: Iterable[Family | TimedFamily], *, openmetrics: bool) -> bytes:
+        """Return the page of the families, each metric of which stands there once."""
+        if self._kept > self._max_prefixes:
+            self._prefixes.clear()
+            self._kept = 0
+        parts: list[str] = []
+        for item in families:
+            parts.append(self._header(item.spec, openmetrics))
+            parts += (
+                self._timed_lines(item, openmetrics)
+                if isinstance(item, TimedFamily)
+                else self._lines(item)
+            )
+        if openmetrics:
+            parts.append("# EOF\n")
+        return "".join(parts).encode()
+
+    def _lines(self, item: Family) -> list[str]:
+        prefixes = self._prefixes_of(item.spec)
+        lines = []
+        for labels, value in item.rows:
+            prefix = prefixes.get(labels) or self._keep(item.spec, labels)
+            lines.append(f"{prefix}{number(value)}\n")
+        return lines
+
+    def _timed_lines(self, item: TimedFamily, openmetrics: bool) -> Iterator[str]:
+        prefixes = self._prefixes_of(item.spec)
+        for labels, value, time in item.rows:
+            prefix = prefixes.get(labels) or self._keep(item.spec, labels)
+            milliseconds = round(time * 1000)
+            stamp = (
+                f"{milliseconds // 1000}.{milliseconds % 1000:03}" if openmetrics else milliseconds
+            )
+            yield f"{prefix}{number(value)} {stamp}\n"
+
+    def _prefixes_of(self, spec: MetricSpec) -> dict[tuple[str, ...], str]:
+        return self._prefixes.setdefault(spec.name, {})
+
+    def _keep(self, spec: MetricSpec, labels: tuple[str, ...]) -> str:
+        prefix = self._prefixes_of(spec)[labels] = series_text(spec, labels) + " "
+        self._kept += 1
+        return prefix
+
+    def _header(self, spec: MetricSpec, openmetrics: bool) -> str:
+        key = (spec.name, openmetrics)
+        if key not in self._headers:
+            self._headers[key] = _header(spec, openmetrics)
+        return self._headers[key]
+
+
+def series_text(spec: MetricSpec, labels: tuple[str, ...]) -> str:
+    """Return a series as it stands on a page: its name and, by name, its labels."""
+    pairs = ",".join(
+        f'{name}="{value.translate(_LABEL_ESCAPES)}"'
+        for name, value in sorted(zip(spec.labels, labels, strict=False))
+    )
+    return f"{spec.name}{{{pairs}}}" if pairs else spec.name
+
+
+def number(value: float) -> str:
+    """Return a value as both formats write it: integers with all of their digits."""
+    try:
+        text = repr(value)
+    except ValueError:
+        # Python refuses to write integers of several thousand digits.
+        return "+Inf" if value > 0 else "-Inf"
+    # Every other text ends in a letter: nan, inf, True.
+    if text[-1] <= "9" and len(text) <= _LONGEST_NUMBER:
+        return text
+    return _unusual(value)
+
+
+def _unusual(value: float) -> str:
+    try:
+        real = float(value)
+    except OverflowError:
+        # A garbled counter; Prometheus would refuse the whole page for it.
+        return "+Inf" if value > 0 else "-Inf"
+    if math.isnan(real):
+        return "NaN"
+    if math.isinf(real):
+        return "+Inf" if real > 0 else "-Inf"
+    return str(int(real)) if isinstance(value, bool) else repr(real)
+
+
+def _header(spec: MetricSpec, openmetrics: bool) -> str:
+    if not openmetrics:
+        text = spec.help.translate(_HELP_ESCAPES)
+        return f"# HELP {spec.name} {text}\n# TYPE {spec.name} {spec.kind}\n"
+    name = spec.name.removesuffix("_total") if spec.kind == "counter" else spec.name
+    text = spec.help.translate(_OPENMETRICS_HELP_ESCAPES)
+    return f"# HELP {name} {text}\n# TYPE {name} {spec.kind}\n"

@@ -1,0 +1,252 @@
+"""The sampler's loop: wait, read what is due, write it down, and once a second say what it was."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from peerwatch_exporter.sampler.groups import groups_of, sampled_ports
+from peerwatch_exporter.sampler.layout import Layout
+from peerwatch_exporter.sampler.pacer import NANOSECONDS
+from peerwatch_exporter.sampler.ring import RingWriter
+from peerwatch_exporter.sampler.steps import Steps, lengths, since, steps
+from peerwatch_exporter.sampler.window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from peerwatch_exporter.sampler.groups import Reader
+    from peerwatch_exporter.sampler.layout import Group, Series
+    from peerwatch_exporter.sampler.pacer import Pacer
+    from peerwatch_exporter.sampler.settings import Settings
+    from peerwatch_exporter.sources.rdma import RdmaPorts
+    from peerwatch_exporter.sources.sysfs import Sysfs
+
+# Statistics are worked out between samples: not closer to the next one than this part of an
+# interval, but at least one series per sample.
+_KEEP_FREE = 0.5
+# A window may hold a little more than its share: seconds are never exact.
+_ROOM = 1.05
+
+
+class PortsChangedError(Exception):
+    """The node has ports that the layout has no place for: start anew."""
+
+
+class _Channel:
+    """One group with its ring, its turn and the statistics of its series."""
+
+    def __init__(self, reader: Reader, ring: RingWriter, due: int, settings: Settings) -> None:
+        self.reader = reader
+        self.ring = ring
+        self.due = due
+        self.first = self.last = 0
+        samples = math.ceil(_ROOM * settings.window_seconds / reader.group.interval_seconds) + 2
+        self.windows = [Window(settings.window_seconds, samples) for _ in reader.group.series]
+
+    def turn(self, now: int, tick_seconds: float) -> bool:
+        """Return whether it is to be read now; if so, its next turn is fixed."""
+        if now < self.due:
+            return False
+        period = int(max(tick_seconds, self.reader.interval_seconds) * NANOSECONDS)
+        self.due += ((now - self.due) // period + 1) * period
+        return True
+
+
+class Loop:
+    """Samples until it is stopped.
+
+    Parameters
+    ----------
+    settings
+        What the process was told.
+    sysfs, ports
+        Where new ports are looked for.
+    layout
+        The rings.
+    readers
+        How each group is read, in the layout's order.
+    memory
+        The shared memory, as large as the layout says.
+    pacer
+        The clock.
+    send
+        Takes a message for the main process, once a second and when the layout changes.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        sysfs: Sysfs,
+        ports: RdmaPorts,
+        layout: Layout,
+        readers: Sequence[Reader],
+        memory: memoryview,
+        pacer: Pacer,
+        send: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._settings = settings
+        self._sysfs = sysfs
+        self._ports = ports
+        self._layout = layout
+        self._pacer = pacer
+        self._send = send
+        begin = pacer.deadline
+        self._channels = [
+            _Channel(reader, RingWriter(memory, group), begin, settings)
+            for reader, group in zip(readers, layout.groups, strict=True)
+        ]
+        self._stagger()
+        self._second_ends = begin + NANOSECONDS
+        self._look_at = begin + int(settings.retry_seconds * NANOSECONDS)
+        self._begins: deque[int] = deque([begin], maxlen=settings.window_seconds + 1)
+        self._work: Iterator[None] = iter(())
+        self._busy = False
+        self._written: list[RingWriter] = []
+        self._set_thresholds()
+        for channel in self._channels:
+            channel.reader.refresh(begin / NANOSECONDS)
+        send({"layout": layout.to_data()})
+
+    def tick(self) -> None:
+        """Take one sample of everything that is due.
+
+        Raises
+        ------
+        PortsChangedError
+            If there are new ports.
+        """
+        now = self._pacer.wait()
+        for ring in self._written:
+            ring.publish()
+        self._written.clear()
+        for channel in self._channels:
+            if channel.turn(now, self._pacer.interval_seconds):
+                channel.ring.write(now, channel.reader.read(now / NANOSECONDS))
+                self._written.append(channel.ring)
+                now = max(now + 1, self._pacer.now())
+        if now >= self._second_ends and not self._busy:
+            self._end_second(now)
+        self._digest_some()
+
+    def _stagger(self) -> None:
+        # All slow groups in one sample would make it late, every time.
+        slow = [channel for channel in self._channels if self._is_slow(channel)]
+        for number, channel in enumerate(slow):
+            period = channel.reader.interval_seconds * NANOSECONDS
+            channel.due += int(period * number / len(slow))
+
+    def _is_slow(self, channel: _Channel) -> bool:
+        return channel.reader.interval_seconds > self._settings.interval_seconds
+
+    def _end_second(self, now: int) -> None:
+        self._second_ends = now + NANOSECONDS
+        self._begins.append(now)
+        self._pacer.assess(now)
+        if now >= self._look_at:
+            self._look_at = now + int(self._settings.retry_seconds * NANOSECONDS)
+            self._look_for_changes()
+        for channel in self._channels:
+            # From the last sample of the second before: the first step begins there.
+            channel.first, channel.last = max(0, channel.last - 1), channel.ring.written
+            channel.reader.refresh(now / NANOSECONDS)
+        self._busy = True
+        self._work = self._digest()
+
+    def _digest_some(self) -> None:
+        if not self._busy:
+            return
+        keep_free = _KEEP_FREE * self._pacer.interval_seconds
+        while True:
+            try:
+                next(self._work)
+            except StopIteration:
+                self._busy = False
+                return
+            if self._pacer.spare_seconds < keep_free:
+                return
+
+    def _digest(self) -> Iterator[None]:
+        """Work out the second that has ended, a series at a time, and send what came of it."""
+        statistics = []
+        intervals = []
+        for channel, group in zip(self._channels, self._layout.groups, strict=True):
+            times = channel.ring.column(0, channel.first, channel.last)
+            seconds = lengths(times)
+            intervals.append(sum(seconds) / len(seconds) if seconds else 0.0)
+            for number, window in enumerate(channel.windows):
+                window.add(_second(channel, number, times, seconds, group.series[number].line_rate))
+                found = window.statistics()
+                statistics.append(None if found is None else list(found))
+                yield
+        pacer = self._pacer
+        self._send(
+            {
+                "begin": self._begins[0],
+                "end": self._begins[-1],
+                "interval": pacer.achieved_seconds,
+                "stretched": pacer.is_stretched,
+                "cpu": pacer.cpu_ratio,
+                "samples": pacer.samples,
+                "late": pacer.late,
+                "missing": sum(channel.reader.missing for channel in self._channels),
+                "intervals": intervals,
+                "statistics": statistics,
+            }
+        )
+
+    def _look_for_changes(self) -> None:
+        ports = sampled_ports(self._ports, self._settings.devices)
+        found = _by_name(groups_of(self._sysfs, ports, self._settings))
+        known = _by_name(self._layout.groups)
+        if found.keys() - known.keys():
+            raise PortsChangedError
+        if any(known[key].line_rate != series.line_rate for key, series in found.items()):
+            self._layout = Layout(
+                tuple(
+                    replace(
+                        group,
+                        series=tuple(found.get(_name(s), s) for s in group.series),
+                    )
+                    for group in self._layout.groups
+                )
+            )
+            self._set_thresholds()
+            self._send({"layout": self._layout.to_data()})
+
+    def _set_thresholds(self) -> None:
+        for channel, group in zip(self._channels, self._layout.groups, strict=True):
+            for window, series in zip(channel.windows, group.series, strict=True):
+                rate = series.line_rate
+                window.threshold = None if rate is None else rate * self._settings.line_rate_ratio
+
+
+def _name(series: Series) -> tuple[str, str, str]:
+    return series.counter.name, series.device, series.port
+
+
+def _by_name(groups: Iterable[Group]) -> dict[tuple[str, str, str], Series]:
+    return {_name(series): series for group in groups for series in group.series}
+
+
+def _second(
+    channel: _Channel,
+    number: int,
+    times: Sequence[int],
+    seconds: Sequence[float],
+    line_rate: float | None,
+) -> Steps:
+    """Return the steps of one series in the second that has ended."""
+    factor = channel.reader.group.series[number].counter.factor
+    values = channel.ring.column(1 + number, channel.first, channel.last)
+    result = steps(times, seconds, values, factor=factor, line_rate=line_rate)
+    if not result.spread or channel.first == 0:
+        return result
+    # What was spread out may reach back into the second before.
+    before = max(0, channel.first - len(times))
+    times_more = channel.ring.column(0, before, channel.last)
+    values = channel.ring.column(1 + number, before, channel.last)
+    more = steps(times_more, lengths(times_more), values, factor=factor, line_rate=line_rate)
+    return since(more, times[0])

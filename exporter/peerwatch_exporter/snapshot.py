@@ -1,0 +1,127 @@
+"""What one tick of the clock found, and how the collectors' families become one page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from peerwatch_exporter.catalog import Family, MetricSpec
+
+
+@dataclass(frozen=True, slots=True)
+class TimedFamily:
+    """Samples of one metric with the time of each.
+
+    Parameters
+    ----------
+    spec
+        The metric's entry in the catalogue.
+    rows
+        Label values, value and Unix time; the samples of a series together, by rising time.
+    """
+
+    spec: MetricSpec
+    rows: Sequence[tuple[tuple[str, ...], float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The fast page's values of one tick.
+
+    Parameters
+    ----------
+    time
+        When they were read (Unix time).
+    families
+        One family per fast metric that has a value.
+    """
+
+    time: float
+    families: tuple[Family, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything the pages show of one tick; nobody changes it once it is made.
+
+    Parameters
+    ----------
+    number
+        Counts the snapshots since the start, from 1.
+    time, monotonic
+        When the tick was (Unix time), and by the clock for durations.
+    families
+        The whole page, each metric once, the exporter's own included.
+    own
+        What the exporter says about itself, for a page without the collectors.
+    moments
+        The fast page's values of this tick and, if history is kept, of those before; oldest first.
+    """
+
+    number: int
+    time: float
+    monotonic: float
+    families: tuple[Family, ...]
+    own: tuple[Family, ...]
+    moments: tuple[Moment, ...]
+
+    @property
+    def first_moment(self) -> int:
+        """The number of the snapshot that the oldest moment belongs to."""
+        return self.number - len(self.moments) + 1
+
+
+def merge(families: Iterable[Family]) -> list[Family]:
+    """Join families of the same name, for a page may declare each name once; drop empty ones."""
+    merged: dict[str, Family] = {}
+    joined: set[str] = set()
+    for item in families:
+        if not item.rows:
+            continue
+        name = item.spec.name
+        first = merged.setdefault(name, item)
+        if first is item:
+            continue
+        if name not in joined:
+            # An older snapshot may hold the first one: join in a new family.
+            merged[name] = first = _copy(first, first.rows)
+            joined.add(name)
+        seen = {labels for labels, _ in first.rows}
+        first.rows += [row for row in item.rows if row[0] not in seen]
+    return list(merged.values())
+
+
+def distinct(families: Sequence[Family]) -> tuple[Family, ...]:
+    """Return the families with every label set once; of several the first value counts."""
+    return tuple(
+        item
+        if len({labels for labels, _ in item.rows}) == len(item.rows)
+        else _copy(item, list(dict(reversed(item.rows)).items())[::-1])
+        for item in families
+    )
+
+
+def limit_series(families: Sequence[Family], most: int) -> tuple[tuple[Family, ...], int]:
+    """Return the families with ``most`` rows at most, and how many were left out.
+
+    The last rows go: a flood of labels keeps what came before it.
+    """
+    dropped = sum(len(item.rows) for item in families) - most
+    if dropped <= 0:
+        return tuple(families), 0
+    kept: list[Family] = []
+    room = most
+    for item in families:
+        rows = item.rows[:room]
+        room -= len(rows)
+        kept.append(_copy(item, rows))
+    return tuple(kept), dropped
+
+
+def _copy(item: Family, rows: Sequence[tuple[tuple[str, ...], float]]) -> Family:
+    copied = item.spec.family()
+    copied.rows = list(rows)
+    return copied

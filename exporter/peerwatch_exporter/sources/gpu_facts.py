@@ -1,0 +1,134 @@
+"""What the driver process last said about the GPUs, for whoever must not ask the driver itself.
+
+The driver process answers once a second; collectors in the main process (XID, jobs, NIC) read
+here which boards there are and which processes use them, and never wait for a driver.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import astuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from peerwatch_exporter.sources.readings import GpuIdentity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+# The driver samples power and utilisation up to some 100 times a second; of each it keeps far less.
+_MAX_SAMPLES = 8192
+_MAX_SAMPLE_SERIES = 512
+
+# gpu, uuid, metric; Unix times and values in the order of time. Plain, to go between processes.
+SampleBatch = tuple[str, str, str, list[float], list[float]]
+
+# XID events nobody took yet; a flood keeps the newest.
+_MAX_EVENTS = 1024
+
+
+class XidEvent(NamedTuple):
+    """One XID as NVML's events report it.
+
+    Parameters
+    ----------
+    pci_bus_id
+        Address of the GPU, as in ``GpuIdentity.pci_bus_id``.
+    code
+        The XID.
+    timestamp
+        When it was received (Unix time).
+    """
+
+    pci_bus_id: str
+    code: int
+    timestamp: float
+
+
+class GpuFacts:
+    """Boards, processes and events of the GPUs, as the driver process last reported them.
+
+    Safe for any number of threads; every getter returns at once.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._boards: dict[str, GpuIdentity] = {}
+        self._processes: Mapping[int, tuple[int, ...]] = {}
+        self._events: deque[XidEvent] = deque(maxlen=_MAX_EVENTS)
+        self._samples: dict[tuple[str, str, str], deque[tuple[float, float]]] = {}
+
+    def boards(self) -> tuple[GpuIdentity, ...]:
+        """Return every board seen since the start, by index."""
+        with self._lock:
+            return tuple(sorted(self._boards.values(), key=lambda board: board.index))
+
+    def processes(self) -> Mapping[int, tuple[int, ...]]:
+        """Return the process ids that hold a compute context, by GPU index."""
+        with self._lock:
+            return dict(self._processes)
+
+    def take_events(self) -> list[XidEvent]:
+        """Return the XID events since the last call; each is given once."""
+        with self._lock:
+            events = list(self._events)
+            self._events.clear()
+            return events
+
+    def update_boards(self, boards: Sequence[GpuIdentity]) -> None:
+        """Add or renew boards; those not named stay, for a lost GPU has a name too."""
+        with self._lock:
+            self._boards.update((board.uuid, board) for board in boards)
+
+    def update_processes(self, processes: Mapping[int, tuple[int, ...]]) -> None:
+        """Replace the process ids of the GPUs named."""
+        with self._lock:
+            self._processes = {**self._processes, **processes}
+
+    def drain(self) -> tuple[Any, ...]:
+        """Return what is here as plain values, for the ``take_in`` of another process.
+
+        Boards and processes stay; events and samples are given once.
+        """
+        events = [tuple(event) for event in self.take_events()]
+        boards = [astuple(board) for board in self.boards()]
+        return boards, self.processes(), events, self.take_samples()
+
+    def take_in(self, boards: Any, processes: Any, events: Any, samples: Any) -> None:  # noqa: ANN401
+        """Add what ``drain`` returned elsewhere."""
+        self.add_samples(samples)
+        self.update_boards([GpuIdentity(*board) for board in boards])
+        self.update_processes(processes)
+        self.add_events([XidEvent(*event) for event in events])
+
+    def add_events(self, events: Sequence[XidEvent]) -> None:
+        """Add XID events in the order they came."""
+        with self._lock:
+            self._events.extend(events)
+
+    def add_samples(self, batches: Sequence[SampleBatch]) -> None:
+        """Add samples of the driver's own buffers; of each series the newest 8,192 stay."""
+        with self._lock:
+            for gpu, uuid, metric, times, values in batches:
+                kept = self._samples.get((gpu, uuid, metric))
+                if kept is None:
+                    if len(self._samples) >= _MAX_SAMPLE_SERIES:
+                        continue
+                    kept = self._samples[gpu, uuid, metric] = deque(maxlen=_MAX_SAMPLES)
+                kept.extend(zip(times, values, strict=True))
+
+    def samples(self) -> dict[tuple[str, str, str], list[tuple[float, float]]]:
+        """Return the samples kept, as (Unix time, value), by (gpu, uuid, metric)."""
+        with self._lock:
+            return {key: list(kept) for key, kept in self._samples.items()}
+
+    def take_samples(self) -> list[SampleBatch]:
+        """Return the samples since the last call and keep none: what is to be forwarded."""
+        with self._lock:
+            taken = [
+                (*key, [time for time, _ in kept], [value for _, value in kept])
+                for key, kept in self._samples.items()
+                if kept
+            ]
+            self._samples.clear()
+            return taken

@@ -1,0 +1,94 @@
+"""Reads the same files of every RDMA port again and again, with their labels made beforehand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from peerwatch_exporter.catalog import family
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from peerwatch_exporter.catalog import Family
+    from peerwatch_exporter.sources.rdma import RdmaPort
+    from peerwatch_exporter.sources.sysfs import Sysfs
+
+
+@dataclass(frozen=True, slots=True)
+class PortCounter:
+    """One value of a port.
+
+    Parameters
+    ----------
+    metric
+        What it is published as.
+    files
+        Where it may stand below the port; the first file that a port has counts.
+    factors
+        What the value of each file is multiplied by.
+    labels
+        Label values after device and port.
+    """
+
+    metric: str
+    files: tuple[str, ...]
+    factors: tuple[int, ...] = (1, 1, 1)
+    labels: tuple[str, ...] = ()
+
+
+class PortCounters:
+    """Reads counters of ports, and only files that were there when the ports were listed.
+
+    Parameters
+    ----------
+    sysfs
+        Where they are read.
+    counters
+        What is read of each port.
+    """
+
+    def __init__(self, sysfs: Sysfs, counters: Sequence[PortCounter]) -> None:
+        self._sysfs = sysfs
+        self._counters = counters
+        self._ports: Sequence[RdmaPort] | None = None
+        self._plan: list[tuple[str, tuple[str, ...], str, int]] = []
+
+    @property
+    def paths(self) -> Iterable[str]:
+        """The files that are read, below sysfs."""
+        return [path for _, _, path, _ in self._plan]
+
+    def read(self, ports: Sequence[RdmaPort]) -> Iterable[Family]:
+        """Return the families of the ports' counters; one that cannot be read is left out alone.
+
+        Parameters
+        ----------
+        ports
+            The same object as before if the ports are the same.
+        """
+        if ports is not self._ports:
+            self._plan = [entry for port in ports for entry in self._entries(port)]
+            self._ports = ports
+        families = {counter.metric: family(counter.metric) for counter in self._counters}
+        read = self._sysfs.integer
+        for metric, labels, path, factor in self._plan:
+            value = read(path)
+            if value is not None:
+                families[metric].rows.append((labels, value * factor))
+        return families.values()
+
+    def _entries(self, port: RdmaPort) -> Iterable[tuple[str, tuple[str, ...], str, int]]:
+        present = {
+            f"{directory}/{name}"
+            for directory in {
+                file.partition("/")[0] for one in self._counters for file in one.files
+            }
+            for name in self._sysfs.names(f"{port.path}/{directory}")
+        }
+        for counter in self._counters:
+            for file, factor in zip(counter.files, counter.factors, strict=False):
+                if file in present:
+                    labels = (*port.labels, *counter.labels)
+                    yield counter.metric, labels, f"{port.path}/{file}", factor
+                    break

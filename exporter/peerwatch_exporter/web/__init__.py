@@ -1,0 +1,1 @@
+"""How the pages reach a client: requests, answers, TLS, logins; the server itself is server.py."""

@@ -1,0 +1,102 @@
+"""Which path answers what."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import parse_qs
+
+from peerwatch_exporter.render import OPENMETRICS_CONTENT_TYPE, TEXT_CONTENT_TYPE
+from peerwatch_exporter.web.negotiation import prefers_openmetrics, scrape_timeout
+from peerwatch_exporter.web.response import Response, text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from peerwatch_exporter.web.request import Request
+
+    Burst = Callable[[str], tuple[str, bytes]]
+
+_SCRAPER = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+_STATUS = re.compile(r"([1-5][0-9]{2})\b")
+_NO_STORE = ("Cache-Control", "no-store")
+
+
+class PageSource(Protocol):
+    """What renders the pages; ``pages.Pages`` does."""
+
+    def full(self, *, openmetrics: bool, timeout: float) -> bytes:
+        """Return the page with everything."""
+
+    def fast(self, *, openmetrics: bool, scraper: str | None, timeout: float) -> bytes:
+        """Return the page that the detector reads every second."""
+
+    def readiness(self) -> tuple[bool, str]:
+        """Return whether the pages mean something, and a sentence why."""
+
+
+class App:
+    """Answers requests; knows neither sockets nor passwords.
+
+    Parameters
+    ----------
+    pages
+        What renders the pages.
+    landing
+        Returns the HTML of the page for people.
+    burst
+        Answers ``/burst`` from its query string with a status and JSON; ``None`` if the sampler
+        is off.
+    """
+
+    def __init__(
+        self, pages: PageSource, landing: Callable[[], bytes], burst: Burst | None = None
+    ) -> None:
+        self._pages = pages
+        self._landing = landing
+        self._burst = burst
+
+    def answer(self, request: Request) -> Response:
+        """Return the answer to a request."""
+        match request.path:
+            case "/metrics" | "/metrics/fast":
+                return self._page(request)
+            case "/burst":
+                return self._bursts(request.query)
+            case "/-/healthy":
+                return text(200, "peerwatch-exporter is healthy.")
+            case "/-/ready":
+                ready, sentence = self._pages.readiness()
+                return text(200 if ready else 503, sentence.rstrip("\n"))
+            case "/":
+                html = "text/html; charset=utf-8"
+                return Response(200, self._landing(), html, (_NO_STORE,))
+        return text(404, "There is /metrics, /metrics/fast, /burst, /-/healthy, /-/ready and /.")
+
+    def _page(self, request: Request) -> Response:
+        openmetrics = prefers_openmetrics(request.header("accept"))
+        timeout = scrape_timeout(request.header("x-prometheus-scrape-timeout-seconds"))
+        if request.path == "/metrics":
+            body = self._pages.full(openmetrics=openmetrics, timeout=timeout)
+        else:
+            scraper = parse_qs(request.query).get("scraper", [""])[-1]
+            if scraper and not _SCRAPER.fullmatch(scraper):
+                return text(
+                    400,
+                    "scraper must be 1 to 64 letters, digits, '_', '.', ':' or '-', "
+                    "such as /metrics/fast?scraper=prometheus-0.",
+                )
+            body = self._pages.fast(
+                openmetrics=openmetrics, scraper=scraper or request.client, timeout=timeout
+            )
+        return Response(200, body, OPENMETRICS_CONTENT_TYPE if openmetrics else TEXT_CONTENT_TYPE)
+
+    def _bursts(self, query: str) -> Response:
+        if self._burst is None:
+            return text(
+                404, "The sampler is off: set sampler.interval_milliseconds in the settings."
+            )
+        line, body = self._burst(query)
+        found = _STATUS.match(line)
+        status = int(found[1]) if found else 500
+        return Response(status, body, "application/json", (_NO_STORE,))

@@ -1,0 +1,223 @@
+"""One connection, in a thread of its own: handshake, then request after request."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from peerwatch_exporter.web.compression import SMALLEST_BYTES, GzipCache
+from peerwatch_exporter.web.negotiation import accepts_gzip
+from peerwatch_exporter.web.request import BadRequestError, RequestReader
+from peerwatch_exporter.web.response import Response, head, text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from peerwatch_exporter.sources.web_facts import WebFacts
+    from peerwatch_exporter.web.request import Request
+    from peerwatch_exporter.web.security import Security
+
+_LOG = logging.getLogger(__name__)
+
+HANDSHAKE_SECONDS = 10.0
+# From the first byte of a request to its last.
+HEAD_SECONDS = 10.0
+# Between requests: Prometheus comes back every minute at the latest, by default.
+IDLE_SECONDS = 150.0
+SEND_SECONDS = 30.0
+# How long a client that was refused may go on sending before it is cut off.
+_DRAIN_SECONDS = 1.0
+
+
+class AnswersRequests(Protocol):
+    """What answers; ``App`` does."""
+
+    def answer(self, request: Request) -> Response:
+        """Return the answer to a request."""
+
+
+class Service:
+    """What all connections share.
+
+    Parameters
+    ----------
+    app
+        Answers requests.
+    security
+        Returns what is in force now.
+    facts
+        Told of refused logins.
+    clock
+        Unix time in seconds.
+    """
+
+    def __init__(
+        self,
+        app: AnswersRequests,
+        security: Callable[[], Security],
+        facts: WebFacts,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.app = app
+        self.security = security
+        self.facts = facts
+        self.clock = clock
+        self.gzip = GzipCache()
+
+    def respond(self, request: Request) -> Response:
+        """Return the answer to a request of a client that may or may not come in."""
+        security = self.security()
+        response = self._refusal(security, request) or self._answer(request)
+        if not security.headers:
+            return response
+        headers = (*response.headers, *security.headers)
+        return Response(response.status, response.body, response.content_type, headers)
+
+    def _refusal(self, security: Security, request: Request) -> Response | None:
+        if security.logins is not None:
+            verdict = security.logins.check(request.header("authorization"))
+            if verdict.value == "busy":
+                return text(503, "Too many logins are being checked.", ("Retry-After", "5"))
+            if verdict.value == "wrong":
+                self.facts.count_failed_login()
+                challenge = 'Basic realm="peerwatch-exporter", charset="UTF-8"'
+                return text(
+                    401, "A user and a password are needed.", ("WWW-Authenticate", challenge)
+                )
+        if security.limit is not None and not security.limit.allow():
+            return text(
+                429, "There are more requests than rate_limit allows.", ("Retry-After", "1")
+            )
+        return None
+
+    def _answer(self, request: Request) -> Response:
+        try:
+            return self.app.answer(request)
+        except Exception:
+            _LOG.exception("request failed path=%r", request.path)
+            return text(500, "The exporter could not answer; its log says why.")
+
+
+class Connection:
+    """Serves one client until it goes, is evicted, or does what it must not.
+
+    Parameters
+    ----------
+    service
+        What all connections share.
+    connection
+        As accepted.
+    client
+        The client's address.
+
+    Attributes
+    ----------
+    idle_since
+        Monotonic time since when it waits for a request; ``None`` while it serves one.
+    """
+
+    def __init__(self, service: Service, connection: socket.socket, client: str) -> None:
+        self._service = service
+        self._socket = connection
+        self._client = client
+        self._deadline = 0.0
+        self._ended = threading.Event()
+        self.idle_since: float | None = None
+
+    def run(self) -> None:
+        """Serve; return when the connection is closed."""
+        try:
+            self._secure()
+            self._serve()
+        except (OSError, EOFError) as error:
+            _LOG.debug("connection ended client=%s detail=%r", self._client, str(error))
+        finally:
+            self._socket.close()
+
+    def end(self) -> None:
+        """Make it end after what it is doing now."""
+        self._ended.set()
+        with contextlib.suppress(OSError):
+            # Of the plain socket below: the answer under way can still be written.
+            socket.socket.shutdown(self._socket, socket.SHUT_RD)
+
+    def _secure(self) -> None:
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        security = self._service.security()
+        if security.context is not None:
+            from peerwatch_exporter.web.tls import handshake  # noqa: PLC0415 - loaded with TLS only
+
+            self._socket.settimeout(HANDSHAKE_SECONDS)
+            self._socket = handshake(self._socket, security.context, security.allowed_sans)
+
+    def _serve(self) -> None:
+        reader = RequestReader(self._receive, self._client)
+        while not self._ended.is_set():
+            self._allow(IDLE_SECONDS)
+            self.idle_since = time.monotonic()
+            if not reader.wait():
+                return
+            self.idle_since = None
+            self._allow(HEAD_SECONDS)
+            try:
+                request = reader.read()
+            except BadRequestError as error:
+                self._refuse(error.status, str(error))
+                return
+            except TimeoutError:
+                self._refuse(408, f"The request was not complete after {HEAD_SECONDS:.0f} s.")
+                return
+            keep_alive = request.keep_alive and not self._ended.is_set()
+            self._answer(request, keep_alive=keep_alive)
+            if not keep_alive:
+                return
+
+    def _answer(self, request: Request, *, keep_alive: bool) -> None:
+        response = self._service.respond(request)
+        body = response.body
+        if len(body) > SMALLEST_BYTES:
+            headers = (*response.headers, ("Vary", "Accept, Accept-Encoding"))
+            if accepts_gzip(request.header("accept-encoding")):
+                body = self._service.gzip.compress(body)
+                headers = (*headers, ("Content-Encoding", "gzip"))
+            response = Response(response.status, response.body, response.content_type, headers)
+        self._send(response, body, with_body=request.method != "HEAD", keep_alive=keep_alive)
+
+    def _send(
+        self, response: Response, body: bytes, *, with_body: bool, keep_alive: bool = False
+    ) -> None:
+        start = head(response, length=len(body), keep_alive=keep_alive, now=self._service.clock())
+        self._allow(SEND_SECONDS)
+        # In one piece: small answers then are one packet.
+        left = memoryview(start + body if with_body else start)
+        while left:
+            self._socket.settimeout(self._remaining())
+            left = left[self._socket.send(left) :]
+
+    def _refuse(self, status: int, sentence: str) -> None:
+        headers = (("Allow", "GET, HEAD"),) if status == 405 else ()
+        response = text(status, sentence, *headers)
+        self._send(response, response.body, with_body=True)
+        # Closing with bytes unread would reset the connection, and the answer be lost.
+        socket.socket.shutdown(self._socket, socket.SHUT_WR)
+        self._allow(_DRAIN_SECONDS)
+        with contextlib.suppress(OSError):
+            while self._receive(65536):
+                pass
+
+    def _allow(self, seconds: float) -> None:
+        self._deadline = time.monotonic() + seconds
+
+    def _remaining(self) -> float:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the client was too slow")
+        return left
+
+    def _receive(self, size: int) -> bytes:
+        self._socket.settimeout(self._remaining())
+        return self._socket.recv(size)

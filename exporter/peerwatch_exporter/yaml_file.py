@@ -1,0 +1,62 @@
+"""Reads the YAML files that people write, without silent loss and without showing secrets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from peerwatch_exporter.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """YAML without silent loss: a key written twice in one mapping is a mistake."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            # Only scalar keys are comparable; others are refused later as unknown keys.
+            if not isinstance(key_node, yaml.ScalarNode):
+                continue
+            if key_node.value in seen:
+                line = key_node.start_mark.line + 1
+                raise yaml.YAMLError(f"key {key_node.value!r} stands twice (line {line})")
+            seen.add(key_node.value)
+        return super().construct_mapping(node, deep)
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Return the mapping that a YAML file holds; empty for an empty file.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be read or is something else. The file's content is not in the message, for it
+        may be secret.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError([f"{path}: not YAML: not a UTF-8 text file"]) from error
+    try:
+        data = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - derives from SafeLoader
+    except yaml.YAMLError as error:
+        raise ConfigError([f"{path}: not YAML: {_yaml_problem(error)}"]) from None
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise ConfigError([f"{path}: holds {type(data).__name__}, not a mapping of sections"])
+    return {str(key): value for key, value in data.items()}
+
+
+def _yaml_problem(error: yaml.YAMLError) -> str:
+    """Return what is wrong and where, without the snippet that PyYAML's own text shows."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return " ".join(str(error).split())
+    return f"{getattr(error, 'problem', None) or 'cannot be parsed'} (line {mark.line + 1})"

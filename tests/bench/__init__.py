@@ -1,0 +1,1 @@
+"""What Peerwatch costs, measured on the real programs; `make bench` runs it."""

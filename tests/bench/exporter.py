@@ -1,0 +1,224 @@
+"""What the exporter costs on a node with 8 GPUs and 8 NICs, next to node_exporter.
+
+    make bench
+    python -m bench.exporter [--seconds 30] [--json]
+
+Both programs run on the same file tree (64 CPUs, 1,000 processes) and are scraped as Prometheus
+does, at the same time, every second. GPUs and network drivers are made up, in Python: their cost
+counts as the exporter's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import yaml
+
+from bench.exporter_node import write_gpus
+from bench.host_tree import HostTree
+from bench.processes import Usage, usage
+from bench.rendering import Rendering, compare
+from bench.scraping import Scraper, scrape_together
+from peerwatch_demo.stack import Process, Stack, find_program, free_ports
+
+_ROOT = Path(__file__).parents[2]
+_WARM_UP_SECONDS = 12
+# What reads the same things as this exporter's collectors of the host and of RDMA ports.
+_COMPARABLE = (
+    "cpu",
+    "diskstats",
+    "edac",
+    "infiniband",
+    "loadavg",
+    "meminfo",
+    "netdev",
+    "netstat",
+    "pressure",
+    "sockstat",
+    "stat",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one program cost; times in seconds, sizes in bytes."""
+
+    program: str
+    series: int
+    cpu_per_second: float
+    cpu_of_children_per_second: float
+    resident: int
+    proportional: int
+    page: int
+    page_compressed: int
+    scrape_p50: float
+    scrape_p99: float
+
+
+def measure(directory: Path, seconds: int) -> tuple[list[Row], Rendering]:
+    """Return what each program cost, and what rendering costs."""
+    tree = HostTree(directory / "node").build()
+    write_gpus(tree)
+    (tree.root / "kmsg").write_text("")
+    with Stack(directory) as stack:
+        ports = free_ports(2)
+        programs = {
+            "peerwatch-exporter": _exporter(stack, tree, ports[0]),
+            "node_exporter": _node_exporter(stack, tree, ports[1]),
+        }
+        stack.start(
+            "counters", _python("bench.moving_counters", str(tree.root)), environment=_env()
+        )
+        full, other = Scraper(ports[0]), Scraper(ports[1])
+        fast = Scraper(ports[0], "/metrics/fast")
+        scrape_together([full, fast, other], _WARM_UP_SECONDS)
+        for scraper in (full, fast, other):
+            scraper.seconds.clear()
+        before = {name: usage(process.pid) for name, process in programs.items()}
+        start = time.monotonic()
+        scrape_together([full, fast, other], seconds)
+        elapsed = time.monotonic() - start
+        complain_if_incomplete(full.page.decode(), tree.gpus)
+        after = {name: usage(process.pid) for name, process in programs.items()}
+    rows = [
+        _row(name, scraper, before[name], after[name], elapsed)
+        for name, scraper in zip(programs, (full, other), strict=True)
+    ]
+    return rows, compare(full.page)
+
+
+def complain_if_incomplete(page: str, gpus: int) -> None:
+    """Refuse to report the cost of a page on which something is missing.
+
+    Raises
+    ------
+    RuntimeError
+        If a collector failed or GPUs are missing.
+    """
+    failed = re.findall(r"^exporter_collector_error_info\{(.*)\} 1(?:\.0)?$", page, re.MULTILINE)
+    present = len(re.findall(r"^gpu_present\{.*\} 1(?:\.0)?$", page, re.MULTILINE))
+    if failed or present != gpus:
+        raise RuntimeError(f"The page has {present} of {gpus} GPUs and these errors: {failed}.")
+
+
+def _row(name: str, scraper: Scraper, before: Usage, after: Usage, elapsed: float) -> Row:
+    return Row(
+        program=name,
+        series=scraper.series,
+        cpu_per_second=after.cpu_since(before) / elapsed,
+        cpu_of_children_per_second=after.children_since(before) / elapsed,
+        resident=after.rss_bytes,
+        proportional=after.pss_bytes,
+        page=len(scraper.page),
+        page_compressed=scraper.wire_bytes,
+        scrape_p50=scraper.percentile(0.5),
+        scrape_p99=scraper.percentile(0.99),
+    )
+
+
+def _exporter(stack: Stack, tree: HostTree, port: int) -> Process:
+    config = stack.directory / "exporter.yaml"
+    paths = {"procfs": tree.procfs, "sysfs": tree.sysfs, "kmsg": tree.root / "kmsg"}
+    settings = {
+        "listen": {"address": "127.0.0.1", "port": port},
+        "paths": {name: str(path) for name, path in paths.items()},
+    }
+    config.write_text(yaml.safe_dump(settings))
+    return stack.start(
+        "exporter",
+        _python("bench.exporter_node", str(tree.root), str(config)),
+        environment=_env(),
+        ready=f"http://127.0.0.1:{port}/-/ready",
+    )
+
+
+def _node_exporter(stack: Stack, tree: HostTree, port: int) -> Process:
+    return stack.start(
+        "node_exporter",
+        [
+            find_program("prometheus-node-exporter", "node_exporter"),
+            f"--web.listen-address=127.0.0.1:{port}",
+            f"--path.procfs={tree.procfs}",
+            f"--path.sysfs={tree.sysfs}",
+            "--collector.disable-defaults",
+            "--no-collector.netdev.netlink",
+            *(f"--collector.{name}" for name in _COMPARABLE),
+        ],
+        ready=f"http://127.0.0.1:{port}/metrics",
+    )
+
+
+def _python(module: str, *arguments: str) -> list[str]:
+    return [find_program("python"), "-m", module, *arguments]
+
+
+def _env() -> dict[str, str]:
+    paths = [str(_ROOT / name) for name in ("tests", "exporter", "detector")]
+    return dict(os.environ) | {"PYTHONPATH": os.pathsep.join(paths)}
+
+
+def table(rows: list[Row], rendering: Rendering) -> str:
+    """Return the results for people, in Markdown."""
+    ours, other = rows
+    lines = [
+        "| | peerwatch-exporter | node_exporter | ratio |",
+        "|---|---|---|---|",
+        _line("series on /metrics", ours.series, other.series, "{:.0f}"),
+        _line("CPU, ms per second", ours.cpu_per_second, other.cpu_per_second, "{:.1f}", 1e3),
+        _line(
+            "of it child processes (driver)",
+            ours.cpu_of_children_per_second,
+            other.cpu_of_children_per_second,
+            "{:.1f}",
+            1e3,
+        ),
+        _line(
+            "CPU, us per series and second",
+            ours.cpu_per_second / ours.series,
+            other.cpu_per_second / other.series,
+            "{:.1f}",
+            1e6,
+        ),
+        _line("resident, MiB (RSS)", ours.resident, other.resident, "{:.1f}", 2**-20),
+        _line("resident, MiB (PSS)", ours.proportional, other.proportional, "{:.1f}", 2**-20),
+        _line("page, KiB", ours.page, other.page, "{:.0f}", 2**-10),
+        _line("page, KiB, gzip", ours.page_compressed, other.page_compressed, "{:.0f}", 2**-10),
+        _line("answer, ms, median", ours.scrape_p50, other.scrape_p50, "{:.1f}", 1e3),
+        _line("answer, ms, 99th percentile", ours.scrape_p99, other.scrape_p99, "{:.1f}", 1e3),
+        "",
+        f"Rendering {rendering.series} series: {rendering.ours * 1e3:.2f} ms of CPU; "
+        f"prometheus_client's generate_latest {rendering.prometheus_client * 1e3:.2f} ms "
+        f"({rendering.ratio:.1f} times).",
+    ]
+    return "\n".join(lines)
+
+
+def _line(what: str, ours: float, other: float, form: str, scale: float = 1) -> str:
+    values = f"{form.format(ours * scale)} | {form.format(other * scale)}"
+    return f"| {what} | {values} | {f'{ours / other:.2f}' if other else '-'} |"
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seconds", type=int, default=30, help="how long it measures (30)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="peerwatch-bench-") as directory:
+        rows, rendering = measure(Path(directory), options.seconds)
+    if options.json:
+        result = {"programs": [asdict(row) for row in rows], "rendering": asdict(rendering)}
+        print(json.dumps(result, indent=2))
+    else:
+        print(table(rows, rendering))
+
+
+if __name__ == "__main__":
+    main()

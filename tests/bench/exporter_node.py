@@ -1,0 +1,53 @@
+"""Runs the real exporter on a `HostTree`, with driver statistics and GPUs that are made up.
+
+Only what needs hardware is replaced: the ioctl of network drivers, and NVML in the driver process.
+
+    python -m bench.exporter_node DIRECTORY EXPORTER_CONFIG
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from bench.host_tree import HostTree
+from peerwatch_exporter import __main__ as exporter
+from peerwatch_exporter import assembly
+from peerwatch_exporter.config import ExporterConfig
+from peerwatch_exporter.driver import manager
+from peerwatch_exporter.sources import Sources, real_sources
+
+HERE = Path(__file__).parent
+_FIXTURE = HERE.parent / "exporter" / "fixtures" / "h100_node" / "nvml.json"
+
+
+def write_gpus(tree: HostTree) -> None:
+    """Write what the fake NVML answers: H100s at the addresses of the tree's GPUs."""
+    scenario = json.loads(_FIXTURE.read_text())
+    model = scenario["gpus"][0]
+    scenario["gpus"] = []
+    for number in range(tree.gpus):
+        gpu = copy.deepcopy(model)
+        gpu["uuid"] = f"GPU-00000000-0000-4000-8000-{number:012x}"
+        gpu["pci_bus_id"] = f"0000{tree.gpu_address(number)}".upper()
+        scenario["gpus"].append(gpu)
+    (tree.root / "nvml.json").write_text(json.dumps(scenario))
+
+
+def run(directory: Path, config: str) -> int:
+    """Run the exporter's command line on the files of a directory; return its exit status."""
+    ethtool = HostTree(directory).ethtool()
+
+    def sources_on_tree(settings: ExporterConfig) -> Sources:
+        return replace(real_sources(settings), ethtool=ethtool)
+
+    assembly.real_sources = sources_on_tree
+    manager.COMMAND = (sys.executable, str(HERE / "exporter_driver.py"), str(directory))
+    return exporter.main(["--config", config, "--log-level", "warning"])
+
+
+if __name__ == "__main__":
+    sys.exit(run(Path(sys.argv[1]), sys.argv[2]))

@@ -1,0 +1,178 @@
+"""Every scenario of --demo shows its change, on the files and boards of one moment."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from demo_signs import SIGNS
+from fake_nvml import install
+from hardware_cases import NOW, FakeClock
+from peerwatch_exporter.catalog import CATALOG
+from peerwatch_exporter.collector import registrations
+from peerwatch_exporter.demo import SCENARIOS, start
+from peerwatch_exporter.demo.node import DemoNode
+from peerwatch_exporter.demo.nvml import DemoNvml
+from peerwatch_exporter.load_config import load_config
+from peerwatch_exporter.pages import Pages
+from peerwatch_exporter.runner import Runner, make_workers
+
+ONSET = 60.0
+# A hung call never returns; only the command line has a process that can be ended over it.
+IN_PROCESS = sorted(set(SCENARIOS) - {"hung_gpu"})
+# What a demonstration without the sampler, over a page that is read in order, does not show.
+NOT_SHOWN = {
+    "exporter_collector_error_info": "nothing fails",
+    "exporter_job_mapping_errors_total": "the job is found without a mapping directory",
+    "exporter_nvml_errors_total": "no call fails but those for a lost GPU",
+    "exporter_nvml_restarts_total": "told by the driver's parent: see test_demo_command.py",
+    "exporter_nvml_unkillable_processes": "told by the driver's parent",
+    "gpu_retired_pages": "boards before Ampere only",
+    "gpu_page_retirement_pending": "boards before Ampere only",
+    "nvlink_bit_error_ratio": "Blackwell only",
+    "nvlink_fec_symbols_total": "Blackwell only, and off by default",
+    "nvlink_link_recoveries_total": "Blackwell only",
+}
+
+
+@contextlib.contextmanager
+def demo(name, seed=1):
+    """Yield a function that gives the samples of the page at a time after the start."""
+    clock = FakeClock()
+    node = DemoNode(name, seed, ONSET, clock=clock)
+    try:
+        node.tree.create()
+        registered = registrations()
+        config = node.settings(load_config(None, listen=None, known_collectors=registered))
+        sources = replace(node.sources(config), monotonic=clock)
+        with install(DemoNvml(name, seed, NOW, ONSET, clock=clock)):
+            runner = Runner(
+                make_workers(config, sources, registered, None),
+                sources,
+                deadline_seconds=30,
+                version="0.0.0",
+            )
+
+            def page_at(seconds):
+                clock.now = NOW + seconds
+                node.tree.update(seconds)
+                snapshot = runner.tick(everybody=True)
+                return {
+                    (item.spec.name, *labels): value
+                    for item in snapshot.families
+                    for labels, value in item.rows
+                }
+
+            page_at.runner = runner
+            yield page_at
+            runner.stop()
+    finally:
+        node.stop()
+
+
+def fast_names(runner):
+    """Return the names of the metrics on the fast page."""
+    text = Pages(runner).fast(openmetrics=False, scraper=None, timeout=0).decode()
+    return {
+        sample.name for family in text_string_to_metric_families(text) for sample in family.samples
+    }
+
+
+def without_self_metrics(page):
+    return {key: value for key, value in page.items() if not key[0].startswith("exporter_")}
+
+
+def fallen_counters(*pages):
+    """Return the counters that are lower on one page than on one before."""
+    fallen, totals = set(), {}
+    for page in pages:
+        counters = without_self_metrics(page)
+        counters = {key: counters[key] for key in counters if CATALOG[key[0]].kind == "counter"}
+        fallen |= {key for key in counters if counters[key] < totals.get(key, 0)}
+        totals |= counters
+    return fallen
+
+
+def test_every_scenario_has_a_sign():
+    assert set(SCENARIOS) - {"healthy"} == set(SIGNS)
+    assert all(SCENARIOS.values())
+
+
+@pytest.mark.parametrize("name", [name for name in IN_PROCESS if name != "healthy"])
+def test_scenario_shows_its_change_from_the_onset_on(name):
+    with demo(name) as page_at:
+        early, late, first, second = (page_at(seconds) for seconds in (30, 50, 110, 125))
+
+    assert not SIGNS[name](early, late)
+    assert SIGNS[name](first, second)
+    assert set() == fallen_counters(early, late, first, second)
+
+
+def test_healthy_node_shows_none_of_the_signs():
+    with demo("healthy") as page_at:
+        first, second = page_at(110), page_at(125)
+
+    assert [] == [name for name, sign in SIGNS.items() if sign(first, second)]
+
+
+@pytest.mark.parametrize("name", ["healthy", "idle", "nic_flap", "pcie_downgrade", "nic_down"])
+def test_counters_rise_through_steps_checkpoints_and_the_onset(name):
+    with demo(name) as page_at:
+        pages = [page_at(seconds) for seconds in (1, 58, 59, 60, 61, 62, 600, 660)]
+
+    assert set() == fallen_counters(*pages)
+
+
+def test_same_seed_and_time_give_the_same_page():
+    pages = []
+    for seed in (1, 1, 2):
+        with demo("thermal_throttle", seed) as page_at:
+            page_at(100)
+            pages.append(without_self_metrics(page_at(110)))
+
+    assert pages[0] == pages[1]
+    assert pages[0] != pages[2]
+
+
+def test_driver_that_starts_in_the_middle_goes_on_with_the_counters():
+    clock = FakeClock(NOW + 10)
+    old = DemoNvml("nvlink_errors", 1, NOW, ONSET, clock=clock)
+    clock.now = NOW + 100
+    new = DemoNvml("nvlink_errors", 1, NOW, ONSET, clock=clock)
+
+    assert old.board(4) == new.board(4)
+    assert new.board(4)["fields"]["163"][7] > 0
+
+
+def test_scenarios_together_show_every_metric_of_the_exporter():
+    shown = set()
+    for name in ("nvlink_errors", "ecc_error"):
+        with demo(name) as page_at:
+            for seconds in (100, 101):
+                shown |= {key[0] for key in page_at(seconds)}
+            shown |= fast_names(page_at.runner)
+    expected = {
+        name
+        for name in CATALOG
+        if not name.startswith(("peerwatch_", "sampler_", "nic_burst_", "gpu_burst_"))
+    }
+
+    assert set() == expected - shown - NOT_SHOWN.keys()
+    assert set() == shown - expected
+
+
+def test_node_leaves_nothing_behind():
+    node = start("nic_flap", 1, 0.0)
+    assert (node.root / "proc" / "stat").exists()
+    node.stop()
+    node.stop()
+
+    assert not node.root.exists()
+
+
+def test_unknown_scenario_is_refused():
+    with pytest.raises(KeyError):
+        start("no_such_thing", 1, 0.0)

@@ -1,0 +1,138 @@
+"""The command line with --demo: the real exporter, its driver process and its web server."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from demo_signs import SIGNS
+from peerwatch_exporter.catalog import CATALOG
+from peerwatch_exporter.demo import SCENARIOS
+
+# Generous: the machine may be busy, and some collectors run every 10 s.
+LIMIT_SECONDS = 60
+# A GPU is known by its index only if it was seen before it was lost.
+LATE_ONSETS = {"lost_gpu": "4"}
+SAMPLED = ("sampler_", "nic_burst_", "gpu_burst_")
+# The sampler asks the real kernel for statistics of drivers, which has no such interface.
+NOT_SAMPLED = {"nic_burst_pfc_pause_frames_per_second"}
+SAMPLER = """\
+sampler:
+  interval_milliseconds: 20
+  counters: [transmit_bytes, receive_bytes, transmit_packets, receive_packets, cnp_sent,
+             cnp_handled, ecn_marked_packets]
+"""
+
+
+@contextlib.contextmanager
+def exporter(log, *arguments):
+    """Run the exporter; yield a function that returns the samples of a page."""
+    command = [sys.executable, "-m", "peerwatch_exporter", "--listen", "127.0.0.1:0", *arguments]
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, stderr=file)
+    try:
+        port = wait_for(lambda: re.search(r"\bserving\b.*\bport=(\d+)", log.read_text()))[1]
+
+        def page(path="/metrics"):
+            url = f"http://127.0.0.1:{port}{path}"
+            with urllib.request.urlopen(url, timeout=30) as answer:
+                return samples_of(answer.read().decode())
+
+        yield page
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0, log.read_text()
+
+
+def samples_of(text):
+    """Return the values of a page by metric and label values in the catalogue's order."""
+    return {
+        (sample.name, *(sample.labels[name] for name in CATALOG[sample.name].labels)): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def wait_for(question):
+    """Return the first true answer."""
+    until = time.monotonic() + LIMIT_SECONDS
+    while not (answer := question()):
+        assert time.monotonic() < until, "it did not come true"
+        time.sleep(0.2)
+    return answer
+
+
+@pytest.mark.parametrize("name", sorted(SIGNS.keys() - {"hung_gpu"}))
+def test_scenario_shows_on_the_page_of_the_real_exporter(name, tmp_path):
+    onset = LATE_ONSETS.get(name, "0")
+    with exporter(tmp_path / "log", "--demo", name, "--demo.onset", onset) as page:
+        first = page()
+        wait_for(lambda: SIGNS[name](first, page()))
+
+    assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+def test_hung_gpu_costs_the_page_nothing_else(tmp_path):
+    with exporter(tmp_path / "log", "--demo", "hung_gpu", "--demo.onset", "3") as page:
+        wait_for(lambda: SIGNS["hung_gpu"]({}, page()))
+        restarts = wait_for(
+            lambda: sum(
+                value for key, value in page().items() if key[0] == "exporter_nvml_restarts_total"
+            )
+        )
+        fast = page("/metrics/fast")
+
+    assert restarts >= 1
+    assert fast["fast_up",] == 1
+
+
+def test_sampler_of_a_demonstration_shows_every_metric_of_its_own(tmp_path):
+    config = tmp_path / "exporter.yaml"
+    config.write_text(SAMPLER)
+    arguments = ("--demo", "healthy", "--config", str(config))
+    missing = {name for name in CATALOG if name.startswith(SAMPLED)} - NOT_SAMPLED
+    with exporter(tmp_path / "log", *arguments) as page:
+
+        def all_shown():
+            missing.difference_update(key[0] for key in page())
+            return not missing
+
+        with contextlib.suppress(AssertionError):
+            wait_for(all_shown)
+
+    assert set() == missing
+
+
+def test_temporary_files_are_gone_afterwards(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with exporter(tmp_path / "log", "--demo", "healthy") as page:
+        page()
+        assert [path.name for path in tmp_path.iterdir() if path.name.startswith("peerwatch-demo")]
+
+    assert ["log"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_help_names_every_scenario():
+    command = [sys.executable, "-m", "peerwatch_exporter", "--help"]
+    text = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+
+    for name, summary in SCENARIOS.items():
+        assert re.search(rf"^ +{name} +{re.escape(summary)}$", text, re.MULTILINE)
+
+
+def test_unknown_scenario_is_refused_with_the_names_there_are(tmp_path):
+    command = [sys.executable, "-m", "peerwatch_exporter", "--demo", "no_such_thing"]
+    run = subprocess.run(command, capture_output=True, check=False, text=True, cwd=Path.cwd())
+
+    assert run.returncode == 2
+    assert "no_such_thing" in run.stderr
+    assert all(name in run.stderr for name in SCENARIOS)

@@ -1,0 +1,302 @@
+"""The pages: from snapshots only, kept, honest about their age, and nothing twice."""
+
+from __future__ import annotations
+
+import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as parse_openmetrics,
+)
+
+from fake_collectors import Blocking, Returning, Rows, StandingProcesses, worker_of
+from hardware_cases import NOW, FakeClock
+from peerwatch_exporter.catalog import CATALOG
+from peerwatch_exporter.pages import Pages
+from peerwatch_exporter.runner import Runner
+from peerwatch_exporter.scrapers import Given, Scrapers
+from peerwatch_exporter.snapshot import TimedFamily
+from peerwatch_exporter.sources import Paths, Sources
+
+
+class Node:
+    """A runner on two clocks of its own, and its pages."""
+
+    def __init__(self, *, history=0, deadline=20.0, more_samples=None, **collectors):
+        self.clock, self.monotonic = FakeClock(), FakeClock(1000.0)
+        paths = Paths(*[Path("nowhere")] * 3)
+        sources = Sources(
+            paths,
+            clock=self.clock,
+            monotonic=self.monotonic,
+            own_processes=StandingProcesses(),
+        )
+        workers = [worker_of(item, name, self.monotonic) for name, item in collectors.items()]
+        self.runner = Runner(
+            workers, sources, deadline_seconds=deadline, version="1", history_seconds=history
+        )
+        self.pages = Pages(self.runner, more_samples=more_samples)
+
+    def tick(self, seconds=1.0):
+        """Let time pass, then take a snapshot."""
+        self.clock.now += seconds
+        self.monotonic.now += seconds
+        return self.runner.tick()
+
+    def full(self, **options):
+        return lines(self.pages.full(**{"openmetrics": False, "timeout": 0, **options}))
+
+    def fast(self, scraper=None):
+        return lines(self.pages.fast(openmetrics=False, scraper=scraper, timeout=0))
+
+
+@pytest.fixture
+def node():
+    made = []
+
+    def make(**options):
+        made.append(Node(**options))
+        return made[-1]
+
+    yield make
+    for item in made:
+        item.runner.stop()
+
+
+def lines(page):
+    return [line for line in page.decode().splitlines() if not line.startswith("#")]
+
+
+def test_full_page_holds_the_newest_snapshot(node):
+    load = Returning("host_load1", 0.5)
+    there = node(load=load)
+    there.tick()
+    assert "host_load1 0.5" in there.full()
+    load.value = 0.75
+    assert "host_load1 0.5" in there.full()
+    there.tick()
+    assert "host_load1 0.75" in there.full()
+    assert "exporter_snapshot_timestamp_seconds 1767300002.0" in there.full()
+
+
+def test_answering_runs_no_collector(node):
+    collector = Returning()
+    there = node(cpu=collector)
+    there.tick()
+    for _ in range(5):
+        there.full()
+        there.fast()
+    assert 1 == collector.runs
+
+
+def test_page_is_rendered_once_per_snapshot_and_format(node):
+    there = node(cpu=Returning())
+    there.tick()
+    first = there.pages.full(openmetrics=False, timeout=0)
+    openmetrics = there.pages.full(openmetrics=True, timeout=0)
+    assert first is there.pages.full(openmetrics=False, timeout=0)
+    assert openmetrics is there.pages.full(openmetrics=True, timeout=0)
+    assert openmetrics.endswith(b"# EOF\n")
+    there.tick()
+    assert first != there.pages.full(openmetrics=False, timeout=0)
+
+
+def test_many_at_the_same_time_get_the_same_page(node):
+    there = node(cpu=Returning())
+    there.tick()
+    with ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(there.pages.full, openmetrics=False, timeout=0) for _ in range(40)]
+        assert 1 == len({id(each.result(20)) for each in asked})
+
+
+def test_before_the_first_snapshot_the_exporter_speaks_for_itself(node):
+    there = node(cpu=Returning())
+    assert 'exporter_build_info{version="1"} 1' in there.full()
+    assert not [line for line in there.full() if line.startswith(("host", "exporter_collector"))]
+    assert ["fast_up 1"] == there.fast()
+    assert (False, "The first snapshot is not taken yet.") == there.pages.readiness()
+
+
+def test_first_page_waits_for_the_first_snapshot(node):
+    there = node(cpu=Returning())
+    threading.Timer(0.1, there.runner.tick).start()
+    assert "host_cpus 2.0" in there.full(timeout=20)
+
+
+def test_old_snapshot_is_not_sold_as_new(node):
+    there = node(cpu=Returning(), tcp=Returning("host_tcp_send_queue_bytes", 5))
+    there.tick()
+    there.monotonic.now += 10
+    assert "host_cpus 2.0" in there.full()
+    assert "fast_tcp_send_queue_bytes 5" in there.fast()
+    assert (True, "peerwatch-exporter is ready.") == there.pages.readiness()
+    there.monotonic.now += 0.5
+    page = there.full()
+    assert not [line for line in page if line.startswith("host_")]
+    assert "exporter_snapshot_timestamp_seconds 1767300001.0" in page
+    assert f"exporter_series {len(page)}" in page
+    assert ["fast_up 1"] == there.fast()
+    ready, text = there.pages.readiness()
+    assert (False, True) == (ready, "10 s old" in text or "11 s old" in text)
+    there.tick()
+    assert "host_cpus 2.0" in there.full()
+
+
+def test_not_ready_only_if_every_collector_is_stuck(node):
+    one, other = Blocking(), Blocking()
+    there = node(deadline=0.05, gpu=one, nvlink=other)
+    there.tick()
+    assert (False, "Every collector is stuck: gpu, nvlink.") == there.pages.readiness()
+    one.let_go.set()
+    other.let_go.set()
+    with_one = node(deadline=0.05, gpu=(stuck := Blocking()), cpu=Returning())
+    with_one.tick()
+    assert with_one.pages.readiness()[0]
+    stuck.let_go.set()
+
+
+def test_fast_page_without_history_has_no_timestamps(node):
+    there = node(tcp=Returning("host_tcp_send_queue_bytes", 5))
+    for _ in range(3):
+        there.tick()
+    assert ["fast_up 1", "fast_tcp_send_queue_bytes 5"] == there.fast("a") == there.fast("a")
+
+
+def test_fast_page_with_history_gives_each_scraper_every_sample_once(node):
+    queue = Rows()
+    there = node(history=30, tcp=queue)
+
+    def seconds(*values):
+        for value in values:
+            queue.rows = {"host_tcp_send_queue_bytes": [((), value)]}
+            there.tick()
+
+    def sample(value, second):
+        return f"fast_tcp_send_queue_bytes {value} {int(NOW + second) * 1000}"
+
+    seconds(10, 20, 30)
+    assert ["fast_up 1", sample(10, 1), sample(20, 2), sample(30, 3)] == there.fast("a")
+    assert ["fast_up 1"] == there.fast("a")
+    seconds(40)
+    assert ["fast_up 1", sample(10, 1), sample(20, 2), sample(30, 3), sample(40, 4)] == there.fast(
+        "b"
+    )
+    assert ["fast_up 1", sample(40, 4)] == there.fast("a")
+    assert 5 == len(there.fast(None))
+
+
+def test_history_goes_back_no_further_than_set(node):
+    there = node(history=5, tcp=Returning("host_tcp_send_queue_bytes", 1))
+    for _ in range(60):
+        there.tick()
+    samples = there.fast("a")[1:]
+    assert [int(NOW + second) * 1000 for second in range(56, 61)] == [
+        int(line.split()[-1]) for line in samples
+    ]
+
+
+def test_samples_of_a_series_stand_together_by_rising_time(node):
+    rows = {"gpu_power_watts": [((gpu, "u" + gpu), 100.0) for gpu in "01"]}
+    there = node(history=10, gpu=Rows(**rows))
+    for _ in range(3):
+        there.tick()
+    page = there.pages.fast(openmetrics=True, scraper="a", timeout=0).decode()
+    (power,) = [item for item in parse_openmetrics(page) if item.name == "fast_gpu_power_watts"]
+    assert [(gpu, NOW + second) for gpu in "01" for second in (1, 2, 3)] == [
+        (sample.labels["gpu"], float(sample.timestamp)) for sample in power.samples
+    ]
+
+
+def test_what_joins_jobs_has_no_timestamps_and_is_always_there(node):
+    there = node(history=10, jobs=Rows(host_job_info=[(("a", "slurm"), 1)]))
+    there.tick()
+    for _ in range(2):
+        assert ["fast_up 1", 'fast_job_info{job_id="a"} 1'] == there.fast("a")
+
+
+def test_clock_set_back_drops_the_past_so_that_times_rise(node):
+    there = node(history=30, tcp=Returning("host_tcp_send_queue_bytes", 1))
+    for _ in range(3):
+        there.tick()
+    there.fast("a")
+    there.clock.now -= 100
+    there.tick()
+    there.tick()
+    times = [int(line.split()[-1]) for line in there.fast("a")[1:]]
+    assert [int(NOW - 96) * 1000, int(NOW - 95) * 1000] == times
+    assert times == [int(line.split()[-1]) for line in there.fast("b")[1:]]
+
+
+def test_samples_from_elsewhere_join_the_page_with_history(node):
+    asked = []
+
+    def more(since):
+        asked.append(since)
+        return [TimedFamily(CATALOG["fast_tcp_send_queue_bytes"], [((), 7, NOW + 0.1)])]
+
+    there = node(history=10, more_samples=more, cpu=Returning())
+    there.tick()
+    assert f"fast_tcp_send_queue_bytes 7 {int(NOW) * 1000 + 100}" in there.fast("a")
+    there.fast("a")
+    assert [NOW + 1 - 10, NOW + 1] == asked
+
+
+@given(
+    st.lists(st.one_of(st.just("tick"), st.sampled_from(["a", "b", "c"])), min_size=1, max_size=60)
+)
+def test_no_sample_is_ever_given_twice_and_none_is_left_out(events):
+    there = Node(history=60, tcp=Returning("host_tcp_send_queue_bytes", 1))
+    given_to = {"a": [], "b": [], "c": []}
+    ticks = []
+    for event in ["tick", *events]:
+        if event == "tick":
+            ticks.append(int(there.tick().time) * 1000)
+        else:
+            given_to[event] += [int(line.split()[-1]) for line in there.fast(event)[1:]]
+    there.runner.stop()
+    for times in given_to.values():
+        assert ticks[: len(times)] == times
+
+
+def test_scrapers_are_forgotten_after_ten_minutes_and_when_there_are_too_many():
+    clock = FakeClock(0)
+    scrapers = Scrapers(clock)
+    scrapers.give("old", Given(1, NOW))
+    clock.now = 600
+    assert Given(1, NOW) == scrapers.last("old")
+    clock.now = 600.5
+    assert scrapers.last("old") is None
+    for number in range(64):
+        scrapers.give(f"s{number}", Given(number, NOW))
+    scrapers.give("s0", Given(99, NOW))
+    scrapers.give("one more", Given(100, NOW))
+    assert (99, None, 100) == (
+        scrapers.last("s0").number,
+        scrapers.last("s1"),
+        scrapers.last("one more").number,
+    )
+
+
+def test_scraper_names_are_not_kept_at_any_length():
+    scrapers = Scrapers(FakeClock(0))
+    scrapers.give("x" * 10**6, Given(1, NOW))
+    assert [128] == [len(name) for name in scrapers._known]
+    assert Given(1, NOW) == scrapers.last("x" * 10**6)
+
+
+def test_garbled_values_never_cost_the_page(node):
+    there = node(
+        tcp=Rows(
+            host_tcp_send_queue_bytes=[((), 10**400)],
+            host_load1=[((), math.nan)],
+            host_network_transmit_bytes_total=[(("a\0\udc80",), 10**5000)],
+        )
+    )
+    there.tick()
+    assert 'host_network_transmit_bytes_total{interface="a\ufffd\ufffd"} +Inf' in there.full()
+    assert ["fast_up 1"] == there.fast()

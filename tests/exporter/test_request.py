@@ -1,0 +1,165 @@
+"""HTTP requests: what is served, what is refused, and that no bytes do harm."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peerwatch_exporter.web.request import (
+    MAX_HEAD_BYTES,
+    MAX_HEADERS,
+    MAX_TARGET_BYTES,
+    BadRequestError,
+    RequestReader,
+    parse,
+)
+
+HOST = b"Host: node-0\r\n"
+
+
+def reader_of(*pieces):
+    """Return a reader that is given these pieces, then the end."""
+    left = list(pieces)
+    return RequestReader(lambda _: left.pop(0) if left else b"", "10.0.0.1")
+
+
+def parsed(line, *headers):
+    return parse(b"\r\n".join([line, *headers]), "10.0.0.1")
+
+
+def refused(line, *headers):
+    with pytest.raises(BadRequestError) as caught:
+        parsed(line, *headers)
+    return caught.value.status
+
+
+def test_request_is_read():
+    request = parsed(b"GET /metrics?a=1&b HTTP/1.1", b"Host: node-0", b"ACCEPT:  */* \t")
+    assert ("GET", "/metrics", "a=1&b", "*/*", "", True, "10.0.0.1") == (
+        request.method,
+        request.path,
+        request.query,
+        request.header("accept"),
+        request.header("absent"),
+        request.keep_alive,
+        request.client,
+    )
+
+
+def test_request_comes_in_any_pieces_and_two_at_once():
+    data = b"\r\nGET /a HTTP/1.1\r\n" + HOST + b"\r\n" + b"HEAD /b HTTP/1.1\r\n" + HOST + b"\r\n"
+    bytewise = reader_of(*(data[at : at + 1] for at in range(len(data))))
+    at_once = reader_of(data)
+    for reader in (bytewise, at_once):
+        paths = []
+        while reader.wait():
+            paths.append(reader.read().path)
+        assert ["/a", "/b"] == paths
+
+
+def test_client_that_ends_within_a_request_has_sent_none():
+    reader = reader_of(b"GET / HTTP/1.1\r\nHo")
+    assert reader.wait()
+    with pytest.raises(EOFError):
+        reader.read()
+
+
+@pytest.mark.parametrize(
+    ("version", "connection", "expected"),
+    [
+        (b"1.1", None, True),
+        (b"1.1", b"close", False),
+        (b"1.1", b"Upgrade, Close", False),
+        (b"1.0", None, False),
+        (b"1.0", b"Keep-Alive", True),
+    ],
+)
+def test_connection_is_kept_as_the_version_and_the_header_say(version, connection, expected):
+    headers = [b"Host: x"] + ([b"Connection: " + connection] if connection else [])
+    assert expected == parsed(b"GET / HTTP/" + version, *headers).keep_alive
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        (b"http://node-0:9400/metrics", "/metrics"),
+        (b"https://node-0", "/"),
+        (b"/metrics", "/metrics"),
+    ],
+)
+def test_target_may_name_the_host(target, path):
+    assert path == parsed(b"GET " + target + b" HTTP/1.1", b"Host: x").path
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        pytest.param([b"GET /"], 400, id="no version"),
+        pytest.param([b"GET / HTTP/2.0", b"Host: x"], 400, id="version 2"),
+        pytest.param([b"get / HTTP/1.1", b"Host: x"], 400, id="method in small letters"),
+        pytest.param([b"GET /a b HTTP/1.1", b"Host: x"], 400, id="space in the target"),
+        pytest.param([b"GET metrics HTTP/1.1", b"Host: x"], 400, id="no slash"),
+        pytest.param([b"GET / HTTP/1.1"], 400, id="no host"),
+        pytest.param([b"GET / HTTP/1.1", b"Host: x", b"Host: y"], 400, id="two hosts"),
+        pytest.param([b"GET / HTTP/1.1", b"Host: x", b" folded"], 400, id="folded line"),
+        pytest.param([b"GET / HTTP/1.1", b"Host : x"], 400, id="space before the colon"),
+        pytest.param([b"GET / HTTP/1.1", b"Host: x\ny: z"], 400, id="bare line feed"),
+        pytest.param([b"GET / HTTP/1.1", b"Host: x\0"], 400, id="zero byte"),
+        pytest.param([b"PUT / HTTP/1.1", b"Host: x"], 405, id="another method"),
+        pytest.param([b"GET / HTTP/1.1", b"Host: x", b"Content-Length: 1"], 413, id="body"),
+        pytest.param(
+            [b"GET / HTTP/1.1", b"Host: x", b"Transfer-Encoding: chunked"], 413, id="chunked"
+        ),
+        pytest.param(
+            [b"GET / HTTP/1.1", b"Content-Length: 0", b"Content-Length: 0"], 400, id="two lengths"
+        ),
+        pytest.param(
+            [b"GET /" + MAX_TARGET_BYTES * b"x" + b" HTTP/1.1", b"Host: x"], 414, id="long target"
+        ),
+        pytest.param(
+            [b"GET / HTTP/1.1", b"Host: x", *(MAX_HEADERS * [b"a: b"])], 431, id="many headers"
+        ),
+    ],
+)
+def test_what_is_no_request_is_refused(lines, status):
+    assert status == refused(*lines)
+
+
+@pytest.mark.parametrize("piece", [100, MAX_HEAD_BYTES, 3 * MAX_HEAD_BYTES])
+def test_endless_headers_are_refused_after_a_bounded_number_of_bytes(piece):
+    given = 0
+
+    def receive(size):
+        nonlocal given
+        given += min(piece, size)
+        return min(piece, size) * b"a"
+
+    reader = RequestReader(receive, "10.0.0.1")
+    assert reader.wait()
+    with pytest.raises(BadRequestError) as caught:
+        reader.read()
+    assert 431 == caught.value.status
+    assert given <= 3 * MAX_HEAD_BYTES
+
+
+@given(st.binary(max_size=300) | st.text("GETHOS :/\r\n1.?-", max_size=120).map(str.encode))
+def test_no_bytes_raise_anything_else(data):
+    reader = reader_of(data)
+    try:
+        while reader.wait():
+            request = reader.read()
+            assert request.method in {"GET", "HEAD"}
+            assert request.path.startswith("/")
+    except (BadRequestError, EOFError):
+        pass
+
+
+@given(st.lists(st.tuples(st.text("abc-", min_size=1, max_size=4), st.binary(max_size=20))))
+def test_header_values_hold_no_line_ends(pairs):
+    lines = [name.encode() + b": " + value for name, value in pairs]
+    try:
+        request = parse(b"\r\n".join([b"GET / HTTP/1.0", *lines]), "10.0.0.1")
+    except BadRequestError:
+        return
+    assert not any(set("\r\n\0") & set(value) for value in request.headers.values())

@@ -1,0 +1,504 @@
+"""TLS and basic authentication from exporter-toolkit's file, with real clients, and mistakes."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peerwatch_exporter.errors import ConfigError
+from peerwatch_exporter.sources.web_facts import WebFacts
+from peerwatch_exporter.web.load import load_web_settings
+from peerwatch_exporter.web.rate import RateLimit
+from peerwatch_exporter.web.security import SecurityFile
+from web_client import (
+    TEXT_PAGE,
+    Authority,
+    Clock,
+    FakePages,
+    ask,
+    everything,
+    hash_of,
+    raw,
+    serving,
+)
+
+EXAMPLE = Path(__file__).parents[2] / "exporter" / "web-config.example.yaml"
+TLS = {"cert_file": "server.crt", "key_file": "server.key"}
+HASH = hash_of("secret")
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    result = Authority(tmp_path_factory.mktemp("tls"))
+    result.issue("server")
+    return result
+
+
+@pytest.fixture
+def write(authority, tmp_path):
+    """Return a function that writes a web configuration beside copies of the certificates."""
+    for path in authority.directory.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+
+    def written(**sections):
+        path = tmp_path / "web.yaml"
+        path.write_text(yaml.safe_dump(sections))
+        return path
+
+    return written
+
+
+def mistakes_of(path):
+    with pytest.raises(ConfigError) as caught:
+        load_web_settings(path)
+    return [mistake.removeprefix(f"{path}: ") for mistake in caught.value.mistakes]
+
+
+def basic(user, password):
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+def page(server, context=None, **headers):
+    return ask(server.port, "/metrics", context=context, **headers)
+
+
+# TLS
+
+
+def test_page_is_served_over_tls(write, authority):
+    with serving(FakePages(), config_file=write(tls_server_config=TLS)) as server:
+        assert TEXT_PAGE == page(server, authority.client()).body
+        with raw(server.port) as plain:
+            plain.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+            with contextlib.suppress(ConnectionResetError):
+                assert b"200 OK" not in everything(plain)
+
+
+def test_certificate_and_key_may_stand_in_the_file(write, authority):
+    text = {
+        name: (authority.directory / f"server.{end}").read_text()
+        for name, end in (("cert", "crt"), ("key", "key"))
+    }
+    with serving(FakePages(), config_file=write(tls_server_config=text)) as server:
+        assert 200 == page(server, authority.client()).status
+
+
+def test_client_that_never_shakes_hands_stops_nobody(write, authority):
+    with (
+        serving(FakePages(), config_file=write(tls_server_config=TLS)) as server,
+        raw(server.port),
+        raw(server.port) as garbage,
+    ):
+        garbage.sendall(b"no tls at all\r\n\r\n")
+        assert 200 == page(server, authority.client()).status
+
+
+@pytest.mark.parametrize(
+    ("settings", "version", "expected"),
+    [
+        ({}, ssl.TLSVersion.TLSv1_2, "TLSv1.2"),
+        ({}, ssl.TLSVersion.TLSv1_3, "TLSv1.3"),
+        ({"min_version": "TLS13"}, ssl.TLSVersion.TLSv1_2, None),
+        ({"max_version": "TLS12"}, ssl.TLSVersion.TLSv1_3, None),
+        ({"cipher_suites": ["TLS_AES_128_GCM_SHA256"]}, ssl.TLSVersion.TLSv1_2, None),
+    ],
+)
+def test_versions_are_those_that_are_set(write, authority, settings, version, expected):
+    context = authority.client()
+    context.minimum_version = context.maximum_version = version
+    path = write(tls_server_config={**TLS, **settings})
+    with serving(FakePages(), config_file=path) as server:
+        assert expected == negotiated(server.port, context, lambda secured: secured.version())
+
+
+def test_cipher_suite_is_one_of_those_that_are_set(write, authority):
+    context = authority.client()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    suites = ["TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"]
+    path = write(
+        tls_server_config={**TLS, "cipher_suites": suites, "prefer_server_cipher_suites": False}
+    )
+    with serving(FakePages(), config_file=path) as server:
+        suite = negotiated(server.port, context, lambda secured: secured.cipher()[0])
+        assert suite in {"ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384"}
+        context.set_ciphers("ECDHE+AES128")
+        assert negotiated(server.port, context, lambda secured: secured.cipher()) is None
+
+
+@pytest.mark.parametrize(("curve", "agrees"), [("secp384r1", True), ("prime256v1", False)])
+def test_curve_is_the_one_that_is_set(write, authority, curve, agrees):
+    context = authority.client()
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.set_ecdh_curve(curve)
+    path = write(tls_server_config={**TLS, "curve_preferences": ["CurveP384"]})
+    with serving(FakePages(), config_file=path) as server:
+        version = negotiated(server.port, context, lambda secured: secured.version())
+    assert ("TLSv1.3" if agrees else None) == version
+
+
+def negotiated(port, context, ask_for):
+    """Return what a handshake agrees on, or None if it fails."""
+    with raw(port) as connection:
+        try:
+            with context.wrap_socket(connection, server_hostname="127.0.0.1") as secured:
+                return ask_for(secured)
+        except (ssl.SSLError, ConnectionError):
+            return None
+
+
+# Client certificates
+
+
+@pytest.mark.parametrize("kind", ["RequireAndVerifyClientCert", "VerifyClientCertIfGiven"])
+@pytest.mark.parametrize("who", ["known", "stranger", "nobody"])
+def test_client_certificates_are_checked(write, authority, tmp_path, kind, who):
+    (tmp_path / "other").mkdir()
+    certificate = {
+        "known": lambda: authority.issue("client", "prometheus-0"),
+        "stranger": lambda: Authority(tmp_path / "other").issue("client", "prometheus-0"),
+        "nobody": lambda: None,
+    }[who]()
+    tls = {**TLS, "client_ca_file": "ca.crt", "client_auth_type": kind}
+    welcome = who == "known" or (who == "nobody" and kind == "VerifyClientCertIfGiven")
+    with serving(FakePages(), config_file=write(tls_server_config=tls)) as server:
+        assert welcome == served(server, authority.client(certificate))
+
+
+@pytest.mark.parametrize(
+    ("names", "welcome"),
+    [
+        (["prometheus-0.example"], True),
+        (["10.1.2.3"], True),
+        (["prometheus@example.org"], True),
+        (["prometheus-9.example", "other.example"], False),
+    ],
+)
+def test_client_must_have_an_allowed_name(write, authority, names, welcome):
+    client = authority.issue("client", "prometheus-0.example", "10.1.2.3", "prometheus@example.org")
+    tls = {
+        **TLS,
+        "client_ca_file": "ca.crt",
+        "client_auth_type": "RequireAndVerifyClientCert",
+        "client_allowed_sans": names,
+    }
+    with serving(FakePages(), config_file=write(tls_server_config=tls)) as server:
+        assert welcome == served(server, authority.client(client))
+
+
+def served(server, context):
+    try:
+        return 200 == page(server, context).status
+    except (OSError, ConnectionError):
+        return False
+
+
+# Basic authentication, headers, rate limit
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/metrics/fast", "/", "/-/healthy", "/-/ready", "/x"])
+def test_everything_is_behind_the_login(write, path):
+    config = write(basic_auth_users={"prometheus": HASH, "operator": hash_of("other")})
+    with serving(FakePages(), config_file=config) as server:
+        refused = ask(server.port, path)
+        assert (401, 'Basic realm="peerwatch-exporter", charset="UTF-8"') == (
+            refused.status,
+            refused.headers["WWW-Authenticate"],
+        )
+        welcome = ask(server.port, path, Authorization=basic("prometheus", "secret"))
+        assert 401 != welcome.status
+        assert 1 == server.facts.failed_logins
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        basic("prometheus", "other"),
+        basic("operator", "secret"),
+        basic("nobody", "secret"),
+        basic("", ""),
+        "Basic",
+        "Basic !!!!",
+        "Basic " + base64.b64encode(b"no colon").decode(),
+        "Bearer " + base64.b64encode(b"prometheus:secret").decode(),
+    ],
+)
+def test_wrong_login_is_refused(write, header):
+    config = write(basic_auth_users={"prometheus": HASH, "operator": hash_of("other")})
+    with serving(FakePages(), config_file=config) as server:
+        assert 401 == page(server, Authorization=header).status
+
+
+def test_headers_are_added_to_every_answer(write):
+    headers = {
+        "X-Frame-Options": "deny",
+        "X-XSS-Protection": "",
+        "Content-Security-Policy": "a 'b'",
+    }
+    with serving(FakePages(), config_file=write(http_server_config={"headers": headers})) as server:
+        for path in ("/metrics", "/nowhere"):
+            answer = ask(server.port, path)
+            assert ("deny", None, "a 'b'") == tuple(answer.headers[name] for name in headers)
+
+
+def test_requests_beyond_the_rate_limit_are_refused(write):
+    config = write(rate_limit={"interval": "1h", "burst": 2})
+    with serving(FakePages(), config_file=config) as server:
+        assert [200, 200, 429] == [page(server).status for _ in range(3)]
+
+
+def test_rate_limit_recovers_to_its_burst_and_no_further():
+    clock = Clock()
+    limit = RateLimit(2.0, 2, clock)
+    assert [True, True, False] == [limit.allow() for _ in range(3)]
+    clock.now += 2
+    assert [True, False] == [limit.allow() for _ in range(2)]
+    clock.now += 1000
+    assert [True, True, False] == [limit.allow() for _ in range(3)]
+
+
+# Changes while the exporter runs
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def test_renewed_certificate_is_served(write, authority, clock, tmp_path):
+    other = Authority(tmp_path)
+    path = write(tls_server_config=TLS)
+    (tmp_path / "server.crt").write_bytes((authority.directory / "server.crt").read_bytes())
+    with serving(FakePages(), config_file=path, monotonic=clock) as server:
+        assert served(server, authority.client())
+        other.issue("server")
+        clock.now += 2
+        assert served(server, other.client())
+        assert not served(server, authority.client())
+
+
+def test_renewed_users_count_and_old_ones_no_more(write, clock):
+    path = write(basic_auth_users={"prometheus": HASH})
+    with serving(FakePages(), config_file=path, monotonic=clock) as server:
+        assert 200 == page(server, Authorization=basic("prometheus", "secret")).status
+        write(basic_auth_users={"prometheus": hash_of("changed")})
+        clock.now += 2
+        assert 401 == page(server, Authorization=basic("prometheus", "secret")).status
+        assert 200 == page(server, Authorization=basic("prometheus", "changed")).status
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param("basic_auth_users: {prometheus: secret}", id="no hash"),
+        pytest.param("basic_auth_users: [", id="no YAML"),
+        pytest.param("", id="emptied, as half-written files are"),
+        pytest.param("tls_server_config: {cert_file: server.crt, key_file: server.key}", id="TLS"),
+    ],
+)
+def test_broken_version_keeps_the_old_one_and_says_so_once(write, clock, caplog, broken):
+    path = write(basic_auth_users={"prometheus": HASH})
+    facts = WebFacts()
+    file = SecurityFile(path, facts, clock)
+    before = file.current()
+    path.write_text(broken)
+    for _ in range(3):
+        clock.now += 2
+        assert before is file.current()
+    assert facts.reload_failed
+    assert 1 == len([record for record in caplog.records if "not taken over" in record.message])
+    assert "secret" not in caplog.text
+    write(basic_auth_users={"prometheus": HASH}, rate_limit={"interval": "1s", "burst": 1})
+    clock.now += 2
+    assert file.current().limit is not None
+    # Who had logged in stays so: the users did not change.
+    assert before.logins is file.current().logins
+    assert not facts.reload_failed
+
+
+def test_key_that_comes_after_its_certificate_is_waited_for(write, authority, clock, tmp_path):
+    facts = WebFacts()
+    file = SecurityFile(write(tls_server_config=TLS), facts, clock)
+    write(tls_server_config={"cert_file": "new.crt", "key_file": "new.key"})
+    for name, failed in (("new.crt", True), ("new.key", False)):
+        source = authority.directory / name.replace("new", "server")
+        (tmp_path / name).write_bytes(source.read_bytes())
+        clock.now += 2
+        file.current()
+        assert failed == facts.reload_failed
+
+
+def test_reload_reads_without_waiting(write, clock):
+    path = write(http_server_config={"headers": {"X-Frame-Options": "deny"}})
+    file = SecurityFile(path, WebFacts(), clock)
+    write(http_server_config={"headers": {"X-Frame-Options": "sameorigin"}})
+    assert (("X-Frame-Options", "deny"),) == file.current().headers
+    file.reload()
+    assert (("X-Frame-Options", "sameorigin"),) == file.current().headers
+
+
+# Mistakes
+
+
+def test_example_is_accepted_as_it_stands(authority, tmp_path):
+    path = tmp_path / EXAMPLE.name
+    path.write_bytes(EXAMPLE.read_bytes())
+    settings = yaml.safe_load(EXAMPLE.read_text())
+    tls = settings["tls_server_config"]
+    for key, name in (("cert_file", "server.crt"), ("key_file", "server.key")):
+        target = tmp_path / tls[key]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes((authority.directory / name).read_bytes())
+    loaded = load_web_settings(path)
+    assert loaded.context is not None
+    assert loaded.settings.basic_auth_users
+
+
+def test_empty_file_protects_nothing(write):
+    loaded = load_web_settings(write())
+    assert (None, {}) == (loaded.context, loaded.settings.basic_auth_users)
+
+
+def test_all_mistakes_are_told_at_once_and_no_secret(write):
+    path = write(
+        tls_server_config={"cert_file": "absent.crt", "key_file": "absent.key", "certs": 1},
+        http_server_config={"http3": True, "headers": {"Server": "x"}},
+        basic_auth_users={"alice": "open sesame", "bob": 7, "carol": HASH.replace("$04$", "$16$")},
+        rate_limits={},
+    )
+    mistakes = mistakes_of(path)
+    for start in (
+        "tls_server_config.certs: unknown key 'certs'; known keys are cert, cert_file, cipher",
+        f"tls_server_config.cert_file: {path.parent}/absent.crt: cannot be read: No such file",
+        f"tls_server_config.key_file: {path.parent}/absent.key: cannot be read: No such file",
+        "http_server_config.http3: unknown key 'http3'; known keys are headers, http2",
+        "basic_auth_users.alice: this is no bcrypt hash; make one with: htpasswd -nBC 10",
+        "basic_auth_users.bob: should be a valid string",
+        "basic_auth_users.carol: the hash has cost 16; 4 to 14 are taken",
+        "rate_limits: unknown key 'rate_limits'; known keys are basic_auth_users",
+    ):
+        assert [start] == [mistake[: len(start)] for mistake in mistakes if start in mistake]
+    assert len(mistakes) == 8
+    assert not any("sesame" in mistake or HASH[8:] in mistake for mistake in mistakes)
+
+
+@pytest.mark.parametrize(
+    ("tls", "mistake"),
+    [
+        ({"cert_file": "server.crt"}, "key_file (or key) is missing"),
+        ({"client_auth_type": "NoClientCert"}, "cert_file (or cert) is missing; key_file"),
+        ({**TLS, "cert": "x"}, "cert and cert_file are both set"),
+        ({**TLS, "key_file": "ca.crt"}, "are not a certificate and its key in PEM"),
+        ({**TLS, "cert_file": "web.yaml"}, "are not a certificate and its key in PEM"),
+        ({**TLS, "key_file": "other.key"}, "other.key is not the key of"),
+        ({**TLS, "key_file": "locked.key"}, "locked.key is protected by a password"),
+        ({**TLS, "client_ca_file": "ca.crt"}, "client_ca_file has no effect with"),
+        (
+            {**TLS, "client_auth_type": "RequireAndVerifyClientCert"},
+            "RequireAndVerifyClientCert needs client_ca_file",
+        ),
+        (
+            {
+                **TLS,
+                "client_ca_file": "server.key",
+                "client_auth_type": "RequireAndVerifyClientCert",
+            },
+            "server.key holds no certificates in PEM",
+        ),
+        ({**TLS, "client_auth_type": "RequireAnyClientCert"}, "takes a certificate that nobody"),
+        ({**TLS, "client_auth_type": "Always"}, "unknown policy 'Always'"),
+        ({**TLS, "client_allowed_sans": ["a"]}, "client_allowed_sans needs"),
+        ({**TLS, "min_version": "TLS10"}, "TLS10 is broken and not served"),
+        ({**TLS, "max_version": "SSL3"}, "unknown version 'SSL3'"),
+        ({**TLS, "min_version": "TLS13", "max_version": "TLS12"}, "is above max_version"),
+        ({**TLS, "cipher_suites": ["TLS_NULL"]}, "unknown suite 'TLS_NULL'; there are TLS_AES"),
+        (
+            {**TLS, "max_version": "TLS12", "cipher_suites": ["TLS_AES_128_GCM_SHA256"]},
+            "none of them belongs to TLS 1.2",
+        ),
+        ({**TLS, "curve_preferences": ["X25519", "CurveP256"]}, "can hold one curve only"),
+        ({**TLS, "curve_preferences": ["P-256"]}, "curve_preferences.0: "),
+    ],
+)
+def test_impossible_tls_is_refused(write, authority, tmp_path, tls, mistake):
+    authority.issue("other")
+    (tmp_path / "other.key").write_bytes((authority.directory / "other.key").read_bytes())
+    subprocess.run(
+        ["openssl", "rsa", "-aes128", "-passout", "pass:x", "-out", tmp_path / "locked.key"],
+        input=subprocess.run(["openssl", "genrsa", "2048"], check=True, capture_output=True).stdout,
+        check=True,
+        capture_output=True,
+    )
+    (only,) = mistakes_of(write(tls_server_config=tls))
+    assert mistake in only
+    assert only.startswith("tls_server_config")
+
+
+@pytest.mark.parametrize(
+    ("sections", "mistake"),
+    [
+        ({"http_server_config": {"headers": {"X-Frame-Options": "all"}}}, "deny or sameorigin"),
+        (
+            {"http_server_config": {"headers": {"Content-Security-Policy": "a\r\nb: c"}}},
+            "one line of ASCII",
+        ),
+        ({"rate_limit": {"interval": "1s"}}, "burst must be at least 1"),
+        ({"rate_limit": {"interval": "soon", "burst": 1}}, "'soon' is no duration"),
+        ({"rate_limit": {"interval": True, "burst": 1}}, "True is no duration"),
+        ({"basic_auth_users": {"a:b": HASH}}, "'a:b' cannot be a user"),
+        ({"basic_auth_users": [HASH]}, "basic_auth_users: should be a valid dictionary"),
+        ({"tls_server_config": "on"}, "tls_server_config: "),
+    ],
+)
+def test_impossible_setting_is_refused(write, sections, mistake):
+    (only,) = mistakes_of(write(**sections))
+    assert mistake in only
+    assert HASH not in only
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_unreadable_file_says_so(write, tmp_path):
+    (tmp_path / "server.key").chmod(0)
+    (only,) = mistakes_of(write(tls_server_config=TLS))
+    assert only.endswith("server.key: cannot be read: Permission denied")
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            ["tls_server_config", "http_server_config", "basic_auth_users", "rate_limit"]
+        )
+        | st.text(max_size=3),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+            lambda inner: (
+                st.lists(inner, max_size=2)
+                | st.dictionaries(
+                    st.sampled_from(["cert_file", "key", "headers", "interval", "burst", "http2"])
+                    | st.text(max_size=3),
+                    inner,
+                    max_size=3,
+                )
+            ),
+        ),
+        max_size=3,
+    )
+)
+def test_no_file_raises_anything_else(tmp_path_factory, sections):
+    path = tmp_path_factory.getbasetemp() / "fuzzed.yaml"
+    path.write_text(yaml.safe_dump(sections))
+    mistakes = ["none"]
+    try:
+        load_web_settings(path)
+    except ConfigError as error:
+        mistakes = error.mistakes
+    assert all(mistakes)
+    assert mistakes

@@ -1,0 +1,93 @@
+"""The pages written by hand agree with the code they are about."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from peerwatch_exporter.catalog import CATALOG
+from peerwatch_exporter.catalog.spec import HARDWARE
+from peerwatch_exporter.collector import registrations
+from peerwatch_exporter.demo.scenarios import SCENARIOS
+from peerwatch_exporter.load_config import load_config
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "exporter" / "README.md"
+EXPORTER = ROOT / "docs" / "exporter.md"
+BY_HAND = (ROOT / "README.md", README, EXPORTER, ROOT / "docs" / "benchmarks.md")
+PREFIXES = ("gpu_", "nvlink_", "nvswitch_", "nic_", "pcie_", "host_", "rank_", "fast_")
+
+
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def test_the_readme_lists_every_collector() -> None:
+    section = text_of(README).split("## Collectors", 1)[1].split("\n## ", 1)[0]
+    listed = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+    assert sorted(registrations()) == sorted(listed)
+
+
+@pytest.mark.parametrize("path", [README, EXPORTER], ids=lambda path: path.parent.name)
+def test_metrics_named_exist(path: Path) -> None:
+    words = set(re.findall(r"`([a-z][a-z0-9_]+)(?:\{[^`]*\})?`", text_of(path)))
+    metrics = {word for word in words if word.startswith((*PREFIXES, "exporter_"))}
+    collectors = set(registrations())
+    assert set() == metrics - set(CATALOG) - collectors
+
+
+@pytest.mark.parametrize("path", [README, EXPORTER], ids=lambda path: path.parent.name)
+def test_scenarios_named_exist(path: Path) -> None:
+    named = set(re.findall(r"--demo ([a-z_]+)", text_of(path)))
+    assert named
+    assert set() == named - set(SCENARIOS)
+
+
+def test_switched_off_collectors_exist() -> None:
+    table = text_of(EXPORTER).split("## Beside other exporters", 1)[1]
+    rows = [line.split("|")[2:4] for line in table.splitlines() if line.startswith("| ")][1:]
+    lists = [names for row in rows for cell in row for names in re.findall(r"`([a-z_, ]+)`", cell)]
+    named = {name for words in lists for name in words.split(", ")}
+    assert {"cpu", "nic"} <= named
+    assert set() == named - set(registrations())
+
+
+@pytest.mark.parametrize("path", BY_HAND, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_links_lead_somewhere(path: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", text_of(path))
+    assert [] == [link for link in links if not (path.parent / link).exists()]
+
+
+def test_the_example_shows_the_defaults() -> None:
+    known = registrations()
+    example = load_config(
+        ROOT / "exporter" / "exporter.example.yaml", listen=None, known_collectors=known
+    )
+    assert load_config(None, listen=None, known_collectors=known) == example
+
+
+def test_scraped_paths_are_the_pages() -> None:
+    config = yaml.safe_load(text_of(ROOT / "exporter" / "prometheus.example.yaml"))
+    paths = {job.get("metrics_path", "/metrics") for job in config["scrape_configs"]}
+    assert {"/metrics", "/metrics/fast"} == paths
+    assert all(f"| `{path}` |" in text_of(EXPORTER) for path in paths)
+
+
+def test_the_generated_page_has_every_metric_and_explains_what_it_needs() -> None:
+    # The page itself is held against this by `python docs/generate.py --check`.
+    page = subprocess.run(
+        [sys.executable, "-c", "import generate; print(generate.metrics_page())"],
+        cwd=ROOT / "docs",
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([".", *sys.path])},
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    ).stdout
+    assert [] == [name for name in HARDWARE if f"| {name} | " not in page]
+    assert [] == [name for name in CATALOG if f"| `{name}` | " not in page]
+    assert re.search(r"^\| `gpu_energy_joules_total` .*\| Volta \|", page, re.MULTILINE)
