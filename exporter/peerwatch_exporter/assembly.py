@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.config import ExporterConfig
     from peerwatch_exporter.demo.node import DemoNode
     from peerwatch_exporter.driver.manager import Driver
+    from peerwatch_exporter.sampler.fine import FineSamples
     from peerwatch_exporter.sampler.process import Sampler
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.web.app import Burst
@@ -55,6 +56,8 @@ class Parts:
         Manages the processes that call the GPU driver; ``None`` if no collector needs them.
     sampler, burst
         Reads chosen counters often, and answers ``/burst``; ``None`` if it is off.
+    fine
+        Samples finer than a second for the fast page; ``None`` if none are asked for.
     notes
         Lines for the landing page.
     """
@@ -65,6 +68,7 @@ class Parts:
     driver: Driver | None = None
     sampler: Sampler | None = None
     burst: Burst | None = None
+    fine: FineSamples | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -102,6 +106,7 @@ def assembled(
             driver=_driver(config, sources, registered, command),
             sampler=sampler,
             burst=None if sampler is None else sampler.burst,
+            fine=_fine(config, sampler, sources),
             notes=notes,
         )
 
@@ -140,3 +145,12 @@ def _sampler(config: ExporterConfig, sources: Sources) -> Sampler | None:
     from peerwatch_exporter.sampler.process import Sampler  # noqa: PLC0415
 
     return Sampler(config, sources)
+
+
+def _fine(config: ExporterConfig, sampler: Sampler | None, sources: Sources) -> FineSamples | None:
+    step = config.fast.fine_step_milliseconds
+    if sampler is None or step is None:
+        return None
+    from peerwatch_exporter.sampler.fine import FineSamples  # noqa: PLC0415
+
+    return FineSamples(sampler, step / 1000, sources.clock, sources.monotonic)

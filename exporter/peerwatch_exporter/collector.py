@@ -77,6 +77,8 @@ class Registration:
         because a call into the driver may never return.
     factory
         Makes it.
+    wanted
+        Returns whether the settings give it anything to do.
     """
 
     name: str
@@ -85,6 +87,7 @@ class Registration:
     interval_seconds: float
     place: Place
     factory: Factory
+    wanted: Callable[[ExporterConfig], bool] = lambda _: True
 
 
 _REGISTRY: dict[str, Registration] = {}
@@ -97,6 +100,7 @@ def register(
     default_enabled: bool = True,
     interval_seconds: float = 1.0,
     place: Place = "main",
+    wanted: Callable[[ExporterConfig], bool] = lambda _: True,
 ) -> Callable[[F], F]:
     """Register a collector class (or factory) taking ``(config, sources)`` under ``name``."""
 
@@ -104,7 +108,7 @@ def register(
         if name in _REGISTRY:
             raise ValueError(f"Collector {name!r} is registered twice.")
         _REGISTRY[name] = Registration(
-            name, summary, default_enabled, interval_seconds, place, factory
+            name, summary, default_enabled, interval_seconds, place, factory, wanted
         )
         return factory
 

@@ -173,6 +173,22 @@ class FastConfig(_Section):
         "with their times, so that a scrape every 10 s carries them all; set it to twice the "
         "scrape interval.",
     )
+    fine_step_milliseconds: int | None = Field(
+        default=None,
+        ge=10,
+        le=1000,
+        description="With history and the sampler on: also the node's RDMA bytes, pause frames, "
+        "congestion marks and notifications at this step, for example 100; unset: none.",
+    )
+
+    @model_validator(mode="after")
+    def _fine_steps_need_history(self) -> FastConfig:
+        if self.fine_step_milliseconds is not None and self.history_seconds == 0:
+            raise ValueError(
+                f"fine_step_milliseconds {self.fine_step_milliseconds} needs history_seconds above "
+                "0, for example 20: samples within a second need times of their own"
+            )
+        return self
 
 
 class NvlinkConfig(_Section):
@@ -320,3 +336,13 @@ class ExporterConfig(_Section):
     sampler: SamplerConfig = Field(
         default=SamplerConfig(), description="Sampling many times a second."
     )
+
+    @model_validator(mode="after")
+    def _fine_steps_need_the_sampler(self) -> ExporterConfig:
+        step, interval = self.fast.fine_step_milliseconds, self.sampler.interval_milliseconds
+        if step is not None and (interval is None or interval > step):
+            raise ValueError(
+                f"fast.fine_step_milliseconds {step} needs sampler.interval_milliseconds at or "
+                f"below it, not {interval}"
+            )
+        return self

@@ -31,15 +31,15 @@ class Pages:
         Takes the snapshots. If it keeps history, the fast page holds, with the time of each, all
         samples that the scraper was not given yet; else the newest values, plainly.
     more_samples
-        Called for a fast page with history: returns further samples with times, later than the
-        Unix time it is given, such as values read more often than once a second.
+        Called for a fast page with history: returns further samples between two Unix times, such
+        as values read more often than once a second.
     """
 
     def __init__(
         self,
         runner: Runner,
         *,
-        more_samples: Callable[[float], Sequence[TimedFamily]] | None = None,
+        more_samples: Callable[[float, float], Sequence[TimedFamily]] | None = None,
     ) -> None:
         self._runner = runner
         self._more_samples = more_samples
@@ -119,7 +119,7 @@ class Pages:
         moments = snapshot.moments[max(0, last.number + 1 - snapshot.first_moment) :]
         self._scrapers.give(scraper, Given(snapshot.number, newest.time))
         plain = [item for item in newest.families if item.spec.name in UNTIMED]
-        more = () if self._more_samples is None else self._more_samples(last.time)
+        more = () if self._more_samples is None else self._more_samples(last.time, newest.time)
         return [*plain, *timed_families(moments), *more]
 
 

@@ -257,7 +257,9 @@ def enabled_collectors(
 ) -> tuple[str, ...]:
     """Return the names of the collectors that the configuration lets run."""
     return tuple(
-        name for name, item in sorted(registered.items()) if _is_enabled(item, config.collectors)
+        name
+        for name, item in sorted(registered.items())
+        if _is_enabled(item, config.collectors) and item.wanted(config)
     )
 
 

@@ -73,7 +73,7 @@ class Exporter:
             port=lambda: self.server.port,
             notes=parts.notes,
         )
-        pages = Pages(self.runner)
+        pages = Pages(self.runner, more_samples=parts.fine)
         self.server = MetricsServer(
             config.listen.address,
             config.listen.port,

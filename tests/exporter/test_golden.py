@@ -36,6 +36,7 @@ LIVE_METRICS = {
     "exporter_nvml_restarts_total",
     "exporter_nvml_unkillable_processes",
     *(spec.name for spec in DOMAINS["Millisecond sampling"]),
+    *(name for name in CATALOG if name.startswith("fast_fine_")),
 }
 EXPORTER_METRICS = {
     name for name in CATALOG if not name.startswith("peerwatch_") and name not in LIVE_METRICS

@@ -235,15 +235,15 @@ def test_clock_set_back_drops_the_past_so_that_times_rise(node):
 def test_samples_from_elsewhere_join_the_page_with_history(node):
     asked = []
 
-    def more(since):
-        asked.append(since)
+    def more(since, until):
+        asked.append((since, until))
         return [TimedFamily(CATALOG["fast_tcp_send_queue_bytes"], [((), 7, NOW + 0.1)])]
 
     there = node(history=10, more_samples=more, cpu=Returning())
     there.tick()
     assert f"fast_tcp_send_queue_bytes 7 {int(NOW) * 1000 + 100}" in there.fast("a")
     there.fast("a")
-    assert [NOW + 1 - 10, NOW + 1] == asked
+    assert [(NOW + 1 - 10, NOW + 1), (NOW + 1, NOW + 1)] == asked
 
 
 @given(

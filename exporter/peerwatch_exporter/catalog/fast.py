@@ -16,6 +16,9 @@ _RATE = (
 _TOTAL = "Goes on over a device that is taken out or comes back."
 # By the beginning of the name; the first that fits.
 _HARDWARE = (
+    ("fast_fine_rdma_", "RDMA NIC"),
+    ("fast_fine_pfc_", "mlx5"),
+    ("fast_fine_", "mlx5, RoCE"),
     ("fast_heartbeat_", "heartbeat"),
     ("fast_job_", "training job"),
     ("fast_gpu_job_", "training job"),
@@ -209,4 +212,41 @@ _PER_GPU: tuple[MetricSpec, ...] = (
     ),
 )
 
-SPECS: tuple[MetricSpec, ...] = _NODE + _PER_GPU
+_FINE_STEP = (
+    "at steps finer than a second, from the sampler; only with fast.fine_step_milliseconds."
+)
+
+_FINE: tuple[MetricSpec, ...] = (
+    *_gauge(
+        "fast_fine_rdma_bytes_per_second",
+        "bytes per second",
+        f"Bytes sent and received over all RDMA ports, {_FINE_STEP}",
+        "counters/port_xmit_data, counters/port_rcv_data",
+    ),
+    *_gauge(
+        "fast_fine_pfc_transmit_pause_frames_per_second",
+        "frames per second",
+        f"Pause frames sent by all ports, {_FINE_STEP}",
+        "ethtool tx_prio*_pause",
+    ),
+    *_gauge(
+        "fast_fine_pfc_receive_pause_frames_per_second",
+        "frames per second",
+        f"Pause frames received by all ports, {_FINE_STEP}",
+        "ethtool rx_prio*_pause",
+    ),
+    *_gauge(
+        "fast_fine_ecn_marked_packets_per_second",
+        "packets per second",
+        f"RoCE packets received with the congestion mark, {_FINE_STEP}",
+        "hw_counters/np_ecn_marked_roce_packets",
+    ),
+    *_gauge(
+        "fast_fine_cnp_sent_packets_per_second",
+        "packets per second",
+        f"Congestion notifications sent, {_FINE_STEP}",
+        "hw_counters/np_cnp_sent",
+    ),
+)
+
+SPECS: tuple[MetricSpec, ...] = _NODE + _PER_GPU + _FINE

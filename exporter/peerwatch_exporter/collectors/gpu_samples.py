@@ -28,6 +28,7 @@ _MOST_PER_SECOND = 500
     "gpu_samples",
     "GPU power and utilisation within the last seconds, if the sampler is on (NVML).",
     place="driver",
+    wanted=lambda config: config.sampler.interval_milliseconds is not None,
 )
 class GpuSamplesCollector:
     """Keeps a window of samples per GPU, and hands each sample on for ``/burst``."""

@@ -30,7 +30,11 @@ _OWN = {
 }
 
 
-@register("sampler", "Bursts within the last seconds, if the sampler is on (RDMA ports).")
+@register(
+    "sampler",
+    "Bursts within the last seconds, if the sampler is on (RDMA ports).",
+    wanted=lambda config: config.sampler.interval_milliseconds is not None,
+)
 class SamplerCollector:
     """Copies the numbers that the sampler process worked out; it reads nothing itself."""
 
