@@ -1,6 +1,7 @@
 # make demo    a real training job, a real fault, one page with the right name (under 5 minutes)
 # make test    everything that must hold before a change goes in
 # make bench   what the exporter costs, next to node_exporter
+# make evaluate  how right the detector's methods are, on simulated cases (under 5 minutes)
 #
 # All do their own set-up into .venv and .tools; `make clean` removes it.
 # FAULT, SEED, HOLD and NO_NAMESPACES reach the demo through the environment: see `make help`.
@@ -8,7 +9,7 @@
 SHELL := /bin/sh
 export PATH := $(CURDIR)/.venv/bin:$(PATH):$(CURDIR)/.tools/usr/bin
 
-.PHONY: help demo test lint format bench setup-demo setup-test setup-bench clean
+.PHONY: help demo test lint format bench evaluate setup-demo setup-test setup-bench clean
 
 help:
 	@echo 'make demo       run the whole loop on this machine: fault, finding, alert, page'
@@ -21,6 +22,9 @@ help:
 	@echo 'make format     let ruff format and repair the code'
 	@echo 'make bench      what the exporter costs on this machine, next to node_exporter'
 	@echo '                SECONDS=30         how long it measures'
+	@echo 'make evaluate   how right the methods are, side by side, on simulated cases'
+	@echo '                OUTPUT=FOLDER      keep the reports there, as JSON and SVG'
+	@echo '                SEED=50000         of the first case; METHODS=peerwatch,minder,zscore'
 	@echo 'make clean      remove .venv, .tools and caches'
 
 demo: setup-demo
@@ -43,6 +47,18 @@ format: setup-test
 
 bench: setup-bench
 	@PYTHONPATH=tests:exporter:detector python -m bench.exporter --seconds $(or $(SECONDS),30)
+
+# The seeds from 50000 on are for validation: nothing is chosen or tuned on them.
+evaluate: setup-demo
+	@cases=$$(mktemp -d) && trap 'rm -rf "$$cases"' EXIT && out=$${OUTPUT:-$$cases} && \
+	mkdir -p "$$out" && for family in plain:20 hard:40; do \
+		name=$${family%:*}; echo "== family $$name"; \
+		python -m peerwatch_demo.simulator "$$cases/$$name" --family "$$name" \
+			--cases "$${family#*:}" --seed "$${SEED:-50000}" && \
+		python -m peerwatch_detector evaluate "$$cases/$$name" \
+			--method "$${METHODS:-peerwatch,minder,zscore}" \
+			--output "$$out/$$name.json" --picture "$$out/$$name.svg" || exit; \
+	done
 
 setup-demo setup-test setup-bench: setup-%:
 	@.ci/setup $*

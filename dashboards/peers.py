@@ -51,11 +51,18 @@ MEANINGS = {
         "GPU tensor core activity",
         "Lower: the GPU waits or is slow. The nearest to how fast it trains.",
     ),
+    "gpu_graphics_activity": (
+        "GPU graphics engine activity",
+        "Lower: nothing to do. High everywhere while tensor cores rest: the ranks wait.",
+    ),
     "gpu_sm_clock": ("GPU SM clock", "Lower: throttled by heat, power or a broken power supply."),
     "nvlink_bandwidth": ("NVLink throughput", "Lower: a link is down, slow or repeats."),
     "pcie_bandwidth": ("PCIe throughput", "Lower: the link runs at reduced width or speed."),
-    "rdma_throughput": ("RDMA throughput", "Lower: the port is slow, or the node does not send."),
-    "network_throughput": (
+    "tcp_rdma_throughput": (
+        "RDMA throughput",
+        "Lower: the port is slow, or the node does not send.",
+    ),
+    "tcp_throughput": (
         "Network throughput",
         "Of all interfaces but loopback. Lower: the node does not send, or cannot.",
     ),

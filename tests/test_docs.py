@@ -18,7 +18,13 @@ from peerwatch_exporter.load_config import load_config
 ROOT = Path(__file__).parents[1]
 README = ROOT / "exporter" / "README.md"
 EXPORTER = ROOT / "docs" / "exporter.md"
-BY_HAND = (ROOT / "README.md", README, EXPORTER, ROOT / "docs" / "benchmarks.md")
+BY_HAND = (
+    ROOT / "README.md",
+    README,
+    EXPORTER,
+    ROOT / "docs" / "benchmarks.md",
+    ROOT / "docs" / "evaluation.md",
+)
 PREFIXES = ("gpu_", "nvlink_", "nvswitch_", "nic_", "pcie_", "host_", "rank_", "fast_")
 
 

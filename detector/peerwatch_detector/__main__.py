@@ -8,11 +8,11 @@ import os
 import signal
 import sys
 import threading
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from peerwatch_detector import __version__
+from peerwatch_detector.command_line import changes, parser
 
 if TYPE_CHECKING:
     from peerwatch_detector.config import DetectorConfig
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command and return its exit code: 0 done, 1 failed, 2 wrong usage or configuration."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     logging.basicConfig(
         level=options.log_level.upper(),
         format="time=%(asctime)s level=%(levelname)s source=%(name)s msg=%(message)s",
@@ -36,8 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         return _missing(error, "detector", "The detector")
     try:
-        config = load_config(options.config, _changes(options))
-        return _train(options, config) if options.command == "train" else _run(config)
+        config = load_config(options.config, changes(options))
+        return _COMMANDS[options.command](options, config)
     except ConfigError as error:
         for mistake in error.mistakes:
             print(f"peerwatch-detector: {mistake}", file=sys.stderr)
@@ -48,42 +48,6 @@ def main(arguments: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         extra = "train" if options.command == "train" else "detector"
         return _missing(error, extra, f"`peerwatch-detector {options.command}`")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="peerwatch-detector", description=__doc__)
-    parser.add_argument("--version", action="version", version=f"peerwatch-detector {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True)
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--config", type=Path, help="YAML configuration file")
-    common.add_argument("--prometheus", metavar="URL", help="overrides prometheus.url")
-    common.add_argument(
-        "--log-level", default="info", choices=["debug", "info", "warning", "error"]
-    )
-    run = commands.add_parser("run", parents=[common], help="judge jobs and serve the findings")
-    run.add_argument("--listen", metavar="HOST:PORT", help="overrides listen")
-    train = commands.add_parser(
-        "train", parents=[common], help="train the models on a healthy range or on cases"
-    )
-    train.add_argument("--job-id", help="training job to read from Prometheus")
-    train.add_argument("--start", type=float, help="begin of its healthy range, Unix time")
-    train.add_argument("--end", type=float, help="end of its healthy range, Unix time")
-    train.add_argument("--cases", type=Path, nargs="+", metavar="DIR", help="case folders instead")
-    train.add_argument("--output", type=Path, required=True, help="model bundle to write (.npz)")
-    train.add_argument("--steps", type=int, default=1200, help="optimiser steps per metric")
-    train.add_argument("--seed", type=int, default=0, help="makes a training repeatable")
-    return parser
-
-
-def _changes(options: argparse.Namespace) -> dict[str, dict[str, object]]:
-    """Return what the command line changes of the configuration file."""
-    changes: dict[str, dict[str, object]] = {}
-    if options.prometheus:
-        changes["prometheus"] = {"url": options.prometheus}
-    if getattr(options, "listen", None):
-        address, _, port = options.listen.rpartition(":")
-        changes["listen"] = {"address": address or "127.0.0.1", "port": port}
-    return changes
 
 
 def _missing(error: ModuleNotFoundError, extra: str, who: str) -> int:
@@ -101,7 +65,7 @@ def _bundle(config: DetectorConfig) -> Bundle:
     return EMPTY if config.models is None else load_bundle(config.models)
 
 
-def _run(config: DetectorConfig) -> int:
+def _run(_options: argparse.Namespace, config: DetectorConfig) -> int:
     import waitress  # noqa: PLC0415
 
     from peerwatch_detector.reader import PrometheusReader  # noqa: PLC0415
@@ -187,6 +151,34 @@ def _gather(options: argparse.Namespace, config: DetectorConfig) -> Windows:
         )
     reader = PrometheusReader(config.prometheus)
     return windows_from_prometheus(config, reader, options.job_id, options.start, options.end)
+
+
+def _backtest(options: argparse.Namespace, config: DetectorConfig) -> int:
+    from peerwatch_detector.case_commands import run_backtest  # noqa: PLC0415
+
+    return run_backtest(options, config, _bundle(config))
+
+
+def _evaluate(options: argparse.Namespace, config: DetectorConfig) -> int:
+    from peerwatch_detector.case_commands import run_evaluate  # noqa: PLC0415
+
+    return run_evaluate(options, config, _bundle(config))
+
+
+def _export_case(options: argparse.Namespace, config: DetectorConfig) -> int:
+    from peerwatch_detector.case_commands import run_export  # noqa: PLC0415
+
+    return run_export(options, config)
+
+
+# Each imports what it needs itself: extras may be missing.
+_COMMANDS = {
+    "run": _run,
+    "train": _train,
+    "backtest": _backtest,
+    "evaluate": _evaluate,
+    "export-case": _export_case,
+}
 
 
 if __name__ == "__main__":

@@ -1,103 +1,176 @@
-"""A node's own normal offset from its peers.
+"""A node's own normal offset from its peers, and how much it usually wanders around it.
 
 Healthy workers differ for good: rank 0 also logs, one host has slower disks. What counts is that
 a node moves away from its usual offset, so the offset is learned from its own past, without the
-seconds in which it was a candidate.
+seconds in which it deviated. Per GPU where the metric is per GPU; a unit is one row of a metric.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from peerwatch_detector.similarity import Mask, Scores
+from peerwatch_detector.peers import Levels
 
-# The offset is learned anew once in this many seconds, at whole multiples of it, so that the
+# Jobs are judged at whole multiples of this many seconds, whatever the cycles.
+STEP = 5
+# The offsets are learned anew once in this many seconds, at whole multiples of it, so that the
 # same samples give the same offsets however the cycles fall.
 _PERIOD = 15
-# A node is judged once this many seconds of its past are known.
+# A unit is judged once this many seconds of its past are known, or half of a shorter baseline.
 _LEAST_SECONDS = 60
+# The newest seconds do not count yet: a slow deviation must not become normal while it grows.
+_GUARD_SECONDS = 20
+# Without a baseline, the spread is still taken of this long a past.
+_SPREAD_SECONDS = 600
+# A median absolute deviation times this estimates a normal standard deviation.
+_MAD_TO_STD = 1.4826
+# What is judged is a mean over several samples, which wanders about half as much as they do.
+_MEAN_TO_SAMPLE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """What is normal for every unit of one metric.
+
+    Parameters
+    ----------
+    offset
+        From the job's median, in the metric's scale, shape (n_units,); NaN = not known yet.
+    spread
+        The larger of the unit's own and the typical spread, shape (n_units,).
+    level
+        The job's median level, in the metric's unit; NaN = not known yet.
+    """
+
+    offset: Levels
+    spread: Levels
+    level: float
 
 
 class Baseline:
-    """Running offset of every node of one metric.
+    """Running offsets of the units of one metric.
 
     Parameters
     ----------
     seconds
-        Length of the past that counts; 0 switches the baseline off (offset 0 at once).
+        Length of the past that counts; 0 switches the baseline off (offset 0).
     """
 
     def __init__(self, seconds: int) -> None:
         self.seconds = seconds
         self.nodes: tuple[str, ...] = ()
-        self._past: NDArray[np.float32] = np.full((0, seconds), np.nan, dtype=np.float32)
-        self._learned: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        self._offset: NDArray[np.float64] = np.zeros(0)
+        self.gpus: tuple[str, ...] = ("",)
+        self.learned_until = -np.inf
+        length = seconds or _SPREAD_SECONDS
+        self._slots = max(4, length // STEP)
+        self._guard = max(1, min(_GUARD_SECONDS, length // 6) // STEP)
+        self._least = max(2, min(_LEAST_SECONDS, length // 2) // STEP)
+        # Axes: node, gpu, slot of time.
+        self._past: NDArray[np.float32] = self._blank(0)
+        self._levels: NDArray[np.float64] = np.full(self._slots, np.nan)
+        self._alike: set[str] = set()
+        self._usual: Usual | None = None
         self._period = -1
 
-    def follow(self, nodes: tuple[str, ...]) -> None:
-        """Go on with these nodes: known ones keep their past, new ones begin without."""
-        if nodes == self.nodes:
+    def follow(self, nodes: tuple[str, ...], gpus: tuple[str, ...] | None = None) -> None:
+        """Go on with these nodes and GPUs: known ones keep their past, new ones begin without.
+
+        Parameters
+        ----------
+        nodes
+            In order of the first axis.
+        gpus
+            In order of the second; None keeps those known.
+        """
+        gpus = self.gpus if gpus is None else gpus or ("",)
+        if (nodes, gpus) == (self.nodes, self.gpus):
             return
-        known = {node: index for index, node in enumerate(self.nodes)}
-        past = np.full((len(nodes), self.seconds), np.nan, dtype=np.float32)
-        learned = np.zeros(len(nodes), dtype=np.int64)
-        offset = np.full(len(nodes), np.nan)
-        for index, node in enumerate(nodes):
-            if node in known:
-                past[index] = self._past[known[node]]
-                learned[index] = self._learned[known[node]]
-                offset[index] = self._offset[known[node]]
-        self.nodes, self._past, self._learned, self._offset = nodes, past, learned, offset
+        old_nodes, old_gpus = self.nodes, self.gpus
+        rows = {node: index for index, node in enumerate(old_nodes)}
+        columns = {gpu: index for index, gpu in enumerate(old_gpus)}
+        stay = [(i, rows[node]) for i, node in enumerate(nodes) if node in rows]
+        kept = [(i, columns[gpu]) for i, gpu in enumerate(gpus) if gpu in columns]
+        self.nodes, self.gpus = nodes, gpus
+        past = self._blank(len(nodes))
+        if stay and kept:
+            to, origin = ([pair[side] for pair in stay] for side in (0, 1))
+            to_gpu, origin_gpu = ([pair[side] for pair in kept] for side in (0, 1))
+            past[np.ix_(to, to_gpu)] = self._past[np.ix_(origin, origin_gpu)]
+        for node in self._alike & set(nodes):
+            row = past[nodes.index(node)]
+            row[np.isnan(row).all(axis=1)] = 0.0
+        self._past, self._period = past, -1
+
+    def _blank(self, nodes: int) -> NDArray[np.float32]:
+        return np.full((nodes, len(self.gpus), self._slots), np.nan, dtype=np.float32)
 
     def assume_like_peers(self, node: str) -> None:
         """Judge ``node`` as if it had no offset: of its past only faulty seconds are known."""
         if node in self.nodes and self.seconds:
-            row = self.nodes.index(node)
-            self._past[row], self._learned[row] = 0.0, self.seconds
+            self._alike.add(node)
+            self._past[self.nodes.index(node)] = 0.0
             self._period = -1
 
-    def periods(self, times: NDArray[np.int64]) -> Iterator[slice]:
-        """Cut rising whole seconds into runs that share one offset."""
-        cuts = np.flatnonzero(np.diff(times // _PERIOD)) + 1
-        edges = [0, *cuts.tolist(), len(times)]
-        for start, stop in pairwise(edges):
-            yield slice(start, stop)
+    @property
+    def learned(self) -> NDArray[np.int64]:
+        """How many steps of every node's past are known, shape (n_nodes, n_gpus)."""
+        count: NDArray[np.int64] = np.isfinite(self._past).sum(axis=2)
+        return count
 
-    def offset(self, time: int) -> NDArray[np.float64]:
-        """Return the offsets in force at ``time``, shape (n_nodes,); NaN = not known yet."""
-        if self.seconds == 0:
-            return np.zeros(len(self.nodes))
-        if time // _PERIOD != self._period:
+    def usual(self, time: int) -> Usual:
+        """Return what is normal at ``time``, a multiple of the step; learn afterwards."""
+        if self._usual is None or time // _PERIOD != self._period:
             self._period = time // _PERIOD
-            ready = self._learned >= min(_LEAST_SECONDS, self.seconds)
-            self._offset = np.full(len(self.nodes), np.nan)
-            if ready.any():
-                self._offset[ready] = np.nanmedian(self._past[ready], axis=1)
-        return self._offset
+            self._usual = self._summary(time)
+        return self._usual
 
-    def learn(self, times: NDArray[np.int64], residual: Scores, candidates: Mask) -> None:
-        """Add the residuals of healthy seconds to the past.
+    def _summary(self, time: int) -> Usual:
+        counted = np.ones(self._slots, dtype=bool)
+        counted[(time // STEP - np.arange(1, self._guard + 1)) % self._slots] = False
+        past = self._past.reshape(-1, self._slots)[:, counted]
+        known = np.isfinite(past).sum(axis=1) >= self._least
+        middle = np.where(known, row_median(past), np.nan)
+        away = row_median(np.abs(past - middle[:, None].astype(np.float32)))
+        spread = np.where(known, _MAD_TO_STD * _MEAN_TO_SAMPLE * away, np.nan)
+        typical = float(row_median(spread[None])[0])
+        offset = middle if self.seconds else np.where(known, 0.0, np.nan)
+        level = float(row_median(self._levels[counted][None])[0])
+        return Usual(offset, np.fmax(spread, typical), level)
+
+    def learn(self, time: int, level: float, offset: Levels, healthy: NDArray[np.bool_]) -> None:
+        """Add one step to the past.
 
         Parameters
         ----------
-        times
-            Whole Unix seconds, shape (n_steps,).
-        residual
-            Value minus the median of the others, shape (n_steps, n_nodes), NaN = not known.
-        candidates
-            Same shape; these seconds are left out.
+        time
+            Whole Unix seconds, a multiple of the step.
+        level
+            The job's median level.
+        offset
+            Of every unit in this step, shape (n_units,), NaN = not known.
+        healthy
+            Same shape; the others are left out.
         """
-        if self.seconds == 0:
-            return
-        healthy = np.isfinite(residual) & ~candidates
-        for step, time in enumerate(times):
-            # A slot keeps its healthy second until another healthy one takes its place, so a
-            # long fault cannot wash the healthy past out.
-            here = healthy[step]
-            self._past[here, time % self.seconds] = residual[step, here]
-        self._learned += healthy.sum(axis=0)
+        slot = (time // STEP) % self._slots
+        if np.isfinite(level):
+            self._levels[slot] = level
+        # A slot keeps its healthy step until another healthy one takes its place, so a long
+        # fault cannot wash the healthy past out.
+        here = (healthy & np.isfinite(offset)).reshape(self._past.shape[:2])
+        column = self._past[:, :, slot]
+        column[here] = offset.reshape(here.shape)[here]
+
+
+def row_median(values: NDArray[np.floating]) -> Levels:
+    """Return the median of the finite values of every row, shape (n_rows,); NaN = none."""
+    ranked = np.sort(values, axis=1)
+    count = np.isfinite(ranked).sum(axis=1)
+    rows = np.arange(len(ranked))
+    if not ranked.shape[1]:
+        return np.full(len(ranked), np.nan)
+    low = ranked[rows, np.maximum((count - 1) // 2, 0)].astype(np.float64)
+    high = ranked[rows, np.minimum(count // 2, ranked.shape[1] - 1)]
+    return np.where(count > 0, (low + high) / 2, np.nan)

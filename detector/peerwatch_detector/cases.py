@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +15,12 @@ from peerwatch_detector.config import MetricConfig
 from peerwatch_detector.errors import DAMAGED_ARCHIVE, CaseError
 from peerwatch_detector.frame import JobFrame, mean_over_gpus
 
+DESCRIPTION, SAMPLES = "case.json", "samples.npz"
 # Case units are those of the recording tools; the detector's are base units.
 _TO_BASE = {"percent": ("ratio", 0.01), "megahertz": ("hertz", 1e6)}
+_AXES = {2: ["node", "time"], 3: ["node", "gpu", "time"]}
+# Not part of the format; some recorders add them, and then they must rise.
+_CLOCKS = ("time", "times", "timestamps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,70 +68,233 @@ class Case:
     truth: Truth | None
     units: dict[str, str]
 
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The job's nodes."""
+        return next(iter(self.frames.values())).nodes
+
+    @property
+    def seconds(self) -> float:
+        """Length of the case."""
+        return len(next(iter(self.frames.values())).times) * self.step_seconds
+
     def fits(self, metric: MetricConfig) -> bool:
         """Whether the case has this detection metric, in its unit."""
         return self.units.get(metric.name) == metric.unit
+
+    def unknown(self, metrics: Iterable[MetricConfig]) -> tuple[str, ...]:
+        """Return the metrics of the case that are not among ``metrics``, or in another unit."""
+        looked_at = {metric.name for metric in metrics if self.fits(metric)}
+        return tuple(f"{name} ({self.units[name]})" for name in self.units if name not in looked_at)
+
+    def unheard(self) -> tuple[str, ...]:
+        """Return the nodes without a single sample of any metric."""
+        heard = np.zeros(len(self.nodes), dtype=bool)
+        for frame in self.frames.values():
+            heard |= np.isfinite(frame.values).any(axis=1)
+        return tuple(node for node, one in zip(self.nodes, heard, strict=True) if not one)
+
+
+def find_cases(paths: Iterable[Path]) -> list[Path]:
+    """Return the case folders at or below the paths, in order, each once.
+
+    A path without any is returned itself: reading it says what is missing.
+    """
+    found: dict[Path, None] = {}
+    for path in paths:
+        here = {file.parent for name in (DESCRIPTION, SAMPLES) for file in path.rglob(name)}
+        found |= dict.fromkeys(sorted(here) or [path])
+    return list(found)
 
 
 def load_case(folder: Path) -> Case:
     """Read a case folder.
 
+    Infinite samples count as missing.
+
     Raises
     ------
     CaseError
-        If a file is missing or the two contradict each other.
+        If a file is missing or the two contradict each other; it names the file.
     """
     try:
-        meta = json.loads((folder / "case.json").read_text())
-        nodes = tuple(str(node) for node in meta["nodes"])
-        times = np.arange(int(meta["seconds"]), dtype=np.float64) * float(meta["step_seconds"])
+        meta = json.loads((folder / DESCRIPTION).read_text())
+        nodes, times = _nodes(folder, meta), _times(folder, meta)
         frames, units = {}, {}
         # numpy leaves a file open that it opened itself and found to be broken.
-        with (folder / "samples.npz").open("rb") as file, np.load(file) as samples:
-            for name, about in meta["metrics"].items():
-                units[name], factor = _TO_BASE.get(about["unit"], (about["unit"], 1.0))
-                values = samples[name].astype(np.float32) * np.float32(factor)
-                frames[name] = _frame(folder, meta["job_id"], name, nodes, times, values)
-        truth = _truth(meta.get("truth"))
+        with (folder / SAMPLES).open("rb") as file, np.load(file) as samples:
+            arrays = {str(name): samples[name] for name in samples.files}
+        _check_clocks(folder, meta, arrays)
+        for name, about in meta["metrics"].items():
+            units[name], factor = _TO_BASE.get(about["unit"], (about["unit"], 1.0))
+            values = _values(folder, name, about, arrays, (len(nodes), len(times)))
+            scaled = values * np.float32(factor)
+            frames[name] = _frame(meta["job_id"], name, about, nodes, times, scaled)
+        truth = _truth(folder, meta.get("truth"), nodes)
+        case = Case(
+            str(meta["name"]),
+            str(meta["job_id"]),
+            float(meta["step_seconds"]),
+            frames,
+            truth,
+            units,
+        )
     except OSError as error:
         raise CaseError(f"{folder}: cannot be read: {error}.") from error
     except DAMAGED_ARCHIVE as error:
         raise CaseError(
             f"{folder}: is not a case: {error!r}; it needs case.json and samples.npz that agree."
         ) from error
-    return Case(meta["name"], meta["job_id"], float(meta["step_seconds"]), frames, truth, units)
+    if not frames:
+        raise CaseError(f"{folder / DESCRIPTION}: lists no metrics; at least one is needed.")
+    return case
 
 
-def _truth(about: dict[str, object] | None) -> Truth | None:
+def save_case(case: Case, folder: Path, *, more: Mapping[str, object] | None = None) -> None:
+    """Write a case into a folder, which is made; ``load_case`` reads it back equal.
+
+    Parameters
+    ----------
+    case
+        What is written, in its base units.
+    folder
+        Where.
+    more
+        Further entries of ``case.json``, for readers other than ours.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    truth = case.truth
+    meta = {
+        "name": case.name,
+        "job_id": case.job_id,
+        "step_seconds": case.step_seconds,
+        "seconds": case.seconds,
+        "nodes": list(case.nodes),
+        "gpus_per_node": max(len(frame.gpus) for frame in case.frames.values()),
+        "metrics": {name: _about(frame, case.units[name]) for name, frame in case.frames.items()},
+        **(more or {}),
+    }
+    if truth is not None:
+        meta["truth"] = {
+            "fault": truth.fault,
+            "nodes": list(truth.nodes),
+            "onset_seconds": truth.onset_seconds,
+            "halt_seconds": truth.halt_seconds,
+        }
+    arrays: dict[str, Any] = {
+        name: frame.values if frame.gpu_values is None else frame.gpu_values
+        for name, frame in case.frames.items()
+    }
+    (folder / DESCRIPTION).write_text(json.dumps(meta, indent=1) + "\n")
+    with (folder / SAMPLES).open("wb") as file:
+        np.savez_compressed(file, **arrays)
+
+
+def _about(frame: JobFrame, unit: str) -> dict[str, object]:
+    if frame.gpu_values is None:
+        return {"unit": unit, "axes": _AXES[2]}
+    return {"unit": unit, "axes": _AXES[3], "gpus": list(frame.gpus)}
+
+
+def _nodes(folder: Path, meta: dict[str, Any]) -> tuple[str, ...]:
+    nodes = tuple(str(node) for node in meta["nodes"])
+    if not nodes or len(set(nodes)) < len(nodes):
+        raise CaseError(
+            f"{folder / DESCRIPTION}: nodes {meta['nodes']!r}: at least one, each once, is needed."
+        )
+    return nodes
+
+
+def _times(folder: Path, meta: dict[str, Any]) -> NDArray[np.float64]:
+    """Return the times of the steps, seconds from the start of the case."""
+    step, seconds = float(meta["step_seconds"]), float(meta["seconds"])
+    if not 0 < step < np.inf or not 0 < seconds < np.inf:
+        raise CaseError(
+            f"{folder / DESCRIPTION}: time does not go forward: step_seconds {step!r} and seconds "
+            f"{seconds!r} must be above 0."
+        )
+    return np.arange(round(seconds / step), dtype=np.float64) * step
+
+
+def _check_clocks(
+    folder: Path, meta: dict[str, Any], arrays: dict[str, NDArray[np.generic]]
+) -> None:
+    """Refuse timestamps that do not rise, where a recorder added some."""
+    for name in _CLOCKS:
+        if name not in arrays or name in meta["metrics"]:
+            continue
+        stamps = arrays[name].astype(np.float64).ravel()
+        back = np.flatnonzero(~(np.diff(stamps) > 0))
+        if len(back):
+            step = int(back[0])
+            raise CaseError(
+                f"{folder / SAMPLES}: time goes backwards: {name}[{step + 1}] is "
+                f"{stamps[step + 1]:g} after {stamps[step]:g}; samples must be in order of time."
+            )
+
+
+def _values(
+    folder: Path,
+    name: str,
+    about: dict[str, Any],
+    arrays: dict[str, NDArray[np.generic]],
+    size: tuple[int, int],
+) -> NDArray[np.float32]:
+    """Check the array of one metric and return it, shape (node, time) or (node, gpu, time)."""
+    file = folder / SAMPLES
+    if name not in arrays:
+        raise CaseError(
+            f"{file}: has no array {name!r}, which case.json lists; add it or take the metric out."
+        )
+    values = arrays[name].astype(np.float32)
+    axes = about.get("axes") or _AXES.get(values.ndim)
+    if values.ndim not in _AXES or axes != _AXES[values.ndim]:
+        raise CaseError(
+            f"{file}: metric {name!r} has {values.ndim} axes, case.json says {axes!r}; there are "
+            f"{_AXES[2]} and {_AXES[3]}."
+        )
+    if (values.shape[0], values.shape[-1]) != size or 0 in values.shape:
+        raise CaseError(
+            f"{file}: metric {name!r} has shape {values.shape!r}, case.json says "
+            f"{size[0]} nodes and {size[1]} steps."
+        )
+    values[np.isinf(values)] = np.nan
+    return values
+
+
+def _frame(
+    job_id: str,
+    name: str,
+    about: dict[str, Any],
+    nodes: tuple[str, ...],
+    times: NDArray[np.float64],
+    values: NDArray[np.float32],
+) -> JobFrame:
+    if values.ndim == 2:
+        return JobFrame(job_id, name, nodes, times, values)
+    gpus = tuple(str(gpu) for gpu in about.get("gpus", range(values.shape[1])))
+    return JobFrame(job_id, name, nodes, times, mean_over_gpus(values), gpus, values)
+
+
+def _truth(folder: Path, about: dict[str, object] | None, known: tuple[str, ...]) -> Truth | None:
     if about is None:
         return None
     nodes, fault = about.get("nodes") or [], about.get("fault")
     onset, halt = about.get("onset_seconds"), about.get("halt_seconds")
     if not isinstance(nodes, list):
         raise TypeError(f"truth.nodes {nodes!r} is not a list")
-    return Truth(
+    truth = Truth(
         None if fault is None else str(fault),
         tuple(str(node) for node in nodes),
         float(onset) if isinstance(onset, (int, float)) else None,
         float(halt) if isinstance(halt, (int, float)) else None,
     )
-
-
-def _frame(
-    folder: Path,
-    job_id: str,
-    name: str,
-    nodes: tuple[str, ...],
-    times: NDArray[np.float64],
-    values: NDArray[np.float32],
-) -> JobFrame:
-    """Check the axes of one metric and wrap it."""
-    if values.ndim not in {2, 3} or values.shape[0] != len(nodes) or values.shape[-1] != len(times):
+    if strangers := sorted(set(truth.nodes) - set(known)):
+        raise CaseError(f"{folder / DESCRIPTION}: truth names {strangers!r}, not nodes of the job.")
+    begin, end = truth.onset_seconds, truth.halt_seconds
+    if begin is not None and end is not None and end < begin:
         raise CaseError(
-            f"{folder}: metric {name!r} has shape {values.shape!r}, case.json says "
-            f"{len(nodes)} nodes and {len(times)} steps."
+            f"{folder / DESCRIPTION}: time goes backwards: the halt at {end:g} s comes before "
+            f"the onset at {begin:g} s."
         )
-    if values.ndim == 2:
-        return JobFrame(job_id, name, nodes, times, values)
-    gpus = tuple(str(gpu) for gpu in range(values.shape[1]))
-    return JobFrame(job_id, name, nodes, times, mean_over_gpus(values), gpus, values)
+    return truth

@@ -18,7 +18,6 @@ import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
-    ConfigDict,
     Field,
     ValidationError,
     ValidationInfo,
@@ -26,10 +25,19 @@ from pydantic import (
 )
 
 from peerwatch_detector.errors import ConfigError
+from peerwatch_detector.judgement_config import (
+    AbsentConfig,
+    ContinuityConfig,
+    PeerwatchConfig,
+    Section,
+    SimilarityConfig,
+    ZScoreConfig,
+)
 
 Method = Literal["peerwatch", "minder", "zscore"]
 Scope = Literal["node", "gpu"]
 Direction = Literal["high", "low", "both"]
+Kind = Literal["work", "load", "network"]
 
 
 def _ordered(bounds: tuple[float, float]) -> tuple[float, float]:
@@ -53,12 +61,6 @@ def _is_template(expression: str) -> str:
 Bounds = Annotated[tuple[float, float], AfterValidator(_ordered)]
 Expression = Annotated[str, Field(min_length=1), AfterValidator(_is_template)]
 SeriesName = Annotated[str, Field(pattern=r"^[a-zA-Z_:][a-zA-Z0-9_:]*$")]
-
-
-class Section(BaseModel):
-    """A frozen group of settings that refuses keys it does not know."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class PrometheusConfig(Section):
@@ -95,72 +97,6 @@ class ListenConfig(Section):
     port: int = Field(default=9401, ge=0, le=65535, description="TCP port; 0 takes a free one.")
 
 
-class SimilarityConfig(Section):
-    """When a node is unlike its peers."""
-
-    threshold: float | None = Field(
-        default=None,
-        gt=0,
-        description="Score from which a node is a candidate. Default: 5 for method peerwatch "
-        "(leave-one-out scale), 2 for method minder (normal score).",
-    )
-    embedding: Literal["reconstruction", "latent"] = Field(
-        default="reconstruction",
-        description="What the distances are taken of: the denoised window or the latent vector.",
-    )
-    baseline_seconds: int = Field(
-        default=600,
-        ge=0,
-        le=7200,
-        description="How much of a node's own healthy past is its normal offset from its peers; "
-        "0 switches the baseline off.",
-    )
-    largest_share: float = Field(
-        default=0.25,
-        gt=0,
-        le=1,
-        description="If more than this share of the nodes (and more than one) deviates at once, "
-        "the cause is common and nobody is named.",
-    )
-
-
-class ContinuityConfig(Section):
-    """How long a candidate must last."""
-
-    threshold_seconds: float = Field(
-        default=240.0, gt=0, le=7200, description="Length of the streak that makes a finding."
-    )
-    gap_seconds: float = Field(
-        default=5.0, ge=0, le=600, description="Pause inside a streak that does not break it."
-    )
-    clear_seconds: float = Field(
-        default=120.0,
-        gt=0,
-        le=7200,
-        description="A finding falls after this long without its node being a candidate.",
-    )
-
-
-class ZScoreConfig(Section):
-    """The outlier rule of Aegis: beyond mean + 2 standard deviations for ten minutes."""
-
-    threshold: float = Field(default=2.0, gt=0, description="Standard deviations from the mean.")
-    period_seconds: float = Field(
-        default=600.0, gt=0, le=7200, description="How long the node must stay beyond it."
-    )
-
-
-class AbsentConfig(Section):
-    """When a node that vanished becomes a finding."""
-
-    after_seconds: float = Field(
-        default=15.0, gt=0, le=3600, description="Silence after which a node counts as absent."
-    )
-    threshold_seconds: float = Field(
-        default=60.0, gt=0, le=7200, description="Length of the silence that makes a finding."
-    )
-
-
 class MetricConfig(Section):
     """One metric to compare nodes by; an entry of a preset."""
 
@@ -176,6 +112,33 @@ class MetricConfig(Section):
         gt=0, description="Deviation from the peers below which a node is never a candidate."
     )
     direction: Direction = Field(default="both", description="Which deviation means harm.")
+    floor: float | None = Field(
+        default=None,
+        gt=0,
+        description="Added to values before they are compared by factors, so that two values next "
+        "to nothing are alike. Default: smallest_effect.",
+    )
+    smallest_ratio: float | None = Field(
+        default=None,
+        gt=1,
+        le=1000,
+        description="Factor between a node and its peers below which it is never a candidate of "
+        "method peerwatch. Default: smallest_effect seen from the job's usual level.",
+    )
+    kind: Kind = Field(
+        default="work",
+        description="work: what the node does for the job; load: other programs raise it too, so a "
+        "high value alone is no sign; network: congestion, which spreads to other nodes.",
+    )
+    warns: bool = Field(
+        default=False,
+        description="Whether a lasting deviation that costs the job no progress is a warning.",
+    )
+
+    @property
+    def level_floor(self) -> float:
+        """The floor in force."""
+        return self.smallest_effect if self.floor is None else self.floor
 
 
 class Overrides(Section):
@@ -184,6 +147,12 @@ class Overrides(Section):
     bounds: Bounds | None = Field(default=None, description="See bounds.")
     smallest_effect: float | None = Field(default=None, gt=0, description="See smallest_effect.")
     direction: Direction | None = Field(default=None, description="See direction.")
+    floor: float | None = Field(default=None, gt=0, description="See floor.")
+    smallest_ratio: float | None = Field(
+        default=None, gt=1, le=1000, description="See smallest_ratio."
+    )
+    kind: Kind | None = Field(default=None, description="See kind.")
+    warns: bool | None = Field(default=None, description="See warns.")
     recorded: SeriesName | None = Field(default=None, description="See recorded.")
     expression: Expression | None = Field(default=None, description="See expression.")
 
@@ -252,6 +221,7 @@ class DetectorConfig(Section):
     similarity: SimilarityConfig = Field(default_factory=SimilarityConfig)
     continuity: ContinuityConfig = Field(default_factory=ContinuityConfig, validate_default=True)
     zscore: ZScoreConfig = Field(default_factory=ZScoreConfig)
+    peerwatch: PeerwatchConfig = Field(default_factory=PeerwatchConfig)
     absent: AbsentConfig = Field(default_factory=AbsentConfig)
 
     # Both compare fields, yet each runs whatever else is wrong, so that all mistakes show at once.
@@ -299,6 +269,11 @@ class DetectorConfig(Section):
         if self.similarity.threshold is not None:
             return self.similarity.threshold
         return 2.0 if self.method == "minder" else 5.0
+
+    @property
+    def margin_seconds(self) -> int:
+        """How far before the first new step a cycle's samples must begin."""
+        return max(self.window_length - 1 + self.fill_limit_seconds, self.peerwatch.level_seconds)
 
     def detection_metrics(self) -> tuple[MetricConfig, ...]:
         """Return the metrics to compare, in priority order, overrides applied."""

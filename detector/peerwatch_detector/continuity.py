@@ -21,10 +21,18 @@ class Streaks:
     ----------
     gap_seconds
         A pause up to this long inside a streak does not break it.
+    step_seconds
+        Time between two steps; a step after a hole counts as one.
+    lead_seconds
+        How long before its first candidate a streak begins.
     """
 
-    def __init__(self, gap_seconds: float) -> None:
+    def __init__(
+        self, gap_seconds: float, step_seconds: float = 1.0, lead_seconds: float = 0.0
+    ) -> None:
         self.gap_seconds = gap_seconds
+        self.step_seconds = step_seconds
+        self.lead_seconds = lead_seconds
         self.nodes: tuple[str, ...] = ()
         self.start: NDArray[np.float64] = np.empty(0)
         self.last: NDArray[np.float64] = np.empty(0)
@@ -59,12 +67,12 @@ class Streaks:
         elapsed = np.where(np.isfinite(self._judged), time - self._judged, 0.0)
         lost = judged & (elapsed > _LONGEST_HOLE)
         begin = candidates & (~np.isfinite(self.start) | lost)
-        # Only judged time counts as quiet; a step after a hole counts as one second.
+        # Only judged time counts as quiet.
         quiet = judged & ~candidates
         self.quiet = np.where(
-            candidates, 0.0, self.quiet + np.where(quiet, np.minimum(elapsed, 1), 0)
+            candidates, 0.0, self.quiet + np.where(quiet, np.minimum(elapsed, self.step_seconds), 0)
         )
-        self.start = np.where(begin, time, self.start)
+        self.start = np.where(begin, time - self.lead_seconds, self.start)
         self.last = np.where(candidates, time, self.last)
         broken = quiet & ((self.quiet > self.gap_seconds) | lost)
         self.start = np.where(broken, np.nan, self.start)

@@ -7,12 +7,11 @@ and clock stay outside. What is decided at a step depends on samples up to that 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from peerwatch_detector.baseline import Baseline
 from peerwatch_detector.checks.absent import absent_seconds
 from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.continuity import Streaks
@@ -20,48 +19,19 @@ from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.models.base import Model
 from peerwatch_detector.preprocess import fill_nearest, min_max, windows
-from peerwatch_detector.scores import (
-    ABSENT,
-    Finding,
-    Streak,
-    fault_scores,
-    raise_findings,
-    still_standing,
-)
+from peerwatch_detector.scores import ABSENT, Finding, Streak, fault_scores, still_standing
 from peerwatch_detector.similarity import (
     Mask,
     Scores,
     distance_sums,
-    leave_one_out_median,
     normal_score,
-    peer_score,
     single_candidates,
 )
-from peerwatch_detector.zscore import outliers, toward, zscores
+from peerwatch_detector.state import JobState, MetricState, new_metric_state
+from peerwatch_detector.stepwise import raise_new, view, walk
+from peerwatch_detector.zscore import outliers, zscores
 
-
-@dataclass(slots=True)
-class MetricState:
-    """What one metric of one job remembers between cycles."""
-
-    similarity: Streaks
-    zscore: Streaks
-    baseline: Baseline
-    judged_until: int = 0
-    normal: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
-    z: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
-    peak: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
-    coverage: float = 0.0
-    common_cause: bool = False
-
-
-@dataclass(slots=True)
-class JobState:
-    """What one job remembers between cycles: streaks, findings, who was silent when."""
-
-    metrics: dict[str, MetricState] = field(default_factory=dict)
-    standing: dict[str, Finding] = field(default_factory=dict)
-    last_silent: dict[str, float] = field(default_factory=dict)
+__all__ = ["JobState", "Judgement", "MetricState", "judge", "new_metric_state"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,43 +96,53 @@ def judge(
     priority = enumerate(config.detection_metrics(), start=1)
     ranked = [(rank, metric) for rank, metric in priority if metric.name in frames]
     for _, metric in ranked:
-        _judge_metric(frames[metric.name], metric, models[metric.name], config, state)
+        memory = state.metrics.setdefault(metric.name, new_metric_state(config))
+        frame = frames[metric.name]
+        per_gpu = config.peerwatch.per_gpu and frame.gpu_values is not None
+        memory.follow(frame.nodes, frame.gpus if per_gpu else ())
+        _score_windows(frame, metric, models[metric.name], config, memory)
     silence = absent_seconds(job.silent_since, len(job.nodes), now, config.absent.after_seconds)
-    streaks = _absent_streaks(silence, config, now)
-    for rank, metric in ranked:
-        streaks += _metric_streaks(metric, rank, frames[metric.name], config, state)
+    absent = _absent_streaks(silence, config, now)
     enough = len(job.nodes) >= config.smallest_job
-    common = any(memory.common_cause for memory in state.metrics.values())
+    if config.method == "peerwatch":
+        views = [
+            view(frames[metric.name], metric, rank, config, state.metrics[metric.name])
+            for rank, metric in ranked
+        ]
+        streaks = walk(job, views, models, config, state, now, absent)
+        ready = absent
+    else:
+        streaks = []
+        for rank, metric in ranked:
+            streaks += _metric_streaks(metric, rank, frames[metric.name], config, state)
+        # Too few nodes cannot say who is unlike the others, but still who is gone.
+        ready = [*absent, *streaks] if enough else absent
     state.last_silent |= dict.fromkeys(job.silent_since, now)
     state.standing = still_standing(
         state.standing, _quiet(job, state, silence, now), config.continuity.clear_seconds
     )
-    # Too few nodes cannot say who is unlike the others, but still who is gone. A metric in which
-    # too many deviate at once has left those windows out already.
-    ready = streaks if enough else [s for s in streaks if s.metric == ABSENT]
-    for finding in raise_findings(job.job_id, now, state.standing, ready):
-        state.standing[finding.node] = finding
+    known = state.progress is not None and state.progress.known
+    raise_new(job.job_id, now, ready, config, state, known=known)
     metrics = [metric for _, metric in ranked]
-    return _judgement(job, metrics, streaks, enough and not common, state, now)
+    newest = max((float(frames[m.name].times[-1]) for m in metrics), default=now)
+    common = any(memory.common_cause for memory in state.metrics.values())
+    return _judgement(job, metrics, [*absent, *streaks], enough and not common, state, newest)
 
 
-def _judge_metric(
+def _score_windows(
     frame: JobFrame,
     metric: MetricConfig,
     model: Model,
     config: DetectorConfig,
-    state: JobState,
+    memory: MetricState,
 ) -> None:
-    """Take one metric's new windows through embedding, scores and streaks."""
-    memory = state.metrics.setdefault(metric.name, new_metric_state(config))
-    _keep_values(frame.nodes, memory)
-    memory.similarity.follow(frame.nodes)
-    memory.zscore.follow(frame.nodes)
-    memory.baseline.follow(frame.nodes)
+    """Embed and score one metric's new windows; of method peerwatch only the newest is shown."""
     lookahead = config.fill_limit_seconds if config.method == "minder" else 0
-    filled = fill_nearest(frame.values, config.fill_limit_seconds, lookahead=lookahead)
-    ends = frame.times[config.window_length - 1 :].astype(np.int64)
-    new = ends > memory.judged_until
+    stepwise = config.method == "peerwatch"
+    newest = config.window_length + config.fill_limit_seconds if stepwise else 0
+    filled = fill_nearest(frame.values[:, -newest:], config.fill_limit_seconds, lookahead=lookahead)
+    ends = frame.times[-filled.shape[1] :][config.window_length - 1 :].astype(np.int64)
+    new = ends == ends[-1:] if stepwise else ends > memory.judged_until
     cut = windows(filled, config.window_length)[new]
     if not len(cut):
         return
@@ -171,55 +151,14 @@ def _judge_metric(
     # The paper has no other smoothing than the window, so neither have the additions.
     levels = np.where(present, cut.mean(axis=2, dtype=np.float64), np.nan)
     normal, z = normal_score(sums), zscores(levels)
-    if config.method == "peerwatch":
-        _judge_against_own_past(ends[new], sums, levels, z, metric, config, memory)
-    else:
+    if not stepwise:
         similar = single_candidates(normal, config.similarity_threshold)
         outlying = outliers(z, config.zscore.threshold, metric.direction)
         _follow(ends[new], similar & (config.method == "minder"), normal, present, memory)
         _follow_zscore(ends[new], outlying & (config.method == "zscore"), present, memory)
+        memory.judged_until = int(ends[-1])
     memory.normal, memory.z = normal[-1], z[-1]
     memory.coverage = float(present[-1].mean())
-    memory.judged_until = int(ends[-1])
-
-
-def _judge_against_own_past(
-    ends: NDArray[np.int64],
-    sums: Scores,
-    levels: Scores,
-    z: Scores,
-    metric: MetricConfig,
-    config: DetectorConfig,
-    memory: MetricState,
-) -> None:
-    """Judge windows by the method ``peerwatch``: unlike the peers, more than it always was.
-
-    A candidate is also further from its peers than the smallest effect, in the direction that
-    harms. Windows are taken one baseline period at a time, so that the outcome does not depend
-    on how the cycles fall.
-    """
-    present = np.isfinite(levels)
-    count = np.maximum(present.sum(axis=1, keepdims=True), 2).astype(np.float64)
-    low, high = metric.bounds
-    effect = metric.smallest_effect / (high - low) * np.sqrt(config.window_length)
-    score = peer_score(sums, effect * (count - 1))
-    residual = levels - leave_one_out_median(levels)
-    for part in memory.baseline.periods(ends):
-        offset = memory.baseline.offset(int(ends[part][0]))
-        deviation = toward(residual[part] - offset, metric.direction)
-        with np.errstate(invalid="ignore"):
-            matters = deviation >= metric.smallest_effect
-            candidates = matters & (score[part] >= config.similarity_threshold)
-            outlying = matters & (np.abs(z[part]) > config.zscore.threshold)
-        largest = np.maximum(1, config.similarity.largest_share * count[part])
-        # Of many that deviate alike some fall just short of the threshold; the rest would be named.
-        suspects = matters & (score[part] >= config.similarity_threshold / 2)
-        common = suspects.sum(axis=1, keepdims=True) > largest
-        memory.common_cause = bool(common[-1, 0])
-        known = present[part] & np.isfinite(residual[part]) & ~common
-        memory.baseline.learn(ends[part], residual[part], suspects)
-        _follow(ends[part], candidates & ~common, score[part], known, memory)
-        _follow_zscore(ends[part], outlying & ~common, known, memory)
 
 
 def _embed(
@@ -230,16 +169,6 @@ def _embed(
     embeddings = np.zeros((*present.shape, points.shape[1]), dtype=np.float32)
     embeddings[present] = points
     return embeddings
-
-
-def _keep_values(nodes: tuple[str, ...], memory: MetricState) -> None:
-    """Carry the newest values of the nodes that stay over to their new places."""
-    old = memory.similarity.nodes
-    if nodes == old:
-        return
-    for name in ("normal", "z", "peak"):
-        values = dict(zip(old, getattr(memory, name), strict=True))
-        setattr(memory, name, np.array([values.get(node, np.nan) for node in nodes]))
 
 
 def _follow(
@@ -255,12 +184,6 @@ def _follow_zscore(
 ) -> None:
     for step, end in enumerate(ends):
         memory.zscore.update(float(end), outlying[step], present[step])
-
-
-def new_metric_state(config: DetectorConfig) -> MetricState:
-    """Return the empty memory of a metric that is seen for the first time."""
-    gap = 0.0 if config.method == "minder" else config.continuity.gap_seconds
-    return MetricState(Streaks(gap), Streaks(gap), Baseline(config.similarity.baseline_seconds))
 
 
 def _absent_streaks(silence: dict[str, float], config: DetectorConfig, now: float) -> list[Streak]:
@@ -331,7 +254,7 @@ def _quiet(job: Job, state: JobState, silence: dict[str, float], now: float) -> 
     quiet = {node: np.inf for node in state.standing if node not in job.nodes}
     quiet |= {node: now - last for node, last in state.last_silent.items()}
     for memory in state.metrics.values():
-        for streaks in (memory.similarity, memory.zscore):
+        for streaks in memory.streaks:
             for node, seconds in zip(streaks.nodes, streaks.quiet, strict=True):
                 quiet[node] = min(quiet.get(node, np.inf), float(seconds))
     # A silent node tells nothing about itself, so what was found stands.
@@ -348,20 +271,19 @@ def _judgement(
     streaks: list[Streak],
     comparable: bool,
     state: JobState,
-    now: float,
+    time: float,
 ) -> Judgement:
     memories = {metric.name: state.metrics[metric.name] for metric in metrics}
-    judged = max((memory.judged_until for memory in memories.values()), default=0)
     return Judgement(
         job=job,
-        time=float(judged) or now,
+        time=time,
         comparable=comparable,
         findings=tuple(state.standing.values()),
         streaks=tuple(streaks),
         fault_scores=fault_scores(job.nodes, state.standing, streaks),
         normal_scores={n: _by_node(m.similarity, m.normal) for n, m in memories.items()},
         zscores={n: _by_node(m.zscore, m.z) for n, m in memories.items()},
-        continuity={n: _by_node(m.similarity, m.similarity.seconds()) for n, m in memories.items()},
+        continuity={n: _by_node(m.similarity, m.continuity()) for n, m in memories.items()},
         coverage={n: m.coverage for n, m in memories.items()},
     )
 

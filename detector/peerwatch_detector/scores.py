@@ -17,6 +17,9 @@ _WORTH_WAITING = 0.25
 _ONSET_SLACK = 60.0
 # Nor is what begins this long after it: by then it is news.
 _SYMPTOMS_WITHIN = 600.0
+# Two nodes that fail together begin within so many seconds of each other, and neither deviates
+# by less than this share of the other.
+_TWIN_SECONDS, _TWIN_SHARE = 45.0, 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,8 @@ class Streak:
         The score in the last window in which the node was a candidate.
     quiet
         Seconds since the node was last a candidate.
+    severity
+        How a finding of this streak is routed.
     """
 
     node: str
@@ -51,6 +56,7 @@ class Streak:
     threshold: float
     score: float
     quiet: float
+    severity: Severity = "critical"
 
     @property
     def ripe(self) -> bool:
@@ -131,21 +137,78 @@ def raise_findings(
             continue
         if _is_symptom(streak, named.values()) or _must_wait(streak, streaks):
             continue
-        finding = Finding(
-            job_id,
-            streak.node,
-            streak.gpu,
-            streak.metric,
-            streak.method,
-            severity_of(streak.method),
-            streak.rank,
-            streak.since,
-            now,
-            streak.score,
-        )
+        finding = _finding(job_id, now, streak)
         named[streak.node] = finding
         new.append(finding)
     return new
+
+
+def raise_strongest(
+    job_id: str,
+    now: float,
+    standing: Mapping[str, Finding],
+    recent: Iterable[Finding],
+    streaks: list[Streak],
+    *,
+    symptoms: bool,
+) -> list[Finding]:
+    """Name the nodes whose streaks are ripe, the strongest deviation first.
+
+    Used where the job's progress says when to judge: then the node that holds the others up
+    deviates most. What begins on another node within ten minutes of a finding is its symptom,
+    unless both began together and are of one size. A node that vanished is always named.
+
+    Parameters
+    ----------
+    job_id, now, standing, streaks
+        As for ``raise_findings``.
+    recent
+        Findings of the last minutes, those that fell included.
+    symptoms
+        Whether symptoms are held back.
+    """
+    named, earlier, new = dict(standing), [*recent], []
+    for streak in sorted(streaks, key=lambda s: (s.metric != ABSENT, -s.score, s.rank, s.node)):
+        if streak.node in named or not streak.ripe:
+            continue
+        if symptoms and streak.metric != ABSENT and _follows(streak, earlier):
+            continue
+        finding = _finding(job_id, now, streak)
+        named[streak.node] = finding
+        earlier.append(finding)
+        new.append(finding)
+    return new
+
+
+def _follows(streak: Streak, earlier: Iterable[Finding]) -> bool:
+    """Whether a streak is a symptom of another node's finding."""
+    for finding in earlier:
+        apart = abs(streak.since - finding.since)
+        if finding.node == streak.node or apart > _SYMPTOMS_WITHIN:
+            continue
+        if finding.metric == ABSENT or apart > _TWIN_SECONDS:
+            return True
+        if streak.score < _TWIN_SHARE * finding.score:
+            return True
+    return False
+
+
+def _finding(job_id: str, now: float, streak: Streak) -> Finding:
+    severity: Severity = streak.severity
+    if severity_of(streak.method) == "warning":
+        severity = "warning"
+    return Finding(
+        job_id,
+        streak.node,
+        streak.gpu,
+        streak.metric,
+        streak.method,
+        severity,
+        streak.rank,
+        streak.since,
+        now,
+        streak.score,
+    )
 
 
 def still_standing(

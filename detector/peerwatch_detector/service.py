@@ -191,7 +191,7 @@ class Detector:
                 continue
             judged = memory.state.metrics.get(metric.name)
             since = judged.judged_until if judged else first
-            since -= self.config.window_length - 1 + self.config.fill_limit_seconds
+            since -= self.config.margin_seconds
             left = max(first, min(since, end - _CONTEXT_SECONDS))
             frames[metric.name] = ring.frame(job.job_id, metric.name, job.nodes, left, end)
         if refused is not None and not answered:

@@ -302,7 +302,7 @@ class Replay:
 
     def step(self, until: int) -> Judgement:
         """Judge everything up to and without second ``until``."""
-        margin = self.config.window_length - 1 + self.config.fill_limit_seconds
+        margin = self.config.margin_seconds
         left = max(0, min(self.done - margin, until - 31))
         frames = {name: self.frame(name, left, until) for name in self.values}
         models = {name: Identity() for name in self.values}

@@ -145,3 +145,74 @@ class Ring:
         if not self.newest - self.capacity < second <= self.newest:
             return math.nan
         return self.samples.get((node, gpu), {}).get(second, math.nan)
+
+
+def wilson(hits: int, tries: int) -> tuple[float, float]:
+    """Ends of the true shares that a two-sided score test at 5 % does not reject."""
+    shares = np.linspace(0, 1, 200_001)[1:-1]
+    spread = np.sqrt(shares * (1 - shares) / tries)
+    kept = shares[np.abs(hits / tries - shares) <= 1.959964 * spread]
+    return float(kept[0]), float(kept[-1])
+
+
+def bootstrap_f1(cases: list[tuple[int, int, int]], draws: int) -> tuple[float, float]:
+    """95 % interval of F1 over cases of (found, false findings, faults), drawn with replacement."""
+    rng = np.random.default_rng(1)
+    values = []
+    for _ in range(draws):
+        some = [cases[index] for index in rng.integers(0, len(cases), len(cases))]
+        hits, false, faults = (sum(part) for part in zip(*some, strict=True))
+        precision, recall = hits / (hits + false), hits / faults
+        values.append(2 * precision * recall / (precision + recall))
+    return float(np.quantile(values, 0.025)), float(np.quantile(values, 0.975))
+
+
+def others_medians(column: list[float]) -> list[tuple[float, float]]:
+    """Take low and high median of the others for each present unit of one second."""
+    result = []
+    for index, value in enumerate(column):
+        others = [v for i, v in enumerate(column) if i != index and math.isfinite(v)]
+        if math.isfinite(value) and others:
+            result.append((statistics.median_low(others), statistics.median_high(others)))
+        else:
+            result.append((math.nan, math.nan))
+    return result
+
+
+def compare(window: list[list[float]]) -> list[tuple[float, float, float]]:
+    """Average each unit and its peers over the seconds in which the unit and a peer are there."""
+    steps = len(window[0])
+    columns = [[row[step] for row in window] for step in range(steps)]
+    medians = [others_medians(column) for column in columns]
+    seen = sum(any(math.isfinite(v) for v in column) for column in columns)
+    result = []
+    for unit, row in enumerate(window):
+        usable = [step for step in range(steps) if math.isfinite(medians[step][unit][0])]
+        if len(usable) < max(1, seen // 2):
+            result.append((math.nan, math.nan, math.nan))
+            continue
+        own = statistics.fmean(row[step] for step in usable)
+        low = statistics.fmean(medians[step][unit][0] for step in usable)
+        high = statistics.fmean(medians[step][unit][1] for step in usable)
+        result.append((own, low, high))
+    return result
+
+
+def deviation(window: list[list[float]], offset: list[float], floor: float) -> list[float]:
+    """Return the logarithm of own over peers, the nearer of the two medians, offsets taken out."""
+    plain = [[v / math.exp(o) for v in row] for row, o in zip(window, offset, strict=True)]
+    result = []
+    for own, low, high in compare(plain):
+        if not math.isfinite(own):
+            result.append(math.nan)
+            continue
+        over_low = math.log((own + floor) / (low + floor))
+        over_high = math.log((own + floor) / (high + floor))
+        between = over_low > 0 > over_high or 0 in (over_low, over_high)
+        result.append(0.0 if between else min(over_low, over_high, key=abs))
+    return result
+
+
+def began_together(starts: list[float], seconds: float) -> list[int]:
+    """Count for each start those within so many seconds of it, itself included."""
+    return [sum(abs(other - start) <= seconds for other in starts) for start in starts]

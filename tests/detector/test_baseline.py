@@ -1,127 +1,161 @@
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
 
-from peerwatch_detector.baseline import Baseline
+from peerwatch_detector.baseline import STEP, Baseline, row_median
 
 START = 15_000
 
 
-def learn(
-    baseline: Baseline,
-    residual: np.ndarray,
-    candidates: np.ndarray | None = None,
-    *,
-    cuts: tuple[int, ...] = (),
-) -> list[list[float]]:
-    """Feed seconds cut into cycles as the pipeline does; returns the offset of every second."""
-    marks = np.zeros(residual.shape, dtype=bool) if candidates is None else candidates
-    times = np.arange(START, START + len(residual))
-    edges = sorted({0, len(times), *(cut for cut in cuts if cut < len(times))})
-    offsets: list[list[float]] = []
-    for left, right in itertools.pairwise(edges):
-        for part in baseline.periods(times[left:right]):
-            here = slice(left + part.start, left + part.stop)
-            offset = baseline.offset(int(times[here][0]))
-            offsets += [offset.tolist()] * len(times[here])
-            baseline.learn(times[here], residual[here], marks[here])
-    return offsets
-
-
-def fresh(nodes: int = 2, seconds: int = 120) -> Baseline:
+def fresh(nodes: int = 2, seconds: int = 600, gpus: tuple[str, ...] = ()) -> Baseline:
     baseline = Baseline(seconds)
-    baseline.follow(tuple("abcdef"[:nodes]))
+    baseline.follow(tuple("abcdef"[:nodes]), gpus)
     return baseline
 
 
+def learn(
+    baseline: Baseline,
+    offsets: np.ndarray,
+    healthy: np.ndarray | None = None,
+    *,
+    begin: int = 0,
+    level: float = 1.0,
+) -> list[list[float]]:
+    """Feed one row per step; returns the offsets in force at every step."""
+    found = []
+    for step, row in enumerate(offsets, start=begin):
+        time = START + STEP * step
+        found.append(baseline.usual(time).offset.tolist())
+        here = np.ones(row.shape, dtype=bool) if healthy is None else healthy[step - begin]
+        baseline.learn(time, level, row, here)
+    return found
+
+
+def after(baseline: Baseline, steps: int) -> np.ndarray:
+    return baseline.usual(START + STEP * steps).offset
+
+
 def test_a_node_is_judged_once_a_minute_of_its_past_is_known() -> None:
-    offsets = np.array(learn(fresh(), np.full((100, 2), 0.2)))
-    assert np.isnan(offsets[:60]).all()
-    np.testing.assert_allclose(offsets[60:], 0.2, rtol=1e-6)
+    offsets = np.array(learn(fresh(), np.full((30, 2), 0.2)))
+    known = np.isfinite(offsets).all(axis=1)
+    # A minute, and the newest seconds that do not count yet; then the next whole period.
+    assert 16 <= int(known.argmax()) <= 18
+    np.testing.assert_allclose(0.2, offsets[18:], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("seconds", "latest"), [(60, 9), (30, 6), (15, 6)])
+def test_a_short_baseline_is_known_sooner(seconds: int, latest: int) -> None:
+    offsets = np.array(learn(fresh(seconds=seconds), np.full((15, 2), 0.2)))
+    assert np.isfinite(offsets[latest:]).all()
 
 
 def test_the_offset_is_each_nodes_own_median() -> None:
-    residual = np.tile([0.3, -0.1], (120, 1))
-    residual[::7] = 5.0
+    offsets = np.tile([0.3, -0.1], (120, 1))
+    offsets[::7] = 5.0
     baseline = fresh()
-    learn(baseline, residual)
-    np.testing.assert_allclose(baseline.offset(START + 120), [0.3, -0.1], rtol=1e-6)
+    learn(baseline, offsets)
+    np.testing.assert_allclose([0.3, -0.1], after(baseline, 120), rtol=1e-6)
 
 
-def test_faulty_seconds_are_left_out_however_long_they_last() -> None:
-    residual = np.zeros((1000, 2))
-    residual[200:, 0] = 0.5
-    candidates = residual > 0.1
+def test_the_spread_is_a_nodes_own_or_the_typical_one() -> None:
+    rng = np.random.default_rng(0)
+    offsets = rng.normal(0, [0.1, 0.1, 0.1, 0.5, 0.001], (120, 5))
+    baseline = fresh(5)
+    learn(baseline, offsets)
+    spread = baseline.usual(START + 600).spread
+    # Of a mean, half of a sample's.
+    np.testing.assert_allclose([0.05, 0.05, 0.05, 0.25, 0.05], spread, rtol=0.25)
+    assert spread[4] > 0.03
+
+
+def test_the_level_is_the_jobs_median_over_time() -> None:
     baseline = fresh()
-    learn(baseline, residual, candidates)
-    assert [0.0, 0.0] == baseline.offset(START + 1000).tolist()
+    learn(baseline, np.zeros((60, 2)), level=7.0)
+    assert 7.0 == baseline.usual(START + 300).level
+
+
+def test_the_newest_seconds_do_not_count_yet() -> None:
+    baseline = fresh(seconds=120)
+    learn(baseline, np.zeros((20, 2)))
+    learn(baseline, np.full((3, 2), 9.0), begin=20)
+    values = baseline.usual(START + STEP * 24)
+    assert [0.0, 0.0] == values.offset.tolist()
+
+
+def test_faulty_steps_are_left_out_however_long_they_last() -> None:
+    offsets = np.zeros((400, 2))
+    offsets[100:, 0] = 0.5
+    baseline = fresh()
+    learn(baseline, offsets, offsets < 0.1)
+    assert [0.0, 0.0] == after(baseline, 400).tolist()
 
 
 def test_an_accepted_new_level_becomes_the_offset() -> None:
-    residual = np.zeros((400, 2))
-    residual[200:, 0] = 0.5
+    offsets = np.zeros((300, 2))
+    offsets[100:, 0] = 0.5
     baseline = fresh()
-    learn(baseline, residual)
-    np.testing.assert_allclose(baseline.offset(START + 400), [0.5, 0.0])
+    learn(baseline, offsets)
+    np.testing.assert_allclose([0.5, 0.0], after(baseline, 300))
 
 
-def test_seconds_without_a_value_teach_nothing() -> None:
-    residual = np.full((300, 2), np.nan)
-    residual[:30, 0] = 0.2
-    residual[:, 1] = 0.1
+def test_steps_without_a_value_teach_nothing() -> None:
+    offsets = np.full((60, 2), np.nan)
+    offsets[:6, 0] = 0.2
+    offsets[:, 1] = 0.1
     baseline = fresh()
-    learn(baseline, residual)
-    found = baseline.offset(START + 300)
+    learn(baseline, offsets)
+    found = after(baseline, 60)
     assert np.isnan(found[0])
-    np.testing.assert_allclose(found[1], 0.1, rtol=1e-6)
+    np.testing.assert_allclose(0.1, found[1], rtol=1e-6)
 
 
 def test_a_baseline_of_no_seconds_is_off() -> None:
     baseline = fresh(seconds=0)
-    assert [[0.0, 0.0]] * 20 == learn(baseline, np.full((20, 2), 0.4))
-
-
-def test_a_short_baseline_is_ready_as_soon_as_it_is_full() -> None:
-    offsets = np.array(learn(fresh(seconds=15), np.full((45, 2), 0.2)))
-    assert np.isnan(offsets[:15]).all()
-    np.testing.assert_allclose(offsets[15:], 0.2, rtol=1e-6)
+    learn(baseline, np.full((40, 2), 0.4))
+    assert [0.0, 0.0] == after(baseline, 40).tolist()
 
 
 def test_known_nodes_keep_their_past_when_the_list_changes() -> None:
     baseline = fresh()
-    learn(baseline, np.tile([0.3, -0.1], (90, 1)))
-    baseline.follow(("new", "b"))
-    found = baseline.offset(START + 300)
+    learn(baseline, np.tile([0.3, -0.1], (40, 1)))
+    baseline.follow(("new", "b"), ())
+    found = after(baseline, 40)
     assert np.isnan(found[0])
-    np.testing.assert_allclose(found[1], -0.1, rtol=1e-6)
+    np.testing.assert_allclose(-0.1, found[1], rtol=1e-6)
 
 
-def test_a_distrusted_node_is_judged_at_once_as_if_it_had_no_offset() -> None:
+def test_known_gpus_keep_their_past_when_another_shows_up() -> None:
+    baseline = fresh(gpus=("0", "2"))
+    learn(baseline, np.tile([0.3, -0.1, 0.2, 0.0], (40, 1)))
+    baseline.follow(("b", "a"), ("0", "1", "2"))
+    found = after(baseline, 40).reshape(2, 3)
+    np.testing.assert_allclose([[0.2, np.nan, 0.0], [0.3, np.nan, -0.1]], found, rtol=1e-6)
+
+
+def test_a_distrusted_node_is_judged_as_if_it_had_no_offset() -> None:
     baseline = fresh()
-    learn(baseline, np.full((10, 2), 0.4))
+    learn(baseline, np.full((4, 2), 0.4))
     baseline.assume_like_peers("a")
     baseline.assume_like_peers("unknown")
-    found = baseline.offset(START + 10)
+    found = after(baseline, 4)
     assert 0.0 == found[0]
     assert np.isnan(found[1])
 
 
-@given(
-    seed=st.integers(0, 1000),
-    length=st.integers(1, 300),
-    cuts=st.lists(st.integers(1, 299), max_size=20),
-)
-def test_offsets_do_not_depend_on_how_the_cycles_fall(
-    seed: int, length: int, cuts: list[int]
-) -> None:
-    rng = np.random.default_rng(seed)
-    residual = rng.normal(0, 1, (length, 3))
-    residual[rng.random(residual.shape) < 0.1] = np.nan
-    candidates = rng.random(residual.shape) < 0.2
-    whole = learn(fresh(3, 90), residual, candidates)
-    parts = learn(fresh(3, 90), residual, candidates, cuts=tuple(cuts))
-    np.testing.assert_array_equal(whole, parts)
+def test_a_node_distrusted_before_its_gpus_are_known_is_so_on_all_of_them() -> None:
+    baseline = fresh()
+    baseline.assume_like_peers("a")
+    baseline.follow(("a", "b"), ("0", "1"))
+    found = after(baseline, 1)
+    assert [0.0, 0.0] == found[:2].tolist()
+    assert np.isnan(found[2:]).all()
+
+
+def test_the_median_of_a_row_is_numpys() -> None:
+    rng = np.random.default_rng(2)
+    values = rng.normal(0, 1, (50, 9))
+    values[rng.random(values.shape) < 0.4] = np.nan
+    values[0] = np.nan
+    expected = [np.nanmedian(row) if np.isfinite(row).any() else np.nan for row in values]
+    np.testing.assert_allclose(expected, row_median(values))

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +10,8 @@ import pytest
 
 from detector.fakes import START, FakeClock, FakeReader, config_for, healthy, metric, node_names
 from detector.small_case import write_case
-from peerwatch_detector.cases import load_case
-from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.cases import load_case, save_case
+from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.errors import CaseError, TrainingError
 from peerwatch_detector.healthy import windows_from_cases, windows_from_prometheus
 
@@ -145,6 +147,67 @@ def test_a_damaged_case_is_refused_by_name(tmp_path: Path, damage) -> None:
     damage(folder)
     with pytest.raises(CaseError, match="damaged"):
         load_case(folder)
+
+
+def test_a_saved_case_is_read_back_equal(tmp_path: Path) -> None:
+    case = load_case(write_case(tmp_path / "one", truth=FAULT))
+    gpus = case.frames["gpu_duty_cycle"]
+    named = replace(case, frames=case.frames | {"gpu_duty_cycle": replace(gpus, gpus=("2", "5"))})
+    save_case(named, tmp_path / "two", more={"site": "here"})
+    again = load_case(tmp_path / "two")
+    for name in ("name", "job_id", "step_seconds", "truth", "units", "nodes", "seconds"):
+        assert getattr(case, name) == getattr(again, name)
+    for name, frame in named.frames.items():
+        other = again.frames[name]
+        assert (frame.nodes, frame.gpus) == (other.nodes, other.gpus)
+        np.testing.assert_array_equal(frame.values, other.values)
+    assert "here" == json.loads((tmp_path / "two" / "case.json").read_text())["site"]
+
+
+def test_infinite_samples_are_missing_ones(tmp_path: Path) -> None:
+    values = np.full((4, 200), 50.0)
+    values[1, 7], values[2, 9] = np.inf, -np.inf
+    case = load_case(write_case(tmp_path / "one", arrays={"cpu_usage": values}))
+    missing = np.argwhere(np.isnan(case.frames["cpu_usage"].values))
+    assert [[1, 7], [2, 9]] == missing.tolist()
+
+
+def test_what_is_not_looked_at_is_told_with_its_unit(tmp_path: Path) -> None:
+    case = load_case(write_case(tmp_path / "one"))
+    known = [
+        MetricConfig.model_validate(one)
+        for one in (metric("cpu_usage"), metric("gpu_duty_cycle", unit="percent"))
+    ]
+    assert ("gpu_duty_cycle (ratio)", "unheard_of (ratio)") == case.unknown(known)
+
+
+def test_a_node_is_unheard_only_if_no_metric_has_a_sample(tmp_path: Path) -> None:
+    one = np.full((4, 200), 50.0)
+    one[1:3] = np.nan
+    other = np.full((4, 2, 200), 50.0)
+    other[[1, 3]] = np.nan
+    arrays = {"cpu_usage": one, "unheard_of": one, "gpu_duty_cycle": other}
+    assert ("node-01",) == load_case(write_case(tmp_path / "one", arrays=arrays)).unheard()
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"metrics": {}}, "lists no metrics"),
+        ({"seconds": 0}, "does not go forward"),
+        ({"step_seconds": float("nan")}, "does not go forward"),
+        ({"nodes": []}, "at least one, each once"),
+        ({"truth": FAULT | {"nodes": ["nobody"]}}, "truth names ['nobody']"),
+    ],
+)
+def test_a_contradiction_is_told_with_its_file(
+    changes: dict[str, object], reason: str, tmp_path: Path
+) -> None:
+    folder = write_case(tmp_path / "one")
+    change(folder, **changes)
+    with pytest.raises(CaseError, match=re.escape(reason)) as caught:
+        load_case(folder)
+    assert str(caught.value).startswith(f"{folder}/case.json: ")
 
 
 def test_a_missing_folder_is_told(tmp_path: Path) -> None:

@@ -47,7 +47,8 @@ def test_one_shifting_node_is_named_after_the_continuity_threshold_and_not_befor
     assert 0 <= finding.since - (START + ONSET) <= 8
     assert 240 <= finding.raised - finding.since <= 246
     assert ("", "peerwatch", "critical") == (finding.gpu, finding.method, finding.severity)
-    assert finding.score >= 5
+    # In smallest effects: a factor of 0.8 / 0.5, or 0.5 / 0.2, against one of 0.6 / 0.5.
+    assert 2 <= finding.score <= 6
 
 
 def test_the_threshold_of_the_configuration_is_kept() -> None:

@@ -31,16 +31,22 @@ def test_findings_do_not_depend_on_how_the_cycles_fall(method: str, cycle: int) 
 
 def states(replay: Replay) -> dict[str, list[float]]:
     memory = replay.state.metrics["load"]
-    return {
-        "start": np.nan_to_num(memory.similarity.start, nan=-1).tolist(),
-        "last": np.nan_to_num(memory.similarity.last, nan=-1).tolist(),
-        "zscore": np.nan_to_num(memory.zscore.start, nan=-1).tolist(),
-        "quiet": memory.similarity.quiet.tolist(),
-        "learned": memory.baseline._learned.tolist(),
-        "offset": np.round(
-            np.nan_to_num(memory.baseline.offset(memory.judged_until + 15), nan=-9), 6
-        ).tolist(),
+    usual = memory.baseline.usual(memory.judged_until + 15)
+    found: dict[str, list[float]] = {
+        "learned": memory.baseline.learned.tolist(),
+        "offset": np.round(np.nan_to_num(usual.offset, nan=-9), 6).tolist(),
+        "spread": np.round(np.nan_to_num(usual.spread, nan=-9), 6).tolist(),
+        "judged": [memory.judged_until],
     }
+    for name, trail in (("high", memory.high), ("low", memory.low)):
+        found |= {
+            f"{name} start": np.nan_to_num(trail.streaks.start, nan=-1).tolist(),
+            f"{name} last": np.nan_to_num(trail.streaks.last, nan=-1).tolist(),
+            f"{name} quiet": trail.streaks.quiet.tolist(),
+            f"{name} since": np.nan_to_num(trail.since, nan=-1).tolist(),
+            f"{name} strength": np.round(trail.strength, 6).tolist(),
+        }
+    return found
 
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
@@ -61,7 +67,7 @@ def test_every_streak_and_offset_is_the_same_however_the_cycles_fall(
         for start in range(0, 400, 50):
             if rng.random() < missing:
                 values[node, start : start + int(rng.integers(1, 40))] = np.nan
-    config = config_for(similarity={"threshold": 2.0, "baseline_seconds": 120})
+    config = config_for(similarity={"baseline_seconds": 120}, peerwatch={"threshold": 1.0})
     batch = Replay(config, {"load": values})
     batch.step(400)
     cycles = Replay(config, {"load": values})

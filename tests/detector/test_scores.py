@@ -9,6 +9,7 @@ from peerwatch_detector.scores import (
     Streak,
     fault_scores,
     raise_findings,
+    raise_strongest,
     severity_of,
     still_standing,
 )
@@ -178,3 +179,63 @@ def test_fault_scores_lie_between_0_and_1_and_reach_1_with_a_finding_only(
 
 def test_something_ripe_alone_is_always_named() -> None:
     assert [("a", "load")] == raised(a_streak("a"), a_streak("b", seconds=10.0, rank=0))
+
+
+def strongest(
+    *streaks: Streak, recent: tuple = (), standing: dict | None = None, symptoms: bool = True
+) -> list[tuple[str, str]]:
+    found = raise_strongest(
+        "job-1", 2000.0, standing or {}, recent, list(streaks), symptoms=symptoms
+    )
+    return named(found)
+
+
+def test_the_strongest_deviation_names_first_whatever_its_metric() -> None:
+    weak = a_streak("a", metric="first", rank=1, score=2.0)
+    strong = a_streak("b", metric="second", rank=9, score=3.0)
+    assert [("b", "second"), ("a", "first")] == strongest(weak, strong)
+
+
+def test_a_node_is_named_once_by_its_strongest_metric() -> None:
+    streaks = a_streak(metric="x", score=2.0), a_streak(metric="y", rank=5, score=4.0)
+    assert [("a", "y")] == strongest(*streaks)
+    assert [] == strongest(*streaks, standing={"a": a_finding("a")})
+    assert [] == strongest(a_streak(seconds=239.0))
+
+
+@pytest.mark.parametrize(
+    ("since", "score", "found"),
+    [
+        (1045.0, 4.5, True),
+        (955.0, 4.5, True),
+        (1046.0, 4.5, False),
+        (1045.0, 4.4, False),
+        (954.0, 20.0, False),
+        (1600.0, 20.0, False),
+        (1601.0, 4.4, True),
+    ],
+)
+def test_a_second_node_needs_to_begin_together_and_to_be_of_one_size(
+    since: float, score: float, found: bool
+) -> None:
+    first = a_finding("a", since=1000.0, score=9.0)
+    second = a_streak("b", since=since, score=score)
+    assert found is bool(strongest(second, recent=(first,)))
+    assert [("b", "load")] == strongest(second, recent=(first,), symptoms=False)
+
+
+def test_a_finding_that_fell_does_not_keep_its_own_node_from_being_named_again() -> None:
+    assert [("a", "load")] == strongest(a_streak("a", since=1300.0), recent=(a_finding("a"),))
+
+
+def test_a_vanished_node_is_always_named_and_explains_what_others_show() -> None:
+    gone = a_streak("a", metric="absent", rank=0, score=0.0, since=1300.0)
+    other = a_streak("b", since=1310.0, score=50.0)
+    assert [("a", "absent")] == strongest(other, gone)
+    assert [("a", "absent")] == strongest(gone, recent=(a_finding("c"),))
+
+
+def test_a_streak_passes_its_severity_on() -> None:
+    streak = a_streak(severity="warning")
+    (finding,) = raise_strongest("job-1", 1.0, {}, (), [streak], symptoms=True)
+    assert "warning" == finding.severity

@@ -1,0 +1,11 @@
+"""Simulated training jobs with known faults, for evaluation, default models and the demo.
+
+No public data set holds GPU, fabric and host counters of a job at one second with the faulty node
+named, so faults are simulated. ``docs/evaluation.md`` argues what is realistic about it and what
+is not. Everything is a function of a seed.
+"""
+
+from peerwatch_demo.simulator.case import SimulatedCase, simulate, write_case
+from peerwatch_demo.simulator.family import FAMILIES, Family
+
+__all__ = ["FAMILIES", "Family", "SimulatedCase", "simulate", "write_case"]

@@ -1,0 +1,112 @@
+"""One simulated case: drawn from a family by its seed, and written in the case format."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peerwatch_demo.simulator.benign import disturb, plan_late_writer, write_late
+from peerwatch_demo.simulator.family import FAULT_MIX, Family
+from peerwatch_demo.simulator.faults import Fault, draw_fault, show, stop_or_slow
+from peerwatch_demo.simulator.signals import draw_signals, finish, lose_samples
+from peerwatch_demo.simulator.workload import GPU_METRICS, NODE_METRICS, draw_workload
+
+# What is recorded after the job has halted.
+_AFTERMATH_SECONDS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedCase:
+    """A recorded job and what was wrong with it.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    nodes
+        Node names.
+    samples
+        By metric, float32 of shape (nodes, seconds) or (nodes, gpus, seconds), NaN = lost.
+    fault
+        What was wrong, or None.
+    signs
+        The metrics that show it.
+    """
+
+    name: str
+    nodes: tuple[str, ...]
+    samples: dict[str, NDArray[np.float32]]
+    fault: Fault | None
+    signs: tuple[str, ...]
+
+
+def simulate(name: str, family: Family, seed: int, *, faulty: bool) -> SimulatedCase:
+    """Draw one case; the same seed gives the same case."""
+    random = np.random.default_rng(seed)
+    count = int(random.choice(family.nodes))
+    work = draw_workload(random, count, family.seconds)
+    fault = None
+    late = plan_late_writer(random, work, family)
+    if faulty:
+        kinds, weights = list(FAULT_MIX), np.array(list(FAULT_MIX.values()))
+        kind = str(random.choice(kinds, p=weights / weights.sum()))
+        fault = draw_fault(random, kind, work, family)
+        stop_or_slow(random, work, fault)
+    values = draw_signals(random, work, family)
+    disturb(random, values, work, family)
+    if late is not None:
+        write_late(values, work, late)
+    signs = show(random, values, work, fault) if fault is not None else []
+    unheard = {metric: np.isnan(array) for metric, array in values.items()}
+    values = finish(random, {metric: np.nan_to_num(array) for metric, array in values.items()})
+    length = family.seconds
+    if fault is not None and fault.halt is not None:
+        length = min(length, fault.halt + _AFTERMATH_SECONDS)
+    samples = {
+        metric: values[metric][..., :length].astype(np.float32)
+        for metric in (*GPU_METRICS, *NODE_METRICS)
+    }
+    silent = unheard["cpu_usage"][:, :length]
+    for array in samples.values():
+        array[np.broadcast_to(silent if array.ndim == 2 else silent[:, None], array.shape)] = np.nan
+    lose_samples(random, samples, family)
+    nodes = tuple(f"node-{index:04d}" for index in range(count))
+    return SimulatedCase(name, nodes, samples, fault, tuple(signs))
+
+
+def write_case(case: SimulatedCase, folder: Path) -> None:
+    """Write ``case.json`` and ``samples.npz`` into a folder, which is made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    seconds = case.samples["cpu_usage"].shape[1]
+    units = GPU_METRICS | NODE_METRICS
+    fault = case.fault
+    meta = {
+        "name": case.name,
+        "job_id": f"train-{case.name}",
+        "step_seconds": 1.0,
+        "seconds": seconds,
+        "nodes": list(case.nodes),
+        "gpus_per_node": 8,
+        "metrics": {
+            metric: {
+                "unit": units[metric],
+                "axes": ["node", "gpu", "time"] if array.ndim == 3 else ["node", "time"],
+            }
+            for metric, array in case.samples.items()
+        },
+        "truth": {
+            "fault": None if fault is None else fault.kind,
+            "nodes": [] if fault is None else [case.nodes[index] for index in fault.nodes],
+            "onset_seconds": None if fault is None else fault.onset,
+            "halt_seconds": None if fault is None else fault.halt,
+        },
+    }
+    (folder / "case.json").write_text(json.dumps(meta, indent=1) + "\n")
+    with (folder / "samples.npz").open("wb") as file:
+        arrays: dict[str, Any] = dict(case.samples)
+        np.savez_compressed(file, **arrays)

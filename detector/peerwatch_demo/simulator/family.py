@@ -1,0 +1,94 @@
+"""How hard the simulated jobs are: every knob of a family of cases in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# Faults and how often they happen (Minder, NSDI'25, table 1, hardware and software together);
+# the kinds are those of ``faults.py``.
+FAULT_MIX: dict[str, float] = {
+    "ecc_error": 38.9,
+    "cuda_exec_error": 14.6,
+    "gpu_exec_error": 7.7,
+    "pcie_downgrade": 6.6,
+    "machine_unreachable": 6.0,
+    "nic_dropout": 5.7,
+    "hdfs_error": 5.7,
+    "gpu_drop": 2.0,
+    "nvlink_error": 1.7,
+    "aoc_error": 0.9,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Ranges that the cases of a family are drawn from.
+
+    Parameters
+    ----------
+    nodes
+        Job sizes.
+    seconds
+        Length of a case in which nothing halts the job.
+    onset
+        Earliest and latest onset.
+    halt_after
+        Shortest and longest time from the onset of a crash to the halt of the job.
+    effect
+        Strength of a fault's signs, as a factor on the typical ones; smallest and largest.
+    wander
+        Slow wander of every node around its level, as a share of the level (standard deviation).
+    offsets
+        Benign constant differences between nodes, as a share of the level.
+    hidden_signs
+        Probability that a fault does not show in a metric that it usually shows in.
+    two_generations, group_congestion, host_agent, late_writer, memory_step
+        Probability that a job has this benign trait or event.
+    lost_samples
+        Largest share of samples lost at random.
+    restarts
+        Mean number of exporter restarts per case.
+    two_faulty
+        Probability that a fault concerns two nodes.
+    """
+
+    nodes: tuple[int, ...]
+    seconds: int = 1800
+    onset: tuple[int, int] = (750, 1100)
+    halt_after: tuple[int, int] = (180, 1000)
+    effect: tuple[float, float] = (0.8, 1.2)
+    wander: float = 0.01
+    offsets: float = 0.03
+    hidden_signs: float = 0.1
+    two_generations: float = 0.0
+    group_congestion: float = 0.0
+    host_agent: float = 0.0
+    late_writer: float = 0.3
+    memory_step: float = 0.0
+    lost_samples: float = 0.01
+    restarts: float = 0.5
+    two_faulty: float = 0.02
+
+
+FAMILIES: dict[str, Family] = {
+    # Strong signs, long lives.
+    "plain": Family(nodes=(4, 8, 12, 16, 24)),
+    # What real clusters add: the traits that make a healthy node look odd, and faults look weak.
+    "hard": Family(
+        nodes=(3, 4, 6, 8, 12, 16, 24, 32),
+        onset=(420, 1200),
+        halt_after=(60, 700),
+        effect=(0.3, 1.0),
+        wander=0.04,
+        offsets=0.10,
+        hidden_signs=0.3,
+        two_generations=0.25,
+        group_congestion=0.35,
+        host_agent=0.5,
+        late_writer=0.4,
+        memory_step=0.3,
+        lost_samples=0.05,
+        restarts=1.5,
+        two_faulty=0.06,
+    ),
+}

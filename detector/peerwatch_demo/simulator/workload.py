@@ -1,0 +1,168 @@
+"""What a synchronous training job does second by second, and what that costs on every metric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+class Phase(IntEnum):
+    """What the ranks do in a second."""
+
+    TRAIN = 0
+    STALL = 1  # every rank waits for data
+    CHECKPOINT = 2  # every rank writes
+    WAIT = 3  # the ranks spin in a collective that one of them does not join
+    HALT = 4  # the processes are gone
+
+
+# Names, units and axes of the metrics of a case, as in its case.json.
+GPU_METRICS: dict[str, str] = {
+    "gpu_duty_cycle": "percent",
+    "gpu_power": "watts",
+    "gpu_temperature": "celsius",
+    "gpu_tensor_activity": "ratio",
+    "gpu_graphics_activity": "ratio",
+    "gpu_sm_clock": "megahertz",
+    "gpu_memory_used": "bytes",
+    "nvlink_bandwidth": "bytes per second",
+}
+NODE_METRICS: dict[str, str] = {
+    "cpu_usage": "percent",
+    "memory_usage": "percent",
+    "disk_usage": "percent",
+    "tcp_throughput": "bytes per second",
+    "tcp_rdma_throughput": "bytes per second",
+    "pfc_tx_rate": "packets per second",
+    "ecn_rate": "packets per second",
+    "cnp_rate": "packets per second",
+    "pcie_bandwidth": "bytes per second",
+}
+# Not made from the phases, but following from power, or from the sum of the traffic.
+_DERIVED = {"gpu_temperature", "tcp_rdma_throughput", "cnp_rate"}
+
+
+@dataclass(slots=True)
+class Workload:
+    """One job: how many nodes, what it does when, and the level of every metric by phase.
+
+    Parameters
+    ----------
+    nodes, gpus, seconds
+        Size of the job and length of the case.
+    phases
+        Shape (seconds,).
+    levels
+        By metric, the level in each ``Phase``.
+    rhythm
+        Shape (seconds,): share of full activity in that second; one second holds an odd number of
+        iterations, so samples differ though the work does not.
+    slowdown
+        Shape (seconds,): the job's speed as a share of its normal one.
+    """
+
+    nodes: int
+    gpus: int
+    seconds: int
+    phases: NDArray[np.int64]
+    levels: dict[str, tuple[float, ...]]
+    rhythm: Array
+    slowdown: Array = field(default_factory=lambda: np.ones(0))
+
+    def expected(self, metric: str) -> Array:
+        """Return the level of a metric that follows the job's phases, shape (seconds,)."""
+        level = np.asarray(self.levels[metric])[self.phases]
+        if metric in _FOLLOWS_RHYTHM:
+            training = self.phases == Phase.TRAIN
+            active = np.where(training, self.rhythm * self.slowdown, 1.0)
+            idle = self.levels[metric][Phase.WAIT] if metric == "gpu_power" else 0.0
+            level = idle + (level - idle) * active
+        return level
+
+
+_FOLLOWS_RHYTHM = {
+    "gpu_power",
+    "gpu_tensor_activity",
+    "gpu_graphics_activity",
+    "nvlink_bandwidth",
+    "pcie_bandwidth",
+    "rdma",
+    "pfc_tx_rate",
+    "ecn_rate",
+}
+
+
+def draw_workload(random: np.random.Generator, nodes: int, seconds: int) -> Workload:
+    """Draw a job: its levels, its rhythm, its checkpoints and data stalls."""
+    levels = _levels(random)
+    return Workload(
+        nodes=nodes,
+        gpus=8,
+        seconds=seconds,
+        phases=_phases(random, seconds),
+        levels=levels,
+        rhythm=_rhythm(random, seconds),
+        slowdown=np.ones(seconds),
+    )
+
+
+def _levels(random: np.random.Generator) -> dict[str, tuple[float, ...]]:
+    """Draw what the metrics of a job are in each phase; the ranges are those of A100 and H100."""
+    power = random.uniform(280, 620)
+    nvlink = 10 ** random.uniform(10.6, 11.4)
+    rdma = 10 ** random.uniform(9.1, 10.0)
+    cpu = random.uniform(18, 50)
+    tcp = 10 ** random.uniform(6.0, 6.6)
+    clock = random.choice([1410.0, 1755.0, 1980.0])
+    memory = random.uniform(20, 65)
+    pcie = 10 ** random.uniform(9.4, 10.1)
+    ecn = 10 ** random.uniform(1.0, 3.0)
+    pfc = ecn * random.uniform(0.02, 0.08)
+    tensor, graphics = random.uniform(0.25, 0.5), random.uniform(0.82, 0.96)
+    held = random.uniform(4.5e10, 7.4e10)
+    idle = random.uniform(65, 110)
+    wait = idle + random.uniform(40, 110)
+    return {
+        # train, stall, checkpoint, wait, halt
+        "gpu_duty_cycle": (99.5, 70.0, 6.5, 99.9, 0.1),
+        "gpu_power": (power, idle + 20, idle + 10, wait, idle),
+        "gpu_tensor_activity": (tensor, 0.03, 0.01, 0.001, 0.0),
+        "gpu_graphics_activity": (graphics, 0.1, 0.07, 0.98, 0.0),
+        "gpu_sm_clock": (clock, clock, clock, clock, 345.0),
+        "gpu_memory_used": (held, held, held, held, 6e8),
+        "nvlink_bandwidth": (nvlink, nvlink * 0.15, nvlink * 0.12, 1.6e6, 1e5),
+        "cpu_usage": (cpu, cpu * 0.95, cpu + 13, cpu, 3.0),
+        "memory_usage": (memory, memory, memory, memory, memory * 0.97),
+        "disk_usage": (55.0, 55.0, 55.0, 55.0, 55.0),
+        "tcp_throughput": (tcp, tcp, tcp * 180, tcp, tcp * 0.2),
+        "rdma": (rdma, rdma * 0.1, rdma * 0.15, 3e5, 0.0),
+        "pfc_tx_rate": (pfc, pfc * 0.1, pfc * 0.2, 0.15, 0.02),
+        "ecn_rate": (ecn, ecn * 0.1, ecn * 0.3, 1.0, 0.05),
+        "pcie_bandwidth": (pcie, pcie * 0.3, pcie * 0.2, 3e7, 1e6),
+    }
+
+
+def _phases(random: np.random.Generator, seconds: int) -> NDArray[np.int64]:
+    phases = np.full(seconds, Phase.TRAIN, dtype=np.int64)
+    for _ in range(random.poisson(seconds / 400)):
+        start = random.integers(0, seconds)
+        phases[start : start + random.integers(3, 12)] = Phase.STALL
+    every = int(random.integers(500, 1100))
+    for begin in range(int(random.integers(60, every)), seconds, every):
+        phases[begin : begin + random.integers(15, 45)] = Phase.CHECKPOINT
+    return phases
+
+
+def _rhythm(random: np.random.Generator, seconds: int) -> Array:
+    """Draw an iteration time and return how active the job is in each second, 0.25 to 1."""
+    period, share = random.uniform(0.8, 9.0), random.uniform(0.65, 0.95)
+    fine = np.arange(seconds * 10) / 10
+    drift = np.cumsum(random.normal(0, 0.01, len(fine)))
+    busy = ((fine + drift) % period) < share * period
+    computes: Array = busy.reshape(seconds, 10).mean(axis=1)
+    return 0.25 + 0.75 * computes

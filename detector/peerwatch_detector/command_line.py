@@ -1,0 +1,137 @@
+"""The detector's command line: commands, options, and what they change of the configuration."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from datetime import datetime
+from pathlib import Path
+
+from peerwatch_detector import __version__
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands; it needs none of the extras."""
+    whole = argparse.ArgumentParser(
+        prog="peerwatch-detector", description="Finds the faulty node of a training job."
+    )
+    whole.add_argument("--version", action="version", version=f"peerwatch-detector {__version__}")
+    commands = whole.add_subparsers(dest="command", required=True)
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--config", type=Path, help="YAML configuration file")
+    common.add_argument("--prometheus", metavar="URL", help="overrides prometheus.url")
+    common.add_argument(
+        "--log-level", default="info", choices=["debug", "info", "warning", "error"]
+    )
+    run = commands.add_parser("run", parents=[common], help="judge jobs and serve the findings")
+    run.add_argument("--listen", metavar="HOST:PORT", help="overrides listen")
+    train = commands.add_parser(
+        "train", parents=[common], help="train the models on a healthy range or on cases"
+    )
+    _add_train(train)
+    backtest = commands.add_parser(
+        "backtest", parents=[common], help="replay recorded cases and write what is found"
+    )
+    _add_backtest(backtest)
+    evaluate = commands.add_parser(
+        "evaluate", parents=[common], help="compare methods on cases of which the truth is known"
+    )
+    _add_evaluate(evaluate)
+    export = commands.add_parser(
+        "export-case", parents=[common], help="write a stretch of a job in Prometheus as a case"
+    )
+    _add_export(export)
+    return whole
+
+
+def changes(options: argparse.Namespace) -> dict[str, dict[str, object]]:
+    """Return what the command line changes of the configuration file."""
+    changed: dict[str, dict[str, object]] = {}
+    if options.prometheus:
+        changed["prometheus"] = {"url": options.prometheus}
+    if getattr(options, "listen", None):
+        address, _, port = options.listen.rpartition(":")
+        changed["listen"] = {"address": address or "127.0.0.1", "port": port}
+    return changed
+
+
+def moment(text: str) -> float:
+    """Return a Unix time given as a number or as ISO 8601, which without a zone is local time.
+
+    Raises
+    ------
+    argparse.ArgumentTypeError
+        If it is neither.
+    """
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time; give Unix seconds or ISO 8601 such as 2026-01-31T12:00:00Z"
+        ) from error
+
+
+def _add_train(train: argparse.ArgumentParser) -> None:
+    train.add_argument("--job-id", help="training job to read from Prometheus")
+    train.add_argument("--start", type=float, help="begin of its healthy range, Unix time")
+    train.add_argument("--end", type=float, help="end of its healthy range, Unix time")
+    train.add_argument("--cases", type=Path, nargs="+", metavar="DIR", help="case folders instead")
+    train.add_argument("--output", type=Path, required=True, help="model bundle to write (.npz)")
+    train.add_argument("--steps", type=int, default=1200, help="optimiser steps per metric")
+    train.add_argument("--seed", type=int, default=0, help="makes a training repeatable")
+
+
+def _add_cases(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "cases", type=Path, nargs="+", metavar="CASE", help="case folder, or folder of cases"
+    )
+    command.add_argument(
+        "-j",
+        "--processes",
+        type=int,
+        default=len(os.sched_getaffinity(0)),
+        metavar="N",
+        help="cases replayed at a time (default: %(default)s)",
+    )
+
+
+def _add_backtest(backtest: argparse.ArgumentParser) -> None:
+    _add_cases(backtest)
+    backtest.add_argument("--method", metavar="M", help="overrides method")
+    backtest.add_argument(
+        "--output", type=Path, metavar="FILE", help="JSON lines, one per case (default: stdout)"
+    )
+
+
+def _add_evaluate(evaluate: argparse.ArgumentParser) -> None:
+    _add_cases(evaluate)
+    evaluate.add_argument(
+        "--method", metavar="M[,M...]", help="methods to compare (default: the configured one)"
+    )
+    evaluate.add_argument(
+        "--ablate", action="store_true", help="also switch off each part of the method, one by one"
+    )
+    evaluate.add_argument("--output", type=Path, metavar="FILE", help="everything as JSON")
+    evaluate.add_argument("--picture", type=Path, metavar="FILE", help="a picture of it (.svg)")
+
+
+def _add_export(export: argparse.ArgumentParser) -> None:
+    export.add_argument("folder", type=Path, metavar="DIR", help="new folder of the case")
+    export.add_argument("--job-id", required=True, help="training job")
+    for name, what in (("--start", "first"), ("--end", "last")):
+        export.add_argument(
+            name, type=moment, required=True, metavar="T", help=f"{what} second, Unix or ISO 8601"
+        )
+    export.add_argument(
+        "--truth-node", action="append", default=[], metavar="N", help="faulty node; repeatable"
+    )
+    export.add_argument("--truth-fault", metavar="F", help="what was wrong with it")
+    export.add_argument("--onset", type=moment, metavar="T", help="when it began")
+    export.add_argument("--halt", type=moment, metavar="T", help="when the job halted, if it did")
+    export.add_argument(
+        "--healthy", action="store_true", help="nothing was wrong: any finding would be false"
+    )

@@ -1,0 +1,190 @@
+"""Writes a stretch of a live job as a case: what an incident looked like, kept for the backtest."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from peerwatch_detector import promql
+from peerwatch_detector.cases import Case, Truth, save_case
+from peerwatch_detector.config import DetectorConfig, MetricConfig
+from peerwatch_detector.errors import CaseError
+from peerwatch_detector.frame import JobFrame, Series
+from peerwatch_detector.reader import Reader
+from peerwatch_detector.ring import Ring
+
+# The grid of the rings that the running detector reads into.
+_STEP_SECONDS = 1.0
+# Of jobs or nodes that an error names, so that it stays one line.
+_MOST_NAMED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Which job to export, and from when to when.
+
+    Parameters
+    ----------
+    job_id
+        The training job.
+    start, end
+        Unix times, both ends included, taken as whole seconds.
+    """
+
+    job_id: str
+    start: float
+    end: float
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that holds something.
+
+    Raises
+    ------
+    CaseError
+        If it does, or is a file.
+    """
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+        raise CaseError(f"{folder}: exists and is not empty; give a new folder.")
+
+
+def export_case(
+    folder: Path, stretch: Stretch, truth: Truth | None, config: DetectorConfig, reader: Reader
+) -> Case:
+    """Read a stretch of a job as the running detector would, and write it as a case.
+
+    Parameters
+    ----------
+    folder
+        Written last, when all is read; its name becomes the name of the case.
+    stretch
+        Job and range.
+    truth
+        What was wrong, if it is known; seconds from ``stretch.start``.
+    config
+        Which metrics, and how they are read.
+    reader
+        Where.
+
+    Raises
+    ------
+    CaseError
+        If the folder holds something, the range is empty, the job unknown, or the truth about
+        other nodes or times.
+    ReadError
+        If Prometheus cannot be read.
+    """
+    check_folder(folder)
+    start, end = _whole(stretch)
+    job_id = stretch.job_id
+    read = {
+        metric: _read(metric, job_id, start, end, config, reader)
+        for metric in config.detection_metrics()
+    }
+    nodes = _told_nodes(job_id, start, end, config, reader)
+    nodes |= {one.labels["node"] for series in read.values() for one in series}
+    if not any(read.values()):
+        raise _nothing(job_id, start, end, nodes, config, reader)
+    _check_truth(truth, nodes, end - start)
+    names = tuple(sorted(nodes))
+    frames, units = {}, {}
+    for metric, series in read.items():
+        if series:
+            frames[metric.name] = _frame(metric, series, job_id, names, start, end)
+            units[metric.name] = metric.unit
+    case = Case(folder.name, job_id, _STEP_SECONDS, frames, truth, units)
+    try:
+        save_case(case, folder, more={"start_timestamp_seconds": start})
+    except OSError as error:
+        raise CaseError(f"{folder}: cannot be written: {error.strerror}.") from error
+    return case
+
+
+def _whole(stretch: Stretch) -> tuple[int, int]:
+    if not (math.isfinite(stretch.start) and math.isfinite(stretch.end)):
+        raise CaseError(f"--start {stretch.start!r} and --end {stretch.end!r} must be finite.")
+    start, end = math.ceil(stretch.start), math.floor(stretch.end)
+    if end - start < 1:
+        raise CaseError(
+            f"The range from {stretch.start:.0f} to {stretch.end:.0f} is empty; "
+            "--end must come after --start."
+        )
+    return start, end
+
+
+def _read(
+    metric: MetricConfig, job_id: str, start: int, end: int, config: DetectorConfig, reader: Reader
+) -> list[Series]:
+    if config.prometheus.recorded:
+        # Newer servers leave out a sample that lies exactly at the left end.
+        series = reader.raw_range(promql.recorded_query(metric, job_id), start - 1, end)
+    else:
+        query = promql.joined_query(metric, job_id, config.rate_window_seconds)
+        series = reader.stepped_range(query, start, end, _STEP_SECONDS)
+    return [one for one in series if "node" in one.labels and _inside(one, start, end)]
+
+
+def _inside(one: Series, start: int, end: int) -> bool:
+    """Whether a series has a sample on the grid of the case."""
+    seconds = np.rint(one.times)
+    return bool((np.isfinite(one.values) & (seconds >= start) & (seconds <= end)).any())
+
+
+def _frame(
+    metric: MetricConfig,
+    series: list[Series],
+    job_id: str,
+    nodes: tuple[str, ...],
+    start: int,
+    end: int,
+) -> JobFrame:
+    ring = Ring(end - start + 2)
+    ring.write(series)
+    frame = ring.frame(job_id, metric.name, nodes, start, end)
+    return replace(frame, times=frame.times - start)
+
+
+def _told_nodes(
+    job_id: str, start: int, end: int, config: DetectorConfig, reader: Reader
+) -> set[str]:
+    """Return the nodes that told of the job, those without any sample too."""
+    selector = f"{config.discovery.job_info}{{{promql.job_matcher(job_id)}}}"
+    return _labels("node", reader.raw_range(selector, start, end))
+
+
+def _labels(name: str, series: list[Series]) -> set[str]:
+    return {one.labels[name] for one in series if one.labels.get(name)}
+
+
+def _nothing(
+    job_id: str, start: int, end: int, nodes: set[str], config: DetectorConfig, reader: Reader
+) -> CaseError:
+    """Say why nothing was read: no such job, or a job without samples."""
+    where = f"in {config.prometheus.url} between {start} and {end}"
+    if nodes:
+        return CaseError(
+            f"Job {job_id!r} ran on {len(nodes)} nodes {where}, but none of the detection metrics "
+            "has a sample; check that the recording rules are loaded (or set prometheus.recorded)."
+        )
+    others = _labels(
+        "job_id", reader.raw_range(f'{config.discovery.job_info}{{job_id!=""}}', start, end)
+    )
+    known = ", ".join(sorted(others)[:_MOST_NAMED]) or "none"
+    return CaseError(f"Job {job_id!r} is unknown {where}; jobs there: {known}.")
+
+
+def _check_truth(truth: Truth | None, nodes: set[str], seconds: float) -> None:
+    if truth is None:
+        return
+    if strangers := sorted(set(truth.nodes) - nodes):
+        some = ", ".join(sorted(nodes)[:_MOST_NAMED])
+        raise CaseError(f"--truth-node {', '.join(strangers)}: not of this job; it has {some}.")
+    for name, moment in (("--onset", truth.onset_seconds), ("--halt", truth.halt_seconds)):
+        if moment is not None and not 0 <= moment <= seconds:
+            raise CaseError(
+                f"{name}: lies {moment:.0f} s after --start, outside of the {seconds:.0f} s "
+                "exported; give a time between --start and --end."
+            )

@@ -1,0 +1,210 @@
+"""The settings of the judgement: when a node is unlike its peers, for how long, and what follows.
+
+Part of ``DetectorConfig``; every addition of method ``peerwatch`` is a switch of its own, so that
+an evaluation can leave it out.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Section(BaseModel):
+    """A frozen group of settings that refuses keys it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class SimilarityConfig(Section):
+    """When a node is unlike its peers."""
+
+    threshold: float | None = Field(
+        default=None,
+        gt=0,
+        description="Score from which a node is a candidate. Default: 2 for method minder (normal "
+        "score), 5 for method peerwatch (leave-one-out scale; used with peerwatch.embedding only).",
+    )
+    embedding: Literal["reconstruction", "latent"] = Field(
+        default="reconstruction",
+        description="What the distances are taken of: the denoised window or the latent vector.",
+    )
+    baseline_seconds: int = Field(
+        default=600,
+        ge=0,
+        le=7200,
+        description="How much of a node's own healthy past is its normal offset from its peers; "
+        "0 switches the baseline off.",
+    )
+    largest_share: float = Field(
+        default=0.25,
+        gt=0,
+        le=1,
+        description="If more than this share of the nodes (and more than one) deviates at once, "
+        "the cause is common and nobody is named.",
+    )
+
+
+class PeerwatchConfig(Section):
+    """What method peerwatch adds; each addition can be switched off alone."""
+
+    level_seconds: int = Field(
+        default=15, ge=5, le=120, description="Trailing mean that is compared."
+    )
+    scale: Literal["factor", "difference"] = Field(
+        default="factor",
+        description="Whether nodes are compared by factors, or by differences in the metric's unit "
+        "(then smallest_effect counts instead of smallest_ratio).",
+    )
+    threshold: float = Field(
+        default=4.0,
+        gt=0,
+        le=100,
+        description="Spreads of its own past by which a node must differ from its peers.",
+    )
+    away: bool = Field(
+        default=True,
+        description="While the job makes progress, a node must also have moved away from its "
+        "peers' plain level, not only back to it.",
+    )
+    per_gpu: bool = Field(
+        default=True, description="Compare GPU by GPU; else the means of the nodes."
+    )
+    embedding: bool = Field(
+        default=False,
+        description="Let the peer score of the embedded windows stand for the threshold: a node "
+        "over similarity.threshold needs no more. Off: it adds nothing to what the levels show.",
+    )
+    common_cause: bool = Field(
+        default=True,
+        description="Name nobody for what more than similarity.largest_share of the nodes show at "
+        "once, or for what several nodes began to show together.",
+    )
+    collapsed_share: float = Field(
+        default=0.2,
+        ge=0,
+        le=0.9,
+        description="Below this share of its usual level a metric is not judged, except for high "
+        "values; 0 always judges it.",
+    )
+    progress: bool = Field(
+        default=True,
+        description="Judge by the job's progress too; false asks for the whole continuity of "
+        "every node, as where no metric tells of progress.",
+    )
+    progress_metrics: list[str] = Field(
+        default=[
+            "gpu_tensor_activity",
+            "nvlink_bandwidth",
+            "tcp_rdma_throughput",
+            "gpu_power",
+        ],
+        description="Metrics that tell of the job's progress; the first with data is used.",
+    )
+    busy_metric: str = Field(
+        default="gpu_duty_cycle", description="Metric that tells whether the GPUs are busy."
+    )
+    idle_share: float = Field(
+        default=0.3,
+        ge=0,
+        le=1,
+        description="While the busy metric is below this the job checkpoints or was halted: "
+        "nothing is judged and streaks are frozen.",
+    )
+    waiting_share: float = Field(
+        default=0.2,
+        ge=0,
+        le=0.9,
+        description="Below this share of its usual progress a busy job waits for one of its ranks.",
+    )
+    progress_loss: float = Field(
+        default=0.02,
+        ge=0,
+        le=0.9,
+        description="Share of its progress that a job which goes on must have lost for a finding "
+        "to be critical.",
+    )
+    fast: bool = Field(
+        default=True, description="Ask for less continuity while the job waits for a rank."
+    )
+    fast_seconds: float = Field(
+        default=45.0, gt=0, le=7200, description="Continuity asked for while the job waits."
+    )
+    fast_pair_seconds: float = Field(
+        default=25.0,
+        gt=0,
+        le=7200,
+        description="The same where two independent metrics show the node; network metrics count "
+        "as one.",
+    )
+    slack_seconds: float = Field(
+        default=60.0,
+        ge=0,
+        le=600,
+        description="How long before the job began to wait a streak may have begun to explain it.",
+    )
+    patience_seconds: float = Field(
+        default=110.0,
+        ge=0,
+        le=7200,
+        description="After waiting this long, longer than checkpoints are late, weaker deviations "
+        "count too.",
+    )
+    relaxed: float = Field(
+        default=0.6, gt=0, le=1, description="How much weaker, as a share of the smallest effect."
+    )
+    symptoms: bool = Field(
+        default=True,
+        description="Hold back what another node shows within ten minutes of a finding, unless "
+        "both began together and are of one size.",
+    )
+    load: bool = Field(
+        default=True,
+        description="High load alone is no sign unless the job lost much progress and nothing else "
+        "explains it; false lets it count as any other metric.",
+    )
+    load_loss: float = Field(
+        default=0.1,
+        ge=0,
+        le=0.9,
+        description="Share of its progress that the job must have lost for high load to be a sign: "
+        "progress wanders by a few percent, and programs beside the job are common.",
+    )
+
+
+class ContinuityConfig(Section):
+    """How long a candidate must last, unless the job waits for it (``peerwatch.fast``)."""
+
+    threshold_seconds: float = Field(
+        default=240.0, gt=0, le=7200, description="Length of the streak that makes a finding."
+    )
+    gap_seconds: float = Field(
+        default=10.0, ge=0, le=600, description="Pause inside a streak that does not break it."
+    )
+    clear_seconds: float = Field(
+        default=120.0,
+        gt=0,
+        le=7200,
+        description="A finding falls after this long without its node being a candidate.",
+    )
+
+
+class ZScoreConfig(Section):
+    """The outlier rule of Aegis: beyond mean + 2 standard deviations for ten minutes."""
+
+    threshold: float = Field(default=2.0, gt=0, description="Standard deviations from the mean.")
+    period_seconds: float = Field(
+        default=600.0, gt=0, le=7200, description="How long the node must stay beyond it."
+    )
+
+
+class AbsentConfig(Section):
+    """When a node that vanished becomes a finding."""
+
+    after_seconds: float = Field(
+        default=15.0, gt=0, le=3600, description="Silence after which a node counts as absent."
+    )
+    threshold_seconds: float = Field(
+        default=60.0, gt=0, le=7200, description="Length of the silence that makes a finding."
+    )

@@ -1,0 +1,174 @@
+"""What the job as a whole does: train, wait for one of its ranks, or nothing.
+
+Synchronous training runs at the pace of its slowest rank, so a fault that matters shows in the
+progress of every node. While the GPUs are busy but do no work, the ranks spin in a collective
+that one of them does not join.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peerwatch_detector.judgement_config import PeerwatchConfig
+from peerwatch_detector.peers import Levels
+
+# Seconds remembered: long enough to compare before and after a long streak.
+_MEMORY = 3600
+# The usual level is this quantile of this long a past: checkpoints and stalls do not lower it.
+_USUAL_QUANTILE, _USUAL_SECONDS = 0.8, 600
+# The present level is the median of so many seconds: longer than an iteration.
+_PRESENT_SECONDS, _BUSY_SECONDS = 12, 8
+# Progress is compared with that of so long before.
+_BEFORE_SECONDS = 300
+# Around the onset nothing is compared: it is known to a few seconds only.
+_ONSET_SECONDS = 5
+# Metrics that come every few seconds hold between two samples.
+_CARRY_SECONDS = 10
+# Seconds in which the job makes less than this share of its usual progress are pauses.
+_PAUSE_SHARE = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """What the job does at one step.
+
+    Parameters
+    ----------
+    known
+        Whether anything tells of its progress.
+    idle
+        The GPUs are not busy: a checkpoint, or the job was halted.
+    waiting
+        The GPUs are busy without progress.
+    """
+
+    known: bool = False
+    idle: bool = False
+    waiting: bool = False
+
+
+class Progress:
+    """The job's progress, second by second, from the first metric that tells of it.
+
+    Parameters
+    ----------
+    config
+        Settings.
+    least_seconds
+        Seconds of past that make a usual level.
+    """
+
+    def __init__(self, config: PeerwatchConfig, least_seconds: int) -> None:
+        self.config = config
+        self.least_seconds = least_seconds
+        self._series: dict[str, Levels] = {}
+        self._floors: dict[str, float] = {}
+        self._newest: dict[str, int] = {}
+        self._current: str | None = None
+        self._usual = np.nan
+        self.known = False
+
+    def write(self, metric: str, floor: float, times: NDArray[np.int64], levels: Levels) -> None:
+        """Take in the job's median of a metric.
+
+        Parameters
+        ----------
+        metric
+            Its name; all but those configured are ignored.
+        floor
+            Below this usual level the metric tells nothing.
+        times
+            Whole Unix seconds, rising, shape (n_steps,).
+        levels
+            Same shape, NaN = no sample.
+        """
+        if metric not in (*self.config.progress_metrics, self.config.busy_metric):
+            return
+        series = self._series.setdefault(metric, np.full(_MEMORY, np.nan))
+        last = int(times[-1])
+        newest = self._newest.get(metric, last - _MEMORY)
+        if last > newest:
+            series[np.arange(max(newest, last - _MEMORY) + 1, last + 1) % _MEMORY] = np.nan
+            self._floors[metric], self._newest[metric] = floor, last
+        # What came late stands in an older second; it is taken in as well.
+        known = np.isfinite(levels) & (times > self._newest[metric] - _MEMORY)
+        series[times[known] % _MEMORY] = levels[known]
+
+    def phase(self, time: int) -> Phase:
+        """Return what the job does at ``time``; call it in order of time."""
+        self._current, self._usual = self._choose(time)
+        self.known |= self._current is not None
+        if self._current is None:
+            # A metric that stops coming does not make an undisturbed job suspicious.
+            return Phase(known=self.known)
+        busy = _median(self._past(self.config.busy_metric, time, _BUSY_SECONDS))
+        present = _median(self._past(self._current, time, _PRESENT_SECONDS))
+        return Phase(
+            known=True,
+            idle=bool(busy < self.config.idle_share),
+            waiting=bool(present < self.config.waiting_share * self._usual),
+        )
+
+    def loss(self, since: float, time: int, least_seconds: float) -> float:
+        """Return the share of progress lost since a moment, as a share of that before.
+
+        Parameters
+        ----------
+        since, time
+            Unix seconds.
+        least_seconds
+            Seconds needed before and after; with fewer nothing is known.
+
+        Returns
+        -------
+        float
+            0.1 = a tenth slower; NaN = not known.
+        """
+        if self._current is None:
+            return float("nan")
+        start = int(since)
+        before = self._past(self._current, start - _ONSET_SECONDS, _BEFORE_SECONDS)
+        after = self._past(self._current, time, min(_MEMORY, time - start - _ONSET_SECONDS))
+        before, after = (part[part > _PAUSE_SHARE * self._usual] for part in (before, after))
+        if min(len(before), len(after)) <= least_seconds:
+            return float("nan")
+        return float(1 - after.mean() / before.mean())
+
+    def _choose(self, time: int) -> tuple[str | None, float]:
+        for metric in self.config.progress_metrics:
+            past = self._past(metric, time, _USUAL_SECONDS)
+            past = past[np.isfinite(past)]
+            began = self._newest.get(metric, time) - time
+            if len(past) and began > -_USUAL_SECONDS and self._span(metric, time):
+                usual = float(np.quantile(past, _USUAL_QUANTILE))
+                if usual >= self._floors[metric]:
+                    return metric, usual
+        return None, np.nan
+
+    def _span(self, metric: str, time: int) -> bool:
+        """Whether the past of a metric reaches far enough back."""
+        past = self._past(metric, time, _USUAL_SECONDS)
+        first = int(np.argmax(np.isfinite(past)))
+        return len(past) - first > self.least_seconds
+
+    def _past(self, metric: str, time: int, seconds: int) -> Levels:
+        """Return the seconds up to and with ``time``, samples carried on for a little."""
+        if metric not in self._series or seconds <= 0:
+            return np.empty(0)
+        newest = self._newest[metric]
+        first = max(time - seconds, newest - _MEMORY) + 1
+        lead = max(first - _CARRY_SECONDS, newest - _MEMORY + 1)
+        times = np.arange(lead, min(time, newest) + 1)
+        values = self._series[metric][times % _MEMORY]
+        place = np.arange(len(values))
+        source = np.maximum.accumulate(np.where(np.isfinite(values), place, -_CARRY_SECONDS))
+        carried = np.where(place - source < _CARRY_SECONDS, values[source], np.nan)
+        return carried[first - lead :]
+
+
+def _median(values: Levels) -> float:
+    known = values[np.isfinite(values)]
+    return float(np.median(known)) if len(known) else np.nan

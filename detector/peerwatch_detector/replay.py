@@ -1,0 +1,138 @@
+"""Replays a recorded job as the online detector would have judged it, cycle by cycle.
+
+The stages are those of ``run``: only the samples come from a case instead of from Prometheus.
+At the cycle that ends at time t nothing younger than ``t - prometheus.lag_seconds`` is looked
+at, so a case cut short gives the same findings up to the cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peerwatch_detector.cases import Case
+from peerwatch_detector.config import DetectorConfig, MetricConfig
+from peerwatch_detector.frame import JobFrame
+from peerwatch_detector.jobs import Job
+from peerwatch_detector.models.base import Model
+from peerwatch_detector.models.store import Bundle
+from peerwatch_detector.pipeline import JobState, Judgement, judge
+from peerwatch_detector.scores import Finding
+
+# Steps beyond the newest windows that the guilty GPU is looked for in; as in the service.
+_CONTEXT_STEPS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What the detector would have said.
+
+    Parameters
+    ----------
+    case
+        Name of the case.
+    findings
+        In the order they were raised; ``raised`` is in seconds from the start of the case.
+    node_seconds
+        Nodes times length of the case, for rates of false findings.
+    """
+
+    case: str
+    findings: tuple[Finding, ...]
+    node_seconds: float
+
+
+def replay(case: Case, config: DetectorConfig, bundle: Bundle) -> Replay:
+    """Walk through a case in cycles and collect every finding raised.
+
+    Parameters
+    ----------
+    case
+        The recorded job; its metrics that the configuration does not compare are not looked at.
+    config
+        Settings, the method among them.
+    bundle
+        Trained models.
+    """
+    raised: list[Finding] = []
+    known: set[tuple[str, float]] = set()
+    for judgement in cycles(case, config, bundle):
+        for finding in judgement.findings:
+            key = (finding.node, finding.raised)
+            if key not in known:
+                known.add(key)
+                raised.append(finding)
+    frame = next(iter(case.frames.values()))
+    length = len(frame.times) * case.step_seconds
+    return Replay(case.name, tuple(raised), len(frame.nodes) * length)
+
+
+def cycles(case: Case, config: DetectorConfig, bundle: Bundle) -> Iterator[Judgement]:
+    """Yield the judgement of every cycle of a case."""
+    metrics = [metric for metric in config.detection_metrics() if case.fits(metric)]
+    models: dict[str, Model] = {
+        metric.name: bundle.model(
+            metric.name, metric.bounds, config.window_length, config.similarity.embedding
+        )
+        for metric in metrics
+    }
+    state = JobState()
+    heard = _last_heard(case)
+    frame = next(iter(case.frames.values()))
+    end = float(frame.times[-1]) + case.step_seconds + config.prometheus.lag_seconds
+    for cycle in range(1, int(end // config.cycle_seconds) + 1):
+        now = cycle * config.cycle_seconds
+        newest = now - config.prometheus.lag_seconds
+        step = int(np.searchsorted(frame.times, newest, side="right"))
+        if step == 0:
+            continue
+        frames = {
+            metric.name: _cut(case.frames[metric.name], metric, config, state, step)
+            for metric in metrics
+        }
+        yield judge(_job(case, frame.nodes, heard, step), frames, models, config, state, newest)
+
+
+def _last_heard(case: Case) -> NDArray[np.int64]:
+    """Return, per step and node, the last step with a sample of any metric; -1 = none yet."""
+    frames = list(case.frames.values())
+    heard: NDArray[np.bool_] = np.zeros(frames[0].values.shape, dtype=np.bool_)
+    for frame in frames:
+        heard |= np.isfinite(frame.values)
+    steps = np.arange(heard.shape[1])
+    last: NDArray[np.int64] = np.where(heard, steps, -1)
+    return np.maximum.accumulate(last, axis=1)
+
+
+def _job(case: Case, nodes: tuple[str, ...], heard: NDArray[np.int64], step: int) -> Job:
+    last = heard[:, step - 1]
+    times = next(iter(case.frames.values())).times
+    silent = {
+        node: float(times[last[index]])
+        for index, node in enumerate(nodes)
+        if 0 <= last[index] < step - 1
+    }
+    return Job(case.job_id, nodes, silent)
+
+
+def _cut(
+    frame: JobFrame, metric: MetricConfig, config: DetectorConfig, state: JobState, step: int
+) -> JobFrame:
+    """Return the steps that the service would read at this cycle."""
+    judged = state.metrics.get(metric.name)
+    since = int(np.searchsorted(frame.times, judged.judged_until)) if judged else 0
+    since -= config.margin_seconds
+    left = max(0, min(since, step - _CONTEXT_STEPS), step - config.history_seconds)
+    per_gpu = None if frame.gpu_values is None else frame.gpu_values[:, :, left:step]
+    return JobFrame(
+        frame.job_id,
+        frame.metric,
+        frame.nodes,
+        frame.times[left:step],
+        frame.values[:, left:step],
+        frame.gpus,
+        per_gpu,
+    )

@@ -1,0 +1,84 @@
+"""What a job remembers between cycles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peerwatch_detector.baseline import Baseline
+from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.continuity import Streaks
+from peerwatch_detector.evidence import Trail
+from peerwatch_detector.progress import Progress
+from peerwatch_detector.scores import Finding
+
+
+@dataclass(slots=True)
+class MetricState:
+    """What one metric of one job remembers between cycles."""
+
+    similarity: Streaks
+    zscore: Streaks
+    baseline: Baseline
+    high: Trail
+    low: Trail
+    stepwise: bool
+    judged_until: int = 0
+    normal: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    z: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    peak: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    coverage: float = 0.0
+    common_cause: bool = False
+
+    def follow(self, nodes: tuple[str, ...], gpus: tuple[str, ...]) -> None:
+        """Go on with these nodes: what is known of those that stay is kept."""
+        old = self.similarity.nodes
+        if nodes != old:
+            for name in ("normal", "z", "peak"):
+                values = dict(zip(old, getattr(self, name), strict=True))
+                setattr(self, name, np.array([values.get(node, np.nan) for node in nodes]))
+        for part in (self.similarity, self.zscore, self.high, self.low):
+            part.follow(nodes)
+        self.baseline.follow(nodes, gpus)
+
+    @property
+    def streaks(self) -> tuple[Streaks, ...]:
+        """The streaks of the method in use, which keep a finding standing."""
+        if self.stepwise:
+            return (self.high.streaks, self.low.streaks)
+        return (self.similarity, self.zscore)
+
+    def continuity(self) -> NDArray[np.float64]:
+        """Return the length of every node's longest streak, shape (n_nodes,)."""
+        used = self.streaks if self.stepwise else (self.similarity,)
+        longest: NDArray[np.float64] = np.max([one.seconds() for one in used], axis=0)
+        return longest
+
+
+@dataclass(slots=True)
+class JobState:
+    """What one job remembers between cycles: streaks, findings, who was silent when."""
+
+    metrics: dict[str, MetricState] = field(default_factory=dict)
+    standing: dict[str, Finding] = field(default_factory=dict)
+    recent: list[Finding] = field(default_factory=list)
+    last_silent: dict[str, float] = field(default_factory=dict)
+    progress: Progress | None = None
+    stepped_until: int = 0
+    idle_seconds: float = 0.0
+    waiting_since: float | None = None
+
+
+def new_metric_state(config: DetectorConfig) -> MetricState:
+    """Return the empty memory of a metric that is seen for the first time."""
+    gap = 0.0 if config.method == "minder" else config.continuity.gap_seconds
+    return MetricState(
+        Streaks(gap),
+        Streaks(gap),
+        Baseline(config.similarity.baseline_seconds),
+        Trail(gap),
+        Trail(gap),
+        stepwise=config.method == "peerwatch",
+    )

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from detector import naive
+from detector.fakes import config_for, metric
+from peerwatch_detector.baseline import Usual
+from peerwatch_detector.deviation import Deviation, deviate, side
+from peerwatch_detector.judgement_config import PeerwatchConfig
+from peerwatch_detector.levels import Scale
+from peerwatch_detector.peers import job_median
+
+METRIC = config_for(metric(floor=0.02, smallest_ratio=1.2)).detection_metrics()[0]
+SCALE = Scale(0.02, by_factor=True)
+
+
+def usual(count: int, offset: float | np.ndarray = 0.0, level: float = 1.0) -> Usual:
+    return Usual(np.zeros(count) + offset, np.full(count, 0.01), level)
+
+
+def deviation_of(window: np.ndarray, normal: Usual | None = None) -> Deviation:
+    normal = normal or usual(len(window))
+    return deviate(window, job_median(window), normal, METRIC, SCALE, PeerwatchConfig())
+
+
+def effects(values: list[float]) -> Deviation:
+    known = np.array(values)
+    return Deviation(known, np.abs(known) * 10, np.ones(len(known), dtype=bool), collapsed=False)
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    units=st.integers(2, 8),
+    missing=st.sampled_from([0.0, 0.2, 0.6]),
+)
+def test_deviations_are_those_of_the_slow_version(seed: int, units: int, missing: float) -> None:
+    rng = np.random.default_rng(seed)
+    window = rng.uniform(0.5, 2, (units, 15)).astype(np.float32)
+    window[rng.random(window.shape) < missing] = np.nan
+    offset = rng.normal(0, 0.3, units)
+    expected = np.array(naive.deviation(window.tolist(), offset.tolist(), 0.02)) / np.log(1.2)
+    found = deviation_of(window, usual(units, offset)).effects
+    np.testing.assert_allclose(expected, found, rtol=1e-3, atol=1e-5)
+
+
+@given(seed=st.integers(0, 1000), factor=st.floats(0.5, 50))
+def test_all_nodes_larger_by_one_factor_deviate_as_before(seed: int, factor: float) -> None:
+    window = np.random.default_rng(seed).uniform(50, 200, (5, 15)).astype(np.float32)
+    normal = usual(5, level=100.0)
+    more = usual(5, level=100.0 * factor)
+    np.testing.assert_allclose(
+        deviation_of(window, normal).effects,
+        deviation_of(window * np.float32(factor), more).effects,
+        atol=2e-3,
+    )
+
+
+@given(seed=st.integers(0, 1000), order=st.permutations(range(6)))
+def test_the_order_of_the_nodes_means_nothing(seed: int, order: list[int]) -> None:
+    window = np.random.default_rng(seed).uniform(0.5, 2, (6, 15)).astype(np.float32)
+    np.testing.assert_allclose(
+        deviation_of(window).effects[order], deviation_of(window[order]).effects, atol=1e-6
+    )
+
+
+def test_of_three_nodes_the_one_that_is_unlike_both_deviates() -> None:
+    window = np.repeat(np.array([[1.0], [1.02], [0.5]], dtype=np.float32), 15, axis=1)
+    found = np.abs(deviation_of(window).effects)
+    assert found[2] > 3
+    assert found[:2].max() < 0.2
+
+
+def test_a_node_at_its_usual_offset_does_not_deviate() -> None:
+    window = np.ones((4, 15), dtype=np.float32)
+    window[1] *= 2
+    offset = np.array([0, np.log(2), 0, 0])
+    assert np.abs(deviation_of(window, usual(4, offset)).effects).max() < 1e-5
+    # Back among its peers it deviates from its own past, but has not moved away from them.
+    window[1] = 1
+    found = deviation_of(window, usual(4, offset))
+    assert found.effects[1] < -1
+    assert not found.away[1]
+
+
+def test_a_node_that_moves_off_is_away() -> None:
+    window = np.ones((4, 15), dtype=np.float32)
+    window[1] *= 0.6
+    found = deviation_of(window)
+    assert found.effects[1] < -1
+    assert [False, True, False, False] == found.away.tolist()
+
+
+@pytest.mark.parametrize(("level", "collapsed"), [(0.19, True), (0.21, False)])
+def test_a_metric_has_collapsed_below_a_share_of_its_usual_level(
+    level: float, collapsed: bool
+) -> None:
+    found = deviation_of(np.full((4, 15), level, dtype=np.float32))
+    assert collapsed is found.collapsed
+    assert (not collapsed) is bool(found.healthy.all())
+
+
+def test_while_collapsed_only_what_is_large_against_the_usual_level_counts() -> None:
+    window = np.full((4, 15), 0.001, dtype=np.float32)
+    window[1], window[2] = 0.01, 1.5
+    found = deviation_of(window).effects
+    assert found[1] < 0.5
+    assert found[2] > 5
+
+
+def test_suspects_are_not_learned_from() -> None:
+    assert [True, False, False, True] == effects([0.5, 0.7, -0.7, np.nan]).healthy.tolist()
+
+
+EVIDENT = np.ones(8, dtype=bool)
+
+
+def test_a_side_holds_the_candidates_of_one_sign() -> None:
+    found = effects([0.1, 2.0, -3.0, 0, 0, 0, 0, 0])
+    high = side(found, EVIDENT, (8, 1), 1, 2)
+    low = side(found, EVIDENT, (8, 1), -1, 2)
+    assert [1] == np.flatnonzero(high.strength >= 1).tolist()
+    assert [2] == np.flatnonzero(low.strength >= 1).tolist()
+    assert 3.0 == low.strength[2]
+
+
+def test_without_evidence_nobody_is_a_candidate() -> None:
+    found = side(effects([5.0] + [0.0] * 7), ~EVIDENT, (8, 1), 1, 2)
+    assert 0.0 == found.strength.max()
+    assert not found.common
+
+
+def test_many_that_deviate_alike_have_a_common_cause() -> None:
+    found = side(effects([4.0, 3.0, 2.5, 0, 0, 0, 0, 0]), EVIDENT, (8, 1), 1, 2)
+    assert found.common
+    assert 0.0 == found.strength.max()
+
+
+def test_one_far_above_the_rest_is_no_common_cause() -> None:
+    found = side(effects([9.0, 3.0, 2.5, 0, 0, 0, 0, 0]), EVIDENT, (8, 1), 1, 2)
+    assert not found.common
+    assert 9.0 == found.strength[0]
+
+
+def test_the_worst_gpu_speaks_for_its_node_and_is_named_if_alone() -> None:
+    found = side(effects([0.2, 2.0, 0.1, 0, 1.5, 1.4, 0, 0]), EVIDENT, (4, 2), 1, 2)
+    assert [2.0, 0.1, 1.5, 0.0] == found.strength.tolist()
+    assert [1, 0, -1, -1] == found.gpu.tolist()

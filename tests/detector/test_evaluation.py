@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from detector import naive
+from detector.fakes import a_finding
+from peerwatch_detector.backtest import Outcome
+from peerwatch_detector.cases import Truth
+from peerwatch_detector.evaluation import (
+    Guess,
+    Verdict,
+    evaluate,
+    guesses,
+    judge_case,
+    lacks_truth,
+    measure,
+    size_group,
+    wilson,
+)
+from peerwatch_detector.evaluation_picture import draw
+from peerwatch_detector.evaluation_table import report
+
+NODES = ("a", "b", "c", "d")
+FAULT = Truth("slow_nic", ("b",), 100.0, 400.0)
+HEALTHY = Truth(None, (), None, None)
+
+
+def outcome(truth: Truth | None, name: str = "one", nodes: tuple[str, ...] = NODES) -> Outcome:
+    return Outcome(Path("cases") / name, name, nodes, 864.0, truth)
+
+
+def judged(truth: Truth, *namings: tuple[str, float]) -> Verdict:
+    return judge_case(outcome(truth), [Guess(node, raised) for node, raised in namings])
+
+
+@pytest.mark.parametrize(
+    ("namings", "found", "false"),
+    [
+        ([], False, 0),
+        ([("b", 150)], True, 0),
+        ([("b", 100)], True, 0),
+        ([("a", 150)], False, 1),
+        # The page went to the wrong node: naming the right one next does not mend it.
+        ([("a", 150), ("b", 160)], False, 1),
+        ([("b", 150), ("a", 160)], True, 1),
+        ([("b", 99)], False, 1),
+        ([("a", 50), ("b", 150)], True, 1),
+        ([("b", 150), ("b", 300)], True, 0),
+    ],
+)
+def test_an_instance_is_found_by_its_first_finding_only(
+    namings: list[tuple[str, float]], found: bool, false: int
+) -> None:
+    verdict = judged(FAULT, *namings)
+    assert (found, false) == (verdict.found, verdict.false_findings)
+
+
+def test_delay_counts_from_the_onset_and_lead_to_the_halt() -> None:
+    verdict = judged(FAULT, ("b", 150.0), ("b", 300.0))
+    assert (50.0, 250.0) == (verdict.delay_seconds, verdict.lead_seconds)
+    late = judged(FAULT, ("b", 410.0))
+    assert -10.0 == late.lead_seconds
+    going_on = Truth("slow_nic", ("b",), 100.0, None)
+    assert None is judged(going_on, ("b", 150.0)).lead_seconds
+    missed = judged(FAULT)
+    assert (None, None) == (missed.delay_seconds, missed.lead_seconds)
+
+
+def test_every_finding_in_a_healthy_case_is_false() -> None:
+    verdict = judged(HEALTHY, ("a", 10.0), ("b", 20.0))
+    assert (None, False, 2, None) == (
+        verdict.fault,
+        verdict.found,
+        verdict.false_findings,
+        verdict.delay_seconds,
+    )
+
+
+def test_either_of_two_faulty_nodes_is_right() -> None:
+    both = Truth("slow_nic", ("b", "d"), 100.0, None)
+    for namings in ([("d", 150.0)], [("b", 150.0), ("d", 151.0)]):
+        verdict = judged(both, *namings)
+        assert (True, 0) == (verdict.found, verdict.false_findings)
+
+
+def test_the_counts_add_up() -> None:
+    verdicts = [
+        judged(FAULT, ("b", 150.0)),
+        judged(FAULT, ("b", 200.0)),
+        judged(FAULT, ("a", 200.0)),
+        judged(FAULT),
+        judged(HEALTHY, ("a", 1.0), ("c", 2.0)),
+    ]
+    one = measure(verdicts)
+    assert (5, 4, 2, 3, 2) == (
+        one.cases,
+        one.faults,
+        one.true_positives,
+        one.false_positives,
+        one.false_negatives,
+    )
+    assert (2 / 5, 2 / 4) == (one.precision.value, one.recall.value)
+    # F1 = 2 P R / (P + R).
+    np.testing.assert_allclose(2 * 0.4 * 0.5 / 0.9, one.f1.value)
+    assert one.f1.low < one.f1.value < one.f1.high
+    assert (75.0, 95.0) == (one.delay_median_seconds, one.delay_p90_seconds)
+    assert 225.0 == one.lead_median_seconds
+    np.testing.assert_allclose(5 * 4 * 864 / 86400, one.node_days)
+    np.testing.assert_allclose(3 / 0.2, one.false_findings_per_node_day)
+
+
+def test_nothing_found_is_no_precision_and_nothing_faulty_no_recall() -> None:
+    silent = measure([judged(FAULT)])
+    assert (None, 0.0, 0.0) == (silent.precision.value, silent.recall.value, silent.f1.value)
+    clean = measure([judged(HEALTHY)])
+    assert (None, None, None, 0.0) == (
+        clean.precision.value,
+        clean.recall.value,
+        clean.f1.value,
+        clean.false_findings_per_node_day,
+    )
+
+
+@pytest.mark.parametrize(("hits", "tries"), [(0, 10), (10, 10), (7, 9), (132, 150), (1, 1)])
+def test_wilson_is_where_the_score_test_turns(hits: int, tries: int) -> None:
+    share = wilson(hits, tries)
+    low, high = naive.wilson(hits, tries)
+    np.testing.assert_allclose([low, high], [share.low, share.high], atol=1e-4)
+    assert hits / tries == share.value
+
+
+def test_wilson_matches_the_published_recall_of_minder() -> None:
+    # 0.883 of 150 instances: 0.82 to 0.93.
+    share = wilson(132, 150)
+    assert (0.82, 0.92) == (round(share.low, 2), round(share.high, 2))
+
+
+def test_f1_is_resampled_by_case_and_repeats() -> None:
+    verdicts = [judged(FAULT, ("b", 150.0))] * 12 + [judged(FAULT)] * 4
+    first, again = measure(verdicts), measure(verdicts)
+    assert first.f1 == again.f1
+    low, high = naive.bootstrap_f1([(1, 0, 1)] * 12 + [(0, 0, 1)] * 4, 3000)
+    np.testing.assert_allclose([low, high], [first.f1.low, first.f1.high], atol=0.03)
+    certain = measure([judged(FAULT, ("b", 150.0))] * 5)
+    assert (1.0, 1.0) == (certain.f1.low, certain.f1.high)
+
+
+def test_groups_are_by_fault_and_by_job_size() -> None:
+    other = Truth("ecc_error", ("a",), 10.0, None)
+    outcomes = [outcome(FAULT), outcome(HEALTHY), outcome(other, nodes=tuple("abcdefghij"))]
+    named = [[a_finding("b", raised=150.0)], [], [a_finding("c", raised=20.0)]]
+    one = evaluate(outcomes, named)
+    assert ["ecc_error", "healthy", "slow_nic"] == list(one.by_fault)
+    assert ["1-4", "9-16"] == list(one.by_job_size)
+    assert (1, 0) == (
+        one.by_fault["slow_nic"].true_positives,
+        one.by_fault["ecc_error"].true_positives,
+    )
+    assert (1, 1) == (one.by_job_size["9-16"].false_positives, one.overall.false_positives)
+
+
+def test_job_sizes_fall_into_one_group_each() -> None:
+    sizes = [1, 4, 5, 16, 17, 64, 65, 1024, 1025]
+    expected = ["1-4", "1-4", "5-8", "9-16", "17-32", "33-64", "65-256", "257-1024", "1025+"]
+    assert expected == [size_group(size) for size in sizes]
+
+
+def test_a_case_without_truth_is_refused_by_name() -> None:
+    assert "cases/one/case.json: has no truth" in lacks_truth(outcome(None))
+    assert "no nodes or no onset" in lacks_truth(outcome(Truth("x", (), 5.0, None)))
+    assert "no nodes or no onset" in lacks_truth(outcome(Truth("x", ("a",), None, None)))
+    assert "" == lacks_truth(outcome(FAULT)) == lacks_truth(outcome(HEALTHY))
+
+
+def test_references_guess_at_the_onset_and_leave_healthy_jobs_alone() -> None:
+    outcomes = [outcome(FAULT, str(index)) for index in range(300)] + [outcome(HEALTHY)]
+    made = guesses(outcomes)
+    assert made == guesses(outcomes)
+    assert {("a", 100.0)} == {(one.node, one.raised) for (one,) in made["first node"][:-1]}
+    drawn = [one.node for (one,) in made["random node"][:-1]]
+    assert set(NODES) == set(drawn)
+    assert 45 < drawn.count("b") < 105
+    assert [] == made["random node"][-1] == made["first node"][-1]
+
+
+def two_methods() -> dict[str, object]:
+    outcomes = [outcome(FAULT, "x"), outcome(FAULT, "y"), outcome(HEALTHY, "z")]
+    good = [[Guess("b", 150.0)], [Guess("b", 180.0)], []]
+    bad = [[Guess("a", 150.0)], [], [Guess("a", 180.0)]]
+    return {"good": evaluate(outcomes, good), "bad & ugly": evaluate(outcomes, bad)}
+
+
+def test_the_table_shows_the_methods_side_by_side() -> None:
+    lines = report(two_methods()).splitlines()
+    assert "3 cases, 2 with a fault, 0.12 node-days" == lines[0]
+    assert max(map(len, lines)) <= 120
+    by_name = {line.split("  ")[0]: line for line in lines}
+    assert "good 2 0 0 1.00 (.34-1) 1.00 (.34-1) 1.00 (1-1)" in " ".join(by_name["good"].split())
+    assert "bad & ugly 0 2 2 0.00" in " ".join(by_name["bad & ugly"].split())
+    assert ["slow_nic", "2", "2/2", "65", "s", "0/2", "1", "false"] == by_name["slow_nic"].split()
+    assert ["healthy", "1", "clean", "1", "false"] == by_name["healthy"].split()
+
+
+def test_the_picture_is_svg_with_every_method_and_fault() -> None:
+    root = ElementTree.fromstring(draw(two_methods()))
+    texts = [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"good", "bad & ugly", "precision", "slow_nic (2)"} <= set(texts)
+    lines = [one.get("points") for one in root.iter("{http://www.w3.org/2000/svg}polyline")]
+    # Both faults are named by the one, none by the other.
+    ends = [float(points.split()[-1].split(",")[1]) for points in lines]
+    starts = [float(points.split()[0].split(",")[1]) for points in lines]
+    assert 180.0 == starts[0] - ends[0]
+    assert starts[1] == ends[1]

@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from detector import naive
+from detector.fakes import config_for, metric
+from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.deviation import Side
+from peerwatch_detector.evidence import Moment, Sign, Trail, collect_signs, weigh
+from peerwatch_detector.progress import Phase
+from peerwatch_detector.scores import Streak
+
+NOW, BEGAN = 10_000, 9_000.0
+TRAINS, WAITS = Phase(known=True), Phase(known=True, waiting=True)
+CONFIG = config_for(
+    metric("work"),
+    metric("other"),
+    metric("busy", kind="load"),
+    metric("pause", kind="network"),
+    metric("marks", kind="network"),
+    metric("told", warns=True),
+)
+METRICS = {one.name: one for one in CONFIG.detection_metrics()}
+
+
+def a_sign(name: str = "work", node: str = "a", **changes: Any) -> Sign:
+    values: dict[str, Any] = {
+        "node": node,
+        "gpu": "",
+        "metric": METRICS[name],
+        "rank": 1,
+        "high": True,
+        "since": BEGAN,
+        "began": BEGAN,
+        "seconds": 300.0,
+        "quiet": 0.0,
+        "strength": 2.0,
+    }
+    return Sign(**(values | changes))
+
+
+def ripe(
+    *signs: Sign,
+    phase: Phase = TRAINS,
+    waiting_since: float | None = None,
+    loss: float = math.nan,
+    config: DetectorConfig = CONFIG,
+) -> list[tuple[str, str]]:
+    """Return node and metric of what may be named now."""
+    streaks = weighed(
+        *signs, phase=phase, waiting_since=waiting_since, loss=lambda since: loss, config=config
+    )
+    return [(streak.node, streak.metric) for streak in streaks if streak.ripe]
+
+
+def weighed(
+    *signs: Sign,
+    phase: Phase,
+    waiting_since: float | None = None,
+    loss: Callable[[float], float],
+    config: DetectorConfig = CONFIG,
+) -> list[Streak]:
+    return weigh(list(signs), Moment(NOW, NOW, phase, waiting_since), loss, config)
+
+
+def without(**settings: Any) -> DetectorConfig:
+    return CONFIG.model_copy(update={"peerwatch": CONFIG.peerwatch.model_copy(update=settings)})
+
+
+def test_where_nothing_tells_of_progress_continuity_alone_decides() -> None:
+    assert [("a", "work")] == ripe(a_sign(seconds=240), phase=Phase())
+    assert [("a", "busy")] == ripe(a_sign("busy", seconds=240), phase=Phase())
+    assert [] == ripe(a_sign(seconds=239), phase=Phase())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "loss", "named"),
+    [(240, 0.02, True), (235, 0.5, False), (240, 0.019, False), (900, math.nan, False)],
+)
+def test_while_the_job_goes_on_only_lost_progress_makes_a_finding(
+    seconds: float, loss: float, named: bool
+) -> None:
+    assert named is bool(ripe(a_sign(seconds=seconds), loss=loss))
+
+
+def test_the_loss_is_asked_for_since_the_streaks_onset() -> None:
+    asked: list[float] = []
+
+    def loss(since: float) -> float:
+        asked.append(since)
+        return 0.5
+
+    (streak,) = weighed(a_sign(since=8_765.0), phase=TRAINS, loss=loss)
+    assert [8_765.0] == asked
+    assert "critical" == streak.severity
+
+
+def test_a_metric_that_warns_is_a_warning_without_lost_progress() -> None:
+    (streak,) = weighed(a_sign("told"), phase=TRAINS, loss=lambda since: 0.0)
+    assert (True, "warning") == (streak.ripe, streak.severity)
+    (streak,) = weighed(a_sign("told"), phase=TRAINS, loss=lambda since: 0.2)
+    assert (True, "critical") == (streak.ripe, streak.severity)
+
+
+@pytest.mark.parametrize(("seconds", "named"), [(40, False), (45, True)])
+def test_while_the_job_waits_less_continuity_is_enough(seconds: float, named: bool) -> None:
+    sign = a_sign(seconds=seconds)
+    assert named is bool(ripe(sign, phase=WAITS, waiting_since=BEGAN))
+    assert [] == ripe(sign, phase=WAITS, waiting_since=BEGAN, config=without(fast=False))
+
+
+def test_two_independent_metrics_need_still_less() -> None:
+    two = a_sign(seconds=25), a_sign("other", seconds=25)
+    assert [("a", "work"), ("a", "other")] == ripe(*two, phase=WAITS, waiting_since=BEGAN)
+    assert [] == ripe(
+        a_sign(seconds=25), a_sign("other", "b", seconds=25), phase=WAITS, waiting_since=BEGAN
+    )
+
+
+def test_network_metrics_count_as_one() -> None:
+    two = a_sign("pause", seconds=40), a_sign("marks", seconds=40)
+    assert [] == ripe(*two, phase=WAITS, waiting_since=BEGAN)
+
+
+@pytest.mark.parametrize(
+    ("before", "waited", "named"),
+    [(60, 50, True), (61, 50, False), (120, 110, True), (121, 110, False)],
+)
+def test_what_began_long_before_the_job_waited_does_not_explain_it(
+    before: float, waited: float, named: bool
+) -> None:
+    since = NOW - waited
+    sign = a_sign(began=since - before, seconds=100)
+    assert named is bool(ripe(sign, phase=WAITS, waiting_since=since))
+
+
+def test_the_whole_continuity_stays_the_most_that_is_asked_for() -> None:
+    config = CONFIG.model_copy(
+        update={"continuity": CONFIG.continuity.model_copy(update={"threshold_seconds": 12.0})}
+    )
+    sign = a_sign(seconds=12)
+    assert [("a", "work")] == ripe(sign, phase=WAITS, waiting_since=BEGAN, config=config)
+
+
+def test_high_load_is_no_sign_of_its_own() -> None:
+    high = a_sign("busy", seconds=900)
+    assert [] == ripe(high, loss=0.05)
+    assert [] == ripe(high, phase=WAITS, waiting_since=BEGAN)
+    assert [("a", "busy")] == ripe(high, loss=0.05, config=without(load=False))
+    assert [("a", "busy")] == ripe(a_sign("busy", high=False), loss=0.05)
+
+
+def test_high_load_is_a_sign_if_much_progress_is_lost_and_nothing_else_explains_it() -> None:
+    high = a_sign("busy", seconds=240)
+    assert [("a", "busy")] == ripe(high, loss=0.1)
+    assert [] == ripe(high, a_sign("work", "b", seconds=20), loss=0.1)
+
+
+def test_high_load_is_not_a_second_metric() -> None:
+    two = a_sign(seconds=30), a_sign("busy", seconds=30)
+    assert [] == ripe(*two, phase=WAITS, waiting_since=BEGAN)
+
+
+def test_what_cannot_be_named_is_shown_as_half_of_the_way() -> None:
+    (streak,) = weighed(a_sign(seconds=900), phase=TRAINS, loss=lambda since: 0.0)
+    assert 0.5 == streak.seconds / streak.threshold
+
+
+def follow(*rows: str, kind: str = "work") -> tuple[Trail, list[Sign], bool]:
+    """Feed one row per node, a step per character; ``x`` is a candidate."""
+    trail = Trail(10.0)
+    trail.follow(tuple("abcdefgh"[: len(rows)]))
+    for step, column in enumerate(zip(*rows, strict=True)):
+        strength = np.array([2.0 if mark == "x" else 0.0 for mark in column])
+        found = Side(strength, np.full(len(rows), -1), common=False)
+        judged = np.array([mark != "?" for mark in column])
+        trail.update(Moment(NOW + 5 * step, 5.0 * step, TRAINS), found, judged)
+    one = METRICS["pause" if kind == "network" else "work"]
+    return trail, *collect_signs(trail, one, 1, ("",), high=True, common_cause=True)
+
+
+def test_a_streak_begins_a_step_before_its_first_candidate() -> None:
+    _, (sign,), _ = follow("..xxx", ".....")
+    assert ("a", NOW + 5, 5.0, 15.0) == (sign.node, sign.since, sign.began, sign.seconds)
+
+
+def test_a_pause_of_two_steps_does_not_break_a_streak_of_three_does() -> None:
+    assert [40.0] == [sign.seconds for sign in follow("xxx..xxx", "........")[1]]
+    assert [10.0] == [sign.seconds for sign in follow("xxx...xx", "........")[1]]
+
+
+def test_steps_without_judgement_do_not_break_a_streak() -> None:
+    assert [45.0] == [sign.seconds for sign in follow("xx?????xx", ".........")[1]]
+
+
+def test_the_strength_of_a_new_streak_begins_anew() -> None:
+    trail = Trail(10.0)
+    trail.follow(("a",))
+    for step, strength in enumerate([9.0, 2.0, 0.0, 0.0, 0.0, 0.0, 2.0]):
+        found = Side(np.array([strength]), np.array([-1]), common=False)
+        trail.update(Moment(step * 5, step * 5.0, TRAINS), found, np.array([True]))
+        if step == 1:
+            np.testing.assert_allclose([8.1], trail.strength)
+    assert [2.0] == trail.strength.tolist()
+
+
+@pytest.mark.parametrize(("kind", "most"), [("work", 2), ("network", 1)])
+def test_streaks_that_begin_together_have_a_common_cause(kind: str, most: int) -> None:
+    few = ["xxx"] * most + ["..."] * (5 - most)
+    many = ["xxx"] * (most + 1) + ["..."] * (4 - most)
+    assert (most, False) == (len(follow(*few, kind=kind)[1]), follow(*few, kind=kind)[2])
+    assert ([], True) == follow(*many, kind=kind)[1:]
+
+
+@given(st.lists(st.integers(0, 300).map(float), min_size=1, max_size=8))
+def test_what_began_together_is_counted_as_in_the_slow_version(starts: list[float]) -> None:
+    trail = Trail(10.0)
+    trail.follow(tuple("abcdefgh"[: len(starts)]))
+    trail.streaks.start = np.array(starts)
+    assert naive.began_together(starts, 60.0) == trail.together().tolist()
+
+
+def test_the_gpu_that_carries_a_streak_is_named() -> None:
+    trail = Trail(10.0)
+    trail.follow(("a", "b"))
+    found = Side(np.array([2.0, 2.0]), np.array([1, -1]), common=False)
+    trail.update(Moment(NOW, 0.0, TRAINS), found, np.array([True, True]))
+    signs, _ = collect_signs(trail, METRICS["work"], 1, ("4", "5"), high=True, common_cause=True)
+    assert [("a", "5"), ("b", "")] == [(sign.node, sign.gpu) for sign in signs]
+
+
+def test_nodes_that_stay_keep_their_streaks() -> None:
+    trail, _, _ = follow("xxx", "...")
+    trail.follow(("new", "a"))
+    signs, _ = collect_signs(trail, METRICS["work"], 1, ("",), high=True, common_cause=True)
+    assert [("a", 15.0, 2.0)] == [(one.node, one.seconds, one.strength) for one in signs]

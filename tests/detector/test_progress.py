@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from peerwatch_detector.judgement_config import PeerwatchConfig
+from peerwatch_detector.progress import Phase, Progress
+
+START = 1_700_000_000
+TENSOR, BUSY = "gpu_tensor_activity", "gpu_duty_cycle"
+
+
+def progress(**series: np.ndarray) -> Progress:
+    """Feed whole series at once and return the progress."""
+    result = Progress(PeerwatchConfig(), least_seconds=60)
+    for name, levels in series.items():
+        result.write(name, 0.02, START + np.arange(len(levels)), levels)
+    return result
+
+
+def steady(seconds: int = 600, level: float = 0.4) -> np.ndarray:
+    return np.full(seconds, level)
+
+
+def phase(second: int, **series: np.ndarray) -> Phase:
+    """Return the phase at a second, asked step by step."""
+    found, one = Phase(), progress(**series)
+    for time in range(0, second + 1, 5):
+        found = one.phase(START + time)
+    return found
+
+
+def test_a_busy_job_with_progress_trains() -> None:
+    found = phase(595, gpu_tensor_activity=steady(), gpu_duty_cycle=steady(level=0.99))
+    assert Phase(known=True, idle=False, waiting=False) == found
+
+
+def test_busy_without_progress_is_waiting() -> None:
+    tensor = steady()
+    tensor[500:] = 0.01
+    series = {TENSOR: tensor, BUSY: steady(level=0.99)}
+    assert not phase(500, **series).waiting
+    assert Phase(known=True, waiting=True) == phase(515, **series)
+
+
+def test_a_slower_job_does_not_wait() -> None:
+    tensor = steady()
+    tensor[500:] = 0.1
+    assert not phase(595, gpu_tensor_activity=tensor).waiting
+
+
+def test_a_job_whose_gpus_rest_is_idle() -> None:
+    busy = steady(level=0.99)
+    busy[500:] = 0.06
+    assert phase(515, gpu_tensor_activity=steady(), gpu_duty_cycle=busy).idle
+    assert not phase(495, gpu_tensor_activity=steady(), gpu_duty_cycle=busy).idle
+
+
+def test_nothing_is_known_without_a_metric_or_before_its_usual_level() -> None:
+    assert Phase() == phase(595, cpu_usage=steady())
+    assert Phase() == phase(55, gpu_tensor_activity=steady())
+    assert phase(70, gpu_tensor_activity=steady()).known
+
+
+def test_a_metric_that_is_always_next_to_nothing_tells_nothing() -> None:
+    assert not phase(595, gpu_tensor_activity=steady(level=0.001)).known
+    series = {TENSOR: steady(level=0.001), "gpu_power": steady(level=400.0)}
+    assert phase(595, **series).known
+
+
+def test_progress_stays_known_when_its_metric_stops_coming() -> None:
+    tensor = np.concatenate([steady(), np.full(700, np.nan)])
+    assert Phase(known=True) == phase(1295, gpu_tensor_activity=tensor)
+
+
+def test_samples_every_five_seconds_hold_until_the_next() -> None:
+    tensor = np.full(900, np.nan)
+    tensor[::5] = 0.4
+    tensor[600::5] = 0.2
+    one = progress(gpu_tensor_activity=tensor)
+    one.phase(START + 895)
+    assert pytest.approx(0.5) == one.loss(START + 600, START + 895, 60)
+
+
+def test_the_loss_is_the_share_of_progress_after_a_moment_against_before() -> None:
+    tensor = steady(900)
+    tensor[600:] *= 0.9
+    # Pauses before and after say nothing about the pace.
+    tensor[400:420] = tensor[700:740] = 0.0
+    one = progress(gpu_tensor_activity=tensor)
+    one.phase(START + 895)
+    assert pytest.approx(0.1) == one.loss(START + 600, START + 895, 60)
+    assert pytest.approx(0.0) == one.loss(START + 320, START + 590, 60)
+
+
+def test_too_short_a_time_says_nothing_about_a_loss() -> None:
+    one = progress(gpu_tensor_activity=steady())
+    assert math.isnan(one.loss(START + 300, START + 595, 60))
+    one.phase(START + 595)
+    assert math.isnan(one.loss(START + 540, START + 595, 60))
+    assert math.isnan(one.loss(START + 30, START + 595, 60))
+
+
+def test_what_is_written_in_parts_is_what_is_written_at_once() -> None:
+    rng = np.random.default_rng(3)
+    tensor = rng.uniform(0.3, 0.5, 800)
+    tensor[rng.random(800) < 0.3] = np.nan
+    tensor[300:330] = np.nan
+    whole, parts = progress(gpu_tensor_activity=tensor), progress()
+    for left in range(0, 800, 37):
+        times = START + np.arange(max(0, left - 20), min(800, left + 37))
+        parts.write(TENSOR, 0.02, times, tensor[times - START])
+    for one in (whole, parts):
+        one.phase(START + 799)
+    assert whole.loss(START + 400, START + 799, 60) == parts.loss(START + 400, START + 799, 60)
+
+
+def test_what_comes_later_changes_nothing_before() -> None:
+    later = np.concatenate([steady(400), steady(400, 0.1)])
+    short, long = progress(gpu_tensor_activity=steady(400)), progress(gpu_tensor_activity=later)
+    for time in range(0, 400, 5):
+        assert short.phase(START + time) == long.phase(START + time)
+
+
+def test_samples_that_come_late_are_taken_in() -> None:
+    tensor = steady(800)
+    tensor[600:] = 0.2
+    late = progress()
+    for now in range(5, 800, 5):
+        # What is younger than four seconds is not there yet.
+        here = np.arange(max(0, now - 20), now)
+        levels = np.where(here < now - 4, tensor[here], np.nan)
+        late.write(TENSOR, 0.02, START + here, levels)
+    late.phase(START + 794)
+    assert pytest.approx(0.5, abs=0.01) == late.loss(START + 600, START + 790, 60)

@@ -1,0 +1,304 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from detector.fakes import START, config_for, healthy, metric
+from detector.fakes import Replay as PlainReplay
+from detector.training_job import (
+    ONSET,
+    Values,
+    found,
+    node_names,
+    nodes_found,
+    replay,
+    training,
+)
+from peerwatch_detector.frame import JobFrame
+
+
+def changed(values: Values, metric: str, node: int, factor: float, span: slice) -> Values:
+    """Multiply one metric of one node."""
+    values[metric][node, ..., span] *= factor
+    return values
+
+
+FAULT = slice(ONSET, None)
+
+
+def stopped_rank(seconds: int = 900, node: int = 2) -> Values:
+    """One rank stops at the onset, its CPU with it; the others soon wait for it."""
+    values = training(seconds, waits=(ONSET + 10, seconds))
+    return changed(values, "cpu_usage", node, 0.3, FAULT)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_healthy_job_with_a_checkpoint_and_a_stall_is_quiet(seed: int) -> None:
+    values = training(1500, rests=(700, 740), waits=(900, 915), seed=seed)
+    assert [] == found(values)
+
+
+def test_a_node_that_holds_the_others_up_is_named_within_a_minute() -> None:
+    ((node, gpu, since, raised),) = found(stopped_rank(), cycle=5)
+    assert ("node-02", "") == (node, gpu)
+    assert abs(since - ONSET) <= 10
+    assert 45 <= raised - ONSET <= 65
+
+
+def test_two_metrics_name_it_sooner() -> None:
+    values = changed(stopped_rank(), "tcp_throughput", 2, 0.05, FAULT)
+    ((node, _, _, raised),) = found(values, cycle=5)
+    assert "node-02" == node
+    assert 25 <= raised - ONSET <= 45
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"fast": False}, {"progress": False}],
+    ids=["no fast track", "no progress"],
+)
+def test_without_the_fast_track_it_takes_the_whole_continuity(settings: dict) -> None:
+    raised = [one[3] for one in found(stopped_rank(), peerwatch=settings)]
+    assert all(time - ONSET >= 240 for time in raised)
+    assert len(raised) == (1 if settings == {"progress": False} else 0)
+
+
+def test_a_slow_node_is_named_if_the_job_lost_progress() -> None:
+    values = changed(training(1100, slower=0.1), "cpu_usage", 1, 0.5, FAULT)
+    ((node, _, since, raised),) = found(values, cycle=5)
+    assert "node-01" == node
+    assert 240 <= raised - since <= 250
+
+
+def test_a_deviation_that_costs_nothing_is_no_finding() -> None:
+    values = changed(training(1500), "cpu_usage", 1, 0.5, FAULT)
+    assert [] == found(values)
+    assert ["node-01"] == nodes_found(values, peerwatch={"progress": False})
+
+
+def test_a_metric_that_warns_is_a_warning_where_nothing_was_lost() -> None:
+    values = changed(training(1100), "cpu_usage", 1, 0.5, FAULT)
+    metrics = {"enabled": list(values), "overrides": {"cpu_usage": {"warns": True}}}
+    (finding,) = replay(values, metrics=metrics).run()
+    assert ("node-01", "warning") == (finding.node, finding.severity)
+
+
+def test_a_program_beside_the_job_is_no_finding() -> None:
+    values = changed(training(1500), "cpu_usage", 4, 1.8, FAULT)
+    values = changed(values, "tcp_throughput", 4, 30.0, FAULT)
+    assert [] == found(values)
+
+
+def test_a_late_writer_is_no_finding() -> None:
+    values = training(1200, rests=(ONSET - 40, ONSET), waits=(ONSET, ONSET + 90))
+    for name, factor in (("cpu_usage", 1.5), ("tcp_throughput", 100.0)):
+        changed(values, name, 3, factor, slice(ONSET - 40, ONSET + 90))
+    assert [] == found(values)
+    assert ["node-03"] == nodes_found(values, peerwatch={"load": False})
+
+
+def test_high_load_that_takes_the_jobs_progress_is_named() -> None:
+    values = changed(training(1100, slower=0.3), "cpu_usage", 4, 2.5, FAULT)
+    assert ["node-04"] == nodes_found(values)
+
+
+def test_a_program_that_ends_does_not_make_its_node_low() -> None:
+    values = changed(training(1200, slower=0.1), "cpu_usage", 5, 1.8, slice(0, ONSET))
+    assert [] == found(values)
+    assert ["node-05"] == nodes_found(values, peerwatch={"away": False})
+
+
+def test_a_node_that_always_differed_is_its_own_measure() -> None:
+    values = changed(training(1500, slower=0.1), "cpu_usage", 5, 1.8, slice(0, None))
+    values = changed(values, "gpu_power", 1, 0.7, slice(0, None))
+    assert [] == found(values)
+    off = nodes_found(values, similarity={"baseline_seconds": 0})
+    assert {"node-01"} == set(off)
+
+
+def test_nothing_is_judged_while_the_gpus_rest() -> None:
+    values = changed(training(1500, rests=(ONSET, 1500)), "cpu_usage", 1, 0.2, FAULT)
+    one = replay(values)
+    assert [] == one.run()
+    assert 0.0 == one.judgement.fault_scores["node-01"]
+
+
+def test_a_rest_neither_counts_nor_breaks_a_streak() -> None:
+    values = training(1300, slower=0.1, rests=(700, 800))
+    values = changed(values, "cpu_usage", 1, 0.5, slice(ONSET, 700))
+    values = changed(values, "cpu_usage", 1, 0.5, slice(800, None))
+    ((node, _, since, raised),) = found(values, cycle=5)
+    assert ("node-01", True) == (node, abs(since - ONSET) <= 10)
+    assert 340 - 25 <= raised - ONSET <= 340 + 25
+
+
+def test_congestion_that_comes_to_two_nodes_at_once_names_nobody() -> None:
+    values = training(1100, slower=0.1)
+    changed(values, "ecn_rate", 1, 6.0, FAULT)
+    changed(values, "ecn_rate", 4, 5.0, slice(ONSET + 20, None))
+    # Few enough to be no common cause by their number.
+    similarity = {"largest_share": 0.5}
+    one = replay(values, similarity=similarity)
+    assert [] == one.run()
+    assert one.judgement.comparable is False
+    off = nodes_found(values, similarity=similarity, peerwatch={"common_cause": False})
+    assert {"node-01", "node-04"} == set(off)
+
+
+def test_one_gpu_is_seen_among_the_gpus_of_all_nodes() -> None:
+    values = training(1100, slower=0.1)
+    values["gpu_power"][2, 3, FAULT] *= 0.8
+    assert [("node-02", "3")] == [finding[:2] for finding in found(values)]
+    assert [] == found(values, peerwatch={"per_gpu": False})
+
+
+def test_a_node_whose_gpus_all_fall_is_named_without_a_gpu() -> None:
+    values = changed(training(1100, slower=0.1), "gpu_power", 2, 0.8, FAULT)
+    assert [("node-02", "")] == [finding[:2] for finding in found(values)]
+
+
+def test_what_follows_a_finding_on_another_node_is_its_symptom() -> None:
+    values = changed(training(1500, slower=0.1), "cpu_usage", 1, 0.4, FAULT)
+    values = changed(values, "gpu_power", 3, 0.8, slice(ONSET + 120, None))
+    assert ["node-01"] == nodes_found(values)
+    assert ["node-01", "node-03"] == nodes_found(values, peerwatch={"symptoms": False})
+
+
+def test_two_nodes_that_fail_together_are_both_named() -> None:
+    values = training(1500, slower=0.1, nodes=9)
+    for node in (1, 3):
+        changed(values, "cpu_usage", node, 0.4, FAULT)
+    assert ["node-01", "node-03"] == sorted(nodes_found(values))
+
+
+def test_a_metric_that_collapsed_for_all_is_not_judged() -> None:
+    # While the ranks wait, hardly any packet is marked, and one more or less means nothing.
+    values = training(850, waits=(ONSET, 850))
+    changed(values, "ecn_rate", 1, 30.0, FAULT)
+    assert [] == found(values)
+    assert ["node-01"] == nodes_found(values, peerwatch={"collapsed_share": 0})
+    changed(values, "ecn_rate", 1, 80.0, FAULT)
+    assert ["node-01"] == nodes_found(values)
+
+
+def test_after_long_waiting_weaker_deviations_count() -> None:
+    values = changed(training(1100, waits=(ONSET, 1100)), "cpu_usage", 1, 0.75, FAULT)
+    ((node, _, since, raised),) = found(values, cycle=5)
+    assert "node-01" == node
+    assert 110 <= since - ONSET + 20
+    assert 110 + 35 <= raised - ONSET <= 110 + 65
+    assert [] == found(values, peerwatch={"relaxed": 1.0})
+
+
+def test_the_embedding_can_stand_for_the_threshold() -> None:
+    values = stopped_rank()
+    assert [] == found(values, peerwatch={"threshold": 100})
+    on = {"threshold": 100, "embedding": True}
+    assert ["node-02"] == nodes_found(values, peerwatch=on)
+
+
+def test_a_difference_instead_of_a_factor_asks_for_the_smallest_effect() -> None:
+    values = changed(training(1100, slower=0.1), "cpu_usage", 1, 0.6, FAULT)
+    for effect, names in ((0.1, ["node-01"]), (0.2, [])):
+        metrics = {
+            "enabled": list(values),
+            "overrides": {"cpu_usage": {"smallest_effect": effect}},
+        }
+        assert names == nodes_found(values, metrics=metrics, peerwatch={"scale": "difference"})
+    assert ["node-01"] == nodes_found(values, metrics=metrics)
+
+
+def test_a_cadence_of_five_seconds_is_enough() -> None:
+    values = stopped_rank()
+    for array in values.values():
+        array[..., np.arange(900) % 5 != 2] = np.nan
+    ((node, _, _, raised),) = found(values)
+    assert ("node-02", True) == (node, raised - ONSET <= 75)
+
+
+def test_samples_that_come_late_are_learned_from_and_judged() -> None:
+    values = stopped_rank()
+    for array in values.values():
+        array[..., np.arange(900) % 5 != 2] = np.nan
+    late = replay(values)
+    frame = late.frame
+
+    def delayed(name: str, left: int, right: int) -> JobFrame:
+        # The newest eight seconds have not been written yet.
+        late.values = {name: array.copy() for name, array in values.items()}
+        for array in late.values.values():
+            array[..., max(0, right - 8) : right] = np.nan
+        return frame(name, left, right)
+
+    late.frame = delayed  # type: ignore[method-assign]
+    assert ["node-02"] == [finding.node for finding in late.run(cycle=1)]
+
+
+@pytest.mark.parametrize("cycle", [5, 7, 30, 10_000])
+@pytest.mark.parametrize("level_seconds", [15, 60])
+def test_findings_do_not_depend_on_how_the_cycles_fall(cycle: int, level_seconds: int) -> None:
+    values = changed(stopped_rank(), "tcp_throughput", 2, 0.05, FAULT)
+    for array in values.values():
+        array[..., np.random.default_rng(5).random(900) < 0.1] = np.nan
+    settings = {"level_seconds": level_seconds}
+    expected = found(values, cycle=15, peerwatch=settings)
+    assert 1 == len(expected)
+    several = found(values, cycle=cycle, peerwatch=settings)
+    assert [one[:3] for one in expected] == [one[:3] for one in several]
+
+
+SLOW = settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@SLOW
+@given(order=st.permutations(range(6)))
+def test_the_order_of_the_nodes_means_nothing(order: list[int]) -> None:
+    values = stopped_rank()
+    shuffled = {name: array[order] for name, array in values.items()}
+    expected = [(order.index(2), *one[1:]) for one in found(values)]
+    names = node_names(6)
+    assert expected == [(names.index(one[0]), *one[1:]) for one in found(shuffled)]
+    assert expected
+
+
+@SLOW
+@given(factor=st.floats(1, 50))
+def test_all_values_larger_by_one_factor_change_no_finding(factor: float) -> None:
+    values = stopped_rank()
+    larger = values | {
+        name: values[name] * np.float32(factor) for name in ("cpu_usage", "tcp_throughput")
+    }
+    expected = found(values)
+    assert expected
+    assert [one[:1] for one in expected] == [one[:1] for one in found(larger)]
+    assert all(abs(a[2] - b[2]) <= 5 for a, b in zip(expected, found(larger), strict=True))
+
+
+@SLOW
+@given(end=st.integers(100, 899))
+def test_the_future_changes_nothing_that_was_found(end: int) -> None:
+    values = stopped_rank()
+    cut = {name: array[..., :end] for name, array in values.items()}
+    for array in values.values():
+        array[3, ..., end:] *= 3
+    last = end - end % 15
+    assert [one for one in found(values) if one[3] < last] == [
+        one for one in found(cut) if one[3] < last
+    ]
+
+
+def test_the_rings_of_a_metric_may_begin_late() -> None:
+    values = stopped_rank(1200)
+    values["cpu_usage"][:, :300] = np.nan
+    assert ["node-02"] == nodes_found(values)
+
+
+def test_without_a_metric_of_progress_the_priority_of_the_metrics_holds() -> None:
+    values = {"cause": healthy(8, 900, 1), "symptom": healthy(8, 900, 2)}
+    values["cause"][2, 300:] += 0.3
+    values["symptom"][3, 300:] += 0.4
+    one = PlainReplay(config_for(metric("cause"), metric("symptom")), values)
+    assert ["node-02"] == [finding.node for finding in one.run()]
+    assert abs(one.raised[0].since - START - 300) <= 10

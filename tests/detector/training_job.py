@@ -1,0 +1,80 @@
+"""A small synchronous training job: levels of its metrics by what the job does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from detector.fakes import START, Replay, node_names
+from peerwatch_detector.config import DetectorConfig
+
+# Second from which a fault shows.
+ONSET = 600
+NODES, GPUS = 6, 4
+# Usual levels: while training, while the ranks wait for one of them, and while the GPUs rest.
+LEVELS = {
+    "gpu_tensor_activity": (0.4, 0.001, 0.0),
+    "gpu_duty_cycle": (0.99, 1.0, 0.05),
+    "gpu_power": (500.0, 200.0, 90.0),
+    "cpu_usage": (0.3, 0.3, 0.35),
+    "tcp_throughput": (2e6, 2e6, 2e6),
+    "ecn_rate": (400.0, 1.0, 1.0),
+}
+PER_GPU = ("gpu_tensor_activity", "gpu_duty_cycle", "gpu_power")
+Values = dict[str, np.ndarray]
+
+
+def training(
+    seconds: int,
+    *,
+    waits: tuple[int, int] | None = None,
+    rests: tuple[int, int] | None = None,
+    slower: float = 0.0,
+    seed: int = 0,
+    nodes: int = NODES,
+) -> Values:
+    """Return a job whose nodes differ a little for good and from second to second.
+
+    Parameters
+    ----------
+    seconds
+        Length.
+    waits, rests
+        First second and end of a wait for one rank, and of a rest of the GPUs.
+    slower
+        Share of its progress that the job loses from the onset on.
+    """
+    rng = np.random.default_rng(seed)
+    phase = np.zeros(seconds, dtype=int)
+    for number, span in ((1, waits), (2, rests)):
+        if span is not None:
+            phase[slice(*span)] = number
+    pace = np.ones(seconds)
+    pace[ONSET:] -= slower
+    values = {}
+    for name, levels in LEVELS.items():
+        level = np.array(levels)[phase] * (pace if name == "gpu_tensor_activity" else 1)
+        shape = (nodes, GPUS, seconds) if name in PER_GPU else (nodes, seconds)
+        own = rng.normal(0, 0.02, (*shape[:-1], 1)) + rng.normal(0, 0.03, shape)
+        values[name] = (level * np.exp(own)).astype(np.float32)
+    return values
+
+
+def replay(values: Values, **settings: Any) -> Replay:
+    """Return a replay of these metrics by the shipped settings but for those given."""
+    metrics = {"enabled": list(values)}
+    return Replay(DetectorConfig.model_validate({"metrics": metrics} | settings), values)
+
+
+def found(values: Values, cycle: int = 15, **settings: Any) -> list[tuple[str, str, int, int]]:
+    """Return node, GPU, onset and time of all findings, in seconds from the start."""
+    raised = replay(values, **settings).run(cycle=cycle)
+    return [(one.node, one.gpu, int(one.since - START), int(one.raised - START)) for one in raised]
+
+
+def nodes_found(values: Values, **settings: Any) -> list[str]:
+    return [finding[0] for finding in found(values, **settings)]
+
+
+__all__ = ["NODES", "ONSET", "Values", "found", "node_names", "nodes_found", "replay", "training"]
