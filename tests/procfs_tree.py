@@ -112,13 +112,18 @@ class ProcTree:
         voluntary: int = 0,
         involuntary: int = 0,
         run_delay: int = 0,
+        image: int = 0,
     ) -> None:
-        """Write one process; times in ticks of 10 ms, the delay in nanoseconds."""
+        """Write one process; times in ticks of 10 ms, the delay in nanoseconds.
+
+        ``image`` is where its environment begins; 0 if the kernel does not say.
+        """
         environment = environment or {}
         self.write(
             f"{pid}/stat",
             f"{pid} ({name}) {state} {parent} {pid} {pid} 0 -1 4194560 100 0 0 0 {user} {system} "
-            f"0 0 20 0 {threads} 0 {start} 1000000 250 18446744073709551615 0 0 0\n",
+            f"0 0 20 0 {threads} 0 {start} 1000000 250 18446744073709551615 "
+            f"0 0 0 0 0 0 0 0 0 0 0 0 17 3 0 0 0 0 0 0 0 0 0 0 {image} {image and image + 512} 0\n",
         )
         self.write(
             f"{pid}/status",

@@ -99,7 +99,7 @@ def _run(
     options: argparse.Namespace, config: ExporterConfig, registered: Mapping[str, Registration]
 ) -> int:
     # Before the first thread: a heap that a thread has got stays.
-    from peerwatch_exporter.memory import limit_arenas  # noqa: PLC0415
+    from peerwatch_exporter.memory import limit_arenas, search_rarely  # noqa: PLC0415
 
     limit_arenas(_ARENAS)
     from peerwatch_exporter.assembly import DEFAULT_ONSET_SECONDS, Demo, assembled  # noqa: PLC0415
@@ -120,6 +120,7 @@ def _run(
         else:
             from peerwatch_exporter.service import Exporter, run_until_ended  # noqa: PLC0415
 
+            search_rarely()
             run_until_ended(lambda: Exporter(parts))
     return 0
 

@@ -138,6 +138,7 @@ TABLE: tuple[FastMetric, ...] = (
         "fast_gpu_sm_clock_hertz", Pick(("gpu_clock_hertz",), per=_GPU, only=("domain", ("sm",)))
     ),
     FastMetric("fast_gpu_tensor_active_ratio", Pick(("gpu_tensor_active_ratio",), per=_GPU)),
+    FastMetric("fast_gpu_graphics_active_ratio", Pick(("gpu_graphics_active_ratio",), per=_GPU)),
     *_counter("fast_nvlink_bytes", _NVLINK),
     *_counter("fast_gpu_pcie_bytes", _PCIE),
     FastMetric(

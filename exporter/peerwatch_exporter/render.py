@@ -51,6 +51,8 @@ class Renderer:
         self._prefixes: dict[str, dict[tuple[str, ...], str]] = {}
         self._kept = 0
         self._headers: dict[tuple[str, bool], str] = {}
+        # Most families are as they were a second ago: slow sources, facts, counters of errors.
+        self._texts: dict[tuple[str, bool], tuple[Family, str]] = {}
 
     def render(self, families: Iterable[Family | TimedFamily], *, openmetrics: bool) -> bytes:
         """Return the page of the families, each metric of which stands there once."""
@@ -59,22 +61,37 @@ class Renderer:
             self._kept = 0
         parts: list[str] = []
         for item in families:
-            parts.append(self._header(item.spec, openmetrics))
-            parts += (
-                self._timed_lines(item, openmetrics)
-                if isinstance(item, TimedFamily)
-                else self._lines(item)
-            )
+            if isinstance(item, TimedFamily):
+                parts.append(self._header(item.spec, openmetrics))
+                parts += self._timed_lines(item, openmetrics)
+            else:
+                parts.append(self._text(item, openmetrics))
         if openmetrics:
             parts.append("# EOF\n")
         return "".join(parts).encode()
+
+    def _text(self, item: Family, openmetrics: bool) -> str:
+        """Return header and lines of a family; nobody changes one that is on a snapshot."""
+        key = (item.spec.name, openmetrics)
+        kept = self._texts.get(key)
+        if kept is None or (kept[0] is not item and kept[0].rows != item.rows):
+            text = self._header(item.spec, openmetrics) + "".join(self._lines(item))
+            kept = self._texts[key] = (item, text)
+        return kept[1]
 
     def _lines(self, item: Family) -> list[str]:
         prefixes = self._prefixes_of(item.spec)
         lines = []
         for labels, value in item.rows:
             prefix = prefixes.get(labels) or self._keep(item.spec, labels)
-            lines.append(f"{prefix}{number(value)}\n")
+            try:
+                text = repr(value)
+                # As number() does it, without the call: some thousand times a second.
+                if text[-1] > "9" or len(text) > _LONGEST_NUMBER:
+                    text = number(value)
+            except ValueError:
+                text = number(value)
+            lines.append(f"{prefix}{text}\n")
         return lines
 
     def _timed_lines(self, item: TimedFamily, openmetrics: bool) -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from peerwatch_exporter.beat import Beat
 from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.fast import FastPage
+from peerwatch_exporter.lane import Lane
 from peerwatch_exporter.seat import held, seats
 from peerwatch_exporter.self_report import (
     collector_families,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.catalog import Family
     from peerwatch_exporter.collector import Collector, Registration
     from peerwatch_exporter.config import CollectorsConfig, ExporterConfig
+    from peerwatch_exporter.seat import Seat
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.worker import Worker
 
@@ -132,7 +134,11 @@ class Runner:
             time, started = self._clock(), self.monotonic()
             number = 1 if self._newest is None else self._newest.number + 1
             asked = [seat for seat in self._seats if seat.request(number, always=everybody)]
-            for seat in asked:
+            # Those of this process run in the order they were asked: who waits for the last one
+            # is woken once. Those of others take their time meanwhile.
+            waiting = asked[::-1]
+            waiting.sort(key=_is_elsewhere)
+            for seat in waiting:
                 seat.take(number, started, started + self._deadline_seconds)
             self._newest = self._snapshot(number, time, started)
             self._first.set()
@@ -210,6 +216,10 @@ class Runner:
         return (*(moment for moment in kept if moment.time > oldest), newest)
 
 
+def _is_elsewhere(seat: Seat) -> bool:
+    return not isinstance(seat.worker, ThreadWorker)
+
+
 def make_workers(
     config: ExporterConfig,
     sources: Sources,
@@ -236,6 +246,7 @@ def make_workers(
 
     chosen = [registered[name] for name in enabled_collectors(config, registered)]
     elsewhere = [item for item in chosen if item.place == "driver" and driver is not None]
+    lane = Lane("collectors")
     workers: list[Worker] = [
         ThreadWorker(
             item.name,
@@ -243,6 +254,7 @@ def make_workers(
             interval_seconds=item.interval_seconds,
             clock=sources.clock,
             monotonic=sources.monotonic,
+            lane=lane,
         )
         for item in chosen
         if item not in elsewhere

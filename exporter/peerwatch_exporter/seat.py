@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.beat import PERIOD_SECONDS
-from peerwatch_exporter.snapshot import distinct, limit_series
+from peerwatch_exporter.snapshot import Distinct, limit_series
 from peerwatch_exporter.worker import Report, error_class
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class Seat:
         self._every = interval_ticks(worker)
         self._phase = phase % self._every
         self._max_series = max_series
+        self._distinct = Distinct()
         # Everybody runs at the first tick.
         self._next = 0
         self._failures = 0
@@ -101,7 +102,9 @@ class Seat:
     def _report(self, deadline: float) -> tuple[Report, int]:
         try:
             report = self.worker.report(deadline)
-            families, dropped = limit_series(distinct(report.families), self._max_series)
+            families, dropped = limit_series(self._distinct(report.families), self._max_series)
+            if families == report.families:
+                return report, 0
         except Exception as error:
             # A worker must not fail; if one does, the others still make a page.
             name = self.worker.name

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from peerwatch_exporter.catalog import Family, MetricSpec
+
+_labels_of = itemgetter(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +97,27 @@ def merge(families: Iterable[Family]) -> list[Family]:
     return list(merged.values())
 
 
-def distinct(families: Sequence[Family]) -> tuple[Family, ...]:
-    """Return the families with every label set once; of several the first value counts."""
-    return tuple(
-        item
-        if len({labels for labels, _ in item.rows}) == len(item.rows)
-        else _copy(item, list(dict(reversed(item.rows)).items())[::-1])
-        for item in families
-    )
+class Distinct:
+    """Leaves every label set once in the families of one collector.
+
+    It remembers the label sets that were found to be so: mostly they are the same a second later.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, list[tuple[str, ...]]] = {}
+
+    def __call__(self, families: Iterable[Family]) -> tuple[Family, ...]:
+        """Return the families with every label set once; of several the first value counts."""
+        return tuple(self._one(item) for item in families)
+
+    def _one(self, item: Family) -> Family:
+        labels = list(map(_labels_of, item.rows))
+        if self._known.get(item.spec.name) == labels:
+            return item
+        if len(set(labels)) == len(labels):
+            self._known[item.spec.name] = labels
+            return item
+        return _copy(item, list(dict(reversed(item.rows)).items())[::-1])
 
 
 def limit_series(families: Sequence[Family], most: int) -> tuple[tuple[Family, ...], int]:

@@ -8,7 +8,6 @@ has workers of its own.
 from __future__ import annotations
 
 import logging
-import queue
 import re
 import threading
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from peerwatch_exporter.collector import NoData, PartialData
+from peerwatch_exporter.lane import PATIENCE_SECONDS, Lane
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,7 +104,7 @@ class _Run:
 
 
 class ThreadWorker:
-    """Runs one collector in a thread of this process.
+    """Runs one collector in a thread of this process that is not the caller's.
 
     Parameters
     ----------
@@ -116,6 +116,8 @@ class ThreadWorker:
         How often it is to run.
     clock, monotonic
         Unix time, and seconds for durations.
+    lane
+        Where it runs, with others; unset: by itself.
     """
 
     def __init__(
@@ -126,6 +128,7 @@ class ThreadWorker:
         interval_seconds: float = 1.0,
         clock: Callable[[], float],
         monotonic: Callable[[], float],
+        lane: Lane | None = None,
     ) -> None:
         self.name = name
         self.interval_seconds = interval_seconds
@@ -133,8 +136,8 @@ class ThreadWorker:
         self._clock = clock
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._requests: queue.SimpleQueue[_Run | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._lane = lane or Lane(f"collector-{name}")
+        self._lane.join()
         self._collector: Collector | None = None
         self._run: _Run | None = None
         self._timeouts = 0
@@ -147,14 +150,8 @@ class ThreadWorker:
         with self._lock:
             if self._closed or (self._run is not None and not self._run.done.is_set()):
                 return
-            if self._thread is None:
-                # A daemon: a call that never returns must not keep the exporter from ending.
-                self._thread = threading.Thread(
-                    target=self._work, name=f"collector-{self.name}", daemon=True
-                )
-                self._thread.start()
-            self._run = _Run(self._monotonic())
-            self._requests.put(self._run)
+            run = self._run = _Run(self._monotonic())
+        self._lane.submit(lambda: self._work(run))
 
     def report(self, deadline: float) -> Report:
         """Wait for the run until ``deadline`` and say what came of it."""
@@ -162,7 +159,7 @@ class ThreadWorker:
         if run is None:
             return Report(self.name, (), False, "not_run", 0.0, None, self._timeouts, _NOBODY)
         if not run.expired:
-            run.done.wait(max(0.0, deadline - self._monotonic()))
+            self._wait(run, max(0.0, deadline - self._monotonic()))
         with self._lock:
             stuck = not run.done.is_set()
             elapsed = self._monotonic() - run.requested
@@ -188,22 +185,29 @@ class ThreadWorker:
             return self._run is not None and self._run.expired and not self._run.done.is_set()
 
     def close(self) -> None:
-        """End the thread once its run returns."""
+        """Start no further runs; the thread ends once its last one returns."""
         with self._lock:
+            if self._closed:
+                return
             self._closed = True
-            self._requests.put(None)
+        self._lane.leave()
 
-    def _work(self) -> None:
-        while (run := self._requests.get()) is not None:
-            run.began = self._monotonic()
-            error = self._execute(run)
-            with self._lock:
-                run.duration = self._monotonic() - run.requested
-                if not run.expired:
-                    if run.success:
-                        self._last_success = self._clock()
-                    self._log(run.error, "" if error is None else str(error))
-                run.done.set()
+    def _wait(self, run: _Run, seconds: float) -> None:
+        while seconds > 0 and not run.done.wait(min(seconds, PATIENCE_SECONDS)):
+            seconds -= PATIENCE_SECONDS
+            # Perhaps it has not begun, because another one does not return.
+            self._lane.relieve()
+
+    def _work(self, run: _Run) -> None:
+        began = run.began = self._monotonic()
+        error = self._execute(run)
+        with self._lock:
+            run.duration = self._monotonic() - began
+            if not run.expired:
+                if run.success:
+                    self._last_success = self._clock()
+                self._log(run.error, "" if error is None else str(error))
+            run.done.set()
 
     def _execute(self, run: _Run) -> Exception | None:
         try:

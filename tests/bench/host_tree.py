@@ -376,6 +376,7 @@ class HostTree:
                 start=1000 + at,
                 user=at,
                 resident_kb=1000,
+                image=0x7FFC_0000_0000 + at,
             )
             job = "/slurm/uid_1000/job_4711/step_0" if rank is not None else "/system.slice"
             proc.write(f"{pid}/cgroup", f"0::{job}\n")

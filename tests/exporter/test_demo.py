@@ -157,7 +157,7 @@ def test_scenarios_together_show_every_metric_of_the_exporter():
     expected = {
         name
         for name in CATALOG
-        if not name.startswith(("peerwatch_", "sampler_", "nic_burst_", "gpu_burst_"))
+        if not name.startswith(("peerwatch_", "sampler_", "nic_burst_", "gpu_burst_", "fast_fine_"))
     }
 
     assert set() == expected - shown - NOT_SHOWN.keys()

@@ -55,7 +55,9 @@ def pauses(frames_transmit, frames_receive):
 
 
 def test_table_and_catalogue_name_the_same_metrics():
-    assert [spec.name for spec in DOMAINS["The fast page"]] == [
+    names = [spec.name for spec in DOMAINS["The fast page"]]
+    # Those come from the sampler, at another pace.
+    assert [name for name in names if not name.startswith("fast_fine_")] == [
         "fast_up",
         *(metric.name for metric in TABLE),
     ]

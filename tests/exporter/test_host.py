@@ -211,18 +211,18 @@ def test_sleeping_processes_are_asked_less_and_less_often(proc, clock):
         for pid in read:
             asked[pid] += 1
 
-    # After 0, 1, 3, 7, 15, 23, 31 and 39 s, and once more to see that it sleeps.
-    assert {1: 8, 2: 40, 3: 40} == asked
+    # After 0, 1, 3, 7, 15 and 30 s, and once more to see that it sleeps.
+    assert {1: 7, 2: 40, 3: 40} == asked
     proc.end(2)
     proc.process(4)
     clock.now += 1
     assert {1, 3, 4} == table.snapshot().keys()
 
 
-def test_process_that_wakes_is_seen_within_eight_seconds(proc, clock):
+def test_process_that_wakes_is_seen_within_half_a_minute(proc, clock):
     proc.process(1)
     table = ProcessTable(proc.root, monotonic=clock)
-    for _ in range(60):
+    for _ in range(100):
         clock.now += 1
         table.snapshot()
     proc.process(1, state="D")
@@ -231,4 +231,4 @@ def test_process_that_wakes_is_seen_within_eight_seconds(proc, clock):
         clock.now += 1
         waited += 1
 
-    assert waited <= 8
+    assert waited <= 30

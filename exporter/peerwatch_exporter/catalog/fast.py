@@ -28,6 +28,7 @@ _HARDWARE = (
     ("fast_rdma_", "RDMA NIC"),
     ("fast_nvlink_", "NVLink"),
     ("fast_gpu_tensor_", "Hopper"),
+    ("fast_gpu_graphics_", "Hopper"),
     ("fast_gpu_", "NVIDIA GPU"),
 )
 
@@ -187,6 +188,13 @@ _PER_GPU: tuple[MetricSpec, ...] = (
         "ratio",
         "Share of time with work in the tensor cores.",
         "gpu_tensor_active_ratio",
+        _GPU,
+    ),
+    *_gauge(
+        "fast_gpu_graphics_active_ratio",
+        "ratio",
+        "Share of time with any work in the graphics and compute engine.",
+        "gpu_graphics_active_ratio",
         _GPU,
     ),
     *_counter(

@@ -12,10 +12,9 @@ from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import PartialData, register
 from peerwatch_exporter.knowledge.pod_names import PodNaming
 from peerwatch_exporter.sources.gpu_processes import CgroupProvider
-from peerwatch_exporter.sources.heartbeat import read_heartbeats
 from peerwatch_exporter.sources.job_claims import Answer, Boards, Claim
 from peerwatch_exporter.sources.job_environment import EnvironmentProvider
-from peerwatch_exporter.sources.job_merge import MOST_JOBS, MOST_ROWS, merge
+from peerwatch_exporter.sources.job_merge import MOST_JOBS, MOST_ROWS, Jobs, merge
 from peerwatch_exporter.sources.jobs import MappingProvider
 from peerwatch_exporter.sources.pod_resources import PodResourcesProvider
 
@@ -25,8 +24,9 @@ if TYPE_CHECKING:
     from peerwatch_exporter.catalog import Family
     from peerwatch_exporter.config import ExporterConfig, HeartbeatConfig
     from peerwatch_exporter.sources import Sources
+    from peerwatch_exporter.sources.heartbeat import HeartbeatFiles
     from peerwatch_exporter.sources.job_claims import Provider
-    from peerwatch_exporter.sources.job_merge import JobRow, Jobs
+    from peerwatch_exporter.sources.job_merge import JobRow
     from peerwatch_exporter.sources.readings import GpuIdentity
 
 # The kubelet is asked once in ten runs; a call must leave room for the rest of that run.
@@ -54,18 +54,26 @@ class _HeartbeatProvider:
 
     name = "heartbeat"
 
-    def __init__(self, config: HeartbeatConfig, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, config: HeartbeatConfig, files: HeartbeatFiles, clock: Callable[[], float]
+    ) -> None:
         self._config = config
+        self._files = files
         self._clock = clock
+        self._job_ids: dict[str, None] = {}
+        self._answer = Answer(())
 
     def claims(self) -> Answer | None:
         """Return a claim for each heartbeat that is not of long ago."""
         if self._config.directory is None:
             return None
         oldest = self._clock() - self._config.forget_after_seconds
-        ranks = read_heartbeats(self._config.directory).ranks
+        ranks = self._files.read(self._config.directory).ranks
         job_ids = dict.fromkeys(rank.job_id for rank in ranks if rank.time >= oldest)
-        return Answer([Claim(self.name, job_id, "peerwatch") for job_id in job_ids if job_id])
+        if job_ids != self._job_ids:
+            claims = [Claim(self.name, job_id, "peerwatch") for job_id in job_ids if job_id]
+            self._job_ids, self._answer = job_ids, Answer(claims)
+        return self._answer
 
 
 @register("jobs", "training jobs on this node and on each of its GPUs")
@@ -74,6 +82,11 @@ class JobsCollector:
 
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:
         self._gpus = sources.gpus
+        self._process_jobs = sources.process_jobs
+        self._said: tuple[object, ...] = ()
+        self._answers: list[Answer] = []
+        self._jobs = Jobs()
+        self._families: tuple[Family, ...] = ()
         self._identities: tuple[GpuIdentity, ...] = ()
         self._boards = Boards(())
         self._naming = PodNaming(config.jobs.kubernetes_job_id)
@@ -86,7 +99,7 @@ class JobsCollector:
         )
         environment = EnvironmentProvider(config, sources, self._known_boards)
         cgroup = CgroupProvider(config, sources, self._known_boards, lambda: environment.ranks)
-        heartbeat = _HeartbeatProvider(config.heartbeat, sources.clock)
+        heartbeat = _HeartbeatProvider(config.heartbeat, sources.heartbeats, sources.clock)
         # Asked in this order: the environment finds the ranks whose control groups are read.
         self._providers: tuple[Provider, ...] = (
             self._mapping,
@@ -101,19 +114,20 @@ class JobsCollector:
         identities = self._gpus.boards()
         if identities != self._identities:
             self._identities, self._boards = identities, Boards(identities)
-        claims: list[Claim] = []
+        answers: list[Answer] = []
         errors: list[tuple[str, Exception]] = []
         up = family("exporter_job_provider_up")
         for provider in self._providers:
             answer, error = _ask(provider)
             if answer is None and error is None:
                 continue
-            claims += answer.claims if answer is not None else ()
+            if answer is not None:
+                answers.append(answer)
             up.add_metric([provider.name], 0 if error else 1)
             if error is not None:
                 errors.append((provider.name, error))
-        jobs = merge(claims, self._boards, self._naming)
-        yield from _families(jobs, self._free_gpus(claims))
+        jobs = self._merged(answers)
+        yield from self._families
         yield up
         yield from self._mapping_errors()
         if jobs.dropped:
@@ -121,6 +135,23 @@ class JobsCollector:
             errors.append(("jobs", _TooManyJobsError(f"{limits}; the rest is left out")))
         if errors:
             raise _IncompleteError(*errors[0])
+
+    def _merged(self, answers: list[Answer]) -> Jobs:
+        """Return the jobs; they and their families stay as long as nobody says anything else."""
+        said: tuple[object, ...] = (
+            [id(answer) for answer in answers],
+            self._boards,
+            self._gpus.processes(),
+            self._mapping.gpus,
+        )
+        if said != self._said:
+            claims = [claim for answer in answers for claim in answer.claims]
+            self._jobs = merge(claims, self._boards, self._naming)
+            self._families = tuple(_families(self._jobs, self._free_gpus(claims)))
+            # With the answers themselves, lest another one takes the place of one in memory.
+            self._said, self._answers = said, answers
+            self._process_jobs.update(self._jobs.processes)
+        return self._jobs
 
     def _known_boards(self) -> Boards:
         return self._boards

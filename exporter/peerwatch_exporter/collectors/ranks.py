@@ -7,12 +7,12 @@ file. The two are joined by rank and job; either is enough.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import NoData, PartialData, register
-from peerwatch_exporter.sources.heartbeat import read_heartbeats
-from peerwatch_exporter.sources.jobs import read_mapping
+from peerwatch_exporter.sources.jobs import MappingFiles
 from peerwatch_exporter.sources.ranks import RankFinder
 from peerwatch_exporter.sources.rising import RisingSum
 
@@ -48,6 +48,7 @@ _GAUGES = (
     "rank_threads",
     "rank_processes",
 )
+_MOST_LABELS = 4096
 
 
 class _GarbledHeartbeat(PartialData):
@@ -64,10 +65,6 @@ class _Rank:
     world_size: int | None
     tree: tuple[Process, ...]
     heartbeat: Heartbeat | None
-
-    @property
-    def labels(self) -> list[str]:
-        return [self.job_id, str(self.rank)]
 
     @property
     def pid(self) -> int | None:
@@ -87,14 +84,14 @@ class _Page:
         names = (*_GAUGES, *dict.fromkeys(name for name, _ in _COUNTERS.values()))
         self._families = {name: family(name) for name in names}
 
-    def add(self, name: str, labels: Sequence[str], value: float | None) -> None:
+    def add(self, name: str, labels: tuple[str, ...], value: float | None) -> None:
         """Add a sample unless its value is unknown."""
         if value is not None:
-            self._families[name].add_metric(labels, value)
+            self._families[name].rows.append((labels, value))
 
     def families(self) -> Iterator[Family]:
         """Yield the families that have samples."""
-        return (family for family in self._families.values() if family.samples)
+        return (family for family in self._families.values() if family.rows)
 
 
 @register("ranks", "ranks of training jobs: process state and use, heartbeat, steps")
@@ -103,7 +100,10 @@ class RanksCollector:
 
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:
         self._heartbeat = config.heartbeat
-        self._mapping_directory = config.jobs.mapping_directory
+        mapping = config.jobs.mapping_directory
+        self._mapping = None if mapping is None else MappingFiles(mapping)
+        self._files = sources.heartbeats
+        self._jobs = sources.process_jobs
         self._clock = sources.clock
         self._table = sources.processes
         self._finder = RankFinder(config, sources)
@@ -111,7 +111,7 @@ class RanksCollector:
 
     def collect(self) -> Iterator[Family]:
         """Yield the families of ``rank_*``."""
-        heartbeats = read_heartbeats(self._heartbeat.directory)
+        heartbeats = self._files.read(self._heartbeat.directory)
         refused: PermissionError | None = None
         try:
             processes = self._finder.find()
@@ -175,16 +175,26 @@ class RanksCollector:
         )
 
     def _named(self, ranks: list[_Rank]) -> list[_Rank]:
-        """Give ranks that name no job the mapped one, where the node has exactly one."""
-        if self._mapping_directory is None or all(rank.job_id for rank in ranks):
+        """Give ranks that name no job the one they are known to run in, such as their pod's.
+
+        Else they take the mapped one, where the node has exactly one.
+        """
+        if all(rank.job_id for rank in ranks):
             return ranks
+        mapped = self._only_mapped_job()
+        return [
+            rank if rank.job_id else replace(rank, job_id=self._jobs.job_id(rank.pid) or mapped)
+            for rank in ranks
+        ]
+
+    def _only_mapped_job(self) -> str:
+        if self._mapping is None:
+            return ""
         try:
-            job_ids = read_mapping(self._mapping_directory).job_ids
+            job_ids = self._mapping.read().job_ids
         except OSError:  # the jobs collector tells of it
-            return ranks
-        if len(job_ids) != 1:
-            return ranks
-        return [rank if rank.job_id else replace(rank, job_id=job_ids[0]) for rank in ranks]
+            return ""
+        return job_ids[0] if len(job_ids) == 1 else ""
 
     def _counts(self, rank: _Rank) -> bool:
         """Return False for what a job of long ago left behind."""
@@ -211,10 +221,11 @@ class RanksCollector:
         sums = self._sums.setdefault((rank.job_id, rank.rank), RisingSum()).update(present)
         for counter, value in sums.items():
             name, more = _COUNTERS[counter]
-            page.add(name, [*rank.labels, *more], value)
-        page.add("rank_memory_resident_bytes", rank.labels, resident)
-        page.add("rank_threads", rank.labels, sum(process.threads for process in rank.tree))
-        page.add("rank_processes", rank.labels, len(rank.tree))
+            page.add(name, _labels(rank.job_id, rank.rank, *more), value)
+        labels = _labels(rank.job_id, rank.rank)
+        page.add("rank_memory_resident_bytes", labels, resident)
+        page.add("rank_threads", labels, sum(process.threads for process in rank.tree))
+        page.add("rank_processes", labels, len(rank.tree))
         return refused
 
 
@@ -236,12 +247,21 @@ def _counters(
 
 
 def _add_facts(page: _Page, rank: _Rank) -> None:
+    job_id, number = rank.job_id, rank.rank
     facts = (rank.local_rank, rank.world_size, rank.pid)
-    page.add("rank_info", [*rank.labels, *("" if f is None else str(f) for f in facts)], 1)
+    named = ("" if fact is None else str(fact) for fact in facts)
+    page.add("rank_info", _labels(job_id, number, *named), 1)
     for state in _STATES:
-        page.add("rank_process_state", [*rank.labels, state], int(state == rank.state))
+        page.add("rank_process_state", _labels(job_id, number, state), int(state == rank.state))
     heartbeat = rank.heartbeat
     if heartbeat is not None:
-        page.add("rank_heartbeat_timestamp_seconds", rank.labels, heartbeat.time)
-        page.add("rank_last_step_timestamp_seconds", rank.labels, heartbeat.last_step_time)
-        page.add("rank_steps_total", rank.labels, heartbeat.step)
+        labels = _labels(job_id, number)
+        page.add("rank_heartbeat_timestamp_seconds", labels, heartbeat.time)
+        page.add("rank_last_step_timestamp_seconds", labels, heartbeat.last_step_time)
+        page.add("rank_steps_total", labels, heartbeat.step)
+
+
+@lru_cache(maxsize=_MOST_LABELS)
+def _labels(job_id: str, rank: int, *more: str) -> tuple[str, ...]:
+    """Return the same label values for a series each second, which makes it cheap further on."""
+    return job_id, str(rank), *more

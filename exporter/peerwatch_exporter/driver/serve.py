@@ -22,6 +22,7 @@ from peerwatch_exporter.driver.mark import FACTS, FIRST_COLLECTOR, IDLE, LIBRARY
 from peerwatch_exporter.driver.settings import from_plain
 from peerwatch_exporter.driver.wire import FamilyPacker, Inbox, pack
 from peerwatch_exporter.logs import set_up_logging
+from peerwatch_exporter.memory import search_rarely
 from peerwatch_exporter.sources import Paths, Sources
 from peerwatch_exporter.sources.nvml import Nvml
 from peerwatch_exporter.sources.nvml_access import DriverReloadedError, NvmlError, share_nvml
@@ -113,6 +114,7 @@ class _Server:
             self._send("failed", error_class(error), str(error))
             return 1
         self._mark.enter(IDLE)
+        search_rarely()
         self._send("ready")
         try:
             while True:

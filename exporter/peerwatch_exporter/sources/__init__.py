@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 from peerwatch_exporter.sources.ethtool import EthtoolIoctl
 from peerwatch_exporter.sources.gpu_facts import GpuFacts
+from peerwatch_exporter.sources.heartbeat import HeartbeatFiles
 from peerwatch_exporter.sources.own_processes import OwnProcesses
+from peerwatch_exporter.sources.process_jobs import ProcessJobs
 from peerwatch_exporter.sources.processes import ProcessTable
 from peerwatch_exporter.sources.web_facts import WebFacts
 
@@ -55,6 +57,10 @@ class Sources:
         What the web server says about itself.
     own_processes
         The exporter's own processes; whoever starts a child adds it here.
+    process_jobs
+        The job of each rank, as the jobs collector found it.
+    heartbeats
+        The heartbeat files, read once for all collectors.
     """
 
     paths: Paths
@@ -64,6 +70,8 @@ class Sources:
     gpus: GpuFacts = field(default_factory=GpuFacts)
     web: WebFacts = field(default_factory=WebFacts)
     own_processes: OwnProcesses = field(default_factory=OwnProcesses)
+    process_jobs: ProcessJobs = field(default_factory=ProcessJobs)
+    heartbeats: HeartbeatFiles = field(default_factory=HeartbeatFiles)
 
     @cached_property
     def processes(self) -> ProcessTable:

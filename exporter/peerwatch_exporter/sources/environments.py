@@ -1,12 +1,15 @@
 """What the environment of each process says, read rarely enough to be cheap.
 
 A process's environment changes only when it executes another program, which keeps pid and start
-time. So an answer is read again at growing intervals, from the next scan up to once a minute: a
-process caught between fork and exec is understood one scan later.
+time. Where the kernel shows where the environment lies, another place tells of another program;
+since two could lie in the same place, an answer is read again after ten minutes at most. Elsewhere
+it is read again at growing intervals, from the next scan up to once a minute: a process caught
+between fork and exec is understood one scan later.
 """
 
 from __future__ import annotations
 
+import heapq
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -14,19 +17,28 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from peerwatch_exporter.sources.processes import Process, ProcessKey, ProcessTable
+    from peerwatch_exporter.sources.processes import Process, ProcessTable
 
 _LONGEST_TRUST_SECONDS = 60.0
+# Where an exec would be seen.
+_SURE_TRUST_SECONDS = 600.0
 
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class _Entry(Generic[T]):
-    answer: T | None
-    name: str
+class _Entry:
+    program: tuple[int, int, str]
     first_seen: float
     stale_at: float
+
+    def is_of(self, process: Process) -> bool:
+        """Return whether the process still runs the program that the answer was read of."""
+        start_ticks, image, name = self.program
+        if start_ticks != process.start_ticks or image != process.image:
+            return False
+        # Without the address, another name is the only sign of another program.
+        return image != 0 or name == process.name
 
 
 class EnvironmentIndex(Generic[T]):
@@ -52,7 +64,12 @@ class EnvironmentIndex(Generic[T]):
         self._table = table
         self._classify = classify
         self._monotonic = monotonic
-        self._entries: dict[ProcessKey, _Entry[T]] = {}
+        self._reader = table.reader()
+        self._entries: dict[int, _Entry] = {}
+        self._stale: list[tuple[float, int]] = []
+        self._news: set[int] = set()
+        self._answers: dict[int, T] = {}
+        self._refused: dict[int, PermissionError] = {}
 
     def find(self) -> list[tuple[Process, T]]:
         """Return the processes that ``classify`` had an answer for, in the order of their pids.
@@ -62,41 +79,63 @@ class EnvironmentIndex(Generic[T]):
         PermissionError
             If not one environment but the exporter's own may be read.
         """
-        entries: dict[ProcessKey, _Entry[T]] = {}
-        refused: PermissionError | None = None
-        found = []
         now = self._monotonic()
-        # Hundreds of processes, each second: the common case is a few comparisons.
-        for process in self._in_order():
-            key = process.pid, process.start_ticks
-            entry = self._entries.get(key)
-            if entry is None or not (
-                (now < entry.stale_at and process.name == entry.name)
-                or process.state == "zombie"  # its environment is gone; what it was is not
-            ):
-                try:
-                    entry = self._read(process, entry, now)
-                except PermissionError as error:
-                    refused = error
-                    continue
-                if entry is None:
-                    continue
-            entries[key] = entry
-            if entry.answer is not None:
-                found.append((process, entry.answer))
-        self._entries = entries
-        if refused is not None and all(pid == os.getpid() for pid, _ in entries):
-            raise refused
-        return found
+        # Hundreds of processes, each second: only those are looked at of which there is news.
+        processes, news = self._table.news(self._reader)
+        self._news |= news
+        while self._stale and self._stale[0][0] <= now:
+            self._news.add(heapq.heappop(self._stale)[1])
+        while self._news:
+            pid = next(iter(self._news))
+            self._look(pid, processes.get(pid), now)
+            self._news.remove(pid)
+        if self._refused and not self._entries.keys() - self._refused.keys() - {os.getpid()}:
+            raise next(iter(self._refused.values()))
+        return [(processes[pid], answer) for pid, answer in sorted(self._answers.items(), key=_pid)]
 
-    def _in_order(self) -> list[Process]:
-        processes = self._table.snapshot()
-        return [processes[pid] for pid in sorted(processes)]
+    def _look(self, pid: int, process: Process | None, now: float) -> None:
+        entry = self._entries.get(pid)
+        if process is None:
+            self._forget(pid)
+        # The environment of a zombie is gone; what it was is not.
+        elif entry is not None and process.state == "zombie":
+            self._wait(pid, entry, now)
+        elif entry is None or now >= entry.stale_at or not entry.is_of(process):
+            self._read(process, entry, now)
 
-    def _read(self, process: Process, old: _Entry[T] | None, now: float) -> _Entry[T] | None:
-        environment = self._table.environment(process.pid)
-        if environment is None:
-            return None
-        first_seen = old.first_seen if old is not None and old.name == process.name else now
-        trust = min(_LONGEST_TRUST_SECONDS, now - first_seen)
-        return _Entry(self._classify(environment), process.name, first_seen, now + trust)
+    def _read(self, process: Process, old: _Entry | None, now: float) -> None:
+        pid = process.pid
+        self._forget(pid)
+        answer = None
+        try:
+            environment = self._table.environment(pid)
+            if environment is None:
+                # It ended, which the next listing will tell, or is just being made.
+                heapq.heappush(self._stale, (now, pid))
+                return
+            answer = self._classify(environment)
+        except PermissionError as error:
+            self._refused[pid] = error
+        first_seen = old.first_seen if old is not None and old.is_of(process) else now
+        entry = self._entries[pid] = _Entry(process.program, first_seen, now)
+        if answer is not None:
+            self._answers[pid] = answer
+        self._wait(pid, entry, now)
+
+    def _wait(self, pid: int, entry: _Entry, now: float) -> None:
+        if entry.program[1]:
+            # Not all of them in the same second.
+            trust = _SURE_TRUST_SECONDS * (1 - pid % 256 / 512)
+        else:
+            trust = min(_LONGEST_TRUST_SECONDS, now - entry.first_seen)
+        entry.stale_at = now + trust
+        heapq.heappush(self._stale, (entry.stale_at, pid))
+
+    def _forget(self, pid: int) -> None:
+        self._entries.pop(pid, None)
+        self._answers.pop(pid, None)
+        self._refused.pop(pid, None)
+
+
+def _pid(answer: tuple[int, object]) -> int:
+    return answer[0]

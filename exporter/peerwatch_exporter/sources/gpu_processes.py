@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _MOST_PIDS = 4096
 
+_NOTHING = Answer(())
+
 
 class HiddenProcessesError(Exception):
     """Processes use a GPU that are not below /proc: they run in another pid namespace."""
@@ -54,6 +56,8 @@ class CgroupProvider:
         self._ranks = ranks
         self._reader = CgroupReader(sources.paths.procfs, monotonic=sources.monotonic)
         self._missing: set[int] = set()
+        self._claimed: tuple[object, ...] = ()
+        self._answer = Answer(())
 
     def claims(self) -> Answer | None:
         """Return a claim for each process on a GPU, and for each rank process with an owner.
@@ -63,28 +67,23 @@ class CgroupProvider:
         PermissionError
             If not one control group may be read.
         """
-        gpus = self._gpus_by_pid()
+        held = self._gpus.processes()
+        gpus = _by_pid(held)
         ranks = set(self._ranks())
         pids = sorted(ranks if self._only_ranks else ranks | set(gpus))[:_MOST_PIDS]
         if not pids:
             self._missing = set()
-            return Answer(()) if self._gpus.processes() else None
+            return _NOTHING if held else None
         table = self._table.snapshot()
         owners = self._reader.owners([table[pid] for pid in pids if pid in table])
         boards = self._boards()
-        claims = [
-            self._claim(pid, owners.get(pid), gpus.get(pid, ()), boards)
-            for pid in pids
-            if pid in table and (pid in owners or pid in gpus)
-        ]
-        return Answer(claims, self._hidden({pid for pid in pids if pid not in table}))
-
-    def _gpus_by_pid(self) -> Mapping[int, list[int]]:
-        gpus: dict[int, list[int]] = {}
-        for gpu, pids in sorted(self._gpus.processes().items()):
-            for pid in pids:
-                gpus.setdefault(pid, []).append(gpu)
-        return gpus
+        shown = [pid for pid in pids if pid in table and (pid in owners or pid in gpus)]
+        hidden = self._hidden({pid for pid in pids if pid not in table})
+        claimed = shown, owners, gpus, boards
+        if claimed != self._claimed or hidden is not None or self._answer.error is not None:
+            claims = [self._claim(pid, owners.get(pid), gpus.get(pid, ()), boards) for pid in shown]
+            self._claimed, self._answer = claimed, Answer(claims, hidden)
+        return self._answer
 
     def _claim(
         self, pid: int, owner: CgroupOwner | None, gpus: Iterable[int], boards: Boards
@@ -115,3 +114,12 @@ class CgroupProvider:
             f"{len(lasting)} processes on the GPUs are not below /proc (pid {min(lasting)} is "
             "one); run the exporter in the host's pid namespace (hostPID: true)"
         )
+
+
+def _by_pid(held: Mapping[int, Iterable[int]]) -> dict[int, list[int]]:
+    """Return the GPUs of each process."""
+    gpus: dict[int, list[int]] = {}
+    for gpu, pids in sorted(held.items()):
+        for pid in pids:
+            gpus.setdefault(pid, []).append(gpu)
+    return gpus

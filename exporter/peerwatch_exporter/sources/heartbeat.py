@@ -9,13 +9,21 @@ from __future__ import annotations
 import json
 import math
 import re
+import threading
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from peerwatch_exporter.sources.file_signs import file_signs
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from peerwatch_exporter.sources.file_signs import Sign
+
+# A rank writes it again and again on a local disk, so an unseen change is made good soon.
+_STEP_SECONDS = 0.05
 # A heartbeat has a few hundred bytes; more than this was not meant as one.
 _LARGEST_FILE_BYTES = 65536
 _FILE_NAME = re.compile(r"rank-(0|[1-9]\d{0,6})\.json")
@@ -49,22 +57,73 @@ class Heartbeats:
     problems: tuple[str, ...]
 
 
-def read_heartbeats(directory: Path | None) -> Heartbeats:
-    """Return the heartbeats of a directory; one that is not there yet holds none."""
-    ranks = []
-    problems = []
-    if directory is not None and directory.is_dir():
-        for path in sorted(directory.iterdir()):
-            match = _FILE_NAME.fullmatch(path.name)
+_NONE = Heartbeats((), ())
+
+
+class HeartbeatFiles:
+    """Reads heartbeats, each file once however often it is asked for; for any number of threads.
+
+    Parameters
+    ----------
+    clock
+        Unix time by the clock that the files' times come from.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[Sign, Heartbeat]] = {}
+        self._newest = _NONE
+
+    def read(self, directory: Path | None) -> Heartbeats:
+        """Return the heartbeats of a directory; one that is not there yet holds none.
+
+        As long as no file changes, it is the same object.
+        """
+        if directory is None:
+            return _NONE
+        with self._lock:
+            try:
+                signs = file_signs(directory)
+            except (FileNotFoundError, NotADirectoryError):
+                signs = {}
+            found = self._look(directory, signs)
+            if found != self._newest:
+                self._newest = found
+            return self._newest
+
+    def _look(self, directory: Path, signs: Mapping[str, Sign | None]) -> Heartbeats:
+        ranks = []
+        problems = []
+        known: dict[str, tuple[Sign, Heartbeat]] = {}
+        for name in sorted(signs):
+            before = self._known.get(name)
+            if before is not None and before[0] == signs[name]:
+                known[name] = before
+                ranks.append(before[1])
+                continue
+            match = _FILE_NAME.fullmatch(name)
             if match is None:
                 continue
+            now = self._clock()
             try:
-                ranks.append(_read(path, int(match[1])))
+                heartbeat = _read(directory / name, int(match[1]))
             except FileNotFoundError:  # removed by a rank that ended meanwhile
                 continue
             except (OSError, ValueError) as error:
-                problems.append(f"{path}: {error}")
-    return Heartbeats(tuple(ranks), tuple(problems))
+                problems.append(f"{directory / name}: {error}")
+                continue
+            ranks.append(heartbeat)
+            sign = signs[name]
+            if sign is not None and sign.is_settled(now, _STEP_SECONDS):
+                known[name] = sign, heartbeat
+        self._known = known
+        return Heartbeats(tuple(ranks), tuple(problems))
+
+
+def read_heartbeats(directory: Path | None) -> Heartbeats:
+    """Return the heartbeats of a directory; one that is not there yet holds none."""
+    return HeartbeatFiles().read(directory)
 
 
 def _read(path: Path, rank: int) -> Heartbeat:
@@ -79,12 +138,12 @@ def _read(path: Path, rank: int) -> Heartbeat:
         raise ValueError("rank is missing")
     if said != rank:
         raise ValueError(f"says it is rank {said}")
-    time, last_step_time = (_time(document, name) for name in _TIMES)
+    written, last_step_time = (_time(document, name) for name in _TIMES)
     whole = {name: _whole(document, name, smallest) for name, smallest in _WHOLE.items()}
     return Heartbeat(
         rank=rank,
         # Without a time of its own, the file's age is the heartbeat's.
-        time=status.st_mtime if time is None else time,
+        time=status.st_mtime if written is None else written,
         last_step_time=last_step_time,
         job_id=_job_id(document),
         **whole,

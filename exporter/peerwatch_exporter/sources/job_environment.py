@@ -29,6 +29,8 @@ _USER_VARIABLES = ("SLURM_JOB_USER", "PEERWATCH_JOB_USER")
 _POD_MARK = "KUBERNETES_SERVICE_HOST"
 _POD_VARIABLES = ("POD_NAME", "HOSTNAME")
 _LONGEST_USER = 64
+# The number of GPUs is asked again after this time.
+_TRUST_SECONDS = 10.0
 _MOST_GPUS = 64
 _RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 
@@ -167,10 +169,14 @@ class EnvironmentProvider:
         self._procfs = Procfs(sources.paths.procfs)
         self._gpus = sources.gpus
         self._boards = boards
+        self._monotonic = sources.monotonic
         self._index = EnvironmentIndex(
             sources.processes, self._classify, monotonic=sources.monotonic
         )
         self.ranks: tuple[int, ...] = ()
+        self._claimed: tuple[object, ...] = ()
+        self._claimed_at = -_TRUST_SECONDS
+        self._answer = Answer(())
 
     def claims(self) -> Answer | None:
         """Return a claim for each rank process, and for each process on a GPU.
@@ -191,8 +197,14 @@ class EnvironmentProvider:
         ]
         self.ranks = tuple(pid for pid, _ in found)
         boards = self._boards()
-        gpu_count = self._procfs.gpu_count() if found else 0
-        return Answer([self._claim(pid, facts, boards, gpu_count) for pid, facts in found])
+        now = self._monotonic()
+        if (found, boards) != self._claimed or now - self._claimed_at >= _TRUST_SECONDS:
+            gpu_count = self._procfs.gpu_count() if found else 0
+            claims = [self._claim(pid, facts, boards, gpu_count) for pid, facts in found]
+            self._claimed, self._claimed_at = (found, boards), now
+            if claims != self._answer.claims:
+                self._answer = Answer(claims)
+        return self._answer
 
     def _claim(self, pid: int, facts: JobFacts, boards: Boards, gpu_count: int) -> Claim:
         return Claim(

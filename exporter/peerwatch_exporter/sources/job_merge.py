@@ -49,10 +49,11 @@ class JobRow(NamedTuple):
 
 @dataclass(slots=True)
 class Jobs:
-    """The node's jobs and the scheduler of each, in order; their GPUs; jobs per GPU index."""
+    """The node's jobs and the scheduler of each, in order; their GPUs; the job of each process."""
 
     schedulers: dict[str, str] = field(default_factory=dict)
     rows: dict[tuple[str, str], JobRow] = field(default_factory=dict)
+    processes: dict[int, str] = field(default_factory=dict)
     dropped: int = 0
 
     def add(self, job_id: str, scheduler: str) -> bool:
@@ -92,10 +93,11 @@ def _common(first: Pod, second: Pod) -> Pod:
     return Pod(*(a if a == b else "" for a, b in zip(first, second, strict=True)))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Workload:
     """All that is said of one process, or of one job by somebody who knows no process."""
 
+    pid: int | None = None
     names: list[tuple[int, str]] = field(default_factory=list)
     scheduler: str = ""
     user: str = ""
@@ -191,7 +193,7 @@ def _workloads(claims: Iterable[Claim], boards: Boards) -> list[_Workload]:
             continue
         workload = None if claim.pid is None else by_pid.get(claim.pid)
         if workload is None:
-            workload = _Workload()
+            workload = _Workload(claim.pid)
             workloads.append(workload)
             if claim.pid is not None:
                 by_pid[claim.pid] = workload
@@ -264,6 +266,7 @@ class _Merger:
         """Return all jobs: first those with a name of their own, then those of pods."""
         for workload, gpu, pod in self._placed:
             if workload.job_id:
+                self._note(workload, workload.job_id)
                 self._add(gpu, workload.job_id, workload, pod)
         for workload, gpu, pod in self._placed:
             if not workload.job_id:
@@ -296,12 +299,20 @@ class _Merger:
     def _add_nameless(self, workload: _Workload, gpu: Gpu | None, pod: Pod | None) -> None:
         if pod is not None:
             owner = self._inside.get(pod[:2])
-            if owner is not None:
-                self._add(gpu, owner.job_id, owner, pod)
+            if owner is None:
+                owner, job_id = workload, self._naming.job_id(pod.namespace, pod.name)
             else:
-                self._add(gpu, self._naming.job_id(pod.namespace, pod.name), workload, pod)
+                job_id = owner.job_id
+            self._note(workload, job_id)
+            self._add(gpu, job_id, owner, pod)
         elif workload.pod_uid and gpu is not None and gpu not in self._named:
+            self._note(workload, workload.pod_uid)
             self._add(gpu, workload.pod_uid, workload, None)
+
+    def _note(self, workload: _Workload, job_id: str) -> None:
+        # A process on several GPUs may be in a pod that only one of them tells.
+        if workload.pid is not None:
+            self._jobs.processes.setdefault(workload.pid, job_id)
 
     def _add_pod(self, pod: Pod, gpu: Gpu) -> None:
         owner = self._inside.get(pod[:2])

@@ -13,14 +13,18 @@ import logging
 import os
 import re
 import stat
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from peerwatch_exporter.sources.file_signs import file_signs
 from peerwatch_exporter.sources.job_claims import Answer, Claim, Gpu
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from peerwatch_exporter.sources.file_signs import Sign
 
 _LOG = logging.getLogger(__name__)
 
@@ -103,6 +107,46 @@ def read_mapping(directory: Path) -> JobMapping:
     return JobMapping(node, gpus, tuple(problems))
 
 
+class MappingFiles:
+    """Reads the mapping directory, its files only when one of them changed.
+
+    Parameters
+    ----------
+    directory
+        The directory.
+    clock
+        Unix time by the clock that the files' times come from.
+    """
+
+    def __init__(self, directory: Path, clock: Callable[[], float] = time.time) -> None:
+        self._directory = directory
+        self._clock = clock
+        self._signs: dict[str, Sign | None] | None = None
+        self._mapping = JobMapping((), {})
+
+    def read(self) -> JobMapping:
+        """Return what the directory says; the same object as long as nothing changes.
+
+        Raises
+        ------
+        OSError
+            If the directory cannot be read.
+        """
+        now = self._clock()
+        signs = file_signs(self._directory)
+        if signs == self._signs:
+            return self._mapping
+        # Files that could not be used are tried again.
+        self._signs = None
+        mapping = read_mapping(self._directory)
+        if mapping != self._mapping:
+            self._mapping = mapping
+        settled = all(sign is not None and sign.is_settled(now) for sign in signs.values())
+        if settled and not mapping.problems:
+            self._signs = signs
+        return self._mapping
+
+
 def _names(directory: Path, problems: list[Problem]) -> list[str]:
     # Hidden files are how editors, rsync and Kubernetes' config maps replace others in one step.
     listed = (name for name in os.listdir(directory) if not name.startswith("."))  # noqa: PTH208
@@ -177,7 +221,10 @@ class MappingProvider:
     name = "mapping"
 
     def __init__(self, directory: Path | None) -> None:
+        self._files = None if directory is None else MappingFiles(directory)
         self._directory = directory
+        self._mapping: JobMapping | None = None
+        self._answer = Answer(())
         self._logged: set[tuple[str, str]] = set()
         self.errors: dict[str, int] = {} if directory is None else dict.fromkeys(REASONS, 0)
         self.gpus: tuple[int, ...] = ()
@@ -190,13 +237,15 @@ class MappingProvider:
         OSError
             If the directory cannot be read.
         """
-        if self._directory is None:
+        if self._files is None:
             return None
         self.gpus = ()
-        mapping = read_mapping(self._directory)
+        mapping = self._files.read()
         self._note(mapping.problems)
+        if mapping is not self._mapping:
+            self._mapping, self._answer = mapping, Answer(list(_claims(mapping)))
         self.gpus = tuple(sorted(mapping.gpus))
-        return Answer(list(_claims(mapping)))
+        return self._answer
 
     def _note(self, problems: tuple[Problem, ...]) -> None:
         present = {(problem.file, problem.reason) for problem in problems}

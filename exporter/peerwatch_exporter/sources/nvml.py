@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import struct
 import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -64,14 +65,18 @@ _UNSUPPORTED = frozenset(
 # An older driver answers this for a field id that it has never heard of.
 _FIELD_UNSUPPORTED = _UNSUPPORTED | {pynvml.NVML_ERROR_INVALID_ARGUMENT}
 
-_VALUE_MEMBERS = {
-    pynvml.NVML_VALUE_TYPE_DOUBLE: "dVal",
-    pynvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
-    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
-    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
-    pynvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "sllVal",
-    pynvml.NVML_VALUE_TYPE_SIGNED_INT: "siVal",
-    pynvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: "usVal",
+# nvmlFieldValue_t: field, scope, time, latency, kind of value, NVML's answer, value. Each attribute
+# of pynvml's structures takes longer than this whole one, and there are thousands per second.
+_FIELD = struct.Struct("=IIqqII8s")
+_LONG = struct.Struct("=Q")
+_VALUES = {
+    pynvml.NVML_VALUE_TYPE_DOUBLE: struct.Struct("=d"),
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_INT: struct.Struct("=I"),
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG: _LONG,
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: _LONG,
+    pynvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: struct.Struct("=q"),
+    pynvml.NVML_VALUE_TYPE_SIGNED_INT: struct.Struct("=i"),
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: struct.Struct("=H"),
 }
 _CLOCKS = {
     "graphics": pynvml.NVML_CLOCK_GRAPHICS,
@@ -101,18 +106,19 @@ class Gpu:
         NVML's handle, or None if the driver refused it because the GPU is lost.
     nvml
         The library this GPU belongs to.
+
+    Attributes
+    ----------
+    labels
+        The values of the labels ``gpu`` and ``uuid``.
     """
 
     def __init__(self, identity: GpuIdentity, handle: Any, nvml: Nvml) -> None:  # noqa: ANN401
         self.identity = identity
         self._handle = handle
         self._nvml = nvml
+        self.labels = str(identity.index), identity.uuid
         self._clocks_max: Mapping[str, float] | None = None
-
-    @property
-    def labels(self) -> tuple[str, str]:
-        """The values of the labels ``gpu`` and ``uuid``."""
-        return str(self.identity.index), self.identity.uuid
 
     @property
     def address(self) -> int:
@@ -182,16 +188,18 @@ class Gpu:
         values: dict[tuple[int, int], float] = {}
         for start in range(0, len(wanted), _FIELDS_PER_CALL):
             part = wanted[start : start + _FIELDS_PER_CALL]
-            for field in self.call("nvmlDeviceGetFieldValues", part) or ():
-                if field.nvmlReturn == pynvml.NVML_SUCCESS:
-                    value = getattr(field.value, _VALUE_MEMBERS.get(field.valueType, "ullVal"))
-                    values[field.fieldId, field.scopeId] = value
-                elif field.nvmlReturn == pynvml.NVML_ERROR_GPU_IS_LOST:
+            answer = self.call("nvmlDeviceGetFieldValues", part)
+            if answer is None:
+                continue
+            for field, scope, _, _, kind, code, value in _FIELD.iter_unpack(memoryview(answer)):
+                if code == pynvml.NVML_SUCCESS:
+                    values[field, scope] = _VALUES.get(kind, _LONG).unpack_from(value)[0]
+                elif code == pynvml.NVML_ERROR_GPU_IS_LOST:
                     # The call as a whole succeeds on a lost GPU; only its fields tell.
                     self._lose()
                     raise GpuLostError(f"GPU {self.identity.index} is lost.")
                 else:
-                    self._nvml.judge(field.nvmlReturn, _FIELD_UNSUPPORTED)
+                    self._nvml.judge(code, _FIELD_UNSUPPORTED)
         return values
 
     def _lose(self) -> None:

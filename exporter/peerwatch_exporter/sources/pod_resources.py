@@ -165,7 +165,7 @@ class PodResourcesProvider:
         self._error: Exception | None = None
         self._containers: list[ContainerDevices] = []
         self._resolved_by: Boards | None = None
-        self._claims: list[Claim] = []
+        self._answer = Answer(())
 
     def claims(self) -> Answer | None:
         """Return a claim for each container that holds a GPU, and for each pod without any.
@@ -184,8 +184,9 @@ class PodResourcesProvider:
         boards = self._boards()
         if boards is not self._resolved_by:
             self._resolved_by = boards
-            self._claims = [self._claim(container, boards) for container in self._containers]
-        return Answer(self._claims, self._error)
+            claims = [self._claim(container, boards) for container in self._containers]
+            self._answer = Answer(claims, self._error)
+        return self._answer
 
     def _claim(self, container: ContainerDevices, boards: Boards) -> Claim:
         return Claim(

@@ -6,15 +6,17 @@ Everything about a process can vanish between two reads. Reads of a process that
 
 from __future__ import annotations
 
+import heapq
 import os
 import threading
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.sources.procfs import TICKS_PER_SECOND, GarbledFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 # A pid alone is used again; together with its start time it names one process for good.
@@ -22,7 +24,7 @@ ProcessKey = tuple[int, int]
 
 _READ_BYTES = 4096
 # A process that says the same again and again is asked at growing intervals, up to this one.
-_LONGEST_REST_SECONDS = 8.0
+_LONGEST_REST_SECONDS = 30.0
 
 _STATES = {
     "R": "running",
@@ -41,7 +43,11 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process as its ``stat`` file shows it; CPU times cover all its threads."""
+    """One process as its ``stat`` file shows it; CPU times cover all its threads.
+
+    ``image`` is where its environment begins, which is another place after each exec; 0 if the
+    kernel does not say, as for other users' processes.
+    """
 
     pid: int
     name: str
@@ -51,11 +57,17 @@ class Process:
     system_seconds: float
     threads: int
     start_ticks: int
+    image: int = 0
 
     @property
     def key(self) -> ProcessKey:
         """The process's identity over time."""
         return self.pid, self.start_ticks
+
+    @property
+    def program(self) -> tuple[int, int, str]:
+        """Another one after it executed another program, or took another name."""
+        return self.start_ticks, self.image, self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +113,19 @@ class _Seen:
     due: float
 
 
+class Reader:
+    """Somebody who wants to know which processes came, went or became another program."""
+
+    def __init__(self) -> None:
+        self.news: set[int] = set()
+
+
 class ProcessTable:
     """Lists processes and reads their details.
 
     Who came and who went is seen in every listing. A process that sleeps is asked what it does
-    less and less often, up to every 8 s, unless somebody asks for its details: most processes of
-    a node are of no interest and do nothing.
+    less and less often, up to every 30 s, unless somebody asks for its details: most processes of
+    a node are of no interest and do nothing. One that is about to hang was busy just before.
 
     Parameters
     ----------
@@ -134,18 +153,40 @@ class ProcessTable:
         self._max_age_seconds = max_age_seconds
         self._lock = threading.Lock()
         self._listed_at: float | None = None
+        self._names: set[str] = set()
         self._listed: dict[int, Process] = {}
+        self._children: dict[int, tuple[int, ...]] = {}
         self._seen: dict[int, _Seen] = {}
+        self._due: list[tuple[float, int]] = []
         self._asked: set[int] = set()
+        self._readers: weakref.WeakSet[Reader] = weakref.WeakSet()
 
     def snapshot(self) -> dict[int, Process]:
         """Return all processes by pid."""
         with self._lock:
-            now = self._monotonic()
-            if self._listed_at is None or now - self._listed_at > self._max_age_seconds:
-                self._listed = self._list(now)
-                self._listed_at = now
-            return self._listed
+            return self._fresh()
+
+    def reader(self) -> Reader:
+        """Return a reader to whom every process is new."""
+        reader = Reader()
+        with self._lock:
+            reader.news.update(self._listed)
+            self._readers.add(reader)
+        return reader
+
+    def news(self, reader: Reader) -> tuple[dict[int, Process], set[int]]:
+        """Return all processes, and which of them are not as they were at the last call.
+
+        Those are the ones that came, went, or have another name or program.
+        """
+        with self._lock:
+            processes = self._fresh()
+            news, reader.news = reader.news, set()
+            return processes, news
+
+    def children(self, pid: int) -> tuple[int, ...]:
+        """Return the children of a process in the newest listing."""
+        return self._children.get(pid, ())
 
     def environment(self, pid: int) -> dict[str, str] | None:
         """Return the environment the process was started with; ``None`` if it is gone."""
@@ -157,68 +198,114 @@ class ProcessTable:
 
     def status(self, pid: int) -> ProcessStatus | None:
         """Return memory and context switches; ``None`` if the process is gone."""
-        self._asked.add(pid)
-        fields = self._fields(pid, "status")
-        if fields is None:
+        content = self._detail(pid, "status")
+        if not content:
             return None
         try:
-            # Kernel threads and zombies have no memory of their own: no VmRSS line.
             return ProcessStatus(
-                resident_bytes=int(fields.get("VmRSS", "0 kB").split()[0]) * 1024,
-                voluntary_switches=int(fields["voluntary_ctxt_switches"]),
-                involuntary_switches=int(fields["nonvoluntary_ctxt_switches"]),
+                # Kernel threads and zombies have no memory of their own: no VmRSS line.
+                resident_bytes=int(_field(content, b"VmRSS:") or 0) * 1024,
+                voluntary_switches=int(_field(content, b"voluntary_ctxt_switches:")),
+                involuntary_switches=int(_field(content, b"nonvoluntary_ctxt_switches:")),
             )
-        except (KeyError, ValueError, IndexError) as error:
-            raise self._garbled(pid, "status", fields) from error
+        except ValueError as error:
+            raise self._garbled(pid, "status", content) from error
 
     def io(self, pid: int) -> ProcessIo | None:
         """Return storage traffic; ``None`` if the process is gone."""
-        self._asked.add(pid)
-        fields = self._fields(pid, "io")
-        if fields is None:
+        content = self._detail(pid, "io")
+        if not content:
             return None
         try:
-            return ProcessIo(int(fields["read_bytes"]), int(fields["write_bytes"]))
-        except (KeyError, ValueError) as error:
-            raise self._garbled(pid, "io", fields) from error
+            return ProcessIo(
+                int(_field(content, b"read_bytes:")), int(_field(content, b"write_bytes:"))
+            )
+        except ValueError as error:
+            raise self._garbled(pid, "io", content) from error
 
     def run_delay_seconds(self, pid: int) -> float | None:
         """Return how long the main thread waited for a CPU; ``None`` if gone or not counted."""
-        content = self._content(pid, "schedstat")
+        content = self._detail(pid, "schedstat")
         if not content:
             return None
         try:
             return int(content.split()[1]) / 1e9
         except (IndexError, ValueError) as error:
-            text = content.decode(errors="replace")
-            raise self._garbled(pid, "schedstat", text) from error
+            raise self._garbled(pid, "schedstat", content) from error
 
-    def _list(self, now: float) -> dict[int, Process]:
-        processes = {}
-        seen = {}
+    def _fresh(self) -> dict[int, Process]:
+        now = self._monotonic()
+        if self._listed_at is None or now - self._listed_at > self._max_age_seconds:
+            self._list(now)
+            self._listed_at = now
+        return self._listed
+
+    def _list(self, now: float) -> None:
+        """Bring the listing up to date, in a dictionary of its own if anything changed."""
         asked, self._asked = self._asked, set()
-        for name in os.listdir(self._root):  # noqa: PTH208 - names only, hundreds per second
+        changed: dict[int, Process | None] = {}
+        names = set(os.listdir(self._root))  # noqa: PTH208 - names only, hundreds per second
+        for name in self._names - names:
             if name.isdigit():
-                pid = int(name)
-                one = self._seen.get(pid)
-                if one is None or now >= one.due or pid in asked:
-                    one = self._look(pid, one, now)
-                if one is not None:
-                    seen[pid] = one
-                    processes[pid] = one.process
-        self._seen = seen
-        return processes
+                changed[int(name)] = None
+                # Its children have another parent now.
+                asked.update(self.children(int(name)))
+        look = {int(name) for name in names - self._names if name.isdigit()}
+        look |= {pid for pid in asked if pid in self._seen and pid not in changed}
+        while self._due and self._due[0][0] <= now:
+            due, pid = heapq.heappop(self._due)
+            one = self._seen.get(pid)
+            if one is not None and one.due == due and pid not in changed:
+                look.add(pid)
+        for pid in look:
+            self._look(pid, now, changed)
+        if changed:
+            self._apply(changed)
+        # Who ended between listing and reading, or was not ready, is new the next time.
+        self._names = names - {str(pid) for pid in look if pid not in self._seen}
 
-    def _look(self, pid: int, before: _Seen | None, now: float) -> _Seen | None:
+    def _look(self, pid: int, now: float, changed: dict[int, Process | None]) -> None:
         content = self._content(pid, "stat")
+        one = self._seen.get(pid)
         if not content:
-            return None
-        if before is None or content != before.content:
-            return _Seen(content, self._process(pid, content), 0.0, now)
-        before.rest_seconds = min(_LONGEST_REST_SECONDS, 2 * before.rest_seconds or 1.0)
+            if one is not None:
+                changed[pid] = None
+            return
+        if one is None or content != one.content:
+            process = self._process(pid, content)
+            self._seen[pid] = one = _Seen(content, process, 0.0, now)
+            changed[pid] = process
+        else:
+            one.rest_seconds = min(_LONGEST_REST_SECONDS, 2 * one.rest_seconds or 1.0)
         # Not all of them in the same second.
-        before.due = now + before.rest_seconds * (1 - pid % 8 / 16)
-        return before
+        one.due = now + one.rest_seconds * (1 - pid % 8 / 16)
+        heapq.heappush(self._due, (one.due, pid))
+
+    def _apply(self, changed: Mapping[int, Process | None]) -> None:
+        listed = dict(self._listed)
+        news = set()
+        for pid, process in changed.items():
+            old = listed.pop(pid, None)
+            if process is None:
+                self._seen.pop(pid, None)
+            else:
+                listed[pid] = process
+            if old is None or process is None or old.program != process.program:
+                news.add(pid)
+            if old is None or process is None or old.parent != process.parent:
+                self._move(pid, old, process)
+        self._listed = listed
+        for reader in self._readers:
+            reader.news |= news
+
+    def _move(self, pid: int, old: Process | None, new: Process | None) -> None:
+        if old is not None:
+            left = tuple(child for child in self.children(old.parent) if child != pid)
+            self._children[old.parent] = left
+            if not left:
+                del self._children[old.parent]
+        if new is not None:
+            self._children[new.parent] = (*self.children(new.parent), pid)
 
     def _process(self, pid: int, content: bytes) -> Process:
         # The name stands in parentheses and may itself hold spaces and parentheses.
@@ -234,16 +321,14 @@ class ProcessTable:
                 system_seconds=int(fields[12]) / TICKS_PER_SECOND,
                 threads=int(fields[17]),
                 start_ticks=int(fields[19]),
+                image=int(fields[47]) if len(fields) > 47 else 0,
             )
         except (IndexError, ValueError) as error:
-            raise self._garbled(pid, "stat", content.decode(errors="replace")) from error
+            raise self._garbled(pid, "stat", content) from error
 
-    def _fields(self, pid: int, name: str) -> dict[str, str] | None:
-        content = self._content(pid, name)
-        if not content:
-            return None
-        pairs = (line.partition(":") for line in content.decode(errors="replace").splitlines())
-        return {key: value.strip() for key, _, value in pairs}
+    def _detail(self, pid: int, name: str) -> bytes | None:
+        self._asked.add(pid)
+        return self._content(pid, name)
 
     def _content(self, pid: int, name: str) -> bytes | None:
         try:
@@ -251,5 +336,13 @@ class ProcessTable:
         except (FileNotFoundError, ProcessLookupError):
             return None
 
-    def _garbled(self, pid: int, name: str, content: object) -> GarbledFileError:
-        return GarbledFileError(f"{self._root}/{pid}/{name}", str(content))
+    def _garbled(self, pid: int, name: str, content: bytes) -> GarbledFileError:
+        return GarbledFileError(f"{self._root}/{pid}/{name}", content)
+
+
+def _field(content: bytes, name: bytes) -> bytes:
+    """Return the number in the line that begins with a name; empty if there is no such line."""
+    start = 0 if content.startswith(name) else content.find(b"\n" + name) + 1
+    if not start and not content.startswith(name):
+        return b""
+    return content[start + len(name) : content.find(b"\n", start)].removesuffix(b" kB")

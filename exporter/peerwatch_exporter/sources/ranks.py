@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from peerwatch_exporter.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
-    from peerwatch_exporter.sources.processes import Process
+    from peerwatch_exporter.sources.processes import Process, ProcessTable
 
 Scheduler = Literal["peerwatch", "slurm", "torchelastic"]
 
@@ -85,7 +85,7 @@ class RankFinder:
             for pid, identity in identities.items()
             if identity.launcher == "torch" or identity.job_id not in launched
         }
-        return _assemble(self._table.snapshot(), identities)
+        return _assemble(self._table, identities)
 
     def tree_of(self, pid: int, started_before: float) -> tuple[Process, ...]:
         """Return a process that a heartbeat names, with its descendants; empty if it is gone.
@@ -107,8 +107,7 @@ class RankFinder:
             self._table.environment(pid) or {}, self._marks
         ):
             return ()
-        children = _children(processes)
-        return tuple(_tree([process], children, {}, ("", 0)))
+        return tuple(_tree([process], self._table, {}, ("", 0)))
 
     def _classify(self, environment: Mapping[str, str]) -> RankIdentity | None:
         return rank_identity(environment) if is_marked(environment, self._marks) else None
@@ -170,10 +169,8 @@ def _indices(text: str) -> tuple[int, ...]:
     return tuple(indices)
 
 
-def _assemble(
-    processes: Mapping[int, Process], identities: Mapping[int, RankIdentity]
-) -> list[RankProcess]:
-    children = _children(processes)
+def _assemble(table: ProcessTable, identities: Mapping[int, RankIdentity]) -> list[RankProcess]:
+    processes = table.snapshot()
     tops: dict[tuple[str, int], list[int]] = defaultdict(list)
     for pid, identity in identities.items():
         parent = identities.get(processes[pid].parent) if pid in processes else None
@@ -184,31 +181,27 @@ def _assemble(
         # The batch script of a Slurm job looks like its first task but is in no step; a worker
         # whose parent died stands on top beside the main process, which is older.
         pids.sort(key=lambda pid: (not identities[pid].in_step, processes[pid].start_ticks))
-        tree = _tree((processes[pid] for pid in pids), children, identities, key)
+        tree = _tree((processes[pid] for pid in pids), table, identities, key)
         ranks.append(RankProcess(identities[pids[0]], processes[pids[0]], tuple(tree)))
     return ranks
 
 
-def _children(processes: Mapping[int, Process]) -> dict[int, list[Process]]:
-    children = defaultdict(list)
-    for process in processes.values():
-        children[process.parent].append(process)
-    return children
-
-
 def _tree(
     tops: Iterable[Process],
-    children: Mapping[int, list[Process]],
+    table: ProcessTable,
     identities: Mapping[int, RankIdentity],
     key: tuple[str, int],
 ) -> list[Process]:
-    tree: list[Process] = []
-    waiting = list(tops)
-    while waiting:
-        process = waiting.pop(0)
-        tree.append(process)
-        for child in children.get(process.pid, ()):
-            identity = identities.get(child.pid)
-            if identity is None or identity.key == key:
-                waiting.append(child)
-    return tree
+    processes = table.snapshot()
+    tree = {process.pid: process for process in tops}
+    waiting = list(tree)
+    # Grows while it is walked through.
+    for parent in waiting:
+        for pid in table.children(parent):
+            identity = identities.get(pid)
+            child = processes.get(pid)
+            if child is None or pid in tree or (identity is not None and identity.key != key):
+                continue
+            tree[pid] = child
+            waiting.append(pid)
+    return list(tree.values())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from peerwatch_exporter.sources.processes import ProcessKey
+
+_NOTHING: Mapping[str, float] = {}
 
 
 class RisingSum:
@@ -18,7 +19,7 @@ class RisingSum:
     """
 
     def __init__(self) -> None:
-        self._last: dict[tuple[ProcessKey, str], float] = {}
+        self._last: Mapping[ProcessKey, Mapping[str, float]] = {}
         self._totals: dict[str, float] = {}
 
     def update(self, present: Mapping[ProcessKey, Mapping[str, float]]) -> dict[str, float]:
@@ -28,13 +29,13 @@ class RisingSum:
         ----------
         present
             Counters by name for each process; a process seen for the first time counts with all
-            it has used since it started.
+            it has used since it started. Nobody may change them afterwards.
         """
-        last: dict[tuple[ProcessKey, str], float] = {}
+        totals = self._totals
         for key, counters in present.items():
+            last = self._last.get(key, _NOTHING)
             for name, value in counters.items():
-                grown = max(0.0, value - self._last.get((key, name), 0.0))
-                self._totals[name] = self._totals.get(name, 0.0) + grown
-                last[key, name] = value
-        self._last = last
-        return dict(self._totals)
+                grown = max(0.0, value - last.get(name, 0.0))
+                totals[name] = totals.get(name, 0.0) + grown
+        self._last = present
+        return dict(totals)

@@ -1,0 +1,48 @@
+"""Tells whether the files of a directory are as they were, by what ``stat`` says of them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# File systems write times in steps of some milliseconds, old ones of one or two seconds. A file
+# may have been written again within the step in which it was read, with the same size.
+_STEP_SECONDS = 2.5
+
+
+class Sign(NamedTuple):
+    """Another one after a file was written, replaced or made readable."""
+
+    inode: int
+    size: int
+    written_ns: int
+    changed_ns: int
+
+    def is_settled(self, now: float, step_seconds: float = _STEP_SECONDS) -> bool:
+        """Return whether a file read at a Unix time cannot change without changing its sign."""
+        return now - self.changed_ns / 1e9 > step_seconds
+
+
+def file_signs(directory: Path) -> dict[str, Sign | None]:
+    """Return the sign of each file, by name; None of one that is gone or cannot be looked at.
+
+    Raises
+    ------
+    OSError
+        If the directory cannot be read.
+    """
+    signs: dict[str, Sign | None] = {}
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            try:
+                status = entry.stat()
+            except OSError:
+                signs[entry.name] = None
+                continue
+            signs[entry.name] = Sign(
+                status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+            )
+    return signs
