@@ -68,30 +68,34 @@ def measure(directory: Path, seconds: int) -> tuple[list[Row], Rendering]:
     write_gpus(tree)
     (tree.root / "kmsg").write_text("")
     with Stack(directory) as stack:
-        ports = free_ports(2)
+        ports = free_ports(3)
         programs = {
-            "peerwatch-exporter": _exporter(stack, tree, ports[0]),
-            "node_exporter": _node_exporter(stack, tree, ports[1]),
+            "peerwatch-exporter": _exporter(stack, tree, ports[0], {}),
+            "without single NVLinks": _exporter(
+                stack, tree, ports[1], {"nvlink": {"per_link": False}}
+            ),
+            "node_exporter": _node_exporter(stack, tree, ports[2]),
         }
         stack.start(
             "counters", _python("bench.moving_counters", str(tree.root)), environment=_env()
         )
-        full, other = Scraper(ports[0]), Scraper(ports[1])
-        fast = Scraper(ports[0], "/metrics/fast")
-        scrape_together([full, fast, other], _WARM_UP_SECONDS)
-        for scraper in (full, fast, other):
+        pages = [Scraper(port) for port in ports]
+        scrapers = [*pages, *(Scraper(port, "/metrics/fast") for port in ports[:2])]
+        scrape_together(scrapers, _WARM_UP_SECONDS)
+        for scraper in scrapers:
             scraper.seconds.clear()
         before = {name: usage(process.pid) for name, process in programs.items()}
         start = time.monotonic()
-        scrape_together([full, fast, other], seconds)
+        scrape_together(scrapers, seconds)
         elapsed = time.monotonic() - start
-        complain_if_incomplete(full.page.decode(), tree.gpus)
+        for page in pages[:2]:
+            complain_if_incomplete(page.page.decode(), tree.gpus)
         after = {name: usage(process.pid) for name, process in programs.items()}
     rows = [
         _row(name, scraper, before[name], after[name], elapsed)
-        for name, scraper in zip(programs, (full, other), strict=True)
+        for name, scraper in zip(programs, pages, strict=True)
     ]
-    return rows, compare(full.page)
+    return rows, compare(pages[0].page)
 
 
 def complain_if_incomplete(page: str, gpus: int) -> None:
@@ -123,16 +127,19 @@ def _row(name: str, scraper: Scraper, before: Usage, after: Usage, elapsed: floa
     )
 
 
-def _exporter(stack: Stack, tree: HostTree, port: int) -> Process:
-    config = stack.directory / "exporter.yaml"
+def _exporter(
+    stack: Stack, tree: HostTree, port: int, more: dict[str, dict[str, object]]
+) -> Process:
+    config = stack.directory / f"exporter-{port}.yaml"
     paths = {"procfs": tree.procfs, "sysfs": tree.sysfs, "kmsg": tree.root / "kmsg"}
     settings = {
         "listen": {"address": "127.0.0.1", "port": port},
         "paths": {name: str(path) for name, path in paths.items()},
+        **more,
     }
     config.write_text(yaml.safe_dump(settings))
     return stack.start(
-        "exporter",
+        f"exporter-{port}",
         _python("bench.exporter_node", str(tree.root), str(config)),
         environment=_env(),
         ready=f"http://127.0.0.1:{port}/-/ready",
@@ -165,33 +172,31 @@ def _env() -> dict[str, str]:
 
 
 def table(rows: list[Row], rendering: Rendering) -> str:
-    """Return the results for people, in Markdown."""
-    ours, other = rows
+    """Return the results for people, in Markdown; the ratio is the first program to the last."""
+    names = [row.program for row in rows]
     lines = [
-        "| | peerwatch-exporter | node_exporter | ratio |",
-        "|---|---|---|---|",
-        _line("series on /metrics", ours.series, other.series, "{:.0f}"),
-        _line("CPU, ms per second", ours.cpu_per_second, other.cpu_per_second, "{:.1f}", 1e3),
+        f"| | {' | '.join(names)} | {names[0]} / {names[-1]} |",
+        "|---" * (len(rows) + 2) + "|",
+        _line("series on /metrics", [row.series for row in rows], "{:.0f}"),
+        _line("CPU, ms per second", [row.cpu_per_second for row in rows], "{:.1f}", 1e3),
         _line(
             "of it child processes (driver)",
-            ours.cpu_of_children_per_second,
-            other.cpu_of_children_per_second,
+            [row.cpu_of_children_per_second for row in rows],
             "{:.1f}",
             1e3,
         ),
         _line(
             "CPU, us per series and second",
-            ours.cpu_per_second / ours.series,
-            other.cpu_per_second / other.series,
+            [row.cpu_per_second / row.series for row in rows],
             "{:.1f}",
             1e6,
         ),
-        _line("resident, MiB (RSS)", ours.resident, other.resident, "{:.1f}", 2**-20),
-        _line("resident, MiB (PSS)", ours.proportional, other.proportional, "{:.1f}", 2**-20),
-        _line("page, KiB", ours.page, other.page, "{:.0f}", 2**-10),
-        _line("page, KiB, gzip", ours.page_compressed, other.page_compressed, "{:.0f}", 2**-10),
-        _line("answer, ms, median", ours.scrape_p50, other.scrape_p50, "{:.1f}", 1e3),
-        _line("answer, ms, 99th percentile", ours.scrape_p99, other.scrape_p99, "{:.1f}", 1e3),
+        _line("resident, MiB (RSS)", [row.resident for row in rows], "{:.1f}", 2**-20),
+        _line("resident, MiB (PSS)", [row.proportional for row in rows], "{:.1f}", 2**-20),
+        _line("page, KiB", [row.page for row in rows], "{:.0f}", 2**-10),
+        _line("page, KiB, gzip", [row.page_compressed for row in rows], "{:.0f}", 2**-10),
+        _line("answer, ms, median", [row.scrape_p50 for row in rows], "{:.1f}", 1e3),
+        _line("answer, ms, 99th percentile", [row.scrape_p99 for row in rows], "{:.1f}", 1e3),
         "",
         f"Rendering {rendering.series} series: {rendering.ours * 1e3:.2f} ms of CPU; "
         f"prometheus_client's generate_latest {rendering.prometheus_client * 1e3:.2f} ms "
@@ -200,9 +205,9 @@ def table(rows: list[Row], rendering: Rendering) -> str:
     return "\n".join(lines)
 
 
-def _line(what: str, ours: float, other: float, form: str, scale: float = 1) -> str:
-    values = f"{form.format(ours * scale)} | {form.format(other * scale)}"
-    return f"| {what} | {values} | {f'{ours / other:.2f}' if other else '-'} |"
+def _line(what: str, values: list[float], form: str, scale: float = 1) -> str:
+    cells = " | ".join(form.format(value * scale) for value in values)
+    return f"| {what} | {cells} | {f'{values[0] / values[-1]:.2f}' if values[-1] else '-'} |"
 
 
 def main() -> None:

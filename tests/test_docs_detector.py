@@ -1,0 +1,152 @@
+"""What the pages say about the detector agrees with its code."""
+
+import argparse
+import json
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from peerwatch_detector.cases import Truth, load_case
+from peerwatch_detector.command_line import parser
+from peerwatch_detector.config import DetectorConfig, load_config, load_preset
+from peerwatch_detector.judgement_config import PeerwatchConfig
+from peerwatch_exporter.catalog import CATALOG
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "detector" / "README.md"
+RUNBOOKS = sorted((ROOT / "docs" / "runbooks").glob("*.md"))
+PAGES = (
+    README,
+    ROOT / "README.md",
+    ROOT / "docs" / "evaluation.md",
+    ROOT / "docs" / "rules.md",
+    *RUNBOOKS,
+)
+SECTIONS = {
+    name: field
+    for name, field in DetectorConfig.model_fields.items()
+    if hasattr(field.annotation, "model_fields")
+}
+# Names that are no longer there; recorded series keep theirs.
+RENAMED = {"network_throughput", "rdma_throughput"}
+
+
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def commands_in(text: str) -> list[list[str]]:
+    """Return the arguments of every `peerwatch-detector` line set as code."""
+    lines = text.replace("\\\n", " ").splitlines()
+    shown = [line for line in lines if line.startswith("    peerwatch-detector ")]
+    return [shlex.split(line, comments=True)[1:] for line in shown]
+
+
+def command_names() -> set[str]:
+    (commands,) = (
+        action for action in parser()._actions if isinstance(action, argparse._SubParsersAction)
+    )
+    return set(commands.choices)
+
+
+def names_in(text: str) -> set[str]:
+    return set(re.findall(r"`([a-z][a-z0-9_.]+)(?:: \w+)?(?:\{[^`]*\})?`", text))
+
+
+def test_the_readme_shows_every_command() -> None:
+    shown = {arguments[0] for arguments in commands_in(text_of(README))}
+    assert command_names() == shown
+    listed = re.findall(r"^\| `([a-z-]+)` \| [a-z]", text_of(README), re.MULTILINE)
+    assert sorted(command_names()) == sorted(listed)
+
+
+@pytest.mark.parametrize("path", PAGES[:3], ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_commands_shown_are_commands(path: Path) -> None:
+    shown = commands_in(text_of(path))
+    assert shown
+    for arguments in shown:
+        assert arguments[0] == parser().parse_args(arguments).command
+
+
+def test_the_readme_explains_every_setting_of_the_method() -> None:
+    judges = text_of(README).split("## How `peerwatch` judges", 1)[1].split("\n## ", 1)[0]
+    assert set() == set(PeerwatchConfig.model_fields) - names_in(judges)
+
+
+def test_defaults_in_the_readme_are_the_defaults() -> None:
+    # What is set at the top of the file is looked for first.
+    known = {"": DetectorConfig.model_fields, "peerwatch": PeerwatchConfig.model_fields}
+    known |= {name: field.annotation.model_fields for name, field in SECTIONS.items()}
+    found = {}
+    for name, number in re.findall(r"`([a-z_.]+)` \((\d[\d.]*)", text_of(README)):
+        section, _, field = name.rpartition(".")
+        where = section or ("" if field in known[""] else "peerwatch")
+        found[name] = (float(number), known[where][field].default)
+    assert len(found) > 15
+    assert {} == {name: pair for name, pair in found.items() if pair[0] != pair[1]}
+
+
+def test_settings_named_with_their_section_exist() -> None:
+    for path in PAGES:
+        for name in names_in(text_of(path)):
+            section, _, field = name.partition(".")
+            if section in SECTIONS and field not in ("", "py"):
+                assert field in SECTIONS[section].annotation.model_fields, f"{path.name}: {name}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_metrics_named_exist(path: Path) -> None:
+    text = text_of(path)
+    series = set(re.findall(r"\bpeerwatch_[a-z_]+\b", text))
+    modules = {"peerwatch_detector", "peerwatch_demo", "peerwatch_exporter"}
+    assert set() == series - set(CATALOG) - modules
+    recorded = {metric.recorded for metric in load_preset("peerwatch").metrics}
+    assert set() == set(re.findall(r"\bjob_(?:node|gpu):[a-z_]+:[a-z]+", text)) - recorded
+    assert set() == RENAMED & set(re.findall(r"(?<![:\w])[a-z]+_throughput\b(?!:)", text))
+
+
+def test_the_runbook_tells_where_to_look_for_every_metric() -> None:
+    table = text_of(ROOT / "docs" / "runbooks" / "PeerwatchFaultyNode.md")
+    rows = re.findall(r"^ *\| ([a-z_, ]+) \|", table, re.MULTILINE)
+    named = {name for row in rows for name in row.split(", ")} - {"metric"}
+    assert {metric.name for metric in load_preset("peerwatch").metrics} == named
+
+
+def test_the_case_in_the_readme_is_a_case(tmp_path: Path) -> None:
+    (block,) = re.findall(r"```json\n(.*?)```", text_of(README), re.DOTALL)
+    about = json.loads(block)
+    sizes = {
+        "node": len(about["nodes"]),
+        "gpu": about["gpus_per_node"],
+        "time": round(about["seconds"] / about["step_seconds"]),
+    }
+    arrays = {
+        name: np.zeros([sizes[axis] for axis in metric["axes"]], dtype=np.float32)
+        for name, metric in about["metrics"].items()
+    }
+    (tmp_path / "case.json").write_text(block)
+    np.savez(tmp_path / "samples.npz", **arrays)
+    case = load_case(tmp_path)
+    metrics = load_preset("peerwatch").metrics
+    assert Truth("nic", ("gpu042",), 1680.0, None) == case.truth
+    assert () == case.unknown(metrics)
+
+
+def test_the_example_names_defaults_of_metrics_too() -> None:
+    shown = load_config(ROOT / "detector" / "detector.example.yaml")
+    assert shown.metrics.overrides
+    assert DetectorConfig().detection_metrics() == shown.detection_metrics()
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_links_lead_to_a_heading(path: Path) -> None:
+    for link, heading in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", text_of(path)):
+        target = path.parent / link if link else path
+        assert target.exists(), link
+        if heading:
+            titles = re.findall(r"^#+ (.*)", text_of(target), re.MULTILINE)
+            anchors = [re.sub(r"[^a-z0-9_ -]", "", one.lower()).replace(" ", "-") for one in titles]
+            assert heading in anchors, f"{link}#{heading}"
