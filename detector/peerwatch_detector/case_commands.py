@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TextIO
 
 from peerwatch_detector import __version__
-from peerwatch_detector.ablation import ablations
-from peerwatch_detector.backtest import Outcome, line_of, replay_cases, variant
+from peerwatch_detector.ablation import method_ablations, method_config
+from peerwatch_detector.backtest import Outcome, line_of, replay_cases
 from peerwatch_detector.cases import Truth, find_cases
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.errors import CaseError, ConfigError
@@ -29,7 +29,7 @@ from peerwatch_detector.reader import PrometheusReader
 def run_backtest(options: argparse.Namespace, config: DetectorConfig, bundle: Bundle) -> int:
     """Replay cases and write one JSON line for each; 2 if one was broken or incomplete."""
     if options.method:
-        config = variant(config, {"method": options.method})
+        config = method_config(config, options.method)
     folders = find_cases(options.cases)
     told = Teller(len(folders), sys.stderr)
     with _output(options.output) as out:
@@ -44,12 +44,18 @@ def run_backtest(options: argparse.Namespace, config: DetectorConfig, bundle: Bu
 def run_evaluate(options: argparse.Namespace, config: DetectorConfig, bundle: Bundle) -> int:
     """Replay cases with each method and compare what they find with the truth."""
     names = [name.strip() for name in (options.method or config.method).split(",")]
-    methods = {name: variant(config, {"method": name}) for name in names}
-    changed = ablations(variant(config, {"method": "peerwatch"})) if options.ablate else {}
+    methods = {name: method_config(config, name) for name in names}
+    changed = method_ablations(config, methods) if options.ablate else {}
+    # A variant that is asked for by name is in the report already.
+    changed = {name: one for name, one in changed.items() if name not in methods}
     if options.picture and options.picture.suffix.lower() != ".svg":
         raise ConfigError([f"--picture {options.picture}: is drawn as SVG; name it *.svg."])
     for path in filter(None, (options.output, options.picture)):
         _check_writable(path)
+    if lacking := [name for name, one in (methods | changed).items() if _lacks_model(one, bundle)]:
+        sys.stderr.write(
+            f"No model for some metric, compared by raw windows: {', '.join(lacking)}\n"
+        )
     folders = find_cases(options.cases)
     told = Teller(len(folders), sys.stderr)
     judged = []
@@ -88,6 +94,13 @@ def run_export(options: argparse.Namespace, config: DetectorConfig) -> int:
         f"{len(case.frames)} metrics\n"
     )
     return 0
+
+
+def _lacks_model(config: DetectorConfig, bundle: Bundle) -> bool:
+    """Whether a configuration of method minder would have models but for the bundle."""
+    names = {metric.name for metric in config.detection_metrics()}
+    wants = config.method == "minder" and config.minder.model == "vae"
+    return wants and not names <= bundle.weights.keys()
 
 
 class Teller:

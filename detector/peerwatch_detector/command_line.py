@@ -110,10 +110,13 @@ def _add_backtest(backtest: argparse.ArgumentParser) -> None:
 def _add_evaluate(evaluate: argparse.ArgumentParser) -> None:
     _add_cases(evaluate)
     evaluate.add_argument(
-        "--method", metavar="M[,M...]", help="methods to compare (default: the configured one)"
+        "--method",
+        metavar="M[,M...]",
+        help="methods to compare, also variants such as minder:raw or minder:raw+con (default: the "
+        "configured one)",
     )
     evaluate.add_argument(
-        "--ablate", action="store_true", help="also switch off each part of the method, one by one"
+        "--ablate", action="store_true", help="also change each part of the methods, one by one"
     )
     evaluate.add_argument("--output", type=Path, metavar="FILE", help="everything as JSON")
     evaluate.add_argument("--picture", type=Path, metavar="FILE", help="a picture of it (.svg)")

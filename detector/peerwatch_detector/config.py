@@ -28,6 +28,7 @@ from peerwatch_detector.errors import ConfigError
 from peerwatch_detector.judgement_config import (
     AbsentConfig,
     ContinuityConfig,
+    MinderConfig,
     PeerwatchConfig,
     Section,
     SimilarityConfig,
@@ -163,7 +164,8 @@ class MetricsConfig(Section):
     enabled: list[str] | None = Field(
         default=None,
         min_length=1,
-        description="Names of the metrics to use, in this order; default: all.",
+        description="Names of the metrics to use, in this order. Default: all; with method minder "
+        "those of minder.metrics.",
     )
     overrides: dict[str, Overrides] = Field(
         default_factory=dict, description="Changes by metric name."
@@ -222,6 +224,7 @@ class DetectorConfig(Section):
     continuity: ContinuityConfig = Field(default_factory=ContinuityConfig, validate_default=True)
     zscore: ZScoreConfig = Field(default_factory=ZScoreConfig)
     peerwatch: PeerwatchConfig = Field(default_factory=PeerwatchConfig)
+    minder: MinderConfig = Field(default_factory=MinderConfig)
     absent: AbsentConfig = Field(default_factory=AbsentConfig)
 
     # Both compare fields, yet each runs whatever else is wrong, so that all mistakes show at once.
@@ -258,6 +261,23 @@ class DetectorConfig(Section):
             raise ValueError("; ".join(wrong) + f"; known metrics are {', '.join(known)}")
         return metrics
 
+    @field_validator("minder")
+    @classmethod
+    def _minder_metrics_fit(cls, minder: MinderConfig, info: ValidationInfo) -> MinderConfig:
+        # The default may name metrics that a preset lacks; what was written down may not.
+        if "metrics" not in minder.model_fields_set or not {"preset", "metrics"} <= set(info.data):
+            return minder
+        known = [metric.name for metric in load_preset(info.data["preset"]).metrics]
+        known += [metric.name for metric in info.data["metrics"].extra]
+        wrong = [
+            f"metrics: unknown metric {name!r}" for name in minder.metrics if name not in known
+        ]
+        twice = {name for name in minder.metrics if minder.metrics.count(name) > 1}
+        wrong += [f"metrics: {name!r} is there twice" for name in sorted(twice)]
+        if wrong:
+            raise ValueError("; ".join(wrong) + f"; known metrics are {', '.join(known)}")
+        return minder
+
     @property
     def discovery(self) -> Discovery:
         """The preset's discovery series."""
@@ -273,12 +293,18 @@ class DetectorConfig(Section):
     @property
     def margin_seconds(self) -> int:
         """How far before the first new step a cycle's samples must begin."""
-        return max(self.window_length - 1 + self.fill_limit_seconds, self.peerwatch.level_seconds)
+        fill = self.minder.fill_seconds if self.method == "minder" else self.fill_limit_seconds
+        return max(self.window_length - 1 + fill, self.peerwatch.level_seconds)
 
     def detection_metrics(self) -> tuple[MetricConfig, ...]:
         """Return the metrics to compare, in priority order, overrides applied."""
         by_name = {m.name: m for m in (*load_preset(self.preset).metrics, *self.metrics.extra)}
-        names = self.metrics.enabled if self.metrics.enabled is not None else list(by_name)
+        names = list(by_name)
+        if self.metrics.enabled is not None:
+            names = self.metrics.enabled
+        elif self.method == "minder":
+            extra = [metric.name for metric in self.metrics.extra]
+            names = list(dict.fromkeys(n for n in (*self.minder.metrics, *extra) if n in by_name))
         merged = []
         for name in names:
             change = self.metrics.overrides.get(name, Overrides()).model_dump(exclude_none=True)

@@ -290,4 +290,5 @@ def _streak(sign: Sign, needed: float, severity: Severity) -> Streak:
         sign.strength,
         sign.quiet,
         severity,
+        sign.high,
     )

@@ -6,9 +6,9 @@ an evaluation can leave it out.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class Section(BaseModel):
@@ -171,6 +171,65 @@ class PeerwatchConfig(Section):
         description="Share of its progress that the job must have lost for high load to be a sign: "
         "progress wanders by a few percent, and programs beside the job are common.",
     )
+
+
+class MinderConfig(Section):
+    """Method minder as in the paper (NSDI'25); the switches give its variants and its baseline."""
+
+    metrics: list[str] = Field(
+        default=[
+            "pfc_tx_rate",
+            "cpu_usage",
+            "gpu_duty_cycle",
+            "gpu_power",
+            "gpu_graphics_activity",
+            "gpu_tensor_activity",
+            "nvlink_bandwidth",
+        ],
+        min_length=1,
+        description="What is compared, in the paper's priority, unless metrics.enabled says what; "
+        "metrics.extra comes after it.",
+    )
+    model: Literal["vae", "raw"] = Field(
+        default="vae",
+        description="vae: windows pass the bundle's model of their metric, where it has one; raw: "
+        "they are compared as they are (the paper's RAW).",
+    )
+    join: Literal["per_metric", "concatenated"] = Field(
+        default="per_metric",
+        description="per_metric: metric after metric; concatenated: a node's windows of all "
+        "metrics are one vector (CON). The paper's INT, one model for all metrics, is not "
+        "implemented.",
+    )
+    distance: Literal["euclidean", "manhattan", "chebyshev", "mahalanobis"] = Field(
+        default="euclidean",
+        description="Distance of two nodes. mahalanobis is the paper's baseline MD as understood "
+        "here: between the nodes' window means of all metrics, with the covariance over the "
+        "window's nodes, shrunk after Ledoit and Wolf; it needs model raw and join concatenated.",
+    )
+    continuity: bool = Field(
+        default=True,
+        description="Whether a node must stay the candidate for continuity.threshold_seconds; "
+        "false names the candidate of a single window.",
+    )
+    fill_seconds: int = Field(
+        default=600,
+        ge=0,
+        le=7200,
+        description="How far away the nearest sample may be that stands for a missing one. The "
+        "paper names no limit; what history_seconds holds is one.",
+    )
+
+    @model_validator(mode="after")
+    def _baseline_is_whole(self) -> Self:
+        wanted = ("raw", "concatenated")
+        if self.distance == "mahalanobis" and wanted != (self.model, self.join):
+            raise ValueError(
+                "distance mahalanobis compares the nodes' mean values of all metrics, without a "
+                f"model; it needs model raw and join concatenated, got model {self.model} and "
+                f"join {self.join}"
+            )
+        return self
 
 
 class ContinuityConfig(Section):

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.frame import JobFrame
+from peerwatch_detector.units import number
 
 WIDTH, HEIGHT = 760, 240
 LEFT, RIGHT, TOP, BOTTOM = 74, 12, 12, 30
@@ -15,7 +16,6 @@ LEFT, RIGHT, TOP, BOTTOM = 74, 12, 12, 30
 _MOST_PEERS = 64
 # Samples of slower series stand some seconds apart; a wider gap is missing data.
 _LONGEST_STEP = 15
-_SI = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +73,9 @@ def draw(frame: JobFrame, node: str, since: float | None) -> Picture:
         node=_runs(x, y[index]),
         band=_band(x, y[others]),
         since=marked,
-        x_ticks=_time_ticks(times, x),
+        x_ticks=_time_ticks(times, x, since if marked is not None else None),
         y_ticks=[(HEIGHT - BOTTOM - (v - low) * scale, number(v)) for v in _nice(low, high)],
     )
-
-
-def number(value: float) -> str:
-    """Return a short text for a value: 12.3 M, 0.45, 900."""
-    for size, letter in _SI:
-        if abs(value) >= size:
-            return f"{value / size:.3g} {letter}"
-    return f"{value:.3g}"
 
 
 def _from_first_sample(frame: JobFrame) -> JobFrame:
@@ -134,12 +126,18 @@ def _nice(low: float, high: float) -> list[float]:
     return [float(v) for v in np.arange(first, high, step)]
 
 
-def _time_ticks(times: NDArray[np.float64], x: NDArray[np.float64]) -> list[tuple[float, str]]:
-    """Return marks in minutes before the newest sample."""
+def _time_ticks(
+    times: NDArray[np.float64], x: NDArray[np.float64], since: float | None
+) -> list[tuple[float, str]]:
+    """Return marks in minutes from the moment that is marked, else before the newest sample."""
     span = times[-1] - times[0]
     step = next((s for s in (15, 30, 60, 120, 300, 600) if span / s <= 8), 1200)
+    zero = times[-1] if since is None else since
+    first = np.ceil((times[0] - zero) / step) * step
     ticks = []
-    for back in np.arange(0, span + 1, step):
-        at = float(np.interp(times[-1] - back, times, x))
-        ticks.append((at, "now" if back == 0 else f"-{int(back) // 60}:{int(back) % 60:02d}"))
+    for off in np.arange(first, times[-1] - zero + 1, step)[::-1]:
+        text = f"{abs(int(off)) // 60}:{abs(int(off)) % 60:02d}"
+        sign = "+" if off > 0 else "-"
+        at = float(np.interp(zero + off, times, x))
+        ticks.append((at, sign + text if off else ("now" if since is None else text)))
     return ticks

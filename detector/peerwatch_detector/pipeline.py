@@ -7,31 +7,28 @@ and clock stay outside. What is decided at a step depends on samples up to that 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from peerwatch_detector import minder
 from peerwatch_detector.checks.absent import absent_seconds
 from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.continuity import Streaks
+from peerwatch_detector.explain import Explanation
 from peerwatch_detector.frame import JobFrame
+from peerwatch_detector.guilty import guilty_gpu
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.models.base import Model
 from peerwatch_detector.preprocess import fill_nearest, min_max, windows
 from peerwatch_detector.scores import ABSENT, Finding, Streak, fault_scores, still_standing
-from peerwatch_detector.similarity import (
-    Mask,
-    Scores,
-    distance_sums,
-    normal_score,
-    single_candidates,
-)
+from peerwatch_detector.similarity import Mask, distance_sums, normal_score
 from peerwatch_detector.state import JobState, MetricState, new_metric_state
-from peerwatch_detector.stepwise import raise_new, view, walk
+from peerwatch_detector.stepwise import explain_all, raise_new, view, walk
 from peerwatch_detector.zscore import outliers, zscores
 
-__all__ = ["JobState", "Judgement", "MetricState", "judge", "new_metric_state"]
+__all__ = ["JobState", "Judgement", "MetricState", "guilty_gpu", "judge", "new_metric_state"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +50,8 @@ class Judgement:
         Per metric, per node, the newest values; NaN where the node could not be judged.
     coverage
         Per metric, the share of the nodes with a sample in the newest window.
+    explanations
+        Of every finding.
     """
 
     job: Job
@@ -65,6 +64,7 @@ class Judgement:
     zscores: dict[str, dict[str, float]]
     continuity: dict[str, dict[str, float]]
     coverage: dict[str, float]
+    explanations: dict[Finding, Explanation] = field(default_factory=dict)
 
 
 def judge(
@@ -92,6 +92,7 @@ def judge(
     now
         Unix time, for silence and for the findings' ``raised``.
     """
+    inherited = set(state.standing.values()) - state.explanations.keys()
     # The rank counts metrics without data too: it must not change when one comes or goes.
     priority = enumerate(config.detection_metrics(), start=1)
     ranked = [(rank, metric) for rank, metric in priority if metric.name in frames]
@@ -100,9 +101,13 @@ def judge(
         frame = frames[metric.name]
         per_gpu = config.peerwatch.per_gpu and frame.gpu_values is not None
         memory.follow(frame.nodes, frame.gpus if per_gpu else ())
+        if config.method == "minder":
+            continue
         _score_windows(frame, metric, models[metric.name], config, memory)
     silence = absent_seconds(job.silent_since, len(job.nodes), now, config.absent.after_seconds)
-    absent = _absent_streaks(silence, config, now)
+    # The papers' methods know no absent nodes: Minder fills what a silent node lacks.
+    own = config.method == "peerwatch"
+    absent = _absent_streaks(silence, config, now) if own else []
     enough = len(job.nodes) >= config.smallest_job
     if config.method == "peerwatch":
         views = [
@@ -111,12 +116,14 @@ def judge(
         ]
         streaks = walk(job, views, models, config, state, now, absent)
         ready = absent
+    elif config.method == "minder":
+        streaks = minder.walk(job, ranked, frames, models, config, state, now)
+        ready = []
     else:
         streaks = []
         for rank, metric in ranked:
             streaks += _metric_streaks(metric, rank, frames[metric.name], config, state)
-        # Too few nodes cannot say who is unlike the others, but still who is gone.
-        ready = [*absent, *streaks] if enough else absent
+        ready = streaks if enough else []
     state.last_silent |= dict.fromkeys(job.silent_since, now)
     state.standing = still_standing(
         state.standing, _quiet(job, state, silence, now), config.continuity.clear_seconds
@@ -125,8 +132,26 @@ def judge(
     raise_new(job.job_id, now, ready, config, state, known=known)
     metrics = [metric for _, metric in ranked]
     newest = max((float(frames[m.name].times[-1]) for m in metrics), default=now)
+    _explain(inherited, int(newest), [*absent, *streaks], frames, config, state)
     common = any(memory.common_cause for memory in state.metrics.values())
     return _judgement(job, metrics, [*absent, *streaks], enough and not common, state, newest)
+
+
+def _explain(
+    inherited: set[Finding],
+    newest: int,
+    streaks: list[Streak],
+    frames: dict[str, JobFrame],
+    config: DetectorConfig,
+    state: JobState,
+) -> None:
+    """Explain what was raised after the last step, and what stood before this process began."""
+    standing = set(state.standing.values())
+    new = standing - state.explanations.keys() - inherited
+    older = standing & inherited
+    explain_all(new, newest, streaks, frames, config, state)
+    explain_all(older, newest, streaks, frames, config, state, before_restart=True)
+    state.explanations = {one: why for one, why in state.explanations.items() if one in standing}
 
 
 def _score_windows(
@@ -137,10 +162,9 @@ def _score_windows(
     memory: MetricState,
 ) -> None:
     """Embed and score one metric's new windows; of method peerwatch only the newest is shown."""
-    lookahead = config.fill_limit_seconds if config.method == "minder" else 0
     stepwise = config.method == "peerwatch"
     newest = config.window_length + config.fill_limit_seconds if stepwise else 0
-    filled = fill_nearest(frame.values[:, -newest:], config.fill_limit_seconds, lookahead=lookahead)
+    filled = fill_nearest(frame.values[:, -newest:], config.fill_limit_seconds)
     ends = frame.times[-filled.shape[1] :][config.window_length - 1 :].astype(np.int64)
     new = ends == ends[-1:] if stepwise else ends > memory.judged_until
     cut = windows(filled, config.window_length)[new]
@@ -152,10 +176,8 @@ def _score_windows(
     levels = np.where(present, cut.mean(axis=2, dtype=np.float64), np.nan)
     normal, z = normal_score(sums), zscores(levels)
     if not stepwise:
-        similar = single_candidates(normal, config.similarity_threshold)
         outlying = outliers(z, config.zscore.threshold, metric.direction)
-        _follow(ends[new], similar & (config.method == "minder"), normal, present, memory)
-        _follow_zscore(ends[new], outlying & (config.method == "zscore"), present, memory)
+        _follow_zscore(ends[new], outlying, present, memory)
         memory.judged_until = int(ends[-1])
     memory.normal, memory.z = normal[-1], z[-1]
     memory.coverage = float(present[-1].mean())
@@ -169,14 +191,6 @@ def _embed(
     embeddings = np.zeros((*present.shape, points.shape[1]), dtype=np.float32)
     embeddings[present] = points
     return embeddings
-
-
-def _follow(
-    ends: NDArray[np.int64], candidates: Mask, scores: Scores, present: Mask, memory: MetricState
-) -> None:
-    for step, end in enumerate(ends):
-        memory.similarity.update(float(end), candidates[step], present[step])
-        memory.peak = np.where(candidates[step], scores[step], memory.peak)
 
 
 def _follow_zscore(
@@ -202,50 +216,22 @@ def _metric_streaks(
     state: JobState,
 ) -> list[Streak]:
     memory = state.metrics[metric.name]
-    found = []
-    for streaks, method, needed in (
-        (memory.similarity, config.method, config.continuity.threshold_seconds),
-        (memory.zscore, "zscore", config.zscore.period_seconds),
-    ):
-        lengths = streaks.seconds()
-        for index in np.flatnonzero(np.isfinite(streaks.start)):
-            score = memory.peak[index] if method != "zscore" else abs(memory.z[index])
-            found.append(
-                Streak(
-                    streaks.nodes[index],
-                    guilty_gpu(frame, int(index), metric),
-                    metric.name,
-                    method,
-                    rank,
-                    float(streaks.start[index]),
-                    float(lengths[index]),
-                    needed,
-                    float(np.nan_to_num(score)),
-                    float(streaks.quiet[index]),
-                )
-            )
-    return found
-
-
-def guilty_gpu(frame: JobFrame, node: int, metric: MetricConfig) -> str:
-    """Return the GPU that alone carries a node's deviation, or "" if there is none.
-
-    One GPU is named if it lies further than the smallest effect from the median of all the job's
-    GPUs, and at least three times as far as the node's second worst.
-    """
-    if frame.gpu_values is None or len(frame.gpus) < 2:
-        return ""
-    recent = frame.gpu_values[:, :, -30:]
-    with np.errstate(all="ignore"):
-        known = np.isfinite(recent)
-        levels = np.where(known.any(axis=2), np.where(known, recent, 0).sum(axis=2), np.nan)
-        levels = levels / np.maximum(known.sum(axis=2), 1)
-    if not np.isfinite(levels).any():
-        return ""
-    away = np.nan_to_num(np.abs(levels[node] - np.nanmedian(levels)))
-    order = np.argsort(away)
-    worst, second = away[order[-1]], away[order[-2]]
-    return frame.gpus[order[-1]] if worst > max(metric.smallest_effect, 3 * second) else ""
+    lengths, since = memory.zscore.seconds(), memory.zscore.start
+    return [
+        Streak(
+            memory.zscore.nodes[index],
+            guilty_gpu(frame, int(index), metric),
+            metric.name,
+            "zscore",
+            rank,
+            float(since[index]),
+            float(lengths[index]),
+            config.zscore.period_seconds,
+            float(np.nan_to_num(abs(memory.z[index]))),
+            float(memory.zscore.quiet[index]),
+        )
+        for index in np.flatnonzero(np.isfinite(since))
+    ]
 
 
 def _quiet(job: Job, state: JobState, silence: dict[str, float], now: float) -> dict[str, float]:
@@ -285,6 +271,7 @@ def _judgement(
         zscores={n: _by_node(m.zscore, m.z) for n, m in memories.items()},
         continuity={n: _by_node(m.similarity, m.continuity()) for n, m in memories.items()},
         coverage={n: m.coverage for n, m in memories.items()},
+        explanations=dict(state.explanations),
     )
 
 

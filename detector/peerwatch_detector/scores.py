@@ -44,6 +44,8 @@ class Streak:
         Seconds since the node was last a candidate.
     severity
         How a finding of this streak is routed.
+    high
+        Whether the node is above its peers; None for methods that do not tell.
     """
 
     node: str
@@ -57,6 +59,7 @@ class Streak:
     score: float
     quiet: float
     severity: Severity = "critical"
+    high: bool | None = None
 
     @property
     def ripe(self) -> bool:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from peerwatch_detector import promql
 from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.errors import PeerwatchError, ReadError
+from peerwatch_detector.explain import Explanation
 from peerwatch_detector.frame import JobFrame, Series
 from peerwatch_detector.jobs import Job, JobTable
 from peerwatch_detector.metrics import Snapshot
@@ -162,7 +163,7 @@ class Detector:
             return
         memory.last_success = now
         self._report(("job", job.job_id), None)
-        _log_changes(before, memory.state.standing)
+        _log_changes(before, memory.state.standing, memory.state.explanations)
 
     def _read(self, job: Job, memory: JobMemory, now: float) -> dict[str, JobFrame]:
         """Pull what is new of every metric into its ring and cut the frames to judge."""
@@ -302,11 +303,14 @@ def _restored(job_id: str, series: Series, ranks: dict[str, int]) -> Finding | N
     )
 
 
-def _log_changes(before: dict[str, Finding], after: dict[str, Finding]) -> None:
+def _log_changes(
+    before: dict[str, Finding], after: dict[str, Finding], why: dict[Finding, Explanation]
+) -> None:
     for finding in after.values():
         if before.get(finding.node) != finding:
             logger.warning(
-                "finding_raised job_id=%s node=%s gpu=%s metric=%s method=%s score=%.2f since=%.0f",
+                "finding_raised job_id=%s node=%s gpu=%s metric=%s method=%s score=%.2f since=%.0f "
+                "family=%s why=%r",
                 finding.job_id,
                 finding.node,
                 finding.gpu,
@@ -314,6 +318,8 @@ def _log_changes(before: dict[str, Finding], after: dict[str, Finding]) -> None:
                 finding.method,
                 finding.score,
                 finding.since,
+                why[finding].means.family,
+                why[finding].sentence,
             )
     for node, finding in before.items():
         if node not in after:

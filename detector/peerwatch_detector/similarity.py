@@ -1,20 +1,23 @@
 """How unlike its peers a node is: distances, their sums, and two ways to standardise the sums.
 
 Minder (NSDI'25, section 4.3) sums each node's Euclidean distances to all others and standardises
-the sums over the job's nodes. That score cannot exceed sqrt(n - 1), so a fixed threshold is blind
-in a small job; ``peer_score`` measures a node against the others only and has no such bound.
-Everywhere: higher is less like its peers.
+the sums over the job's nodes; the other distances are variants of it and its baseline. That score
+cannot exceed sqrt(n - 1), so a fixed threshold is blind in a small job; ``peer_score`` measures a
+node against the others only and has no such bound. Everywhere: higher is less like its peers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 Scores = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+Distance = Literal["euclidean", "manhattan", "chebyshev", "mahalanobis"]
 
 # Nodes in one block of the distance matrix, so that it stays in the cache at any job size.
 _BLOCK = 512
@@ -24,8 +27,10 @@ _MAD_TO_STD = 1.4826
 _RELATIVE_FLOOR = 0.15
 
 
-def distance_sums(embeddings: NDArray[np.float32], present: Mask) -> Scores:
-    """Sum the Euclidean distances of every node to all other present nodes.
+def distance_sums(
+    embeddings: NDArray[np.float32], present: Mask, distance: Distance = "euclidean"
+) -> Scores:
+    """Sum the distances of every node to all other present nodes.
 
     Parameters
     ----------
@@ -33,6 +38,8 @@ def distance_sums(embeddings: NDArray[np.float32], present: Mask) -> Scores:
         Shape (n_windows, n_nodes, n_features).
     present
         Shape (n_windows, n_nodes): nodes that take part in the window.
+    distance
+        How far two nodes are apart; ``mahalanobis`` takes the covariance from ``whiten``.
 
     Returns
     -------
@@ -42,18 +49,80 @@ def distance_sums(embeddings: NDArray[np.float32], present: Mask) -> Scores:
     sums = np.full(present.shape, np.nan)
     for window, here in enumerate(present):
         points = embeddings[window, here].astype(np.float64)
+        if distance == "mahalanobis":
+            points = whiten(points)
         # Seen from one of them, so that equal nodes lie on one another to the last bit.
         points -= points[:1].copy()
-        squares = np.einsum("nf,nf->n", points, points)
-        total = np.empty(len(points))
-        for start in range(0, len(points), _BLOCK):
-            block = points[start : start + _BLOCK]
-            squared = squares[start : start + _BLOCK, None] + squares - 2 * block @ points.T
-            # Rounding can leave a tiny negative square; a node's distance to itself is exactly 0.
-            squared[np.arange(len(block)), start + np.arange(len(block))] = 0
-            total[start : start + _BLOCK] = np.sqrt(np.maximum(squared, 0)).sum(axis=1)
-        sums[window, here] = total
+        sums[window, here] = _ALL_PAIRS[distance](points)
     return sums
+
+
+def whiten(points: Scores) -> Scores:
+    """Turn and stretch points so that their Euclidean distance is the Mahalanobis distance.
+
+    A job has fewer nodes than a covariance has entries, so the covariance over the nodes is
+    shrunk towards a multiple of the identity, as far as Ledoit and Wolf (2004, "A
+    well-conditioned estimator for large-dimensional covariance matrices", J. Multivariate
+    Analysis 88) find best for the sample.
+
+    Parameters
+    ----------
+    points
+        Shape (n_nodes, n_features).
+    """
+    centred = points - points.mean(axis=0) if len(points) else points
+    values, axes = np.linalg.eigh(_shrunk_covariance(centred))
+    # Nodes that agree in a direction, whatever it is, have no distance along it.
+    kept = values > 1e-12 * max(float(values.max(initial=0.0)), 1e-12)
+    whitened: Scores = centred @ axes[:, kept] / np.sqrt(values[kept])
+    return whitened
+
+
+def _shrunk_covariance(centred: Scores) -> Scores:
+    """Covariance of centred points after Ledoit and Wolf, shape (n_features, n_features)."""
+    count, width = centred.shape
+    covariance: Scores = centred.T @ centred / max(count, 1)
+    target: Scores = np.trace(covariance) / max(width, 1) * np.eye(width)
+    away = float(((covariance - target) ** 2).sum())
+    # The mean of |x x' - S|^2 over the points x, spelt out without the matrices x x'.
+    lengths = np.einsum("nf,nf->n", centred, centred)
+    error = float((lengths**2).sum() / max(count, 1) - (covariance**2).sum()) / max(count, 1)
+    share = min(max(error, 0.0), away) / away if away > 0 else 0.0
+    shrunk: Scores = share * target + (1 - share) * covariance
+    return shrunk
+
+
+def _euclidean(points: Scores) -> Scores:
+    """Sum of the distances of every point to all, shape (n_points,)."""
+    squares = np.einsum("nf,nf->n", points, points)
+    total = np.empty(len(points))
+    for start in range(0, len(points), _BLOCK):
+        block = points[start : start + _BLOCK]
+        squared = squares[start : start + _BLOCK, None] + squares - 2 * block @ points.T
+        # Rounding can leave a tiny negative square; a node's distance to itself is exactly 0.
+        squared[np.arange(len(block)), start + np.arange(len(block))] = 0
+        total[start : start + _BLOCK] = np.sqrt(np.maximum(squared, 0)).sum(axis=1)
+    return total
+
+
+def _by_feature(points: Scores, combine: np.ufunc) -> Scores:
+    """Sum the distances that combine the differences of one feature after the other."""
+    total = np.empty(len(points))
+    for start in range(0, len(points), _BLOCK):
+        block = points[start : start + _BLOCK]
+        apart = np.zeros((len(block), len(points)))
+        for feature in range(points.shape[1]):
+            combine(apart, np.abs(block[:, feature, None] - points[:, feature]), out=apart)
+        total[start : start + _BLOCK] = apart.sum(axis=1)
+    return total
+
+
+_ALL_PAIRS: dict[Distance, Callable[[Scores], Scores]] = {
+    "euclidean": _euclidean,
+    "manhattan": partial(_by_feature, combine=np.add),
+    "chebyshev": partial(_by_feature, combine=np.maximum),
+    "mahalanobis": _euclidean,
+}
 
 
 def normal_score(sums: Scores) -> Scores:

@@ -11,7 +11,8 @@ from peerwatch_detector.baseline import Baseline
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.continuity import Streaks
 from peerwatch_detector.evidence import Trail
-from peerwatch_detector.progress import Progress
+from peerwatch_detector.explain import Explanation
+from peerwatch_detector.progress import Phase, Progress
 from peerwatch_detector.scores import Finding
 
 
@@ -59,14 +60,16 @@ class MetricState:
 
 @dataclass(slots=True)
 class JobState:
-    """What one job remembers between cycles: streaks, findings, who was silent when."""
+    """What one job remembers between cycles: streaks, findings and why, who was silent when."""
 
     metrics: dict[str, MetricState] = field(default_factory=dict)
     standing: dict[str, Finding] = field(default_factory=dict)
     recent: list[Finding] = field(default_factory=list)
+    explanations: dict[Finding, Explanation] = field(default_factory=dict)
     last_silent: dict[str, float] = field(default_factory=dict)
     progress: Progress | None = None
     stepped_until: int = 0
+    phase: Phase = field(default_factory=Phase)
     idle_seconds: float = 0.0
     waiting_since: float | None = None
 

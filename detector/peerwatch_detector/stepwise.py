@@ -6,6 +6,7 @@ the same step, so that what one metric shows can be weighed by what the others d
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -16,6 +17,7 @@ from peerwatch_detector.baseline import STEP, Usual
 from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.deviation import Deviation, Side, deviate, side
 from peerwatch_detector.evidence import Moment, Sign, collect_signs, weigh
+from peerwatch_detector.explain import JobCourse, explain, measure
 from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.levels import Scale
@@ -24,6 +26,8 @@ from peerwatch_detector.peers import Levels, job_median
 from peerwatch_detector.preprocess import fill_nearest, min_max
 from peerwatch_detector.progress import Phase, Progress
 from peerwatch_detector.scores import (
+    ABSENT,
+    Finding,
     Streak,
     raise_findings,
     raise_strongest,
@@ -131,6 +135,7 @@ def walk(
     for one in views:
         times = np.rint(one.frame.times).astype(np.int64)
         progress.write(one.metric.name, one.metric.level_floor, times, one.middle)
+    frames = {one.metric.name: one.frame for one in views}
     streaks: list[Streak] = []
     for time in _steps(views, state):
         moment = _moment(time, progress, config, state)
@@ -145,7 +150,9 @@ def walk(
         _clear(job, time, config, state)
         if len(job.nodes) >= config.smallest_job and not moment.phase.idle:
             gone = _gone(absent, time, config)
-            raise_new(job.job_id, now, [*gone, *streaks], config, state, known=moment.phase.known)
+            known = moment.phase.known
+            new = raise_new(job.job_id, now, [*gone, *streaks], config, state, known=known)
+            explain_all(new, time, streaks, frames, config, state)
     for one in views:
         one.memory.judged_until = state.stepped_until
     return streaks
@@ -159,7 +166,7 @@ def raise_new(
     state: JobState,
     *,
     known: bool,
-) -> None:
+) -> list[Finding]:
     """Name nodes: the strongest first where progress is known, else in metric priority."""
     if known:
         recent = [*state.recent, *state.standing.values()]
@@ -170,6 +177,66 @@ def raise_new(
     state.standing |= {finding.node: finding for finding in new}
     kept = [one for one in state.recent if now - one.raised <= _REMEMBER_SECONDS]
     state.recent = [*kept, *new]
+    return new
+
+
+def explain_all(
+    findings: Collection[Finding],
+    time: int,
+    streaks: list[Streak],
+    frames: dict[str, JobFrame],
+    config: DetectorConfig,
+    state: JobState,
+    *,
+    before_restart: bool = False,
+) -> None:
+    """Keep with each finding what speaks for it now.
+
+    Parameters
+    ----------
+    findings
+        To explain; all stand.
+    time
+        Unix time; no later sample is used.
+    streaks, frames
+        All that run, and the samples by metric.
+    config, state
+        Settings; the state is changed in place.
+    before_restart
+        Whether an earlier process raised them.
+    """
+    if not findings:
+        return
+    metrics = {metric.name: metric for metric in config.detection_metrics()}
+    seconds = config.peerwatch.level_seconds
+    for finding in findings:
+        evidence = [
+            measure(one, metrics[one.metric], frames[one.metric], time, seconds)
+            for one in streaks
+            if one.node == finding.node and one.metric in frames
+        ]
+        absent = finding.metric == ABSENT
+        needed = (config.absent if absent else config.continuity).threshold_seconds
+        course = _course(finding.since, time, config, state)
+        state.explanations[finding] = explain(
+            finding, evidence, course, time, needed, before_restart=before_restart
+        )
+
+
+def _course(since: float, time: int, config: DetectorConfig, state: JobState) -> JobCourse:
+    """Return what the job does, by the last step that was judged."""
+    if state.progress is None or not state.phase.known:
+        return JobCourse("unknown")
+    if state.waiting_since is not None:
+        waits = state.stepped_until - state.idle_seconds - state.waiting_since
+        return JobCourse("waits", waits_seconds=waits)
+    if state.phase.idle:
+        return JobCourse("rests")
+    least = min(_LEAST_SECONDS, _COMPARED_SHARE * config.continuity.threshold_seconds)
+    loss = state.progress.loss(since, time, least)
+    if not np.isfinite(loss):
+        return JobCourse("trains")
+    return JobCourse("slowed" if loss >= config.peerwatch.progress_loss else "trains", loss)
 
 
 def _gone(absent: list[Streak], time: int, config: DetectorConfig) -> list[Streak]:
@@ -203,6 +270,7 @@ def _moment(time: int, progress: Progress, config: DetectorConfig, state: JobSta
     phase = progress.phase(time) if config.peerwatch.progress else Phase()
     if phase.idle:
         state.idle_seconds += STEP
+    state.phase = phase
     clock = time - state.idle_seconds
     if not phase.waiting:
         state.waiting_since = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,13 +13,15 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from peerwatch_detector import __version__, picture
+from peerwatch_detector.explain import Explanation, MetricEvidence
 from peerwatch_detector.metrics import DetectorCollector
 from peerwatch_detector.pipeline import Judgement
 from peerwatch_detector.scores import ABSENT, Finding, Streak
 from peerwatch_detector.service import Detector
+from peerwatch_detector.units import metric_words, number, quantity
 
-# How much of the past a picture shows.
-_PICTURE_SECONDS = 600
+# How much of the past a picture shows, and how much of it lies before a finding's begin.
+_PICTURE_SECONDS, _BEFORE_SECONDS = 600, 240
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,23 @@ class FindingView:
     sentence: str
     picture: Markup | None
     picture_note: str
+    why: Explanation | None
+    rows: list[EvidenceRow]
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceRow:
+    """One metric of an explanation, as the page writes it."""
+
+    metric: str
+    gpu: str
+    direction: str
+    value: str
+    median: str
+    peers: str
+    factor: str
+    effects: str
+    since: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +152,7 @@ def _as_json(judgement: Judgement) -> dict[str, Any]:
                 "score": f.score,
                 "since": f.since,
                 "raised": f.raised,
+                "explanation": _explained(judgement.explanations.get(f)),
             }
             for f in judgement.findings
         ],
@@ -151,6 +171,10 @@ def _as_json(judgement: Judgement) -> dict[str, Any]:
             for s in judgement.streaks
         ],
     }
+
+
+def _explained(why: Explanation | None) -> dict[str, Any] | None:
+    return None if why is None else asdict(why)
 
 
 def _known(value: float | None) -> float | None:
@@ -184,9 +208,11 @@ def _finding_view(detector: Detector, judgement: Judgement, finding: Finding) ->
         sentence, drawn, note = "vanished: its exporter cannot be reached", None, ""
     else:
         sentence = f"differs from its peers in {finding.metric}"
-        drawn = _draw(detector, judgement, finding.metric, finding.node, finding.since)
+        drawn = _draw(detector, judgement, finding.metric, finding.node, finding)
         unit = next((m.unit for m in detector.metrics if m.name == finding.metric), "")
-        note = f"{finding.metric} in {unit}; red: {finding.node}, grey: its peers"
+        gpu = f" GPU {finding.gpu}" if finding.gpu else ""
+        note = f"{finding.metric} in {unit}; red: {finding.node}{gpu}, grey: its peers"
+    why = judgement.explanations.get(finding)
     return FindingView(
         finding.node,
         finding.gpu,
@@ -199,6 +225,23 @@ def _finding_view(detector: Detector, judgement: Judgement, finding: Finding) ->
         sentence,
         drawn,
         note,
+        why,
+        [_row(one) for one in why.metrics] if why else [],
+    )
+
+
+def _row(one: MetricEvidence) -> EvidenceRow:
+    low, high = quantity(one.low, one.unit), quantity(one.high, one.unit)
+    return EvidenceRow(
+        metric_words(one.metric),
+        one.gpu,
+        one.direction,
+        quantity(one.value, one.unit),
+        quantity(one.median, one.unit),
+        f"{low} to {high}",
+        "" if one.factor is None else f"{number(one.factor)} times",
+        "" if one.effects is None else f"{one.effects:.1f}",
+        datetime.fromtimestamp(one.since, UTC).strftime("%H:%M:%S"),
     )
 
 
@@ -218,15 +261,18 @@ def _chosen(detector: Detector, judgement: Judgement, view: JobView) -> dict[str
 
 
 def _draw(
-    detector: Detector, judgement: Judgement, metric: str, node: str, since: float | None
+    detector: Detector, judgement: Judgement, metric: str, node: str, finding: Finding | None
 ) -> Markup | None:
     memory = detector.memories.get(judgement.job.job_id)
     ring = memory.rings.get(metric) if memory else None
     if ring is None or ring.newest < 0 or node not in judgement.job.nodes:
         return None
-    end = int(judgement.time)
+    start, end = _shown_range(finding, int(judgement.time), ring.capacity)
     job = judgement.job
-    frame = ring.frame(job.job_id, metric, job.nodes, end - _PICTURE_SECONDS, end)
+    frame = ring.frame(job.job_id, metric, job.nodes, start, end)
+    if finding is not None and finding.gpu in frame.gpus and frame.gpu_values is not None:
+        frame = replace(frame, values=frame.gpu_values[:, frame.gpus.index(finding.gpu)])
+    since = finding.since if finding is not None else None
     return Markup(  # noqa: S704 - the template escapes, and its input is numbers
         flask.render_template(
             "picture.svg",
@@ -238,6 +284,15 @@ def _draw(
             label=f"{metric} of {node} and its peers",
         )
     )
+
+
+def _shown_range(finding: Finding | None, newest: int, kept: int) -> tuple[int, int]:
+    """Return the seconds to draw: around a finding's begin while they are kept, else the last."""
+    oldest = newest - kept + 1
+    if finding is None or not oldest < finding.since - 1 < newest:
+        return newest - _PICTURE_SECONDS, newest
+    start = max(oldest, int(finding.since) - _BEFORE_SECONDS)
+    return start, min(newest, start + _PICTURE_SECONDS)
 
 
 def _ago(seconds: float) -> str:

@@ -39,7 +39,19 @@ def windows(values: np.ndarray, length: int) -> list[list[list[float]]]:
     ]
 
 
-def distance_sums(points: np.ndarray, present: np.ndarray) -> np.ndarray:
+def apart(a: list[float], b: list[float], distance: str) -> float:
+    """Measure two points by the distance's definition."""
+    steps = [abs(x - y) for x, y in zip(a, b, strict=True)]
+    if distance == "manhattan":
+        return sum(steps)
+    if distance == "chebyshev":
+        return max(steps, default=0.0)
+    return math.sqrt(sum(step**2 for step in steps))
+
+
+def distance_sums(
+    points: np.ndarray, present: np.ndarray, distance: str = "euclidean"
+) -> np.ndarray:
     """Sum distances pair by pair."""
     count, nodes, _ = points.shape
     result = np.full((count, nodes), math.nan)
@@ -47,11 +59,112 @@ def distance_sums(points: np.ndarray, present: np.ndarray) -> np.ndarray:
         for a in range(nodes):
             if present[window, a]:
                 result[window, a] = sum(
-                    math.dist(points[window, a].tolist(), points[window, b].tolist())
+                    apart(points[window, a].tolist(), points[window, b].tolist(), distance)
                     for b in range(nodes)
                     if present[window, b]
                 )
     return result
+
+
+def shrunk_covariance(points: np.ndarray) -> np.ndarray:
+    """Estimate the covariance as Ledoit and Wolf (2004) write it, point by point."""
+    count, width = points.shape
+    centred = points - points.mean(axis=0)
+    outer = [np.outer(row, row) for row in centred]
+    sample = sum(outer, np.zeros((width, width))) / count
+    target = np.trace(sample) / width * np.eye(width)
+    d2 = float(np.sum((sample - target) ** 2)) / width
+    b2 = sum(float(np.sum((one - sample) ** 2)) / width for one in outer) / count**2
+    if d2 == 0:
+        return sample
+    b2 = min(b2, d2)
+    return b2 / d2 * target + (d2 - b2) / d2 * sample
+
+
+def mahalanobis_sums(points: np.ndarray) -> list[float]:
+    """Sum the Mahalanobis distances of one window's nodes pair by pair."""
+    inverse = np.linalg.pinv(shrunk_covariance(points), rcond=1e-12, hermitian=True)
+    return [sum(math.sqrt(max(0.0, (a - b) @ inverse @ (a - b))) for b in points) for a in points]
+
+
+def filled_window(row: list[float], first: int, last: int, limit: int) -> list[float]:
+    """Fill the samples first to last of a row from the nearest that is not after last."""
+    result = []
+    for step in range(first, last + 1):
+        reach = [
+            (abs(step - other), other)
+            for other in range(last + 1)
+            if math.isfinite(row[other]) and abs(step - other) <= limit
+        ]
+        result.append(row[min(reach)[1]] if reach else math.nan)
+    return result
+
+
+def minder(
+    values: dict[str, list[list[float]]],
+    needed: float,
+    *,
+    joined: bool = False,
+    distance: str = "euclidean",
+    threshold: float = 2.0,
+    limit: int = 600,
+) -> list[tuple[str, int, int, int]]:
+    """Walk through a job second by second: (metric, node, since, second of the finding).
+
+    Values lie between 0 and 1, and a finding stands for good.
+    """
+    names = list(values)
+    nodes, steps = len(values[names[0]]), len(values[names[0]][0])
+    streaks: dict[str, tuple[int, int] | None] = dict.fromkeys(names)
+    named: list[tuple[str, int, int, int]] = []
+    for end in range(7, steps):
+        points = {
+            name: [filled_window(row, end - 7, end, limit) for row in values[name]]
+            for name in names
+        }
+        scores = {name: _window_scores([points[name]], distance) for name in names}
+        own = scores
+        if joined:
+            together = _window_scores([points[name] for name in names], distance)
+            scores = {names[0]: together}
+        for name, row in scores.items():
+            best = max(range(nodes), key=lambda node: _or_least(row[node]))
+            if not _or_least(row[best]) > threshold:
+                streaks[name] = None
+            elif streaks[name] is None or streaks[name][0] != best:
+                streaks[name] = (best, end)
+        for name in scores:
+            streak = streaks[name]
+            if streak and end - streak[1] >= needed:
+                node, since = streak
+                if node not in [one[1] for one in named]:
+                    shown = max(names, key=lambda n: _or_least(own[n][node])) if joined else name
+                    named.append((shown, node, since, end))
+                break
+    return named
+
+
+def _or_least(value: float) -> float:
+    return value if math.isfinite(value) else -math.inf
+
+
+def _window_scores(parts: list[list[list[float]]], distance: str) -> list[float]:
+    """Return the normal scores of one window's nodes, by all parts together."""
+    nodes = len(parts[0])
+    # A metric nobody has does not count.
+    parts = [part for part in parts if any(math.isfinite(sum(row)) for row in part)]
+    here = [n for n in range(nodes) if parts and all(math.isfinite(sum(p[n])) for p in parts)]
+    if not here:
+        return [math.nan] * nodes
+    if distance == "mahalanobis" and len(parts) > 1:
+        means = np.array([[statistics.fmean(part[n]) for part in parts] for n in here])
+        sums = dict(zip(here, mahalanobis_sums(means), strict=True))
+    else:
+        rows = {n: [v for part in parts for v in part[n]] for n in here}
+        if distance == "mahalanobis":
+            rows = {n: [statistics.fmean(row)] for n, row in rows.items()}
+        sums = {a: sum(apart(rows[a], rows[b], distance) for b in here) for a in here}
+    return normal_score([sums.get(n, math.nan) for n in range(nodes)])
 
 
 def normal_score(row: list[float]) -> list[float]:

@@ -124,3 +124,11 @@ def test_time_ticks_count_back_from_now() -> None:
     picture = draw(frame_of(np.ones((2, 601))), "node-00", None)
     assert ["now", "-2:00", "-4:00"] == [text for _, text in picture.x_ticks][:3]
     assert float(WIDTH - RIGHT) == picture.x_ticks[0][0]
+
+
+def test_time_ticks_count_from_the_moment_that_is_marked() -> None:
+    picture = draw(frame_of(np.ones((2, 601))), "node-00", START + 230.0)
+    ticks = {text: x for x, text in picture.x_ticks}
+    assert ["+6:00", "+4:00", "+2:00", "0:00", "-2:00"] == list(ticks)
+    assert pytest.approx(picture.since) == ticks["0:00"]
+    check(picture)

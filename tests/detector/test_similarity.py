@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -10,11 +11,13 @@ from hypothesis.extra import numpy as hnp
 
 from detector import naive
 from peerwatch_detector.similarity import (
+    Distance,
     distance_sums,
     leave_one_out_median,
     normal_score,
     peer_score,
     single_candidates,
+    whiten,
 )
 
 finite = st.floats(0, 1, width=32)
@@ -32,26 +35,66 @@ def rows(draw: st.DrawFn) -> np.ndarray:
 
 
 @settings(max_examples=60)
-@given(data=st.data(), nodes=st.integers(1, 40), features=st.integers(1, 12))
+@given(
+    data=st.data(),
+    nodes=st.integers(1, 40),
+    features=st.integers(1, 12),
+    distance=st.sampled_from(["euclidean", "manhattan", "chebyshev"]),
+)
 def test_distance_sums_are_the_sums_of_all_pairs(
-    data: st.DataObject, nodes: int, features: int
+    data: st.DataObject, nodes: int, features: int, distance: str
 ) -> None:
     shape = (data.draw(st.integers(0, 3)), nodes, features)
     points = data.draw(hnp.arrays(np.float32, shape, elements=finite))
     present = data.draw(hnp.arrays(bool, shape[:2], elements=st.booleans()))
     points[~present] = 7.0
-    expected = naive.distance_sums(points, present)
-    np.testing.assert_allclose(distance_sums(points, present), expected, rtol=1e-5, atol=1e-5)
+    expected = naive.distance_sums(points, present, distance)
+    found = distance_sums(points, present, distance)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_distance_sums_of_a_job_beyond_one_block() -> None:
+@pytest.mark.parametrize(
+    ("distance", "order"), [("euclidean", 2), ("manhattan", 1), ("chebyshev", np.inf)]
+)
+def test_distance_sums_of_a_job_beyond_one_block(distance: str, order: float) -> None:
     rng = np.random.default_rng(0)
     points = rng.random((1, 600, 3)).astype(np.float32)
     present = rng.random((1, 600)) < 0.9
     there = points[present].astype(np.float64)
-    expected = np.linalg.norm(there[:, None] - there[None, :], axis=-1)
-    sums = distance_sums(points, present)
+    expected = np.linalg.norm(there[:, None] - there[None, :], ord=order, axis=-1)
+    sums = distance_sums(points, present, distance)
     np.testing.assert_allclose(sums[present], expected.sum(axis=1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3, 5, 20])
+@pytest.mark.parametrize("features", [1, 4, 9])
+def test_mahalanobis_is_its_definition_with_the_shrunk_covariance(
+    nodes: int, features: int
+) -> None:
+    rng = np.random.default_rng(nodes * 100 + features)
+    # Metrics that depend on one another and are of unlike size.
+    points = rng.normal(0, 1, (2, nodes, features)) @ rng.normal(0, 1, (features, features))
+    points = (points * np.geomspace(1, 30, features)).astype(np.float32)
+    present = np.ones((2, nodes), dtype=bool)
+    present[1, nodes // 2] = nodes < 3
+    expected = np.full((2, nodes), math.nan)
+    for window, here in enumerate(present):
+        expected[window, here] = naive.mahalanobis_sums(points[window, here].astype(np.float64))
+    found = distance_sums(points, present, "mahalanobis")
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_the_covariance_is_shrunk_as_elsewhere() -> None:
+    covariance = pytest.importorskip("sklearn.covariance")
+    points = np.random.default_rng(4).normal(0, [1, 2, 3, 4, 5], (9, 5))
+    expected, _ = covariance.ledoit_wolf(points)
+    np.testing.assert_allclose(naive.shrunk_covariance(points), expected)
+
+
+def test_whitened_metrics_weigh_alike() -> None:
+    points = np.random.default_rng(5).normal(0, [1.0, 3.0], (4000, 2))
+    spread = whiten(points).std(axis=0)
+    assert 0.95 < spread.min() <= spread.max() < 1.05
 
 
 @given(values=rows())
@@ -104,8 +147,10 @@ def test_the_single_candidate_is_the_highest_over_the_threshold(
 @example(window=np.array([0.101] * 4 + [0.0] * 2 + [0.101] * 26 + [0.75], np.float32), nodes=6)
 def test_identical_nodes_score_nothing(window: np.ndarray, nodes: int) -> None:
     points = np.tile(window, (1, nodes, 1))
+    for distance in get_args(Distance):
+        sums = distance_sums(points, np.ones((1, nodes), dtype=bool), distance)
+        assert 0 == np.abs(normal_score(sums)).max()
     sums = distance_sums(points, np.ones((1, nodes), dtype=bool))
-    assert 0 == np.abs(normal_score(sums)).max()
     assert not single_candidates(normal_score(sums), 2.0).any()
     floor = np.full((1, 1), 0.1)
     assert not (peer_score(sums, floor) > 1e-3).any()
