@@ -325,6 +325,11 @@ def test_a_value_that_left_a_permanent_offset_is_not_said_to_differ_from_the_med
     assert "CPU usage 46 %, low for this node" == one.text()
 
 
+def _name(value: object) -> str:
+    """The name of a parameter; a set has no order of its own from one process to the next."""
+    return "+".join(f"{m}_{d}" for m, d in sorted(value)) if isinstance(value, set) else str(value)
+
+
 @pytest.mark.parametrize(
     ("shown", "course", "family"),
     [
@@ -349,7 +354,7 @@ def test_a_value_that_left_a_permanent_offset_is_not_said_to_differ_from_the_med
         ({("of_my_own", "high")}, "trains", "unknown"),
         (set(), "trains", "unknown"),
     ],
-    ids=str,
+    ids=_name,
 )
 def test_families_by_metrics_direction_and_the_job(
     shown: set[Shown], course: Any, family: str
