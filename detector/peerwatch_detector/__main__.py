@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"peerwatch-detector: {error}", file=sys.stderr)
         return 1
     except ModuleNotFoundError as error:
-        extra = "train" if options.command == "train" else "detector"
+        extra = "train" if options.command in ("train", "prioritize") else "detector"
         return _missing(error, extra, f"`peerwatch-detector {options.command}`")
 
 
@@ -60,9 +60,18 @@ def _missing(error: ModuleNotFoundError, extra: str, who: str) -> int:
 
 
 def _bundle(config: DetectorConfig) -> Bundle:
-    from peerwatch_detector.models.store import EMPTY, load_bundle  # noqa: PLC0415
+    from peerwatch_detector.models.shipped import configured_bundle  # noqa: PLC0415
 
-    return EMPTY if config.models is None else load_bundle(config.models)
+    bundle, left_out = configured_bundle(config)
+    for reason in left_out:
+        logging.getLogger("peerwatch_detector").warning("shipped_model_left_out %s", reason)
+    if config.method == "minder" and config.minder.model == "vae":
+        names = [one.name for one in config.detection_metrics() if one.name not in bundle.cards]
+        if names and config.models != "none":
+            logging.getLogger("peerwatch_detector").warning(
+                "no_model metrics=%s compared=raw_windows", ",".join(names)
+            )
+    return bundle
 
 
 def _run(_options: argparse.Namespace, config: DetectorConfig) -> int:
@@ -112,22 +121,44 @@ def _run(_options: argparse.Namespace, config: DetectorConfig) -> int:
 
 
 def _train(options: argparse.Namespace, config: DetectorConfig) -> int:
-    from peerwatch_detector.errors import ModelError  # noqa: PLC0415
-    from peerwatch_detector.models.training import TrainingOptions  # noqa: PLC0415
-    from peerwatch_detector.training_run import train_bundle  # noqa: PLC0415
+    from peerwatch_detector.errors import ModelError, TrainingError  # noqa: PLC0415
+    from peerwatch_detector.models.training import (  # noqa: PLC0415
+        TrainingOptions,
+        choose_device,
+    )
+    from peerwatch_detector.training_run import checkpoint_path, train_bundle  # noqa: PLC0415
 
-    if not os.access(options.output.parent, os.W_OK):
+    output = options.output
+    if output.is_dir() or not os.access(output.parent, os.W_OK):
         # Told now and not after minutes of training.
-        raise ModelError(f"{options.output}: cannot be written; its folder must exist.")
-    gathered = _gather(options, config)
+        raise ModelError(f"{output}: cannot be written; its folder must exist.")
+    device = choose_device(options.device)
     settings = TrainingOptions(steps=options.steps, seed=options.seed)
-    bundle = train_bundle(gathered, config, settings, sys.stderr)
-    bundle.save(options.output)
-    print(f"{len(bundle.cards)} models written to {options.output}")
+    checkpoint = checkpoint_path(output)
+    try:
+        gathered = _gather(options, config)
+        run = train_bundle(
+            gathered, config, settings, sys.stderr, device=device, checkpoint=checkpoint
+        )
+        run.bundle.save(output)
+    except TrainingError:
+        # What was refused once is not to be refused unseen the next time.
+        checkpoint.unlink(missing_ok=True)
+        raise
+    except KeyboardInterrupt:
+        there = f"what is done is in {checkpoint}; the same command goes on from there"
+        told = there if checkpoint.exists() else "nothing is done yet"
+        print(f"\npeerwatch-detector: interrupted; {told}.", file=sys.stderr)
+        return 130
+    checkpoint.unlink(missing_ok=True)
+    for metric, reason in run.refused.items():
+        print(f"peerwatch-detector: no model of {metric}: {reason}", file=sys.stderr)
+    print(f"{len(run.bundle.weights)} models written to {output}")
     return 0
 
 
 def _gather(options: argparse.Namespace, config: DetectorConfig) -> Windows:
+    from peerwatch_detector.cases import find_cases  # noqa: PLC0415
     from peerwatch_detector.errors import ConfigError  # noqa: PLC0415
     from peerwatch_detector.healthy import (  # noqa: PLC0415
         windows_from_cases,
@@ -135,8 +166,9 @@ def _gather(options: argparse.Namespace, config: DetectorConfig) -> Windows:
     )
     from peerwatch_detector.reader import PrometheusReader  # noqa: PLC0415
 
+    integrated = options.integrated
     if options.cases:
-        return windows_from_cases(config, options.cases)
+        return windows_from_cases(config, find_cases(options.cases), integrated=integrated)
     missing = [
         f"--{name}"
         for name in ("job-id", "start", "end")
@@ -150,7 +182,16 @@ def _gather(options: argparse.Namespace, config: DetectorConfig) -> Windows:
             ]
         )
     reader = PrometheusReader(config.prometheus)
-    return windows_from_prometheus(config, reader, options.job_id, options.start, options.end)
+    start, end = options.start, options.end
+    return windows_from_prometheus(
+        config, reader, options.job_id, start, end, integrated=integrated
+    )
+
+
+def _prioritize(options: argparse.Namespace, config: DetectorConfig) -> int:
+    from peerwatch_detector.prioritize import run_prioritize  # noqa: PLC0415
+
+    return run_prioritize(options, config)
 
 
 def _backtest(options: argparse.Namespace, config: DetectorConfig) -> int:
@@ -175,6 +216,7 @@ def _export_case(options: argparse.Namespace, config: DetectorConfig) -> int:
 _COMMANDS = {
     "run": _run,
     "train": _train,
+    "prioritize": _prioritize,
     "backtest": _backtest,
     "evaluate": _evaluate,
     "export-case": _export_case,

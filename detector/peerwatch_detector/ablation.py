@@ -21,11 +21,14 @@ _OFF_AT_ZERO = {
     "similarity.baseline_seconds": "baseline",
     f"{_SECTION}.collapsed_share": "collapse rule",
 }
+# Switches of other sections.
+_SWITCHES = {"absent.enabled": "absent nodes"}
 # What ``method:variant`` changes; several are joined by "+".
 VARIANTS: Mapping[str, Mapping[str, Mapping[str, object]]] = {
     "minder": {
         "raw": {"minder.model": "raw"},
         "con": {"minder.join": "concatenated"},
+        "int": {"minder.join": "integrated"},
         "md": {
             "minder.model": "raw",
             "minder.join": "concatenated",
@@ -92,6 +95,9 @@ def ablations(config: DetectorConfig) -> dict[str, DetectorConfig]:
     for path, what in _OFF_AT_ZERO.items():
         if _value(config, path):
             found[f"without {what}"] = variant(config, {path: 0})
+    for path, what in _SWITCHES.items():
+        if _value(config, path):
+            found[f"without {what}"] = variant(config, {path: False})
     return found
 
 

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from peerwatch_detector.peers import Levels
 
-# Jobs are judged at whole multiples of this many seconds, whatever the cycles.
+# Jobs are judged at whole multiples of this many seconds, whatever the cycles. With samples finer
+# than a second the seconds of this module are ticks (``steps``).
 STEP = 5
 # The offsets are learned anew once in this many seconds, at whole multiples of it, so that the
 # same samples give the same offsets however the cycles fall.
@@ -59,12 +60,12 @@ class Baseline:
         Length of the past that counts; 0 switches the baseline off (offset 0).
     """
 
-    def __init__(self, seconds: int) -> None:
-        self.seconds = seconds
+    def __init__(self, seconds: float) -> None:
+        self.seconds = int(seconds)
         self.nodes: tuple[str, ...] = ()
         self.gpus: tuple[str, ...] = ("",)
         self.learned_until = -np.inf
-        length = seconds or _SPREAD_SECONDS
+        length = self.seconds or _SPREAD_SECONDS
         self._slots = max(4, length // STEP)
         self._guard = max(1, min(_GUARD_SECONDS, length // 6) // STEP)
         self._least = max(2, min(_LEAST_SECONDS, length // 2) // STEP)
@@ -74,6 +75,12 @@ class Baseline:
         self._alike: set[str] = set()
         self._usual: Usual | None = None
         self._period = -1
+
+    def empty(self) -> Baseline:
+        """Return a baseline for some of the same nodes that has learned nothing yet."""
+        other = Baseline(self.seconds)
+        other._alike = set(self._alike)
+        return other
 
     def follow(self, nodes: tuple[str, ...], gpus: tuple[str, ...] | None = None) -> None:
         """Go on with these nodes and GPUs: known ones keep their past, new ones begin without.

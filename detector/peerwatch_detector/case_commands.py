@@ -48,6 +48,10 @@ def run_evaluate(options: argparse.Namespace, config: DetectorConfig, bundle: Bu
     changed = method_ablations(config, methods) if options.ablate else {}
     # A variant that is asked for by name is in the report already.
     changed = {name: one for name, one in changed.items() if name not in methods}
+    if without := [name for name, one in changed.items() if _lacks_integrated(one, bundle)]:
+        # Who asks for it by name is told that it cannot be; a row among many is left out.
+        sys.stderr.write(f"No model of all metrics, left out: {', '.join(without)}\n")
+        changed = {name: one for name, one in changed.items() if name not in without}
     if options.picture and options.picture.suffix.lower() != ".svg":
         raise ConfigError([f"--picture {options.picture}: is drawn as SVG; name it *.svg."])
     for path in filter(None, (options.output, options.picture)):
@@ -100,7 +104,13 @@ def _lacks_model(config: DetectorConfig, bundle: Bundle) -> bool:
     """Whether a configuration of method minder would have models but for the bundle."""
     names = {metric.name for metric in config.detection_metrics()}
     wants = config.method == "minder" and config.minder.model == "vae"
-    return wants and not names <= bundle.weights.keys()
+    return wants and config.minder.join != "integrated" and not names <= bundle.cards.keys()
+
+
+def _lacks_integrated(config: DetectorConfig, bundle: Bundle) -> bool:
+    """Whether a configuration of method minder needs a model of all metrics that is not there."""
+    wants = config.method == "minder" and config.minder.join == "integrated"
+    return wants and bundle.integrated is None
 
 
 class Teller:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,8 @@ class Case:
         None if the folder does not tell.
     units
         By metric, in base units where the unit is known.
+    roles
+        What nodes do in the job, where they differ by design; see ``Job``.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Case:
     frames: dict[str, JobFrame]
     truth: Truth | None
     units: dict[str, str]
+    roles: dict[str, str] = field(default_factory=dict)
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -138,6 +141,7 @@ def load_case(folder: Path) -> Case:
             frames,
             truth,
             units,
+            _roles(folder, meta.get("roles") or {}, nodes),
         )
     except OSError as error:
         raise CaseError(f"{folder}: cannot be read: {error}.") from error
@@ -172,6 +176,7 @@ def save_case(case: Case, folder: Path, *, more: Mapping[str, object] | None = N
         "nodes": list(case.nodes),
         "gpus_per_node": max(len(frame.gpus) for frame in case.frames.values()),
         "metrics": {name: _about(frame, case.units[name]) for name, frame in case.frames.items()},
+        **({"roles": case.roles} if case.roles else {}),
         **(more or {}),
     }
     if truth is not None:
@@ -203,6 +208,12 @@ def _nodes(folder: Path, meta: dict[str, Any]) -> tuple[str, ...]:
             f"{folder / DESCRIPTION}: nodes {meta['nodes']!r}: at least one, each once, is needed."
         )
     return nodes
+
+
+def _roles(folder: Path, roles: dict[str, Any], nodes: tuple[str, ...]) -> dict[str, str]:
+    if strangers := sorted(set(roles) - set(nodes)):
+        raise CaseError(f"{folder / DESCRIPTION}: roles name {strangers!r}, not nodes of the job.")
+    return {node: str(role) for node, role in roles.items()}
 
 
 def _times(folder: Path, meta: dict[str, Any]) -> NDArray[np.float64]:

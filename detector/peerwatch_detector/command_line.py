@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from peerwatch_detector import __version__
+from peerwatch_detector.priority_options import add_prioritize
 
 
 def parser() -> argparse.ArgumentParser:
@@ -29,6 +30,7 @@ def parser() -> argparse.ArgumentParser:
         "train", parents=[common], help="train the models on a healthy range or on cases"
     )
     _add_train(train)
+    add_prioritize(commands, common)
     backtest = commands.add_parser(
         "backtest", parents=[common], help="replay recorded cases and write what is found"
     )
@@ -77,12 +79,45 @@ def moment(text: str) -> float:
 
 def _add_train(train: argparse.ArgumentParser) -> None:
     train.add_argument("--job-id", help="training job to read from Prometheus")
-    train.add_argument("--start", type=float, help="begin of its healthy range, Unix time")
-    train.add_argument("--end", type=float, help="end of its healthy range, Unix time")
-    train.add_argument("--cases", type=Path, nargs="+", metavar="DIR", help="case folders instead")
+    for name, what in (("--start", "begin"), ("--end", "end")):
+        train.add_argument(
+            name,
+            type=moment,
+            metavar="T",
+            help=f"{what} of its healthy range, Unix or ISO 8601",
+        )
+    train.add_argument(
+        "--cases",
+        type=Path,
+        nargs="+",
+        metavar="CASE",
+        help="case folders, or folders of cases, instead",
+    )
     train.add_argument("--output", type=Path, required=True, help="model bundle to write (.npz)")
-    train.add_argument("--steps", type=int, default=1200, help="optimiser steps per metric")
+    train.add_argument(
+        "--integrated",
+        action="store_true",
+        help="also one model of all metrics that method minder compares (minder.join integrated)",
+    )
+    train.add_argument(
+        "--steps",
+        type=int,
+        default=3000,
+        metavar="N",
+        help="optimiser steps per model (default: %(default)s)",
+    )
     train.add_argument("--seed", type=int, default=0, help="makes a training repeatable")
+    train.add_argument(
+        "--device",
+        choices=["auto", "cpu", "cuda"],
+        default="auto",
+        help="what to train on; auto takes a GPU if torch finds one (default: %(default)s)",
+    )
+    train.epilog = (
+        "A training that was interrupted goes on when the same command is given again. A metric "
+        "that cannot be trained is named and has no model in the bundle; the exit code is 1 only "
+        "if none has."
+    )
 
 
 def _add_cases(command: argparse.ArgumentParser) -> None:
@@ -112,7 +147,7 @@ def _add_evaluate(evaluate: argparse.ArgumentParser) -> None:
     evaluate.add_argument(
         "--method",
         metavar="M[,M...]",
-        help="methods to compare, also variants such as minder:raw or minder:raw+con (default: the "
+        help="methods to compare, also variants such as minder:raw or minder:int (default: the "
         "configured one)",
     )
     evaluate.add_argument(

@@ -12,12 +12,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import jinja2
-import jinja2.meta
 import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     Field,
     ValidationError,
     ValidationInfo,
@@ -29,39 +28,69 @@ from peerwatch_detector.judgement_config import (
     AbsentConfig,
     ContinuityConfig,
     MinderConfig,
+    PeersConfig,
     PeerwatchConfig,
+    Seconds,
     Section,
     SimilarityConfig,
     ZScoreConfig,
 )
+from peerwatch_detector.metric_config import (
+    Direction,
+    Kind,
+    MetricConfig,
+    MetricsConfig,
+    Overrides,
+    Scope,
+    SeriesName,
+)
+
+__all__ = [
+    "DetectorConfig",
+    "Direction",
+    "Discovery",
+    "Kind",
+    "ListenConfig",
+    "Method",
+    "MetricConfig",
+    "MetricsConfig",
+    "Overrides",
+    "Preset",
+    "PrometheusConfig",
+    "Scope",
+    "SeriesName",
+    "load_config",
+    "load_preset",
+]
 
 Method = Literal["peerwatch", "minder", "zscore"]
-Scope = Literal["node", "gpu"]
-Direction = Literal["high", "low", "both"]
-Kind = Literal["work", "load", "network"]
+
+# Steps of history that are kept of every series: 15 minutes at 10 ms.
+_MOST_STEPS = 100_000
+# Method peerwatch judges every so many steps of up to a second.
+_JUDGED_EVERY = 5
 
 
-def _ordered(bounds: tuple[float, float]) -> tuple[float, float]:
-    low, high = bounds
-    if not low < high:
-        raise ValueError(f"{[low, high]!r} must be [low, high] with low < high")
-    return bounds
+def _is_step(seconds: float) -> float:
+    whole = seconds if seconds >= 1 else 1 / seconds
+    if abs(whole - round(whole)) > 1e-6 * whole:
+        raise ValueError(
+            f"{seconds:g} must be whole seconds or divide a second, as 0.1 and 0.05 do, so that "
+            "all nodes share the instants"
+        )
+    return seconds
 
 
-def _is_template(expression: str) -> str:
-    environment = jinja2.Environment(autoescape=False)  # noqa: S701 - PromQL, not HTML
-    try:
-        names = jinja2.meta.find_undeclared_variables(environment.parse(expression))
-    except jinja2.TemplateSyntaxError as error:
-        raise ValueError(f"{expression!r} is no Jinja2 template: {error}") from error
-    if unknown := sorted(names - {"job", "window"}):
-        raise ValueError(f"unknown name {unknown[0]!r} in {{{{ }}}}; there are job and window")
-    return expression
+def _is_bundle(models: object) -> object:
+    if models is None:
+        return "default"
+    if not isinstance(models, (str, Path)) or not str(models):
+        raise ValueError(f"{models!r} must be default, none, or the path of a model bundle")
+    return models
 
 
-Bounds = Annotated[tuple[float, float], AfterValidator(_ordered)]
-Expression = Annotated[str, Field(min_length=1), AfterValidator(_is_template)]
-SeriesName = Annotated[str, Field(pattern=r"^[a-zA-Z_:][a-zA-Z0-9_:]*$")]
+Models = Annotated[Literal["default", "none"] | Path, BeforeValidator(_is_bundle)]
+Step = Annotated[float, AfterValidator(_is_step)]
 
 
 class PrometheusConfig(Section):
@@ -98,83 +127,6 @@ class ListenConfig(Section):
     port: int = Field(default=9401, ge=0, le=65535, description="TCP port; 0 takes a free one.")
 
 
-class MetricConfig(Section):
-    """One metric to compare nodes by; an entry of a preset."""
-
-    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description="Label value of ``metric``.")
-    unit: str = Field(min_length=1, description="Base unit of the values, in words.")
-    scope: Scope = Field(default="node", description="One value per node, or per GPU of a node.")
-    recorded: SeriesName = Field(description="Series of the recording rules.")
-    expression: Expression = Field(
-        description="The same as PromQL; a Jinja2 template over job and window."
-    )
-    bounds: Bounds = Field(description="Limits of the Min-Max scaling, in the unit.")
-    smallest_effect: float = Field(
-        gt=0, description="Deviation from the peers below which a node is never a candidate."
-    )
-    direction: Direction = Field(default="both", description="Which deviation means harm.")
-    floor: float | None = Field(
-        default=None,
-        gt=0,
-        description="Added to values before they are compared by factors, so that two values next "
-        "to nothing are alike. Default: smallest_effect.",
-    )
-    smallest_ratio: float | None = Field(
-        default=None,
-        gt=1,
-        le=1000,
-        description="Factor between a node and its peers below which it is never a candidate of "
-        "method peerwatch. Default: smallest_effect seen from the job's usual level.",
-    )
-    kind: Kind = Field(
-        default="work",
-        description="work: what the node does for the job; load: other programs raise it too, so a "
-        "high value alone is no sign; network: congestion, which spreads to other nodes.",
-    )
-    warns: bool = Field(
-        default=False,
-        description="Whether a lasting deviation that costs the job no progress is a warning.",
-    )
-
-    @property
-    def level_floor(self) -> float:
-        """The floor in force."""
-        return self.smallest_effect if self.floor is None else self.floor
-
-
-class Overrides(Section):
-    """Changes to one metric of the preset; what is left out stays."""
-
-    bounds: Bounds | None = Field(default=None, description="See bounds.")
-    smallest_effect: float | None = Field(default=None, gt=0, description="See smallest_effect.")
-    direction: Direction | None = Field(default=None, description="See direction.")
-    floor: float | None = Field(default=None, gt=0, description="See floor.")
-    smallest_ratio: float | None = Field(
-        default=None, gt=1, le=1000, description="See smallest_ratio."
-    )
-    kind: Kind | None = Field(default=None, description="See kind.")
-    warns: bool | None = Field(default=None, description="See warns.")
-    recorded: SeriesName | None = Field(default=None, description="See recorded.")
-    expression: Expression | None = Field(default=None, description="See expression.")
-
-
-class MetricsConfig(Section):
-    """Which metrics of the preset are used, and what differs from it."""
-
-    enabled: list[str] | None = Field(
-        default=None,
-        min_length=1,
-        description="Names of the metrics to use, in this order. Default: all; with method minder "
-        "those of minder.metrics.",
-    )
-    overrides: dict[str, Overrides] = Field(
-        default_factory=dict, description="Changes by metric name."
-    )
-    extra: list[MetricConfig] = Field(
-        default_factory=list, description="Metrics of your own, asked after the preset's."
-    )
-
-
 class Discovery(Section):
     """The series that tell which node works for which training job."""
 
@@ -199,42 +151,104 @@ class DetectorConfig(Section):
     )
     metrics: MetricsConfig = Field(default_factory=MetricsConfig)
     method: Method = Field(default="peerwatch", description="How nodes are judged.")
-    models: Path | None = Field(
-        default=None,
-        description="Model bundle written by `peerwatch-detector train`. A metric without a model "
-        "is compared by its raw windows.",
+    models: Models = Field(
+        default="default",
+        description="The LSTM-VAEs of method minder: default or null, those that ship with the "
+        "package; none; or a bundle written by `peerwatch-detector train` (FILE, or ./none). A "
+        "metric without a model is compared by its raw windows.",
+    )
+    step_seconds: Step = Field(
+        default=1,
+        ge=0.01,
+        le=60,
+        description="Time between two samples: whole seconds, or what divides a second. Below a "
+        "second the judgement counts steps where it otherwise counts seconds, except in the "
+        "settings named seconds. A recorded case tells its own.",
     )
     cycle_seconds: float = Field(
         default=15.0, ge=0.5, le=600, description="Time between two cycles over all jobs."
     )
-    history_seconds: int = Field(
-        default=900, ge=60, le=7200, description="Range read at start and kept in memory."
+    history_seconds: Seconds = Field(
+        default=900,
+        gt=0,
+        le=7200,
+        validate_default=True,
+        description="Range read at start and kept in memory; 60 steps or more.",
     )
     window_length: int = Field(default=8, ge=2, le=128, description="Samples of one window.")
-    fill_limit_seconds: int = Field(
+    fill_limit_seconds: Seconds = Field(
         default=10, ge=0, le=300, description="A gap up to this long is filled by its neighbour."
     )
     smallest_job: int = Field(
         default=3, ge=2, le=1000, description="Jobs with fewer nodes are not compared."
     )
     rate_window_seconds: int = Field(
-        default=15, ge=2, le=900, description="Rate window of the joined expressions."
+        default=15,
+        ge=2,
+        le=900,
+        validate_default=True,
+        description="Rate window of the joined expressions.",
     )
+    peers: PeersConfig = Field(default_factory=PeersConfig)
     similarity: SimilarityConfig = Field(default_factory=SimilarityConfig)
     continuity: ContinuityConfig = Field(default_factory=ContinuityConfig, validate_default=True)
     zscore: ZScoreConfig = Field(default_factory=ZScoreConfig)
-    peerwatch: PeerwatchConfig = Field(default_factory=PeerwatchConfig)
+    peerwatch: PeerwatchConfig = Field(default_factory=PeerwatchConfig, validate_default=True)
     minder: MinderConfig = Field(default_factory=MinderConfig)
     absent: AbsentConfig = Field(default_factory=AbsentConfig)
 
-    # Both compare fields, yet each runs whatever else is wrong, so that all mistakes show at once.
+    # These compare fields, yet each runs whatever else is wrong, so that all mistakes show at once.
+    @field_validator("history_seconds")
+    @classmethod
+    def _history_is_some_steps(cls, history: float, info: ValidationInfo) -> float:
+        step, cycle = info.data.get("step_seconds", 1), info.data.get("cycle_seconds", 0)
+        # Coarse steps are judged on a grid of seconds, so seconds are enough.
+        least, most = 60 * min(step, 1), min(7200, _MOST_STEPS * step)
+        if not least <= history <= most:
+            raise ValueError(
+                f"{history:g} must be between {least:g} and {most:g} with step_seconds {step:g}; "
+                "change one of the two"
+            )
+        if history < cycle:
+            raise ValueError(
+                f"{history:g} must be at least cycle_seconds {cycle:g}, or samples between two "
+                "cycles are lost; shorten cycle_seconds"
+            )
+        return history
+
+    @field_validator("rate_window_seconds")
+    @classmethod
+    def _rates_have_two_samples(cls, window: int, info: ValidationInfo) -> int:
+        step, server = info.data.get("step_seconds", 1), info.data.get("prometheus")
+        if server is not None and not server.recorded and window < 2 * step:
+            raise ValueError(
+                f"{window} must be at least two steps of {step:g} s, or a rate has no second "
+                "sample; raise it"
+            )
+        return window
+
+    @field_validator("peerwatch")
+    @classmethod
+    def _levels_have_samples(
+        cls, peerwatch: PeerwatchConfig, info: ValidationInfo
+    ) -> PeerwatchConfig:
+        step = info.data.get("step_seconds", 1)
+        least = max(_JUDGED_EVERY * min(step, 1), step)
+        if info.data.get("method") == "peerwatch" and peerwatch.level_seconds < least:
+            raise ValueError(
+                f"level_seconds {peerwatch.level_seconds:g} must be at least {least:g} with "
+                f"step_seconds {step:g}; raise it"
+            )
+        return peerwatch
+
     @field_validator("continuity")
     @classmethod
     def _history_holds_a_streak(
         cls, continuity: ContinuityConfig, info: ValidationInfo
     ) -> ContinuityConfig:
         history = info.data.get("history_seconds", math.inf)
-        needed = continuity.threshold_seconds + info.data.get("window_length", 0)
+        window = info.data.get("window_length", 0) * info.data.get("step_seconds", 1)
+        needed = continuity.threshold_seconds + window
         if needed > history:
             raise ValueError(
                 f"threshold_seconds + window_length = {needed:g} must be at most history_seconds "
@@ -291,10 +305,11 @@ class DetectorConfig(Section):
         return 2.0 if self.method == "minder" else 5.0
 
     @property
-    def margin_seconds(self) -> int:
-        """How far before the first new step a cycle's samples must begin."""
+    def margin_seconds(self) -> float:
+        """How far before the first new step a cycle's samples must begin, peaks not counted."""
         fill = self.minder.fill_seconds if self.method == "minder" else self.fill_limit_seconds
-        return max(self.window_length - 1 + fill, self.peerwatch.level_seconds)
+        window = (self.window_length - 1) * self.step_seconds
+        return max(window + fill, self.peerwatch.level_seconds)
 
     def detection_metrics(self) -> tuple[MetricConfig, ...]:
         """Return the metrics to compare, in priority order, overrides applied."""

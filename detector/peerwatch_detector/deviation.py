@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,8 @@ _ALIKE_EFFECT, _ALIKE_SHARE = 0.75, 0.5
 _COLLAPSED_FLOOR = 0.3
 # Moved away from the peers' plain level by this share of the smallest effect.
 _AWAY = 0.7
+# Up to so many nodes the threshold needs no allowance for their number.
+_PLAIN_NODES = 64
 # One GPU alone carries a deviation that is this many times that of the node's second worst.
 _ALONE = 3.0
 
@@ -71,6 +74,15 @@ class Side:
     strength: Levels
     gpu: NDArray[np.int64]
     common: bool
+
+
+def spreads_needed(threshold: float, nodes: int) -> float:
+    """Return how many spreads are beyond doubt among so many nodes.
+
+    The largest of n draws from a normal distribution is about sqrt(2 ln n) standard deviations
+    out, so the threshold grows alike; it stands as it is up to 64 nodes.
+    """
+    return threshold * math.sqrt(max(1.0, math.log(max(nodes, 2)) / math.log(_PLAIN_NODES)))
 
 
 def deviate(

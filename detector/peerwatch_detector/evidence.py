@@ -28,6 +28,11 @@ _MOST_TOGETHER = {"work": 2, "load": 2, "network": 1}
 _FORGET = 0.9
 # While the job waits for long, what began this much earlier may explain it.
 _LATE_SLACK = 2.0
+# What was seen only before the level of all collapsed must have begun this close to that.
+_HELD_SLACK = 0.5
+# And have been this large, in smallest effects: when the level of all falls within seconds, a node
+# whose samples are a second or two ahead is below its peers for a moment.
+_HELD_STRENGTH = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,7 @@ class Trail:
         self.since: NDArray[np.float64] = np.empty(0)
         self.strength: NDArray[np.float64] = np.empty(0)
         self.gpu: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        self.held: NDArray[np.bool_] = np.empty(0, dtype=np.bool_)
         self.common = False
 
     def follow(self, nodes: tuple[str, ...]) -> None:
@@ -79,21 +85,40 @@ class Trail:
         known = {node: index for index, node in enumerate(self.streaks.nodes)}
         if nodes == self.streaks.nodes:
             return
-        for name, blank in (("since", np.nan), ("strength", 0.0), ("gpu", -1)):
+        for name, blank in (
+            ("since", np.nan),
+            ("strength", 0.0),
+            ("gpu", -1),
+            ("held", False),
+        ):
             old = getattr(self, name)
             setattr(self, name, np.array([old[known[n]] if n in known else blank for n in nodes]))
         self.streaks.follow(nodes)
 
-    def update(self, moment: Moment, found: Side, judged: Mask) -> None:
-        """Take in the candidates of one step."""
-        candidates = judged & (found.strength >= 1)
+    def update(self, moment: Moment, found: Side, judged: Mask, blind: Mask | None = None) -> None:
+        """Take in the candidates of one step.
+
+        Parameters
+        ----------
+        moment
+            The present.
+        found
+            The candidates.
+        judged, blind
+            Shape (n_nodes,): about whom anything is known, and whose peers' level has collapsed.
+            What a node showed until then is held: it was the first. None = nobody's has.
+        """
+        seen = judged & (found.strength >= 1)
+        self.held = np.isfinite(self.streaks.start) & ~seen
+        self.held &= np.zeros_like(seen) if blind is None else blind
+        candidates = seen | self.held
         before = self.streaks.start
         self.streaks.update(moment.clock, candidates, judged)
         begun = candidates & (self.streaks.start != before)
         self.since = np.where(begun, moment.time - STEP, self.since)
         kept = np.where(begun, 0.0, _FORGET * self.strength)
-        self.strength = np.where(candidates, np.maximum(kept, found.strength), self.strength)
-        self.gpu = np.where(candidates, found.gpu, self.gpu)
+        self.strength = np.where(seen, np.maximum(kept, found.strength), self.strength)
+        self.gpu = np.where(seen, found.gpu, self.gpu)
         self.common = found.common
 
     def running(self) -> NDArray[np.intp]:
@@ -123,6 +148,8 @@ class Sign:
         When it began, in Unix time and on the job's clock.
     seconds, quiet, strength
         Length, seconds since it was last seen, largest recent deviation in smallest effects.
+    held
+        Seen until the level of all collapsed, and counted on since.
     """
 
     node: str
@@ -135,6 +162,7 @@ class Sign:
     seconds: float
     quiet: float
     strength: float
+    held: bool = False
 
     @property
     def family(self) -> str:
@@ -190,6 +218,7 @@ def collect_signs(
             float(seconds[index]),
             float(streaks.quiet[index]),
             float(trail.strength[index]),
+            bool(trail.held[index]),
         )
         for index in running[alone]
     ]
@@ -265,6 +294,11 @@ def _needed_while_waiting(
     slack = settings.slack_seconds
     late = moment.waits_long(settings.patience_seconds)
     if sign.began < since - (_LATE_SLACK * slack if late else slack):
+        return np.inf
+    # A glitch just before a checkpoint was the first as well; then the wait is soon over.
+    if sign.held and (
+        not late or sign.began < since - _HELD_SLACK * slack or sign.strength < _HELD_STRENGTH
+    ):
         return np.inf
     families = {
         one.family

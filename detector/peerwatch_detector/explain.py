@@ -6,6 +6,7 @@ opens an hour later shows the evidence the finding was raised on, not what the n
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
@@ -242,7 +243,12 @@ def sureness(strength: float, sources: int, length: float) -> Sureness:
 
 
 def measure(
-    streak: Streak, metric: MetricConfig, frame: JobFrame, time: float, seconds: int
+    streak: Streak,
+    metric: MetricConfig,
+    frame: JobFrame,
+    peers: Collection[str],
+    time: float,
+    seconds: int,
 ) -> MetricEvidence:
     """Put a node's value next to those of its peers.
 
@@ -252,6 +258,8 @@ def measure(
         The deviation.
     metric, frame
         Its metric and the samples.
+    peers
+        The nodes that it is compared with.
     time
         Unix time; later samples are not used.
     seconds
@@ -265,7 +273,8 @@ def measure(
     else:
         levels = _means(frame.values[:, first:last])
         own = float(levels[index])
-    others = np.delete(levels, index, axis=0).ravel()
+    same = np.array([node in peers and node != streak.node for node in frame.nodes])
+    others = levels[same].ravel()
     others = others[np.isfinite(others)]
     low, median, high = np.quantile(others, (0.1, 0.5, 0.9)) if len(others) else [np.nan] * 3
     side = streak.high if streak.high is not None else not own < median

@@ -12,12 +12,10 @@ from peerwatch_detector import promql
 from peerwatch_detector.cases import Case, Truth, save_case
 from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.errors import CaseError
-from peerwatch_detector.frame import JobFrame, Series
+from peerwatch_detector.frame import Series, to_grid
 from peerwatch_detector.reader import Reader
 from peerwatch_detector.ring import Ring
 
-# The grid of the rings that the running detector reads into.
-_STEP_SECONDS = 1.0
 # Of jobs or nodes that an error names, so that it stays one line.
 _MOST_NAMED = 8
 
@@ -31,7 +29,7 @@ class Stretch:
     job_id
         The training job.
     start, end
-        Unix times, both ends included, taken as whole seconds.
+        Unix times, both ends included, taken as whole seconds, or as whole steps of more.
     """
 
     job_id: str
@@ -78,7 +76,7 @@ def export_case(
         If Prometheus cannot be read.
     """
     check_folder(folder)
-    start, end = _whole(stretch)
+    start, end = _whole(stretch, config.step_seconds)
     job_id = stretch.job_id
     read = {
         metric: _read(metric, job_id, start, end, config, reader)
@@ -93,9 +91,12 @@ def export_case(
     frames, units = {}, {}
     for metric, series in read.items():
         if series:
-            frames[metric.name] = _frame(metric, series, job_id, names, start, end)
+            ring = Ring(end - start + 2 * math.ceil(config.step_seconds), config.step_seconds)
+            ring.write(series)
+            frame = ring.frame(job_id, metric.name, names, start, end)
+            frames[metric.name] = replace(frame, times=frame.times - start)
             units[metric.name] = metric.unit
-    case = Case(folder.name, job_id, _STEP_SECONDS, frames, truth, units)
+    case = Case(folder.name, job_id, float(config.step_seconds), frames, truth, units)
     try:
         save_case(case, folder, more={"start_timestamp_seconds": start})
     except OSError as error:
@@ -103,11 +104,14 @@ def export_case(
     return case
 
 
-def _whole(stretch: Stretch) -> tuple[int, int]:
+def _whole(stretch: Stretch, step_seconds: float) -> tuple[int, int]:
     if not (math.isfinite(stretch.start) and math.isfinite(stretch.end)):
         raise CaseError(f"--start {stretch.start!r} and --end {stretch.end!r} must be finite.")
-    start, end = math.ceil(stretch.start), math.floor(stretch.end)
-    if end - start < 1:
+    # The grid begins at 0; a step below a second divides it.
+    grid = max(1, round(step_seconds))
+    start = math.ceil(stretch.start / grid) * grid
+    end = math.floor(stretch.end / grid) * grid
+    if end - start < grid:
         raise CaseError(
             f"The range from {stretch.start:.0f} to {stretch.end:.0f} is empty; "
             "--end must come after --start."
@@ -123,28 +127,16 @@ def _read(
         series = reader.raw_range(promql.recorded_query(metric, job_id), start - 1, end)
     else:
         query = promql.joined_query(metric, job_id, config.rate_window_seconds)
-        series = reader.stepped_range(query, start, end, _STEP_SECONDS)
-    return [one for one in series if "node" in one.labels and _inside(one, start, end)]
+        series = reader.stepped_range(query, start, end, float(config.step_seconds))
+    step = config.step_seconds
+    return [one for one in series if "node" in one.labels and _inside(one, start, end, step)]
 
 
-def _inside(one: Series, start: int, end: int) -> bool:
+def _inside(one: Series, start: int, end: int, step_seconds: float) -> bool:
     """Whether a series has a sample on the grid of the case."""
-    seconds = np.rint(one.times)
-    return bool((np.isfinite(one.values) & (seconds >= start) & (seconds <= end)).any())
-
-
-def _frame(
-    metric: MetricConfig,
-    series: list[Series],
-    job_id: str,
-    nodes: tuple[str, ...],
-    start: int,
-    end: int,
-) -> JobFrame:
-    ring = Ring(end - start + 2)
-    ring.write(series)
-    frame = ring.frame(job_id, metric.name, nodes, start, end)
-    return replace(frame, times=frame.times - start)
+    steps = to_grid(one.times, step_seconds)
+    first, last = (int(to_grid(time, step_seconds)) for time in (start, end))
+    return bool((np.isfinite(one.values) & (steps >= first) & (steps <= last)).any())
 
 
 def _told_nodes(

@@ -57,6 +57,22 @@ class JobFrame:
     gpu_values: NDArray[np.float32] | None = None
 
 
+def to_grid(times: NDArray[np.float64] | float, step_seconds: float) -> NDArray[np.int64]:
+    """Return which step of the grid each Unix time is nearest to; the grid begins at 0."""
+    nearest: NDArray[np.int64] = np.rint(np.asarray(times) / step_seconds).astype(np.int64)
+    return nearest
+
+
+def from_grid(steps: NDArray[np.int64], step_seconds: float) -> NDArray[np.float64]:
+    """Return the Unix times of steps; those of a step of 0.1 s are exact to the last bit.
+
+    A step below a second divides it, and a quotient of whole numbers is the nearest number to the
+    decimal, as a product with 0.1 is not.
+    """
+    counted = steps.astype(np.float64)
+    return counted / round(1 / step_seconds) if step_seconds < 1 else counted * step_seconds
+
+
 def mean_over_gpus(per_gpu: NDArray[np.float32]) -> NDArray[np.float32]:
     """Mean over the GPUs that have a sample, shape (n_nodes, n_steps); NaN where none has."""
     present = np.isfinite(per_gpu)

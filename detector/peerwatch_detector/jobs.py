@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 # A node whose exporter is there but no longer tells of the job has left it; one missed scrape
@@ -26,12 +27,24 @@ class Job:
         Unix time at which each silent node was last there.
     running
         False once no node tells of the job any more.
+    roles
+        What each node does in the job, by node, where nodes differ by design; only nodes of one
+        role are peers. Empty where all do the same.
     """
 
     job_id: str
     nodes: tuple[str, ...]
     silent_since: dict[str, float] = field(default_factory=dict)
     running: bool = True
+    roles: Mapping[str, str] = field(default_factory=dict)
+
+    def groups(self, least: int) -> dict[str, tuple[str, ...]]:
+        """Return the nodes of every role that has at least ``least``, in order of name."""
+        found: dict[str, list[str]] = {}
+        for node in self.nodes:
+            if node in self.roles:
+                found.setdefault(self.roles[node], []).append(node)
+        return {role: tuple(found[role]) for role in sorted(found) if len(found[role]) >= least}
 
 
 @dataclass(slots=True)

@@ -6,9 +6,18 @@ an evaluation can leave it out.
 
 from __future__ import annotations
 
-from typing import Literal, Self
+import re
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+
+
+def _plain(seconds: float) -> float:
+    return int(seconds) if seconds == int(seconds) else seconds
+
+
+# A length of time; whole seconds stay whole numbers, which count samples.
+Seconds = Annotated[float, AfterValidator(_plain)]
 
 
 class Section(BaseModel):
@@ -30,7 +39,7 @@ class SimilarityConfig(Section):
         default="reconstruction",
         description="What the distances are taken of: the denoised window or the latent vector.",
     )
-    baseline_seconds: int = Field(
+    baseline_seconds: Seconds = Field(
         default=600,
         ge=0,
         le=7200,
@@ -49,8 +58,11 @@ class SimilarityConfig(Section):
 class PeerwatchConfig(Section):
     """What method peerwatch adds; each addition can be switched off alone."""
 
-    level_seconds: int = Field(
-        default=15, ge=5, le=120, description="Trailing mean that is compared."
+    level_seconds: Seconds = Field(
+        default=15,
+        gt=0,
+        le=120,
+        description="Trailing mean that is compared; five steps of up to a second, or more.",
     )
     scale: Literal["factor", "difference"] = Field(
         default="factor",
@@ -63,10 +75,24 @@ class PeerwatchConfig(Section):
         le=100,
         description="Spreads of its own past by which a node must differ from its peers.",
     )
+    size_aware: bool = Field(
+        default=True,
+        description="Ask for more spreads among more than 64 nodes, as the largest of many "
+        "harmless deviations grows with their number.",
+    )
     away: bool = Field(
         default=True,
         description="While the job makes progress, a node must also have moved away from its "
         "peers' plain level, not only back to it.",
+    )
+    direction: bool = Field(
+        default=True,
+        description="Judge a metric on its harmful side only, where it has one.",
+    )
+    peer_groups: bool = Field(
+        default=True,
+        description="Compare nodes of one role among themselves, where roles are known "
+        "(peers.role_label, peers.role_pattern); else all with all.",
     )
     per_gpu: bool = Field(
         default=True, description="Compare GPU by GPU; else the means of the nodes."
@@ -124,6 +150,11 @@ class PeerwatchConfig(Section):
         le=0.9,
         description="Share of its progress that a job which goes on must have lost for a finding "
         "to be critical.",
+    )
+    first: bool = Field(
+        default=True,
+        description="Where all ranks wait for long and nothing can be compared any more, what a "
+        "node alone began to show just before still counts.",
     )
     fast: bool = Field(
         default=True, description="Ask for less continuity while the job waits for a rank."
@@ -195,11 +226,12 @@ class MinderConfig(Section):
         description="vae: windows pass the bundle's model of their metric, where it has one; raw: "
         "they are compared as they are (the paper's RAW).",
     )
-    join: Literal["per_metric", "concatenated"] = Field(
+    join: Literal["per_metric", "concatenated", "integrated"] = Field(
         default="per_metric",
         description="per_metric: metric after metric; concatenated: a node's windows of all "
-        "metrics are one vector (CON). The paper's INT, one model for all metrics, is not "
-        "implemented.",
+        "metrics are one vector (the paper's CON); integrated: they pass one model of all metrics "
+        "(INT), which needs model vae and a bundle trained with `train --integrated`, such as the "
+        "shipped one.",
     )
     distance: Literal["euclidean", "manhattan", "chebyshev", "mahalanobis"] = Field(
         default="euclidean",
@@ -229,6 +261,11 @@ class MinderConfig(Section):
                 f"model; it needs model raw and join concatenated, got model {self.model} and "
                 f"join {self.join}"
             )
+        if self.join == "integrated" and self.model != "vae":
+            raise ValueError(
+                f"join integrated compares what one model of all metrics gives; it needs model vae,"
+                f" got model {self.model}"
+            )
         return self
 
 
@@ -249,6 +286,49 @@ class ContinuityConfig(Section):
     )
 
 
+class PeersConfig(Section):
+    """Which nodes are peers, in jobs whose nodes do different things by design.
+
+    A role needs as many nodes as the smallest job to be compared among themselves; nodes of
+    smaller roles, and those of which nothing tells the role, are compared with all.
+    """
+
+    role_label: str | None = Field(
+        default=None,
+        pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$",
+        description="Label of the discovery series that holds a node's role, such as the pipeline "
+        "stage or the replica type.",
+    )
+    role_pattern: str | None = Field(
+        default=None,
+        description="Regular expression searched for in a node's name; its first group is the "
+        "role. Used where the label tells nothing.",
+    )
+
+    @field_validator("role_pattern")
+    @classmethod
+    def _pattern_has_a_group(cls, pattern: str | None) -> str | None:
+        if pattern is None:
+            return None
+        try:
+            groups = re.compile(pattern).groups
+        except re.error as error:
+            raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
+        if groups != 1:
+            raise ValueError(
+                f"{pattern!r} has {groups} groups; the one group of it is the role, as in "
+                "'^(actor|learner)-'"
+            )
+        return pattern
+
+    def role(self, node: str, label: str = "") -> str:
+        """Return a node's role by its label or else its name; empty = not known."""
+        if label or self.role_pattern is None:
+            return label
+        found = re.search(self.role_pattern, node)
+        return (found.group(1) or "") if found else ""
+
+
 class ZScoreConfig(Section):
     """The outlier rule of Aegis: beyond mean + 2 standard deviations for ten minutes."""
 
@@ -261,6 +341,7 @@ class ZScoreConfig(Section):
 class AbsentConfig(Section):
     """When a node that vanished becomes a finding."""
 
+    enabled: bool = Field(default=True, description="Whether silence makes findings at all.")
     after_seconds: float = Field(
         default=15.0, gt=0, le=3600, description="Silence after which a node counts as absent."
     )

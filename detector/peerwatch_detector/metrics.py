@@ -71,12 +71,15 @@ class DetectorCollector(Collector):
 def _findings(snapshot: Snapshot) -> Iterator[Family]:
     finding = family("peerwatch_finding")
     start = family("peerwatch_finding_start_timestamp_seconds")
+    info = family("peerwatch_finding_info")
     for judgement in snapshot.judgements:
         for one in judgement.findings:
             finding.add_metric(one.key, 1)
             start.add_metric(one.key, one.since)
-    yield finding
-    yield start
+            if why := judgement.explanations.get(one):
+                about = (one.job_id, one.node, one.gpu, one.metric, one.method)
+                info.add_metric((*about, why.means.family, why.sentence), 1)
+    yield from (finding, start, info)
 
 
 def _scores(snapshot: Snapshot) -> Iterator[Family]:

@@ -19,11 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.config import DetectorConfig, MetricConfig
+from peerwatch_detector.errors import ModelError
 from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.guilty import guilty_gpu
 from peerwatch_detector.jobs import Job
-from peerwatch_detector.models.base import Model
+from peerwatch_detector.models.base import INTEGRATED, Model
 from peerwatch_detector.models.identity import Identity
+from peerwatch_detector.models.integrated import IntegratedLstmVae
 from peerwatch_detector.preprocess import fill_nearest, min_max, windows
 from peerwatch_detector.scores import Finding, Streak, still_standing
 from peerwatch_detector.similarity import (
@@ -95,7 +97,7 @@ def walk(
     ranked
         The metrics with their places in the priority.
     frames, models
-        By metric.
+        By metric; the model of all metrics under ``INTEGRATED``.
     config
         Settings.
     state
@@ -112,8 +114,8 @@ def walk(
         _part(rank, metric, frames[metric.name], models[metric.name], config, state)
         for rank, metric in ranked
     ]
-    if config.minder.join == "concatenated":
-        parts = _concatenated(parts, config)
+    if config.minder.join != "per_metric":
+        parts = _joined(parts, models.get(INTEGRATED), config)
     for time in sorted({int(end) for part in parts for end in part.ends}):
         for part in parts:
             _follow(part, time)
@@ -168,7 +170,9 @@ def _part(
     present: Mask = np.asarray(np.isfinite(cut).all(axis=2))
     if switches.distance == "mahalanobis":
         cut = np.where(present, cut.mean(axis=2), np.nan)[:, :, None]
-    points = _embedded(cut, present, metric, Identity() if switches.model == "raw" else model)
+    # The model of all metrics reads windows, not what models of single metrics make of them.
+    raw = switches.model == "raw" or switches.join == "integrated"
+    points = _embedded(cut, present, metric, Identity() if raw else model)
     distance = _OF_ONE_METRIC.get(switches.distance, switches.distance)
     own = normal_score(distance_sums(points, present, distance))
     candidates = single_candidates(own, config.similarity_threshold)
@@ -189,7 +193,7 @@ def _embedded(
     return points
 
 
-def _concatenated(parts: list[Part], config: DetectorConfig) -> list[Part]:
+def _joined(parts: list[Part], integrated: Model | None, config: DetectorConfig) -> list[Part]:
     """Give all metrics the scores and candidates of their joined points.
 
     Judged are the windows that all metrics have. A metric that no node has does not count; a node
@@ -207,7 +211,10 @@ def _concatenated(parts: list[Part], config: DetectorConfig) -> list[Part]:
     present: Mask = somebody & np.all(
         [one | ~one.any(axis=1, keepdims=True) for one in known], axis=0
     )
-    joined = np.concatenate(points, axis=2)
+    if config.minder.join == "integrated":
+        joined = _through_one_model(parts, points, known, present, integrated)
+    else:
+        joined = np.concatenate(points, axis=2)
     scores = normal_score(distance_sums(joined, present, config.minder.distance))
     candidates = single_candidates(scores, config.similarity_threshold)
     return [
@@ -227,9 +234,42 @@ def _concatenated(parts: list[Part], config: DetectorConfig) -> list[Part]:
     ]
 
 
+def _through_one_model(
+    parts: list[Part],
+    points: list[NDArray[np.float32]],
+    known: list[Mask],
+    present: Mask,
+    model: Model | None,
+) -> NDArray[np.float32]:
+    """Embed the scaled windows of all metrics together (INT); 0 where a node takes no part.
+
+    Raises
+    ------
+    ModelError
+        If there is no model of all metrics.
+    """
+    if not isinstance(model, IntegratedLstmVae):
+        raise ModelError(
+            "minder.join integrated needs a model of all metrics; take the shipped one (models: "
+            "default) or train one with `peerwatch-detector train --integrated`."
+        )
+    by_metric = {
+        # In a window in which nobody has a metric it stands at its usual level for all.
+        part.metric.name: np.where(
+            np.any(one, axis=1)[:, None, None], cut, np.float32(model.levels[part.metric.name])
+        )
+        for part, cut, one in zip(parts, points, known, strict=True)
+    }
+    stacked = model.stack(by_metric, points[0].shape)
+    found = model.embed(stacked[present])
+    joined = np.zeros((*present.shape, found.shape[1]), dtype=np.float32)
+    joined[present] = found
+    return joined
+
+
 def _asked(parts: list[Part], config: DetectorConfig) -> list[Part]:
     """Return the parts that are judged: joined they all say the same."""
-    return parts[:1] if config.minder.join == "concatenated" else parts
+    return parts if config.minder.join == "per_metric" else parts[:1]
 
 
 def _row(part: Part, time: int) -> int | None:

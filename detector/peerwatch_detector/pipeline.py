@@ -7,7 +7,8 @@ and clock stay outside. What is decided at a step depends on samples up to that 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,15 +18,19 @@ from peerwatch_detector.checks.absent import absent_seconds
 from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.continuity import Streaks
 from peerwatch_detector.explain import Explanation
+from peerwatch_detector.explanations import explain_all
 from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.guilty import guilty_gpu
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.models.base import Model
 from peerwatch_detector.preprocess import fill_nearest, min_max, windows
+from peerwatch_detector.roles import groups_of
 from peerwatch_detector.scores import ABSENT, Finding, Streak, fault_scores, still_standing
 from peerwatch_detector.similarity import Mask, distance_sums, normal_score
 from peerwatch_detector.state import JobState, MetricState, new_metric_state
-from peerwatch_detector.stepwise import explain_all, raise_new, view, walk
+from peerwatch_detector.steps import Ticks, in_ticks, with_peaks
+from peerwatch_detector.stepwise import raise_new, walk
+from peerwatch_detector.views import view
 from peerwatch_detector.zscore import outliers, zscores
 
 __all__ = ["JobState", "Judgement", "MetricState", "guilty_gpu", "judge", "new_metric_state"]
@@ -69,7 +74,7 @@ class Judgement:
 
 def judge(
     job: Job,
-    frames: dict[str, JobFrame],
+    frames: Mapping[str, JobFrame],
     models: dict[str, Model],
     config: DetectorConfig,
     state: JobState,
@@ -88,30 +93,68 @@ def judge(
     config
         Settings.
     state
-        Changed in place.
+        Changed in place; its times are in ticks (``steps``).
     now
         Unix time, for silence and for the findings' ``raised``.
     """
+    ticks, step = Ticks.of(config.step_seconds), config.step_seconds
+    metrics = config.detection_metrics()
+    compared = {
+        metric.name: ticks.frame(with_peaks(frames[metric.name], metric.peak_seconds, step))
+        for metric in metrics
+        if metric.name in frames
+    }
+    moment = now * ticks.per_second
+    judgement = _judge(ticks.job(job), metrics, compared, models, in_ticks(config), state, moment)
+    return _in_seconds(replace(judgement, job=job), ticks)
+
+
+def _in_seconds(judgement: Judgement, ticks: Ticks) -> Judgement:
+    return replace(
+        judgement,
+        time=judgement.time / ticks.per_second,
+        findings=tuple(ticks.finding_in_seconds(one) for one in judgement.findings),
+        streaks=tuple(ticks.streak_in_seconds(one) for one in judgement.streaks),
+        continuity={
+            metric: ticks.in_seconds(lengths) for metric, lengths in judgement.continuity.items()
+        },
+        explanations={
+            ticks.finding_in_seconds(one): why for one, why in judgement.explanations.items()
+        },
+    )
+
+
+def _judge(
+    job: Job,
+    metrics: Iterable[MetricConfig],
+    frames: dict[str, JobFrame],
+    models: dict[str, Model],
+    config: DetectorConfig,
+    state: JobState,
+    now: float,
+) -> Judgement:
+    """Judge one job; all times are in ticks."""
     inherited = set(state.standing.values()) - state.explanations.keys()
     # The rank counts metrics without data too: it must not change when one comes or goes.
-    priority = enumerate(config.detection_metrics(), start=1)
+    priority = enumerate(metrics, start=1)
     ranked = [(rank, metric) for rank, metric in priority if metric.name in frames]
+    roles = groups_of(job, config)
     for _, metric in ranked:
         memory = state.metrics.setdefault(metric.name, new_metric_state(config))
         frame = frames[metric.name]
         per_gpu = config.peerwatch.per_gpu and frame.gpu_values is not None
-        memory.follow(frame.nodes, frame.gpus if per_gpu else ())
+        memory.follow(frame.nodes, frame.gpus if per_gpu else (), roles)
         if config.method == "minder":
             continue
         _score_windows(frame, metric, models[metric.name], config, memory)
     silence = absent_seconds(job.silent_since, len(job.nodes), now, config.absent.after_seconds)
     # The papers' methods know no absent nodes: Minder fills what a silent node lacks.
-    own = config.method == "peerwatch"
+    own = config.method == "peerwatch" and config.absent.enabled
     absent = _absent_streaks(silence, config, now) if own else []
     enough = len(job.nodes) >= config.smallest_job
     if config.method == "peerwatch":
         views = [
-            view(frames[metric.name], metric, rank, config, state.metrics[metric.name])
+            view(frames[metric.name], metric, rank, config, state.metrics[metric.name], roles)
             for rank, metric in ranked
         ]
         streaks = walk(job, views, models, config, state, now, absent)
@@ -130,14 +173,15 @@ def judge(
     )
     known = state.progress is not None and state.progress.known
     raise_new(job.job_id, now, ready, config, state, known=known)
-    metrics = [metric for _, metric in ranked]
-    newest = max((float(frames[m.name].times[-1]) for m in metrics), default=now)
-    _explain(inherited, int(newest), [*absent, *streaks], frames, config, state)
+    judged = [metric for _, metric in ranked]
+    newest = max((float(frames[m.name].times[-1]) for m in judged), default=now)
+    _explain(job, inherited, int(newest), [*absent, *streaks], frames, config, state)
     common = any(memory.common_cause for memory in state.metrics.values())
-    return _judgement(job, metrics, [*absent, *streaks], enough and not common, state, newest)
+    return _judgement(job, judged, [*absent, *streaks], enough and not common, state, newest)
 
 
 def _explain(
+    job: Job,
     inherited: set[Finding],
     newest: int,
     streaks: list[Streak],
@@ -149,8 +193,8 @@ def _explain(
     standing = set(state.standing.values())
     new = standing - state.explanations.keys() - inherited
     older = standing & inherited
-    explain_all(new, newest, streaks, frames, config, state)
-    explain_all(older, newest, streaks, frames, config, state, before_restart=True)
+    explain_all(job, new, newest, streaks, frames, config, state)
+    explain_all(job, older, newest, streaks, frames, config, state, before_restart=True)
     state.explanations = {one: why for one, why in state.explanations.items() if one in standing}
 
 
@@ -163,8 +207,9 @@ def _score_windows(
 ) -> None:
     """Embed and score one metric's new windows; of method peerwatch only the newest is shown."""
     stepwise = config.method == "peerwatch"
-    newest = config.window_length + config.fill_limit_seconds if stepwise else 0
-    filled = fill_nearest(frame.values[:, -newest:], config.fill_limit_seconds)
+    limit = int(config.fill_limit_seconds)
+    newest = config.window_length + limit if stepwise else 0
+    filled = fill_nearest(frame.values[:, -newest:], limit)
     ends = frame.times[-filled.shape[1] :][config.window_length - 1 :].astype(np.int64)
     new = ends == ends[-1:] if stepwise else ends > memory.judged_until
     cut = windows(filled, config.window_length)[new]

@@ -7,7 +7,9 @@ that one of them does not join.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,22 +55,29 @@ class Phase:
 class Progress:
     """The job's progress, second by second, from the first metric that tells of it.
 
+    Iterations last seconds, so progress is kept in seconds however fine the samples are: of
+    several samples in a second their mean counts, once the second is over.
+
     Parameters
     ----------
     config
         Settings.
     least_seconds
         Seconds of past that make a usual level.
+    per_second
+        Ticks in a second; every time asked or told is in ticks.
     """
 
-    def __init__(self, config: PeerwatchConfig, least_seconds: int) -> None:
+    def __init__(self, config: PeerwatchConfig, least_seconds: int, per_second: int = 1) -> None:
         self.config = config
         self.least_seconds = least_seconds
+        self.per_second = per_second
         self._series: dict[str, Levels] = {}
         self._floors: dict[str, float] = {}
         self._newest: dict[str, int] = {}
         self._current: str | None = None
         self._usual = np.nan
+        self._roles: dict[str, Progress] = {}
         self.known = False
 
     def write(self, metric: str, floor: float, times: NDArray[np.int64], levels: Levels) -> None:
@@ -81,11 +90,14 @@ class Progress:
         floor
             Below this usual level the metric tells nothing.
         times
-            Whole Unix seconds, rising, shape (n_steps,).
+            Whole Unix ticks, rising, shape (n_steps,).
         levels
             Same shape, NaN = no sample.
         """
         if metric not in (*self.config.progress_metrics, self.config.busy_metric):
+            return
+        times, levels = _whole_seconds(times, levels, self.per_second)
+        if not len(times):
             return
         series = self._series.setdefault(metric, np.full(_MEMORY, np.nan))
         last = int(times[-1])
@@ -98,7 +110,10 @@ class Progress:
         series[times[known] % _MEMORY] = levels[known]
 
     def phase(self, time: int) -> Phase:
-        """Return what the job does at ``time``; call it in order of time."""
+        """Return what the job does at ``time``, in ticks; call it in order of time."""
+        for role in self._roles.values():
+            role.phase(time)
+        time = self._second(time)
         self._current, self._usual = self._choose(time)
         self.known |= self._current is not None
         if self._current is None:
@@ -115,10 +130,13 @@ class Progress:
     def loss(self, since: float, time: int, least_seconds: float) -> float:
         """Return the share of progress lost since a moment, as a share of that before.
 
+        A synchronous job slows down as a whole. What only one of its roles loses is that role's
+        share of the work, so the least of what the roles lost counts.
+
         Parameters
         ----------
         since, time
-            Unix seconds.
+            In ticks.
         least_seconds
             Seconds needed before and after; with fewer nothing is known.
 
@@ -127,15 +145,29 @@ class Progress:
         float
             0.1 = a tenth slower; NaN = not known.
         """
+        losses = [role.loss(since, time, least_seconds) for role in self._roles.values()]
+        known = [loss for loss in losses if np.isfinite(loss)]
+        if known:
+            return min(known)
         if self._current is None:
             return float("nan")
-        start = int(since)
+        start, time = int(since / self.per_second), self._second(time)
         before = self._past(self._current, start - _ONSET_SECONDS, _BEFORE_SECONDS)
         after = self._past(self._current, time, min(_MEMORY, time - start - _ONSET_SECONDS))
         before, after = (part[part > _PAUSE_SHARE * self._usual] for part in (before, after))
         if min(len(before), len(after)) <= least_seconds:
             return float("nan")
         return float(1 - after.mean() / before.mean())
+
+    def of_roles(self, roles: Collection[str]) -> dict[str, Progress]:
+        """Follow these roles of the job too, and return the progress of each; see ``loss``."""
+        blank = partial(Progress, self.config, self.least_seconds, self.per_second)
+        self._roles = {role: self._roles.get(role) or blank() for role in roles}
+        return self._roles
+
+    def _second(self, time: int) -> int:
+        """Return the last second that is over at ``time``."""
+        return (time + 1) // self.per_second - 1
 
     def _choose(self, time: int) -> tuple[str | None, float]:
         for metric in self.config.progress_metrics:
@@ -167,6 +199,21 @@ class Progress:
         source = np.maximum.accumulate(np.where(np.isfinite(values), place, -_CARRY_SECONDS))
         carried = np.where(place - source < _CARRY_SECONDS, values[source], np.nan)
         return carried[first - lead :]
+
+
+def _whole_seconds(
+    times: NDArray[np.int64], levels: Levels, per_second: int
+) -> tuple[NDArray[np.int64], Levels]:
+    """Return the seconds that lie whole within the times, and the mean level in each."""
+    if per_second == 1 or not len(times):
+        return times, levels
+    first, after = -(-int(times[0]) // per_second), (int(times[-1]) + 1) // per_second
+    seconds = np.arange(first, after)
+    place = times // per_second - first
+    counted = np.isfinite(levels) & (place >= 0) & (place < len(seconds))
+    count = np.bincount(place[counted], minlength=len(seconds))
+    total = np.bincount(place[counted], levels[counted], minlength=len(seconds))
+    return seconds, np.divide(total, count, out=np.full(len(seconds), np.nan), where=count > 0)
 
 
 def _median(values: Levels) -> float:

@@ -42,9 +42,10 @@ def joined_query(metric: MetricConfig, job_id: str | None, window_seconds: int) 
     return template.render(job=job, window=f"{window_seconds}s")
 
 
-def running_jobs(job_info: str) -> str:
-    """Return the query for (job_id, node) pairs that are running now."""
-    return f'max by (job_id, node) ({job_info}{{job_id!="",node!=""}})'
+def running_jobs(job_info: str, role_label: str | None = None) -> str:
+    """Return the query for (job_id, node) pairs that are running now, with the nodes' roles."""
+    by = "job_id, node" if role_label is None else f"job_id, node, {role_label}"
+    return f'max by ({by}) ({job_info}{{job_id!="",node!=""}})'
 
 
 def known_jobs(job_info: str, seconds: int) -> str:

@@ -79,8 +79,7 @@ class PrometheusReader:
         An instant query of a range selector delivers samples with their own timestamps, where
         ``query_range`` would repeat old ones; it also costs the server least.
         """
-        seconds = max(1, round(end - start))
-        query = f"{selector}[{seconds}s]"
+        query = f"{selector}[{_duration(end - start)}]"
         return self._ask("query", {"query": query, "time": f"{end:.3f}"}, "matrix")
 
     def stepped_range(self, query: str, start: float, end: float, step: float) -> list[Series]:
@@ -149,6 +148,14 @@ class PrometheusReader:
         except requests.exceptions.RequestException as error:
             raise ReadError("unreachable", f"{url} cannot be asked: {error}.") from error
         return _decode(url, response.status_code, body)
+
+
+def _duration(seconds: float) -> str:
+    """Return a length as PromQL has it, which knows whole numbers only; at least a millisecond."""
+    milliseconds = max(1, round(seconds * 1000))
+    if milliseconds % 1000:
+        return f"{milliseconds}ms"
+    return f"{milliseconds // 1000}s"
 
 
 def _cause(error: BaseException) -> str:

@@ -7,23 +7,23 @@ at, so a case cut short gives the same findings up to the cut.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from peerwatch_detector.cases import Case
 from peerwatch_detector.config import DetectorConfig, MetricConfig
+from peerwatch_detector.errors import CaseError
 from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.jobs import Job
-from peerwatch_detector.models.base import Model
 from peerwatch_detector.models.store import Bundle
 from peerwatch_detector.pipeline import JobState, Judgement, judge
 from peerwatch_detector.scores import Finding
-
-# Steps beyond the newest windows that the guilty GPU is looked for in; as in the service.
-_CONTEXT_STEPS = 30
+from peerwatch_detector.steps import Ticks, context_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +71,19 @@ def replay(case: Case, config: DetectorConfig, bundle: Bundle) -> Replay:
 
 
 def cycles(case: Case, config: DetectorConfig, bundle: Bundle) -> Iterator[Judgement]:
-    """Yield the judgement of every cycle of a case."""
+    """Yield the judgement of every cycle of a case, at the steps of the case.
+
+    Raises
+    ------
+    CaseError
+        If the configuration is impossible at these steps.
+    """
+    config = _at_step(config, case)
     metrics = [metric for metric in config.detection_metrics() if case.fits(metric)]
-    models: dict[str, Model] = {
-        metric.name: bundle.model(
-            metric.name, metric.bounds, config.window_length, config.similarity.embedding
-        )
-        for metric in metrics
-    }
+    models = bundle.models(config, metrics)
     state = JobState()
+    roles = {node: config.peers.role(node, case.roles.get(node, "")) for node in case.nodes}
+    roles = {node: role for node, role in roles.items() if role}
     heard = _last_heard(case)
     frame = next(iter(case.frames.values()))
     end = float(frame.times[-1]) + case.step_seconds + config.prometheus.lag_seconds
@@ -93,7 +97,28 @@ def cycles(case: Case, config: DetectorConfig, bundle: Bundle) -> Iterator[Judge
             metric.name: _cut(case.frames[metric.name], metric, config, state, step)
             for metric in metrics
         }
-        yield judge(_job(case, frame.nodes, heard, step), frames, models, config, state, newest)
+        yield judge(_job(case, roles, heard, step), frames, models, config, state, newest)
+
+
+def _at_step(config: DetectorConfig, case: Case) -> DetectorConfig:
+    """Return the configuration for the steps of a case, checked like one from a file."""
+    if case.step_seconds == config.step_seconds:
+        return config
+    values = config.model_dump(exclude_unset=True) | {
+        "step_seconds": case.step_seconds,
+        # A case holds rates already.
+        "rate_window_seconds": max(config.rate_window_seconds, math.ceil(2 * case.step_seconds)),
+    }
+    try:
+        return DetectorConfig.model_validate(values)
+    except ValidationError as error:
+        mistakes = "; ".join(
+            f"{'.'.join(map(str, one['loc']))}: {str(one['msg']).removeprefix('Value error, ')}"
+            for one in error.errors()
+        )
+        raise CaseError(
+            f"{case.name}: cannot be judged at its steps of {case.step_seconds:g} s: {mistakes}."
+        ) from error
 
 
 def _last_heard(case: Case) -> NDArray[np.int64]:
@@ -107,25 +132,30 @@ def _last_heard(case: Case) -> NDArray[np.int64]:
     return np.maximum.accumulate(last, axis=1)
 
 
-def _job(case: Case, nodes: tuple[str, ...], heard: NDArray[np.int64], step: int) -> Job:
+def _job(case: Case, roles: dict[str, str], heard: NDArray[np.int64], step: int) -> Job:
     last = heard[:, step - 1]
     times = next(iter(case.frames.values())).times
     silent = {
         node: float(times[last[index]])
-        for index, node in enumerate(nodes)
+        for index, node in enumerate(case.nodes)
         if 0 <= last[index] < step - 1
     }
-    return Job(case.job_id, nodes, silent)
+    return Job(case.job_id, case.nodes, silent, roles=roles)
 
 
 def _cut(
     frame: JobFrame, metric: MetricConfig, config: DetectorConfig, state: JobState, step: int
 ) -> JobFrame:
     """Return the steps that the service would read at this cycle."""
-    judged = state.metrics.get(metric.name)
-    since = int(np.searchsorted(frame.times, judged.judged_until)) if judged else 0
-    since -= config.margin_seconds
-    left = max(0, min(since, step - _CONTEXT_STEPS), step - config.history_seconds)
+    judged, seconds = state.metrics.get(metric.name), config.step_seconds
+    per_second = Ticks.of(seconds).per_second
+    since = 0
+    if judged:
+        since = int(np.searchsorted(frame.times, judged.judged_until / per_second))
+    margin = config.margin_seconds + (metric.peak_seconds or 0)
+    since -= math.ceil(round(margin / seconds, 6))
+    oldest = step - round(config.history_seconds / seconds)
+    left = max(0, min(since, step - context_steps(seconds)), oldest)
     per_gpu = None if frame.gpu_values is None else frame.gpu_values[:, :, left:step]
     return JobFrame(
         frame.job_id,

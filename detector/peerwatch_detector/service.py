@@ -9,25 +9,28 @@ served, a metric says so, and the next cycle tries again.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from peerwatch_detector import promql
 from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.errors import PeerwatchError, ReadError
 from peerwatch_detector.explain import Explanation
-from peerwatch_detector.frame import JobFrame, Series
+from peerwatch_detector.frame import JobFrame, Series, from_grid
 from peerwatch_detector.jobs import Job, JobTable
 from peerwatch_detector.metrics import Snapshot
-from peerwatch_detector.models.base import Model
 from peerwatch_detector.models.store import Bundle
 from peerwatch_detector.pipeline import JobState, Judgement, judge, new_metric_state
 from peerwatch_detector.reader import Reader
 from peerwatch_detector.ring import Ring
 from peerwatch_detector.scores import ABSENT, Finding, Severity
+from peerwatch_detector.steps import Ticks, context_steps, in_ticks
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +38,10 @@ logger = logging.getLogger(__name__)
 _OVERLAP_SECONDS = 5
 # How far back to look for findings published before a restart.
 _RESTORE_SECONDS = 900
-# Steps beyond the newest windows that pictures and the guilty GPU look at.
-_CONTEXT_SECONDS = 30
+# Kept longer than the history, so that what is read late is not overwritten.
+_SPARE_SECONDS = 60
+# A finding that began within so many ticks of the first sample left its node no healthy past.
+_LEAST_PAST = 60
 
 # What trouble is about: the discovery, ("job", job_id), or ("job", job_id, metric). Job ids are
 # anybody's text, so they are kept apart instead of being joined into one name.
@@ -46,7 +51,10 @@ _DISCOVERY: _Concern = ("discovery",)
 
 @dataclass(slots=True)
 class JobMemory:
-    """What the detector holds of one job: samples, streaks, findings."""
+    """What the detector holds of one job: samples, streaks, findings.
+
+    ``read_until`` counts steps, the state ticks.
+    """
 
     rings: dict[str, Ring] = field(default_factory=dict)
     read_until: dict[str, int] = field(default_factory=dict)
@@ -82,15 +90,12 @@ class Detector:
         self.reader = reader
         self.clock = clock
         self.metrics = config.detection_metrics()
-        self.models: dict[str, Model] = {
-            metric.name: bundle.model(
-                metric.name, metric.bounds, config.window_length, config.similarity.embedding
-            )
-            for metric in self.metrics
-        }
+        self._ticks = Ticks.of(config.step_seconds)
+        self.models = bundle.models(config, self.metrics)
         self.memories: dict[str, JobMemory] = {}
         self._table = JobTable()
         self._table_is_filled = False
+        self._told_roles: dict[tuple[str, str], str] = {}
         self._stages: dict[str, float] = {}
         self._trouble: dict[_Concern, str] = {}
         self.snapshot = Snapshot(models=self._model_labels())
@@ -122,15 +127,26 @@ class Detector:
                 self._judge_job(job, now)
             for job_id in self.memories.keys() - {job.job_id for job in jobs}:
                 del self.memories[job_id]
+                self._told_roles = {
+                    pair: role for pair, role in self._told_roles.items() if pair[0] != job_id
+                }
                 self._forget_trouble(job_id)
                 logger.info("job_ended job_id=%s", job_id)
         self._publish()
 
     def _discover(self, now: float) -> list[Job]:
         discovery = self.config.discovery
-        running = self._pairs(promql.running_jobs(discovery.job_info))
+        label = self.config.peers.role_label
+        answer = self.reader.instant(promql.running_jobs(discovery.job_info, label))
+        running = {(one.labels["job_id"], one.labels["node"]) for one in answer}
+        # Of two roles that one node tells, the later in order stands, whatever the server's order.
+        for one in sorted(answer, key=lambda one: one.labels.get(label or "", "")):
+            self._told_roles[one.labels["job_id"], one.labels["node"]] = one.labels.get(
+                label or "", ""
+            )
         if not self._table_is_filled:
-            query = promql.known_jobs(discovery.job_info, self.config.history_seconds)
+            seconds = math.ceil(self.config.history_seconds)
+            query = promql.known_jobs(discovery.job_info, seconds)
             absent = promql.absent_nodes(ABSENT, _RESTORE_SECONDS)
             known = self._pairs(query) | self._pairs(absent)
             # A job that ended before the restart is nobody's business now.
@@ -140,7 +156,16 @@ class Detector:
         present = self.reader.instant(promql.present_nodes(discovery.presence))
         if self._trouble.get(_DISCOVERY) and self.snapshot.discovered is not None:
             self._table.skip(now - self.snapshot.discovered)
-        return self._table.update(running, {one.labels["node"] for one in present}, now)
+        jobs = self._table.update(running, {one.labels["node"] for one in present}, now)
+        return [replace(job, roles=self._roles(job)) for job in jobs]
+
+    def _roles(self, job: Job) -> dict[str, str]:
+        """Return the roles of a job's nodes; a silent node keeps the one it had."""
+        roles = {
+            node: self.config.peers.role(node, self._told_roles.get((job.job_id, node), ""))
+            for node in job.nodes
+        }
+        return {node: role for node, role in roles.items() if role}
 
     def _pairs(self, query: str) -> set[tuple[str, str]]:
         return {(one.labels["job_id"], one.labels["node"]) for one in self.reader.instant(query)}
@@ -155,7 +180,7 @@ class Detector:
                 frames = self._read(job, memory, now)
                 self._restore(job, memory, frames)
             with self._stage("judge"):
-                before = dict(memory.state.standing)
+                before = self._ticks.standing_in_seconds(memory.state.standing)
                 memory.judgement = judge(job, frames, self.models, self.config, memory.state, now)
         except Exception as error:
             # One job that cannot be read, or that meets a bug, must not stop the others.
@@ -163,17 +188,21 @@ class Detector:
             return
         memory.last_success = now
         self._report(("job", job.job_id), None)
-        _log_changes(before, memory.state.standing, memory.state.explanations)
+        after = {finding.node: finding for finding in memory.judgement.findings}
+        _log_changes(before, after, memory.judgement.explanations)
 
     def _read(self, job: Job, memory: JobMemory, now: float) -> dict[str, JobFrame]:
         """Pull what is new of every metric into its ring and cut the frames to judge."""
-        end = int(now - self.config.prometheus.lag_seconds)
+        config, step = self.config, self.config.step_seconds
+        end = math.floor(round((now - config.prometheus.lag_seconds) / step, 6))
+        first = end - round(config.history_seconds / step)
         frames: dict[str, JobFrame] = {}
         answered, refused = False, None
         for metric in self.metrics:
-            ring = memory.rings.setdefault(metric.name, Ring(self.config.history_seconds + 60))
-            first = end - self.config.history_seconds
-            start = max(first, memory.read_until.get(metric.name, first) - _OVERLAP_SECONDS)
+            capacity = config.history_seconds + _SPARE_SECONDS
+            ring = memory.rings.setdefault(metric.name, Ring(math.ceil(capacity), step))
+            overlap = math.ceil(_OVERLAP_SECONDS / step)
+            start = max(first, memory.read_until.get(metric.name, first) - overlap)
             try:
                 series = self._samples(metric, job, start, end)
             except ReadError as error:
@@ -190,21 +219,35 @@ class Detector:
             ring.keep(job.nodes)
             if ring.newest < 0:
                 continue
-            judged = memory.state.metrics.get(metric.name)
-            since = judged.judged_until if judged else first
-            since -= self.config.margin_seconds
-            left = max(first, min(since, end - _CONTEXT_SECONDS))
-            frames[metric.name] = ring.frame(job.job_id, metric.name, job.nodes, left, end)
+            left = max(first, min(self._since(metric, memory, first), end - context_steps(step)))
+            begin, until = self._times(left, end)
+            frames[metric.name] = ring.frame(job.job_id, metric.name, job.nodes, begin, until)
         if refused is not None and not answered:
             raise refused
         return frames
 
+    def _since(self, metric: MetricConfig, memory: JobMemory, first: int) -> int:
+        """Return the step at which the samples must begin that new windows are made of."""
+        judged = memory.state.metrics.get(metric.name)
+        step = self.config.step_seconds
+        margin = self.config.margin_seconds + (metric.peak_seconds or 0)
+        since = first
+        if judged:
+            since = math.floor(round(judged.judged_until / (self._ticks.per_second * step), 6))
+        return since - math.ceil(round(margin / step, 6))
+
+    def _times(self, start: int, end: int) -> tuple[float, float]:
+        """Return the Unix times of two steps."""
+        begin, until = from_grid(np.array([start, end]), self.config.step_seconds)
+        return float(begin), float(until)
+
     def _samples(self, metric: MetricConfig, job: Job, start: int, end: int) -> list[Series]:
+        begin, until = self._times(start, end)
         if self.config.prometheus.recorded:
             selector = promql.recorded_query(metric, job.job_id)
-            return self.reader.raw_range(selector, start, end)
+            return self.reader.raw_range(selector, begin, until)
         query = promql.joined_query(metric, job.job_id, self.config.rate_window_seconds)
-        return self.reader.stepped_range(query, start, end, 1.0)
+        return self.reader.stepped_range(query, begin, until, float(self.config.step_seconds))
 
     def _restore(self, job: Job, memory: JobMemory, frames: dict[str, JobFrame]) -> None:
         """Take up the findings that stood before a restart."""
@@ -217,7 +260,7 @@ class Detector:
             finding = _restored(job.job_id, one, ranks)
             if finding is None or finding.node not in job.nodes:
                 continue
-            memory.state.standing[finding.node] = finding
+            memory.state.standing[finding.node] = self._ticks.finding(finding)
             logger.info(
                 "finding_restored job_id=%s node=%s metric=%s since=%.0f",
                 job.job_id,
@@ -230,9 +273,10 @@ class Detector:
 
     def _distrust(self, finding: Finding, memory: JobMemory, frames: dict[str, JobFrame]) -> None:
         """Keep the faulty past of a node from becoming its baseline."""
+        blank = in_ticks(self.config)
         for name, frame in frames.items():
-            if finding.since < frame.times[0] + 60:
-                metric = memory.state.metrics.setdefault(name, new_metric_state(self.config))
+            if finding.since < frame.times[0] + _LEAST_PAST / self._ticks.per_second:
+                metric = memory.state.metrics.setdefault(name, new_metric_state(blank))
                 metric.baseline.follow(frame.nodes)
                 metric.baseline.assume_like_peers(finding.node)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,8 @@ from peerwatch_detector.evidence import Trail
 from peerwatch_detector.explain import Explanation
 from peerwatch_detector.progress import Phase, Progress
 from peerwatch_detector.scores import Finding
+
+_NO_GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -32,9 +36,23 @@ class MetricState:
     peak: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     coverage: float = 0.0
     common_cause: bool = False
+    roles: dict[str, Baseline] = field(default_factory=dict)
 
-    def follow(self, nodes: tuple[str, ...], gpus: tuple[str, ...]) -> None:
-        """Go on with these nodes: what is known of those that stay is kept."""
+    def follow(
+        self,
+        nodes: tuple[str, ...],
+        gpus: tuple[str, ...],
+        groups: Mapping[str, tuple[str, ...]] = _NO_GROUPS,
+    ) -> None:
+        """Go on with these nodes: what is known of those that stay is kept.
+
+        Parameters
+        ----------
+        nodes, gpus
+            Of the job.
+        groups
+            By role, the nodes that are compared among themselves.
+        """
         old = self.similarity.nodes
         if nodes != old:
             for name in ("normal", "z", "peak"):
@@ -43,6 +61,9 @@ class MetricState:
         for part in (self.similarity, self.zscore, self.high, self.low):
             part.follow(nodes)
         self.baseline.follow(nodes, gpus)
+        self.roles = {role: self.roles.get(role) or self.baseline.empty() for role in groups}
+        for role, members in groups.items():
+            self.roles[role].follow(members, gpus)
 
     @property
     def streaks(self) -> tuple[Streaks, ...]:
@@ -77,9 +98,11 @@ class JobState:
 def new_metric_state(config: DetectorConfig) -> MetricState:
     """Return the empty memory of a metric that is seen for the first time."""
     gap = 0.0 if config.method == "minder" else config.continuity.gap_seconds
+    # The paper's methods judge every sample, which may come every few seconds.
+    step = max(1.0, config.step_seconds)
     return MetricState(
-        Streaks(gap),
-        Streaks(gap),
+        Streaks(gap, step),
+        Streaks(gap, step),
         Baseline(config.similarity.baseline_seconds),
         Trail(gap),
         Trail(gap),

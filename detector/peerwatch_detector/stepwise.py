@@ -1,32 +1,29 @@
 """The method ``peerwatch``, step by step.
 
 Steps lie at whole multiples of a few seconds, whatever the cycles, and every metric is judged at
-the same step, so that what one metric shows can be weighed by what the others do.
+the same step, so that what one metric shows can be weighed by what the others do. With samples
+finer than a second the seconds of this module are ticks (``steps``), settings and times alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.baseline import STEP, Usual
-from peerwatch_detector.config import DetectorConfig, MetricConfig
-from peerwatch_detector.deviation import Deviation, Side, deviate, side
+from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.deviation import Deviation, Side, deviate, side, spreads_needed
 from peerwatch_detector.evidence import Moment, Sign, collect_signs, weigh
-from peerwatch_detector.explain import JobCourse, explain, measure
-from peerwatch_detector.frame import JobFrame
+from peerwatch_detector.explanations import explain_all, least_compared
 from peerwatch_detector.jobs import Job
-from peerwatch_detector.levels import Scale
 from peerwatch_detector.models.base import Model
-from peerwatch_detector.peers import Levels, job_median
 from peerwatch_detector.preprocess import fill_nearest, min_max
 from peerwatch_detector.progress import Phase, Progress
+from peerwatch_detector.roles import groups_of
 from peerwatch_detector.scores import (
-    ABSENT,
     Finding,
     Streak,
     raise_findings,
@@ -34,68 +31,19 @@ from peerwatch_detector.scores import (
     still_standing,
 )
 from peerwatch_detector.similarity import Mask, distance_sums, peer_score
-from peerwatch_detector.state import JobState, MetricState
+from peerwatch_detector.state import JobState
+from peerwatch_detector.steps import Ticks
+from peerwatch_detector.views import Group, View
 
 # Progress needs a minute of past, or half of a shorter baseline, to have a usual level.
 _LEAST_SECONDS = 60
-# Before and after a streak's begin, this share of the continuity must be known to compare.
-_COMPARED_SHARE = 0.25
-# The job began to wait this long before that was certain: half of what is looked at.
+# The job began to wait this long before that was certain: half of what is looked at. Of progress,
+# so these are seconds whatever a tick is.
 _NOTICED_AFTER = 12.0
 # A sample may come this late and still be learned from.
 _LATEST_SECONDS = 10
 # Findings are remembered this long to tell their symptoms.
 _REMEMBER_SECONDS = 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """One metric's samples of a cycle, ready to be cut into steps.
-
-    Parameters
-    ----------
-    metric, rank
-        The metric and its place in the priority.
-    frame
-        The samples.
-    units
-        Shape (n_units, n_steps): nodes, or GPUs of nodes.
-    gpus
-        Names of the GPUs; one empty name for a metric per node.
-    middle
-        The job's median, shape (n_steps,).
-    memory
-        What is remembered of the metric.
-    scale
-        How levels are compared.
-    """
-
-    metric: MetricConfig
-    rank: int
-    frame: JobFrame
-    units: NDArray[np.float32]
-    gpus: tuple[str, ...]
-    middle: Levels
-    memory: MetricState
-    scale: Scale
-
-    def columns(self, time: int, seconds: int) -> slice:
-        """Return where the seconds up to and with ``time`` are."""
-        first, last = np.searchsorted(self.frame.times, (time - seconds, time), side="right")
-        return slice(int(first), int(last))
-
-
-def view(
-    frame: JobFrame, metric: MetricConfig, rank: int, config: DetectorConfig, memory: MetricState
-) -> View:
-    """Prepare one metric's samples."""
-    units = frame.values
-    gpus: tuple[str, ...] = ("",)
-    if config.peerwatch.per_gpu and frame.gpu_values is not None and len(frame.gpus):
-        units = frame.gpu_values.reshape(-1, frame.gpu_values.shape[-1])
-        gpus = frame.gpus
-    scale = Scale(metric.level_floor, config.peerwatch.scale == "factor")
-    return View(metric, rank, frame, units, gpus, job_median(units), memory, scale)
 
 
 def walk(
@@ -132,9 +80,14 @@ def walk(
         The running streaks after the last step.
     """
     progress = _progress(config, state)
+    roles = progress.of_roles(groups_of(job, config))
     for one in views:
         times = np.rint(one.frame.times).astype(np.int64)
         progress.write(one.metric.name, one.metric.level_floor, times, one.middle)
+        for group in one.groups:
+            if group.role in roles:
+                middle = group.middle
+                roles[group.role].write(one.metric.name, one.metric.level_floor, times, middle)
     frames = {one.metric.name: one.frame for one in views}
     streaks: list[Streak] = []
     for time in _steps(views, state):
@@ -144,15 +97,15 @@ def walk(
             for one in views:
                 _judge_metric(one, moment, models[one.metric.name], config)
         signs = _signs(views, config)
-        least = _COMPARED_SHARE * config.continuity.threshold_seconds
-        loss = partial(progress.loss, time=time, least_seconds=min(_LEAST_SECONDS, least))
+        loss = partial(progress.loss, time=time, least_seconds=least_compared(config))
         streaks = weigh(signs, moment, loss, config)
         _clear(job, time, config, state)
         if len(job.nodes) >= config.smallest_job and not moment.phase.idle:
             gone = _gone(absent, time, config)
             known = moment.phase.known
-            new = raise_new(job.job_id, now, [*gone, *streaks], config, state, known=known)
-            explain_all(new, time, streaks, frames, config, state)
+            ripe = gone if _silence_explains(gone, moment, config) else [*gone, *streaks]
+            new = raise_new(job.job_id, now, ripe, config, state, known=known)
+            explain_all(job, new, time, streaks, frames, config, state)
     for one in views:
         one.memory.judged_until = state.stepped_until
     return streaks
@@ -180,65 +133,6 @@ def raise_new(
     return new
 
 
-def explain_all(
-    findings: Collection[Finding],
-    time: int,
-    streaks: list[Streak],
-    frames: dict[str, JobFrame],
-    config: DetectorConfig,
-    state: JobState,
-    *,
-    before_restart: bool = False,
-) -> None:
-    """Keep with each finding what speaks for it now.
-
-    Parameters
-    ----------
-    findings
-        To explain; all stand.
-    time
-        Unix time; no later sample is used.
-    streaks, frames
-        All that run, and the samples by metric.
-    config, state
-        Settings; the state is changed in place.
-    before_restart
-        Whether an earlier process raised them.
-    """
-    if not findings:
-        return
-    metrics = {metric.name: metric for metric in config.detection_metrics()}
-    seconds = config.peerwatch.level_seconds
-    for finding in findings:
-        evidence = [
-            measure(one, metrics[one.metric], frames[one.metric], time, seconds)
-            for one in streaks
-            if one.node == finding.node and one.metric in frames
-        ]
-        absent = finding.metric == ABSENT
-        needed = (config.absent if absent else config.continuity).threshold_seconds
-        course = _course(finding.since, time, config, state)
-        state.explanations[finding] = explain(
-            finding, evidence, course, time, needed, before_restart=before_restart
-        )
-
-
-def _course(since: float, time: int, config: DetectorConfig, state: JobState) -> JobCourse:
-    """Return what the job does, by the last step that was judged."""
-    if state.progress is None or not state.phase.known:
-        return JobCourse("unknown")
-    if state.waiting_since is not None:
-        waits = state.stepped_until - state.idle_seconds - state.waiting_since
-        return JobCourse("waits", waits_seconds=waits)
-    if state.phase.idle:
-        return JobCourse("rests")
-    least = min(_LEAST_SECONDS, _COMPARED_SHARE * config.continuity.threshold_seconds)
-    loss = state.progress.loss(since, time, least)
-    if not np.isfinite(loss):
-        return JobCourse("trains")
-    return JobCourse("slowed" if loss >= config.peerwatch.progress_loss else "trains", loss)
-
-
 def _gone(absent: list[Streak], time: int, config: DetectorConfig) -> list[Streak]:
     """Return the absent nodes as they stood at a step."""
     return [
@@ -248,10 +142,24 @@ def _gone(absent: list[Streak], time: int, config: DetectorConfig) -> list[Strea
     ]
 
 
+def _silence_explains(gone: list[Streak], moment: Moment, config: DetectorConfig) -> bool:
+    """Whether a node fell silent when the job began to wait, and is not named for it yet.
+
+    It will be, or it comes back; until then nobody else is the reason.
+    """
+    if moment.waiting_since is None:
+        return False
+    since = moment.time - (moment.clock - moment.waiting_since)
+    slack = config.peerwatch.slack_seconds
+    return any(abs(one.since - since) <= slack and not one.ripe for one in gone)
+
+
 def _progress(config: DetectorConfig, state: JobState) -> Progress:
     if state.progress is None:
-        baseline = config.similarity.baseline_seconds or 2 * _LEAST_SECONDS
-        state.progress = Progress(config.peerwatch, min(_LEAST_SECONDS, baseline // 2))
+        per_second = Ticks.of(config.step_seconds).per_second
+        baseline = config.similarity.baseline_seconds // per_second or 2 * _LEAST_SECONDS
+        least = int(min(_LEAST_SECONDS, baseline // 2))
+        state.progress = Progress(config.peerwatch, least, per_second)
     return state.progress
 
 
@@ -275,62 +183,98 @@ def _moment(time: int, progress: Progress, config: DetectorConfig, state: JobSta
     if not phase.waiting:
         state.waiting_since = None
     elif state.waiting_since is None:
-        state.waiting_since = clock - _NOTICED_AFTER
+        state.waiting_since = clock - _NOTICED_AFTER * progress.per_second
     return Moment(time, clock, phase, state.waiting_since)
 
 
 def _judge_metric(one: View, moment: Moment, model: Model, config: DetectorConfig) -> None:
     """Take one metric through comparison, candidates, streaks and learning."""
-    memory, settings = one.memory, config.peerwatch
-    columns = one.columns(moment.time, settings.level_seconds)
-    usual = memory.baseline.usual(moment.time)
+    nodes = len(one.frame.nodes)
+    judged: NDArray[np.bool_] = np.zeros(nodes, dtype=bool)
+    blind: NDArray[np.bool_] = np.zeros(nodes, dtype=bool)
+    sides = {sign: Side(np.zeros(nodes), np.full(nodes, -1), common=False) for sign in (1, -1)}
+    unlike = _unlike(one, moment.time, model, config) if config.peerwatch.embedding else None
+    for group in one.groups:
+        deviation = _deviation(one, group, moment, config)
+        evident = _evident(deviation, len(group.within), moment, config)
+        if unlike is not None:
+            evident |= np.repeat(unlike[group.judged], len(one.gpus))
+        shape = (len(group.within), len(one.gpus))
+        known: Mask = np.asarray(np.isfinite(deviation.effects).reshape(shape).any(axis=1))
+        judged[group.judged] = known[group.within]
+        blind[group.judged] = deviation.collapsed and config.peerwatch.first
+        for sign, whole in sides.items():
+            part = _candidates(one, deviation, evident, shape, sign, moment, config)
+            whole.strength[group.judged] = part.strength[group.within]
+            whole.gpu[group.judged] = part.gpu[group.within]
+            sides[sign] = replace(whole, common=whole.common or part.common)
+    for sign, trail in ((1, one.memory.high), (-1, one.memory.low)):
+        trail.update(moment, sides[sign], judged, blind if sign < 0 else None)
+
+
+def _deviation(one: View, group: Group, moment: Moment, config: DetectorConfig) -> Deviation:
+    """Compare the units of a group at one step, and learn from it."""
+    columns = one.columns(moment.time, config.peerwatch.level_seconds)
+    usual = group.baseline.usual(moment.time)
     deviation = deviate(
-        one.units[:, columns], one.middle[columns], usual, one.metric, one.scale, settings
+        group.units[:, columns],
+        group.middle[columns],
+        usual,
+        one.metric,
+        one.scale,
+        config.peerwatch,
     )
-    evident = deviation.spreads >= settings.threshold
-    if settings.embedding:
-        evident |= _unlike(one, moment.time, model, config)
+    _learn(one, group, moment.time, deviation, usual, config.peerwatch.collapsed_share)
+    return deviation
+
+
+def _evident(deviation: Deviation, nodes: int, moment: Moment, config: DetectorConfig) -> Mask:
+    """Mark the units whose deviation is beyond doubt, shape (n_units,)."""
+    settings = config.peerwatch
+    needed = settings.threshold
+    if settings.size_aware:
+        needed = spreads_needed(needed, nodes)
+    evident: Mask = deviation.spreads >= needed
     # While the ranks wait, levels are others than usual for all; but what is weak must be plain.
     late = moment.waits_long(settings.patience_seconds)
     if settings.away and (late or not moment.phase.waiting):
         evident &= deviation.away
-    known = np.isfinite(deviation.effects).reshape(len(one.frame.nodes), len(one.gpus))
-    judged: Mask = np.asarray(known.any(axis=1))
-    for sign, trail in ((1, memory.high), (-1, memory.low)):
-        found = _candidates(one, deviation, evident, sign, moment, config)
-        trail.update(moment, found, judged)
-    _learn(one, moment.time, deviation, usual, settings.collapsed_share)
+    return evident
 
 
 def _candidates(
     one: View,
     deviation: Deviation,
     evident: Mask,
+    shape: tuple[int, int],
     sign: int,
     moment: Moment,
     config: DetectorConfig,
 ) -> Side:
-    nodes, settings = len(one.frame.nodes), config.peerwatch
-    harmful = one.metric.direction in ("both", "high" if sign > 0 else "low")
+    """Pick a group's candidates on one side; ``shape`` is (n_group_nodes, n_gpus)."""
+    nodes, settings = shape[0], config.peerwatch
+    sides = ("both", "high" if sign > 0 else "low")
+    harmful = one.metric.direction in sides or not settings.direction
     tells = not deviation.collapsed or (one.metric.direction == "high" and sign > 0)
     if not harmful or not tells:
         return Side(np.zeros(nodes), np.full(nodes, -1), common=False)
     largest = max(1.0, config.similarity.largest_share * nodes)
     if not settings.common_cause:
         largest = np.inf
-    found = side(deviation, evident, (nodes, len(one.gpus)), sign, largest)
+    found = side(deviation, evident, shape, sign, largest)
     late = settings.fast and moment.waits_long(settings.patience_seconds)
     return Side(found.strength / settings.relaxed, found.gpu, found.common) if late else found
 
 
 def _unlike(one: View, time: int, model: Model, config: DetectorConfig) -> Mask:
-    """Mark the units of nodes whose embedded window is unlike those of their peers."""
+    """Mark the nodes whose embedded window is unlike those of all others, shape (n_nodes,)."""
     length = config.window_length
-    columns = one.columns(time, length + config.fill_limit_seconds)
-    filled = fill_nearest(one.frame.values[:, columns], config.fill_limit_seconds)[:, -length:]
+    limit = int(config.fill_limit_seconds)
+    reach = (length + limit) * max(1, config.step_seconds)
+    filled = fill_nearest(one.frame.values[:, one.columns(time, reach)], limit)[:, -length:]
     present: Mask = np.isfinite(filled).all(axis=1) & (filled.shape[1] == length)
     if present.sum() < 2:
-        return np.zeros(len(one.units), dtype=bool)
+        return np.zeros(len(present), dtype=bool)
     points = model.embed(min_max(filled[present], one.metric.bounds))
     embeddings = np.zeros((1, len(present), points.shape[1]), dtype=np.float32)
     embeddings[0, present] = points
@@ -339,24 +283,29 @@ def _unlike(one: View, time: int, model: Model, config: DetectorConfig) -> Mask:
     floor = np.array([[effect * (float(present.sum()) - 1)]])
     score = peer_score(distance_sums(embeddings, present[None]), floor)[0]
     over: Mask = np.nan_to_num(score) >= config.similarity_threshold
-    return np.repeat(over, len(one.gpus))
+    return over
 
 
 def _learn(
-    one: View, time: int, deviation: Deviation, usual: Usual, collapsed_share: float
+    one: View,
+    group: Group,
+    time: int,
+    deviation: Deviation,
+    usual: Usual,
+    collapsed_share: float,
 ) -> None:
     """Add the newest sample that is not learned yet to the past; it may have come late."""
-    baseline = one.memory.baseline
+    baseline = group.baseline
     columns = one.columns(time, _LATEST_SECONDS)
-    known = np.flatnonzero(np.isfinite(one.middle[columns]))
+    known = np.flatnonzero(np.isfinite(group.middle[columns]))
     if not len(known):
         return
     column = columns.start + int(known[-1])
     if one.frame.times[column] <= baseline.learned_until:
         return
     baseline.learned_until = float(one.frame.times[column])
-    level = float(one.middle[column])
-    offset = one.scale.offset(one.units[:, column], level)
+    level = float(group.middle[column])
+    offset = one.scale.offset(group.units[:, column], level)
     healthy = deviation.healthy & (not level < collapsed_share * usual.level)
     baseline.learn(time, level, offset, healthy)
 

@@ -71,6 +71,7 @@ class FakeReader:
     clock: FakeClock
     config: DetectorConfig
     members: dict[tuple[str, str], list[Span]] = field(default_factory=dict)
+    roles: dict[tuple[str, str], str] = field(default_factory=dict)
     present: dict[str, list[Span]] = field(default_factory=dict)
     recorded: dict[tuple[str, str], list[Series]] = field(default_factory=dict)
     published: list[tuple[float, dict[str, str], float]] = field(default_factory=list)
@@ -130,6 +131,13 @@ class FakeReader:
         now, discovery = self.clock.now, self.config.discovery
         window = re.search(r"\[(\d+)s\]", query)
         back = float(window[1]) if window else 0.0
+        label = self.config.peers.role_label
+        if query == promql.running_jobs(discovery.job_info, label) and label is not None:
+            return [
+                _one({"job_id": job, "node": node, label: self.roles.get((job, node), "")}, now, 1)
+                for (job, node), spans in self.members.items()
+                if any(now in span for span in spans)
+            ]
         if query in (
             promql.running_jobs(discovery.job_info),
             promql.known_jobs(discovery.job_info, int(back)),
@@ -171,7 +179,7 @@ class FakeReader:
 
     def stepped_range(self, query: str, start: float, end: float, step: float) -> list[Series]:
         self._ask(Question("stepped", query, start, end))
-        assert step == 1.0
+        assert step == self.config.step_seconds
         window = self.config.rate_window_seconds
         asked = {
             promql.joined_query(metric, job_id, window): (job_id, metric.name)
@@ -280,6 +288,7 @@ class Replay:
     values: dict[str, np.ndarray]
     job_id: str = "job-1"
     silent_since: dict[str, float] = field(default_factory=dict)
+    roles: dict[str, str] = field(default_factory=dict)
     state: JobState = field(default_factory=JobState)
     raised: list[Finding] = field(default_factory=list)
     judgement: Judgement | None = None
@@ -308,7 +317,7 @@ class Replay:
         models = {name: Identity() for name in self.values}
         now = START + until - 1.0
         silent = {n: s for n, s in self.silent_since.items() if s <= now}
-        job = Job(self.job_id, self.nodes, silent)
+        job = Job(self.job_id, self.nodes, silent, roles=self.roles)
         before = dict(self.state.standing)
         self.judgement = judge(job, frames, models, self.config, self.state, now)
         self.raised += [f for n, f in self.state.standing.items() if before.get(n) != f]

@@ -158,6 +158,71 @@ def test_the_history_must_hold_a_whole_streak(tmp_path: Path, text: str) -> None
     assert "raise history_seconds" in mistake
 
 
+STEPS = [
+    ("step_seconds: 0", "step_seconds: input should be greater than or equal to 0.01"),
+    ("step_seconds: 61", "step_seconds: input should be less than or equal to 60"),
+    ("step_seconds: 0.3", "step_seconds: 0.3 must be whole seconds or divide a second"),
+    ("step_seconds: 1.5", "step_seconds: 1.5 must be whole seconds or divide a second"),
+    (
+        "{step_seconds: 0.01, history_seconds: 1800}",
+        "history_seconds: 1800 must be between 0.6 and 1000 with step_seconds 0.01",
+    ),
+    (
+        "{step_seconds: 0.1, history_seconds: 5, continuity: {threshold_seconds: 2}}",
+        "history_seconds: 5 must be between 6 and 7200 with step_seconds 0.1",
+    ),
+    (
+        "{step_seconds: 0.1, history_seconds: 10, continuity: {threshold_seconds: 2}}",
+        "history_seconds: 10 must be at least cycle_seconds 15",
+    ),
+    (
+        "{step_seconds: 0.1, peerwatch: {level_seconds: 0.4}}",
+        "peerwatch: level_seconds 0.4 must be at least 0.5 with step_seconds 0.1",
+    ),
+    ("step_seconds: 20", "peerwatch: level_seconds 15 must be at least 20 with step_seconds 20"),
+    ("peerwatch: {level_seconds: 4}", "peerwatch: level_seconds 4 must be at least 5"),
+    (
+        "{step_seconds: 10, prometheus: {recorded: false}}",
+        "rate_window_seconds: 15 must be at least two steps of 10 s",
+    ),
+    (
+        "metrics: {overrides: {cpu_usage: {peak_seconds: 0}}}",
+        "metrics.overrides.cpu_usage.peak_seconds: ",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), STEPS, ids=[text for text, _ in STEPS])
+def test_what_does_not_fit_the_step_is_refused(tmp_path: Path, text: str, expected: str) -> None:
+    (mistake,) = mistakes(tmp_path, text)
+    assert mistake.startswith(expected)
+    assert mistake.endswith(".")
+
+
+def test_a_streak_is_counted_in_steps(tmp_path: Path) -> None:
+    text = "{step_seconds: 10, history_seconds: 300}"
+    assert [
+        "continuity: threshold_seconds + window_length = 320 must be at most history_seconds "
+        "300, or a restart would lose streaks; raise history_seconds."
+    ] == mistakes(tmp_path, text)
+
+
+def test_whole_seconds_stay_whole_numbers(tmp_path: Path) -> None:
+    text = "{history_seconds: 600.0, peerwatch: {level_seconds: 12.5}}"
+    config = load_config(written(tmp_path, text))
+    assert ("600", "12.5") == (str(config.history_seconds), str(config.peerwatch.level_seconds))
+
+
+def test_the_example_for_bursts_loads() -> None:
+    example = Path(__file__).parents[2] / "detector" / "detector.fine.example.yaml"
+    for method in ("peerwatch", "minder"):
+        config = load_config(example).model_copy(update={"method": method})
+        assert (0.1, ["rdma_bytes"]) == (
+            config.step_seconds,
+            [one.name for one in config.detection_metrics()],
+        )
+
+
 def test_unknown_and_repeated_metric_names_are_listed_with_those_that_exist(
     tmp_path: Path,
 ) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from detector import naive
 from detector.fakes import config_for, metric
 from peerwatch_detector.baseline import Usual
-from peerwatch_detector.deviation import Deviation, deviate, side
+from peerwatch_detector.deviation import Deviation, deviate, side, spreads_needed
 from peerwatch_detector.judgement_config import PeerwatchConfig
 from peerwatch_detector.levels import Scale
 from peerwatch_detector.peers import job_median
@@ -148,3 +148,18 @@ def test_the_worst_gpu_speaks_for_its_node_and_is_named_if_alone() -> None:
     found = side(effects([0.2, 2.0, 0.1, 0, 1.5, 1.4, 0, 0]), EVIDENT, (4, 2), 1, 2)
     assert [2.0, 0.1, 1.5, 0.0] == found.strength.tolist()
     assert [1, 0, -1, -1] == found.gpu.tolist()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "spreads"), [(1, 4.0), (3, 4.0), (64, 4.0), (4096, 5.657), (10_000, 5.953)]
+)
+def test_more_nodes_need_more_spreads(nodes: int, spreads: float) -> None:
+    assert pytest.approx(spreads, abs=1e-3) == spreads_needed(4.0, nodes)
+
+
+def test_the_largest_of_many_harmless_deviations_stays_below_what_is_needed() -> None:
+    rng = np.random.default_rng(0)
+    for nodes in (64, 1024, 16_384):
+        largest = [np.abs(rng.standard_normal(nodes)).max() for _ in range(100)]
+        # The same share of draws is over the threshold, whatever the number of nodes.
+        assert np.mean(np.array(largest) > spreads_needed(4.0, nodes)) <= 0.02

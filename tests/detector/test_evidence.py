@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -174,14 +175,18 @@ def test_what_cannot_be_named_is_shown_as_half_of_the_way() -> None:
 
 
 def follow(*rows: str, kind: str = "work") -> tuple[Trail, list[Sign], bool]:
-    """Feed one row per node, a step per character; ``x`` is a candidate."""
+    """Feed one row per node, a step per character.
+
+    ``x`` is a candidate, ``?`` not known, ``c`` one whose peers' level has collapsed.
+    """
     trail = Trail(10.0)
     trail.follow(tuple("abcdefgh"[: len(rows)]))
     for step, column in enumerate(zip(*rows, strict=True)):
         strength = np.array([2.0 if mark == "x" else 0.0 for mark in column])
         found = Side(strength, np.full(len(rows), -1), common=False)
         judged = np.array([mark != "?" for mark in column])
-        trail.update(Moment(NOW + 5 * step, 5.0 * step, TRAINS), found, judged)
+        blind = np.array([mark == "c" for mark in column])
+        trail.update(Moment(NOW + 5 * step, 5.0 * step, TRAINS), found, judged, blind)
     one = METRICS["pause" if kind == "network" else "work"]
     return trail, *collect_signs(trail, one, 1, ("",), high=True, common_cause=True)
 
@@ -198,6 +203,40 @@ def test_a_pause_of_two_steps_does_not_break_a_streak_of_three_does() -> None:
 
 def test_steps_without_judgement_do_not_break_a_streak() -> None:
     assert [45.0] == [sign.seconds for sign in follow("xx?????xx", ".........")[1]]
+
+
+def test_what_was_seen_until_all_collapsed_is_held_and_counts_on() -> None:
+    _, (sign,), _ = follow("..xxccccc", "....ccccc")
+    assert ("a", True, 35.0, 0.0, 2.0) == (
+        sign.node,
+        sign.held,
+        sign.seconds,
+        sign.quiet,
+        sign.strength,
+    )
+    assert [] == follow("..xx...cccc", ".......cccc")[1]
+
+
+def test_what_is_seen_after_the_collapse_is_not_held_and_what_is_gone_ends() -> None:
+    _, (sign,), _ = follow("..xxccccx", ".........")
+    assert (False, 35.0) == (sign.held, sign.seconds)
+    assert [] == follow("..xxcccc...", "...........")[1]
+
+
+@pytest.mark.parametrize(
+    ("before", "waited", "named"),
+    [(20.0, 60.0, False), (20.0, 120.0, True), (40.0, 120.0, False), (-5.0, 120.0, True)],
+)
+def test_who_was_first_counts_once_the_wait_is_longer_than_checkpoints_are_late(
+    before: float, waited: float, named: bool
+) -> None:
+    since = NOW - waited
+    sign = a_sign(began=since - before, seconds=waited + before, held=True, strength=3.0)
+    found = ripe(sign, phase=WAITS, waiting_since=since)
+    assert ([("a", "work")] if named else []) == found
+    # Samples a second ahead of the others' are a small difference for a moment.
+    weak = replace(sign, strength=2.9)
+    assert [] == ripe(weak, phase=WAITS, waiting_since=since)
 
 
 def test_the_strength_of_a_new_streak_begins_anew() -> None:

@@ -27,6 +27,7 @@ from peerwatch_detector.explain import (
 )
 from peerwatch_detector.fault_families import FAMILIES, UNKNOWN, Shown, meaning_of
 from peerwatch_detector.frame import JobFrame, mean_over_gpus
+from peerwatch_detector.scores import Streak
 from peerwatch_detector.units import metric_words, quantity
 
 AFTER = slice(ONSET, None)
@@ -224,11 +225,15 @@ def test_a_raised_finding_is_logged_with_its_reason(caplog: pytest.LogCaptureFix
     assert f"family={why.means.family} why={why.sentence!r}" in line
 
 
+def measured(streak: Streak, values: np.ndarray, end: int) -> MetricEvidence:
+    return measure(streak, POWER, frame_of(values), node_names(len(values)), end, 15)
+
+
 def test_value_and_peers_are_means_of_the_seconds_up_to_that_time() -> None:
     values = np.repeat([[100.0], [200.0], [300.0], [400.0]], 40, axis=1)
     values[:, :20] = 1e6
     values[:, 35:] = 1e6
-    one = measure(a_streak("node-00", high=False), POWER, frame_of(values), 1034, 15)
+    one = measured(a_streak("node-00", high=False), values, 1034)
     assert (100.0, 300.0) == (one.value, one.median)
     low, high = np.quantile([200.0, 300.0, 400.0], [0.1, 0.9])
     assert pytest.approx((low, high)) == (one.low, one.high)
@@ -238,22 +243,20 @@ def test_value_and_peers_are_means_of_the_seconds_up_to_that_time() -> None:
 def test_one_gpu_is_compared_with_the_gpus_of_the_other_nodes() -> None:
     values = np.full((3, 2, 30), 500.0)
     values[0, 1], values[0, 0] = 200.0, 9000.0
-    one = measure(a_streak("node-00", gpu="1", high=False), POWER, frame_of(values), 1029, 15)
+    one = measured(a_streak("node-00", gpu="1", high=False), values, 1029)
     assert (200.0, 500.0, 500.0, 500.0) == (one.value, one.median, one.low, one.high)
-    whole = measure(a_streak("node-00", high=True), POWER, frame_of(values), 1029, 15)
+    whole = measured(a_streak("node-00", high=True), values, 1029)
     assert 4600.0 == whole.value
 
 
 def test_samples_that_are_missing_are_none_and_stay_json() -> None:
     values = np.full((3, 30), 500.0)
     values[0] = np.nan
-    one = measure(a_streak("node-00", high=False), POWER, frame_of(values), 1029, 15)
+    one = measured(a_streak("node-00", high=False), values, 1029)
     assert (None, 500.0, None) == (one.value, one.median, one.factor)
-    alone = measure(a_streak("node-01", high=False), POWER, frame_of(values[:2]), 1029, 15)
+    alone = measured(a_streak("node-01", high=False), values[:2], 1029)
     assert (500.0, None, None, None) == (alone.value, alone.median, alone.low, alone.high)
-    zero = measure(
-        a_streak("node-01", high=True), POWER, frame_of(values * [[1], [1], [0]]), 1029, 15
-    )
+    zero = measured(a_streak("node-01", high=True), values * [[1], [1], [0]], 1029)
     assert (500.0, 0.0, None) == (zero.value, zero.median, zero.factor)
     json.dumps([asdict(each) for each in (one, alone, zero)], allow_nan=False)
 

@@ -121,6 +121,16 @@ def test_what_cannot_be_exported_is_told_and_leaves_no_folder(
     assert [] == list(tmp_path.iterdir())
 
 
+def test_a_case_has_the_steps_of_the_configuration(tmp_path: Path) -> None:
+    config, reader = world(step_seconds=10)
+    case = export_case(tmp_path / "one", STRETCH, None, config, reader)
+    # START + 100 is on the grid; of the samples of a second the latest of each step counts.
+    assert (10.0, 200.0) == (case.step_seconds, case.seconds)
+    times = case.frames["load"].times
+    assert [0.0, 10.0, 190.0] == times[[0, 1, -1]].tolist()
+    assert np.isfinite(case.frames["load"].values[0]).all()
+
+
 def test_a_prometheus_that_cannot_be_read_leaves_no_folder(tmp_path: Path) -> None:
     config, reader = world()
     reader.trouble = "timeout"

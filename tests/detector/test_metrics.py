@@ -10,13 +10,25 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from detector.fakes import a_finding, a_streak
 from peerwatch_detector import __version__
+from peerwatch_detector.explain import Explanation, JobCourse, Sureness
+from peerwatch_detector.fault_families import UNKNOWN
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.metrics import DetectorCollector, Snapshot
 from peerwatch_detector.pipeline import Judgement
 from peerwatch_exporter.catalog.detector import SPECS
 
 ORDER = ("job_id", "node", "gpu", "metric", "model", "fingerprint", "method", "severity", "stage")
-ORDER += ("reason", "version")
+ORDER += ("reason", "version", "family", "summary")
+SENTENCE = 'a GPU 3: "Load" 12 % (peers 45 %), likely at fault'
+WHY = Explanation(
+    2000.0,
+    (),
+    JobCourse("trains"),
+    Sureness(0.7, "likely"),
+    UNKNOWN,
+    before_restart=False,
+    sentence=SENTENCE,
+)
 NASTY = 'a "b"\\c\nd'
 
 
@@ -33,7 +45,8 @@ def judgement(**changes: object) -> Judgement:
         "continuity": {"load": {"a": 240.0, "b": 0.0}},
         "coverage": {"load": 0.5},
     }
-    return Judgement(**(values | changes))
+    values |= changes
+    return Judgement(**values, explanations=dict.fromkeys(values["findings"], WHY))
 
 
 FULL = Snapshot(
@@ -87,6 +100,7 @@ def test_values_are_those_of_the_snapshot() -> None:
     expected = {
         ("peerwatch_finding", *labels): 1.0,
         ("peerwatch_finding_start_timestamp_seconds", *labels): 1234.5,
+        ("peerwatch_finding_info", *labels[:-1], UNKNOWN.family, SENTENCE): 1.0,
         ("peerwatch_fault_score", "job-1", "a"): 1.0,
         ("peerwatch_fault_score", "job-1", "b"): 0.25,
         ("peerwatch_normal_score", "job-1", "a", "load"): 1.5,

@@ -185,7 +185,13 @@ def test_minder_compares_the_papers_seven_metrics_in_its_priority() -> None:
 REFUSED = [
     ("minder: {distance: mahalanobis}", "minder: distance mahalanobis", "needs model raw and join"),
     ("minder: {distance: mahalanobis, model: raw}", "minder: distance mahalanobis", "per_metric"),
-    ("minder: {join: integrated}", "minder.join: ", "'integrated'"),
+    ("minder: {join: together}", "minder.join: ", "'together'"),
+    ("minder: {join: integrated, model: raw}", "minder: join integrated", "got model raw"),
+    (
+        "minder: {join: integrated, distance: mahalanobis}",
+        "minder: distance mahalanobis",
+        "needs model raw and join concatenated",
+    ),
     ("minder: {distance: cosine}", "minder.distance: ", "'cosine'"),
     ("minder: {metrics: [cpu]}", "minder: metrics: unknown metric 'cpu'", "cpu_usage"),
     ("minder: {metrics: [cpu_usage, cpu_usage]}", "minder: metrics: 'cpu_usage'", "twice"),
@@ -214,7 +220,7 @@ def test_a_variant_is_named_after_its_method() -> None:
     assert ("concatenated", "chebyshev") == (both.join, both.distance)
     assert MD == method_config(config, "minder:md").minder.model_dump(include=set(MD))
     for name, part in (
-        ("minder:magic", "unknown variant 'magic'; variants of minder are raw, con, md"),
+        ("minder:magic", "unknown variant 'magic'; variants of minder are raw, con, "),
         ("peerwatch:raw", "it has none"),
         ("minder:md+manhattan", "disagree on minder.distance"),
         ("magic", "method"),

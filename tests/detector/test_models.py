@@ -1,44 +1,37 @@
 from __future__ import annotations
 
-import io
 import json
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from detector.fakes import config_for, healthy, metric
-from peerwatch_detector.errors import ModelError, TrainingError
+from detector.fakes import config_for, metric
+from detector.healthy_windows import healthy_windows, quiet
+from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.errors import ModelError
+from peerwatch_detector.models.base import INTEGRATED
 from peerwatch_detector.models.identity import Identity
+from peerwatch_detector.models.integrated import IntegratedLstmVae
 from peerwatch_detector.models.lstm_vae import LstmVae, Weights
-from peerwatch_detector.models.store import EMPTY, Bundle, ModelCard, load_bundle
-from peerwatch_detector.models.training import (
-    Network,
-    Trained,
-    TrainingOptions,
-    export,
-    synthetic_windows,
-    train_model,
+from peerwatch_detector.models.network import Network, export
+from peerwatch_detector.models.store import (
+    EMPTY,
+    FORMAT,
+    Bundle,
+    IntegratedCard,
+    ModelCard,
+    load_bundle,
 )
-from peerwatch_detector.preprocess import windows
-from peerwatch_detector.training_run import train_bundle
-
-QUICK = TrainingOptions(steps=30, largest_error=1.0)
-
-
-def healthy_windows(level: float = 0.3) -> np.ndarray:
-    cut = windows(healthy(6, 400, level=level), 8)
-    return np.ascontiguousarray(cut.reshape(-1, 8))
-
-
-def quiet(step: int, steps: int, loss: float) -> None:
-    pass
+from peerwatch_detector.models.training import Trained, TrainingOptions, train_model
 
 
 @pytest.fixture(scope="module")
 def trained() -> Trained:
-    return train_model(healthy_windows(), TrainingOptions(seed=1), quiet)
+    return train_model(healthy_windows(), TrainingOptions(steps=300, seed=1), quiet)
 
 
 def some_windows(count: int = 5000) -> np.ndarray:
@@ -47,7 +40,7 @@ def some_windows(count: int = 5000) -> np.ndarray:
 
 def in_torch(weights: Weights) -> Network:
     """Put exported weights back into the torch network."""
-    network = Network()
+    network = Network(weights.inputs, weights.encoder_hidden.shape[1], len(weights.mean_bias))
     zero = torch.zeros_like(network.encoder.bias_hh_l0)
     network.load_state_dict(
         network.state_dict()
@@ -76,25 +69,33 @@ def in_torch(weights: Weights) -> Network:
 def test_the_forward_pass_is_torchs_with_trained_weights(trained: Trained) -> None:
     # Longer than one block of the numpy version.
     given = np.concatenate([some_windows(), healthy_windows(), np.zeros((1, 8), np.float32)])
-    network = in_torch(trained.weights)
+    network, steps = in_torch(trained.weights), torch.from_numpy(given).unsqueeze(-1)
     with torch.no_grad():
-        rebuilt = network.embed(torch.from_numpy(given)).numpy()
-        latent = network.encode(torch.from_numpy(given))[0].numpy()
+        rebuilt = network.embed(steps).squeeze(-1).numpy()
+        latent = network.encode(steps)[0].numpy()
     np.testing.assert_allclose(LstmVae(trained.weights).embed(given), rebuilt, atol=1e-4)
     np.testing.assert_allclose(LstmVae(trained.weights, "latent").embed(given), latent, atol=1e-4)
 
 
-@pytest.mark.parametrize("length", [2, 8, 30])
-def test_exported_weights_give_what_the_network_gives(length: int) -> None:
+def random_network(inputs: int, seed: int) -> Network:
     with torch.random.fork_rng():
-        torch.manual_seed(length)
-        network = Network(hidden=5, latent=3)
-    given = np.random.default_rng(1).random((40, length)).astype(np.float32)
+        torch.manual_seed(seed)
+        return Network(inputs, hidden=5, latent=3)
+
+
+@pytest.mark.parametrize(("length", "inputs"), [(2, 1), (8, 1), (30, 1), (8, 7), (3, 2)])
+def test_exported_weights_give_what_the_network_gives(length: int, inputs: int) -> None:
+    network = random_network(inputs, length)
+    given = np.random.default_rng(1).random((40, length, inputs)).astype(np.float32)
     with torch.no_grad():
         expected = network.embed(torch.from_numpy(given)).numpy()
-    found = LstmVae(export(network)).embed(given)
-    assert (40, length) == found.shape
-    np.testing.assert_allclose(found, expected, atol=1e-4)
+        latent = network.encode(torch.from_numpy(given))[0].numpy()
+    weights = export(network)
+    assert ("", inputs) == (weights.wrong(), weights.inputs)
+    found = LstmVae(weights).embed(given if inputs > 1 else given[:, :, 0])
+    assert (40, length * inputs) == found.shape
+    np.testing.assert_allclose(found.reshape(expected.shape), expected, atol=1e-4)
+    np.testing.assert_allclose(LstmVae(weights, "latent").embed(given), latent, atol=1e-4)
 
 
 def test_the_same_window_always_embeds_to_the_same_point(trained: Trained) -> None:
@@ -109,74 +110,6 @@ def test_no_windows_embed_to_no_points(trained: Trained) -> None:
     assert (0, 8) == LstmVae(trained.weights, "latent").embed(np.empty((0, 8), np.float32)).shape
 
 
-def test_training_rebuilds_windows_it_has_not_seen(trained: Trained) -> None:
-    assert trained.reconstruction_error < 5e-4
-    assert len(healthy_windows()) == trained.windows
-
-
-@pytest.mark.parametrize("level", [0.05, 0.6, 0.9])
-def test_a_level_that_was_never_seen_is_not_mapped_back_to_health(
-    trained: Trained, level: float
-) -> None:
-    rebuilt = LstmVae(trained.weights).embed(np.full((1, 8), level, np.float32))
-    assert float(np.abs(rebuilt - level).max()) < 0.1
-
-
-def test_training_is_repeatable_by_its_seed() -> None:
-    given = healthy_windows()
-    first, second = (train_model(given, QUICK, quiet) for _ in range(2))
-    other = train_model(given, TrainingOptions(steps=30, largest_error=1.0, seed=1), quiet)
-    assert LstmVae(first.weights).fingerprint == LstmVae(second.weights).fingerprint
-    assert LstmVae(first.weights).fingerprint != LstmVae(other.weights).fingerprint
-    assert first.data_fingerprint == second.data_fingerprint == other.data_fingerprint
-
-
-def test_training_leaves_torchs_randomness_and_threads_alone() -> None:
-    state, threads = torch.random.get_rng_state(), torch.get_num_threads()
-    train_model(healthy_windows(), QUICK, quiet)
-    assert torch.equal(state, torch.random.get_rng_state())
-    assert threads == torch.get_num_threads()
-
-
-def test_progress_is_told_up_to_the_last_step() -> None:
-    told: list[tuple[int, int]] = []
-    train_model(healthy_windows(), QUICK, lambda step, steps, loss: told.append((step, steps)))
-    assert (30, 30) == told[-1]
-
-
-@pytest.mark.parametrize(
-    ("broken", "text"),
-    [
-        (np.zeros((199, 8), np.float32), "199 complete windows are too few .* 200"),
-        (np.full((300, 8), np.nan, np.float32), "not finite"),
-        (np.full((300, 8), 1.5, np.float32), "scale them to 0..1"),
-        (np.full((300, 8), -0.1, np.float32), "scale them to 0..1"),
-    ],
-)
-def test_windows_that_cannot_train_are_refused(broken: np.ndarray, text: str) -> None:
-    with pytest.raises(TrainingError, match=text):
-        train_model(broken, QUICK, quiet)
-
-
-def test_a_model_that_learned_nothing_is_refused() -> None:
-    with pytest.raises(TrainingError, match=r"held-out windows .* give more --steps"):
-        train_model(healthy_windows(0.8), TrainingOptions(steps=1, largest_error=1e-6), quiet)
-
-
-@pytest.mark.parametrize("steps", [0, -3])
-def test_training_without_steps_is_refused(steps: int) -> None:
-    with pytest.raises(TrainingError, match="steps"):
-        train_model(healthy_windows(), TrainingOptions(steps=steps), quiet)
-
-
-def test_synthetic_windows_cover_the_whole_scale() -> None:
-    drawn = synthetic_windows(healthy_windows(), np.random.default_rng(0))
-    assert (len(healthy_windows()) // 2, 8) == drawn.shape
-    assert 0 <= drawn.min() < 0.05
-    assert 0.95 < drawn.max() <= 1
-    assert np.float32 == drawn.dtype
-
-
 def card(**changes: object) -> ModelCard:
     values: dict = {
         "metric": "load",
@@ -186,21 +119,62 @@ def card(**changes: object) -> ModelCard:
         "windows": 300,
         "data_fingerprint": "abc",
         "reconstruction_error": 1e-4,
+        "variance": 2e-2,
+        "level_error": 1e-5,
     }
     return ModelCard(**(values | changes))
 
 
+def together(*metrics: str, **changes: object) -> IntegratedCard:
+    values: dict = {
+        "metrics": metrics,
+        "units": tuple("ratio" for _ in metrics),
+        "bounds": tuple((0.0, 1.0) for _ in metrics),
+        "levels": tuple(0.25 for _ in metrics),
+        "window_length": 8,
+        "windows": 300,
+        "data_fingerprint": "abc",
+        "reconstruction_error": 1e-4,
+        "variance": 2e-2,
+        "level_error": 1e-5,
+    }
+    return IntegratedCard(**(values | changes))
+
+
+def integrated_bundle(**changes: object) -> Bundle:
+    weights = export(random_network(2, 3))
+    return Bundle({INTEGRATED: weights}, {}, together("load", "power", **changes))
+
+
+def int_config(*names: str, **bounds: list[float]) -> DetectorConfig:
+    metrics = [metric(name, bounds=bounds.get(name, [0, 1])) for name in names]
+    return config_for(*metrics, method="minder", minder={"join": "integrated"})
+
+
 def test_a_bundle_comes_back_as_it_was_saved(tmp_path: Path, trained: Trained) -> None:
     path = tmp_path / "models.npz"
-    Bundle({"load": trained.weights}, {"load": card()}).save(path)
+    weights = {"load": trained.weights, INTEGRATED: export(random_network(2, 3))}
+    bundle = Bundle(weights, {"load": card()}, together("load", "power"), {"seed": 3}, "0.0.9")
+    bundle.save(path)
     assert [path] == list(tmp_path.iterdir())
     loaded = load_bundle(path)
     assert {"load": card()} == loaded.cards
+    assert together("load", "power") == loaded.integrated
+    assert ({"seed": 3}, "0.0.9") == (loaded.options, loaded.package_version)
     model = loaded.model("load", (0.0, 2.5e9), 8, "reconstruction")
     assert LstmVae(trained.weights).fingerprint == model.fingerprint
     assert 12 == len(model.fingerprint)
     given = some_windows(20)
     np.testing.assert_array_equal(LstmVae(trained.weights).embed(given), model.embed(given))
+    again = LstmVae(loaded.weights[INTEGRATED]).fingerprint
+    assert LstmVae(weights[INTEGRATED]).fingerprint == again
+
+
+def test_equal_bundles_are_equal_files(tmp_path: Path, trained: Trained) -> None:
+    one, other = tmp_path / "one.npz", tmp_path / "other.npz"
+    saved(one, trained.weights)
+    saved(other, trained.weights)
+    assert one.read_bytes() == other.read_bytes()
 
 
 def test_a_metric_without_a_model_is_compared_by_its_raw_windows() -> None:
@@ -220,6 +194,82 @@ def test_a_model_made_for_other_settings_is_refused(
     bundle = Bundle({"load": trained.weights}, {"load": card()})
     with pytest.raises(ModelError, match=rf"metric 'load' was trained with {name} .* train again"):
         bundle.model("load", bounds, length, "reconstruction")
+    config = config_for(metric("load", bounds=list(bounds)), window_length=length)
+    with pytest.raises(ModelError, match=rf"metric 'load' was trained with {name} .* train again"):
+        bundle.models(config, config.detection_metrics())
+
+
+def test_a_model_made_for_another_unit_is_refused(trained: Trained) -> None:
+    config = config_for(metric("load", bounds=[0, 2.5e9]))
+    bundle = Bundle({"load": trained.weights}, {"load": card(unit="percent")})
+    with pytest.raises(ModelError, match=r"trained with unit 'percent', the .* says 'ratio'"):
+        bundle.models(config, config.detection_metrics())
+
+
+def test_the_models_of_a_configuration_are_those_of_its_metrics(trained: Trained) -> None:
+    config = config_for(metric("load", bounds=[0, 2.5e9]), metric("power"))
+    bundle = Bundle({"load": trained.weights, "other": trained.weights}, {"load": card()})
+    found = bundle.models(config, config.detection_metrics())
+    assert {"load": "lstm_vae", "power": "identity"} == {k: one.name for k, one in found.items()}
+
+
+def test_only_the_variant_int_takes_the_model_of_all_metrics() -> None:
+    bundle, config = integrated_bundle(), int_config("load", "power")
+    found = bundle.models(config, config.detection_metrics())
+    model = found[INTEGRATED]
+    assert isinstance(model, IntegratedLstmVae)
+    assert {"load": 0.25, "power": 0.25} == model.levels
+    assert "lstm_vae_integrated" == model.name
+    for other in ({"method": "minder"}, {"minder": {"join": "integrated"}}):
+        plain = config_for(metric("load"), metric("power"), **other)
+        assert {"load", "power"} == set(bundle.models(plain, plain.detection_metrics()))
+
+
+@pytest.mark.parametrize(
+    ("bundle", "config", "reason"),
+    [
+        (EMPTY, int_config("load", "power"), "has none that fits; .* train --integrated"),
+        (integrated_bundle(), int_config("load", "disk"), "knows no metric 'disk', only load, pow"),
+        (integrated_bundle(), int_config("load", "power", power=[0, 3]), "'power' .* bounds"),
+        (integrated_bundle(window_length=9), int_config("load"), "trained with window_length 9"),
+        (integrated_bundle(units=("ratio", "W")), int_config("power"), "trained with unit 'W'"),
+    ],
+    ids=["none", "unknown metric", "bounds", "window length", "unit"],
+)
+def test_a_model_of_all_metrics_that_does_not_fit_is_refused(
+    bundle: Bundle, config: DetectorConfig, reason: str
+) -> None:
+    with pytest.raises(ModelError, match=reason):
+        bundle.models(config, config.detection_metrics())
+
+
+def test_metrics_are_stacked_in_the_order_of_the_models_inputs() -> None:
+    model = IntegratedLstmVae(
+        export(random_network(3, 0)), "reconstruction", {"a": 0.1, "b": 0.2, "c": 0.3}
+    )
+    windows = {"c": some_windows(5), "a": some_windows(5) / 2}
+    stacked = model.stack(windows, (5, 8))
+    np.testing.assert_array_equal(windows["a"], stacked[..., 0])
+    np.testing.assert_array_equal(np.full((5, 8), 0.2, np.float32), stacked[..., 1])
+    np.testing.assert_array_equal(windows["c"], stacked[..., 2])
+
+
+def test_what_does_not_fit_is_left_out_of_a_bundle_with_the_reason(trained: Trained) -> None:
+    bundle = Bundle(
+        dict.fromkeys(("load", "power", INTEGRATED), trained.weights),
+        {"load": card(), "power": card(metric="power", bounds=(0.0, 1.0))},
+        together("power", "load"),
+    )
+    wanted = [metric("load", bounds=[0, 9]), metric("power"), metric("new")]
+    config = config_for(*wanted)
+    rest, reasons = bundle.fitting(config.detection_metrics(), 8)
+    assert ["power"] == list(rest.cards) == list(rest.weights)
+    assert rest.integrated is None
+    assert 2 == len(reasons)
+    assert "metric 'load' was trained with bounds (0.0, 2500000000.0)" in reasons[0]
+    assert "all metrics together, 'load' among them," in reasons[1]
+    kept, none = bundle.fitting(config_for(metric("power")).detection_metrics(), 8)
+    assert (bundle, ()) == (kept, none)
 
 
 def saved(path: Path, weights: Weights) -> Path:
@@ -230,7 +280,7 @@ def saved(path: Path, weights: Weights) -> Path:
 def other_format(path: Path) -> None:
     with np.load(path) as data:
         arrays = dict(data)
-    meta = json.loads(str(arrays["meta"])) | {"format": 2}
+    meta = json.loads(str(arrays["meta"])) | {"format": FORMAT - 1}
     np.savez(path, **(arrays | {"meta": np.array(json.dumps(meta))}))
 
 
@@ -248,7 +298,45 @@ def odd_meta(path: Path) -> None:
 
 
 def odd_cards(path: Path) -> None:
-    np.savez(path, meta=np.array(json.dumps({"format": 1, "models": [{"metric": "load"}]})))
+    changed_meta(path, lambda meta: meta | {"models": [{"metric": "load"}]})
+
+
+def changed_meta(path: Path, change: Callable[[dict], dict]) -> None:
+    with np.load(path) as data:
+        arrays = dict(data)
+    meta = change(json.loads(str(arrays["meta"])))
+    np.savez(path, **(arrays | {"meta": np.array(json.dumps(meta))}))
+
+
+def changed_weight(path: Path, name: str, change: Callable[[np.ndarray], np.ndarray]) -> None:
+    with np.load(path) as data:
+        arrays = dict(data)
+    np.savez(path, **(arrays | {name: change(arrays[name])}))
+
+
+def other_shape(path: Path) -> None:
+    changed_weight(path, "load/decoder_input", lambda array: array[:-1])
+
+
+def not_finite(path: Path) -> None:
+    changed_weight(path, "load/mean_bias", lambda array: array * np.nan)
+
+
+def words_for_weights(path: Path) -> None:
+    changed_weight(path, "load/mean_bias", lambda array: np.array(["a", "b"]))
+
+
+def no_integrated_weights(path: Path) -> None:
+    changed_meta(path, lambda meta: meta | {"integrated": asdict(together("load", "power"))})
+
+
+def uneven_integrated(path: Path) -> None:
+    integrated_bundle(units=("ratio",)).save(path)
+
+
+def other_inputs(path: Path) -> None:
+    integrated_bundle().save(path)
+    changed_meta(path, lambda meta: meta | {"integrated": asdict(together("a", "b", "c"))})
 
 
 def cut_short(path: Path) -> None:
@@ -270,13 +358,37 @@ def one_array(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [other_format, no_weights, no_meta, odd_meta, odd_cards, cut_short, empty, text, one_array],
+    [
+        other_format,
+        no_weights,
+        no_meta,
+        odd_meta,
+        odd_cards,
+        other_shape,
+        not_finite,
+        words_for_weights,
+        no_integrated_weights,
+        uneven_integrated,
+        other_inputs,
+        cut_short,
+        empty,
+        text,
+        one_array,
+    ],
     ids=lambda damage: damage.__name__,
 )
 def test_a_file_that_is_no_bundle_is_refused(tmp_path: Path, trained: Trained, damage) -> None:
     path = saved(tmp_path / "models.npz", trained.weights)
     damage(path)
     with pytest.raises(ModelError, match=r"models\.npz"):
+        load_bundle(path)
+
+
+def test_a_bundle_of_another_version_says_which(tmp_path: Path, trained: Trained) -> None:
+    path = tmp_path / "models.npz"
+    Bundle({"load": trained.weights}, {"load": card()}, package_version="0.0.7").save(path)
+    changed_meta(path, lambda meta: meta | {"format": 7})
+    with pytest.raises(ModelError, match=rf"format 7, written by peerwatch 0\.0\.7; .*{FORMAT}"):
         load_bundle(path)
 
 
@@ -306,46 +418,3 @@ def test_a_missing_bundle_tells_how_to_make_one(tmp_path: Path) -> None:
 def test_a_bundle_that_cannot_be_written_is_told(tmp_path: Path, trained: Trained) -> None:
     with pytest.raises(ModelError, match="cannot be written: No such file"):
         saved(tmp_path / "nowhere" / "models.npz", trained.weights)
-
-
-def test_a_run_trains_every_metric_it_has_samples_of() -> None:
-    config = config_for(metric("load"), metric("missing"))
-    out = io.StringIO()
-    bundle = train_bundle({"load": healthy_windows()}, config, QUICK, out)
-    assert ["load"] == list(bundle.weights)
-    made = bundle.cards["load"]
-    assert ("load", "ratio", (0, 1), 8) == (
-        made.metric,
-        made.unit,
-        made.bounds,
-        made.window_length,
-    )
-    lines = out.getvalue().splitlines()
-    assert lines[0].startswith("load ")
-    assert "windows, held-out mean squared error" in lines[0]
-    assert ["missing", "no", "samples,"] == lines[1].split()[:3]
-    assert "\r" not in out.getvalue()
-
-
-class Terminal(io.StringIO):
-    """Text that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-def test_on_a_terminal_the_bar_is_redrawn_in_place() -> None:
-    out = Terminal()
-    train_bundle({"load": healthy_windows()}, config_for(metric("load")), QUICK, out)
-    assert "[########################] 30/30 loss" in out.getvalue()
-    assert out.getvalue().split("\r")[-1].startswith("load ")
-
-
-def test_a_run_says_which_metric_cannot_be_trained() -> None:
-    with pytest.raises(TrainingError, match=r"Metric 'load': .* too few"):
-        train_bundle(
-            {"load": np.zeros((3, 8), np.float32)},
-            config_for(metric("load")),
-            QUICK,
-            io.StringIO(),
-        )

@@ -124,6 +124,45 @@ def test_what_comes_later_changes_nothing_before() -> None:
         assert short.phase(START + time) == long.phase(START + time)
 
 
+def fine(levels: np.ndarray, per_second: int = 10) -> Progress:
+    """Feed a series of seconds as so many samples in each."""
+    result = Progress(PeerwatchConfig(), least_seconds=60, per_second=per_second)
+    samples = np.repeat(levels, per_second)
+    # Within a second the level swings, as bursts do.
+    samples = samples * (1 + 0.5 * (-1.0) ** np.arange(len(samples)))
+    result.write(TENSOR, 0.02, START * per_second + np.arange(len(samples)), samples)
+    return result
+
+
+def test_finer_samples_tell_of_progress_by_the_second() -> None:
+    tensor = steady(900)
+    tensor[600:] = 0.3
+    tensor[880:] = 0.0
+    coarse, quick = progress(gpu_tensor_activity=tensor), fine(tensor)
+    for second in range(100, 900, 5):
+        expected = coarse.phase(START + second)
+        assert expected == quick.phase((START + second) * 10 + 9)
+        # Until a second is over, what is known is the one before.
+        assert coarse.phase(START + second - 1) == quick.phase((START + second) * 10 + 8)
+    found = quick.loss((START + 600) * 10 + 3, (START + 870) * 10 + 9, 60)
+    assert pytest.approx(coarse.loss(START + 600, START + 870, 60)) == found
+    assert pytest.approx(0.25) == found
+
+
+def test_fine_samples_in_parts_are_those_at_once() -> None:
+    tensor = steady(300)
+    tensor[200:] = 0.2
+    whole, parts = fine(tensor), Progress(PeerwatchConfig(), 60, per_second=10)
+    samples = np.repeat(tensor, 10) * (1 + 0.5 * (-1.0) ** np.arange(3000))
+    for left in range(0, 3000, 37):
+        here = np.arange(max(0, left - 20), min(3000, left + 37))
+        parts.write(TENSOR, 0.02, START * 10 + here, samples[here])
+    for one in (whole, parts):
+        one.phase((START + 299) * 10 + 9)
+    asked = ((START + 200) * 10, (START + 299) * 10 + 9, 60)
+    assert pytest.approx(0.5) == whole.loss(*asked) == parts.loss(*asked)
+
+
 def test_samples_that_come_late_are_taken_in() -> None:
     tensor = steady(800)
     tensor[600:] = 0.2
@@ -135,3 +174,17 @@ def test_samples_that_come_late_are_taken_in() -> None:
         late.write(TENSOR, 0.02, START + here, levels)
     late.phase(START + 794)
     assert pytest.approx(0.5, abs=0.01) == late.loss(START + 600, START + 790, 60)
+
+
+def test_what_only_one_role_loses_is_its_share_of_the_work() -> None:
+    whole = Progress(PeerwatchConfig(), 60)
+    times = np.arange(START, START + 900)
+    steady, falls = np.full(900, 0.5), np.repeat([0.5, 0.3], [500, 400])
+    roles = whole.of_roles(["a", "b"])
+    for one, levels in ((whole, falls), (roles["a"], falls), (roles["b"], steady)):
+        one.write("gpu_tensor_activity", 0.01, times, levels)
+    whole.phase(START + 899)
+    assert pytest.approx(0.0, abs=1e-6) == whole.loss(START + 500, START + 899, 60)
+    assert {"a"} == set(whole.of_roles(["a"]))
+    whole.phase(START + 899)
+    assert pytest.approx(0.4, abs=0.01) == whole.loss(START + 500, START + 899, 60)

@@ -75,6 +75,18 @@ def test_a_raw_range_asks_a_range_selector_at_its_end(server: FakePrometheus) ->
     assert [math.inf, -math.inf, 2500.0] == second.values.tolist()
 
 
+@pytest.mark.parametrize(
+    ("length", "expected"), [(12.5, "12500ms"), (0.1, "100ms"), (3.0, "3s"), (0.0, "1ms")]
+)
+def test_a_range_of_parts_of_a_second_is_asked_in_milliseconds(
+    server: FakePrometheus, length: float, expected: str
+) -> None:
+    server.answer = success("matrix", MATRIX)
+    reader_of(server).raw_range("load", 1000.0, 1000.0 + length)
+    form = server.requests[0].form
+    assert (f"load[{expected}]", f"{1000 + length:.3f}") == (form["query"], form["time"])
+
+
 def test_samples_are_counted(server: FakePrometheus) -> None:
     server.answer = success("matrix", MATRIX)
     reader = reader_of(server)

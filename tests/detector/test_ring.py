@@ -82,6 +82,34 @@ def test_a_sample_belongs_to_the_nearest_second_and_the_later_of_two_wins() -> N
     np.testing.assert_equal(ring.frame("j", "m", ("a",), 10, 11).values, [[2, 3]])
 
 
+@given(
+    step=st.sampled_from([0.01, 0.1, 0.5, 10.0]),
+    start=st.integers(0, 10**9),
+    length=st.integers(1, 40),
+)
+def test_a_ring_of_another_step_is_one_of_seconds_that_pass_faster(
+    step: float, start: int, length: int
+) -> None:
+    whole, other = Ring(CAPACITY), Ring(math.ceil(CAPACITY * step), step)
+    numbers = list(range(start, start + length))
+    whole.write([series("a", numbers, numbers)])
+    other.write([series("a", [number * step for number in numbers], numbers)])
+    last = start + length - 1
+    expected = whole.frame("j", "m", ("a",), last - CAPACITY + 1, last)
+    found = other.frame("j", "m", ("a",), (last - CAPACITY + 1) * step, last * step)
+    np.testing.assert_equal(found.values, expected.values)
+    np.testing.assert_allclose(found.times, expected.times * step, rtol=1e-15)
+
+
+def test_a_ring_of_fine_steps_keeps_as_many_seconds() -> None:
+    ring = Ring(2, 0.1)
+    ring.write([series("a", [5 + number / 10 for number in range(40)], list(range(40)))])
+    frame = ring.frame("j", "m", ("a",), 5.0, 8.9)
+    np.testing.assert_equal(frame.values[0, 20:], np.arange(20.0, 40.0))
+    assert np.isnan(frame.values[0, :20]).all()
+    assert 6.3 == frame.times[13]
+
+
 def test_late_and_repeated_samples_fill_holes_and_do_no_harm() -> None:
     ring = Ring(CAPACITY)
     ring.write([series("a", [10, 13], [1, 4])])

@@ -87,6 +87,15 @@ def test_findings_of_another_version_or_node_are_not_restored() -> None:
     assert [] == here.findings()
 
 
+def test_a_restored_finding_stands_at_any_step() -> None:
+    here = world(config_for(step_seconds=0.5, history_seconds=900, prometheus={"recorded": False}))
+    here.run(ONSET + 300)
+    (before,) = here.findings()
+    here.restart()
+    here.run(15)
+    assert [before] == here.findings()
+
+
 @pytest.mark.parametrize("silent_for", [300, 1500], ids=["in the history", "before the history"])
 def test_a_vanished_node_stays_named_over_a_restart(silent_for: int) -> None:
     here = world(faulty=None)

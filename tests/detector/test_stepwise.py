@@ -192,6 +192,49 @@ def test_after_long_waiting_weaker_deviations_count() -> None:
     assert [] == found(values, peerwatch={"relaxed": 1.0})
 
 
+def test_a_node_that_fell_silent_when_the_wait_began_explains_it() -> None:
+    here = replay(stopped_rank(node=4))
+    here.silent_since = {"node-02": START + ONSET + 5.0}
+    assert [("node-02", "absent")] == [(one.node, one.metric) for one in here.run(ONSET + 120, 5)]
+
+
+def test_a_node_that_is_heard_again_explains_nothing() -> None:
+    here = replay(stopped_rank(node=4))
+    here.silent_since = {"node-02": START + ONSET + 5.0}
+    assert [] == here.run(ONSET + 50, 5)
+    here.silent_since = {}
+    assert ["node-04"] == [one.node for one in here.run(ONSET + 80, 5)]
+
+
+def test_an_older_silence_explains_no_wait() -> None:
+    here = replay(stopped_rank(node=4), absent={"threshold_seconds": 600})
+    here.silent_since = {"node-02": START + ONSET - 120.0}
+    assert ["node-04"] == [one.node for one in here.run(ONSET + 80, 5)]
+
+
+def was_first(begin: int = ONSET, end: int = ONSET + 30) -> Values:
+    """One node's GPUs work less just before all wait; then it cannot be told from its peers."""
+    values = training(900, waits=(ONSET + 30, 900))
+    return changed(values, "gpu_tensor_activity", 2, 0.4, slice(begin, end))
+
+
+def test_who_fell_off_just_before_all_waited_is_named_if_the_wait_is_long() -> None:
+    ((node, _, since, raised),) = found(was_first(), cycle=5)
+    assert "node-02" == node
+    assert abs(since - ONSET) <= 15
+    assert 110 <= raised - ONSET - 30 <= 150
+    assert [] == found(was_first(), peerwatch={"first": False})
+
+
+def test_who_was_as_before_when_the_wait_began_was_not_the_first() -> None:
+    assert [] == found(was_first(ONSET - 60, ONSET - 20))
+
+
+def test_a_wait_that_ends_clears_who_was_first() -> None:
+    values = training(900, waits=(ONSET + 30, ONSET + 100))
+    assert [] == found(changed(values, "gpu_tensor_activity", 2, 0.4, slice(ONSET, ONSET + 30)))
+
+
 def test_the_embedding_can_stand_for_the_threshold() -> None:
     values = stopped_rank()
     assert [] == found(values, peerwatch={"threshold": 100})

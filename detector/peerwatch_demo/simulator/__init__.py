@@ -7,5 +7,16 @@ is not. Everything is a function of a seed.
 
 from peerwatch_demo.simulator.case import SimulatedCase, simulate, write_case
 from peerwatch_demo.simulator.family import FAMILIES, Family
+from peerwatch_demo.simulator.fine import FINE, FineFamily, coarser, simulate_fine
 
-__all__ = ["FAMILIES", "Family", "SimulatedCase", "simulate", "write_case"]
+__all__ = [
+    "FAMILIES",
+    "FINE",
+    "Family",
+    "FineFamily",
+    "SimulatedCase",
+    "coarser",
+    "simulate",
+    "simulate_fine",
+    "write_case",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from peerwatch_demo.simulator.benign import disturb, plan_late_writer, write_lat
 from peerwatch_demo.simulator.family import FAULT_MIX, Family
 from peerwatch_demo.simulator.faults import Fault, draw_fault, show, stop_or_slow
 from peerwatch_demo.simulator.signals import draw_signals, finish, lose_samples
-from peerwatch_demo.simulator.workload import GPU_METRICS, NODE_METRICS, draw_workload
+from peerwatch_demo.simulator.workload import GPU_METRICS, NODE_METRICS, draw_stages, draw_workload
 
 # What is recorded after the job has halted.
 _AFTERMATH_SECONDS = 40
@@ -36,6 +36,8 @@ class SimulatedCase:
         What was wrong, or None.
     signs
         The metrics that show it.
+    roles
+        The stage of every node, where the job has stages.
     """
 
     name: str
@@ -43,6 +45,7 @@ class SimulatedCase:
     samples: dict[str, NDArray[np.float32]]
     fault: Fault | None
     signs: tuple[str, ...]
+    roles: dict[str, str] = field(default_factory=dict)
 
 
 def simulate(name: str, family: Family, seed: int, *, faulty: bool) -> SimulatedCase:
@@ -50,6 +53,7 @@ def simulate(name: str, family: Family, seed: int, *, faulty: bool) -> Simulated
     random = np.random.default_rng(seed)
     count = int(random.choice(family.nodes))
     work = draw_workload(random, count, family.seconds)
+    draw_stages(random, work, family.stages)
     fault = None
     late = plan_late_writer(random, work, family)
     if faulty:
@@ -76,7 +80,10 @@ def simulate(name: str, family: Family, seed: int, *, faulty: bool) -> Simulated
         array[np.broadcast_to(silent if array.ndim == 2 else silent[:, None], array.shape)] = np.nan
     lose_samples(random, samples, family)
     nodes = tuple(f"node-{index:04d}" for index in range(count))
-    return SimulatedCase(name, nodes, samples, fault, tuple(signs))
+    roles = {}
+    if work.stages.any():
+        roles = {node: f"stage-{stage}" for node, stage in zip(nodes, work.stages, strict=True)}
+    return SimulatedCase(name, nodes, samples, fault, tuple(signs), roles)
 
 
 def write_case(case: SimulatedCase, folder: Path) -> None:
@@ -92,6 +99,7 @@ def write_case(case: SimulatedCase, folder: Path) -> None:
         "seconds": seconds,
         "nodes": list(case.nodes),
         "gpus_per_node": 8,
+        **({"roles": case.roles} if case.roles else {}),
         "metrics": {
             metric: {
                 "unit": units[metric],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # Faults and how often they happen (Minder, NSDI'25, table 1, hardware and software together);
 # the kinds are those of ``faults.py``.
@@ -50,6 +50,11 @@ class Family:
         Mean number of exporter restarts per case.
     two_faulty
         Probability that a fault concerns two nodes.
+    stages
+        Fewest and most stages of the job, each of three nodes at least; nodes of different stages
+        do different work. (1, 1) = all do the same.
+    stage_wander
+        Slow wander of a stage's work, all its nodes together, as a share of the level.
     """
 
     nodes: tuple[int, ...]
@@ -68,27 +73,33 @@ class Family:
     lost_samples: float = 0.01
     restarts: float = 0.5
     two_faulty: float = 0.02
+    stages: tuple[int, int] = (1, 1)
+    stage_wander: float = 0.0
 
+
+_HARD = Family(
+    nodes=(3, 4, 6, 8, 12, 16, 24, 32),
+    onset=(420, 1200),
+    halt_after=(60, 700),
+    effect=(0.3, 1.0),
+    wander=0.04,
+    offsets=0.10,
+    hidden_signs=0.3,
+    two_generations=0.25,
+    group_congestion=0.35,
+    host_agent=0.5,
+    late_writer=0.4,
+    memory_step=0.3,
+    lost_samples=0.05,
+    restarts=1.5,
+    two_faulty=0.06,
+)
 
 FAMILIES: dict[str, Family] = {
     # Strong signs, long lives.
     "plain": Family(nodes=(4, 8, 12, 16, 24)),
     # What real clusters add: the traits that make a healthy node look odd, and faults look weak.
-    "hard": Family(
-        nodes=(3, 4, 6, 8, 12, 16, 24, 32),
-        onset=(420, 1200),
-        halt_after=(60, 700),
-        effect=(0.3, 1.0),
-        wander=0.04,
-        offsets=0.10,
-        hidden_signs=0.3,
-        two_generations=0.25,
-        group_congestion=0.35,
-        host_agent=0.5,
-        late_writer=0.4,
-        memory_step=0.3,
-        lost_samples=0.05,
-        restarts=1.5,
-        two_faulty=0.06,
-    ),
+    "hard": _HARD,
+    # Jobs whose nodes differ by design: pipeline stages, actors and learners.
+    "staged": replace(_HARD, nodes=(6, 8, 12, 16, 24, 32), stages=(2, 4), stage_wander=0.15),
 }

@@ -79,9 +79,33 @@ def draw_signals(random: np.random.Generator, work: Workload, family: Family) ->
         noise = random.normal(0, texture.noise, node.shape)
         # Iterations fall into the seconds of every node a little differently.
         values[metric] = node * np.maximum(0, 1 + noise)
+    _stage(random, values, work, family)
     values["memory_usage"] += np.linspace(0, random.uniform(0, 3), work.seconds)
     _bursts(random, values)
     return values
+
+
+# What a stage's share of the work changes.
+_WORK = (
+    "gpu_power",
+    "gpu_tensor_activity",
+    "gpu_graphics_activity",
+    "nvlink_bandwidth",
+    "rdma",
+    "pcie_bandwidth",
+)
+
+
+def _stage(random: np.random.Generator, values: Values, work: Workload, family: Family) -> None:
+    """Give every stage of the job its own level of work, and let that wander as a whole."""
+    stages = int(work.stages.max()) + 1
+    if stages == 1:
+        return
+    for metric in _WORK:
+        level = random.uniform(0.6, 1.0, stages)[:, None]
+        course = level * np.exp(_wander(random, stages, work.seconds, family.stage_wander))
+        factor = course[work.stages]
+        values[metric] *= factor[:, None] if metric in PER_GPU else factor
 
 
 PER_GPU = (

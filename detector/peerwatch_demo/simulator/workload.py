@@ -64,6 +64,8 @@ class Workload:
         iterations, so samples differ though the work does not.
     slowdown
         Shape (seconds,): the job's speed as a share of its normal one.
+    stages
+        Shape (nodes,): which stage of the job every node works for.
     """
 
     nodes: int
@@ -73,6 +75,7 @@ class Workload:
     levels: dict[str, tuple[float, ...]]
     rhythm: Array
     slowdown: Array = field(default_factory=lambda: np.ones(0))
+    stages: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def expected(self, metric: str) -> Array:
         """Return the level of a metric that follows the job's phases, shape (seconds,)."""
@@ -108,7 +111,16 @@ def draw_workload(random: np.random.Generator, nodes: int, seconds: int) -> Work
         levels=levels,
         rhythm=_rhythm(random, seconds),
         slowdown=np.ones(seconds),
+        stages=np.zeros(nodes, dtype=np.int64),
     )
+
+
+def draw_stages(random: np.random.Generator, work: Workload, stages: tuple[int, int]) -> None:
+    """Divide the nodes of a job among stages, three nodes each at least."""
+    most = min(stages[1], work.nodes // 3)
+    if most > 1:
+        count = int(random.integers(min(stages[0], most), most + 1))
+        work.stages = np.arange(work.nodes) * count // work.nodes
 
 
 def _levels(random: np.random.Generator) -> dict[str, tuple[float, ...]]:

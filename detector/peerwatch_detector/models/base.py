@@ -7,6 +7,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+# Where the model of all metrics (Minder's variant INT) stands among the models by metric; no
+# metric can have this name.
+INTEGRATED = "(integrated)"
+
 
 class Model(Protocol):
     """Turns windows into points whose distances mean dissimilarity."""
@@ -25,7 +29,8 @@ class Model(Protocol):
         Parameters
         ----------
         windows
-            Shape (n, window_length), values 0 to 1, no NaN.
+            Shape (n, window_length), values 0 to 1, no NaN; of the integrated model
+            (n, window_length, n_metrics).
 
         Returns
         -------

@@ -3,8 +3,8 @@
 One model per metric (NSDI'25, section 4.2): an LSTM encoder (hidden 4, one layer) reads the
 window, two linear heads give mean and log variance of an 8-dimensional Gaussian, a linear layer
 and an LSTM decoder turn a point of it back into a window. The detector takes the mean, so the
-same window always embeds to the same point. ``training.py`` trains the same network in torch;
-tests hold both forward passes together to 1e-4.
+same window always embeds to the same point. ``network.py`` is the same network in torch; tests
+hold both forward passes together to 1e-4.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _BLOCK = 4096
 class Weights:
     """The parameters, in torch's layout and gate order (input, forget, cell, output).
 
-    ``H`` = hidden size, ``L`` = latent size; the encoder reads one value per step, the decoder
-    reads the H values of ``latent_to_hidden`` at every step.
+    ``M`` = metrics, 1 but for the variant INT, ``H`` = hidden size, ``L`` = latent size; the
+    encoder reads M values per step, the decoder the H values of ``expand`` at every step.
     """
 
-    encoder_input: Array  # (4H, 1)
+    encoder_input: Array  # (4H, M)
     encoder_hidden: Array  # (4H, H)
     encoder_bias: Array  # (4H,)
     mean_weight: Array  # (L, H)
@@ -40,19 +40,47 @@ class Weights:
     decoder_input: Array  # (4H, H)
     decoder_hidden: Array  # (4H, H)
     decoder_bias: Array  # (4H,)
-    output_weight: Array  # (1, H)
-    output_bias: Array  # (1,)
+    output_weight: Array  # (M, H)
+    output_bias: Array  # (M,)
+
+    @property
+    def inputs(self) -> int:
+        """Metrics per step."""
+        return int(self.encoder_input.shape[1])
+
+    def wrong(self) -> str:
+        """Return the name of a parameter whose shape or values are impossible, or nothing."""
+        inputs, hidden, latent = self.inputs, self.encoder_hidden.shape[-1], len(self.mean_bias)
+        shapes = {
+            "encoder_input": (4 * hidden, inputs),
+            "encoder_hidden": (4 * hidden, hidden),
+            "encoder_bias": (4 * hidden,),
+            "mean_weight": (latent, hidden),
+            "mean_bias": (latent,),
+            "expand_weight": (hidden, latent),
+            "expand_bias": (hidden,),
+            "decoder_input": (4 * hidden, hidden),
+            "decoder_hidden": (4 * hidden, hidden),
+            "decoder_bias": (4 * hidden,),
+            "output_weight": (inputs, hidden),
+            "output_bias": (inputs,),
+        }
+        for name, shape in shapes.items():
+            array = getattr(self, name)
+            if array.shape != shape or not np.isfinite(array).all():
+                return name
+        return ""
 
 
 class LstmVae:
-    """The trained model of one metric.
+    """A trained model.
 
     Parameters
     ----------
     weights
         Trained parameters.
     embedding
-        ``reconstruction`` embeds a window as its denoised self, shape (n, window_length);
+        ``reconstruction`` embeds a window as its denoised self, shape (n, window_length * M);
         ``latent`` as the mean of its latent Gaussian, shape (n, L).
     """
 
@@ -75,38 +103,37 @@ class LstmVae:
         return digest.hexdigest()[:12]
 
     def embed(self, windows: Array) -> Array:
-        """Embed scaled windows of shape (n, window_length)."""
-        width = (
-            windows.shape[1] if self.embedding == "reconstruction" else len(self.weights.mean_bias)
-        )
+        """Embed scaled windows of shape (n, window_length), or with M metrics (n, length, M)."""
+        length, inputs = windows.shape[1], self.weights.inputs
+        steps = windows.reshape(len(windows), length, inputs)
+        rebuilt = self.embedding == "reconstruction"
+        width = length * inputs if rebuilt else len(self.weights.mean_bias)
         result = np.empty((len(windows), width), dtype=np.float32)
         for start in range(0, len(windows), _BLOCK):
-            block = windows[start : start + _BLOCK]
-            latent = self.encode(block)
-            result[start : start + _BLOCK] = (
-                latent if self.embedding == "latent" else self.decode(latent, windows.shape[1])
-            )
+            block = slice(start, start + _BLOCK)
+            latent = self.encode(steps[block])
+            result[block] = self.decode(latent, length).reshape(-1, width) if rebuilt else latent
         return result
 
     def encode(self, windows: Array) -> Array:
-        """Return the latent means, shape (n, L), of windows of shape (n, window_length)."""
+        """Return the latent means, shape (n, L), of windows of shape (n, window_length, M)."""
         w = self.weights
         hidden = _lstm_state(len(windows), w.encoder_hidden.shape[1])
         for step in range(windows.shape[1]):
-            drive = w.encoder_input @ windows[:, step][None, :] + w.encoder_bias[:, None]
+            drive = w.encoder_input @ windows[:, step].T + w.encoder_bias[:, None]
             hidden = _lstm_step(drive, w.encoder_hidden, hidden)
         return (w.mean_weight @ hidden[0] + w.mean_bias[:, None]).T
 
     def decode(self, latent: Array, length: int) -> Array:
-        """Return windows, shape (n, length), of latent points of shape (n, L)."""
+        """Return windows, shape (n, length, M), of latent points of shape (n, L)."""
         w = self.weights
         expanded = w.expand_weight @ latent.T + w.expand_bias[:, None]
         drive = w.decoder_input @ expanded + w.decoder_bias[:, None]
         hidden = _lstm_state(len(latent), w.decoder_hidden.shape[1])
-        result = np.empty((len(latent), length), dtype=np.float32)
+        result = np.empty((len(latent), length, w.inputs), dtype=np.float32)
         for step in range(length):
             hidden = _lstm_step(drive, w.decoder_hidden, hidden)
-            result[:, step] = w.output_weight[0] @ hidden[0] + w.output_bias[0]
+            result[:, step] = (w.output_weight @ hidden[0] + w.output_bias[:, None]).T
         return result
 
 

@@ -55,6 +55,16 @@ SPECS: tuple[MetricSpec, ...] = (
         "scores.Finding",
     ),
     MetricSpec(
+        "peerwatch_finding_info",
+        "gauge",
+        "1",
+        ("job_id", "node", "gpu", "metric", "method", "family", "summary"),
+        "Always 1, for every finding that stands: the family of faults that it looks like, and why "
+        "the node was named, in a sentence of at most 200 characters for a pager. It does not "
+        "change while the finding stands.",
+        "explain.Explanation",
+    ),
+    MetricSpec(
         "peerwatch_job_nodes",
         "gauge",
         "1",
