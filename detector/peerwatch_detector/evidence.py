@@ -109,8 +109,10 @@ class Trail:
             What a node showed until then is held: it was the first. None = nobody's has.
         """
         seen = judged & (found.strength >= 1)
-        self.held = np.isfinite(self.streaks.start) & ~seen
-        self.held &= np.zeros_like(seen) if blind is None else blind
+        blind = np.zeros_like(seen) if blind is None else blind
+        # When the levels are back, what was held has explained nothing.
+        self.streaks.start = np.where(self.held & ~blind, np.nan, self.streaks.start)
+        self.held = np.isfinite(self.streaks.start) & ~seen & blind
         candidates = seen | self.held
         before = self.streaks.start
         self.streaks.update(moment.clock, candidates, judged)

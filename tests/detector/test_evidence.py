@@ -217,10 +217,10 @@ def test_what_was_seen_until_all_collapsed_is_held_and_counts_on() -> None:
     assert [] == follow("..xx...cccc", ".......cccc")[1]
 
 
-def test_what_is_seen_after_the_collapse_is_not_held_and_what_is_gone_ends() -> None:
-    _, (sign,), _ = follow("..xxccccx", ".........")
-    assert (False, 35.0) == (sign.held, sign.seconds)
-    assert [] == follow("..xxcccc...", "...........")[1]
+def test_what_was_held_ends_with_the_collapse_and_begins_anew() -> None:
+    _, (sign,), _ = follow("..xxccccxx", "....cccc..")
+    assert (False, NOW + 35, 10.0) == (sign.held, sign.since, sign.seconds)
+    assert [] == follow("..xxcccc.", "....cccc.")[1]
 
 
 @pytest.mark.parametrize(
