@@ -25,7 +25,7 @@ help:
 	@echo '                SECONDS=30         how long it measures'
 	@echo 'make evaluate   how right the methods are, side by side, on simulated cases'
 	@echo '                OUTPUT=FOLDER      keep the reports there, as JSON and SVG'
-	@echo '                SEED=50000         of the first case; METHODS=peerwatch,minder,zscore'
+	@echo '                SEED=70000         of the first case; METHODS=peerwatch,minder,zscore'
 	@echo 'make models     train the shipped models anew, on simulated healthy jobs'
 	@echo 'make clean      remove .venv, .tools and caches'
 
@@ -50,13 +50,13 @@ format: setup-test
 bench: setup-bench
 	@PYTHONPATH=tests:exporter:detector python -m bench.exporter --seconds $(or $(SECONDS),30)
 
-# The seeds from 50000 on are for validation: nothing is chosen or tuned on them.
+# The seeds from 70000 on are for validation: nothing is chosen or tuned on them.
 evaluate: setup-demo
 	@cases=$$(mktemp -d) && trap 'rm -rf "$$cases"' EXIT && out=$${OUTPUT:-$$cases} && \
 	mkdir -p "$$out" && for family in plain:20 hard:40; do \
 		name=$${family%:*}; echo "== family $$name"; \
 		python -m peerwatch_demo.simulator "$$cases/$$name" --family "$$name" \
-			--cases "$${family#*:}" --seed "$${SEED:-50000}" && \
+			--cases "$${family#*:}" --seed "$${SEED:-70000}" && \
 		python -m peerwatch_detector evaluate "$$cases/$$name" \
 			--method "$${METHODS:-peerwatch,minder,zscore}" \
 			--output "$$out/$$name.json" --picture "$$out/$$name.svg" || exit; \

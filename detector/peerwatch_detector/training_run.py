@@ -165,6 +165,8 @@ def _share(quality: Quality) -> str:
     """Return the share of the windows' variance that is lost, in words."""
     if not quality.variance > 0:
         return " (constant)"
+    if quality.variance < quality.error:
+        return f" (they hardly vary: {quality.variance:.1e})"
     return f" ({quality.error / quality.variance:.1%} of their variance {quality.variance:.1e})"
 
 
