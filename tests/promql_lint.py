@@ -29,6 +29,8 @@ JOIN_LABELS = ("cluster", "job_id", "node")
 _RATES = {"rate", "irate", "increase"}
 _COMPARISONS = {">", ">=", "<", "<=", "==", "!="}
 _SETS = {"and", "or", "unless"}
+# Two missed scrapes at the longest usual interval, in seconds.
+_TWO_SCRAPES = 60
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,45 @@ class Metric:
 
 Schema = Mapping[str, Metric]
 
+_GPU = frozenset({"gpu", "UUID", "job_id"})
+_PORT = frozenset({"device", "port"})
+_PAUSE = _PORT | {"netdev", "direction", "priority"}
+# Metrics of dcgm-exporter (job_id by relabelling), node_exporter and rdma_exporter, by their own
+# pages. What dcgm-exporter calls a counter and is a rate is a gauge here.
+FOREIGN: Schema = {
+    **dict.fromkeys(
+        (
+            "DCGM_FI_DEV_FB_USED",
+            "DCGM_FI_DEV_GPU_UTIL",
+            "DCGM_FI_DEV_POWER_USAGE",
+            "DCGM_FI_DEV_SM_CLOCK",
+            "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+            "DCGM_FI_PROF_NVLINK_RX_BYTES",
+            "DCGM_FI_PROF_NVLINK_TX_BYTES",
+            "DCGM_FI_PROF_PCIE_RX_BYTES",
+            "DCGM_FI_PROF_PCIE_TX_BYTES",
+            "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
+        ),
+        Metric("gauge", _GPU),
+    ),
+    "node_cpu_seconds_total": Metric("counter", frozenset({"cpu", "mode"})),
+    "node_memory_MemAvailable_bytes": Metric("gauge", frozenset()),
+    "node_memory_MemTotal_bytes": Metric("gauge", frozenset()),
+    "node_netstat_Tcp_RetransSegs": Metric("counter", frozenset()),
+    "node_network_receive_bytes_total": Metric("counter", frozenset({"device"})),
+    "node_network_transmit_bytes_total": Metric("counter", frozenset({"device"})),
+    "rdma_np_cnp_sent_total": Metric("counter", _PORT),
+    "rdma_np_ecn_marked_roce_packets_total": Metric("counter", _PORT),
+    "rdma_port_rcv_data_total": Metric("counter", _PORT),
+    "rdma_port_xmit_data_total": Metric("counter", _PORT),
+    "rdma_roce_pfc_pause_frames_total": Metric("counter", _PAUSE),
+}
+# Which node serves which training job (rules/job.rules.yaml, and its like for other exporters).
+MEMBERSHIP = {
+    "job_node:membership:info": Metric("gauge", frozenset({"job_id", "node"})),
+    "job_gpu:membership:info": Metric("gauge", frozenset({"job_id", "node", "gpu"})),
+}
+
 
 @cache
 def pack_schema() -> dict[str, Metric]:
@@ -51,7 +92,16 @@ def pack_schema() -> dict[str, Metric]:
     for metric in yaml.safe_load(PRESET.read_text())["metrics"]:
         labels = {"job_id", "node"} | ({"gpu"} if metric["scope"] == "gpu" else set())
         schema[metric["recorded"]] = Metric("gauge", frozenset(labels))
-    return schema
+    # Its absence tells that nobody's exporter is scraped.
+    presence = "DCGM_FI_DEV_GPU_UTIL"
+    scraped = {"up": Metric("gauge", frozenset())}
+    return schema | MEMBERSHIP | {presence: FOREIGN[presence]} | scraped
+
+
+@cache
+def dcgm_schema() -> dict[str, Metric]:
+    """Return every metric that rules for other people's exporters may use."""
+    return dict(FOREIGN) | MEMBERSHIP
 
 
 def children(expr: promql.Expr) -> list[promql.Expr]:
@@ -113,6 +163,8 @@ def labels_of(expr: promql.Expr, schema: Schema) -> frozenset[str]:
             return _labels_of_binary(expr, schema)
         case promql.Call() if expr.func.name in {"absent", "vector", "time", "scalar"}:
             return frozenset()
+        case promql.Call() if expr.func.name == "label_replace":
+            return labels_of(expr.args[0], schema) | {_text(expr.args[1])}
     inner = [labels_of(child, schema) for child in children(expr)]
     return frozenset().union(*inner)
 
@@ -125,8 +177,10 @@ def _labels_of_binary(expr: promql.BinaryExpr, schema: Schema) -> frozenset[str]
         return left | right
     if _is_scalar(expr.lhs):
         return right
+    if expr.modifier is None:
+        return left & right
     card, matching = expr.modifier.card, expr.modifier.matching
-    extra = set(expr.modifier.group_labels.labels if expr.modifier.group_labels else ())
+    extra = set(expr.modifier.group_labels or ())
     if card == promql.VectorMatchCardinality.ManyToOne:
         return left | extra
     if card == promql.VectorMatchCardinality.OneToMany:
@@ -135,6 +189,12 @@ def _labels_of_binary(expr: promql.BinaryExpr, schema: Schema) -> frozenset[str]
         return left & right
     on = set(matching.labels)
     return left & on if matching.type == promql.LabelModifierType.Include else left - on
+
+
+def _text(expr: promql.Expr) -> str:
+    """Return the text of a string literal."""
+    assert isinstance(expr, promql.StringLiteral), expr
+    return expr.val
 
 
 def _is_scalar(expr: promql.Expr) -> bool:
@@ -225,15 +285,20 @@ def lint_alert(expression: str, for_seconds: float, schema: Schema) -> list[str]
 
 
 def _lint_arm(arm: promql.Expr, for_seconds: float, schema: Schema) -> Iterator[str]:
-    if isinstance(arm, promql.Call) and arm.func.name in {"absent", "vector"}:
-        return
     judged = arm
     while operator(judged) in {"and", "unless"}:  # the right side only gates
         judged = bare(judged.lhs)
+    if isinstance(judged, promql.Call) and judged.func.name in {"absent", "vector"}:
+        if judged.func.name == "absent" and for_seconds < _TWO_SCRAPES:
+            yield f"absent() with for below {_TWO_SCRAPES} s: two missed scrapes fire it"
+        return
     if operator(judged) not in _COMPARISONS:
         yield f"no comparison: {arm}"
     smoothed = any(
-        isinstance(part, promql.Call) and part.func.name.endswith("_over_time")
+        isinstance(part, promql.Call)
+        and part.func.name.endswith("_over_time")
+        # A window that only remembers smooths nothing.
+        and part.func.name not in {"last_over_time", "present_over_time"}
         for part in walk(judged)
     )
     if smoothed and for_seconds > 60:
@@ -245,7 +310,7 @@ def _lint_arm(arm: promql.Expr, for_seconds: float, schema: Schema) -> Iterator[
     ):
         yield "topk in an alert: which series fires changes from one evaluation to the next"
     declared = frozenset().union(
-        *(schema[s.name].labels for s in selectors(arm) if s.name in schema)
+        *(schema[s.name].labels for s in selectors(judged) if s.name in schema)
     )
     kept = labels_of(arm, schema)
     for label in JOIN_LABELS:

@@ -23,6 +23,9 @@ SCHEMA = {
         "time() - max by (job_id) (finding)",
         "topk(3, max by (node, metric) (finding))",
         "max(finding) or vector(0)",
+        "max by (node, device) (size_bytes < size_bytes)",
+        "max by (node, metric) (size_bytes * on (node) group_left (metric) finding)",
+        'sum by (port) (label_replace(size_bytes, "port", "$1", "device", "(.+)"))',
     ],
 )
 def test_a_good_expression_has_no_problem(expression):
@@ -57,6 +60,7 @@ def test_a_mistake_is_found(expression, problem):
     [
         "max by (cluster, job_id, node) (max_over_time(finding[1m])) > 0",
         "absent(finding)",
+        "absent(finding) and absent(size_bytes)",
         "vector(1)",
         "finding < 0.8 and on (job_id) max by (job_id) (max_over_time(finding[1h])) > 0",
     ],
@@ -81,3 +85,15 @@ def test_a_mistake_in_an_alert_is_found(expression, problem):
     problems = lint_alert(expression, 300, SCHEMA)
 
     assert any(problem in found for found in problems), problems
+
+
+def test_a_window_that_only_remembers_may_have_to_last():
+    expression = "last_over_time(finding[15m]) > 0 unless on (node) size_bytes"
+
+    assert lint_alert(expression, 300, SCHEMA) == []
+
+
+def test_what_is_absent_for_a_moment_is_no_alert():
+    (problem,) = lint_alert("absent(finding)", 30, SCHEMA)
+
+    assert "absent() with for below 60 s" in problem

@@ -146,7 +146,7 @@ class DetectorConfig(Section):
 
     prometheus: PrometheusConfig = Field(default_factory=PrometheusConfig)
     listen: ListenConfig = Field(default_factory=ListenConfig)
-    preset: Literal["peerwatch"] = Field(
+    preset: Literal["peerwatch", "dcgm"] = Field(
         default="peerwatch", description="Which exporters' metrics to read."
     )
     metrics: MetricsConfig = Field(default_factory=MetricsConfig)

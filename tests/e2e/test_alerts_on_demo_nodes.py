@@ -1,0 +1,106 @@
+"""What the shipped alerts say about the exporter's demo nodes: each fault its alerts, health none.
+
+The unit tests feed series that were written for them; here the real exporter makes them, from every
+scenario it can act, and a real Prometheus evaluates all rules at once. An alert that is pending has
+been found; waiting for its ``for`` would only take time.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from peerwatch_demo.stack import Stack, Target, free_ports, prometheus, prometheus_config
+from peerwatch_exporter.demo.scenarios import SCENARIOS
+
+ROOT = Path(__file__).parents[2]
+RULES = sorted((ROOT / "rules").glob("*.rules.yaml"))
+ONSET_SECONDS = 20
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420), pytest.mark.xdist_group("e2e")]
+
+# Without the prefix Peerwatch. What a scenario shows only after minutes is not waited for.
+EXPECTED = {
+    "healthy": set(),
+    "idle": set(),
+    "lost_gpu": {"XidHardware", "GpuMissing", "PcieDeviceGone"},
+    "hung_gpu": {"XidHardware", "GpuMissing", "GpuDriverHung"},
+    "pcie_downgrade": {"PcieDowntrained", "PcieErrors"},
+    "pfc_storm": {"PfcStorm", "PfcPause"},
+    "thermal_throttle": {"GpuThermalThrottling"},
+    "power_brake": {"GpuPowerThrottling"},
+    "nvlink_errors": {
+        *("XidHardware", "SxidFatal", "NvlinkDown", "NvlinkErrors", "GpuFabricUnhealthy"),
+    },
+    "ecc_error": {
+        *("XidWatch", "XidDegraded", "GpuEccErrors", "GpuRecoveryAction", "GpuResetPending"),
+    },
+    "nic_down": {"NicLinkDown", "NicLinkFlap", "NicHealth", "NicTransportErrors"},
+    "nic_flap": {"NicLinkFlap", "NicHealth", "NicCableErrors"},
+    "ecn_congestion": {"FabricCongestion"},
+    "hung_rank": set(),
+    "slow_tcp": set(),
+}
+# One job runs on all these nodes. What may follow from a fault, sooner or later, on whom it hits.
+LATER = {"RdmaStoppedNode", "HeartbeatOld", "HostHungTasks", "NicSlow", "NicTransportErrors"}
+# Pending for the seconds for which the link is down, and never longer.
+BRIEFLY = {"nic_flap": {"NicLinkDown"}}
+
+
+@pytest.fixture(scope="module")
+def found() -> Iterator[dict[str, set[str]]]:
+    """Alerts by scenario, once all that must come has come."""
+    with (
+        tempfile.TemporaryDirectory(prefix="peerwatch-alerts-") as folder,
+        Stack(Path(folder)) as stack,
+    ):
+        *ports, server_port = free_ports(len(SCENARIOS) + 1)
+        addresses = {name: f"127.0.0.1:{port}" for name, port in zip(SCENARIOS, ports, strict=True)}
+        for name, address in addresses.items():
+            command = [sys.executable, "-m", "peerwatch_exporter", "--demo", name]
+            command += ["--demo.onset", str(ONSET_SECONDS), "--listen", address]
+            stack.start(name, command, ready=f"http://{address}/-/healthy")
+        targets = [
+            Target("peerwatch-exporter", address, {"node": name})
+            for name, address in addresses.items()
+        ]
+        config = prometheus_config(targets, rules=RULES, interval="5s")
+        server = prometheus(stack, server_port, config)
+        alerts: dict[str, set[str]] = {name: set() for name in SCENARIOS}
+        deadline = time.monotonic() + 330
+        while time.monotonic() < deadline:
+            for alert in active(server.url):
+                if alert.get("node"):
+                    name = alert["alertname"].removeprefix("Peerwatch")
+                    alerts[alert["node"]].add(name)
+            if all(wanted <= alerts[name] for name, wanted in EXPECTED.items()):
+                break
+            time.sleep(2)
+        yield alerts
+
+
+def active(url: str) -> list[dict[str, str]]:
+    """Return the labels of all alerts that are pending or firing."""
+    form = urllib.parse.urlencode({"query": "ALERTS"}).encode()
+    with urllib.request.urlopen(f"{url}/api/v1/query", form, 10) as answer:
+        return [row["metric"] for row in json.load(answer)["data"]["result"]]
+
+
+def test_every_scenario_is_expected() -> None:
+    assert SCENARIOS.keys() == EXPECTED.keys()
+
+
+@pytest.mark.parametrize("scenario", list(EXPECTED))
+def test_a_demo_node_has_its_alerts_and_no_others(found, scenario) -> None:
+    may = BRIEFLY.get(scenario, set()) | (LATER if scenario != "healthy" else set())
+
+    assert EXPECTED[scenario] <= found[scenario]
+    assert found[scenario] <= EXPECTED[scenario] | may
