@@ -1,0 +1,33 @@
+"""Reading ranges: from any server with the query API onto a time grid of float32.
+
+In the order of the data's path: a ``Selection`` on a ``Grid`` becomes a ``Question`` (ways), a
+``Connection`` carries it (connection, body, stream), a decoder takes the answer apart (frames and
+xor, matrix, export_lines) and puts every sample where it belongs (arrival), the rows become a
+``Block`` (block), and the newest blocks a ring (grid_ring, follower).
+"""
+
+from peerwatch_detector.reading.block import Block
+from peerwatch_detector.reading.follower import Follower
+from peerwatch_detector.reading.grid_reader import (
+    GridReader,
+    RangeReader,
+    Reading,
+    ReadingStatistics,
+)
+from peerwatch_detector.reading.grid_ring import GridRing
+from peerwatch_detector.reading.selection import Grid, Matcher, Selection
+from peerwatch_detector.reading.settings import ReadingSettings
+
+__all__ = [
+    "Block",
+    "Follower",
+    "Grid",
+    "GridReader",
+    "GridRing",
+    "Matcher",
+    "RangeReader",
+    "Reading",
+    "ReadingSettings",
+    "ReadingStatistics",
+    "Selection",
+]

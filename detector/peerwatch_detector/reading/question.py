@@ -1,0 +1,103 @@
+"""A piece on its way to the server and back: what is asked for, and what came of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from peerwatch_detector.reading.arrival import ROWS, Arrival, close_rows, new_arrival, rates
+from peerwatch_detector.reading.block import Block, fold
+from peerwatch_detector.reading.envelope import Remarks
+from peerwatch_detector.reading.selection import Grid, Piece
+from peerwatch_detector.reading.settings import ReadingSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A piece that was read.
+
+    Parameters
+    ----------
+    block
+        The series.
+    remarks
+        What the server said beside them.
+    received
+        Bytes of the answer.
+    """
+
+    block: Block
+    remarks: Remarks
+    received: int
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A piece on its way: the steps to fill, those before them that rates need, and the time.
+
+    Parameters
+    ----------
+    piece
+        What is wanted.
+    settings
+        The limits.
+    deadline
+        On the clock of ``time.monotonic``.
+    series
+        How many series to expect.
+    open_left
+        Whether the server leaves out a sample exactly as old as a range is long.
+    skips_nan
+        Whether the server takes NaN for the end of a series.
+    """
+
+    piece: Piece
+    settings: ReadingSettings
+    deadline: float
+    series: int
+    open_left: bool = False
+    skips_nan: bool = False
+
+    @property
+    def window(self) -> int:
+        """Steps of the window of rates; 0 for gauges."""
+        seconds = self.piece.selection.rate_seconds
+        return 0 if seconds is None else max(1, math.ceil(seconds * 1000 / self.piece.grid.step))
+
+    @property
+    def age(self) -> int:
+        """Greatest age of a sample in ms; 0 for expressions, which have a value per step."""
+        expression = self.piece.selection.expression
+        return round(self.settings.max_age_seconds * 1000) if expression is None else 0
+
+    @property
+    def grid(self) -> Grid:
+        """The steps to fill: those wanted, and the window before them."""
+        grid = self.piece.grid
+        return Grid(grid.start - self.window * grid.step, grid.end, grid.step)
+
+    @property
+    def start(self) -> int:
+        """Time in ms of the oldest sample that counts."""
+        return self.grid.start - self.age
+
+    def arrival(self, age: int) -> Arrival:
+        """Return an empty grid for an answer whose samples stand for some ms."""
+        selection = self.piece.selection
+        return new_arrival(
+            self.grid,
+            age,
+            skips_nan=self.skips_nan,
+            counter=selection.rate_seconds is not None,
+            labels=(selection.node_label, selection.gpu_label),
+            rows=min(self.series, self.settings.max_series),
+        )
+
+    def block(self, arrival: Arrival, *, escaped: bool) -> Block:
+        """Return the filled grid."""
+        close_rows(arrival)
+        values = arrival.values[: arrival.counts[ROWS]]
+        if self.window:
+            seconds = self.window * self.piece.grid.step / 1000
+            values = rates(values, self.window, seconds, self.window)
+        return fold(arrival, self.piece.grid, values, escaped=escaped)

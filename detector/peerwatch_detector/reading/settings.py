@@ -1,0 +1,73 @@
+"""How the readers behave and what they never exceed, with defaults that are safe everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Way = Literal["remote_read", "export", "query", "query_range"]
+Choice = Literal["auto", "remote_read", "export", "query", "query_range"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingSettings:
+    """Where the server is, how it is asked, and the limits.
+
+    Parameters
+    ----------
+    url
+        Base URL of the server, with a prefix if it has one.
+    headers
+        Extra HTTP headers, such as Authorization or X-Scope-OrgID.
+    way
+        How ranges are read: ``remote_read`` (Prometheus, Mimir), ``export`` (VictoriaMetrics),
+        ``query`` (range selectors, everywhere), ``query_range`` (everywhere), or ``auto``: the
+        first of these that the server answers.
+    connections
+        Most requests at the same time.
+    timeout_seconds
+        Longest wait for one answer, its body included; the server is told.
+    deadline_seconds
+        Longest time for one read with all its parts and retries.
+    max_age_seconds
+        A sample stands for the steps up to this long after it; then the value is missing.
+    overlap_seconds
+        How far an incremental read reaches back behind the last one, for samples that came late.
+    lag_seconds
+        How far behind the clock a read ends.
+    increment_seconds
+        Ranges up to this long are read by ``query`` when the way is ``auto``: there a read costs
+        by the series, and remote read gains nothing.
+    max_points
+        Most steps per series of one query (Prometheus refuses more than 11,000).
+    max_samples
+        Most samples that one query makes the server load; far below query.max-samples (50 million)
+        because the server builds the whole answer in memory.
+    max_series
+        Most series of one answer; what has more is refused, so that memory stays bounded.
+    max_answer_bytes
+        Most bytes of one answer; what is longer is refused.
+    max_splits
+        How often a refused or truncated query is cut in half before it is given up.
+    partial
+        What to do with an answer that the server calls partial (Thanos, Mimir, VictoriaMetrics):
+        ``keep`` it with its warnings, or ``refuse`` it.
+    """
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    way: Choice = "auto"
+    connections: int = 2
+    timeout_seconds: float = 10.0
+    deadline_seconds: float = 60.0
+    max_age_seconds: float = 5.0
+    overlap_seconds: float = 5.0
+    lag_seconds: float = 2.0
+    increment_seconds: float = 120.0
+    max_points: int = 11_000
+    max_samples: int = 15_000_000
+    max_series: int = 200_000
+    max_answer_bytes: int = 1 << 32
+    max_splits: int = 8
+    partial: Literal["keep", "refuse"] = "keep"
