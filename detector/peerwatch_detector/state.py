@@ -15,7 +15,7 @@ from peerwatch_detector.continuity import Streaks
 from peerwatch_detector.evidence import Trail
 from peerwatch_detector.explain import Explanation
 from peerwatch_detector.progress import Phase, Progress
-from peerwatch_detector.scores import Finding
+from peerwatch_detector.scores import Finding, Streak
 
 _NO_GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
@@ -87,6 +87,7 @@ class JobState:
     standing: dict[str, Finding] = field(default_factory=dict)
     recent: list[Finding] = field(default_factory=list)
     explanations: dict[Finding, Explanation] = field(default_factory=dict)
+    streaks: list[Streak] = field(default_factory=list)
     last_silent: dict[str, float] = field(default_factory=dict)
     progress: Progress | None = None
     stepped_until: int = 0

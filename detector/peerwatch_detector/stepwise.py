@@ -89,7 +89,8 @@ def walk(
                 middle = group.middle
                 roles[group.role].write(one.metric.name, one.metric.level_floor, times, middle)
     frames = {one.metric.name: one.frame for one in views}
-    streaks: list[Streak] = []
+    # A cycle may be shorter than a step: what ran at the last one still does.
+    streaks = [one for one in state.streaks if one.node in job.nodes]
     for time in _steps(views, state):
         moment = _moment(time, progress, config, state)
         state.stepped_until = time
@@ -106,6 +107,7 @@ def walk(
             ripe = gone if _silence_explains(gone, moment, config) else [*gone, *streaks]
             new = raise_new(job.job_id, now, ripe, config, state, known=known)
             explain_all(job, new, time, streaks, frames, config, state)
+    state.streaks = streaks
     for one in views:
         one.memory.judged_until = state.stepped_until
     return streaks

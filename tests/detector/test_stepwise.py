@@ -47,6 +47,13 @@ def test_a_node_that_holds_the_others_up_is_named_within_a_minute() -> None:
     assert 45 <= raised - ONSET <= 65
 
 
+def test_between_two_steps_the_evidence_stands() -> None:
+    here = replay(stopped_rank())
+    here.run(ONSET + 30)
+    seen = [here.step(ONSET + 30 + second).fault_scores["node-02"] for second in range(1, 8)]
+    assert 0 < min(seen)
+
+
 def test_two_metrics_name_it_sooner() -> None:
     values = changed(stopped_rank(), "tcp_throughput", 2, 0.05, FAULT)
     ((node, _, _, raised),) = found(values, cycle=5)
