@@ -41,7 +41,7 @@ def panels(job: str) -> list[Panel]:
         graph(
             "Continuity",
             "For how long a node has been the candidate in a metric without a break. It becomes a "
-            f"finding at the continuity threshold (240 s unless configured otherwise). {worst}",
+            f"finding at the continuity threshold (240 s, less while the job waits). {worst}",
             "s",
         )
         .min(0)
