@@ -103,7 +103,9 @@ def test_metrics_named_exist(path: Path) -> None:
     series = set(re.findall(r"\bpeerwatch_[a-z_]+\b", text))
     modules = {"peerwatch_detector", "peerwatch_demo", "peerwatch_exporter"}
     assert set() == series - set(CATALOG) - modules
-    recorded = {metric.recorded for metric in load_preset("peerwatch").metrics}
+    rules = "".join(file.read_text() for file in (ROOT / "rules").glob("*.rules.yaml"))
+    recorded = set(re.findall(r"- record: (\S+)", rules))
+    assert recorded >= {metric.recorded for metric in load_preset("peerwatch").metrics}
     assert set() == set(re.findall(r"\bjob_(?:node|gpu):[a-z_]+:[a-z]+", text)) - recorded
     assert set() == RENAMED & set(re.findall(r"(?<![:\w])[a-z]+_throughput\b(?!:)", text))
 
