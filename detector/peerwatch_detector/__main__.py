@@ -98,7 +98,9 @@ def _run(_options: argparse.Namespace, config: DetectorConfig) -> int:
     def finish(_signal: int, _frame: FrameType | None) -> None:
         raise SystemExit(0)
 
-    signal.signal(signal.SIGTERM, finish)
+    # Both, as a shell lets background processes ignore the second.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, finish)
     loop = threading.Thread(target=detector.run, args=(stop,), name="cycles", daemon=True)
     logger.info(
         "started version=%s listen=%s prometheus=%s method=%s metrics=%d",
