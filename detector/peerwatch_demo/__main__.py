@@ -8,25 +8,22 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from peerwatch_demo.cluster import node_names
 from peerwatch_demo.console import Console
 from peerwatch_demo.faults import Fault, FaultError, choose_fault, choose_node
 from peerwatch_demo.namespaces import why_unavailable
-from peerwatch_demo.narrative import Demo, node_names
+from peerwatch_demo.narrative import Demo
 from peerwatch_demo.nodes import Place
 from peerwatch_demo.process import StackError
 from peerwatch_demo.settings import Patience, Settings
+from peerwatch_demo.signals import Terminated, catch_signals
 
 _ROOT = Path(__file__).resolve().parents[2]
-
-
-class Terminated(BaseException):
-    """A signal asks the demo to end."""
 
 
 def main(environment: Mapping[str, str]) -> int:
@@ -86,20 +83,6 @@ def introduction(settings: Settings, fault: Fault, no_namespaces: str | None) ->
         f"{patience.shipped_continuity_seconds:g} s in production; a silence "
         f"{patience.absent_seconds:g} s instead of {patience.shipped_absent_seconds:g} s\n"
     )
-
-
-def catch_signals() -> None:
-    """Turn the first signal to end into an exception; ignore more while things are taken down."""
-
-    def end(number: int, _frame: object) -> None:
-        for other in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(other, signal.SIG_IGN)
-        if number == signal.SIGINT:
-            raise KeyboardInterrupt
-        raise Terminated(signal.Signals(number).name)
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, end)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ a node die as a whole. Commands come as JSON lines on standard input, one answer
 
     {"start": "rank", "arguments": [...], "environment": {...}, "log": "..."}   -> {"pid": 4711}
     {"signal": "rank", "number": 19}                                            -> {"pid": 4711}
+    {"end": "hog"}                                                              -> {"pid": 4711}
 """
 
 from __future__ import annotations
@@ -31,8 +32,12 @@ class Agent:
         try:
             if "start" in command:
                 return {"pid": self._start(command)}
-            child = self._children[command["signal"]]
-            child.send_signal(int(command["number"]))
+            if "end" in command:
+                child = self._children[command["end"]]
+                _end_all([child], seconds=3.0)
+            else:
+                child = self._children[command["signal"]]
+                child.send_signal(int(command["number"]))
         except KeyError as error:
             return {"error": f"unknown process or missing key {error}"}
         except (OSError, StackError) as error:
@@ -53,16 +58,20 @@ class Agent:
 
     def stop(self, seconds: float = 3.0) -> None:
         """End all processes of the node: SIGTERM first, SIGKILL for those that do not listen."""
-        running = [child for child in self._children.values() if child.poll() is None]
-        for child in running:
-            child.terminate()
-            child.send_signal(signal.SIGCONT)
-        for child in running:
-            try:
-                child.wait(seconds)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
+        _end_all(list(self._children.values()), seconds)
+
+
+def _end_all(children: list[subprocess.Popen[bytes]], seconds: float) -> None:
+    running = [child for child in children if child.poll() is None]
+    for child in running:
+        child.terminate()
+        child.send_signal(signal.SIGCONT)
+    for child in running:
+        try:
+            child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
 
 
 def serve(agent: Agent, commands: IO[str], answers: IO[str]) -> None:

@@ -14,7 +14,7 @@ from peerwatch_demo.process import StackError
 
 # 20 Mbit/s through a queue of 12 full frames: a link that renegotiated down and drops.
 _BROKEN_LINK = Shape(rate_bits=20_000_000, burst_bytes=4_000, limit_bytes=18_000)
-_SPINNERS = 2
+_SPINNERS = ("spinner-0", "spinner-1")
 # A hog takes half of what the node pretends to have, and never more than a quarter of what the
 # machine has left.
 _HOG_SHARE_OF_NODE = 0.5
@@ -36,11 +36,15 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One kind of fault: its name, what is done in one sentence, and the doing."""
+    """One kind of fault: its name, what is done in one sentence, the doing and the undoing.
+
+    ``undo`` is None for what cannot be undone.
+    """
 
     name: str
     summary: str
     inject: Callable[[Site, Node], str]
+    undo: Callable[[Site, Node], None] | None
     needs_namespaces: bool = False
 
 
@@ -51,18 +55,35 @@ def slow_nic(site: Site, node: Node) -> str:
     return f"its link now sends {_BROKEN_LINK.rate_bits / 1e6:g} Mbit/s and drops packets"
 
 
+def restore_nic(site: Site, node: Node) -> None:
+    """Give the node's link its healthy rate and queue again."""
+    assert site.network is not None, "choose_fault asks for namespaces"
+    site.network.restore(node.name)
+
+
 def cpu_contention(site: Site, node: Node) -> str:
     """Start programs on the node that burn all the CPU they get."""
     environment = node_environment(node, site.place)
     stress = [site.place.python, "-m", "peerwatch_demo.stress", "cpu"]
-    pids = [node.start(f"spinner-{number}", stress, environment) for number in range(_SPINNERS)]
+    pids = [node.start(name, stress, environment) for name in _SPINNERS]
     return f"{len(pids)} foreign processes burn CPU there: {', '.join(map(str, pids))}"
+
+
+def end_contention(_site: Site, node: Node) -> None:
+    """End the programs that burn CPU."""
+    for name in _SPINNERS:
+        node.end(name)
 
 
 def stopped_process(_site: Site, node: Node) -> str:
     """Stop the node's rank: it is there, holds its connections, and does nothing."""
     pid = node.signal("rank", signal.SIGSTOP)
     return f"rank {node.rank}, process {pid}, got SIGSTOP"
+
+
+def continue_process(_site: Site, node: Node) -> None:
+    """Let the node's rank go on."""
+    node.signal("rank", signal.SIGCONT)
 
 
 def killed_node(site: Site, node: Node) -> str:
@@ -83,12 +104,27 @@ def memory_hog(site: Site, node: Node) -> str:
     return f"process {pid} takes {size / 2**20:.0f} MiB of the node's memory"
 
 
+def end_hog(_site: Site, node: Node) -> None:
+    """End the program that fills the memory."""
+    node.end("hog")
+
+
 FAULTS = (
-    Fault("slow_nic", "the node's network link degrades", slow_nic, needs_namespaces=True),
-    Fault("cpu_contention", "foreign processes burn the node's CPU", cpu_contention),
-    Fault("stopped_process", "the node's rank is stopped (SIGSTOP)", stopped_process),
-    Fault("killed_node", "the node dies with everything on it", killed_node),
-    Fault("memory_hog", "a foreign process fills the node's memory", memory_hog),
+    Fault(
+        "slow_nic",
+        "the node's network link degrades",
+        slow_nic,
+        restore_nic,
+        needs_namespaces=True,
+    ),
+    Fault(
+        "cpu_contention", "foreign processes burn the node's CPU", cpu_contention, end_contention
+    ),
+    Fault(
+        "stopped_process", "the node's rank is stopped (SIGSTOP)", stopped_process, continue_process
+    ),
+    Fault("killed_node", "the node dies with everything on it", killed_node, None),
+    Fault("memory_hog", "a foreign process fills the node's memory", memory_hog, end_hog),
 )
 
 

@@ -213,6 +213,10 @@ class Network:
         self._run([*where, "add", "dev", "eth0", "root", *shape.arguments()])
         self._shaped.add(node)
 
+    def restore(self, node: str) -> None:
+        """Give a node's link its healthy rate and queue again."""
+        self.shape(node, self._shape)
+
     def cut(self, node: str) -> None:
         """Cut a node's link at the switch: nothing gets in or out, and nobody is told."""
         number = self._nodes.index(node)

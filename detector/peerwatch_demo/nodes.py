@@ -144,6 +144,16 @@ class Node:
         """
         return self._tell({"signal": name, "number": int(number)})
 
+    def end(self, name: str) -> int:
+        """End one of the node's processes, wait until it is gone, and return its id.
+
+        Raises
+        ------
+        StackError
+            If the node is dead or has no such process.
+        """
+        return self._tell({"end": name})
+
     def kill(self) -> None:
         """Kill everything on the node at once."""
         self.agent.kill()

@@ -14,10 +14,11 @@ import pytest
 import yaml
 
 from peerwatch_demo import __main__ as entry
+from peerwatch_demo.cluster import node_names, pace
 from peerwatch_demo.console import Console
 from peerwatch_demo.detector import detector_config, follow_training
 from peerwatch_demo.faults import FAULTS
-from peerwatch_demo.narrative import node_names, pace, sentence
+from peerwatch_demo.narrative import sentence
 from peerwatch_demo.report import Event
 from peerwatch_demo.settings import Patience, Settings
 from peerwatch_demo.stack import Stack, StackError
@@ -183,7 +184,7 @@ def test_a_second_signal_does_not_disturb_the_taking_down(
 ) -> None:
     script = """
         import os, signal, sys, time
-        from peerwatch_demo.__main__ import Terminated, catch_signals
+        from peerwatch_demo.signals import Terminated, catch_signals
         catch_signals()
         try:
             try:

@@ -18,6 +18,7 @@ from peerwatch_demo.faults import (
     choose_node,
     hog_bytes,
 )
+from peerwatch_demo.namespaces import Network, Shape
 from peerwatch_demo.nodes import Node, NodeSize, Place
 from peerwatch_demo.process import StackError
 
@@ -38,6 +39,10 @@ class FakeNode(Node):
 
     def signal(self, name: str, number: signal.Signals) -> int:
         self.done.append(("signal", name, number.name))
+        return 4711
+
+    def end(self, name: str) -> int:
+        self.done.append(("end", name))
         return 4711
 
     def kill(self) -> None:
@@ -90,6 +95,72 @@ def test_a_fault_acts_on_its_node_only(
     choose_fault(name, no_namespaces="not root").inject(site, node)
 
     assert done == node.done
+
+
+@pytest.mark.parametrize(
+    ("name", "done"),
+    [
+        ("cpu_contention", [("end", "spinner-0"), ("end", "spinner-1")]),
+        ("stopped_process", [("signal", "rank", "SIGCONT")]),
+        ("memory_hog", [("end", "hog")]),
+    ],
+)
+def test_a_fault_is_undone_on_its_node(
+    name: str, done: list[tuple[str, ...]], tmp_path: Path
+) -> None:
+    node = FakeNode(tmp_path / "node")
+    site = Site(Place(tmp_path), NodeSize(memory_bytes=20 * MIB), None)
+    fault = choose_fault(name, no_namespaces="not root")
+    fault.inject(site, node)
+    node.done.clear()
+
+    assert fault.undo is not None
+    fault.undo(site, node)
+
+    assert done == node.done
+
+
+def test_what_a_fault_starts_it_also_ends(tmp_path: Path) -> None:
+    class NamingNode(FakeNode):
+        def start(self, name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+            self.done.append(("start", name))
+            return 4711
+
+    node = NamingNode(tmp_path / "node")
+    site = Site(Place(tmp_path), NodeSize(memory_bytes=20 * MIB), None)
+    for fault in FAULTS:
+        if fault.name in {"cpu_contention", "memory_hog"}:
+            fault.inject(site, node)
+            assert fault.undo is not None
+            fault.undo(site, node)
+
+    names = {kind: [one[1] for one in node.done if one[0] == kind] for kind in ("start", "end")}
+    assert names["start"] == names["end"] == ["spinner-0", "spinner-1", "hog"]
+
+
+def test_the_link_is_degraded_and_healthy_again(tmp_path: Path) -> None:
+    commands: list[str] = []
+
+    def run(arguments: Sequence[str]) -> str:
+        commands.append(" ".join(arguments))
+        return ""
+
+    healthy = Shape(rate_bits=400_000_000, burst_bytes=256_000, limit_bytes=8_000_000)
+    network = Network(["node-5"], healthy, pid=1, run=run)
+    site = Site(Place(tmp_path), NodeSize(), network)
+    fault = choose_fault("slow_nic", no_namespaces=None)
+    node = FakeNode(tmp_path / "node")
+
+    fault.inject(site, node)
+    assert fault.undo is not None
+    fault.undo(site, node)
+
+    rates = [command.partition(" rate ")[2].split()[0] for command in commands if "rate" in command]
+    assert ["20000000bit", "400000000bit"] == rates
+
+
+def test_only_a_dead_node_stays_dead() -> None:
+    assert ["killed_node"] == [fault.name for fault in FAULTS if fault.undo is None]
 
 
 def test_the_hog_takes_half_the_node_and_never_endangers_the_machine() -> None:

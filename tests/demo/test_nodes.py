@@ -57,6 +57,20 @@ def test_a_signal_reaches_the_process_it_names(tmp_path: Path) -> None:
         assert not gone(other, seconds=0.1)
 
 
+def test_a_process_that_is_ended_is_gone_even_if_it_was_stopped(tmp_path: Path) -> None:
+    with Stack(tmp_path) as stack:
+        node = booted(stack)
+        hog = node.start("hog", SLEEP, os.environ)
+        rank = node.start("rank", SLEEP, os.environ)
+        node.signal("hog", signal.SIGSTOP)
+
+        assert hog == node.end("hog")
+        # Not even a zombie is left, and the name is free for the next.
+        assert not Path(f"/proc/{hog}").exists()
+        assert hog != node.start("hog", SLEEP, os.environ)
+        assert not gone(rank, seconds=0.1)
+
+
 def test_killing_a_node_leaves_nothing_of_it(tmp_path: Path) -> None:
     with Stack(tmp_path) as stack:
         node, other = booted(stack), booted(stack, "node-1")
@@ -114,6 +128,8 @@ def test_what_cannot_be_started_or_signalled_is_said(tmp_path: Path) -> None:
             node.start("rank", ["/no/such/program"], os.environ)
         with pytest.raises(StackError, match=r"node-0: unknown process .*'ghost'"):
             node.signal("ghost", signal.SIGTERM)
+        with pytest.raises(StackError, match=r"node-0: unknown process .*'ghost'"):
+            node.end("ghost")
         assert node.start("rank", SLEEP, os.environ) > 0
 
 
