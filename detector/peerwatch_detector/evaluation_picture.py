@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from html import escape
 
 import numpy as np
 
 from peerwatch_detector.evaluation import HEALTHY, Evaluation, Share
+from peerwatch_detector.svg import LINE, SOFT, text_element
 
 _WIDTH, _LEFT, _RIGHT, _ROW = 860, 170, 40, 20
 _COLOURS = ("#1565c0", "#c62828", "#ef8a00", "#2e7d32", "#6a3d9a", "#5d6670", "#00838f", "#ad1457")
-_INK, _SOFT, _LINE = "#20262c", "#66707a", "#dfe3e7"
 # The time axis ends here: the paper's slowest call comes 12 minutes after the onset.
 _LATEST_SECONDS = 720
 
@@ -40,12 +39,12 @@ _Colours = Mapping[str, str]
 def _legend(evaluations: Mapping[str, Evaluation], colours: _Colours, y: int) -> _Panel:
     one = next(iter(evaluations.values())).overall
     title = f"{one.cases} cases, {one.faults} with a fault, {one.node_days:.2f} node-days"
-    parts = [_text(20, y, title, size=15)]
+    parts = [text_element(20, y, title, size=15)]
     y += 26
     x = 20.0
     for name, colour in colours.items():
         parts.append(f'<circle cx="{x + 5:.1f}" cy="{y - 4}" r="5" fill="{colour}"/>')
-        parts.append(_text(x + 15, y, name))
+        parts.append(text_element(x + 15, y, name))
         x += 40 + 7.2 * len(name)
     return parts, y + 30
 
@@ -76,7 +75,7 @@ def _shares(
     title: str, groups: Mapping[str, Mapping[str, Share]], colours: _Colours, y: int
 ) -> _Panel:
     """Draw one row per group: a dot for each method on an axis from 0 to 1."""
-    parts = [_text(20, y, title, size=13)]
+    parts = [text_element(20, y, title, size=13)]
     top = y + 14
     row = max(_ROW, 7 * len(colours) + 10)
     bottom = top + row * len(groups)
@@ -84,7 +83,7 @@ def _shares(
         parts += _tick(_x(tick), top, bottom, f"{tick:g}")
     for index, (label, shares) in enumerate(groups.items()):
         middle = top + row * index + row / 2
-        parts.append(_text(_LEFT - 12, middle + 4, label, anchor="end"))
+        parts.append(text_element(_LEFT - 12, middle + 4, label, anchor="end"))
         for place, (name, share) in enumerate(shares.items()):
             parts += _whisker(share, middle + 7 * (place - (len(shares) - 1) / 2), colours[name])
     return parts, bottom + 56
@@ -102,7 +101,9 @@ def _whisker(share: Share, y: float, colour: str) -> Iterator[str]:
 
 def _delays(evaluations: Mapping[str, Evaluation], colours: _Colours, y: int) -> _Panel:
     """Share of all instances named by so many seconds after the onset."""
-    parts = [_text(20, y, "Share of the faults named rightly, by seconds from the onset", size=13)]
+    parts = [
+        text_element(20, y, "Share of the faults named rightly, by seconds from the onset", size=13)
+    ]
     top, bottom = y + 14, y + 194
     for seconds in range(0, _LATEST_SECONDS + 1, 120):
         parts += _tick(_x(seconds / _LATEST_SECONDS), top, bottom, str(seconds))
@@ -110,9 +111,9 @@ def _delays(evaluations: Mapping[str, Evaluation], colours: _Colours, y: int) ->
         level = bottom - share * (bottom - top)
         parts.append(
             f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{level:.1f}" y2="{level:.1f}" '
-            f'stroke="{_LINE}"/>'
+            f'stroke="{LINE}"/>'
         )
-        parts.append(_text(_LEFT - 12, level + 4, f"{share:g}", anchor="end"))
+        parts.append(text_element(_LEFT - 12, level + 4, f"{share:g}", anchor="end"))
     for name, one in evaluations.items():
         delays = np.sort([v.delay_seconds for v in one.verdicts if v.delay_seconds is not None])
         if not one.overall.faults:
@@ -136,14 +137,5 @@ def _x(share: float) -> float:
 
 
 def _tick(x: float, top: float, bottom: float, label: str) -> list[str]:
-    line = f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{bottom}" stroke="{_LINE}"/>'
-    return [line, _text(x, bottom + 17, label, anchor="middle", colour=_SOFT)]
-
-
-def _text(
-    x: float, y: float, text: str, *, anchor: str = "start", size: int = 12, colour: str = _INK
-) -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" '
-        f'fill="{colour}">{escape(text)}</text>'
-    )
+    line = f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{bottom}" stroke="{LINE}"/>'
+    return [line, text_element(x, bottom + 17, label, anchor="middle", colour=SOFT)]

@@ -13,7 +13,7 @@ from peerwatch_detector.cases import Case, Truth, save_case
 from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.errors import CaseError
 from peerwatch_detector.frame import Series, to_grid
-from peerwatch_detector.reader import Reader
+from peerwatch_detector.reader import Reader, metric_samples
 from peerwatch_detector.ring import Ring
 
 # Of jobs or nodes that an error names, so that it stays one line.
@@ -122,12 +122,9 @@ def _whole(stretch: Stretch, step_seconds: float) -> tuple[int, int]:
 def _read(
     metric: MetricConfig, job_id: str, start: int, end: int, config: DetectorConfig, reader: Reader
 ) -> list[Series]:
-    if config.prometheus.recorded:
-        # Newer servers leave out a sample that lies exactly at the left end.
-        series = reader.raw_range(promql.recorded_query(metric, job_id), start - 1, end)
-    else:
-        query = promql.joined_query(metric, job_id, config.rate_window_seconds)
-        series = reader.stepped_range(query, start, end, float(config.step_seconds))
+    # Newer servers leave out a recorded sample that lies exactly at the left end.
+    first = start - 1 if config.prometheus.recorded else start
+    series = metric_samples(reader, metric, job_id, first, end, config)
     step = config.step_seconds
     return [one for one in series if "node" in one.labels and _inside(one, start, end, step)]
 

@@ -13,14 +13,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from peerwatch_detector import promql
 from peerwatch_detector.cases import Case, load_case
 from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.errors import TrainingError
 from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.models.base import INTEGRATED
 from peerwatch_detector.preprocess import fill_nearest, min_max, windows
-from peerwatch_detector.reader import Reader
+from peerwatch_detector.reader import Reader, metric_samples
 from peerwatch_detector.ring import Ring
 from peerwatch_detector.steps import with_peaks
 
@@ -89,11 +88,7 @@ def windows_from_prometheus(
         )
     frames, step = {}, config.step_seconds
     for metric in config.detection_metrics():
-        if config.prometheus.recorded:
-            series = reader.raw_range(promql.recorded_query(metric, job_id), start, end)
-        else:
-            query = promql.joined_query(metric, job_id, config.rate_window_seconds)
-            series = reader.stepped_range(query, start, end, step)
+        series = metric_samples(reader, metric, job_id, start, end, config)
         ring = Ring(int(end - start) + 2, step)
         ring.write(series)
         if ring.newest < 0:

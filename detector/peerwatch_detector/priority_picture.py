@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 
 from peerwatch_detector.priority_tree import Branch, Priority
+from peerwatch_detector.svg import LINE, SOFT, text_element
 from peerwatch_detector.units import metric_words
 
 _LEFT, _TOP, _BOTTOM = 20, 92, 26
@@ -15,7 +16,7 @@ _BOX_WIDTH, _BOX_HEIGHT = 150, 36
 # What fits into a box at its size of letters.
 _LONGEST = 24
 _NARROWEST = 860
-_INK, _SOFT, _LINE, _EDGE = "#20262c", "#66707a", "#dfe3e7", "#c3cad1"
+_EDGE = "#c3cad1"
 _FAULTY, _HEALTHY = "#c62828", "#1565c0"
 
 
@@ -71,22 +72,22 @@ def _head(priority: Priority) -> Iterator[str]:
         f"What tells faulty windows: {priority.cases} cases, {priority.faults} with a fault, "
         f"{priority.windows} windows"
     )
-    yield _text(_LEFT, 34, title, size=15)
+    yield text_element(_LEFT, 34, title, size=15)
     right = (
         f"Balanced accuracy on held-out cases {priority.accuracy:.2f}, at most "
         f"{priority.permuted[-1]:.2f} with labels dealt anew among the cases"
     )
-    yield _text(_LEFT, 56, right, colour=_SOFT)
+    yield text_element(_LEFT, 56, right, colour=SOFT)
     x = _LEFT + 5
     for colour, words in ((_FAULTY, "faulty"), (_HEALTHY, "healthy")):
         yield f'<circle cx="{x}" cy="74" r="5" fill="{colour}"/>'
-        yield _text(x + 10, 78, words)
+        yield text_element(x + 10, 78, words)
         x += 74
     note = (
         "share of the windows' weight, every case alike; asked is the largest Z-score over the "
         "nodes"
     )
-    yield _text(x, 78, note, colour=_SOFT)
+    yield text_element(x, 78, note, colour=SOFT)
 
 
 def _edges(one: _Placed) -> Iterator[str]:
@@ -102,7 +103,7 @@ def _edges(one: _Placed) -> Iterator[str]:
         )
     # The signs stand where the lines do not run: these come from between the two children.
     for child, sign, away in zip(one.children, (">", "≤"), (-4, 12), strict=False):
-        yield _text(child.x - 8, child.y + away, sign, anchor="end", colour=_SOFT)
+        yield text_element(child.x - 8, child.y + away, sign, anchor="end", colour=SOFT)
 
 
 def _box(one: _Placed) -> Iterator[str]:
@@ -119,7 +120,7 @@ def _box(one: _Placed) -> Iterator[str]:
         lines = (percent, f"{branch.windows} window{'' if branch.windows == 1 else 's'}")
     yield (
         f'<rect x="{one.x:.1f}" y="{top:.1f}" width="{_BOX_WIDTH}" height="{_BOX_HEIGHT}" rx="3" '
-        f'fill="{fill}" stroke="{_LINE}"><title>{escape(words)}</title></rect>'
+        f'fill="{fill}" stroke="{LINE}"><title>{escape(words)}</title></rect>'
     )
     faulty = _BOX_WIDTH * branch.faulty
     edge = top + _BOX_HEIGHT - 3
@@ -128,14 +129,5 @@ def _box(one: _Placed) -> Iterator[str]:
         (one.x + faulty, _BOX_WIDTH - faulty, _HEALTHY),
     ):
         yield (f'<rect x="{x:.1f}" y="{edge:.1f}" width="{width:.1f}" height="3" fill="{colour}"/>')
-    yield _text(one.x + 8, top + 14, lines[0], size=11)
-    yield _text(one.x + 8, top + 27, lines[1], size=10, colour=_SOFT)
-
-
-def _text(
-    x: float, y: float, text: str, *, anchor: str = "start", size: int = 12, colour: str = _INK
-) -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" '
-        f'fill="{colour}">{escape(text)}</text>'
-    )
+    yield text_element(one.x + 8, top + 14, lines[0], size=11)
+    yield text_element(one.x + 8, top + 27, lines[1], size=10, colour=SOFT)

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 import requests
 
-from peerwatch_detector.config import PrometheusConfig
+from peerwatch_detector import promql
+from peerwatch_detector.config import DetectorConfig, MetricConfig, PrometheusConfig
 from peerwatch_detector.errors import ReadError, ReadFailure
 from peerwatch_detector.frame import Series
 
@@ -44,6 +45,38 @@ class Reader(Protocol):
 
     def stepped_range(self, query: str, start: float, end: float, step: float) -> list[Series]:
         """Return an expression evaluated every ``step`` seconds between two Unix times."""
+
+
+def metric_samples(
+    reader: Reader,
+    metric: MetricConfig,
+    job_id: str,
+    start: float,
+    end: float,
+    config: DetectorConfig,
+) -> list[Series]:
+    """Read one metric of one job, recorded or joined as the configuration says.
+
+    Parameters
+    ----------
+    reader
+        Where it is read.
+    metric, job_id
+        What.
+    start, end
+        Unix times of the first and the last step.
+    config
+        Settings.
+
+    Raises
+    ------
+    ReadError
+        As ``Reader``.
+    """
+    if config.prometheus.recorded:
+        return reader.raw_range(promql.recorded_query(metric, job_id), start, end)
+    query = promql.joined_query(metric, job_id, config.rate_window_seconds)
+    return reader.stepped_range(query, start, end, float(config.step_seconds))
 
 
 class PrometheusReader:

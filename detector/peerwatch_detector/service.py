@@ -27,7 +27,7 @@ from peerwatch_detector.jobs import Job, JobTable
 from peerwatch_detector.metrics import Snapshot
 from peerwatch_detector.models.store import Bundle
 from peerwatch_detector.pipeline import JobState, Judgement, judge, new_metric_state
-from peerwatch_detector.reader import Reader
+from peerwatch_detector.reader import Reader, metric_samples
 from peerwatch_detector.ring import Ring
 from peerwatch_detector.scores import ABSENT, Finding, Severity
 from peerwatch_detector.steps import Ticks, context_steps, in_ticks
@@ -243,11 +243,7 @@ class Detector:
 
     def _samples(self, metric: MetricConfig, job: Job, start: int, end: int) -> list[Series]:
         begin, until = self._times(start, end)
-        if self.config.prometheus.recorded:
-            selector = promql.recorded_query(metric, job.job_id)
-            return self.reader.raw_range(selector, begin, until)
-        query = promql.joined_query(metric, job.job_id, self.config.rate_window_seconds)
-        return self.reader.stepped_range(query, begin, until, float(self.config.step_seconds))
+        return metric_samples(self.reader, metric, job.job_id, begin, until, self.config)
 
     def _restore(self, job: Job, memory: JobMemory, frames: dict[str, JobFrame]) -> None:
         """Take up the findings that stood before a restart."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
+from detector.backfilled import backfilled
 from detector.fakes import (
     START,
     FakeClock,
@@ -24,7 +24,6 @@ from detector.fakes import (
     node_names,
     shifted,
 )
-from peerwatch_demo.stack import Stack, find_program, free_ports
 from peerwatch_detector.__main__ import main
 from peerwatch_detector.cases import Case, Truth, load_case
 from peerwatch_detector.config import DetectorConfig
@@ -215,27 +214,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
         for gpu in range(2)
         for step in range(600)
     ]
-    text, data = directory / "samples.om", directory / "data"
-    text.write_text("\n".join([*lines, "# EOF"]) + "\n")
-    subprocess.run(
-        [find_program("promtool"), "tsdb", "create-blocks-from", "openmetrics", text, data],
-        check=True,
-        capture_output=True,
-    )
-    (directory / "prometheus.yml").write_text("{}\n")
-    (port,) = free_ports(1)
-    url = f"http://127.0.0.1:{port}"
-    with Stack(directory) as stack:
-        stack.start(
-            "prometheus",
-            [
-                find_program("prometheus"),
-                f"--config.file={directory / 'prometheus.yml'}",
-                f"--storage.tsdb.path={data}",
-                f"--web.listen-address=127.0.0.1:{port}",
-            ],
-            ready=f"{url}/-/ready",
-        )
+    with backfilled(directory, "\n".join([*lines, "# EOF"]) + "\n") as url:
         yield Filled(url, start, cpu, power)
 
 

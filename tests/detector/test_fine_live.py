@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,9 +12,9 @@ import numpy as np
 import pytest
 import yaml
 
+from detector.backfilled import backfilled
 from peerwatch_demo.simulator import FINE, simulate_fine
 from peerwatch_demo.simulator.fine import METRIC
-from peerwatch_demo.stack import Stack, find_program, free_ports
 from peerwatch_detector.__main__ import main
 from peerwatch_detector.cases import Case, load_case
 from peerwatch_detector.config import DetectorConfig
@@ -69,28 +68,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
     values = case.frames[METRIC].values
     # It ends now: who runs and who is there is asked for the present.
     start = int(time.time()) - round(case.seconds)
-    text, data = directory / "samples.om", directory / "data"
-    text.write_text(open_metrics(values, start))
-    subprocess.run(
-        [find_program("promtool"), "tsdb", "create-blocks-from", "openmetrics", text, data],
-        check=True,
-        capture_output=True,
-    )
-    (directory / "prometheus.yml").write_text("{}\n")
-    (port,) = free_ports(1)
-    url = f"http://127.0.0.1:{port}"
-    with Stack(directory) as stack:
-        stack.start(
-            "prometheus",
-            [
-                find_program("prometheus"),
-                f"--config.file={directory / 'prometheus.yml'}",
-                f"--storage.tsdb.path={data}",
-                f"--web.listen-address=127.0.0.1:{port}",
-                "--log.level=warn",
-            ],
-            ready=f"{url}/-/ready",
-        )
+    with backfilled(directory, open_metrics(values, start)) as url:
         yield Filled(url, start, case)
 
 
