@@ -1,16 +1,18 @@
 # make demo    a real training job, a real fault, one page with the right name (under 5 minutes)
+# make demo FLEET=64  the same on a simulated fleet with a past (under 3 minutes)
 # make test    everything that must hold before a change goes in
-# make bench   what the exporter costs, next to node_exporter
+# make bench   what the exporter costs, next to node_exporter, and what reading and judging a job takes
 # make evaluate  how right the detector's methods are, on simulated cases (under 5 minutes)
 # make models  train the models that ship with the detector anew (under 10 minutes)
+# make pictures  draw the dashboards of the documentation anew (10 minutes; chromium and pngquant)
 #
 # All do their own set-up into .venv and .tools; `make clean` removes it.
-# FAULT, SEED, HOLD and NO_NAMESPACES reach the demo through the environment: see `make help`.
+# FLEET, FAULT, SEED, HOLD and NO_NAMESPACES reach the demo through the environment: see `make help`.
 
 SHELL := /bin/sh
 export PATH := $(CURDIR)/.venv/bin:$(PATH):$(CURDIR)/.tools/usr/bin
 
-.PHONY: help demo test lint format bench evaluate models setup-demo setup-test setup-bench clean
+.PHONY: help demo test lint format bench evaluate models pictures setup-demo setup-test setup-bench clean
 
 help:
 	@echo 'make demo       run the whole loop on this machine: fault, finding, alert, page'
@@ -18,22 +20,29 @@ help:
 	@echo '                SEED=1             same faulty node every time'
 	@echo '                HOLD=1             keep everything up after the page, until Ctrl-C'
 	@echo '                NO_NAMESPACES=1    plain processes, also where namespaces work'
+	@echo 'make demo FLEET=64  the same with a simulated fleet of 8 to 256 nodes, full of history'
+	@echo '                FAULT=pfc_storm|hung_rank|lost_gpu|...   one of the exporter'"'"'s scenarios'
+	@echo '                SEED=1 HOLD=1      as above'
 	@echo 'make test       lint, types, architecture, rules, unit and end-to-end tests'
 	@echo 'make lint       only the part of `make test` that runs no code'
 	@echo 'make format     let ruff format and repair the code'
-	@echo 'make bench      what the exporter costs on this machine, next to node_exporter'
-	@echo '                SECONDS=30         how long it measures'
+	@echo 'make bench      what the exporter costs on this machine, next to node_exporter,'
+	@echo '                how fast the detector reads a job, next to requests and json,'
+	@echo '                and what a whole call and a whole cycle of it take'
+	@echo '                SECONDS=30         how long the exporters are measured'
+	@echo '                LARGE=1            up to 12,500 nodes (some minutes, 8 GiB)'
 	@echo 'make evaluate   how right the methods are, side by side, on simulated cases'
 	@echo '                OUTPUT=FOLDER      keep the reports there, as JSON and SVG'
 	@echo '                SEED=70000         of the first case; METHODS=peerwatch,minder,zscore'
 	@echo 'make models     train the shipped models anew, on simulated healthy jobs'
+	@echo 'make pictures   draw the dashboards of the documentation anew, over a run with three faults'
 	@echo 'make clean      remove .venv, .tools and caches'
 
 demo: setup-demo
-	@python -m peerwatch_demo
+	@python -m peerwatch_demo$(if $(FLEET),.fleet)
 
 test: lint
-	python -m pytest -n 2 --dist loadgroup
+	python -m pytest -n 3 --dist loadgroup
 
 lint: setup-test
 	ruff check .
@@ -49,6 +58,8 @@ format: setup-test
 
 bench: setup-bench
 	@PYTHONPATH=tests:exporter:detector python -m bench.exporter --seconds $(or $(SECONDS),30)
+	@PYTHONPATH=tests:exporter:detector python -m bench.reading $(if $(LARGE),--large)
+	@PYTHONPATH=tests:exporter:detector python -m bench.detector $(if $(LARGE),--scaling)
 
 # The seeds from 70000 on are for validation: nothing is chosen or tuned on them.
 evaluate: setup-demo
@@ -70,6 +81,10 @@ models: setup-demo
 			--cases 20 --seed 1000 || exit; \
 	done && python -m peerwatch_detector train --cases "$$cases" --integrated --device cpu \
 		--steps 5000 --output detector/peerwatch_detector/models/default.npz
+
+# Needs Debian's packages chromium, fonts-dejavu-core and pngquant.
+pictures: setup-demo
+	@python docs/pictures/take.py
 
 setup-demo setup-test setup-bench: setup-%:
 	@.ci/setup $*

@@ -9,17 +9,27 @@ from pathlib import Path
 
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
+from detector import detector_dashboard
+from fabric import fabric_dashboard
+from fleet import fleet_dashboard
 from job import job_dashboard
+from node import node_dashboard
 
 FOLDER = Path(__file__).resolve().parent
 
 
 def render() -> dict[Path, str]:
     """Return the text of every dashboard by its file."""
-    dashboards = {FOLDER / "job.json": job_dashboard()}
+    dashboards = {
+        "fleet": fleet_dashboard(),
+        "job": job_dashboard(),
+        "node": node_dashboard(),
+        "fabric": fabric_dashboard(),
+        "detector": detector_dashboard(),
+    }
     return {
-        file: json.dumps(dashboard, cls=JSONEncoder, indent=2, sort_keys=True) + "\n"
-        for file, dashboard in dashboards.items()
+        FOLDER / f"{name}.json": json.dumps(board, cls=JSONEncoder, indent=2, sort_keys=True) + "\n"
+        for name, board in dashboards.items()
     }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from parts import GREY, Panel, fixed, graph, properties, target
+from parts import GREY, Panel, fixed, graph, properties
 
 PRESET = Path(__file__).resolve().parents[1] / "detector/peerwatch_detector/presets/peerwatch.yaml"
 
@@ -108,13 +108,13 @@ def _panel(metric: dict[str, Any], job: str) -> Panel:
             title,
             f"The chosen node against the band of all others of the job. {meaning}",
             UNITS[metric["unit"]],
+            (f"min({others})", _LOWEST),
+            (f"quantile(0.5, {others})", _MEDIAN),
+            (f"max({others})", _HIGHEST),
+            (f"max by ({kept}) ({chosen})", legend),
             table_legend=False,
         )
         .span(8)
-        .with_target(target(f"min({others})", _LOWEST, "A"))
-        .with_target(target(f"quantile(0.5, {others})", _MEDIAN, "B"))
-        .with_target(target(f"max({others})", _HIGHEST, "C"))
-        .with_target(target(f"max by ({kept}) ({chosen})", legend, "D"))
         .override_by_query("A", properties(edge))
         .override_by_query(
             "B",
@@ -130,6 +130,4 @@ def _panel(metric: dict[str, Any], job: str) -> Panel:
         )
         .override_by_query("D", properties(line))
     )
-    if metric["unit"] == "ratio":
-        panel = panel.min(0).max(1)
-    return panel
+    return panel.max(1) if metric["unit"] == "ratio" else panel

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from grafana_foundation_sdk.builders import common as common_builders
-from grafana_foundation_sdk.models import common
-
-from parts import Panel, graph, instant, properties, rows, target
+from links import column_to, series_to
+from parts import Panel, areas, graph, properties, rows
+from promql import highest, idlest
 
 
 def panels(job: str) -> list[Panel]:
@@ -16,67 +15,55 @@ def panels(job: str) -> list[Panel]:
     job
         Label matchers of the training job.
     """
+    links = series_to("node", "job_id", "node")
+    steps = f"min by (job_id, node) (rate(rank_steps_total{{{job}}}[$__rate_interval]))"
+    slowest = f"min by (job_id, node) (rank_steps_total{{{job}}})"
+    behind = f"scalar(max(rank_steps_total{{{job}}})) - {slowest}"
     return [
         graph(
             "Heartbeat age by node",
             "Time since the last heartbeat of the node's slowest rank. In synchronous training all "
-            "ages rise together when one rank hangs; the one that rose first is the cause. Only "
-            "the 20 highest are drawn.",
+            "ages rise together when one rank hangs; the one that rose first is the cause. The 20 "
+            "that were highest in the time range.",
             "s",
-        )
-        .min(0)
-        .with_target(
-            target(f"topk(20, max by (node) (job_node:heartbeat_age:seconds{{{job}}}))", "{{node}}")
-        ),
+            (highest(f"job_node:heartbeat_age:seconds{{{job}}}", "job_id, node"), "{{node}}"),
+        ).data_links(links),
         graph(
             "Steps per second by node",
-            "Of the node's slowest rank. Only the 20 slowest nodes are drawn.",
+            "Of the node's slowest rank. The 20 nodes that were slowest over the time range.",
             "short",
-        )
-        .min(0)
-        .with_target(
-            target(
-                f"bottomk(20, min by (node) (rate(rank_steps_total{{{job}}}[$__rate_interval])))",
-                "{{node}}",
-            )
-        ),
+            (idlest(steps), "{{node}}"),
+        ).data_links(links),
         graph(
             "Steps behind the foremost rank",
             "How far the node's slowest rank is behind. More than one step in synchronous training "
-            "means that the rank no longer takes part. Only the 20 farthest are drawn.",
+            "means that the rank no longer takes part. The 20 that are farthest behind at the end.",
             "short",
-        )
-        .min(0)
-        .with_target(
-            target(
-                f"topk(20, scalar(max(rank_steps_total{{{job}}}))"
-                f" - min by (node) (rank_steps_total{{{job}}}))",
-                "{{node}}",
-            )
-        ),
-        graph(
+            (f"{behind} and bottomk(20, {slowest.replace('}', '} @ end()')})", "{{node}}"),
+        ).data_links(links),
+        areas(
             "Ranks by process state",
             "Running and sleeping are healthy; stopped, zombie, exited and a lasting disk_sleep "
             "(waiting for I/O) are not.",
             "short",
-        )
-        .min(0)
-        .fill_opacity(40)
-        .stacking(common_builders.StackingConfig().mode(common.StackingMode.NORMAL))
-        .with_target(target(f"sum by (state) (rank_process_state{{{job}}})", "{{state}}")),
+            (f"sum by (state) (rank_process_state{{{job}}})", "{{state}}"),
+        ),
+        _not_running(job),
+    ]
+
+
+def _not_running(job: str) -> Panel:
+    stuck = f'{job}, state=~"disk_sleep|stopped|zombie|exited"'
+    return (
         rows(
             "Ranks that do not run",
-            "Ranks whose process is stopped, a zombie, gone, or waits for I/O at this moment.",
-            "short",
+            "Ranks whose process is stopped, a zombie, gone, or waits for I/O at this moment; 100 "
+            "at most.",
             {"node": "Node", "rank": "Rank", "state": "State", "Value": "Present"},
+            f"topk(100, max by (node, rank, state) (rank_process_state{{{stuck}}} == 1))",
         )
         .no_value("All ranks run.")
         .height(6)
         .override_by_name("Present", properties({"custom.hidden": True}))
-        .with_target(
-            instant(
-                "max by (node, rank, state) (rank_process_state"
-                f'{{{job}, state=~"disk_sleep|stopped|zombie|exited"}} == 1)'
-            )
-        ),
-    ]
+        .override_by_name("Node", column_to("node", node="Node"))
+    )

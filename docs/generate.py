@@ -1,4 +1,4 @@
-"""Writes the pages that repeat what the code declares: metrics.md, configuration.md and xid.md.
+"""Writes what repeats the code: three pages, and the table and schema of the chart's values.
 
 ``python docs/generate.py`` writes them, ``--check`` only says whether they are up to date.
 """
@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any, get_args
 
+from chart_schema import chart_schema
+from chart_values import chart_readme
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -20,6 +22,7 @@ from peerwatch_exporter.knowledge.sxid import SXIDS
 from peerwatch_exporter.knowledge.xid import XIDS
 
 HERE = Path(__file__).parent
+CHART = HERE.parent / "helm" / "peerwatch"
 
 
 def metrics_page() -> str:
@@ -166,6 +169,13 @@ def main() -> int:
         "metrics.md": metrics_page(),
         "configuration.md": configuration_page(),
         "xid.md": xid_page(),
+        "../helm/peerwatch/README.md": chart_readme(
+            (CHART / "README.md").read_text(), (CHART / "values.yaml").read_text()
+        ),
+        "../helm/peerwatch/values.schema.json": chart_schema(
+            (CHART / "values.schema.json").read_text(),
+            {"exporter": ExporterConfig, "detector": DetectorConfig},
+        ),
     }
     for name, page in pages.items():
         path = HERE / name

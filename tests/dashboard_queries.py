@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,68 @@ VARIABLES: Mapping[str, str] = {
     "__range": "30m",
 }
 
-# Panels whose queries may return nothing on a healthy cluster, and why.
-EMPTY_WHEN_HEALTHY: Mapping[str, str] = {
-    "Findings": "the table lists findings; a healthy job has none",
-    "Ranks that do not run": "lists stopped, dead and waiting ranks only",
-    "Reads from Prometheus": "the series per reason begin with the first failed read",
+# Panels whose queries may return nothing although dashboard and panel are well, and why.
+MAY_BE_EMPTY: Mapping[tuple[str, str], str] = {
+    ("fleet", "Nodes whose exporter is silent"): "lists silent exporters; all answer",
+    ("fleet", "Nodes with a failing collector"): "counts failing collectors; none fails",
+    ("job", "annotation XID errors"): "a rank that hangs makes no XID error",
+    ("job", "Ranks that do not run"): "lists ranks that were stopped, have ended or wait for I/O",
+    ("node", "Findings"): "the node that is shown has an error that its peers do not see",
+    ("node", "annotation Findings"): "the same",
+    ("node", "Alerts"): "the alerts about its error wait longer than the test",
+    ("detector", "Collectors that fail"): "lists failing collectors; none fails",
+    ("detector", "Jobs it sees least of"): "one column counts metrics that no node has",
 }
+
+# Metrics that a node of ``--demo`` does not have, and why; queries about them may return nothing.
+NOT_IN_THE_DEMO: Mapping[str, str] = {
+    "exporter_job_mapping_errors_total": "the job is found without a mapping directory",
+    "nic_burst_pfc_pause_frames_per_second": "the sampler's process asks the real driver",
+    "gpu_retired_pages": "boards before Ampere only",
+    "gpu_page_retirement_pending": "boards before Ampere only",
+    "nvlink_bit_error_ratio": "Blackwell only",
+    "nvlink_link_recoveries_total": "Blackwell only",
+    "peerwatch_read_errors_total": "the series per reason begin with the first failed read",
+}
+
+# Metrics that no dashboard and no rule uses, and why; those of /metrics/fast are the same values
+# for the detector, at 1 s.
+NOT_DRAWN: Mapping[str, str] = {
+    "host_context_switches_total": "the ranks' own tell more; kept for comparisons by hand",
+    "nvlink_fec_symbols_total": "16 bins a link, off by default; the bit error ratio is drawn",
+    "nvlink_c2c_up": "beside a Grace CPU only, where a link that is down stops the whole board",
+    "nvlink_c2c_speed_bytes_per_second": "nominal; beside a Grace CPU only",
+    "gpu_gpm_window_seconds": "says what the activity ratios are the mean of",
+    "nic_gpu_info": "joins ports to GPUs in queries by hand; nic_port_info names the nearest",
+    "nic_burst_transmit_packets_per_second": "only if named in sampler.counters",
+    "nic_burst_receive_packets_per_second": "only if named in sampler.counters",
+    "nic_burst_update_interval_seconds": "for choosing sampler.interval_milliseconds, once",
+    "sampler_samples_total": "the interval as achieved is drawn",
+    "sampler_window_seconds": "a setting",
+    "peerwatch_job_owner": "how detectors hand jobs over; their jobs are drawn",
+    "peerwatch_cycles_skipped_total": "lateness tells the same, by job",
+    "peerwatch_read_questions_total": "the time that answers take is drawn",
+    "peerwatch_reader_info": "the way is in the time that answers take",
+}
+
+
+@dataclass(frozen=True)
+class Query:
+    """A panel's title and one of its queries as Grafana sends it.
+
+    Parameters
+    ----------
+    title
+        Of the panel.
+    expr
+        PromQL, its variables substituted.
+    instant
+        Whether it is asked for one time only.
+    """
+
+    title: str
+    expr: str
+    instant: bool
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -56,10 +113,8 @@ def substitute(text: str, variables: Mapping[str, str]) -> str:
     return re.sub(r"\$(?:\{(\w+)\}|(\w+))", value, text)
 
 
-def dashboard_expressions(
-    path: Path, variables: Mapping[str, str] | None = None
-) -> list[tuple[str, str]]:
-    """Return (panel title, PromQL) of every panel query, with variables substituted.
+def panel_queries(path: Path, variables: Mapping[str, str] | None = None) -> list[Query]:
+    """Return every query of every panel, with variables substituted.
 
     Parameters
     ----------
@@ -70,10 +125,17 @@ def dashboard_expressions(
     """
     values = {**VARIABLES, **(variables or {})}
     return [
-        (panel["title"], substitute(target["expr"], values))
+        Query(panel["title"], substitute(target["expr"], values), target.get("instant", False))
         for panel in panels(load(path))
         for target in panel["targets"]
     ]
+
+
+def dashboard_expressions(
+    path: Path, variables: Mapping[str, str] | None = None
+) -> list[tuple[str, str]]:
+    """Return (panel title, PromQL) of ``panel_queries``."""
+    return [(query.title, query.expr) for query in panel_queries(path, variables)]
 
 
 def other_expressions(

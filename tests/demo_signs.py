@@ -117,6 +117,11 @@ def _is_stuck(first: Page, second: Page) -> bool:
     return highest(second, "rank_process_state", rank="21", state="disk_sleep") == 1
 
 
+def _waits(first: Page, second: Page) -> bool:
+    load, work = values(second, "gpu_utilization_ratio"), values(second, "gpu_tensor_active_ratio")
+    return bool(load and work) and min(load) > 0.9 and max(work) == 0
+
+
 def _retransmits(first: Page, second: Page) -> bool:
     return grown(first, second, "host_tcp_retransmitted_segments_total") > 500
 
@@ -135,5 +140,6 @@ SIGNS: Mapping[str, Callable[[Page, Page], bool]] = {
     "nic_flap": _flaps,
     "ecn_congestion": _is_congested,
     "hung_rank": _is_stuck,
+    "waiting": _waits,
     "slow_tcp": _retransmits,
 }

@@ -74,7 +74,7 @@ def library_of(case: str, is_first: Callable[[], bool] = lambda: False) -> FakeN
         def clock() -> float:
             return start if starts_healthy and is_first() else NOW
 
-        return DemoNvml(name, _SEED, start, onset, clock)
+        return DemoNvml(SCENARIOS[name], _SEED, start, onset, clock)
     scenario = scenario_of(case)
     return None if scenario is None else FakeNvml(scenario)
 

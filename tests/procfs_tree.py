@@ -104,6 +104,7 @@ class ProcTree:
         state: str = "S",
         user: int = 0,
         system: int = 0,
+        waited: int = 0,
         threads: int = 1,
         start: int = 1000,
         resident_kb: int = 0,
@@ -116,13 +117,14 @@ class ProcTree:
     ) -> None:
         """Write one process; times in ticks of 10 ms, the delay in nanoseconds.
 
+        ``waited`` is the user time of the children that it has waited for.
         ``image`` is where its environment begins; 0 if the kernel does not say.
         """
         environment = environment or {}
         self.write(
             f"{pid}/stat",
             f"{pid} ({name}) {state} {parent} {pid} {pid} 0 -1 4194560 100 0 0 0 {user} {system} "
-            f"0 0 20 0 {threads} 0 {start} 1000000 250 18446744073709551615 "
+            f"{waited} 0 20 0 {threads} 0 {start} 1000000 250 18446744073709551615 "
             f"0 0 0 0 0 0 0 0 0 0 0 0 17 3 0 0 0 0 0 0 0 0 0 0 {image} {image and image + 512} 0\n",
         )
         self.write(

@@ -81,6 +81,12 @@ MEMBERSHIP = {
     "job_node:membership:info": Metric("gauge", frozenset({"job_id", "node"})),
     "job_gpu:membership:info": Metric("gauge", frozenset({"job_id", "node", "gpu"})),
 }
+# What the server itself writes of alerts: that they are pending or fire, and since when.
+_ALERT = frozenset({"alertname", "severity", "role", "component", "job_id", "node"})
+ALERTS = {
+    "ALERTS": Metric("gauge", _ALERT | {"alertstate"}),
+    "ALERTS_FOR_STATE": Metric("gauge", _ALERT),
+}
 
 
 @cache
@@ -95,7 +101,7 @@ def pack_schema() -> dict[str, Metric]:
     # Its absence tells that nobody's exporter is scraped.
     presence = "DCGM_FI_DEV_GPU_UTIL"
     scraped = {"up": Metric("gauge", frozenset())}
-    return schema | MEMBERSHIP | {presence: FOREIGN[presence]} | scraped
+    return schema | MEMBERSHIP | {presence: FOREIGN[presence]} | scraped | ALERTS
 
 
 @cache

@@ -187,6 +187,21 @@ def test_a_critical_symptom_waits_until_its_cause_must_have_come():
             assert age + seconds(rule.get("for", "0s")) + seconds(wait) >= 250, rule["alert"]
 
 
+def test_the_watchdog_is_sent_at_every_look_at_its_group():
+    (route,) = [route for route in config()["route"]["routes"] if route["receiver"] == "heartbeat"]
+
+    assert 60 == seconds(route["group_interval"])
+    # As long as the group's interval, every second look would come a moment too early.
+    assert seconds(route["group_interval"]) - 5 >= seconds(route["repeat_interval"])
+
+
+def test_a_server_without_exporters_silences_those_of_its_clusters_and_of_no_other():
+    stale, known = on(STALE_EXPORTER, "", "n1") | {"cluster": "c1"}, {"cluster": "c2"}
+
+    assert silenced(NO_EXPORTERS, stale)
+    assert not silenced(NO_EXPORTERS | known, stale)
+
+
 def test_no_two_alerts_silence_each_other():
     alerts = [
         {
@@ -197,20 +212,25 @@ def test_no_two_alerts_silence_each_other():
         }
         for rule in shipped_alerts()
     ]
-    rules = config()["inhibit_rules"]
     silences = {
         (source["alertname"], source["severity"], target["alertname"], target["severity"])
         for source in alerts
         for target in alerts
-        for rule in rules
-        if source != target
-        and matches(rule["source_matchers"], source)
-        and matches(rule["target_matchers"], target)
-        and all(source.get(name, "") == target.get(name, "") for name in rule["equal"])
+        if source != target and silenced(source, target)
     }
 
     assert ("PeerwatchXidHardware", "critical", "PeerwatchFaultyNode", "critical") in silences
     assert set() == {pair for pair in silences if pair[2:] + pair[:2] in silences}
+
+
+def silenced(source: Labels, target: Labels) -> bool:
+    """Return whether one alert holds another back."""
+    return any(
+        matches(rule["source_matchers"], source)
+        and matches(rule["target_matchers"], target)
+        and all(source.get(name, "") == target.get(name, "") for name in rule.get("equal", []))
+        for rule in config()["inhibit_rules"]
+    )
 
 
 def shipped_alerts() -> list[dict[str, Any]]:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import promql_parser
 import pytest
 import yaml
 
 from dashboard_queries import (
     DASHBOARDS,
-    EMPTY_WHEN_HEALTHY,
+    MAY_BE_EMPTY,
+    NOT_DRAWN,
+    NOT_IN_THE_DEMO,
     VARIABLES,
     dashboard_expressions,
     load,
@@ -23,7 +27,8 @@ from dashboard_queries import (
     substitute,
 )
 from peerwatch_demo.stack import find_program
-from promql_lint import PRESET, lint, pack_schema
+from peerwatch_exporter.catalog import CATALOG
+from promql_lint import PRESET, labels_of, lint, pack_schema, selectors, walk
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -51,7 +56,7 @@ def test_a_stale_file_is_named_and_rewritten(tmp_path):
     shutil.copy(PRESET, preset)
     script, file = tmp_path / "dashboards" / "build.py", tmp_path / "dashboards" / "job.json"
     fresh = file.read_text()
-    file.write_text(fresh.replace("Fault score", "Score"))
+    file.write_text(fresh.replace("fault score", "score"))
 
     check = build(script, "--check")
     untouched = file.read_text()
@@ -176,8 +181,30 @@ def test_panels_do_not_overlap_and_fit_the_width(path):
         taken |= cells
 
 
+@every_dashboard
+def test_no_line_of_panels_is_left_half_empty(path):
+    lines: dict[int, list[tuple[int, int]]] = {}
+    for panel in load(path)["panels"]:
+        at = panel["gridPos"]
+        lines.setdefault(at["y"], []).append((at["w"], at["h"]))
+
+    assert {} == {y: line for y, line in lines.items() if sum(width for width, _ in line) != 24}
+    assert {} == {y: line for y, line in lines.items() if len({height for _, height in line}) != 1}
+
+
+VARIABLES_OF = {
+    "fleet": ["datasource", "cluster"],
+    "job": ["datasource", "cluster", "job_id", "node"],
+    "node": ["datasource", "cluster", "job_id", "node"],
+    "fabric": ["datasource", "cluster", "job_id"],
+    "detector": ["datasource", "cluster"],
+}
+
+
 def test_the_uids_are_fixed():
-    assert {path.stem: load(path)["uid"] for path in DASHBOARDS} == {"job": "peerwatch-job"}
+    expected = {name: f"peerwatch-{name}" for name in VARIABLES_OF}
+
+    assert expected == {path.stem: load(path)["uid"] for path in DASHBOARDS}
 
 
 @every_dashboard
@@ -186,7 +213,7 @@ def test_the_dashboard_is_not_editable_and_has_its_variables(path):
     variables = [variable["name"] for variable in dashboard["templating"]["list"]]
 
     assert dashboard["editable"] is False
-    assert variables == ["datasource", "cluster", "job_id", "node"]
+    assert VARIABLES_OF[path.stem] == variables
     for variable in dashboard["templating"]["list"]:
         if variable["type"] == "query":
             assert variable["refresh"] == 2, "reload when the time range changes"
@@ -212,9 +239,201 @@ def test_the_links_of_the_alerts_lead_to_this_dashboard():
     assert {"job_id", "node"} <= names
 
 
+def test_the_lists_of_what_may_be_empty_name_panels_and_metrics_in_use():
+    names = {
+        (path.stem, name)
+        for path in DASHBOARDS
+        for name, _ in dashboard_expressions(path) + other_expressions(path)
+    }
+
+    assert names >= MAY_BE_EMPTY.keys()
+    assert drawn_metrics() >= NOT_IN_THE_DEMO.keys()
+
+
+def drawn_metrics():
+    """Return the metrics that some panel, variable or annotation asks for."""
+    return {
+        selector.name
+        for path in DASHBOARDS
+        for _, expr in dashboard_expressions(path) + other_expressions(path)
+        for selector in selectors(promql_parser.parse(expr))
+    }
+
+
+def metrics_of_the_rules():
+    """Return the metrics that some rule asks for."""
+    return {
+        selector.name
+        for file in (ROOT / "rules").glob("*.rules.yaml")
+        for group in yaml.safe_load(file.read_text())["groups"]
+        for rule in group["rules"]
+        for selector in selectors(promql_parser.parse(rule["expr"]))
+    }
+
+
+def test_every_metric_is_drawn_or_used_by_a_rule_or_listed_with_a_reason():
+    used = drawn_metrics() | metrics_of_the_rules()
+    listed = {name for name in CATALOG if name in NOT_DRAWN or name.startswith("fast_")}
+
+    assert CATALOG.keys() - used == listed - used
+    assert NOT_DRAWN.keys() & used == set()
+    assert CATALOG.keys() >= NOT_DRAWN.keys()
+
+
+def names_one_node(expr):
+    """Return whether every selector asks for one node, or leaves out one of a job."""
+    return all(
+        any(matcher.name == "node" for matcher in selector.matchers.matchers)
+        for selector in selectors(expr)
+    )
+
+
+def chosen(expr):
+    """Return the arguments of every topk and bottomk in an expression."""
+    return [
+        part.expr
+        for part in walk(expr)
+        if isinstance(part, promql_parser.AggregateExpr) and str(part.op) in {"topk", "bottomk"}
+    ]
+
+
 @every_dashboard
-def test_the_list_of_panels_that_may_be_empty_names_panels(path):
-    assert {panel["title"] for panel in panels(load(path))} >= EMPTY_WHEN_HEALTHY.keys()
+def test_no_panel_shows_a_whole_fleet(path):
+    """A line or a row for each of thousands of nodes or jobs stops the browser."""
+    for title, text in dashboard_expressions(path):
+        expr = promql_parser.parse(text)
+        if {"node", "job_id"} & labels_of(expr, pack_schema()) and not names_one_node(expr):
+            assert chosen(expr), title
+
+
+@every_dashboard
+def test_what_a_graph_shows_is_chosen_once_for_the_whole_time_range(path):
+    for panel in panels(load(path)):
+        if panel["type"] not in {"timeseries", "status-history", "state-timeline"}:
+            continue
+        for target in panel["targets"]:
+            expr = promql_parser.parse(substitute(target["expr"], VARIABLES))
+            for argument in chosen(expr):
+                assert all(selector.at for selector in selectors(argument)), panel["title"]
+
+
+def links_of(path):
+    """Yield (title, URL) of every link of a panel's series and columns."""
+    for panel in panels(load(path)):
+        config = panel["fieldConfig"]
+        found = list(config["defaults"].get("links", []))
+        for override in config["overrides"]:
+            found += [
+                link
+                for one in override["properties"]
+                if one["id"] == "links"
+                for link in one["value"]
+            ]
+        yield from ((panel["title"], link["url"]) for link in found)
+
+
+def dashboard_links_of(path):
+    """Yield those that lead to dashboards."""
+    return ((title, url) for title, url in links_of(path) if url.startswith("/d/"))
+
+
+def test_the_other_links_lead_to_the_runbook_of_an_alert():
+    rules = (ROOT / "rules" / "meta.rules.yaml").read_text()
+    others = {url for path in DASHBOARDS for _, url in links_of(path) if not url.startswith("/d/")}
+
+    (url,) = others
+    assert url.replace("${__value.raw}", "PeerwatchDetectorDown") in rules
+
+
+@every_dashboard
+def test_links_lead_to_our_dashboards_and_keep_what_was_chosen(path):
+    variables = {f"peerwatch-{name}": names for name, names in VARIABLES_OF.items()}
+    for title, url in dashboard_links_of(path):
+        place, _, question = url.partition("?")
+        given = re.findall(r"var-(\w+)=", question)
+
+        assert "${__url_time_range}" in question, title
+        assert "${datasource:queryparam}" in question, title
+        assert "${cluster:queryparam}" in question, title
+        assert given, title
+        assert set(variables[place.removeprefix("/d/")]) >= set(given), title
+
+
+@every_dashboard
+def test_links_of_series_use_labels_that_the_series_have(path):
+    for panel in panels(load(path)):
+        wanted = {
+            label
+            for link in panel["fieldConfig"]["defaults"].get("links", [])
+            for label in re.findall(r"__field\.labels\.(\w+)", link["url"])
+        }
+        for target in panel["targets"] if wanted else []:
+            expr = promql_parser.parse(substitute(target["expr"], VARIABLES))
+            assert labels_of(expr, pack_schema()) >= wanted, (panel["title"], target["expr"])
+
+
+@every_dashboard
+def test_links_of_columns_use_columns_of_the_table(path):
+    for panel in panels(load(path)):
+        if panel["type"] != "table":
+            continue
+        headings = set(panel["transformations"][1]["options"]["renameByName"].values())
+        for override in panel["fieldConfig"]["overrides"]:
+            assert override["matcher"]["options"] in headings, panel["title"]
+            used = re.findall(r"__data\.fields\.(\w+)", json.dumps(override["properties"]))
+            assert headings >= set(used), panel["title"]
+
+
+@every_dashboard
+def test_headings_of_tables_belong_to_labels_and_values_that_come(path):
+    for panel in panels(load(path)):
+        if panel["type"] != "table":
+            continue
+        columns = panel["transformations"][1]["options"]["renameByName"].keys()
+        targets = panel["targets"]
+        expected = {f"Value #{target['refId']}" for target in targets}
+        for target in targets:
+            expr = promql_parser.parse(substitute(target["expr"], VARIABLES))
+            expected |= labels_of(expr, pack_schema())
+
+        assert columns == (expected if len(targets) > 1 else expected - {"Value #A"} | {"Value"})
+
+
+def test_fleet_leads_to_job_and_node_and_job_leads_to_node():
+    leads = {
+        path.stem: {url.partition("?")[0] for _, url in dashboard_links_of(path)}
+        for path in DASHBOARDS
+    }
+
+    assert leads["fleet"] >= {"/d/peerwatch-job", "/d/peerwatch-node"}
+    assert "/d/peerwatch-node" in leads["job"]
+    assert "/d/peerwatch-job" in leads["node"]
+
+
+@every_dashboard
+def test_the_menu_leads_to_all_dashboards_with_time_and_variables(path):
+    dashboard = load(path)
+    (menu,) = dashboard["links"]
+
+    assert menu["tags"] == dashboard["tags"] == ["peerwatch"]
+    assert menu["type"] == "dashboards"
+    assert menu["keepTime"]
+    assert menu["includeVars"]
+
+
+@every_dashboard
+def test_the_top_row_tells_in_one_line_and_in_the_colours_of_the_rule(path):
+    """The first line: numbers and words from edge to edge, none in a colour of its own."""
+    top = [panel for panel in panels(load(path)) if panel["gridPos"]["y"] == 1]
+    colors = {
+        step["color"]
+        for panel in top
+        for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
+    }
+
+    assert {panel["type"] for panel in top} == {"stat"}
+    assert sum(panel["gridPos"]["w"] for panel in top) == 24
+    assert colors <= {"green", "yellow", "red"}
 
 
 def test_variables_are_substituted_in_both_notations():

@@ -18,12 +18,14 @@ from peerwatch_exporter.load_config import load_config
 ROOT = Path(__file__).parents[1]
 README = ROOT / "exporter" / "README.md"
 EXPORTER = ROOT / "docs" / "exporter.md"
+FAQ = ROOT / "docs" / "faq.md"
 BY_HAND = (
     ROOT / "README.md",
     README,
     EXPORTER,
     ROOT / "docs" / "benchmarks.md",
     ROOT / "docs" / "evaluation.md",
+    ROOT / "helm" / "peerwatch" / "README.md",
 )
 PREFIXES = ("gpu_", "nvlink_", "nvswitch_", "nic_", "pcie_", "host_", "rank_", "fast_")
 
@@ -38,7 +40,7 @@ def test_the_readme_lists_every_collector() -> None:
     assert sorted(registrations()) == sorted(listed)
 
 
-@pytest.mark.parametrize("path", [README, EXPORTER], ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("path", [README, EXPORTER, FAQ], ids=lambda path: path.stem)
 def test_metrics_named_exist(path: Path) -> None:
     words = set(re.findall(r"`([a-z][a-z0-9_]+)(?:\{[^`]*\})?`", text_of(path)))
     metrics = {word for word in words if word.startswith((*PREFIXES, "exporter_"))}

@@ -11,18 +11,27 @@ import pytest
 
 from peerwatch_detector.cases import Truth, load_case
 from peerwatch_detector.command_line import parser
-from peerwatch_detector.config import DetectorConfig, load_config, load_preset
+from peerwatch_detector.config import (
+    DetectorConfig,
+    PrometheusConfig,
+    load_config,
+    load_preset,
+)
 from peerwatch_detector.judgement_config import PeerwatchConfig
 from peerwatch_exporter.catalog import CATALOG
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "detector" / "README.md"
 RUNBOOKS = sorted((ROOT / "docs" / "runbooks").glob("*.md"))
+GUIDES = tuple(
+    ROOT / "docs" / f"{name}.md" for name in ("architecture", "faq", "install", "reading-a-finding")
+)
 PAGES = (
     README,
     ROOT / "README.md",
     ROOT / "docs" / "evaluation.md",
     ROOT / "docs" / "rules.md",
+    *GUIDES,
     *RUNBOOKS,
 )
 SECTIONS = {
@@ -30,6 +39,7 @@ SECTIONS = {
     for name, field in DetectorConfig.model_fields.items()
     if hasattr(field.annotation, "model_fields")
 }
+SECTIONS["prometheus.reading"] = PrometheusConfig.model_fields["reading"]
 # Names that are no longer there; recorded series keep theirs.
 RENAMED = {"network_throughput", "rdma_throughput"}
 
@@ -92,9 +102,27 @@ def test_defaults_in_the_readme_are_the_defaults() -> None:
 def test_settings_named_with_their_section_exist() -> None:
     for path in PAGES:
         for name in names_in(text_of(path)):
-            section, _, field = name.partition(".")
+            section, _, field = name.rpartition(".")
             if section in SECTIONS and field not in ("", "py"):
                 assert field in SECTIONS[section].annotation.model_fields, f"{path.name}: {name}"
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)
+def test_alerts_named_exist(path: Path) -> None:
+    named = set(re.findall(r"\bPeerwatch[A-Z]\w+", text_of(path)))
+
+    assert set() == named - {file.stem for file in RUNBOOKS}
+
+
+def test_the_finding_that_is_explained_has_the_columns_of_the_page() -> None:
+    page = text_of(ROOT / "docs" / "reading-a-finding.md")
+    template = text_of(ROOT / "detector" / "peerwatch_detector" / "templates" / "finding.html")
+    (heading,) = re.findall(r"^\| (metric \| node-2 .*) \|$", page, re.MULTILINE)
+    columns = [
+        re.sub(r"\{\{.*?\}\}", "node-2", one) for one in re.findall("<th.*?>(.*?)</th>", template)
+    ]
+
+    assert columns == heading.split(" | ")
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: f"{path.parent.name}-{path.stem}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -80,6 +81,15 @@ def test_the_wheel_holds_two_packages_and_the_pack(wheel: Path) -> None:
 def test_the_wheel_holds(wheel: Path, path: str) -> None:
     with zipfile.ZipFile(wheel) as archive:
         assert path in archive.namelist()
+
+
+@pytest.mark.parametrize("folder", ["rules", "helm/peerwatch/rules"])
+def test_the_source_distribution_holds_the_rules_where_they_are_looked_for(
+    wheel: Path, folder: str
+) -> None:
+    (source,) = wheel.parent.glob("*.tar.gz")
+    with tarfile.open(source) as archive:
+        assert f"peerwatch-0.1.0/{folder}/node.rules.yaml" in archive.getnames()
 
 
 def test_the_base_install_needs_no_arithmetic(wheel: Path) -> None:

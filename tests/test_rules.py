@@ -31,7 +31,7 @@ from promql_lint import (
 
 ROOT = Path(__file__).resolve().parents[1]
 RULES = ROOT / "rules"
-# The set for other people's exporters lies apart: it builds series of the same names.
+# Sets for other people's exporters and for slow scrapes lie apart: they build series of one name.
 RULE_FILES = sorted(RULES.rglob("*.rules.yaml"))
 TEST_FILES = sorted((ROOT / "tests" / "rules").glob("*.test.yaml"))
 RUNBOOKS = ROOT / "docs" / "runbooks"
@@ -47,8 +47,8 @@ CASES = ("fires", "does not fire", "missing data", "resolves")
 # It always fires, by design: there is nothing it could resolve from.
 ALWAYS_FIRING = {"PeerwatchWatchdog"}
 FINDINGS = {"PeerwatchFaultyNode", "PeerwatchSuspectNode"}
-# About all nodes of a job together.
-WHOLE_JOB = {"PeerwatchRdmaStoppedJob"}
+# About all nodes of a job together, and about all jobs of a detector.
+MAY_LOSE = {"PeerwatchRdmaStoppedJob": "node", "PeerwatchDetectorLate": "job_id"}
 HEADINGS = [
     "Meaning",
     "Impact",
@@ -58,8 +58,8 @@ HEADINGS = [
     "Is it safe to drain?",
 ]
 
-# Which preset each set of recording rules serves.
-PRESETS = {"recording": "peerwatch", "dcgm": "dcgm"}
+# The preset whose expressions each set of recording rules has, and the rates' window in seconds.
+PRESETS = {"recording": ("peerwatch", 15), "dcgm": ("dcgm", 15), "slow": ("peerwatch", 60)}
 MEMBERSHIP = "job_node:membership:info"
 
 Rule = dict[str, Any]
@@ -221,11 +221,11 @@ def test_a_recording_rule_is_asserted_with_a_value_and_without_data(rule, file):
     assert {True, False} == set(asserted)
 
 
-@pytest.mark.parametrize(("file", "preset"), PRESETS.items())
-def test_recording_rules_and_preset_are_the_same_expressions(file, preset):
+@pytest.mark.parametrize(("file", "preset", "window"), [(k, *v) for k, v in PRESETS.items()])
+def test_recording_rules_and_preset_are_the_same_expressions(file, preset, window):
     (path,) = (path for path in RULE_FILES if stem(path) == file)
     wanted = {
-        metric.recorded: str(promql.parse(joined_query(metric, None, 15)))
+        metric.recorded: str(promql.parse(joined_query(metric, None, window)))
         for metric in load_preset(preset).metrics
     }
     rules = {rule["record"]: str(promql.parse(rule["expr"])) for rule in rules_of(path)}
@@ -240,7 +240,7 @@ def test_recording_rules_and_preset_are_the_same_expressions(file, preset):
         # dcgm-exporter has the job on every series of its own.
         ("dcgm", {name for name in dcgm_schema() if name.startswith("DCGM_")}),
     ],
-    ids=PRESETS.values(),
+    ids=["peerwatch", "dcgm"],
 )
 def test_preset_expressions_ask_for_one_job_only(preset, carriers):
     for metric in load_preset(preset).metrics:
@@ -263,8 +263,15 @@ def test_both_presets_build_series_of_the_same_names_and_units():
     assert theirs.items() <= ours.items()
 
 
-@pytest.mark.parametrize("file", ["recording.rules.yaml", "dcgm/dcgm.rules.yaml"])
-def test_per_node_series_are_recorded_every_second_and_per_gpu_series_less_often(file):
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("recording.rules.yaml", {"job_node": 1, "job_gpu": 5}),
+        ("dcgm/dcgm.rules.yaml", {"job_node": 1, "job_gpu": 5}),
+        ("slow/slow.rules.yaml", {"job_node": 15, "job_gpu": 15}),
+    ],
+)
+def test_series_are_recorded_as_often_as_their_reader_needs(file, expected):
     groups = yaml.safe_load((RULES / file).read_text())["groups"]
     intervals = {
         rule["record"].split(":")[0]: seconds(group["interval"])
@@ -273,7 +280,7 @@ def test_per_node_series_are_recorded_every_second_and_per_gpu_series_less_often
         if not rule["record"].endswith(":info")
     }
 
-    assert intervals == {"job_node": 1, "job_gpu": 5}
+    assert expected == intervals
 
 
 @pytest.mark.parametrize(("rule", "file"), ALERTS + RECORDS)
@@ -290,9 +297,8 @@ def test_a_recorded_name_has_three_parts(rule, file):
 def test_the_alert_keeps_what_routes_need(rule, file):
     problems = lint_alert(rule["expr"], seconds(rule.get("for", "0s")), schema_of(file))
 
-    if rule["alert"] in WHOLE_JOB:
-        problems = [found for found in problems if found != "the alert loses the label 'node'"]
-    assert problems == []
+    lost = f"the alert loses the label {MAY_LOSE.get(rule['alert'])!r}"
+    assert [found for found in problems if found != lost] == []
     assert rule["labels"].keys() == {"severity", "role", "component"}
     assert rule["labels"]["severity"] in SEVERITIES
     assert rule["labels"]["role"] in ROLES

@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from peerwatch_demo.cluster import node_names
@@ -23,7 +23,7 @@ from peerwatch_demo.process import StackError
 from peerwatch_demo.settings import Patience, Settings
 from peerwatch_demo.signals import Terminated, catch_signals
 
-_ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def main(environment: Mapping[str, str]) -> int:
@@ -37,15 +37,34 @@ def main(environment: Mapping[str, str]) -> int:
         return 2
     console = Console(sys.stdout, environment)
     console.text(introduction(settings, fault, reason))
+    faulty = choose_node(node_names(settings.nodes), settings.seed)
+
+    def run(directory: Path) -> bool:
+        demo = Demo(
+            settings, fault, faulty, Place(ROOT), directory, console, namespaces=reason is None
+        )
+        return demo.run()
+
+    return carry_out(run, console, keep=settings.hold)
+
+
+def carry_out(run: Callable[[Path], bool], console: Console, *, keep: bool) -> int:
+    """Run a demo in a directory of its own and return the exit code.
+
+    Parameters
+    ----------
+    run
+        Given the directory, runs the demo and says whether all was right.
+    console
+        The terminal.
+    keep
+        Keep the directory, also when all was right.
+    """
     catch_signals()
     directory = Path(tempfile.mkdtemp(prefix="peerwatch-demo-"))
-    faulty = choose_node(node_names(settings.nodes), settings.seed)
     code = 1
     try:
-        demo = Demo(
-            settings, fault, faulty, Place(_ROOT), directory, console, namespaces=reason is None
-        )
-        code = 0 if demo.run() else 1
+        code = 0 if run(directory) else 1
     except StackError as error:
         console.text(f"FAILED: {error}", "bad")
     except KeyboardInterrupt:
@@ -58,7 +77,7 @@ def main(environment: Mapping[str, str]) -> int:
         # Nobody reads any more. Python would fail once more when it flushes the stream at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
-        if code == 1 or settings.hold:
+        if code == 1 or keep:
             console.text(f"logs: {directory}")
         else:
             shutil.rmtree(directory, ignore_errors=True)
@@ -67,7 +86,6 @@ def main(environment: Mapping[str, str]) -> int:
 
 def introduction(settings: Settings, fault: Fault, no_namespaces: str | None) -> str:
     """Return what the terminal shows first."""
-    patience = Patience()
     where = (
         f"{settings.nodes} network namespaces on this machine"
         if no_namespaces is None
@@ -79,9 +97,7 @@ def introduction(settings: Settings, fault: Fault, no_namespaces: str | None) ->
         f"  nodes      {where}\n"
         f"  fault      {fault.name}: {fault.summary}; which node is drawn by lot, and the "
         "detector is not told\n"
-        f"  shortened  a deviation must last {patience.continuity_seconds:g} s here, "
-        f"{patience.shipped_continuity_seconds:g} s in production; a silence "
-        f"{patience.absent_seconds:g} s instead of {patience.shipped_absent_seconds:g} s\n"
+        f"  shortened  {Patience().told}\n"
     )
 
 

@@ -7,6 +7,7 @@ Everything is started through one ``Stack``, so whatever ends the run takes all 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -99,48 +100,90 @@ class Demo:
             seconds = self._settings.second_page_seconds
             say(f"watching {seconds} s for a page too many", "quiet")
             self._watch(watcher, seconds, cluster, until_page=False)
-        verdict = report.judge(faulty.name, injected, receiver.pages())
-        self._console.text(f"\n{report.table(watcher.events)}\n")
-        tickets = len([n for n in receiver.notifications("/ticket") if n.firing()])
-        self._console.text(f"pages: {len(receiver.pages())}, tickets: {tickets}")
-        for page in receiver.pages()[:1]:
-            for alert in page.firing()[:1]:
-                self._console.text(f"page:  {' '.join(alert.annotations['description'].split())}")
-        self._console.text(verdict.sentence, "good" if verdict.right else "bad")
-        return verdict
+        return conclude(self._console, watcher, receiver, faulty.name, injected)
 
     def _watch(
         self, watcher: Watcher, seconds: float, cluster: Cluster, *, until_page: bool
     ) -> None:
-        """Tell what is new for some seconds, and how training goes when nothing is."""
-        began = told = time.monotonic()
-        while time.monotonic() - began < seconds:
-            for event in watcher.poll():
-                told = time.monotonic()
-                style = "plain" if event.kind == "candidate" else "event"
-                self._console.line(sentence(event), style)
-                if until_page and event.kind == "page":
-                    return
-            if time.monotonic() - told >= TELL_SECONDS:
-                told = time.monotonic()
-                self._console.line(cluster.pace(), "quiet")
-            time.sleep(0.25)
+        watch(watcher, self._console, seconds, cluster.pace, until_page=until_page)
 
     def _hold(self, cluster: Cluster, judge: Server) -> None:
         assert cluster.prometheus is not None, "it was started"
         assert cluster.pager is not None, "it was started"
-        self._console.text(
-            f"\nHOLD: everything stays up until Ctrl-C.\n"
-            f"  Prometheus    {cluster.prometheus.url}\n"
-            f"  Alertmanager  {cluster.pager.url}\n"
-            f"  detector      {judge.url}/\n"
-            f"  logs          {self._directory}"
+        hold(
+            self._console,
+            {
+                "Prometheus": cluster.prometheus.url,
+                "Alertmanager": cluster.pager.url,
+                "detector": f"{judge.url}/",
+                "logs": str(self._directory),
+            },
         )
-        try:
-            while True:
-                time.sleep(3600)
-        except KeyboardInterrupt:
-            self._console.text("")
+
+
+def watch(
+    watcher: Watcher,
+    console: Console,
+    seconds: float,
+    pace: Callable[[], str],
+    *,
+    until_page: bool,
+) -> None:
+    """Tell what is new for some seconds, and how the job goes when nothing is.
+
+    Parameters
+    ----------
+    pace
+        Says how the job goes.
+    until_page
+        Return as soon as a page comes.
+    """
+    began = told = time.monotonic()
+    while time.monotonic() - began < seconds:
+        for event in watcher.poll():
+            told = time.monotonic()
+            style = "plain" if event.kind == "candidate" else "event"
+            console.line(sentence(event), style)
+            if until_page and event.kind == "page":
+                return
+        if time.monotonic() - told >= TELL_SECONDS:
+            told = time.monotonic()
+            console.line(pace(), "quiet")
+        time.sleep(0.25)
+
+
+def conclude(
+    console: Console, watcher: Watcher, receiver: WebhookReceiver, faulty: str, injected: float
+) -> report.Verdict:
+    """Tell what happened, the page as it came, and whether it was right.
+
+    Parameters
+    ----------
+    faulty
+        The node that the fault hit.
+    injected
+        When it did (Unix time).
+    """
+    verdict = report.judge(faulty, injected, receiver.pages())
+    console.text(f"\n{report.table(watcher.events)}\n")
+    tickets = len([n for n in receiver.notifications("/ticket") if n.firing()])
+    console.text(f"pages: {len(receiver.pages())}, tickets: {tickets}")
+    for page in receiver.pages()[:1]:
+        for alert in page.firing()[:1]:
+            console.text(f"page:  {' '.join(alert.annotations['description'].split())}")
+    console.text(verdict.sentence, "good" if verdict.right else "bad")
+    return verdict
+
+
+def hold(console: Console, places: Mapping[str, str]) -> None:
+    """Say where everything is, and keep it up until Ctrl-C."""
+    lines = [f"  {name:<12}  {place}" for name, place in places.items()]
+    console.text("\n".join(["\nHOLD: everything stays up until Ctrl-C.", *lines]))
+    try:
+        while True:
+            time.sleep(3600)
+    except KeyboardInterrupt:
+        console.text("")
 
 
 def sentence(event: report.Event) -> str:

@@ -347,7 +347,8 @@ def write_case(folder: Path, line: Line, path: Path) -> None:
         truth = Truth(line.fault, (line.node,), line.onset - line.start, None)
     stretch = Stretch(JOB_ID, line.start, line.end)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    export_case(folder, stretch, truth, config, PrometheusReader(config.prometheus))
+    with PrometheusReader(config.prometheus) as reader:
+        export_case(folder, stretch, truth, config, reader)
     load_case(folder)
 
 

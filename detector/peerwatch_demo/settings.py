@@ -67,6 +67,15 @@ class Patience:
     shipped_continuity_seconds: float = 240.0
     shipped_absent_seconds: float = 60.0
 
+    @property
+    def told(self) -> str:
+        """What the terminal says of it."""
+        return (
+            f"a deviation must last {self.continuity_seconds:g} s here, "
+            f"{self.shipped_continuity_seconds:g} s in production; a silence "
+            f"{self.absent_seconds:g} s instead of {self.shipped_absent_seconds:g} s"
+        )
+
 
 def _switch(text: str) -> bool:
     return text.strip().lower() not in _NO

@@ -179,7 +179,8 @@ def prometheus_config(
 def prometheus(stack: Stack, port: int, config: str) -> Server:
     """Start a Prometheus on 127.0.0.1 with this configuration and wait until it is ready."""
     directory = stack.directory / "prometheus"
-    directory.mkdir()
+    # There already where its past was loaded.
+    directory.mkdir(exist_ok=True)
     path = directory / "prometheus.yml"
     path.write_text(config)
     url = f"http://127.0.0.1:{port}"

@@ -133,4 +133,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # DistributedDataParallel keeps gloo's threads beyond the process group. One that still lets go
+    # of its last tensor while the interpreter ends would abort the process.
+    os._exit(code)

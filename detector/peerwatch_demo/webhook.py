@@ -11,9 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+from peerwatch_demo.local_server import LocalServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def parse_notification(path: str, body: bytes, arrived: float) -> Notification:
         raise ValueError(f"Not an Alertmanager webhook: {body[:200]!r}.") from error
 
 
-class WebhookReceiver:
+class WebhookReceiver(LocalServer):
     """An HTTP server on 127.0.0.1 that keeps every notification it is sent.
 
     Parameters
@@ -84,24 +85,8 @@ class WebhookReceiver:
         self._notifications: list[Notification] = []
         self._lock = threading.Lock()
         self._clock = clock
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(self._handler(), port)
+        self.url = f"http://{self.address}"
 
     def notifications(self, path: str | None = None) -> tuple[Notification, ...]:
         """Return what has come so far, of one receiver's path or of all."""

@@ -77,12 +77,15 @@ def _bundle(config: DetectorConfig) -> Bundle:
 def _run(_options: argparse.Namespace, config: DetectorConfig) -> int:
     import waitress  # noqa: PLC0415
 
+    from peerwatch_detector import prepare  # noqa: PLC0415
+    from peerwatch_detector.loop import Loop  # noqa: PLC0415
     from peerwatch_detector.reader import PrometheusReader  # noqa: PLC0415
     from peerwatch_detector.service import Detector  # noqa: PLC0415
     from peerwatch_detector.web import create_app  # noqa: PLC0415
 
     logger = logging.getLogger("peerwatch_detector")
-    detector = Detector(config, PrometheusReader(config.prometheus), _bundle(config))
+    reader = PrometheusReader(config.prometheus)
+    detector = Detector(config, reader, _bundle(config))
     address = f"{config.listen.address}:{config.listen.port}"
     try:
         server = waitress.create_server(create_app(detector), listen=address, threads=4)
@@ -101,12 +104,18 @@ def _run(_options: argparse.Namespace, config: DetectorConfig) -> int:
     # Both, as a shell lets background processes ignore the second.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, finish)
-    loop = threading.Thread(target=detector.run, args=(stop,), name="cycles", daemon=True)
+
+    def cycles() -> None:
+        # The first start ever compiles for some seconds; not while a server waits for us.
+        prepare.prepare()
+        Loop(detector).run(stop)
+
+    loop = threading.Thread(target=cycles, name="loop", daemon=True)
     logger.info(
         "started version=%s listen=%s prometheus=%s method=%s metrics=%d",
         __version__,
         address,
-        config.prometheus.url,
+        config.prometheus.shown_url,
         config.method,
         len(detector.metrics),
     )
@@ -118,6 +127,7 @@ def _run(_options: argparse.Namespace, config: DetectorConfig) -> int:
     finally:
         stop.set()
         server.close()
+        reader.close()
         loop.join(timeout=2)
     return 0
 
@@ -183,11 +193,11 @@ def _gather(options: argparse.Namespace, config: DetectorConfig) -> Windows:
                 "--end, or --cases DIR..."
             ]
         )
-    reader = PrometheusReader(config.prometheus)
     start, end = options.start, options.end
-    return windows_from_prometheus(
-        config, reader, options.job_id, start, end, integrated=integrated
-    )
+    with PrometheusReader(config.prometheus) as reader:
+        return windows_from_prometheus(
+            config, reader, options.job_id, start, end, integrated=integrated
+        )
 
 
 def _prioritize(options: argparse.Namespace, config: DetectorConfig) -> int:
@@ -214,6 +224,12 @@ def _export_case(options: argparse.Namespace, config: DetectorConfig) -> int:
     return run_export(options, config)
 
 
+def _bench(options: argparse.Namespace, config: DetectorConfig) -> int:
+    from peerwatch_detector.bench import run_bench  # noqa: PLC0415
+
+    return run_bench(options, config, _bundle(config))
+
+
 # Each imports what it needs itself: extras may be missing.
 _COMMANDS = {
     "run": _run,
@@ -222,6 +238,7 @@ _COMMANDS = {
     "backtest": _backtest,
     "evaluate": _evaluate,
     "export-case": _export_case,
+    "bench": _bench,
 }
 
 

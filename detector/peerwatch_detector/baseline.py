@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from peerwatch_detector import compiled
 from peerwatch_detector.peers import Levels
 
 # Jobs are judged at whole multiples of this many seconds, whatever the cycles. With samples finer
@@ -135,16 +136,16 @@ class Baseline:
         return self._usual
 
     def _summary(self, time: int) -> Usual:
-        counted = np.ones(self._slots, dtype=bool)
-        counted[(time // STEP - np.arange(1, self._guard + 1)) % self._slots] = False
-        past = self._past.reshape(-1, self._slots)[:, counted]
-        known = np.isfinite(past).sum(axis=1) >= self._least
-        middle = np.where(known, row_median(past), np.nan)
-        away = row_median(np.abs(past - middle[:, None].astype(np.float32)))
-        spread = np.where(known, _MAD_TO_STD * _MEAN_TO_SAMPLE * away, np.nan)
+        guarded = (time // STEP - np.arange(1, self._guard + 1)) % self._slots
+        past = self._past.reshape(-1, self._slots).copy()
+        past[:, guarded] = np.nan
+        levels = self._levels.copy()
+        levels[guarded] = np.nan
+        middle, away = row_spreads(past, self._least)
+        spread = _MAD_TO_STD * _MEAN_TO_SAMPLE * away
         typical = float(row_median(spread[None])[0])
-        offset = middle if self.seconds else np.where(known, 0.0, np.nan)
-        level = float(row_median(self._levels[counted][None])[0])
+        offset = middle if self.seconds else np.where(np.isfinite(middle), 0.0, np.nan)
+        level = float(row_median(levels[None])[0])
         return Usual(offset, np.fmax(spread, typical), level)
 
     def learn(self, time: int, level: float, offset: Levels, healthy: NDArray[np.bool_]) -> None:
@@ -181,3 +182,70 @@ def row_median(values: NDArray[np.floating]) -> Levels:
     low = ranked[rows, np.maximum((count - 1) // 2, 0)].astype(np.float64)
     high = ranked[rows, np.minimum(count // 2, ranked.shape[1] - 1)]
     return np.where(count > 0, (low + high) / 2, np.nan)
+
+
+def row_spreads(values: NDArray[np.float32], least: int) -> tuple[Levels, Levels]:
+    """Return the median and the median absolute deviation of every row.
+
+    Parameters
+    ----------
+    values
+        Shape (n_rows, n_columns), NaN = unknown; in order within every row afterwards.
+    least
+        Finite values a row must have; with fewer both are NaN.
+
+    Returns
+    -------
+    tuple
+        Two arrays of shape (n_rows,).
+    """
+    if not compiled.AVAILABLE:
+        known = np.isfinite(values).sum(axis=1) >= least
+        middle = np.where(known, row_median(values), np.nan)
+        away = row_median(np.abs(values - middle[:, None].astype(np.float32)))
+        return middle, away
+    values.sort(axis=1)
+    middle, away = np.full((2, len(values)), np.nan)
+    _spreads_of_sorted(values, least, middle, away)
+    return middle, away
+
+
+@compiled.compiled
+def _spreads_of_sorted(
+    values: NDArray[np.float32], least: int, middle: Levels, away: Levels
+) -> None:
+    """Fill in the medians and median absolute deviations of rows in order, NaN last."""
+    for row in range(len(values)):
+        ranked = values[row]
+        count = len(ranked)
+        while count > 0 and not np.isfinite(ranked[count - 1]):
+            count -= 1
+        if count < least:
+            continue
+        middle[row] = (np.float64(ranked[(count - 1) // 2]) + ranked[count // 2]) / 2
+        centre = np.float32(middle[row])
+        above = int(np.searchsorted(ranked[:count], centre))
+        half = count // 2
+        # Deviations grow from the centre to both sides. How many of the ``half`` smallest lie
+        # below it, ``taken``, is found by halving.
+        taken, most = max(0, half - (count - above)), min(half, above)
+        while taken < most:
+            some = (taken + most) // 2
+            if centre - ranked[above - 1 - some] < ranked[above + half - some - 1] - centre:
+                taken = some + 1
+            else:
+                most = some
+        low, high = above - taken, above + half - taken
+        # The next larger one, and the largest of the ``half`` smallest.
+        upper, lower = np.float32(np.inf), np.float32(0)
+        if low > 0:
+            upper = centre - ranked[low - 1]
+        if high < count and ranked[high] - centre < upper:
+            upper = ranked[high] - centre
+        if low < above:
+            lower = centre - ranked[low]
+        if high > above and ranked[high - 1] - centre > lower:
+            lower = ranked[high - 1] - centre
+        if count % 2:
+            lower = upper
+        away[row] = (np.float64(lower) + upper) / 2

@@ -91,8 +91,8 @@ def run_evaluate(options: argparse.Namespace, config: DetectorConfig, bundle: Bu
 def run_export(options: argparse.Namespace, config: DetectorConfig) -> int:
     """Write a stretch of a live job as a case."""
     stretch = Stretch(options.job_id, options.start, options.end)
-    reader = PrometheusReader(config.prometheus)
-    case = export_case(options.folder, stretch, _truth(options), config, reader)
+    with PrometheusReader(config.prometheus) as reader:
+        case = export_case(options.folder, stretch, _truth(options), config, reader)
     sys.stdout.write(
         f"{options.folder}: {len(case.nodes)} nodes, {case.seconds:.0f} s, "
         f"{len(case.frames)} metrics\n"

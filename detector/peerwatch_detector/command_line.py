@@ -43,6 +43,10 @@ def parser() -> argparse.ArgumentParser:
         "export-case", parents=[common], help="write a stretch of a job in Prometheus as a case"
     )
     _add_export(export)
+    bench = commands.add_parser(
+        "bench", parents=[common], help="measure what this server and this machine give"
+    )
+    _add_bench(bench)
     return whole
 
 
@@ -173,3 +177,24 @@ def _add_export(export: argparse.ArgumentParser) -> None:
     export.add_argument(
         "--healthy", action="store_true", help="nothing was wrong: any finding would be false"
     )
+
+
+def _add_bench(bench: argparse.ArgumentParser) -> None:
+    bench.add_argument(
+        "--nodes",
+        type=int,
+        default=1500,
+        metavar="N",
+        help="size of the job (default: %(default)s)",
+    )
+    bench.add_argument(
+        "--metrics", type=int, metavar="M", help="compare the first M metrics only (default: all)"
+    )
+    bench.add_argument("--url", dest="prometheus", help="the same as --prometheus")
+    bench.add_argument(
+        "--series", metavar="NAME", help="read these series in place of the metrics' recorded ones"
+    )
+    bench.add_argument(
+        "--node-label", default="node", metavar="LABEL", help="their label (default: %(default)s)"
+    )
+    bench.add_argument("--json", action="store_true", help="for programs")

@@ -44,6 +44,8 @@ from peerwatch_detector.metric_config import (
     Scope,
     SeriesName,
 )
+from peerwatch_detector.prometheus_config import PrometheusConfig, ReadingConfig
+from peerwatch_detector.service_config import ListenConfig, ReplicasConfig, SchedulingConfig
 
 __all__ = [
     "DetectorConfig",
@@ -57,6 +59,7 @@ __all__ = [
     "Overrides",
     "Preset",
     "PrometheusConfig",
+    "ReadingConfig",
     "Scope",
     "SeriesName",
     "load_config",
@@ -78,6 +81,11 @@ def _is_step(seconds: float) -> float:
             f"{seconds:g} must be whole seconds or divide a second, as 0.1 and 0.05 do, so that "
             "all nodes share the instants"
         )
+    if seconds < 1 and 1000 % round(whole):
+        raise ValueError(
+            f"{seconds:g} must be whole milliseconds, as 0.125 and 0.05 are: samples have no finer "
+            "times"
+        )
     return seconds
 
 
@@ -91,40 +99,6 @@ def _is_bundle(models: object) -> object:
 
 Models = Annotated[Literal["default", "none"] | Path, BeforeValidator(_is_bundle)]
 Step = Annotated[float, AfterValidator(_is_step)]
-
-
-class PrometheusConfig(Section):
-    """Where the ranges come from."""
-
-    url: str = Field(
-        default="http://127.0.0.1:9090",
-        pattern=r"^https?://[^\s]+$",
-        description="Base URL of any server with the Prometheus query API.",
-    )
-    timeout_seconds: float = Field(
-        default=10.0, gt=0, le=300, description="Longest wait for one answer."
-    )
-    recorded: bool = Field(
-        default=True,
-        description="Read the series of rules/recording.rules.yaml; false sends the joined "
-        "expressions instead, for servers without the rules.",
-    )
-    headers: dict[str, str] = Field(
-        default_factory=dict, description="Extra HTTP headers, such as Authorization."
-    )
-    lag_seconds: float = Field(
-        default=2.0,
-        ge=0,
-        le=60,
-        description="How far behind the clock a range ends, so that late scrapes are in it.",
-    )
-
-
-class ListenConfig(Section):
-    """Where the detector serves its page and its metrics."""
-
-    address: str = Field(default="127.0.0.1", description="Address to bind.")
-    port: int = Field(default=9401, ge=0, le=65535, description="TCP port; 0 takes a free one.")
 
 
 class Discovery(Section):
@@ -146,8 +120,11 @@ class DetectorConfig(Section):
 
     prometheus: PrometheusConfig = Field(default_factory=PrometheusConfig)
     listen: ListenConfig = Field(default_factory=ListenConfig)
-    preset: Literal["peerwatch", "dcgm"] = Field(
-        default="peerwatch", description="Which exporters' metrics to read."
+    preset: Literal["peerwatch", "fast", "dcgm"] = Field(
+        default="peerwatch",
+        description="What to read: peerwatch, the series that the recording rules make of "
+        "peerwatch-exporter's; fast, those of its fast page, without rules; dcgm, those of "
+        "dcgm-exporter, node_exporter and rdma_exporter.",
     )
     metrics: MetricsConfig = Field(default_factory=MetricsConfig)
     method: Method = Field(default="peerwatch", description="How nodes are judged.")
@@ -166,7 +143,7 @@ class DetectorConfig(Section):
         "settings named seconds. A recorded case tells its own.",
     )
     cycle_seconds: float = Field(
-        default=15.0, ge=0.5, le=600, description="Time between two cycles over all jobs."
+        default=15.0, ge=0.5, le=600, description="Time between two judgements of a job."
     )
     history_seconds: Seconds = Field(
         default=900,
@@ -174,6 +151,13 @@ class DetectorConfig(Section):
         le=7200,
         validate_default=True,
         description="Range read at start and kept in memory; 60 steps or more.",
+    )
+    held_samples: int = Field(
+        default=24_000_000,
+        ge=0,
+        description="Samples of one metric of a job that are held once they are judged, for the "
+        "page's pictures, 4 bytes each: of 100,000 GPUs the last 240 s, of up to 26,000 nodes or "
+        "GPUs all of history_seconds. What judging needs is held whatever it takes.",
     )
     window_length: int = Field(default=8, ge=2, le=128, description="Samples of one window.")
     fill_limit_seconds: Seconds = Field(
@@ -196,6 +180,8 @@ class DetectorConfig(Section):
     peerwatch: PeerwatchConfig = Field(default_factory=PeerwatchConfig, validate_default=True)
     minder: MinderConfig = Field(default_factory=MinderConfig)
     absent: AbsentConfig = Field(default_factory=AbsentConfig)
+    scheduling: SchedulingConfig = Field(default_factory=SchedulingConfig)
+    replicas: ReplicasConfig = Field(default_factory=ReplicasConfig)
 
     # These compare fields, yet each runs whatever else is wrong, so that all mistakes show at once.
     @field_validator("history_seconds")

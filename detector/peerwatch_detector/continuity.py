@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from peerwatch_detector.similarity import Mask
 
 # A hole in the data longer than this ends a streak: nothing is known about what lay in it.
-_LONGEST_HOLE = 120.0
+LONGEST_HOLE = 120.0
 
 
 class Streaks:
@@ -65,7 +65,7 @@ class Streaks:
             Shape (n_nodes,): who is a candidate, and about whom anything is known at all.
         """
         elapsed = np.where(np.isfinite(self._judged), time - self._judged, 0.0)
-        lost = judged & (elapsed > _LONGEST_HOLE)
+        lost = judged & (elapsed > LONGEST_HOLE)
         begin = candidates & (~np.isfinite(self.start) | lost)
         # Only judged time counts as quiet.
         quiet = judged & ~candidates
@@ -77,6 +77,17 @@ class Streaks:
         broken = quiet & ((self.quiet > self.gap_seconds) | lost)
         self.start = np.where(broken, np.nan, self.start)
         self._judged = np.where(judged, time, self._judged)
+
+    def rest(self, times: NDArray[np.int64]) -> None:
+        """Take in steps at which all could be judged and nobody was a candidate, shape (n,)."""
+        if not len(times):
+            return
+        nobody = np.zeros(len(self.nodes), dtype=bool)
+        self.update(float(times[0]), nobody, ~nobody)
+        between = np.diff(times)
+        self.quiet += np.minimum(between, self.step_seconds).sum()
+        self.start[(self.quiet > self.gap_seconds) | (between > LONGEST_HOLE).any()] = np.nan
+        self._judged[:] = times[-1]
 
     def seconds(self) -> NDArray[np.float64]:
         """Return the length of every node's present streak, shape (n_nodes,), 0 = none."""

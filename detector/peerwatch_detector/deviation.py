@@ -115,6 +115,9 @@ def deviate(
     nearer = np.where(np.abs(over_low) < np.abs(over_high), over_low, over_high)
     distance = np.where(np.sign(over_low) != np.sign(over_high), 0.0, nearer)
     distance = np.where(np.isfinite(over_low), distance, np.nan)
+    # What usually shows nothing cannot show less than usual.
+    nothing = scale.nothing(usual.offset, usual.level)
+    distance = np.where(nothing, np.maximum(distance, 0.0), distance)
     effect = scale.smallest_effect(metric, usual.level)
     plain = scale.distance(scale.restored(own, usual.offset), level, floor)
     away = (np.sign(plain) == np.sign(distance)) & (np.abs(plain) >= _AWAY * effect)

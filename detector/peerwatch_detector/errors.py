@@ -5,7 +5,8 @@ PeerwatchError
 ├── ReadError        Prometheus could not be read; carries a reason for the metric
 ├── CaseError        a case folder is missing something or broken
 ├── ModelError       a model bundle cannot be loaded or does not fit
-└── TrainingError    too little or broken data to train on
+├── TrainingError    too little or broken data to train on
+└── BenchError       what was asked for cannot be measured
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ import zlib
 from typing import Literal
 
 ReadFailure = Literal[
-    "unreachable", "timeout", "http_4xx", "http_5xx", "truncated", "malformed", "refused"
+    "unreachable",
+    "timeout",
+    "http_4xx",
+    "http_5xx",
+    "truncated",
+    "malformed",
+    "refused",
+    "too_large",
 ]
 
 # What numpy and zipfile raise on a damaged .npz file, and what reading its content may raise.
@@ -76,3 +84,7 @@ class ModelError(PeerwatchError):
 
 class TrainingError(PeerwatchError):
     """The data cannot train a model: too few nodes or samples, constant, or not finite."""
+
+
+class BenchError(PeerwatchError):
+    """What ``bench`` was asked for cannot be measured."""

@@ -49,12 +49,15 @@ class Moment:
         What the job does.
     waiting_since
         On the clock; None while it does not wait.
+    starting
+        Whether it was halted for long and has made no progress since.
     """
 
     time: int
     clock: float
     phase: Phase
     waiting_since: float | None = None
+    starting: bool = False
 
     def waits_long(self, patience_seconds: float) -> bool:
         """Whether the job has waited longer than healthy reasons explain."""
@@ -276,6 +279,8 @@ def _needed(
 ) -> tuple[float, Severity]:
     """Return the length at which a sign is a finding now, infinite for never, and its severity."""
     settings, threshold = config.peerwatch, config.continuity.threshold_seconds
+    if moment.phase.waiting and moment.starting:
+        return threshold, "critical"
     if moment.phase.waiting and settings.fast:
         return _needed_while_waiting(sign, same_node, moment, config), "critical"
     if sign.seconds < threshold:

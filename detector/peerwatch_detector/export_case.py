@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
-from peerwatch_detector import promql
 from peerwatch_detector.cases import Case, Truth, save_case
 from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.errors import CaseError
-from peerwatch_detector.frame import Series, to_grid
-from peerwatch_detector.reader import Reader, metric_samples
-from peerwatch_detector.ring import Ring
+from peerwatch_detector.reader import Reader, nodes_of_jobs, selection_of
+from peerwatch_detector.reading import Block, Grid
 
 # Of jobs or nodes that an error names, so that it stays one line.
 _MOST_NAMED = 8
@@ -78,24 +75,19 @@ def export_case(
     check_folder(folder)
     start, end = _whole(stretch, config.step_seconds)
     job_id = stretch.job_id
-    read = {
-        metric: _read(metric, job_id, start, end, config, reader)
-        for metric in config.detection_metrics()
-    }
-    nodes = _told_nodes(job_id, start, end, config, reader)
-    nodes |= {one.labels["node"] for series in read.values() for one in series}
-    if not any(read.values()):
-        raise _nothing(job_id, start, end, nodes, config, reader)
+    told = nodes_of_jobs(reader, config, start, end)
+    nodes = told.get(job_id, set())
+    read = _read(job_id, Grid.of_seconds(start, end, config.step_seconds), nodes, config, reader)
+    if not read:
+        raise _nothing(stretch, told, config)
+    nodes = nodes.union(*({node for node, _ in block.keys} for block in read.values()))
     _check_truth(truth, nodes, end - start)
     names = tuple(sorted(nodes))
     frames, units = {}, {}
-    for metric, series in read.items():
-        if series:
-            ring = Ring(end - start + 2 * math.ceil(config.step_seconds), config.step_seconds)
-            ring.write(series)
-            frame = ring.frame(job_id, metric.name, names, start, end)
-            frames[metric.name] = replace(frame, times=frame.times - start)
-            units[metric.name] = metric.unit
+    for metric, block in read.items():
+        frame = block.frame(job_id, metric.name, names)
+        frames[metric.name] = replace(frame, times=frame.times - start)
+        units[metric.name] = metric.unit
     case = Case(folder.name, job_id, float(config.step_seconds), frames, truth, units)
     try:
         save_case(case, folder, more={"start_timestamp_seconds": start})
@@ -120,48 +112,29 @@ def _whole(stretch: Stretch, step_seconds: float) -> tuple[int, int]:
 
 
 def _read(
-    metric: MetricConfig, job_id: str, start: int, end: int, config: DetectorConfig, reader: Reader
-) -> list[Series]:
-    # Newer servers leave out a recorded sample that lies exactly at the left end.
-    first = start - 1 if config.prometheus.recorded else start
-    series = metric_samples(reader, metric, job_id, first, end, config)
-    step = config.step_seconds
-    return [one for one in series if "node" in one.labels and _inside(one, start, end, step)]
+    job_id: str, grid: Grid, nodes: Iterable[str], config: DetectorConfig, reader: Reader
+) -> dict[MetricConfig, Block]:
+    """Return the metrics of which any node has a sample, the nodes that have none left out."""
+    metrics = config.detection_metrics()
+    selections = [selection_of(metric, job_id, config) for metric in metrics]
+    readings = reader.read(selections, grid, sorted(nodes))
+    blocks = {
+        metric: reading.result().block.with_samples()
+        for metric, reading in zip(metrics, readings, strict=True)
+    }
+    return {metric: block for metric, block in blocks.items() if block.keys}
 
 
-def _inside(one: Series, start: int, end: int, step_seconds: float) -> bool:
-    """Whether a series has a sample on the grid of the case."""
-    steps = to_grid(one.times, step_seconds)
-    first, last = (int(to_grid(time, step_seconds)) for time in (start, end))
-    return bool((np.isfinite(one.values) & (steps >= first) & (steps <= last)).any())
-
-
-def _told_nodes(
-    job_id: str, start: int, end: int, config: DetectorConfig, reader: Reader
-) -> set[str]:
-    """Return the nodes that told of the job, those without any sample too."""
-    selector = f"{config.discovery.job_info}{{{promql.job_matcher(job_id)}}}"
-    return _labels("node", reader.raw_range(selector, start, end))
-
-
-def _labels(name: str, series: list[Series]) -> set[str]:
-    return {one.labels[name] for one in series if one.labels.get(name)}
-
-
-def _nothing(
-    job_id: str, start: int, end: int, nodes: set[str], config: DetectorConfig, reader: Reader
-) -> CaseError:
+def _nothing(stretch: Stretch, told: dict[str, set[str]], config: DetectorConfig) -> CaseError:
     """Say why nothing was read: no such job, or a job without samples."""
-    where = f"in {config.prometheus.url} between {start} and {end}"
+    job_id, nodes = stretch.job_id, told.get(stretch.job_id)
+    where = f"in {config.prometheus.shown_url} between {stretch.start:.0f} and {stretch.end:.0f}"
     if nodes:
         return CaseError(
             f"Job {job_id!r} ran on {len(nodes)} nodes {where}, but none of the detection metrics "
             "has a sample; check that the recording rules are loaded (or set prometheus.recorded)."
         )
-    others = _labels(
-        "job_id", reader.raw_range(f'{config.discovery.job_info}{{job_id!=""}}', start, end)
-    )
-    known = ", ".join(sorted(others)[:_MOST_NAMED]) or "none"
+    known = ", ".join(sorted(told)[:_MOST_NAMED]) or "none"
     return CaseError(f"Job {job_id!r} is unknown {where}; jobs there: {known}.")
 
 

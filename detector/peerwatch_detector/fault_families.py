@@ -88,6 +88,15 @@ def _shown(*metrics: str, direction: Direction) -> frozenset[Shown]:
     return frozenset((metric, direction) for metric in metrics)
 
 
+_CANNOT_DRAIN = Meaning(
+    "pcie_or_nic",
+    "PCIe or NIC cannot drain",
+    "The node cannot take in what the network brings: a PCIe link runs at less than its "
+    "width or speed, or a NIC is failing.",
+    "Link width and speed of GPUs and NICs (lspci -vv, LnkSta), then the NIC's error "
+    "counters (ethtool -S).",
+)
+
 # Of two that explain equally much the first is taken.
 FAMILIES: tuple[FaultFamily, ...] = (
     # Minder: "machine unreachable"; the exporter's silence is read more directly than its PFC.
@@ -116,17 +125,28 @@ FAMILIES: tuple[FaultFamily, ...] = (
     # Minder: PCIe downgrading and NIC faults raise the faulty machine's pause frames, and its
     # congestion marks, because the host no longer takes what the network brings.
     FaultFamily(
-        Meaning(
-            "pcie_or_nic",
-            "PCIe or NIC cannot drain",
-            "The node cannot take in what the network brings: a PCIe link runs at less than its "
-            "width or speed, or a NIC is failing.",
-            "Link width and speed of GPUs and NICs (lspci -vv, LnkSta), then the NIC's error "
-            "counters (ethtool -S).",
-        ),
+        _CANNOT_DRAIN,
         _shown("pfc_tx_rate", direction="high") | _shown("pcie_bandwidth", direction="low"),
         _shown("ecn_rate", "cnp_rate", direction="high")
         | _shown("tcp_rdma_throughput", direction="low"),
+    ),
+    # The same where the node alone is slow: its GPUs wait for the data, and no lower clock or
+    # power would make it send pause frames.
+    FaultFamily(
+        _CANNOT_DRAIN,
+        _shown("pfc_tx_rate", direction="high"),
+        _shown("ecn_rate", "cnp_rate", direction="high")
+        | _shown(
+            "tcp_rdma_throughput",
+            "pcie_bandwidth",
+            "nvlink_bandwidth",
+            "gpu_power",
+            "gpu_duty_cycle",
+            "gpu_graphics_activity",
+            "gpu_tensor_activity",
+            direction="low",
+        ),
+        _GOES_ON,
     ),
     # Minder: ECC, CUDA and GPU execution errors, a lost GPU, HDFS: usage falls, the peers wait.
     FaultFamily(

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+_NODES_AT_A_TIME = 512
+
 
 @dataclass(frozen=True, slots=True)
 class Series:
@@ -75,9 +77,13 @@ def from_grid(steps: NDArray[np.int64], step_seconds: float) -> NDArray[np.float
 
 def mean_over_gpus(per_gpu: NDArray[np.float32]) -> NDArray[np.float32]:
     """Mean over the GPUs that have a sample, shape (n_nodes, n_steps); NaN where none has."""
-    present = np.isfinite(per_gpu)
-    total = np.where(present, per_gpu, 0).sum(axis=1)
-    count = present.sum(axis=1)
-    with np.errstate(invalid="ignore"):
-        mean: NDArray[np.float32] = (total / np.where(count, count, np.nan)).astype(np.float32)
+    mean = np.empty((per_gpu.shape[0], per_gpu.shape[2]), np.float32)
+    # In parts: what stands in between is larger than the frame.
+    for first in range(0, len(per_gpu), _NODES_AT_A_TIME):
+        part = per_gpu[first : first + _NODES_AT_A_TIME]
+        present = np.isfinite(part)
+        total = np.where(present, part, 0).sum(axis=1)
+        count = present.sum(axis=1)
+        with np.errstate(invalid="ignore"):
+            mean[first : first + len(part)] = total / np.where(count, count, np.nan)
     return mean

@@ -19,8 +19,8 @@ from peerwatch_detector.errors import TrainingError
 from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.models.base import INTEGRATED
 from peerwatch_detector.preprocess import fill_nearest, min_max, windows
-from peerwatch_detector.reader import Reader, metric_samples
-from peerwatch_detector.ring import Ring
+from peerwatch_detector.reader import Reader, nodes_of_jobs, selection_of
+from peerwatch_detector.reading import Grid
 from peerwatch_detector.steps import with_peaks
 
 # Share of the samples that may lie outside a metric's bounds: more are no glitches, but another
@@ -86,15 +86,15 @@ def windows_from_prometheus(
             f"The range from {start:.0f} to {end:.0f} holds {end - start:.0f} s, at least "
             f"{config.window_length} s are needed; check --start and --end."
         )
-    frames, step = {}, config.step_seconds
-    for metric in config.detection_metrics():
-        series = metric_samples(reader, metric, job_id, start, end, config)
-        ring = Ring(int(end - start) + 2, step)
-        ring.write(series)
-        if ring.newest < 0:
-            continue
-        nodes = tuple(sorted({one.labels["node"] for one in series if "node" in one.labels}))
-        frames[metric.name] = ring.frame(job_id, metric.name, nodes, int(start), int(end))
+    step, metrics = config.step_seconds, config.detection_metrics()
+    selections = [selection_of(metric, job_id, config) for metric in metrics]
+    told = sorted(nodes_of_jobs(reader, config, start, end).get(job_id, ()))
+    frames = {}
+    for reading in reader.read(selections, Grid.of_seconds(start, end, step), told):
+        block, name = reading.result().block.with_samples(), reading.selection.metric
+        if block.keys:
+            nodes = sorted({node for node, _ in block.keys})
+            frames[name] = block.frame(job_id, name, nodes)
     gathering = _Gathering(config)
     gathering.add(_same_nodes(frames) if integrated else frames, step)
     otherwise = f"Job {job_id!r} has no samples between {start:.0f} and {end:.0f}"

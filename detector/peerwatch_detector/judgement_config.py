@@ -180,7 +180,8 @@ class PeerwatchConfig(Section):
         ge=0,
         le=7200,
         description="After waiting this long, longer than checkpoints are late, weaker deviations "
-        "count too.",
+        "count too. After the GPUs rested this long, longer than checkpoints last, the job starts "
+        "anew: a wait before it works again asks for the whole continuity.",
     )
     relaxed: float = Field(
         default=0.6, gt=0, le=1, description="How much weaker, as a share of the smallest effect."
@@ -346,5 +347,9 @@ class AbsentConfig(Section):
         default=15.0, gt=0, le=3600, description="Silence after which a node counts as absent."
     )
     threshold_seconds: float = Field(
-        default=60.0, gt=0, le=7200, description="Length of the silence that makes a finding."
+        default=60.0,
+        gt=0,
+        le=7200,
+        description="Length of the silence that makes a finding. For a node without which the job "
+        "works on it is continuity.threshold_seconds, if that is longer.",
     )

@@ -18,6 +18,9 @@ from peerwatch_detector.peers import Levels
 # The floor of a metric matters for how far a node deviates; its usual offset may be told from
 # smaller values.
 _OFFSET_FLOOR_SHARE = 0.1
+# Up to this share of the floor a usual level is nothing. A reading of 0 has an offset as of the
+# smaller floor, give or take what the job's level moves.
+_NOTHING_SHARE = 2 * _OFFSET_FLOOR_SHARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,23 @@ class Scale:
     def restored(self, levels: Levels, offset: Levels) -> Levels:
         """Return levels as measured from levels without their offsets, shape (n_units,)."""
         return levels * np.exp(offset) if self.by_factor else levels + offset
+
+    def nothing(self, offset: Levels, level: float) -> NDArray[np.bool_]:
+        """Return which units usually show nothing, such as a sensor that always reads 0.
+
+        No factor brings them to where their peers are.
+
+        Parameters
+        ----------
+        offset
+            Usual one of every unit, shape (n_units,).
+        level
+            The job's usual level.
+        """
+        if not self.by_factor:
+            return np.zeros(len(offset), dtype=np.bool_)
+        none: NDArray[np.bool_] = level * np.exp(offset) <= self.floor * _NOTHING_SHARE
+        return none
 
     def distance(self, levels: Levels, others: Levels | float, floor: float) -> Levels:
         """Return how far levels lie above (positive) or below others."""

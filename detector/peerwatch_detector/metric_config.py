@@ -13,6 +13,7 @@ from peerwatch_detector.judgement_config import Seconds, Section
 Scope = Literal["node", "gpu"]
 Direction = Literal["high", "low", "both"]
 Kind = Literal["work", "load", "network"]
+Select = Literal["job_id", "node"]
 
 
 def _ordered(bounds: tuple[float, float]) -> tuple[float, float]:
@@ -45,6 +46,11 @@ class MetricConfig(Section):
     unit: str = Field(min_length=1, description="Base unit of the values, in words.")
     scope: Scope = Field(default="node", description="One value per node, or per GPU of a node.")
     recorded: SeriesName = Field(description="Series of the recording rules.")
+    select: Select = Field(
+        default="job_id",
+        description="The label by which the recorded series of a job are picked: job_id, or node "
+        "for series of the nodes themselves, which tell no job.",
+    )
     expression: Expression = Field(
         description="The same as PromQL; a Jinja2 template over job and window."
     )
@@ -106,6 +112,7 @@ class Overrides(Section):
         default=None, gt=0, le=120, description="See peak_seconds."
     )
     recorded: SeriesName | None = Field(default=None, description="See recorded.")
+    select: Select | None = Field(default=None, description="See select.")
     expression: Expression | None = Field(default=None, description="See expression.")
 
 

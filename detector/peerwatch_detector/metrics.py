@@ -6,36 +6,68 @@ node or finding it speaks of: nothing stale is left behind.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import cast
-
-from prometheus_client import Metric
-from prometheus_client.registry import Collector
+from math import isfinite
+from typing import get_args
 
 from peerwatch_detector import __version__
 from peerwatch_detector.errors import ReadFailure
 from peerwatch_detector.pipeline import Judgement
+from peerwatch_detector.reading import ReadingStatistics
+from peerwatch_detector.reading.settings import Way
+from peerwatch_detector.schedule import Backlog
 from peerwatch_exporter.catalog import Family, family
+from peerwatch_exporter.render import Renderer
+
+# Series whose text is kept from one page to the next: of 16,000 nodes and ten metrics.
+_KEPT_SERIES = 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Which detector this is, and what of all it judges.
+
+    Parameters
+    ----------
+    group, member
+        Its name, and the group in which that is its own.
+    shares
+        Whether it shares the jobs with the others of the group.
+    jobs
+        The jobs it publishes a judgement of: whether it owns them, or judges them until their new
+        owner does.
+    """
+
+    group: str = "default"
+    member: str = ""
+    shares: bool = False
+    jobs: Mapping[str, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What the detector knows at the end of a cycle.
+    """What the detector knows at one moment.
 
     Parameters
     ----------
     judgements
         The last judgement of every job.
     last_success
-        Unix time of the last good cycle, by job.
+        Unix time at which it was last read and judged without an error, by job.
     discovered
         Unix time at which the jobs were last read.
     stages
-        Seconds the last cycle spent, by stage.
+        Seconds that each stage took last, of ``read`` and ``judge`` the sum over all jobs.
     models
         (metric, model name, fingerprint) in use.
+    reading
+        What reading cost so far.
+    backlog
+        How far behind the detector is.
+    membership
+        Which jobs it judges among the detectors.
     """
 
     judgements: tuple[Judgement, ...] = ()
@@ -43,13 +75,13 @@ class Snapshot:
     discovered: float | None = None
     stages: dict[str, float] = field(default_factory=dict)
     models: tuple[tuple[str, str, str], ...] = ()
-    samples: int = 0
-    errors: dict[ReadFailure, int] = field(default_factory=dict)
-    up: bool = False
+    reading: ReadingStatistics = field(default_factory=ReadingStatistics)
+    backlog: Backlog = field(default_factory=Backlog)
+    membership: Membership = field(default_factory=Membership)
 
 
-class DetectorCollector(Collector):
-    """Renders the present snapshot.
+class Page:
+    """Renders the present snapshot; any thread may ask.
 
     Parameters
     ----------
@@ -59,13 +91,19 @@ class DetectorCollector(Collector):
 
     def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
         self._snapshot = snapshot
+        self._renderer = Renderer(_KEPT_SERIES)
+        self._lock = threading.Lock()
 
-    def collect(self) -> Iterator[Metric]:
-        """Yield every metric family of the catalogue's detector part."""
-        snapshot = self._snapshot()
-        for part in (_findings, _scores, _jobs, _self):
-            # A family of the catalogue looks like a metric to a registry, and is none by type.
-            yield from cast("Iterator[Metric]", part(snapshot))
+    def render(self, *, openmetrics: bool) -> bytes:
+        """Return every metric family of the catalogue's detector part as text."""
+        with self._lock:
+            return self._renderer.render(families(self._snapshot()), openmetrics=openmetrics)
+
+
+def families(snapshot: Snapshot) -> Iterator[Family]:
+    """Yield every metric family of the catalogue's detector part."""
+    for part in (_findings, _scores, _jobs, _reading, _self, _backlog, _membership):
+        yield from part(snapshot)
 
 
 def _findings(snapshot: Snapshot) -> Iterator[Family]:
@@ -84,23 +122,24 @@ def _findings(snapshot: Snapshot) -> Iterator[Family]:
 
 def _scores(snapshot: Snapshot) -> Iterator[Family]:
     fault = family("peerwatch_fault_score")
-    per_metric = {
-        "peerwatch_normal_score": "normal_scores",
-        "peerwatch_continuity_seconds": "continuity",
-        "peerwatch_zscore": "zscores",
-    }
-    families = {name: family(name) for name in per_metric}
-    for judgement in snapshot.judgements:
-        job_id = judgement.job.job_id
-        for node, score in judgement.fault_scores.items():
-            fault.add_metric((job_id, node), score)
-        for name, attribute in per_metric.items():
-            for metric, values in getattr(judgement, attribute).items():
-                for node, value in values.items():
-                    if math.isfinite(value):
-                        families[name].add_metric((job_id, node, metric), value)
-    yield fault
-    yield from families.values()
+    normal = family("peerwatch_normal_score")
+    continuity = family("peerwatch_continuity_seconds")
+    zscore = family("peerwatch_zscore")
+    for one in snapshot.judgements:
+        job_id = one.job.job_id
+        fault.rows += [((job_id, node), score) for node, score in one.fault_scores.items()]
+        _add(normal, job_id, one.normal_scores)
+        _add(continuity, job_id, one.continuity)
+        _add(zscore, job_id, one.zscores)
+    yield from (fault, normal, continuity, zscore)
+
+
+def _add(to: Family, job_id: str, by_metric: Mapping[str, Mapping[str, float]]) -> None:
+    """Add a sample per node and metric: a large job has some hundred thousand."""
+    for metric, values in by_metric.items():
+        to.rows += [
+            ((job_id, node, metric), value) for node, value in values.items() if isfinite(value)
+        ]
 
 
 def _jobs(snapshot: Snapshot) -> Iterator[Family]:
@@ -122,22 +161,6 @@ def _jobs(snapshot: Snapshot) -> Iterator[Family]:
 def _self(snapshot: Snapshot) -> Iterator[Family]:
     build = family("peerwatch_build_info")
     build.add_metric((__version__,), 1)
-    up = family("peerwatch_reader_up")
-    up.add_metric((), float(snapshot.up))
-    samples = family("peerwatch_read_samples_total")
-    samples.add_metric((), snapshot.samples)
-    errors = family("peerwatch_read_errors_total")
-    reasons: tuple[ReadFailure, ...] = (
-        "unreachable",
-        "timeout",
-        "http_4xx",
-        "http_5xx",
-        "truncated",
-        "malformed",
-        "refused",
-    )
-    for reason in reasons:
-        errors.add_metric((reason,), snapshot.errors.get(reason, 0))
     stages = family("peerwatch_cycle_duration_seconds")
     for stage, seconds in snapshot.stages.items():
         stages.add_metric((stage,), seconds)
@@ -147,4 +170,55 @@ def _self(snapshot: Snapshot) -> Iterator[Family]:
     discovered = family("peerwatch_discovery_last_success_timestamp_seconds")
     if snapshot.discovered is not None:
         discovered.add_metric((), snapshot.discovered)
-    yield from (build, up, samples, errors, stages, models, discovered)
+    yield from (build, stages, models, discovered)
+
+
+def _reading(snapshot: Snapshot) -> Iterator[Family]:
+    reading = snapshot.reading
+    plain = {
+        "peerwatch_reader_up": float(reading.up),
+        "peerwatch_reader_wait_seconds": reading.wait_seconds,
+        "peerwatch_read_samples_total": reading.samples,
+        "peerwatch_read_bytes_total": reading.received_bytes,
+        "peerwatch_read_questions_total": reading.requests,
+        "peerwatch_read_splits_total": reading.splits,
+        "peerwatch_read_partial_answers_total": reading.partial,
+    }
+    for name, value in plain.items():
+        one = family(name)
+        one.add_metric((), value)
+        yield one
+    errors = family("peerwatch_read_errors_total")
+    for reason in get_args(ReadFailure):
+        errors.add_metric((reason,), float(reading.errors.get(reason, 0)))
+    seconds = family("peerwatch_read_seconds_total")
+    for way in get_args(Way):
+        seconds.add_metric((way,), reading.seconds.get(way, 0.0))
+    info = family("peerwatch_reader_info")
+    if reading.way is not None:
+        info.add_metric((reading.way,), 1)
+    yield from (errors, seconds, info)
+
+
+def _backlog(snapshot: Snapshot) -> Iterator[Family]:
+    lateness = family("peerwatch_cycle_lateness_seconds")
+    for job_id, seconds in snapshot.backlog.lateness.items():
+        lateness.add_metric((job_id,), seconds)
+    skipped = family("peerwatch_cycles_skipped_total")
+    skipped.add_metric((), snapshot.backlog.skipped)
+    waiting = family("peerwatch_jobs_waiting")
+    waiting.add_metric((), snapshot.backlog.waiting)
+    yield from (lateness, skipped, waiting)
+
+
+def _membership(snapshot: Snapshot) -> Iterator[Family]:
+    membership = snapshot.membership
+    member = family("peerwatch_detector_member")
+    if membership.member:
+        member.add_metric((membership.group, membership.member), float(membership.shares))
+    owner = family("peerwatch_job_owner")
+    for job_id, owns in membership.jobs.items():
+        owner.add_metric((membership.group, job_id, membership.member), float(owns))
+    owned = family("peerwatch_jobs_owned")
+    owned.add_metric((), sum(membership.jobs.values()))
+    yield from (member, owner, owned)

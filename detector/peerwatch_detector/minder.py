@@ -8,75 +8,125 @@ The paper calls its detection every eight minutes on the last fifteen; here each
 once, when it comes. The nearest sample stands for a missing one, yet never one from after the
 window, so that a window looks the same whenever it is judged. The paper compares machines, so a
 metric of GPUs is their mean.
+
+Windows that cannot matter are passed over (``minder_windows``): they belong to no streak that is
+long enough or still runs, and while a finding stands they are asked whether its node is quiet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.errors import ModelError
 from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.guilty import guilty_gpu
 from peerwatch_detector.jobs import Job
+from peerwatch_detector.minder_windows import Candidates, MetricWindows, Points
 from peerwatch_detector.models.base import INTEGRATED, Model
-from peerwatch_detector.models.identity import Identity
 from peerwatch_detector.models.integrated import IntegratedLstmVae
-from peerwatch_detector.preprocess import fill_nearest, min_max, windows
 from peerwatch_detector.scores import Finding, Streak, still_standing
-from peerwatch_detector.similarity import (
-    Distance,
-    Mask,
-    Scores,
-    distance_sums,
-    normal_score,
-    single_candidates,
-)
+from peerwatch_detector.similarity import Mask
 from peerwatch_detector.state import JobState, MetricState
+from peerwatch_detector.threads import each, worthwhile
 from peerwatch_detector.zscore import zscores
 
 Ranked = Sequence[tuple[int, MetricConfig]]
 
-# Distances between single metrics, where the job is compared by another one over all of them.
-_OF_ONE_METRIC: dict[Distance, Distance] = {"mahalanobis": "euclidean"}
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Part:
-    """One metric's new windows.
+    """One metric's new windows, and how far they are taken into its streaks.
 
     Parameters
     ----------
     rank, metric, frame, memory
         Whose windows.
-    ends
-        Unix times of the windows' last samples, shape (n_windows,).
-    points
-        What nodes are compared by, shape (n_windows, n_nodes, n_features).
-    present
-        Which nodes have a point, shape (n_windows, n_nodes).
-    own
-        Normal scores by this metric alone, shape (n_windows, n_nodes).
-    scores
-        Normal scores that candidates are chosen by: the metric's own, or the joined.
+    windows
+        The windows.
     candidates
-        Shape (n_windows, n_nodes), at most one a window.
+        Their candidates, by the metric alone or by all joined.
+    passed
+        How many windows are in the streaks.
     """
 
     rank: int
     metric: MetricConfig
     frame: JobFrame
     memory: MetricState
-    ends: NDArray[np.int64]
-    points: NDArray[np.float32]
-    present: Mask
-    own: Scores
-    scores: Scores
-    candidates: Mask
+    windows: MetricWindows
+    candidates: Candidates
+    passed: int = 0
+
+    def row(self, time: int) -> int | None:
+        """Return which window ends at a time, if there is one."""
+        ends = self.candidates.ends
+        row = int(np.searchsorted(ends, time))
+        return row if row < len(ends) and ends[row] == time else None
+
+    def candidate(self, time: int) -> int:
+        """Return the candidate at a time that was looked at; negative = none."""
+        row = self.row(time)
+        return -1 if row is None else int(self.candidates.found[row])
+
+    def follow(self, time: float) -> None:
+        """Take the windows up to a time into the streaks; what nobody looked at had nobody."""
+        ends, found = self.candidates.ends, self.candidates.found
+        until = int(np.searchsorted(ends, time, side="right"))
+        marked = self.passed + np.flatnonzero(found[self.passed : until] >= 0)
+        for row in marked:
+            self._rest(int(row))
+            self._update(int(row))
+        self._rest(until)
+
+    def _update(self, row: int) -> None:
+        mask: Mask = np.zeros(len(self.frame.nodes), dtype=bool)
+        mask[self.candidates.found[row]] = True
+        # A window with another candidate ends a streak, heard from its node or not.
+        end = float(self.candidates.ends[row])
+        self.memory.similarity.update(end, mask, np.ones_like(mask))
+        self.passed = row + 1
+
+    def _rest(self, until: int) -> None:
+        """Take windows without a candidate into the streaks."""
+        rows = slice(self.passed, until)
+        self.memory.similarity.rest(self.candidates.ends[rows][self.candidates.heard[rows]])
+        self.passed = max(self.passed, until)
+
+    def keep_peak(self) -> None:
+        """Keep the score of the streak that runs, in its last window."""
+        for node in np.flatnonzero(np.isfinite(self.memory.similarity.start)):
+            rows = np.flatnonzero(self.candidates.found == node)
+            if len(rows):
+                self.memory.peak[node] = self.candidates.score(int(rows[-1]))
+
+    def settle(self, name: str, enough: float) -> None:
+        """Correct for how long a node has been quiet, up to the last window passed.
+
+        Parameters
+        ----------
+        name
+            Of the node.
+        enough
+            Seconds beyond which more do not matter.
+        """
+        streaks = self.memory.similarity
+        if name not in streaks.nodes:
+            return
+        node = streaks.nodes.index(name)
+        quiet, before, step = 0.0, None, streaks.step_seconds
+        for row in np.flatnonzero(self.candidates.heard[: self.passed])[::-1]:
+            end = int(self.candidates.ends[row])
+            quiet += 0.0 if before is None else min(before - end, step)
+            if quiet >= min(enough, streaks.quiet[node]):
+                break
+            if self.candidates.is_candidate(int(row), node):
+                streaks.quiet[node] = quiet
+            before = end
 
 
 def walk(
@@ -110,137 +160,126 @@ def walk(
     list[Streak]
         The running streaks after the last window.
     """
-    parts = [
-        _part(rank, metric, frames[metric.name], models[metric.name], config, state)
-        for rank, metric in ranked
-    ]
-    if config.minder.join != "per_metric":
-        parts = _joined(parts, models.get(INTEGRATED), config)
-    for time in sorted({int(end) for part in parts for end in part.ends}):
+    threads = worthwhile(config.scheduling.judging_threads, frames.values())
+    begin = partial(_part, frames=frames, models=models, config=config, state=state)
+    parts = each(begin, ranked, threads)
+    if config.minder.join == "per_metric":
+        each(partial(_look_for_streaks, config=config), parts, threads)
+    else:
+        _join(parts, models.get(INTEGRATED), config)
+    each(partial(_publish, config=config), parts, threads)
+    for time in sorted({int(end) for part in parts for end in part.candidates.ends}):
+        if not state.standing and all(part.candidate(time) < 0 for part in parts):
+            # Nobody can be named, and nothing can fall.
+            continue
         for part in parts:
-            _follow(part, time)
-        _clear(job, time, config, state)
+            part.follow(time)
+        _clear(job, parts, time, config, state)
         if len(job.nodes) >= config.smallest_job:
             _name(job.job_id, parts, time, now, config, state)
-    for part in parts:
-        if len(part.ends):
-            part.memory.judged_until = int(part.ends[-1])
+    _finish(parts, config, state)
     shown = _asked(parts, config)
     return [streak for part in shown for streak in _streaks(part, config)]
 
 
-def causal_windows(values: NDArray[np.float32], length: int, limit: int) -> NDArray[np.float32]:
-    """Cut windows whose gaps are filled with the nearest sample that is not after the window.
-
-    Parameters
-    ----------
-    values
-        Shape (n_nodes, n_steps), NaN = missing.
-    length
-        Samples per window.
-    limit
-        Most steps from a gap to the sample that fills it.
-
-    Returns
-    -------
-    NDArray[np.float32]
-        Shape (n_windows, n_nodes, length); of two equally near samples the earlier one.
-    """
-    steps = np.where(np.isfinite(values), np.arange(values.shape[1]), np.nan).astype(np.float32)
-    nearest = windows(fill_nearest(values, limit, lookahead=limit), length)
-    source = windows(fill_nearest(steps, limit, lookahead=limit), length)
-    before = windows(fill_nearest(values, limit), length)
-    ends = np.arange(length - 1, length - 1 + len(nearest))[:, None, None]
-    return np.where(source > ends, before, nearest)
+def _needed(config: DetectorConfig) -> float:
+    return config.continuity.threshold_seconds if config.minder.continuity else 0.0
 
 
 def _part(
-    rank: int,
-    metric: MetricConfig,
-    frame: JobFrame,
-    model: Model,
+    ranked: tuple[int, MetricConfig],
+    frames: Mapping[str, JobFrame],
+    models: Mapping[str, Model],
     config: DetectorConfig,
     state: JobState,
 ) -> Part:
-    memory, length, switches = state.metrics[metric.name], config.window_length, config.minder
-    ends = frame.times[length - 1 :].astype(np.int64)
-    new = ends > memory.judged_until
-    first = int(np.argmax(new)) if new.any() else len(ends)
-    cut = causal_windows(frame.values, length, switches.fill_seconds)[first:]
-    present: Mask = np.asarray(np.isfinite(cut).all(axis=2))
-    if switches.distance == "mahalanobis":
-        cut = np.where(present, cut.mean(axis=2), np.nan)[:, :, None]
-    # The model of all metrics reads windows, not what models of single metrics make of them.
-    raw = switches.model == "raw" or switches.join == "integrated"
-    points = _embedded(cut, present, metric, Identity() if raw else model)
-    distance = _OF_ONE_METRIC.get(switches.distance, switches.distance)
-    own = normal_score(distance_sums(points, present, distance))
-    candidates = single_candidates(own, config.similarity_threshold)
-    if len(cut):
-        memory.normal = own[-1]
-        memory.z = zscores(np.where(present, cut.mean(axis=2, dtype=np.float64), np.nan))[-1]
-        memory.coverage = float(np.isfinite(frame.values[:, -length:]).any(axis=1).mean())
-    return Part(rank, metric, frame, memory, ends[first:], points, present, own, own, candidates)
+    rank, metric = ranked
+    frame, memory = frames[metric.name], state.metrics[metric.name]
+    windows = MetricWindows(metric, frame, models[metric.name], config, memory.judged_until)
+    candidates = Candidates(
+        windows.ends,
+        windows.heard(),
+        windows.points,
+        windows.distance,
+        config.similarity_threshold,
+    )
+    return Part(rank, metric, frame, memory, windows, candidates)
 
 
-def _embedded(
-    cut: NDArray[np.float32], present: Mask, metric: MetricConfig, model: Model
-) -> NDArray[np.float32]:
-    """Scale and embed what is present; 0 elsewhere."""
-    found = model.embed(min_max(cut[present], metric.bounds))
-    points = np.zeros((*present.shape, found.shape[1]), dtype=np.float32)
-    points[present] = found
-    return points
+def _look_for_streaks(part: Part, config: DetectorConfig) -> None:
+    part.candidates.look_for_streaks(_needed(config), _running_since(part))
 
 
-def _joined(parts: list[Part], integrated: Model | None, config: DetectorConfig) -> list[Part]:
-    """Give all metrics the scores and candidates of their joined points.
+def _running_since(part: Part) -> float:
+    """Return when the streak began that runs since the last cycle; NaN = none does."""
+    start = part.memory.similarity.start
+    running = start[np.isfinite(start)]
+    return float(running[0]) if len(running) else np.nan
+
+
+def _publish(part: Part, config: DetectorConfig) -> None:
+    """Keep what the newest window of a metric tells of its nodes."""
+    memory, last = part.memory, len(part.windows.ends) - 1
+    if last < 0:
+        return
+    cut = part.windows.cut(last)
+    levels = np.where(np.isfinite(cut).all(axis=1), cut.mean(axis=1, dtype=np.float64), np.nan)
+    memory.normal = part.windows.scores(last)
+    memory.z = zscores(levels[None])[0]
+    newest = part.frame.values[:, -config.window_length :]
+    memory.coverage = float(np.isfinite(newest).any(axis=1).mean())
+
+
+def _finish(parts: list[Part], config: DetectorConfig, state: JobState) -> None:
+    """Take all windows into the streaks; the next cycle cannot ask for what was skipped."""
+    for part in parts:
+        part.follow(np.inf)
+        part.keep_peak()
+        for node in state.standing:
+            part.settle(node, config.continuity.clear_seconds)
+        if len(part.candidates.ends):
+            part.memory.judged_until = int(part.candidates.ends[-1])
+
+
+def _join(parts: list[Part], integrated: Model | None, config: DetectorConfig) -> None:
+    """Give all metrics the candidates of their joined points.
 
     Judged are the windows that all metrics have. A metric that no node has does not count; a node
     takes part if it has all others.
     """
     if not parts:
-        return []
-    ends = parts[0].ends
+        return
+    ends = parts[0].windows.ends
     for part in parts[1:]:
-        ends = np.intersect1d(ends, part.ends)
-    picked = [np.searchsorted(part.ends, ends) for part in parts]
-    points = [part.points[rows] for part, rows in zip(parts, picked, strict=True)]
-    known = [part.present[rows] for part, rows in zip(parts, picked, strict=True)]
-    somebody: Mask = np.any(known, axis=(0, 2))[:, None]
-    present: Mask = somebody & np.all(
-        [one | ~one.any(axis=1, keepdims=True) for one in known], axis=0
-    )
+        ends = np.intersect1d(ends, part.windows.ends)
+
+    def points(row: int) -> Points:
+        rows = [int(np.searchsorted(part.windows.ends, ends[row])) for part in parts]
+        single = [part.windows.points(row) for part, row in zip(parts, rows, strict=True)]
+        return _joined(parts, single, integrated, config)
+
+    heard: Mask = np.ones(len(ends), dtype=bool)
+    distance, threshold = config.minder.distance, config.similarity_threshold
+    candidates = Candidates(ends, heard, points, distance, threshold)
+    candidates.look_everywhere()
+    for part in parts:
+        part.candidates = candidates
+
+
+def _joined(
+    parts: list[Part], single: list[Points], integrated: Model | None, config: DetectorConfig
+) -> Points:
+    """Join what all metrics tell of the nodes in one window."""
+    known = [one.present for one in single]
+    present: Mask = np.any(known, axis=0) & np.all([one | (not one.any()) for one in known], axis=0)
     if config.minder.join == "integrated":
-        joined = _through_one_model(parts, points, known, present, integrated)
-    else:
-        joined = np.concatenate(points, axis=2)
-    scores = normal_score(distance_sums(joined, present, config.minder.distance))
-    candidates = single_candidates(scores, config.similarity_threshold)
-    return [
-        Part(
-            part.rank,
-            part.metric,
-            part.frame,
-            part.memory,
-            ends,
-            points[index],
-            present,
-            part.own[picked[index]],
-            scores,
-            candidates,
-        )
-        for index, part in enumerate(parts)
-    ]
+        return _through_one_model(parts, single, present, integrated)
+    return Points(np.concatenate([one.values for one in single], axis=1), present)
 
 
 def _through_one_model(
-    parts: list[Part],
-    points: list[NDArray[np.float32]],
-    known: list[Mask],
-    present: Mask,
-    model: Model | None,
-) -> NDArray[np.float32]:
+    parts: list[Part], single: list[Points], present: Mask, model: Model | None
+) -> Points:
     """Embed the scaled windows of all metrics together (INT); 0 where a node takes no part.
 
     Raises
@@ -255,16 +294,16 @@ def _through_one_model(
         )
     by_metric = {
         # In a window in which nobody has a metric it stands at its usual level for all.
-        part.metric.name: np.where(
-            np.any(one, axis=1)[:, None, None], cut, np.float32(model.levels[part.metric.name])
-        )
-        for part, cut, one in zip(parts, points, known, strict=True)
+        part.metric.name: one.values
+        if one.present.any()
+        else np.full_like(one.values, model.levels[part.metric.name])
+        for part, one in zip(parts, single, strict=True)
     }
-    stacked = model.stack(by_metric, points[0].shape)
+    stacked = model.stack(by_metric, single[0].values.shape)
     found = model.embed(stacked[present])
-    joined = np.zeros((*present.shape, found.shape[1]), dtype=np.float32)
+    joined = np.zeros((len(present), found.shape[1]), dtype=np.float32)
     joined[present] = found
-    return joined
+    return Points(joined, present)
 
 
 def _asked(parts: list[Part], config: DetectorConfig) -> list[Part]:
@@ -272,54 +311,42 @@ def _asked(parts: list[Part], config: DetectorConfig) -> list[Part]:
     return parts if config.minder.join == "per_metric" else parts[:1]
 
 
-def _row(part: Part, time: int) -> int | None:
-    """Return which window ends at a time, if there is one."""
-    row = int(np.searchsorted(part.ends, time))
-    return row if row < len(part.ends) and part.ends[row] == time else None
-
-
-def _follow(part: Part, time: int) -> None:
-    """Take one window into the streaks."""
-    row = _row(part, time)
-    if row is None:
-        return
-    found, memory = part.candidates[row], part.memory
-    # A window with another candidate, or with none, ends a streak, heard from the node or not.
-    judged: Mask = np.full(len(found), bool(part.present[row].any()))
-    memory.similarity.update(float(time), found, judged)
-    memory.peak = np.where(found, part.scores[row], memory.peak)
-
-
-def _clear(job: Job, time: int, config: DetectorConfig, state: JobState) -> None:
+def _clear(job: Job, parts: list[Part], time: int, config: DetectorConfig, state: JobState) -> None:
     """Let findings fall whose nodes have not been candidates for long enough."""
     silent = state.last_silent.keys() | job.silent_since.keys()
+    enough = config.continuity.clear_seconds
     quiet: dict[str, float] = {}
-    for memory in state.metrics.values():
-        streaks = memory.similarity
-        for node in (state.standing.keys() & set(streaks.nodes)) - silent:
-            seconds = float(streaks.quiet[streaks.nodes.index(node)])
-            # What was quiet before a fault began says nothing about its end.
-            seconds = min(seconds, time - state.standing[node].since)
-            quiet[node] = min(quiet.get(node, np.inf), seconds)
-    state.standing = still_standing(state.standing, quiet, config.continuity.clear_seconds)
+    for node in state.standing.keys() - silent:
+        # What was quiet before a fault began says nothing about its end.
+        seconds = min(_quiet(node, state), time - state.standing[node].since)
+        if seconds >= enough:
+            for part in parts:
+                part.settle(node, enough)
+            seconds = min(_quiet(node, state), seconds)
+        quiet[node] = seconds
+    state.standing = still_standing(state.standing, quiet, enough)
+
+
+def _quiet(node: str, state: JobState) -> float:
+    """Return for how long no metric had a node as candidate, as far as anybody looked."""
+    all_streaks = [memory.similarity for memory in state.metrics.values()]
+    known = [one.quiet[one.nodes.index(node)] for one in all_streaks if node in one.nodes]
+    return float(min(known, default=0.0))
 
 
 def _name(
     job_id: str, parts: list[Part], time: int, now: float, config: DetectorConfig, state: JobState
 ) -> None:
     """Name the node of the first metric in the priority that has one."""
-    needed = config.continuity.threshold_seconds if config.minder.continuity else 0.0
     for part in _asked(parts, config):
-        row, streaks = _row(part, time), part.memory.similarity
-        if row is None:
+        row, streaks = part.row(time), part.memory.similarity
+        index = part.candidate(time)
+        if row is None or index < 0 or not time - streaks.start[index] >= _needed(config):
             continue
-        ripe = part.candidates[row] & (streaks.seconds() >= needed)
-        if not ripe.any():
-            continue
-        index = int(np.flatnonzero(ripe)[0])
         node = part.frame.nodes[index]
         if node not in state.standing:
-            shown = _showing(parts, time, index) if part.scores is not part.own else part
+            joined = config.minder.join != "per_metric"
+            shown = _showing(parts, time, index) if joined else part
             state.standing[node] = Finding(
                 job_id,
                 node,
@@ -330,19 +357,18 @@ def _name(
                 shown.rank,
                 float(streaks.start[index]),
                 now,
-                float(part.scores[row, index]),
+                part.candidates.score(row),
             )
         return
 
 
 def _showing(parts: list[Part], time: int, node: int) -> Part:
     """Return the metric in which a node named by all of them together stands out most."""
-    rows = [_row(part, time) for part in parts]
     own = [
-        -np.inf if row is None else float(np.nan_to_num(part.own[row, node], nan=-np.inf))
-        for part, row in zip(parts, rows, strict=True)
+        float(part.windows.scores(int(np.searchsorted(part.windows.ends, time)))[node])
+        for part in parts
     ]
-    return parts[int(np.argmax(own))]
+    return parts[int(np.argmax(np.nan_to_num(own, nan=-np.inf)))]
 
 
 def _streaks(part: Part, config: DetectorConfig) -> list[Streak]:

@@ -9,7 +9,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from peerwatch_detector import compiled
+
 Levels = NDArray[np.float64]
+
+# A large job's history is not copied at once.
+_STEPS_AT_A_TIME = 64
 
 
 def job_median(values: NDArray[np.float32]) -> Levels:
@@ -25,45 +30,19 @@ def job_median(values: NDArray[np.float32]) -> Levels:
     Levels
         Shape (n_steps,); NaN where no unit has a sample.
     """
+    parts = range(0, max(1, values.shape[1]), _STEPS_AT_A_TIME)
+    return np.concatenate(
+        [_medians(values[:, first : first + _STEPS_AT_A_TIME]) for first in parts]
+    )
+
+
+def _medians(values: NDArray[np.float32]) -> Levels:
     ranked = np.sort(values.T, axis=1)
     count = np.isfinite(ranked).sum(axis=1)
     rows = np.arange(len(ranked))
     low = ranked[rows, np.maximum((count - 1) // 2, 0)]
     high = ranked[rows, np.minimum(count // 2, ranked.shape[1] - 1)]
     return np.where(count > 0, (low.astype(np.float64) + high) / 2, np.nan)
-
-
-def others_medians(values: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the low and the high median of the others for every unit and step.
-
-    With an odd number of others both are the same; with two others, as in a job of three nodes,
-    they are those two.
-
-    Parameters
-    ----------
-    values
-        Shape (n_units, n_steps), NaN = missing.
-
-    Returns
-    -------
-    tuple
-        Two arrays of shape (n_units, n_steps); NaN where the unit is missing or alone.
-    """
-    steps = np.ascontiguousarray(values.T)
-    # One column more than units, so that "the next in order" exists everywhere.
-    ranked = np.full((len(steps), steps.shape[1] + 1), np.nan, dtype=steps.dtype)
-    ranked[:, :-1] = np.sort(steps, axis=1)
-    others = np.isfinite(steps).sum(axis=1) - 1
-    rows = np.arange(len(steps))
-    result = []
-    for place in ((others - 1) // 2, others // 2):
-        here = np.clip(place, 0, steps.shape[1] - 1)
-        this, following = ranked[rows, here, None], ranked[rows, here + 1, None]
-        # Without the unit, all that is above it in order moves down by one place.
-        median = np.where(steps > this, this, following)
-        usable = np.isfinite(steps) & (others > 0)[:, None]
-        result.append(np.where(usable, median, np.float32(np.nan)).T)
-    return result[0], result[1]
 
 
 def compare(values: NDArray[np.float32]) -> tuple[Levels, Levels, Levels]:
@@ -81,14 +60,70 @@ def compare(values: NDArray[np.float32]) -> tuple[Levels, Levels, Levels]:
         (n_units,). NaN for a unit that has samples in less than half of the steps in which
         anybody has some.
     """
-    low, high = others_medians(values)
-    usable = np.isfinite(low)
-    count = usable.sum(axis=1)
-    seen = int(np.isfinite(values).any(axis=0).sum())
-    enough = count >= max(1, seen // 2)
-    total = np.where(enough, count, np.nan)
-    own, low_mean, high_mean = (
-        np.where(usable, part, 0).sum(axis=1, dtype=np.float64) / total
-        for part in (values, low, high)
-    )
-    return own, low_mean, high_mean
+    steps = np.ascontiguousarray(values.T)
+    known = np.isfinite(steps)
+    others = known.sum(axis=1) - 1
+    totals, count = np.zeros((3, len(values))), np.zeros(len(values), dtype=np.int64)
+    add = _add_up if compiled.AVAILABLE else _add_up_in_numpy
+    add(steps, np.sort(steps, axis=1), others, totals, count)
+    enough = count >= max(1, int((others >= 0).sum()) // 2)
+    own, low, high = totals / np.where(enough & (count > 0), count, np.nan)
+    return own, low, high
+
+
+@compiled.numerical
+def _add_up(
+    steps: NDArray[np.float32],
+    ranked: NDArray[np.float32],
+    others: NDArray[np.int64],
+    totals: Levels,
+    count: NDArray[np.int64],
+) -> None:
+    """Add up what ``compare`` averages.
+
+    Parameters
+    ----------
+    steps, ranked
+        Shape (n_steps, n_units); ``ranked`` in order within every step, NaN last.
+    others
+        How many others a unit with a sample has, shape (n_steps,).
+    totals
+        Added to: own values and the others' low and high medians, shape (3, n_units).
+    count
+        Added to: usable steps, shape (n_units,).
+    """
+    own, lows, highs = totals[0], totals[1], totals[2]
+    for step in range(len(steps)):
+        if others[step] < 1:
+            continue
+        low, high = (others[step] - 1) // 2, others[step] // 2
+        # Without the unit, all that is above it in order moves down by one place.
+        low_here, low_next = ranked[step, low], ranked[step, low + 1]
+        high_here, high_next = ranked[step, high], ranked[step, high + 1]
+        row = steps[step]
+        for unit in range(len(row)):
+            value = row[unit]
+            if np.isfinite(value):
+                own[unit] += value
+                lows[unit] += low_here if value > low_here else low_next
+                highs[unit] += high_here if value > high_here else high_next
+                count[unit] += 1
+
+
+def _add_up_in_numpy(
+    steps: NDArray[np.float32],
+    ranked: NDArray[np.float32],
+    others: NDArray[np.int64],
+    totals: Levels,
+    count: NDArray[np.int64],
+) -> None:
+    """Do the same as ``_add_up``, where nothing can be compiled."""
+    rows = np.flatnonzero(others >= 1)
+    steps, ranked, others = steps[rows], ranked[rows], others[rows]
+    usable = np.isfinite(steps)
+    count += usable.sum(axis=0)
+    parts = [steps]
+    for place in ((others - 1) // 2, others // 2):
+        here, following = (ranked[np.arange(len(rows)), place + k, None] for k in (0, 1))
+        parts.append(np.where(steps > here, here, following))
+    totals += [np.where(usable, part, 0).sum(axis=0, dtype=np.float64) for part in parts]

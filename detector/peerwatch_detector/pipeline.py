@@ -29,8 +29,9 @@ from peerwatch_detector.scores import ABSENT, Finding, Streak, fault_scores, sti
 from peerwatch_detector.similarity import Mask, distance_sums, normal_score
 from peerwatch_detector.state import JobState, MetricState, new_metric_state
 from peerwatch_detector.steps import Ticks, in_ticks, with_peaks
-from peerwatch_detector.stepwise import raise_new, walk
-from peerwatch_detector.views import view
+from peerwatch_detector.stepwise import missed, raise_new, walk
+from peerwatch_detector.threads import each, worthwhile
+from peerwatch_detector.views import View, view
 from peerwatch_detector.zscore import outliers, zscores
 
 __all__ = ["JobState", "Judgement", "MetricState", "guilty_gpu", "judge", "new_metric_state"]
@@ -99,11 +100,14 @@ def judge(
     """
     ticks, step = Ticks.of(config.step_seconds), config.step_seconds
     metrics = config.detection_metrics()
-    compared = {
-        metric.name: ticks.frame(with_peaks(frames[metric.name], metric.peak_seconds, step))
-        for metric in metrics
-        if metric.name in frames
-    }
+    known = [metric for metric in metrics if metric.name in frames]
+
+    def comparable(metric: MetricConfig) -> JobFrame:
+        return ticks.frame(with_peaks(frames[metric.name], metric.peak_seconds, step))
+
+    threads = worthwhile(config.scheduling.judging_threads, frames.values())
+    found = each(comparable, known, threads)
+    compared = {metric.name: frame for metric, frame in zip(known, found, strict=True)}
     moment = now * ticks.per_second
     judgement = _judge(ticks.job(job), metrics, compared, models, in_ticks(config), state, moment)
     return _in_seconds(replace(judgement, job=job), ticks)
@@ -139,25 +143,34 @@ def _judge(
     priority = enumerate(metrics, start=1)
     ranked = [(rank, metric) for rank, metric in priority if metric.name in frames]
     roles = groups_of(job, config)
+    threads = worthwhile(config.scheduling.judging_threads, frames.values())
     for _, metric in ranked:
         memory = state.metrics.setdefault(metric.name, new_metric_state(config))
         frame = frames[metric.name]
         per_gpu = config.peerwatch.per_gpu and frame.gpu_values is not None
         memory.follow(frame.nodes, frame.gpus if per_gpu else (), roles)
-        if config.method == "minder":
-            continue
-        _score_windows(frame, metric, models[metric.name], config, memory)
+
+    def score(metric: MetricConfig) -> None:
+        name = metric.name
+        _score_windows(frames[name], metric, models[name], config, state.metrics[name])
+
+    if config.method != "minder":
+        each(score, [metric for _, metric in ranked], threads)
     silence = absent_seconds(job.silent_since, len(job.nodes), now, config.absent.after_seconds)
     # The papers' methods know no absent nodes: Minder fills what a silent node lacks.
     own = config.method == "peerwatch" and config.absent.enabled
     absent = _absent_streaks(silence, config, now) if own else []
     enough = len(job.nodes) >= config.smallest_job
     if config.method == "peerwatch":
-        views = [
-            view(frames[metric.name], metric, rank, config, state.metrics[metric.name], roles)
-            for rank, metric in ranked
-        ]
+
+        def prepared(one: tuple[int, MetricConfig]) -> View:
+            rank, metric = one
+            name = metric.name
+            return view(frames[name], metric, rank, config, state.metrics[name], roles)
+
+        views = each(prepared, ranked, threads)
         streaks = walk(job, views, models, config, state, now, absent)
+        absent = missed(absent, config, state)
         ready = absent
     elif config.method == "minder":
         streaks = minder.walk(job, ranked, frames, models, config, state, now)
@@ -280,20 +293,19 @@ def _metric_streaks(
 
 
 def _quiet(job: Job, state: JobState, silence: dict[str, float], now: float) -> dict[str, float]:
-    """Per node that can be judged, the shortest quiet time over all metrics and methods."""
-    # A node that left the job is nobody's fault any more; one that is back was not quiet before.
-    quiet = {node: np.inf for node in state.standing if node not in job.nodes}
-    quiet |= {node: now - last for node, last in state.last_silent.items()}
-    for memory in state.metrics.values():
-        for streaks in memory.streaks:
-            for node, seconds in zip(streaks.nodes, streaks.quiet, strict=True):
-                quiet[node] = min(quiet.get(node, np.inf), float(seconds))
+    """Per node named that can be judged, the shortest quiet time over all metrics and methods."""
     # A silent node tells nothing about itself, so what was found stands.
-    return {
-        node: seconds
-        for node, seconds in quiet.items()
-        if node not in job.silent_since and node not in silence
-    }
+    quiet: dict[str, float] = {}
+    for node in state.standing.keys() - job.silent_since.keys() - silence.keys():
+        # A node that is back was not quiet before.
+        times = [now - state.last_silent[node]] if node in state.last_silent else []
+        for memory in state.metrics.values():
+            known = [one for one in memory.streaks if node in one.nodes]
+            times += [float(one.quiet[one.nodes.index(node)]) for one in known]
+        # One that left the job is nobody's fault any more.
+        if times or node not in job.nodes:
+            quiet[node] = min(times, default=np.inf)
+    return quiet
 
 
 def _judgement(
@@ -321,4 +333,4 @@ def _judgement(
 
 
 def _by_node(streaks: Streaks, values: NDArray[np.float64]) -> dict[str, float]:
-    return {node: float(value) for node, value in zip(streaks.nodes, values, strict=True)}
+    return dict(zip(streaks.nodes, values.tolist(), strict=True))

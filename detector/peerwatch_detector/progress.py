@@ -15,21 +15,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.judgement_config import PeerwatchConfig
+from peerwatch_detector.pace import pace, usual_lull
 from peerwatch_detector.peers import Levels
 
 # Seconds remembered: long enough to compare before and after a long streak.
 _MEMORY = 3600
 # The usual level is this quantile of this long a past: checkpoints and stalls do not lower it.
 _USUAL_QUANTILE, _USUAL_SECONDS = 0.8, 600
-# The present level is the median of so many seconds: longer than an iteration.
+# The present level is the median of so many seconds at least. Where iterations have long lulls it
+# is that of twice a lull and some more, so that no single one is taken for a wait.
 _PRESENT_SECONDS, _BUSY_SECONDS = 12, 8
+_LULLS, _MORE_SECONDS = 2, 5
 # Progress is compared with that of so long before.
 _BEFORE_SECONDS = 300
 # Around the onset nothing is compared: it is known to a few seconds only.
 _ONSET_SECONDS = 5
 # Metrics that come every few seconds hold between two samples.
 _CARRY_SECONDS = 10
-# Seconds in which the job makes less than this share of its usual progress are pauses.
+# Seconds with less than this share of the usual progress are a pause, or the lull of an iteration.
 _PAUSE_SHARE = 0.3
 
 
@@ -45,11 +48,14 @@ class Phase:
         The GPUs are not busy: a checkpoint, or the job was halted.
     waiting
         The GPUs are busy without progress.
+    noticed_seconds
+        How long after it began a wait is certain; half of what is looked at, and a step.
     """
 
     known: bool = False
     idle: bool = False
     waiting: bool = False
+    noticed_seconds: float = _PRESENT_SECONDS
 
 
 class Progress:
@@ -120,11 +126,15 @@ class Progress:
             # A metric that stops coming does not make an undisturbed job suspicious.
             return Phase(known=self.known)
         busy = _median(self._past(self.config.busy_metric, time, _BUSY_SECONDS))
-        present = _median(self._past(self._current, time, _PRESENT_SECONDS))
+        least = self.config.waiting_share * self._usual
+        lull = usual_lull(self._past(self._current, time, _USUAL_SECONDS), least)
+        seconds = max(_PRESENT_SECONDS, _LULLS * lull + _MORE_SECONDS)
+        present = _median(self._past(self._current, time, seconds))
         return Phase(
             known=True,
             idle=bool(busy < self.config.idle_share),
-            waiting=bool(present < self.config.waiting_share * self._usual),
+            waiting=bool(present < least),
+            noticed_seconds=(_PRESENT_SECONDS + seconds) / 2,
         )
 
     def loss(self, since: float, time: int, least_seconds: float) -> float:
@@ -154,10 +164,11 @@ class Progress:
         start, time = int(since / self.per_second), self._second(time)
         before = self._past(self._current, start - _ONSET_SECONDS, _BEFORE_SECONDS)
         after = self._past(self._current, time, min(_MEMORY, time - start - _ONSET_SECONDS))
-        before, after = (part[part > _PAUSE_SHARE * self._usual] for part in (before, after))
-        if min(len(before), len(after)) <= least_seconds:
+        low = _PAUSE_SHARE * self._usual
+        (usual, seconds_before), (now, seconds_after) = pace(before, low), pace(after, low)
+        if min(seconds_before, seconds_after) <= least_seconds:
             return float("nan")
-        return float(1 - after.mean() / before.mean())
+        return 1 - now / usual
 
     def of_roles(self, roles: Collection[str]) -> dict[str, Progress]:
         """Follow these roles of the job too, and return the progress of each; see ``loss``."""

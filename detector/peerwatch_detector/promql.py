@@ -20,11 +20,6 @@ def job_matcher(job_id: str) -> str:
     return f"job_id={quote(job_id)}"
 
 
-def recorded_query(metric: MetricConfig, job_id: str) -> str:
-    """Return the selector of the recorded series of one job."""
-    return f"{metric.recorded}{{{job_matcher(job_id)}}}"
-
-
 def joined_query(metric: MetricConfig, job_id: str | None, window_seconds: int) -> str:
     """Return the expression that does without recording rules.
 
@@ -70,3 +65,17 @@ def published_findings(job_id: str, seconds: int) -> str:
         "max by (node, gpu, metric, method, severity) (last_over_time("
         f"peerwatch_finding_start_timestamp_seconds{{{job_matcher(job_id)}}}[{seconds}s]))"
     )
+
+
+def members(group: str) -> str:
+    """Return the query for the detectors of a group that are there and share jobs."""
+    return f"max by (member) (peerwatch_detector_member{{{_of_group(group)}}}) == 1"
+
+
+def judged_jobs(group: str) -> str:
+    """Return the query for (job_id, member) pairs: which detector publishes which judgement."""
+    return f"max by (job_id, member) (peerwatch_job_owner{{{_of_group(group)}}})"
+
+
+def _of_group(group: str) -> str:
+    return f'group={quote(group)},member!=""'

@@ -15,6 +15,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from peerwatch_detector import compiled, distances
+
 Scores = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Distance = Literal["euclidean", "manhattan", "chebyshev", "mahalanobis"]
@@ -48,7 +50,11 @@ def distance_sums(
     """
     sums = np.full(present.shape, np.nan)
     for window, here in enumerate(present):
-        points = embeddings[window, here].astype(np.float64)
+        points = embeddings[window, here]
+        if distance == "euclidean" and compiled.AVAILABLE:
+            sums[window, here] = distances.distance_sums(np.ascontiguousarray(points.T))
+            continue
+        points = points.astype(np.float64)
         if distance == "mahalanobis":
             points = whiten(points)
         # Seen from one of them, so that equal nodes lie on one another to the last bit.

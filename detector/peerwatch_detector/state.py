@@ -93,6 +93,8 @@ class JobState:
     stepped_until: int = 0
     phase: Phase = field(default_factory=Phase)
     idle_seconds: float = 0.0
+    halted_seconds: float = 0.0
+    worked_at: float = -np.inf
     waiting_since: float | None = None
 
 

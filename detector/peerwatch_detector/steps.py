@@ -42,6 +42,15 @@ SAMPLES: Mapping[str, frozenset[str]] = {
 UNTOUCHED: Mapping[str, frozenset[str]] = {
     "": frozenset({"step_seconds", "cycle_seconds", "history_seconds", "rate_window_seconds"}),
     "prometheus": frozenset({"timeout_seconds", "lag_seconds"}),
+    "prometheus.reading": frozenset(
+        {
+            "deadline_seconds",
+            "max_age_seconds",
+            "overlap_seconds",
+            "increment_seconds",
+            "longest_wait_seconds",
+        }
+    ),
     "metrics.extra": frozenset({"peak_seconds"}),
     "metrics.overrides": frozenset({"peak_seconds"}),
 }
@@ -104,6 +113,8 @@ class Ticks:
 
     def in_seconds(self, lengths: Mapping[str, float]) -> dict[str, float]:
         """Return lengths of time in seconds."""
+        if self.per_second == 1:
+            return dict(lengths)
         return {name: length / self.per_second for name, length in lengths.items()}
 
     def standing_in_seconds(self, standing: Mapping[str, Finding]) -> dict[str, Finding]:

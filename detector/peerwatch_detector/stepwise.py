@@ -7,6 +7,7 @@ finer than a second the seconds of this module are ticks (``steps``), settings a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -33,13 +34,11 @@ from peerwatch_detector.scores import (
 from peerwatch_detector.similarity import Mask, distance_sums, peer_score
 from peerwatch_detector.state import JobState
 from peerwatch_detector.steps import Ticks
+from peerwatch_detector.threads import each, worthwhile
 from peerwatch_detector.views import Group, View
 
 # Progress needs a minute of past, or half of a shorter baseline, to have a usual level.
 _LEAST_SECONDS = 60
-# The job began to wait this long before that was certain: half of what is looked at. Of progress,
-# so these are seconds whatever a tick is.
-_NOTICED_AFTER = 12.0
 # A sample may come this late and still be learned from.
 _LATEST_SECONDS = 10
 # Findings are remembered this long to tell their symptoms.
@@ -89,22 +88,24 @@ def walk(
                 middle = group.middle
                 roles[group.role].write(one.metric.name, one.metric.level_floor, times, middle)
     frames = {one.metric.name: one.frame for one in views}
+    threads = worthwhile(config.scheduling.judging_threads, frames.values())
     # A cycle may be shorter than a step: what ran at the last one still does.
     streaks = [one for one in state.streaks if one.node in job.nodes]
     for time in _steps(views, state):
         moment = _moment(time, progress, config, state)
         state.stepped_until = time
         if not moment.phase.idle:
-            for one in views:
-                _judge_metric(one, moment, models[one.metric.name], config)
+            each(
+                partial(_judge_metric, moment=moment, models=models, config=config), views, threads
+            )
         signs = _signs(views, config)
         loss = partial(progress.loss, time=time, least_seconds=least_compared(config))
         streaks = weigh(signs, moment, loss, config)
         _clear(job, time, config, state)
         if len(job.nodes) >= config.smallest_job and not moment.phase.idle:
-            gone = _gone(absent, time, config)
+            gone = _gone(absent, time, config, state)
             known = moment.phase.known
-            ripe = gone if _silence_explains(gone, moment, config) else [*gone, *streaks]
+            ripe = gone if _silence_explains(gone, moment, config, state) else [*gone, *streaks]
             new = raise_new(job.job_id, now, ripe, config, state, known=known)
             explain_all(job, new, time, streaks, frames, config, state)
     state.streaks = streaks
@@ -135,16 +136,38 @@ def raise_new(
     return new
 
 
-def _gone(absent: list[Streak], time: int, config: DetectorConfig) -> list[Streak]:
-    """Return the absent nodes as they stood at a step."""
+def missed(absent: list[Streak], config: DetectorConfig, state: JobState) -> list[Streak]:
+    """Return the absent nodes with the silence that each must reach to be named.
+
+    A job cannot work without one of its nodes. Where it went on working after a node fell silent,
+    only the node's exporter is known to be gone: such a node has as much time as any other that a
+    working job bears.
+    """
+    least = config.continuity.threshold_seconds
     return [
-        replace(streak, seconds=time - streak.since)
-        for streak in absent
+        replace(one, threshold=max(one.threshold, least)) if _outlived(one, config, state) else one
+        for one in absent
+    ]
+
+
+def _outlived(absent: Streak, config: DetectorConfig, state: JobState) -> bool:
+    """Whether the job worked on after a node fell silent."""
+    noticed = state.phase.noticed_seconds * Ticks.of(config.step_seconds).per_second
+    return state.worked_at - absent.since > config.absent.after_seconds + noticed
+
+
+def _gone(absent: list[Streak], time: int, config: DetectorConfig, state: JobState) -> list[Streak]:
+    """Return the absent nodes as they stood at a step, or when they were last looked for."""
+    return [
+        replace(streak, seconds=min(time - streak.since, streak.seconds))
+        for streak in missed(absent, config, state)
         if time - streak.since >= config.absent.after_seconds
     ]
 
 
-def _silence_explains(gone: list[Streak], moment: Moment, config: DetectorConfig) -> bool:
+def _silence_explains(
+    gone: list[Streak], moment: Moment, config: DetectorConfig, state: JobState
+) -> bool:
     """Whether a node fell silent when the job began to wait, and is not named for it yet.
 
     It will be, or it comes back; until then nobody else is the reason.
@@ -153,7 +176,10 @@ def _silence_explains(gone: list[Streak], moment: Moment, config: DetectorConfig
         return False
     since = moment.time - (moment.clock - moment.waiting_since)
     slack = config.peerwatch.slack_seconds
-    return any(abs(one.since - since) <= slack and not one.ripe for one in gone)
+    return any(
+        abs(one.since - since) <= slack and not one.ripe and not _outlived(one, config, state)
+        for one in gone
+    )
 
 
 def _progress(config: DetectorConfig, state: JobState) -> Progress:
@@ -180,22 +206,32 @@ def _moment(time: int, progress: Progress, config: DetectorConfig, state: JobSta
     phase = progress.phase(time) if config.peerwatch.progress else Phase()
     if phase.idle:
         state.idle_seconds += STEP
+        state.halted_seconds += STEP
+    elif not phase.waiting:
+        state.halted_seconds = 0
+        state.worked_at = time if phase.known else -np.inf
     state.phase = phase
     clock = time - state.idle_seconds
     if not phase.waiting:
         state.waiting_since = None
     elif state.waiting_since is None:
-        state.waiting_since = clock - _NOTICED_AFTER * progress.per_second
-    return Moment(time, clock, phase, state.waiting_since)
+        # Of progress, so these are seconds whatever a tick is.
+        state.waiting_since = clock - phase.noticed_seconds * progress.per_second
+    starting = state.halted_seconds >= config.peerwatch.patience_seconds
+    return Moment(time, clock, phase, state.waiting_since, starting)
 
 
-def _judge_metric(one: View, moment: Moment, model: Model, config: DetectorConfig) -> None:
+def _judge_metric(
+    one: View, moment: Moment, models: Mapping[str, Model], config: DetectorConfig
+) -> None:
     """Take one metric through comparison, candidates, streaks and learning."""
     nodes = len(one.frame.nodes)
     judged: NDArray[np.bool_] = np.zeros(nodes, dtype=bool)
     blind: NDArray[np.bool_] = np.zeros(nodes, dtype=bool)
     sides = {sign: Side(np.zeros(nodes), np.full(nodes, -1), common=False) for sign in (1, -1)}
-    unlike = _unlike(one, moment.time, model, config) if config.peerwatch.embedding else None
+    unlike = None
+    if config.peerwatch.embedding:
+        unlike = _unlike(one, moment.time, models[one.metric.name], config)
     for group in one.groups:
         deviation = _deviation(one, group, moment, config)
         evident = _evident(deviation, len(group.within), moment, config)

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import math
+import threading
+from collections.abc import Hashable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import flask
 from markupsafe import Markup
-from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
+from werkzeug.routing import PathConverter
 
 from peerwatch_detector import __version__, picture
 from peerwatch_detector.explain import Explanation, MetricEvidence
-from peerwatch_detector.metrics import DetectorCollector
+from peerwatch_detector.metrics import Page
 from peerwatch_detector.pipeline import Judgement
 from peerwatch_detector.scores import ABSENT, Finding, Streak
 from peerwatch_detector.service import Detector
 from peerwatch_detector.units import metric_words, number, quantity
+from peerwatch_exporter.render import OPENMETRICS_CONTENT_TYPE, TEXT_CONTENT_TYPE
 
 # How much of the past a picture shows, and how much of it lies before a finding's begin.
 _PICTURE_SECONDS, _BEFORE_SECONDS = 600, 240
+# Of all pictures that are kept for who looks next; one has up to half a million.
+_KEPT_BYTES = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +84,27 @@ class JobView:
     ranking: list[NodeView]
 
 
+class _Anything(PathConverter):
+    """The rest of an address: ids such as namespace/name hold slashes, some begin with one."""
+
+    regex = "(?s:.+)"
+    part_isolating = False
+
+
 def create_app(detector: Detector) -> flask.Flask:
     """Return the WSGI application over a running detector."""
     app = flask.Flask(__name__)
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(DetectorCollector(lambda: detector.snapshot))
+    app.url_map.converters["anything"] = _Anything
+    app.url_map.merge_slashes = False
+    page = Page(lambda: detector.snapshot)
+    pictures = Pictures(detector)
 
     @app.get("/metrics")
     def metrics() -> flask.Response:
-        encoder, content_type = choose_encoder(flask.request.headers.get("Accept", ""))
-        return flask.Response(encoder(registry), content_type=content_type)
+        _, wanted = choose_encoder(flask.request.headers.get("Accept", ""))
+        openmetrics = wanted.startswith("application/openmetrics-text")
+        content_type = OPENMETRICS_CONTENT_TYPE if openmetrics else TEXT_CONTENT_TYPE
+        return flask.Response(page.render(openmetrics=openmetrics), content_type=content_type)
 
     @app.get("/-/healthy")
     def healthy() -> str:
@@ -106,20 +122,19 @@ def create_app(detector: Detector) -> flask.Flask:
 
     @app.get("/")
     def index() -> str:
-        views = [_job_view(detector, one) for one in detector.snapshot.judgements]
+        views = [_job_view(detector, pictures, one) for one in detector.snapshot.judgements]
         total = sum(len(view.findings) for view in views)
         return flask.render_template(
             "index.html", jobs=views, total=total, job_info=detector.config.discovery.job_info
         )
 
-    # As a path, because ids such as namespace/name hold slashes.
-    @app.get("/jobs/<path:job_id>")
+    @app.get("/jobs/<anything:job_id>")
     def job_page(job_id: str) -> str:
         found = [one for one in detector.snapshot.judgements if one.job.job_id == job_id]
         if not found:
             flask.abort(404, f"No training job {job_id!r} is known; / lists those that are.")
-        view = _job_view(detector, found[0])
-        chosen = _chosen(detector, found[0], view)
+        view = _job_view(detector, pictures, found[0])
+        chosen = _chosen(pictures, found[0], view)
         return flask.render_template(
             "job.html", job=view, chosen=chosen, metrics=list(found[0].coverage)
         )
@@ -129,7 +144,7 @@ def create_app(detector: Detector) -> flask.Flask:
         return {
             "version": __version__,
             "method": detector.config.method,
-            "up": detector.snapshot.up,
+            "up": detector.snapshot.reading.up,
         }
 
     return app
@@ -182,7 +197,7 @@ def _known(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _job_view(detector: Detector, judgement: Judgement) -> JobView:
+def _job_view(detector: Detector, pictures: Pictures, judgement: Judgement) -> JobView:
     longest: dict[str, Streak] = {}
     for streak in sorted(judgement.streaks, key=lambda s: s.seconds / s.threshold):
         longest[streak.node] = streak
@@ -198,17 +213,19 @@ def _job_view(detector: Detector, judgement: Judgement) -> JobView:
         judgement.job.nodes,
         state,
         _ago(detector.clock() - judgement.time),
-        [_finding_view(detector, judgement, one) for one in judgement.findings],
+        [_finding_view(detector, pictures, judgement, one) for one in judgement.findings],
         ranking,
     )
 
 
-def _finding_view(detector: Detector, judgement: Judgement, finding: Finding) -> FindingView:
+def _finding_view(
+    detector: Detector, pictures: Pictures, judgement: Judgement, finding: Finding
+) -> FindingView:
     if finding.metric == ABSENT:
         sentence, drawn, note = "vanished: its exporter cannot be reached", None, ""
     else:
         sentence = f"differs from its peers in {finding.metric}"
-        drawn = _draw(detector, judgement, finding.metric, finding.node, finding)
+        drawn = pictures.get(judgement, finding.metric, finding.node, finding)
         unit = next((m.unit for m in detector.metrics if m.name == finding.metric), "")
         gpu = f" GPU {finding.gpu}" if finding.gpu else ""
         note = f"{finding.metric} in {unit}; red: {finding.node}{gpu}, grey: its peers"
@@ -245,7 +262,7 @@ def _row(one: MetricEvidence) -> EvidenceRow:
     )
 
 
-def _chosen(detector: Detector, judgement: Judgement, view: JobView) -> dict[str, Any]:
+def _chosen(pictures: Pictures, judgement: Judgement, view: JobView) -> dict[str, Any]:
     """Return the metric and node the visitor asked for, or the ones with most evidence."""
     nodes, metrics = judgement.job.nodes, list(judgement.coverage)
     first = view.ranking[0]
@@ -256,20 +273,67 @@ def _chosen(detector: Detector, judgement: Judgement, view: JobView) -> dict[str
     return {
         "metric": metric,
         "node": node,
-        "picture": _draw(detector, judgement, metric, node, None),
+        "picture": pictures.get(judgement, metric, node, None),
     }
+
+
+class Pictures:
+    """What was drawn of the last judgements, once for all who look.
+
+    Each page is loaded again every few seconds by everybody who has it open, which must not keep
+    Prometheus from its answer.
+
+    Parameters
+    ----------
+    detector
+        Whose samples are drawn.
+    """
+
+    def __init__(self, detector: Detector) -> None:
+        self._detector = detector
+        self._drawn: dict[Hashable, Markup | None] = {}
+        self._size = 0
+        self._lock = threading.Lock()
+
+    @property
+    def held(self) -> int:
+        """How many pictures are kept."""
+        return len(self._drawn)
+
+    def get(
+        self, judgement: Judgement, metric: str, node: str, finding: Finding | None
+    ) -> Markup | None:
+        """Return the picture of a node's metric, None if nothing is held of it."""
+        key = (judgement.job.job_id, judgement.time, metric, node, finding)
+        # Locked all the while: who comes second waits for the picture instead of drawing it too.
+        with self._lock:
+            if key not in self._drawn:
+                drawn = self._drawn[key] = _draw(self._detector, judgement, metric, node, finding)
+                self._size += _size(drawn)
+                while self._size > _KEPT_BYTES:
+                    self._size -= _size(self._drawn.pop(next(iter(self._drawn))))
+            else:
+                drawn = self._drawn[key]
+            return drawn
+
+
+def _size(drawn: Markup | None) -> int:
+    """Return about how many bytes a picture takes with its key."""
+    return 1000 + len(drawn or "")
 
 
 def _draw(
     detector: Detector, judgement: Judgement, metric: str, node: str, finding: Finding | None
 ) -> Markup | None:
     memory = detector.memories.get(judgement.job.job_id)
-    ring = memory.rings.get(metric) if memory else None
-    if ring is None or ring.newest < 0 or node not in judgement.job.nodes:
-        return None
-    start, end = _shown_range(finding, int(judgement.time), ring.capacity)
+    held = memory.reader if memory else None
     job = judgement.job
-    frame = ring.frame(job.job_id, metric, job.nodes, start, end)
+    if held is None or node not in job.nodes:
+        return None
+    start, end = _shown_range(finding, int(judgement.time), int(held.kept_seconds(metric)))
+    frame = held.frame(metric, job.nodes, start, end)
+    if frame is None:
+        return None
     if finding is not None and finding.gpu in frame.gpus and frame.gpu_values is not None:
         frame = replace(frame, values=frame.gpu_values[:, frame.gpus.index(finding.gpu)])
     since = finding.since if finding is not None else None

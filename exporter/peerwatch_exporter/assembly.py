@@ -94,7 +94,6 @@ def assembled(
             node = _started(demo)
             stack.callback(node.stop)
             config = node.settings(config)
-            config = node.settings(config)
             sources = node.sources(config)
             command = (sys.executable, "-m", "peerwatch_exporter.driver", *node.driver_arguments)
             notes = (_note(demo),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,6 +79,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         parser.error(f"--seconds: {options.seconds:g} is not between 1 and 3600")
     if options.demo is None and (options.demo_seed, options.demo_onset) != (None, None):
         parser.error("--demo.seed and --demo.onset need --demo SCENARIO")
+    if options.demo_onset is not None and not math.isfinite(options.demo_onset):
+        parser.error(f"--demo.onset: {options.demo_onset:g} is no number of seconds such as 60")
     return options
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from peerwatch_exporter.catalog import CATALOG, Family, family
-from peerwatch_exporter.rates import LARGEST, CounterSum, Labels, Rise
+from peerwatch_exporter.rates import LARGEST, LONGEST_STEP_SECONDS, CounterSum, Labels, Rise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -186,10 +186,17 @@ class FastPage:
     ----------
     table
         The metrics of the page.
+    longest_step_seconds
+        A rise over more than this has no rate.
     """
 
-    def __init__(self, table: Sequence[FastMetric] = TABLE) -> None:
+    def __init__(
+        self,
+        table: Sequence[FastMetric] = TABLE,
+        longest_step_seconds: float = LONGEST_STEP_SECONDS,
+    ) -> None:
         self._table = tuple(table)
+        self._longest_step_seconds = longest_step_seconds
         self._groups: dict[Pick, _Groups] = {}
         self._sums: dict[Pick, CounterSum] = {}
         self._wanted: set[str] = set()
@@ -208,7 +215,7 @@ class FastPage:
         """
         readings: _Readings = {}
         for one in held:
-            for item in one.report.families:
+            for item in one.families:
                 if item.spec.name in self._wanted:
                     readings.setdefault(item.spec.name, []).append((item, one.started))
         rises = {pick: total.update(readings) for pick, total in self._sums.items()}
@@ -222,7 +229,9 @@ class FastPage:
             self._groups.setdefault(each, _Groups(each))
             self._wanted.update(each.metrics)
         if metric.form in {"total", "rate"} and pick not in self._sums:
-            self._sums[pick] = CounterSum(pick.metrics, self._groups[pick])
+            self._sums[pick] = CounterSum(
+                pick.metrics, self._groups[pick], self._longest_step_seconds
+            )
 
     def _family(
         self,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
 Labels = tuple[str, ...]
 
 # A mean over more than this is no rate of the last second.
-_LONGEST_STEP_SECONDS = 10.0
+LONGEST_STEP_SECONDS = 10.0
 # A series not seen for this long is forgotten; if it comes back, it is new.
 _FORGET_SECONDS = 60.0
 # Garbled counters can be longer than any float.
 LARGEST = 1e300
 _RESET = math.nan
+_labels_of = itemgetter(0)
 
 
 class Rise(NamedTuple):
@@ -44,22 +46,25 @@ class Rise(NamedTuple):
 
 @dataclass(slots=True)
 class _Series:
-    """The newest of one series; of one that does not count, only when it was seen."""
+    """The newest of one series."""
 
-    group: Labels | None
+    group: Labels
     started: float
     value: float = 0
     rate: float | None = None
 
-    def step(self, value: float, started: float) -> float:
+    def step(self, value: float, started: float, longest: float) -> float:
         """Take a new value; return its rise."""
         rise, seconds = value - self.value, started - self.started
         self.value, self.started = value, started
         if rise < 0:
             self.rate = _RESET
             return 0
-        self.rate = rise / seconds if seconds <= _LONGEST_STEP_SECONDS else None
+        self.rate = rise / seconds if seconds <= longest else None
         return rise
+
+
+_NO_PLACES: tuple[list[Labels] | None, list[tuple[int, _Series | None]]] = (None, [])
 
 
 class CounterSum:
@@ -71,15 +76,23 @@ class CounterSum:
         Names of the counters; a group without a series of each has no sum.
     group_of
         The group of a series of a metric: label values, or ``None`` if it does not count.
+    longest_step_seconds
+        A rise over more than this has no rate.
     """
 
     def __init__(
-        self, metrics: Sequence[str], group_of: Callable[[str, Labels], Labels | None]
+        self,
+        metrics: Sequence[str],
+        group_of: Callable[[str, Labels], Labels | None],
+        longest_step_seconds: float = LONGEST_STEP_SECONDS,
     ) -> None:
+        self._longest_step_seconds = longest_step_seconds
         self._metrics = tuple(metrics)
         self._group_of = group_of
         self._series: dict[str, dict[Labels, _Series]] = {name: {} for name in metrics}
         self._totals: dict[Labels, float] = {}
+        # By metric: labels in the order they came last, and the rows that count with their series.
+        self._places: dict[str, tuple[list[Labels], list[tuple[int, _Series | None]]]] = {}
 
     def update(self, families: Mapping[str, Sequence[tuple[Family, float]]]) -> dict[Labels, Rise]:
         """Return the sum of each group that has values now.
@@ -114,32 +127,59 @@ class CounterSum:
         self, name: str, item: Family, started: float, began: frozenset[Labels]
     ) -> tuple[str, dict[Labels, list[float]]]:
         """Take a family's values; return the rates of its series by group."""
-        known = self._series[name]
         totals = self._totals
         rates: dict[Labels, list[float]] = {}
-        for labels, value in item.rows:
+        rows = item.rows
+        for place, known in self._placed(name, item):
+            labels, value = rows[place]
             # Also leaves NaN out.
             if not 0 <= value < LARGEST:
                 continue
-            series = known.get(labels)
-            if series is None:
-                series = known[labels] = _Series(self._group_of(name, labels), started, value)
-                if series.group is not None:
-                    new = series.group not in began
-                    totals[series.group] = totals.get(series.group, 0) + (value if new else 0)
-            if series.group is None:
-                series.started = started
-                continue
+            series = known or self._add(name, labels, value, started, began)
+            group = series.group
             if started > series.started:
-                totals[series.group] += series.step(value, started)
-            found = rates.setdefault(series.group, [])
+                totals[group] += series.step(value, started, self._longest_step_seconds)
+            found = rates.get(group)
+            if found is None:
+                found = rates[group] = []
             if series.rate is not None:
                 found.append(series.rate)
-        if len(known) > len(item.rows):
-            _forget(known, started - _FORGET_SECONDS)
+        if len(self._series[name]) > len(rows):
+            self._forget(name, started - _FORGET_SECONDS)
         return name, rates
 
+    def _placed(self, name: str, item: Family) -> list[tuple[int, _Series | None]]:
+        """Return the rows that count, and the series of each; None of one that is new."""
+        labels = list(map(_labels_of, item.rows))
+        before, placed = self._places.get(name, _NO_PLACES)
+        # Mostly the same ones in the same order: nothing has to be looked up.
+        if before == labels:
+            return placed
+        known = self._series[name]
+        placed = [
+            (place, known.get(each))
+            for place, each in enumerate(labels)
+            if self._group_of(name, each) is not None
+        ]
+        if all(series is not None for _, series in placed):
+            self._places[name] = labels, placed
+        else:
+            self._places.pop(name, None)
+        return placed
 
-def _forget(known: dict[Labels, _Series], before: float) -> None:
-    for labels in [labels for labels, series in known.items() if series.started < before]:
-        del known[labels]
+    def _add(
+        self, name: str, labels: Labels, value: float, started: float, began: frozenset[Labels]
+    ) -> _Series:
+        """Return a new series; the same labels may stand in the family twice."""
+        group = self._group_of(name, labels) or ()
+        series = self._series[name].get(labels)
+        if series is None:
+            series = self._series[name][labels] = _Series(group, started, value)
+            self._totals[group] = self._totals.get(group, 0) + (0 if group in began else value)
+        return series
+
+    def _forget(self, name: str, before: float) -> None:
+        known = self._series[name]
+        for labels in [labels for labels, series in known.items() if series.started < before]:
+            del known[labels]
+            self._places.pop(name, None)

@@ -52,31 +52,31 @@ class Renderer:
         self._kept = 0
         self._headers: dict[tuple[str, bool], str] = {}
         # Most families are as they were a second ago: slow sources, facts, counters of errors.
-        self._texts: dict[tuple[str, bool], tuple[Family, str]] = {}
+        self._texts: dict[tuple[str, bool], tuple[Family, bytes]] = {}
 
     def render(self, families: Iterable[Family | TimedFamily], *, openmetrics: bool) -> bytes:
         """Return the page of the families, each metric of which stands there once."""
         if self._kept > self._max_prefixes:
             self._prefixes.clear()
             self._kept = 0
-        parts: list[str] = []
+        parts: list[bytes] = []
         for item in families:
             if isinstance(item, TimedFamily):
-                parts.append(self._header(item.spec, openmetrics))
-                parts += self._timed_lines(item, openmetrics)
+                lines = self._timed_lines(item, openmetrics)
+                parts.append((self._header(item.spec, openmetrics) + "".join(lines)).encode())
             else:
                 parts.append(self._text(item, openmetrics))
         if openmetrics:
-            parts.append("# EOF\n")
-        return "".join(parts).encode()
+            parts.append(b"# EOF\n")
+        return b"".join(parts)
 
-    def _text(self, item: Family, openmetrics: bool) -> str:
+    def _text(self, item: Family, openmetrics: bool) -> bytes:
         """Return header and lines of a family; nobody changes one that is on a snapshot."""
         key = (item.spec.name, openmetrics)
         kept = self._texts.get(key)
         if kept is None or (kept[0] is not item and kept[0].rows != item.rows):
             text = self._header(item.spec, openmetrics) + "".join(self._lines(item))
-            kept = self._texts[key] = (item, text)
+            kept = self._texts[key] = (item, text.encode())
         return kept[1]
 
     def _lines(self, item: Family) -> list[str]:

@@ -15,6 +15,7 @@ from peerwatch_exporter.beat import Beat
 from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.fast import FastPage
 from peerwatch_exporter.lane import Lane
+from peerwatch_exporter.rates import LONGEST_STEP_SECONDS
 from peerwatch_exporter.seat import held, seats
 from peerwatch_exporter.self_report import (
     collector_families,
@@ -75,6 +76,8 @@ class Runner:
         Series one collector may publish.
     history_seconds
         For how long the fast page's values are kept; 0 keeps the newest only.
+    longest_step_seconds
+        Between two snapshots; a rise over more than this has no rate on the fast page.
 
     Attributes
     ----------
@@ -91,6 +94,7 @@ class Runner:
         version: str,
         max_series: int = 5000,
         history_seconds: float = 0,
+        longest_step_seconds: float = LONGEST_STEP_SECONDS,
     ) -> None:
         self.monotonic = sources.monotonic
         self._clock = sources.clock
@@ -99,7 +103,7 @@ class Runner:
         self._version = version
         self.history_seconds = history_seconds
         self._seats = seats(workers, max_series)
-        self._fast = FastPage()
+        self._fast = FastPage(longest_step_seconds=longest_step_seconds)
         self._lock = threading.Lock()
         self._newest: Snapshot | None = None
         self._first = threading.Event()
@@ -172,7 +176,7 @@ class Runner:
                 known[seat.worker.name].summary if seat.worker.name in known else "",
                 seat.worker.interval_seconds,
                 item is not None and item.report.success,
-                None if item is None else item.report.error,
+                None if item is None else item.error,
                 0.0 if item is None else item.report.duration,
                 0.0 if item is None else item.stuck_seconds,
                 0 if item is None else item.series,
@@ -197,7 +201,7 @@ class Runner:
         missed = 0 if self._beat is None else self._beat.missed
         own = exporter_families(self._version, time, missed, self._processes.use())
         own += collector_families(reports)
-        collected = merge(item for one in reports for item in one.report.families)
+        collected = merge(item for one in reports for item in one.families)
         return Snapshot(
             number=number,
             time=time,

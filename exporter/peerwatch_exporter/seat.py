@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.beat import PERIOD_SECONDS
@@ -12,6 +12,7 @@ from peerwatch_exporter.worker import Report, error_class
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from peerwatch_exporter.catalog import Family
     from peerwatch_exporter.worker import Worker
 
 
@@ -22,7 +23,9 @@ class Held:
     Parameters
     ----------
     report
-        What the worker said, with the series within the limit.
+        What the worker said.
+    families
+        What the page gets of it: every label set once, and the series within the limit.
     started
         When that run began to read (monotonic seconds).
     dropped
@@ -30,13 +33,19 @@ class Held:
     """
 
     report: Report
+    families: tuple[Family, ...]
     started: float
     dropped: int
 
     @property
+    def error(self) -> str | None:
+        """Short word for what is wrong, if anything is."""
+        return self.report.error or ("series_limit" if self.dropped else None)
+
+    @property
     def series(self) -> int:
         """Series the collector adds to the page."""
-        return sum(len(item.rows) for item in self.report.families)
+        return sum(len(item.rows) for item in self.families)
 
     @property
     def stuck_seconds(self) -> float:
@@ -88,30 +97,27 @@ class Seat:
 
     def take(self, tick: int, started: float, deadline: float) -> None:
         """Take the worker's report, waiting until ``deadline`` at most."""
-        report, dropped = self._report(deadline)
-        self.held = Held(report, started if report.started is None else report.started, dropped)
+        self.held = held = self._look(started, deadline)
         if not self._requested:
             return
-        if report.success:
+        if held.report.success:
             self._failures = 0
             self._next = tick + self._every - (tick - self._phase) % self._every
         else:
             self._next = tick + min(self._every, 2 ** min(self._failures, 10))
             self._failures += 1
 
-    def _report(self, deadline: float) -> tuple[Report, int]:
+    def _look(self, started: float, deadline: float) -> Held:
         try:
             report = self.worker.report(deadline)
             families, dropped = limit_series(self._distinct(report.families), self._max_series)
-            if families == report.families:
-                return report, 0
         except Exception as error:
             # A worker must not fail; if one does, the others still make a page.
             name = self.worker.name
-            return Report(name, (), False, error_class(error), 0.0, None, 0, {}), 0
-        if dropped and report.error is None:
-            return replace(report, families=families, error="series_limit"), dropped
-        return replace(report, families=families), dropped
+            report = Report(name, (), False, error_class(error), 0.0, None, 0, {})
+            families, dropped = (), 0
+        began = started if report.started is None else report.started
+        return Held(report, families, began, dropped)
 
 
 def interval_ticks(worker: Worker) -> int:

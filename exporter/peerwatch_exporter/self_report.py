@@ -63,8 +63,8 @@ def collector_families(held: Iterable[Held]) -> list[Family]:
             stuck.rows.append(((report.collector, gpu), seconds))
         if report.last_success is not None:
             last_success.rows.append((label, report.last_success))
-        if report.error is not None:
-            errors.rows.append(((report.collector, report.error), 1))
+        if item.error is not None:
+            errors.rows.append(((report.collector, item.error), 1))
     return [success, duration, last_success, timeouts, stuck, dropped, errors]
 
 

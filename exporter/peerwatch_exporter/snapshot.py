@@ -100,24 +100,31 @@ def merge(families: Iterable[Family]) -> list[Family]:
 class Distinct:
     """Leaves every label set once in the families of one collector.
 
-    It remembers the label sets that were found to be so: mostly they are the same a second later.
+    It remembers what it let pass: mostly the label sets are the same a second later, and often
+    the values too. A family that says nothing new is the very same object again, so that nobody
+    has to look at it twice.
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, list[tuple[str, ...]]] = {}
+        self._passed: dict[str, Family] = {}
+        self._labels: dict[str, list[tuple[str, ...]]] = {}
 
     def __call__(self, families: Iterable[Family]) -> tuple[Family, ...]:
         """Return the families with every label set once; of several the first value counts."""
         return tuple(self._one(item) for item in families)
 
     def _one(self, item: Family) -> Family:
+        name = item.spec.name
+        before = self._passed.get(name)
+        if before is not None and (before is item or before.rows == item.rows):
+            return before
         labels = list(map(_labels_of, item.rows))
-        if self._known.get(item.spec.name) == labels:
-            return item
-        if len(set(labels)) == len(labels):
-            self._known[item.spec.name] = labels
-            return item
-        return _copy(item, list(dict(reversed(item.rows)).items())[::-1])
+        if self._labels.get(name) != labels:
+            if len(set(labels)) < len(labels):
+                return _copy(item, list(dict(reversed(item.rows)).items())[::-1])
+            self._labels[name] = labels
+        self._passed[name] = item
+        return item
 
 
 def limit_series(families: Sequence[Family], most: int) -> tuple[tuple[Family, ...], int]:

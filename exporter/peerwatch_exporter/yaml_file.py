@@ -47,6 +47,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         data = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - derives from SafeLoader
     except yaml.YAMLError as error:
         raise ConfigError([f"{path}: not YAML: {_yaml_problem(error)}"]) from None
+    except RecursionError:
+        raise ConfigError([f"{path}: is nested too deeply for a file of settings"]) from None
     if data is None:
         return {}
     if not isinstance(data, dict):

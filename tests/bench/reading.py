@@ -4,8 +4,9 @@
 
 A Prometheus is filled with gauges and counters as nodes have them (a phase for every node, some
 jitter, missed scrapes), then read by `requests` and `json` with a loop over the samples, as people
-write it, and by every way of the detector. --large reads 12,500 nodes as well, without the usual
-way, which takes minutes there.
+write it, and by every way of the detector. Jobs of 16 and 256 nodes show what a steady cycle costs
+where many jobs are small. --large reads 12,500 nodes as well, without the usual way, which takes
+minutes there.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from peerwatch_detector.reading.settings import Choice
 
 JOB = "pretrain-17"
 LARGE = 12_500
+SMALL = (16, 256)
 # Before the range, so that its first steps have a sample, and so that it is not all there is.
 _LEAD_SECONDS = 60
 _WAYS: tuple[Choice, ...] = ("remote_read", "query", "query_range")
@@ -167,9 +169,10 @@ def _follow(server: Server, selections: Sequence[Selection], nodes: Sequence[str
 
         def step() -> int:
             before = reader.statistics.received_bytes
-            follower.read_until = dict.fromkeys(follower.read_until, (end - 17) * 1000)
-            for reading in follower.update(nodes, end).values():
-                reading.result()
+            follower.read_until = dict.fromkeys(follower.read_until, end - 17)
+            for error in follower.update(nodes, end).values():
+                if error is not None:
+                    raise error
             return reader.statistics.received_bytes - before
 
         cost = _cost(server, step, repeats=4)
@@ -202,8 +205,8 @@ def table(rows: Sequence[Row]) -> str:
     for row in rows:
         ratio = "-" if np.isnan(row.ratio) else f"{row.ratio:.1f}"
         lines.append(
-            f"| {row.way} | {row.nodes} | {row.seconds:.2f} | {row.own_cpu:.2f} | "
-            f"{row.server_cpu:.2f} | {row.megabytes:.0f} | {ratio} |"
+            f"| {row.way} | {row.nodes} | {row.seconds:.3f} | {row.own_cpu:.3f} | "
+            f"{row.server_cpu:.3f} | {row.megabytes:.1f} | {ratio} |"
         )
     return "\n".join(lines)
 
@@ -218,12 +221,16 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="peerwatch-bench-") as directory:
-        sizes = [(options.nodes, True), *([(LARGE, False)] if options.large else [])]
+        sizes = [*SMALL, options.nodes, *([LARGE] if options.large else [])]
         rows = [
             row
-            for nodes, usual in sizes
+            for nodes in sizes
             for row in measure(
-                Path(directory), nodes, options.metrics, options.seconds, usual=usual
+                Path(directory),
+                nodes,
+                options.metrics,
+                options.seconds,
+                usual=nodes == options.nodes,
             )
         ]
     print(json.dumps([asdict(row) for row in rows], indent=2) if options.json else table(rows))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +17,10 @@ from peerwatch_detector.frame import JobFrame, Series
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.models.identity import Identity
 from peerwatch_detector.pipeline import JobState, Judgement, judge
-from peerwatch_detector.reader import ReadStatistics
+from peerwatch_detector.reader import selection_of
+from peerwatch_detector.reading import Block, Grid, Reading, ReadingStatistics, Selection
+from peerwatch_detector.reading.envelope import Remarks
+from peerwatch_detector.reading.question import Result
 from peerwatch_detector.scores import Finding, Streak
 
 START = 1_700_000_000
@@ -78,7 +83,7 @@ class FakeReader:
     trouble: ReadFailure | None = None
     trouble_with: dict[str, Exception] = field(default_factory=dict)
     questions: list[Question] = field(default_factory=list)
-    statistics: ReadStatistics = field(default_factory=ReadStatistics)
+    statistics: ReadingStatistics = field(default_factory=ReadingStatistics)
 
     def add_job(
         self, job_id: str, values: dict[str, np.ndarray], names: tuple[str, ...], start: float
@@ -121,14 +126,14 @@ class FakeReader:
                 labels = dict(zip(names, finding.key, strict=True))
                 self.published.append((self.clock.now, labels, finding.since))
 
-    def instant(self, query: str) -> list[Series]:
+    def instant(self, query: str, at: float | None = None) -> list[Series]:
         self._ask(Question("instant", query))
-        found = self._instant(query)
+        found = self._instant(query, self.clock.now if at is None else at)
         self.statistics.samples += len(found)
         return found
 
-    def _instant(self, query: str) -> list[Series]:
-        now, discovery = self.clock.now, self.config.discovery
+    def _instant(self, query: str, now: float) -> list[Series]:
+        discovery = self.config.discovery
         window = re.search(r"\[(\d+)s\]", query)
         back = float(window[1]) if window else 0.0
         label = self.config.peers.role_label
@@ -168,34 +173,44 @@ class FakeReader:
                 latest[tuple(shown.items())] = (shown, since)
         return [_one(labels, now, since) for labels, since in latest.values()]
 
-    def raw_range(self, selector: str, start: float, end: float) -> list[Series]:
-        self._ask(Question("raw", selector, start, end))
-        asked = {
-            promql.recorded_query(metric, job_id): (job_id, metric.name)
-            for metric in self.config.detection_metrics()
-            for job_id in {job_id for job_id, _ in self.recorded}
-        }
-        return self._cut(asked.get(selector), start, end)
+    def read(
+        self,
+        selections: Sequence[Selection],
+        grid: Grid,
+        nodes: Sequence[str] = (),
+        deadline: float = math.inf,
+    ) -> list[Reading]:
+        return [Reading(one, self._outcome(one, grid), "query") for one in selections]
 
-    def stepped_range(self, query: str, start: float, end: float, step: float) -> list[Series]:
-        self._ask(Question("stepped", query, start, end))
-        assert step == self.config.step_seconds
-        window = self.config.rate_window_seconds
+    def _outcome(self, selection: Selection, grid: Grid) -> Result | ReadError:
+        kind = "raw" if selection.expression is None else "stepped"
+        query = selection.expression or selection.selector
+        try:
+            self._ask(Question(kind, query, grid.start / 1000, grid.end / 1000))
+        except ReadError as error:
+            return error
         asked = {
-            promql.joined_query(metric, job_id, window): (job_id, metric.name)
+            selection_of(metric, job_id, self.config): (job_id, metric.name)
             for metric in self.config.detection_metrics()
-            for job_id in {job_id for job_id, _ in self.recorded}
+            for job_id, _ in self.recorded
         }
-        return self._cut(asked.get(query), start, end)
+        found = self.recorded.get(asked[selection], []) if selection in asked else []
+        return Result(self._block(found, selection, grid), Remarks(), 0)
 
-    def _cut(self, key: tuple[str, str] | None, start: float, end: float) -> list[Series]:
-        found = []
-        for one in self.recorded.get(key, []) if key else []:
-            here = (one.times >= start) & (one.times <= min(end, self.clock.now))
+    def _block(self, series: list[Series], selection: Selection, grid: Grid) -> Block:
+        age = 0.0 if selection.expression else self.config.prometheus.reading.max_age_seconds
+        rows, samples = {}, 0
+        for one in series:
+            here = (one.times >= grid.start / 1000 - age) & (
+                one.times <= min(grid.end / 1000, self.clock.now)
+            )
             if here.any():
-                found.append(Series(one.labels, one.times[here], one.values[here]))
-        self.statistics.samples += sum(len(one.times) for one in found)
-        return found
+                key = (one.labels["node"], one.labels.get("gpu", ""))
+                rows[key] = last_values(one.times[here], one.values[here], grid, age)
+                samples += int(here.sum())
+        self.statistics.samples += samples
+        values = np.array(list(rows.values()), np.float32).reshape(len(rows), grid.steps)
+        return Block(grid, tuple(rows), values, samples)
 
     def _ask(self, question: Question) -> None:
         self.questions.append(question)
@@ -211,6 +226,13 @@ class FakeReader:
             errors[self.trouble] = errors.get(self.trouble, 0) + 1
             raise ReadError(self.trouble, f"The fake Prometheus is {self.trouble}.")
         self.statistics.up = True
+
+
+def last_values(times: np.ndarray, values: np.ndarray, grid: Grid, age: float) -> np.ndarray:
+    """Return at every step the newest value that is not older than so many seconds."""
+    newest = np.searchsorted(times, grid.times + 1e-6, side="right") - 1
+    fresh = (newest >= 0) & (grid.times - times[newest] <= age + 1e-6)
+    return np.where(fresh & np.isfinite(values[newest]), values[newest], np.nan)
 
 
 def _one(labels: dict[str, str], time: float, value: float) -> Series:

@@ -235,31 +235,6 @@ def streak_seconds(steps: list[tuple[float, bool, bool]], gap: float) -> float:
     return 0.0 if start is None or last is None else last - start
 
 
-class Ring:
-    """A dictionary of samples by row and second."""
-
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
-        self.newest = -1
-        self.samples: dict[tuple[str, str], dict[int, float]] = {}
-
-    def write(self, node: str, gpu: str, times: list[float], values: list[float]) -> None:
-        row = self.samples.setdefault((node, gpu), {})
-        for time, value in zip(times, values, strict=True):
-            second = round(time)
-            self.newest = max(self.newest, second)
-            if math.isfinite(value):
-                row[second] = value
-
-    def keep(self, nodes: set[str]) -> None:
-        self.samples = {key: row for key, row in self.samples.items() if key[0] in nodes}
-
-    def value(self, node: str, gpu: str, second: int) -> float:
-        if not self.newest - self.capacity < second <= self.newest:
-            return math.nan
-        return self.samples.get((node, gpu), {}).get(second, math.nan)
-
-
 def wilson(hits: int, tries: int) -> tuple[float, float]:
     """Ends of the true shares that a two-sided score test at 5 % does not reject."""
     shares = np.linspace(0, 1, 200_001)[1:-1]
@@ -329,3 +304,32 @@ def deviation(window: list[list[float]], offset: list[float], floor: float) -> l
 def began_together(starts: list[float], seconds: float) -> list[int]:
     """Count for each start those within so many seconds of it, itself included."""
     return [sum(abs(other - start) <= seconds for other in starts) for start in starts]
+
+
+def spread(row: list[float], least: int) -> tuple[float, float]:
+    """Take the median and the median absolute deviation of what is known."""
+    known = [value for value in row if math.isfinite(value)]
+    if len(known) < least:
+        return math.nan, math.nan
+    middle = statistics.median(known)
+    return middle, statistics.median(abs(value - middle) for value in known)
+
+
+def long_streaks(
+    candidates: list[int | None], times: list[int], needed: float, since: tuple[int, int] | None
+) -> list[tuple[int, int, int]]:
+    """Walk window by window: (node, start, end) of every streak that is long enough.
+
+    None = nobody was heard; -1 = no candidate; ``since`` is the node and the start of what ran.
+    """
+    found = []
+    node, start, last = (*(since or (-1, 0)), times[0] - 1 if times else 0)
+    for one, time in [*zip(candidates, times, strict=True), (-1, math.inf)]:
+        if one is None:
+            continue
+        if one != node or time - last > 120:
+            if node >= 0 and last >= times[0] and last - start >= needed:
+                found.append((node, start, last))
+            node, start = one, time
+        last = time
+    return found

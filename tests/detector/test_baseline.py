@@ -2,8 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
-from peerwatch_detector.baseline import STEP, Baseline, row_median
+from detector import naive
+from peerwatch_detector import compiled
+from peerwatch_detector.baseline import STEP, Baseline, row_median, row_spreads
 
 START = 15_000
 
@@ -159,3 +164,20 @@ def test_the_median_of_a_row_is_numpys() -> None:
     values[0] = np.nan
     expected = [np.nanmedian(row) if np.isfinite(row).any() else np.nan for row in values]
     np.testing.assert_allclose(expected, row_median(values))
+
+
+@pytest.mark.parametrize("fast", [True, False], ids=["compiled", "numpy"])
+@given(
+    values=hnp.arrays(
+        np.float32,
+        st.tuples(st.integers(1, 4), st.integers(1, 13)),
+        elements=st.sampled_from([np.nan, 0.0, 1.0, 1.5]) | st.floats(-9, 9, width=32),
+    ),
+    least=st.integers(1, 5),
+)
+def test_spreads_are_those_of_the_slow_version(fast: bool, values: np.ndarray, least: int) -> None:
+    expected = [naive.spread(row, least) for row in values.tolist()]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "AVAILABLE", fast)
+        found = row_spreads(values.copy(), least)
+    np.testing.assert_allclose(np.transpose(expected), found, rtol=1e-5, atol=1e-6)

@@ -6,8 +6,10 @@ import pytest
 
 from detector.fakes import metric
 from peerwatch_detector.__main__ import main
-from peerwatch_detector.config import DetectorConfig, load_config, load_preset
+from peerwatch_detector.config import DetectorConfig, MetricConfig, load_config, load_preset
 from peerwatch_detector.errors import ConfigError
+from peerwatch_detector.prometheus_config import PrometheusConfig
+from peerwatch_exporter.catalog import CATALOG
 
 
 def written(folder: Path, text: str) -> Path:
@@ -91,6 +93,10 @@ IMPOSSIBLE = [
     ("window_length: 8.5", "window_length: ", "8.5"),
     ("prometheus: 5", "prometheus: ", "5"),
     ("prometheus: {url: 'localhost:9090'}", "prometheus.url: ", "'localhost:9090'"),
+    ("prometheus: {url: 'http://[::1'}", "prometheus.url: ", "Invalid IPv6 URL"),
+    ("prometheus: {url: 'http://p:99999'}", "prometheus.url: ", "Port out of range"),
+    ("prometheus: {url: 'http://:9090'}", "prometheus.url: ", "names no host"),
+    ("prometheus: {url: 'http://p/a?tenant=1'}", "prometheus.url: ", "must end with the path"),
     ("prometheus: {timeout_seconds: 0}", "prometheus.timeout_seconds: ", "0"),
     ("prometheus: {timeout_seconds: .inf}", "prometheus.timeout_seconds: ", "inf"),
     ("prometheus: {timeout_seconds: .nan}", "prometheus.timeout_seconds: ", "nan"),
@@ -185,6 +191,7 @@ STEPS = [
         "{step_seconds: 10, prometheus: {recorded: false}}",
         "rate_window_seconds: 15 must be at least two steps of 10 s",
     ),
+    ("step_seconds: 0.0625", "step_seconds: 0.0625 must be whole milliseconds, as 0.125"),
     (
         "metrics: {overrides: {cpu_usage: {peak_seconds: 0}}}",
         "metrics.overrides.cpu_usage.peak_seconds: ",
@@ -199,6 +206,22 @@ def test_what_does_not_fit_the_step_is_refused(tmp_path: Path, text: str, expect
     assert mistake.endswith(".")
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("way: grpc", "way: input should be 'auto', 'remote_read', 'export', 'query' or"),
+        ("connections: 0", "connections: input should be greater than or equal to 1, got 0"),
+        ("max_age_seconds: 0", "max_age_seconds: input should be greater than or equal to 0.1"),
+        ("max_answer_bytes: 10", "max_answer_bytes: input should be greater than or equal to"),
+        ("partial: warn", "partial: input should be 'keep' or 'refuse', got 'warn'"),
+        ("deadline: 5", "deadline: unknown key 'deadline'; did you mean 'deadline_seconds'?"),
+    ],
+)
+def test_limits_of_reading_have_limits(tmp_path: Path, text: str, expected: str) -> None:
+    (mistake,) = mistakes(tmp_path, f"prometheus: {{reading: {{{text}}}}}")
+    assert mistake.startswith(f"prometheus.reading.{expected}")
+
+
 def test_a_streak_is_counted_in_steps(tmp_path: Path) -> None:
     text = "{step_seconds: 10, history_seconds: 300}"
     assert [
@@ -211,6 +234,13 @@ def test_whole_seconds_stay_whole_numbers(tmp_path: Path) -> None:
     text = "{history_seconds: 600.0, peerwatch: {level_seconds: 12.5}}"
     config = load_config(written(tmp_path, text))
     assert ("600", "12.5") == (str(config.history_seconds), str(config.peerwatch.level_seconds))
+
+
+def test_copies_without_replicas_are_refused(tmp_path: Path) -> None:
+    (mistake,) = mistakes(tmp_path, "replicas: {replication: 2}")
+    assert mistake.startswith("replicas.replication: 2 detectors cannot judge the same job")
+    both = load_config(written(tmp_path, "replicas: {enabled: true, replication: 2}"))
+    assert 2 == both.replicas.replication
 
 
 def test_the_example_for_bursts_loads() -> None:
@@ -362,3 +392,32 @@ def test_the_shipped_example_loads_and_names_real_defaults() -> None:
     assert load_config(None) == load_config(example).model_copy(
         update={"metrics": load_config(None).metrics}
     )
+
+
+def test_the_fast_preset_compares_the_same_in_the_same_way() -> None:
+    same = {"name", "scope", "direction", "smallest_ratio", "kind"}
+    ours, fast = (
+        {one.name: one.model_dump(include=same) for one in load_preset(name).metrics}
+        for name in ("peerwatch", "fast")
+    )
+    units, theirs = (
+        {one.name: (one.unit, one.bounds) for one in load_preset(name).metrics}
+        for name in ("peerwatch", "fast")
+    )
+    assert list(ours.items()) == list(fast.items())
+    # The fast page has the share of the memory only.
+    assert {"gpu_memory_used"} == {name for name in units if units[name] != theirs[name]}
+
+
+@pytest.mark.parametrize("metric", load_preset("fast").metrics, ids=lambda metric: metric.name)
+def test_the_fast_preset_reads_what_the_fast_page_has(metric: MetricConfig) -> None:
+    labels = {"node": (), "gpu": ("gpu",)}[metric.scope]
+    of_job = metric.select == "job_id"
+    assert (*labels, *(["job_id"] if of_job else [])) == CATALOG[metric.recorded].labels
+    assert "gauge" == CATALOG[metric.recorded].kind
+    assert metric.recorded in metric.expression
+
+
+def test_an_address_is_shown_without_its_password() -> None:
+    config = PrometheusConfig(url="https://user:se%40cret@[::1]:9090/prefix")
+    assert "https://[::1]:9090/prefix" == config.shown_url

@@ -86,3 +86,23 @@ def test_streaks_are_those_of_the_step_by_step_version(
         steps.append((time, mark == "x", mark != "?"))
         streaks.update(time, np.array([mark == "x"]), np.array([mark != "?"]))
     assert naive.streak_seconds(steps, gap) == streaks.seconds()[0]
+
+
+@given(
+    marks=st.lists(st.sampled_from("x.?"), min_size=1, max_size=12),
+    gap=st.sampled_from([0.0, 3.0]),
+    pauses=st.lists(st.sampled_from([1, 1, 1, 2, 130]), min_size=0, max_size=9),
+)
+def test_resting_is_as_many_steps_without_a_candidate(
+    marks: list[str], gap: float, pauses: list[int]
+) -> None:
+    both = "".join(marks), "." * len(marks)
+    slow, fast = follow(*both, gap=gap), follow(*both, gap=gap)
+    times = np.cumsum([1000 + len(marks), *pauses])
+    for time in times:
+        slow.update(float(time), np.zeros(2, dtype=bool), np.ones(2, dtype=bool))
+    fast.rest(times)
+    slow.update(times[-1] + 1.0, np.array([True, False]), np.ones(2, dtype=bool))
+    fast.update(times[-1] + 1.0, np.array([True, False]), np.ones(2, dtype=bool))
+    for name in ("start", "last", "quiet"):
+        np.testing.assert_array_equal(getattr(slow, name), getattr(fast, name))

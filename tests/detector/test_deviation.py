@@ -85,6 +85,17 @@ def test_a_node_at_its_usual_offset_does_not_deviate() -> None:
     assert not found.away[1]
 
 
+def test_what_usually_shows_nothing_cannot_show_less_but_more() -> None:
+    window = np.ones((5, 15), dtype=np.float32)
+    window[0] = 0.0
+    offset = np.zeros(5)
+    offset[0] = SCALE.offset(np.zeros(1, dtype=np.float32), 1.0)[0]
+    assert 0 == deviation_of(window, usual(5, offset)).effects[0]
+    assert -1 > deviation_of(window, usual(5)).effects[0]
+    window[0] = 0.5
+    assert 1 < deviation_of(window, usual(5, offset)).effects[0]
+
+
 def test_a_node_that_moves_off_is_away() -> None:
     window = np.ones((4, 15), dtype=np.float32)
     window[1] *= 0.6

@@ -117,6 +117,16 @@ def test_while_the_job_waits_less_continuity_is_enough(seconds: float, named: bo
     assert [] == ripe(sign, phase=WAITS, waiting_since=BEGAN, config=without(fast=False))
 
 
+@pytest.mark.parametrize(("seconds", "named"), [(235, False), (240, True)])
+def test_a_job_that_starts_waits_for_late_ranks_as_long_as_it_takes(
+    seconds: float, named: bool
+) -> None:
+    moment = Moment(NOW, NOW, WAITS, BEGAN, starting=True)
+    signs = [a_sign(seconds=seconds), a_sign("other", seconds=seconds)]
+    streaks = weigh(signs, moment, lambda since: math.nan, CONFIG)
+    assert [named, named] == [streak.ripe for streak in streaks]
+
+
 def test_two_independent_metrics_need_still_less() -> None:
     two = a_sign(seconds=25), a_sign("other", seconds=25)
     assert [("a", "work"), ("a", "other")] == ripe(*two, phase=WAITS, waiting_since=BEGAN)

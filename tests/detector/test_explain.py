@@ -346,6 +346,21 @@ def _name(value: object) -> str:
             "pcie_or_nic",
         ),
         ({("pcie_bandwidth", "low")}, "slowed", "pcie_or_nic"),
+        (
+            {
+                ("pfc_tx_rate", "high"),
+                ("gpu_power", "low"),
+                ("gpu_tensor_activity", "low"),
+                ("nvlink_bandwidth", "low"),
+            },
+            "trains",
+            "pcie_or_nic",
+        ),
+        (
+            {("gpu_sm_clock", "low"), ("gpu_power", "low"), ("pcie_bandwidth", "low")},
+            "slowed",
+            "throttling",
+        ),
         ({("tcp_rdma_throughput", "low")}, "slowed", "network"),
         ({("gpu_power", "low")}, "slowed", "throttling"),
         ({("gpu_power", "low")}, "waits", "dead_rank"),
@@ -368,8 +383,8 @@ def test_families_by_metrics_direction_and_the_job(
 def test_every_family_is_written_out_and_speaks_of_metrics_that_exist() -> None:
     known = {metric.name for metric in DetectorConfig().detection_metrics()} | {"absent"}
     sides = {metric.name: metric.direction for metric in DetectorConfig().detection_metrics()}
-    names = [family.meaning.family for family in FAMILIES]
-    assert len(names) == len(set(names))
+    meanings = {family.meaning for family in FAMILIES}
+    assert len({meaning.family for meaning in meanings}) == len(meanings)
     for family in FAMILIES:
         assert known >= {metric for metric, _ in family.decisive | family.supporting}
         for metric, direction in family.decisive:

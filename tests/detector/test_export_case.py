@@ -29,32 +29,16 @@ from peerwatch_detector.cases import Case, Truth, load_case
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.errors import CaseError, ReadError
 from peerwatch_detector.export_case import Stretch, export_case
-from peerwatch_detector.frame import Series
 
 NODES = node_names(4)
 STRETCH = Stretch("job-1", START + 100.0, START + 299.0)
 
 
-class ExportReader(FakeReader):
-    """The fake Prometheus, which also answers ranges of the info series."""
-
-    def raw_range(self, selector: str, start: float, end: float):
-        info = self.config.discovery.job_info
-        if not selector.startswith(info):
-            return super().raw_range(selector, start, end)
-        return [
-            Series({"job_id": job_id, "node": node}, np.array([start]), np.ones(1))
-            for (job_id, node), spans in self.members.items()
-            if any(span.meets(start, end) for span in spans)
-            and (f'job_id="{job_id}"' in selector or 'job_id!=""' in selector)
-        ]
-
-
-def world(**settings: object) -> tuple[DetectorConfig, ExportReader]:
+def world(**settings: object) -> tuple[DetectorConfig, FakeReader]:
     config = config_for(
         metric("load"), metric("power", scope="gpu", unit="watts"), metric("silent"), **settings
     )
-    reader = ExportReader(FakeClock(START + 5000), config)
+    reader = FakeReader(FakeClock(START + 5000), config)
     values = {"load": healthy(4, 600), "power": healthy_gpus(4, 2, 600)}
     values["load"][2, 150:160] = np.nan
     reader.add_job("job-1", values, NODES, START)

@@ -30,6 +30,15 @@ def test_taking_an_offset_out_and_back_changes_nothing() -> None:
         np.testing.assert_allclose(values[:, 0], scale.restored(plain[:, 0], offset), rtol=1e-6)
 
 
+def test_a_unit_that_always_reads_zero_shows_nothing() -> None:
+    scale = Scale(20.0, by_factor=True)
+    power = np.array([0.0, 90.0, 400.0], dtype=np.float32)
+    assert [True, False, False] == scale.nothing(scale.offset(power, 400.0), 400.0).tolist()
+    assert not scale.nothing(np.array([np.nan]), 400.0).any()
+    plain = Scale(20.0, by_factor=False)
+    assert not plain.nothing(plain.offset(power, 400.0), 400.0).any()
+
+
 def test_the_floor_makes_next_to_nothing_equal() -> None:
     levels, others = np.array([0.2]), np.array([0.1])
     near = Scale(10.0, by_factor=True).distance(levels, others, 10.0)

@@ -5,7 +5,6 @@ import shutil
 import subprocess
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from detector.fakes import a_finding, a_streak
@@ -13,12 +12,14 @@ from peerwatch_detector import __version__
 from peerwatch_detector.explain import Explanation, JobCourse, Sureness
 from peerwatch_detector.fault_families import UNKNOWN
 from peerwatch_detector.jobs import Job
-from peerwatch_detector.metrics import DetectorCollector, Snapshot
+from peerwatch_detector.metrics import Membership, Page, Snapshot
 from peerwatch_detector.pipeline import Judgement
+from peerwatch_detector.reading import ReadingStatistics
+from peerwatch_detector.schedule import Backlog
 from peerwatch_exporter.catalog.detector import SPECS
 
 ORDER = ("job_id", "node", "gpu", "metric", "model", "fingerprint", "method", "severity", "stage")
-ORDER += ("reason", "version", "family", "summary")
+ORDER += ("reason", "version", "family", "summary", "way", "group", "member")
 SENTENCE = 'a GPU 3: "Load" 12 % (peers 45 %), likely at fault'
 WHY = Explanation(
     2000.0,
@@ -55,16 +56,27 @@ FULL = Snapshot(
     discovered=1995.0,
     stages={"discover": 0.1, "read": 0.2, "judge": 0.3},
     models=(("load", "identity", ""),),
-    samples=1234,
-    errors={"timeout": 2},
-    up=True,
+    reading=ReadingStatistics(
+        samples=1234,
+        received_bytes=56_000,
+        requests=7,
+        splits=3,
+        partial=1,
+        seconds={"query": 0.5},
+        errors={"timeout": 2},
+        up=True,
+        way="remote_read",
+        wait_seconds=12.5,
+    ),
+    backlog=Backlog({"job-1": 0.5, "job-2": 20.0}, waiting=1, skipped=3),
+    membership=Membership(
+        "pretraining", "detector-0", shares=True, jobs={"job-1": True, "job-2": False}
+    ),
 )
 
 
 def page(snapshot: Snapshot) -> str:
-    registry = CollectorRegistry()
-    registry.register(DetectorCollector(lambda: snapshot))
-    return generate_latest(registry).decode()
+    return Page(lambda: snapshot).render(openmetrics=False).decode()
 
 
 def samples(snapshot: Snapshot) -> dict[tuple[str, ...], float]:
@@ -116,7 +128,23 @@ def test_values_are_those_of_the_snapshot() -> None:
         ("peerwatch_read_samples_total",): 1234.0,
         ("peerwatch_read_errors_total", "timeout"): 2.0,
         ("peerwatch_read_errors_total", "unreachable"): 0.0,
+        ("peerwatch_read_bytes_total",): 56_000.0,
+        ("peerwatch_read_questions_total",): 7.0,
+        ("peerwatch_read_splits_total",): 3.0,
+        ("peerwatch_read_partial_answers_total",): 1.0,
+        ("peerwatch_read_seconds_total", "query"): 0.5,
+        ("peerwatch_read_seconds_total", "export"): 0.0,
+        ("peerwatch_reader_info", "remote_read"): 1.0,
+        ("peerwatch_reader_wait_seconds",): 12.5,
         ("peerwatch_reader_up",): 1.0,
+        ("peerwatch_cycle_lateness_seconds", "job-1"): 0.5,
+        ("peerwatch_cycle_lateness_seconds", "job-2"): 20.0,
+        ("peerwatch_cycles_skipped_total",): 3.0,
+        ("peerwatch_jobs_waiting",): 1.0,
+        ("peerwatch_jobs_owned",): 1.0,
+        ("peerwatch_job_owner", "job-1", "pretraining", "detector-0"): 1.0,
+        ("peerwatch_job_owner", "job-2", "pretraining", "detector-0"): 0.0,
+        ("peerwatch_detector_member", "pretraining", "detector-0"): 1.0,
         ("peerwatch_model_info", "load", "identity", ""): 1.0,
         ("peerwatch_build_info", __version__): 1.0,
     }
@@ -130,7 +158,7 @@ def test_scores_that_are_no_numbers_are_left_out() -> None:
 
 
 def test_nothing_stale_is_left_when_a_job_is_gone() -> None:
-    gone = samples(Snapshot(discovered=1.0, up=True))
+    gone = samples(Snapshot(discovered=1.0))
     assert not [key for key in gone if "job-1" in key]
 
 

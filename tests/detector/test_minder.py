@@ -14,7 +14,7 @@ from detector.fakes import ONSET, START, Replay, config_for, healthy, metric, no
 from peerwatch_detector.ablation import VARIANTS, method_ablations, method_config
 from peerwatch_detector.config import DetectorConfig, load_config
 from peerwatch_detector.errors import ConfigError
-from peerwatch_detector.minder import causal_windows
+from peerwatch_detector.minder_windows import causal_windows
 
 SEVEN = [
     "pfc_tx_rate",

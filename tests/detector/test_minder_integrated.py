@@ -94,7 +94,7 @@ def test_the_model_of_all_metrics_reads_scaled_windows_in_the_order_of_its_input
     values["nothing"] = np.full((6, 60), np.nan, np.float32)
     model = as_one_model({"power": 0.1, "nothing": 0.25, "other": 0.75, "load": 0.1}, embed)
     integrated(values, model).run(cycle=60)
-    (windows,) = seen
+    windows = np.concatenate(seen)
     assert (6 * 53, 8, 4) == windows.shape
     means = windows.mean(axis=(0, 1))
     np.testing.assert_allclose([0.8, 0.25, 0.75, 0.2], means, atol=0.02)

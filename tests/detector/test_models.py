@@ -11,13 +11,16 @@ import torch
 
 from detector.fakes import config_for, metric
 from detector.healthy_windows import healthy_windows, quiet
+from peerwatch_detector import compiled
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.errors import ModelError
+from peerwatch_detector.models import forward
 from peerwatch_detector.models.base import INTEGRATED
 from peerwatch_detector.models.identity import Identity
 from peerwatch_detector.models.integrated import IntegratedLstmVae
 from peerwatch_detector.models.lstm_vae import LstmVae, Weights
 from peerwatch_detector.models.network import Network, export
+from peerwatch_detector.models.shipped import shipped_bundle
 from peerwatch_detector.models.store import (
     EMPTY,
     FORMAT,
@@ -73,8 +76,30 @@ def test_the_forward_pass_is_torchs_with_trained_weights(trained: Trained) -> No
     with torch.no_grad():
         rebuilt = network.embed(steps).squeeze(-1).numpy()
         latent = network.encode(steps)[0].numpy()
-    np.testing.assert_allclose(LstmVae(trained.weights).embed(given), rebuilt, atol=1e-4)
-    np.testing.assert_allclose(LstmVae(trained.weights, "latent").embed(given), latent, atol=1e-4)
+    np.testing.assert_allclose(LstmVae(trained.weights).embed(given), rebuilt, atol=1e-5)
+    np.testing.assert_allclose(LstmVae(trained.weights, "latent").embed(given), latent, atol=1e-5)
+
+
+def test_both_forward_passes_are_the_same_with_the_shipped_weights(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = np.concatenate([some_windows(300), np.zeros((1, 8)), np.ones((1, 8))]).astype("f4")
+    for name, weights in shipped_bundle().weights.items():
+        if name == INTEGRATED:
+            continue
+        for embedding in ("reconstruction", "latent"):
+            model = LstmVae(weights, embedding)
+            fast = model.embed(given)
+            with monkeypatch.context() as patch:
+                patch.setattr(compiled, "AVAILABLE", False)
+                slow = model.embed(given)
+            np.testing.assert_allclose(slow, fast, atol=1e-5)
+
+
+def test_the_compiled_tanh_is_that_of_numpy() -> None:
+    values = np.concatenate([np.linspace(-12, 12, 20_001), [0.0, -1e30, 1e30]]).astype(np.float32)
+    found = [forward.tanh(value) for value in values]
+    np.testing.assert_allclose(np.tanh(values.astype(np.float64)), found, atol=4e-7)
 
 
 def random_network(inputs: int, seed: int) -> Network:
@@ -94,8 +119,8 @@ def test_exported_weights_give_what_the_network_gives(length: int, inputs: int) 
     assert ("", inputs) == (weights.wrong(), weights.inputs)
     found = LstmVae(weights).embed(given if inputs > 1 else given[:, :, 0])
     assert (40, length * inputs) == found.shape
-    np.testing.assert_allclose(found.reshape(expected.shape), expected, atol=1e-4)
-    np.testing.assert_allclose(LstmVae(weights, "latent").embed(given), latent, atol=1e-4)
+    np.testing.assert_allclose(found.reshape(expected.shape), expected, atol=1e-5)
+    np.testing.assert_allclose(LstmVae(weights, "latent").embed(given), latent, atol=1e-5)
 
 
 def test_the_same_window_always_embeds_to_the_same_point(trained: Trained) -> None:

@@ -3,12 +3,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from detector import naive
-from peerwatch_detector.peers import compare, job_median, others_medians
+from peerwatch_detector import compiled
+from peerwatch_detector.peers import compare, job_median
 
 VALUES = arrays.arrays(
     np.float32,
@@ -17,18 +19,13 @@ VALUES = arrays.arrays(
 )
 
 
-@given(VALUES)
-def test_others_medians_are_those_of_the_slow_version(values: np.ndarray) -> None:
-    low, high = others_medians(values)
-    for step in range(values.shape[1]):
-        expected = naive.others_medians(values[:, step].tolist())
-        np.testing.assert_array_equal(expected, np.stack([low, high], axis=2)[:, step])
-
-
-@given(VALUES)
-def test_the_comparison_is_that_of_the_slow_version(values: np.ndarray) -> None:
+@pytest.mark.parametrize("fast", [True, False], ids=["compiled", "numpy"])
+@given(values=VALUES)
+def test_the_comparison_is_that_of_the_slow_version(fast: bool, values: np.ndarray) -> None:
     expected = naive.compare(values.tolist())
-    np.testing.assert_allclose(np.transpose(expected), compare(values), rtol=1e-6)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "AVAILABLE", fast)
+        np.testing.assert_allclose(np.transpose(expected), compare(values), rtol=1e-6)
 
 
 @given(VALUES)
@@ -40,9 +37,9 @@ def test_the_job_median_is_numpys(values: np.ndarray) -> None:
 
 
 def test_two_others_are_both_kept() -> None:
-    low, high = others_medians(np.array([[1.0], [2.0], [9.0]], dtype=np.float32))
-    assert [2.0, 1.0, 1.0] == low[:, 0].tolist()
-    assert [9.0, 9.0, 2.0] == high[:, 0].tolist()
+    _, low, high = compare(np.array([[1.0], [2.0], [9.0]], dtype=np.float32))
+    assert [2.0, 1.0, 1.0] == low.tolist()
+    assert [9.0, 9.0, 2.0] == high.tolist()
 
 
 def test_a_node_is_compared_in_its_own_seconds_only() -> None:

@@ -95,6 +95,33 @@ def test_the_loss_is_the_share_of_progress_after_a_moment_against_before() -> No
     assert pytest.approx(0.0) == one.loss(START + 320, START + 590, 60)
 
 
+def iterating(seconds: int, lull: int, period: int = 20) -> np.ndarray:
+    """Return a job of long iterations that end with so many seconds of next to nothing."""
+    place = np.arange(seconds) % period
+    return np.where(place < period - lull, 0.4, 0.001)
+
+
+def test_a_loss_shows_where_iterations_have_lulls() -> None:
+    # The same work in 24 s instead of 20 s: the ranks wait 4 s longer for the slowest.
+    tensor = np.concatenate([iterating(600, 8), iterating(480, 12, period=24)])
+    one = progress(gpu_tensor_activity=tensor)
+    one.phase(START + 1075)
+    assert pytest.approx(1 / 6, abs=0.02) == one.loss(START + 600, START + 1075, 60)
+    assert pytest.approx(0.0, abs=0.02) == one.loss(START + 300, START + 590, 60)
+
+
+def test_the_lull_of_an_iteration_is_no_wait() -> None:
+    tensor = iterating(900, 8)
+    tensor[600:] = 0.001
+    one = progress(gpu_tensor_activity=tensor)
+    waits = {time: one.phase(START + time) for time in range(0, 700, 5)}
+    noticed = [time for time, found in waits.items() if found.waiting]
+    # The last iteration's work ends at 592; it could have gone on until 600.
+    assert list(range(noticed[0], 700, 5)) == noticed
+    assert 600 < noticed[0] <= 615
+    assert 585 <= noticed[0] - waits[noticed[0]].noticed_seconds <= 602
+
+
 def test_too_short_a_time_says_nothing_about_a_loss() -> None:
     one = progress(gpu_tensor_activity=steady())
     assert math.isnan(one.loss(START + 300, START + 595, 60))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from peerwatch_detector import promql
 from peerwatch_detector.config import DetectorConfig, MetricConfig
+from peerwatch_detector.reader import selection_of
 
 METRICS = DetectorConfig().detection_metrics()
 ODD = ["7", "train/llama-70b", 'say "hi"', "back\\slash", "two\nlines", "{}", "übung 日本", "'", ""]
@@ -22,7 +23,8 @@ def matcher_of(selector: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("job_id", ODD)
 def test_any_job_id_reaches_prometheus_as_it_is(job_id: str) -> None:
-    assert ("job_id", job_id) == matcher_of(promql.recorded_query(METRICS[0], job_id))
+    selection = selection_of(METRICS[0], job_id, DetectorConfig())
+    assert ("job_id", job_id) == matcher_of(selection.selector)
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\x00")))

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +9,8 @@ import pytest
 from detector.fakes import START, config_for, healthy, metric, node_names
 from detector.world import ONSET, World, world
 from peerwatch_detector.errors import ReadError
+from peerwatch_detector.schedule import Backlog
+from peerwatch_detector.workers import attempt
 
 
 def test_a_fault_is_found_seconds_after_the_continuity_threshold() -> None:
@@ -29,8 +30,8 @@ def test_a_cycle_asks_only_for_what_is_new(recorded: bool) -> None:
     kind = "raw" if recorded else "stepped"
     asked = [(q.start - START, q.end - START) for q in here.reader.questions if q.kind == kind]
     assert (15 - 2 - 900, 13) == asked[0]
-    assert (13 - 5, 28) == asked[1]
-    assert all(end - start == 20 for start, end in asked[1:])
+    assert (13 - 7, 28) == asked[1]
+    assert all(end - start == 22 for start, end in asked[1:])
     assert 80 == len(asked)
     assert ["node-01"] == [finding[1] for finding in here.findings()]
 
@@ -68,20 +69,24 @@ def test_an_outage_leaves_findings_standing_and_is_logged_once_per_change(
     here.reader.trouble = "unreachable"
     here.run(150)
     assert before == here.findings()
-    assert not here.detector.snapshot.up
+    assert not here.detector.snapshot.reading.up
     assert success == here.detector.snapshot.last_success
-    assert 10 == here.detector.snapshot.errors["unreachable"]
+    # Ten discoveries, and as many reads.
+    assert 20 == here.detector.snapshot.reading.errors["unreachable"]
     here.reader.trouble = "http_5xx"
     here.run(60)
     here.reader.trouble = None
     here.run(60)
-    assert here.detector.snapshot.up
+    assert here.detector.snapshot.reading.up
     assert before == here.findings()
     events = [r.getMessage().split(" error=")[0] for r in caplog.records]
     assert [
         "failed what=discovery reason=unreachable",
+        "failed what=job-1 reason=unreachable",
         "failed what=discovery reason=http_5xx",
+        "failed what=job-1 reason=http_5xx",
         "recovered what=discovery",
+        "recovered what=job-1",
     ] == events
     assert here.detector.snapshot.last_success["job-1"] == here.clock.now
 
@@ -99,6 +104,35 @@ def test_a_fault_that_begins_in_an_outage_is_found_after_it(outage: int) -> None
     # Of a longer outage than the history the beginning is lost.
     earliest = START + max(ONSET, ONSET - 60 + outage - 900)
     assert earliest <= finding[6] <= earliest + 40
+
+
+@pytest.mark.parametrize("outage", [0, 60, 300, 1500])
+def test_samples_that_are_not_held_for_longer_than_needed_change_nothing(outage: int) -> None:
+    kept, lost = world(config_for()), world(config_for(held_samples=0))
+    for here in (kept, lost):
+        here.run(ONSET + 120)
+        here.reader.trouble = "timeout"
+        here.run(outage)
+        here.reader.trouble = None
+    for _ in range(20):
+        kept.run(15)
+        lost.run(15)
+        assert repr(kept.detector.snapshot.judgements) == repr(lost.detector.snapshot.judgements)
+    assert ["node-01"] == [finding[1] for finding in lost.findings()]
+    held = [here.detector.memories["job-1"].reader for here in (kept, lost)]
+    assert [900.0, True] == [held[0].kept_seconds("load"), held[1].kept_seconds("load") < 90]
+
+
+def test_nothing_is_remembered_of_a_job_that_went_while_it_was_read() -> None:
+    here = world(config_for(metric("load"), metric("power")))
+    here.run(30)
+    here.reader.trouble_with = {"job_node:power": ReadError("refused", "no")}
+    work = here.detector.reading("job-1")
+    here.reader.members.clear()
+    here.run(300)
+    assert {} == here.detector.memories
+    here.detector.judge("job-1", attempt(work))
+    assert {} == here.detector.trouble.reasons
 
 
 def test_an_outage_in_mid_streak_neither_loses_nor_doubles_the_finding(
@@ -196,33 +230,6 @@ def test_jobs_are_judged_apart() -> None:
     assert ["other-node-02"] == [finding[1] for finding in here.findings("job-0")]
 
 
-def test_an_unexpected_error_does_not_end_the_loop(caplog: pytest.LogCaptureFixture) -> None:
-    here = world(config_for(cycle_seconds=0.5), faulty=None)
-    here.clock.advance(100)
-    here.reader.trouble_with = {"host_job_info": ValueError("a bug")}
-    stop = threading.Event()
-    loop = threading.Thread(target=here.detector.run, args=(stop,))
-    loop.start()
-    try:
-        wait_for(lambda: any(r.getMessage() == "cycle_failed" for r in caplog.records))
-        here.reader.trouble_with = {}
-        wait_for(lambda: here.detector.snapshot.discovered is not None)
-    finally:
-        stop.set()
-        loop.join(timeout=10)
-    assert not loop.is_alive()
-    assert 1 == len(here.detector.snapshot.judgements)
-
-
-def wait_for(condition) -> None:
-    tick = threading.Event()
-    for _ in range(500):
-        if condition():
-            return
-        tick.wait(0.02)
-    raise AssertionError("The condition did not come true within 10 s.")
-
-
 def test_a_metric_nobody_exports_is_left_out() -> None:
     here = world(config_for(metric("missing"), metric("load")))
     here.run(ONSET + 300)
@@ -242,11 +249,10 @@ def test_late_samples_within_the_overlap_are_read() -> None:
     here.run(15)
     here.reader.recorded["job-1", "load"] = whole
     here.run(15)
-    frame = (
-        here.detector.memories["job-1"]
-        .rings["load"]
-        .frame("job-1", "load", node_names(4), START + 300, START + 320)
-    )
+    reader = here.detector.memories["job-1"].reader
+    assert reader is not None
+    frame = reader.frame("load", node_names(4), START + 300, START + 320)
+    assert frame is not None
     assert np.isfinite(frame.values).all()
 
 
@@ -258,7 +264,7 @@ def test_the_models_of_the_snapshot_name_every_metric() -> None:
 def test_the_stages_of_a_cycle_are_timed() -> None:
     here = world()
     here.run(15)
-    assert {"discover", "read", "judge"} == set(here.detector.snapshot.stages)
+    assert {"discover", "read", "judge", "publish"} == set(here.detector.snapshot.stages)
     assert all(0 <= seconds < 5 for seconds in here.detector.snapshot.stages.values())
 
 
@@ -294,5 +300,41 @@ def test_the_trouble_of_an_ended_job_is_forgotten_whatever_its_name() -> None:
         here.reader.leave("job 2/x", node, here.clock.now)
     here.run(180)
 
-    troubled = {concern for concern, reason in here.detector._trouble.items() if reason}
-    assert {("job", "discovery")} == troubled
+    assert {("job", "discovery")} == here.detector.trouble.reasons.keys()
+
+
+def test_known_jobs_are_judged_while_the_jobs_cannot_be_asked_for() -> None:
+    here = world()
+    here.run(ONSET)
+    here.reader.trouble_with = {"host_job_info": ReadError("refused", "Too many series.")}
+    here.run(300)
+
+    assert ["node-01"] == [finding[1] for finding in here.findings()]
+    assert here.detector.snapshot.discovered == START + ONSET
+    assert here.detector.snapshot.last_success["job-1"] == here.clock.now
+
+
+def test_a_node_is_not_silent_for_longer_than_the_jobs_could_be_asked_for() -> None:
+    here = world(faulty=None)
+    here.run(ONSET)
+    here.reader.remove_node("job-1", "node-02", here.clock.now)
+    here.run(30)
+    here.reader.trouble_with = {"host_job_info": ReadError("refused", "Too many series.")}
+    here.run(300)
+    assert [] == here.findings()
+    here.reader.trouble_with = {}
+    here.run(60)
+    assert ["node-02"] == [finding[1] for finding in here.findings()]
+
+
+def test_a_job_that_ended_while_it_was_read_is_not_judged() -> None:
+    here = world(faulty=None)
+    here.run(300)
+    reading = attempt(here.detector.reading("job-1"))
+    here.reader.members.clear()
+    here.run(180)
+    assert {} == here.detector.memories
+
+    assert here.detector.judge("job-1", reading)
+    here.detector.publish(Backlog())
+    assert () == here.detector.snapshot.judgements

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from detector import naive
+from peerwatch_detector import compiled
 from peerwatch_detector.similarity import (
     Distance,
     distance_sums,
@@ -174,3 +175,24 @@ def test_a_lone_node_has_no_peers() -> None:
     assert [[0.0]] == sums.tolist()
     assert [[0.0]] == normal_score(sums).tolist()
     assert np.isnan(peer_score(sums, np.ones((1, 1)))).all()
+
+
+@pytest.mark.parametrize("fast", [True, False], ids=["compiled", "numpy"])
+@pytest.mark.parametrize("features", [3, 8, 56])
+def test_many_nodes_have_the_sums_of_all_pairs(
+    features: int, fast: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "AVAILABLE", fast)
+    points = np.random.default_rng(features).random((1, 1100, features)).astype(np.float32)
+    present = np.random.default_rng(1).random((1, 1100)) < 0.97
+    here = points[0, present[0]].astype(np.float64)
+    expected = [np.linalg.norm(here - one, axis=1).sum() for one in here]
+    np.testing.assert_allclose(expected, distance_sums(points, present)[0, present[0]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("nodes", [9, 100, 1037])
+def test_equal_nodes_have_equal_sums(nodes: int) -> None:
+    points = np.random.default_rng(nodes).random((1, nodes, 8)).astype(np.float32)
+    points[0, [3, nodes - 1]] = points[0, 5]
+    sums = distance_sums(points, np.ones((1, nodes), dtype=bool))[0]
+    assert sums[5] == sums[3] == sums[nodes - 1]

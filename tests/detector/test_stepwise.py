@@ -213,6 +213,41 @@ def test_a_node_that_is_heard_again_explains_nothing() -> None:
     assert ["node-04"] == [one.node for one in here.run(ONSET + 80, 5)]
 
 
+def test_a_silent_node_that_the_job_works_on_without_has_the_whole_continuity() -> None:
+    here = replay(training(1100))
+    here.silent_since = {"node-02": START + ONSET + 0.0}
+    assert [] == here.run(ONSET + 235, 5)
+    (finding,) = here.run(ONSET + 300, 5)
+    assert ("node-02", "absent") == (finding.node, finding.metric)
+    assert 240 <= finding.raised - finding.since <= 250
+
+
+def test_a_silent_node_that_the_job_worked_on_without_explains_no_later_wait() -> None:
+    here = replay(stopped_rank(node=4))
+    here.silent_since = {"node-02": START + ONSET - 50.0}
+    assert ["node-04"] == [one.node for one in here.run(ONSET + 120, 5)]
+
+
+def restarted(late: int) -> Values:
+    """After a halt one node's GPUs rest on for so many seconds, while the others wait for it."""
+    values = training(1500, rests=(ONSET, ONSET + 150), waits=(ONSET + 150, ONSET + 150 + late))
+    for name in ("gpu_duty_cycle", "gpu_power"):
+        changed(values, name, 2, 0.05, slice(ONSET + 150, ONSET + 150 + late))
+    return values
+
+
+def test_who_starts_late_after_a_halt_is_no_finding_unless_it_lasts() -> None:
+    assert [] == found(restarted(60), cycle=5)
+    ((node, _, _, raised),) = found(restarted(300), cycle=5)
+    assert "node-02" == node
+    assert 240 <= raised - ONSET - 150 <= 270
+    # A checkpoint rests the GPUs for less.
+    quick = training(1500, rests=(ONSET, ONSET + 60), waits=(ONSET + 60, ONSET + 120))
+    for name in ("gpu_duty_cycle", "gpu_power"):
+        changed(quick, name, 2, 0.05, slice(ONSET + 60, ONSET + 120))
+    assert ["node-02"] == nodes_found(quick)
+
+
 def test_an_older_silence_explains_no_wait() -> None:
     here = replay(stopped_rank(node=4), absent={"threshold_seconds": 600})
     here.silent_since = {"node-02": START + ONSET - 120.0}

@@ -9,13 +9,26 @@ import numpy as np
 import pytest
 
 from detector.fakes import FakeClock, FakeReader, config_for, healthy, metric, node_names
+from peerwatch_detector import picture, web
 from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.models.store import EMPTY
 from peerwatch_detector.service import Detector
 from peerwatch_detector.web import create_app
 
 START = 1_700_000_000
 NASTY = '<script>alert("x")</script>&amp;/..?a=b#c'
+ODD_NAMES = [
+    NASTY,
+    "team/train-7",
+    "/scratch//run",
+    "a b",
+    "ünï",
+    "..",
+    "50%",
+    "{{ 7*7 }}",
+    "two\nlines",
+]
 
 
 class Site:
@@ -146,7 +159,7 @@ def test_an_unknown_job_is_told_and_escaped(site: Site) -> None:
     site.get("/nowhere", 404)
 
 
-@pytest.mark.parametrize("job_id", [NASTY, "team/train-7", "a b", "ünï", "..", "50%", "{{ 7*7 }}"])
+@pytest.mark.parametrize("job_id", ODD_NAMES)
 def test_odd_names_are_escaped_and_their_links_work(site: Site, job_id: str) -> None:
     names = tuple(f"{job_id}-{index}" for index in range(4))
     site.add_job(job_id, names=names)
@@ -309,3 +322,38 @@ def test_the_picture_of_a_finding_on_one_gpu_draws_that_gpu() -> None:
     line = ET.fromstring(drawn).findall("{*}polyline")[-1].get("points")
     heights = {float(point.split(",")[1]) for point in line.split()[-100:]}
     assert 1 == len(heights)
+
+
+def test_a_picture_is_drawn_once_a_cycle_for_all_who_look(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[str] = []
+    real = picture.draw
+
+    def draw(frame: JobFrame, node: str, since: float | None) -> picture.Picture:
+        drawn.append(node)
+        return real(frame, node, since)
+
+    monkeypatch.setattr(picture, "draw", draw)
+    site.add_job("job-1")
+    site.run(900)
+    assert site.get("/") == site.get("/")
+    assert ["node-01"] == drawn
+    site.get("/jobs/job-1?metric=load&node=node-02")
+    site.get("/jobs/job-1?metric=load&node=node-02")
+    assert ["node-01", "node-02"] == drawn
+    site.run(30)
+    site.get("/")
+    assert ["node-01", "node-02", "node-01"] == drawn
+
+
+def test_only_so_many_pictures_are_kept(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "_KEPT_BYTES", 0)
+    site.add_job("job-1")
+    site.run(900)
+    pictures = web.Pictures(site.detector)
+    (judgement,) = site.detector.snapshot.judgements
+    with create_app(site.detector).test_request_context():
+        found = {node: pictures.get(judgement, "load", node, None) for node in judgement.job.nodes}
+    assert all("<svg" in str(one) for one in found.values())
+    assert not pictures.held

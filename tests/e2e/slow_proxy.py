@@ -6,14 +6,14 @@ import random
 import threading
 import time
 import urllib.request
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Self
+from http.server import BaseHTTPRequestHandler
+
+from peerwatch_demo.local_server import LocalServer
 
 _PASSED_ON = ("Accept", "X-Prometheus-Scrape-Timeout-Seconds")
 
 
-class SlowProxy:
+class SlowProxy(LocalServer):
     """Holds each request back before it passes it on.
 
     Parameters
@@ -47,24 +47,4 @@ class SlowProxy:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-
-    @property
-    def address(self) -> str:
-        """Where it listens, as HOST:PORT."""
-        return f"127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(Handler)

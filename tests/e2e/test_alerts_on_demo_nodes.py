@@ -47,6 +47,7 @@ EXPECTED = {
     "nic_flap": {"NicLinkFlap", "NicHealth", "NicCableErrors"},
     "ecn_congestion": {"FabricCongestion"},
     "hung_rank": set(),
+    "waiting": set(),
     "slow_tcp": set(),
 }
 # One job runs on all these nodes. What may follow from a fault, sooner or later, on whom it hits.

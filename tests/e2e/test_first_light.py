@@ -13,15 +13,14 @@ import re
 import sys
 import tempfile
 import time
-import urllib.parse
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from asking import fetch, query, wait_for
 from simulated_cluster import Cluster, python_path
 
 from dashboard_queries import dashboard_expressions
@@ -90,29 +89,10 @@ class Loop:
         return f"http://127.0.0.1:{self.detector_port}"
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        form = urllib.parse.urlencode({"query": expression}).encode()
-        with urllib.request.urlopen(f"{self.prometheus.url}/api/v1/query", form, 10) as answer:
-            return json.load(answer)["data"]["result"]
+        return query(self.prometheus.url, expression)
 
     def jobs(self) -> list[dict[str, Any]]:
         return json.loads(fetch(f"{self.detector_url}/api/v1/jobs"))["jobs"]
-
-
-def fetch(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        return answer.read().decode()
-
-
-def wait_for(what: str, condition: Callable[[], Any], seconds: float) -> Any:
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            if found := condition():
-                return found
-        except OSError:
-            pass
-        assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s"
-        time.sleep(0.2)
 
 
 @pytest.fixture(scope="module")

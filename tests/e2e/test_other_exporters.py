@@ -9,20 +9,20 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-import threading
 import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 import yaml
 
+from peerwatch_demo.local_server import LocalServer
 from peerwatch_demo.stack import Server, Stack, Target, free_ports, prometheus, prometheus_config
 from peerwatch_detector.config import load_preset
-from peerwatch_detector.promql import joined_query, present_nodes, recorded_query, running_jobs
+from peerwatch_detector.promql import job_matcher, joined_query, present_nodes, running_jobs
 
 ROOT = Path(__file__).parents[2]
 PAGES = Path(__file__).parent / "pages"
@@ -87,11 +87,8 @@ def exporters() -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with LocalServer(Handler) as server:
+        yield server.address
 
 
 def relabelling() -> list[dict[str, object]]:
@@ -158,7 +155,8 @@ def test_each_metric_is_recorded_for_each_node(server: Server, metric) -> None:
     # A rate is right once its window is full; the last of them to come is a rate.
     until(lambda: query(server, "count_over_time(job_node:network_throughput:rate[1m]) > 20"))
 
-    for expression in (recorded_query(metric, JOB), joined_query(metric, JOB, 15)):
+    recorded = f"{metric.recorded}{{{job_matcher(JOB)}}}"
+    for expression in (recorded, joined_query(metric, JOB, 15)):
         rows = query(server, expression)
         gpu = {"gpu": "0"} if metric.scope == "gpu" else {}
 

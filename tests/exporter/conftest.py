@@ -49,7 +49,11 @@ def runner_of(case: str, monotonic: FakeClock | None = None) -> Runner:
     directories = {
         "heartbeat": config.heartbeat.model_copy(update={"directory": root / "heartbeat"}),
         "jobs": config.jobs.model_copy(
-            update={"mapping_directory": root / "jobs" if (root / "jobs").exists() else None}
+            update={
+                "mapping_directory": root / "jobs" if (root / "jobs").exists() else None,
+                # The machine that tests run on may have a kubelet.
+                "pod_resources_socket": None,
+            }
         ),
     }
     config = config.model_copy(update=directories)

@@ -102,6 +102,7 @@ nvlinks: {}
         pytest.param("collectors: {enabled: cpu}", "should be a valid list", id="not a list"),
         pytest.param("- listen", "holds list, not a mapping", id="list on top"),
         pytest.param("listen: {port: 1", "not YAML", id="broken YAML"),
+        pytest.param("jobs: " + "[" * 5000, "is nested too deeply", id="endless brackets"),
         pytest.param("jobs: {}\njobs: {}", "key 'jobs' stands twice (line 2)", id="twice"),
         pytest.param("xid: {severity: {109: fatal}}", "xid.severity.109: ", id="unknown class"),
         pytest.param("xid: {severity: {0: watch}}", "greater than or equal to 1", id="no code"),

@@ -13,7 +13,7 @@ from fake_nvml import install
 from hardware_cases import NOW, FakeClock
 from peerwatch_exporter.catalog import CATALOG
 from peerwatch_exporter.collector import registrations
-from peerwatch_exporter.demo import SCENARIOS, start
+from peerwatch_exporter.demo import SCENARIOS, scenarios, start
 from peerwatch_exporter.demo.node import DemoNode
 from peerwatch_exporter.demo.nvml import DemoNvml
 from peerwatch_exporter.load_config import load_config
@@ -35,6 +35,8 @@ NOT_SHOWN = {
     "nvlink_bit_error_ratio": "Blackwell only",
     "nvlink_fec_symbols_total": "Blackwell only, and off by default",
     "nvlink_link_recoveries_total": "Blackwell only",
+    "nvlink_c2c_up": "beside a Grace CPU only",
+    "nvlink_c2c_speed_bytes_per_second": "beside a Grace CPU only",
 }
 
 
@@ -48,7 +50,7 @@ def demo(name, seed=1):
         registered = registrations()
         config = node.settings(load_config(None, listen=None, known_collectors=registered))
         sources = replace(node.sources(config), monotonic=clock)
-        with install(DemoNvml(name, seed, NOW, ONSET, clock=clock)):
+        with install(DemoNvml(scenarios.SCENARIOS[name], seed, NOW, ONSET, clock=clock)):
             runner = Runner(
                 make_workers(config, sources, registered, None),
                 sources,
@@ -139,9 +141,9 @@ def test_same_seed_and_time_give_the_same_page():
 
 def test_driver_that_starts_in_the_middle_goes_on_with_the_counters():
     clock = FakeClock(NOW + 10)
-    old = DemoNvml("nvlink_errors", 1, NOW, ONSET, clock=clock)
+    old = DemoNvml(scenarios.SCENARIOS["nvlink_errors"], 1, NOW, ONSET, clock=clock)
     clock.now = NOW + 100
-    new = DemoNvml("nvlink_errors", 1, NOW, ONSET, clock=clock)
+    new = DemoNvml(scenarios.SCENARIOS["nvlink_errors"], 1, NOW, ONSET, clock=clock)
 
     assert old.board(4) == new.board(4)
     assert new.board(4)["fields"]["163"][7] > 0

@@ -25,7 +25,7 @@ POWER, UTILIZATION = pynvml.NVML_TOTAL_POWER_SAMPLES, pynvml.NVML_GPU_UTILIZATIO
 def boards(name, at=0.0):
     """Yield the clock and the handles of a demonstration's GPUs."""
     clock = FakeClock(NOW + at)
-    with install(DemoNvml(name, 1, NOW, ONSET, clock=clock)):
+    with install(DemoNvml(SCENARIOS[name], 1, NOW, ONSET, clock=clock)):
         pynvml.nvmlInit()
         yield clock, [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(8)]
 

@@ -97,6 +97,17 @@ def test_labels_travel_once():
     assert [("1", "GPU-1")] == other
 
 
+def test_family_that_did_not_change_is_the_same_object():
+    packer, unpacker = FamilyPacker(), FamilyUnpacker()
+    first, same, other, again = (
+        unpacker.unpack("gpu", packer.pack("gpu", [filled(("0", value))]))[0]
+        for value in (1.5, 1.5, 2.5, 1.5)
+    )
+
+    assert first is same
+    assert [[(("0", "GPU-0"), 2.5)], [(("0", "GPU-0"), 1.5)]] == [other.rows, again.rows]
+
+
 def test_family_without_samples_is_left_out():
     assert [] == FamilyPacker().pack("gpu", [filled()])
 

@@ -24,7 +24,7 @@ def held(started, collector="c", **rows):
         item.rows = list(found)
         families.append(item)
     report = Report(collector, tuple(families), True, None, 0.0, NOW, 0, {})
-    return Held(report, started, 0)
+    return Held(report, report.families, started, 0)
 
 
 def values(page, reports, time=NOW):

@@ -106,6 +106,8 @@ def test_metric_follows_the_naming_law(name):
     assert re.fullmatch(r"[a-z][a-z0-9_]*", name)
     assert (spec.kind == "counter") == name.endswith("_total")
     assert spec.help.endswith(".")
+    # Values are those of the last tick, whenever somebody scrapes.
+    assert "last scrape" not in spec.help
     assert spec.source
     assert not {"job", "instance", "cluster", "region", "zone"} & set(spec.labels)
     base = name.removesuffix("_total").removesuffix("_info").removesuffix("_max")

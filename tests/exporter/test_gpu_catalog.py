@@ -17,7 +17,7 @@ from peerwatch_exporter.catalog import (
     xid,
 )
 
-CASES = ("h100_node", "degraded_node", "blackwell_node", "lost_gpu_node")
+CASES = ("h100_node", "degraded_node", "blackwell_node", "grace_node", "lost_gpu_node")
 # What the collectors of the hardware say about themselves.
 OWN = {"exporter_nvml_errors_total", "exporter_source_supported", "exporter_xid_events_total"}
 # Published if asked for.

@@ -9,6 +9,8 @@ from hardware_cases import collected, node, only, scenario_of
 from peerwatch_exporter.collector import NoData
 from peerwatch_exporter.collectors.gpu_samples import GpuSamplesCollector
 from peerwatch_exporter.config import ExporterConfig, SamplerConfig
+from peerwatch_exporter.sampler.process import Sampler
+from peerwatch_exporter.sources import Paths, Sources
 from peerwatch_exporter.sources.gpu_facts import GpuFacts
 
 POWER, UTILIZATION = (
@@ -159,10 +161,23 @@ def test_facts_keep_the_newest_samples_and_a_bounded_number_of_series():
     facts = GpuFacts()
     for number in range(600):
         facts.add_samples([(str(number), "", "gpu_burst_power_watts", [0.0], [0.0])])
-    many = [float(number) for number in range(10_000)]
+    many = [number / 100 for number in range(10_000)]
     facts.add_samples([("0", "", "gpu_burst_power_watts", many, many)])
     kept = facts.samples()
 
     assert 512 == len(kept)
     newest = kept["0", "", "gpu_burst_power_watts"]
-    assert (8192, (9999.0, 9999.0)) == (len(newest), newest[-1])
+    assert (8192, (99.99, 99.99)) == (len(newest), newest[-1])
+
+
+def test_samples_are_kept_for_as_long_as_they_can_be_asked_for(tmp_path):
+    sources = Sources(Paths(tmp_path, tmp_path, tmp_path))
+    config = ExporterConfig(
+        sampler=SamplerConfig(interval_milliseconds=10, history_seconds=30, window_seconds=5)
+    )
+    Sampler(config, sources)
+    for first in range(0, 100, 10):
+        times = [float(first + number) for number in range(10)]
+        sources.gpus.add_samples([("0", "", "gpu_burst_power_watts", times, times)])
+    ((_, kept),) = sources.gpus.samples().items()
+    assert [(float(time), float(time)) for time in range(69, 100)] == kept

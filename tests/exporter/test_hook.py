@@ -78,7 +78,7 @@ def start(hook, beats):
             process.kill()
 
 
-def wait_for(condition, seconds=20):
+def wait_for(condition, seconds=60):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():

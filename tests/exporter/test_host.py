@@ -189,7 +189,7 @@ def test_alias_of_an_interface_keeps_its_colon(proc, sources):
 
 
 def test_sleeping_processes_are_asked_less_and_less_often(proc, clock):
-    """The asked-for and the busy every second, a new and a gone one at once."""
+    """The watched and the busy every second, a new and a gone one at once."""
     for pid in (1, 2, 3):
         proc.process(pid)
     read = []
@@ -204,7 +204,7 @@ def test_sleeping_processes_are_asked_less_and_less_often(proc, clock):
     for second in range(40):
         clock.now += 1
         proc.process(2, user=second)
-        table.status(3)
+        table.watch([3])
         read.clear()
         processes = table.snapshot()
         assert second / 100 == processes[2].user_seconds

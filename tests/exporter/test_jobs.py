@@ -8,9 +8,10 @@ import re
 import pytest
 
 from fake_kubelet import container, devices, kubelet, pod, pods
-from hardware_cases import NOW, FakeClock, only
+from hardware_cases import NOW, FakeClock, collected, only
 from peerwatch_exporter.collector import PartialData
 from peerwatch_exporter.collectors.jobs import JobsCollector
+from peerwatch_exporter.collectors.ranks import RanksCollector
 from peerwatch_exporter.config import ExporterConfig, HeartbeatConfig, JobsConfig, ScopeConfig
 from peerwatch_exporter.knowledge.pod_names import PodNaming, check_naming
 from peerwatch_exporter.sources import Paths, Sources
@@ -463,6 +464,34 @@ def test_process_without_a_job_id_takes_its_pods(node):
     node.process(50, IN_POD, gpus=[0])
     with node.on_kubelet(pod("ml", "train-b4wmz", gpu_container("main", UUIDS[0]))):
         assert {("0", "ml/train", "kubernetes", "", "ml", "train-b4wmz", "main")} == node.rows()
+
+
+def test_rank_without_a_job_id_takes_its_pods(node):
+    node.boards()
+    rank = {"RANK": "3", "WORLD_SIZE": "8", **POD_ENVIRONMENT, "HOSTNAME": "train-b4wmz"}
+    node.process(50, IN_POD, rank, gpus=[0])
+    with node.on_kubelet(pod("ml", "train-b4wmz", gpu_container("main", UUIDS[0]))):
+        assert ("host_job_info", "ml/train", "kubernetes") in node.collect()
+    ranks = collected(RanksCollector(node.config(), node.sources))
+    assert {("ml/train", "3", "", "8", "50"): 1} == only(ranks, "rank_info")
+    assert {"ml/train"} == {key[1] for key in ranks}
+
+
+def test_families_are_the_same_as_long_as_nobody_says_anything_else(node):
+    node.boards()
+    node.slurm(50, 7, gpus=[0], environment=rank_of(0))
+    collector = JobsCollector(node.config(), node.sources)
+
+    def jobs():
+        node.clock.now += 1
+        return [family for family in collector.collect() if family.spec.name.endswith("job_info")]
+
+    first = jobs()
+    assert first == jobs()
+    node.slurm(60, 8, gpus=[1])
+    changed = jobs()
+    assert [2, 2] == [len(family.rows) for family in changed]
+    assert changed == jobs()
 
 
 def test_pods_that_share_a_gpu_are_told_apart_by_their_processes(node):

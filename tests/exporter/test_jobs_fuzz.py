@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from peerwatch_exporter.sources.job_claims import Boards, Claim, Gpu, Pod
 from peerwatch_exporter.sources.job_environment import job_facts, possible_gpus
 from peerwatch_exporter.sources.job_merge import MOST_JOBS, MOST_ROWS, merge
 from peerwatch_exporter.sources.jobs import LONGEST_JOB_ID, REASONS, read_mapping
+from peerwatch_exporter.sources.ranks import rank_identity
 from peerwatch_exporter.sources.readings import GpuIdentity
 
 BOARDS = Boards([GpuIdentity(index, f"GPU-{index}0000000-1111") for index in range(4)])
@@ -138,3 +140,23 @@ def test_any_pod_has_a_job_id(namespace, pod):
         naming = PodNaming(setting)
         assert naming.job_id(namespace, pod)
         assert naming.job_id(namespace, pod) == naming.job_id(namespace, pod)
+
+
+def test_environment_of_anybodys_process_takes_little_memory():
+    # The kernel takes 128 KiB for one variable.
+    environment = {
+        "RANK": "0",
+        "WORLD_SIZE": "1",
+        "PEERWATCH_JOB_ID": "x" * 100_000,
+        "CUDA_VISIBLE_DEVICES": ",".join(["0-999"] * 20_000),
+    }
+    tracemalloc.start()
+    try:
+        facts = job_facts(environment)
+        identity = rank_identity(environment)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert tuple(map(str, range(64))) == facts.devices
+    assert "x" * 128 == identity.job_id
+    assert 2**20 > peak

@@ -214,6 +214,8 @@ def test_mistakes_in_the_web_configuration_end_the_process_with_2(tmp_path, caps
         (["--json"], "belong to the command bench"),
         (["bench", "--seconds", "0"], "not between 1 and 3600"),
         (["--demo.seed", "1"], "need --demo SCENARIO"),
+        (["--demo", "healthy", "--demo.onset", "nan"], "nan is no number of seconds"),
+        (["--demo", "healthy", "--demo.onset=-inf"], "-inf is no number of seconds"),
     ],
 )
 def test_impossible_flags_end_the_process_with_2(arguments, text, capsys):

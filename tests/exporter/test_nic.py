@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 
 from fake_ethtool import FakeEthtool
 from hardware_cases import case_node, collected, node, only
+from open_files import open_below
 from pci_tree import GPU, NIC, PciFiles
 from peerwatch_exporter.collector import NoData, PartialData
 from peerwatch_exporter.config import ExporterConfig, NicConfig
@@ -210,7 +210,7 @@ def test_nic_that_vanishes_costs_only_itself_and_frees_its_descriptors(tmp_path)
     with node(None, root=tmp_path) as shrinking:
         collector = shrinking.collector("nic")
         collected(collector)
-        opened = len(list(Path("/proc/self/fd").iterdir()))
+        opened = open_below(tmp_path)
         shutil.rmtree(tmp_path / "sys/class/infiniband/mlx5_0")
         at_once = only(collected(collector), "nic_receive_bytes_total")
         shrinking.clock.now += 10
@@ -218,7 +218,7 @@ def test_nic_that_vanishes_costs_only_itself_and_frees_its_descriptors(tmp_path)
 
     assert {("mlx5_1", "1"): 20} == at_once
     assert ["mlx5_1"] == [key[0] for key in later]
-    assert opened - 2 == len(list(Path("/proc/self/fd").iterdir()))
+    assert opened - 2 == open_below(tmp_path)
 
 
 def test_replaced_nic_is_read_anew_at_once(tmp_path):
@@ -257,13 +257,13 @@ def test_flood_of_ports_stays_bounded(tmp_path):
     files = PciFiles(tmp_path / "sys")
     for number in range(MAX_PORTS + 20):
         files.rdma(f"mlx5_{number}", "0000:40:00.0", counters__port_rcv_data="5")
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = open_below(tmp_path)
     with node(None, root=tmp_path) as flooded:
         collector = flooded.collector("nic")
         rows = []
         with pytest.raises(PartialData, match="128 of 148"):
             rows.extend(row for family in collector.collect() for row in family.rows)
-        opened = len(list(Path("/proc/self/fd").iterdir())) - before
+        opened = open_below(tmp_path) - before
         with pytest.raises(PartialData, match="128 of 148"):
             list(flooded.collector("nic_errors").collect())
 

@@ -139,8 +139,9 @@ def test_supported_counters_alone_are_asked_after_the_first_time():
             collected(collector)
             calls.append(h100.nvml.calls["nvmlDeviceGetFieldValues"] - before)
 
-    # Link count once, then the bytes; 18 links x 19 fields make three calls, 18 x 5 one.
-    assert [8 * 2, 8 * 1, 8 * 4, 8 * 1] == calls
+    # Link counts once, that of links to a CPU too; then the bytes. 18 links x 19 fields make three
+    # calls, 18 x 5 one.
+    assert [8 * 2, 8 * 1, 8 * 5, 8 * 1] == calls
 
 
 def test_old_driver_is_asked_link_by_link():
@@ -214,3 +215,43 @@ def test_missing_byte_counters_are_said(fields, supported):
 def test_gpu_without_nvlink_has_no_data(fields):
     with node(one_gpu(fields, nvlink_states=[])) as pcie_gpu, pytest.raises(NoData):
         pcie_gpu.collect("nvlink_errors")
+
+
+def test_links_to_a_grace_cpu_have_state_and_speed():
+    with case_node("grace_node") as grace:
+        samples = grace.collect("nvlink_errors")
+
+    up = only(samples, "nvlink_c2c_up")
+    assert 20 == len(up)
+    assert [("1", UUID(1), "9")] == [labels for labels, state in up.items() if not state]
+    speeds = only(samples, "nvlink_c2c_speed_bytes_per_second")
+    # Only links that are active have one.
+    assert ({44712e6}, 19) == (set(speeds.values()), len(speeds))
+
+
+def test_links_to_a_cpu_are_published_without_any_between_gpus():
+    with node(one_gpu({"91": 0, "170": 1, "171": [1], "172": [44712]})) as grace:
+        samples = grace.collect("nvlink_errors")
+    assert {("nvlink_c2c_up", "0", UUID(0), "0"): 1} == {
+        key: value for key, value in samples.items() if key[0].endswith("_up")
+    }
+
+
+def test_gpu_without_a_grace_cpu_is_asked_once():
+    with node(one_gpu({"91": 1, "165": [1]})) as plain:
+        collector = plain.collector("nvlink_errors")
+        collected(collector)
+        calls = plain.nvml.calls["nvmlDeviceGetFieldValues"]
+        samples = collected(collector)
+        assert 1 == plain.nvml.calls["nvmlDeviceGetFieldValues"] - calls
+    assert not [key for key in samples if "c2c" in key[0]]
+
+
+def test_gpu_lost_between_its_links_costs_only_itself():
+    scenario = scenario_of("grace_node")
+    with node(scenario) as grace:
+        collector = grace.collector("nvlink_errors")
+        collected(collector)
+        scenario["gpus"][0]["fields"]["171"] = "lost"
+        samples = collected(collector)
+    assert {"1"} == {key[0] for key in only(samples, "nvlink_c2c_up")}

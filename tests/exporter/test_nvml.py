@@ -47,6 +47,35 @@ def test_units_are_base_units():
     assert {"core": 58.0, "memory": 71} == reading.temperatures_celsius
 
 
+@pytest.mark.parametrize(
+    ("kind", "member", "value"),
+    [
+        (pynvml.NVML_VALUE_TYPE_DOUBLE, "dVal", 0.25),
+        (pynvml.NVML_VALUE_TYPE_UNSIGNED_INT, "uiVal", 2**32 - 1),
+        (pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG, "ulVal", 2**64 - 1),
+        (pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, "ullVal", 2**64 - 1),
+        (pynvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG, "sllVal", -(2**63)),
+        (pynvml.NVML_VALUE_TYPE_SIGNED_INT, "siVal", -5),
+        (pynvml.NVML_VALUE_TYPE_UNSIGNED_SHORT, "usVal", 65535),
+        (99, "ullVal", 7),
+    ],
+)
+def test_field_of_every_kind_is_read_as_nvml_lays_it_out(monkeypatch, kind, member, value):
+    def answer(handle, wanted):
+        fields = (pynvml.c_nvmlFieldValue_t * len(wanted))()
+        for field, (number, scope) in zip(fields, wanted, strict=True):
+            field.fieldId, field.scopeId, field.valueType = number, scope, kind
+            field.timestamp = field.latencyUsec = -1
+            setattr(field.value, member, value)
+        fields[1].nvmlReturn = pynvml.NVML_ERROR_NOT_SUPPORTED
+        return fields
+
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetFieldValues", answer)
+    with install(scenario()):
+        (gpu,) = Nvml().gpus()
+        assert {(83, 0): value, (138, 5): value} == gpu.fields([(83, 0), (84, 1), (138, 5)])
+
+
 def test_missing_library_is_no_data():
     with install(None), pytest.raises(NoData, match="Library Not Found"):
         Nvml().gpus()

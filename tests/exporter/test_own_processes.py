@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import sys
 import pytest
 
 from fake_collectors import wait_until
+from peerwatch_exporter.memory import search_rarely
 from peerwatch_exporter.sources.own_processes import OwnProcesses
 
 TICKS, PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
@@ -68,3 +70,16 @@ def test_real_processes_use_something():
     assert ("driver", "main") == (driver.process, main.process)
     assert driver.resident_bytes > 10**6
     assert main.resident_bytes > 10**7
+
+
+def test_searches_for_unused_cycles_are_rare_and_leave_out_what_was_there():
+    threshold = gc.get_threshold()
+    usual = 700
+    try:
+        gc.set_threshold(usual)
+        search_rarely()
+        assert gc.get_threshold()[0] > 10 * usual
+        assert gc.get_freeze_count() > 1000
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*threshold)

@@ -19,7 +19,8 @@ from peerwatch_exporter.config import ExporterConfig, ScopeConfig
 from peerwatch_exporter.sources import Paths, Sources, real_sources
 from peerwatch_exporter.sources.environments import EnvironmentIndex
 from peerwatch_exporter.sources.processes import ProcessTable, read_file
-from peerwatch_exporter.sources.rising import RisingSum
+from peerwatch_exporter.sources.procfs import GarbledFileError
+from peerwatch_exporter.sources.rising import InheritedSum, RisingSum
 from procfs_tree import ProcTree
 
 MARK = {"PEERWATCH_NODE": "node-1"}
@@ -90,6 +91,7 @@ def test_counter_does_not_fall_when_a_process_ends_or_its_pid_is_used_again(tree
     tree.process(11, MARK, user=300)
     seen.append(collected(collector)["host_cpu_seconds_total", "user"])
     tree.end(11)
+    tree.process(10, MARK, user=500, waited=300)
     clock.now += 1
     seen.append(collected(collector)["host_cpu_seconds_total", "user"])
     tree.process(11, MARK, user=50, start=7000)
@@ -117,6 +119,57 @@ def test_rising_sum_equals_the_growth_of_every_process(history):
         before = total.get("n", 0)
 
 
+growths = st.lists(
+    st.tuples(st.lists(st.integers(0, 1000), min_size=5, max_size=5), st.sets(st.integers(1, 4))),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(growths)
+def test_inherited_sum_counts_what_every_process_did_once(steps):
+    inherited = InheritedSum()
+    counters, done = dict.fromkeys(range(5), 0), 0
+    for generation, (grown, ending) in enumerate(steps, start=1):
+        for pid, value in enumerate(grown):
+            counters[pid] += value
+            done += value
+        # Process 0 waits for those that end, and takes over what they counted; others follow them.
+        for pid in ending:
+            counters[0] += counters[pid]
+            counters[pid] = 0
+        present = {
+            (pid, generation if pid in ending else 0): {"n": value}
+            for pid, value in counters.items()
+        }
+        assert done == inherited.update(present)["n"]
+
+
+def test_what_a_parent_takes_over_a_moment_late_counts_once():
+    inherited = InheritedSum()
+    root, child = (1, 0), (2, 0)
+    assert {"n": 30} == inherited.update({root: {"n": 10}, child: {"n": 20}})
+    assert {"n": 30} == inherited.update({root: {"n": 11}})
+    assert {"n": 34} == inherited.update({root: {"n": 34}})
+
+
+def test_process_that_nobody_waits_for_takes_its_share_along():
+    inherited = InheritedSum()
+    root, child = (1, 0), (2, 0)
+    assert {"n": 30} == inherited.update({root: {"n": 10}, child: {"n": 20}})
+    assert {"n": 30} == inherited.update({root: {"n": 11}})
+    assert {"n": 30} == inherited.update({root: {"n": 12}})
+    assert {"n": 35} == inherited.update({root: {"n": 17}})
+
+
+def test_traffic_that_is_not_known_just_now_is_neither_lost_nor_counted_again():
+    inherited = InheritedSum()
+    root, child = (1, 0), (2, 0)
+    assert {"read": 30} == inherited.update({root: {"read": 10}, child: {"read": 20}})
+    assert {"read": 31} == inherited.update({root: {"read": 11}, child: {}})
+    assert {"read": 36} == inherited.update({root: {"read": 11}, child: {"read": 25}})
+
+
 def test_process_caught_between_fork_and_exec_is_understood_one_scan_later(tree, sources, clock):
     tree.process(10, {"SHELL": "/bin/sh"}, user=500)
     collector = CpuCollector(scoped(), sources)
@@ -142,6 +195,61 @@ def test_environments_are_read_ever_less_often(tree, clock):
     environments = [path for path in reads if path.endswith("environ")]
     # At 0, 1, 2, 4, ... 64 s, and once a minute from there on.
     assert 8 + 8 == len(environments)
+
+
+def test_environment_is_read_again_after_an_exec_and_hardly_ever_else(tree, clock):
+    """Where the kernel shows where the environment lies, nothing else has to be guessed by."""
+    tree.process(10, {"SHELL": "/bin/sh"}, image=1000)
+    reads = []
+
+    def count(path):
+        reads.append(path)
+        return read_file(path)
+
+    table = ProcessTable(tree.root, monotonic=clock, read=count)
+    index = EnvironmentIndex(table, lambda environment: environment or None, monotonic=clock)
+    for _ in range(200):
+        clock.now += 1
+        ((_, environment),) = index.find()
+    # A name that the process gives itself is no sign, and its environment may be overwritten.
+    tree.process(10, {"overwritten": "yes"}, name="rank 0 of 8", image=1000)
+    for _ in range(60):
+        clock.now += 1
+        assert [environment] == [each for _, each in index.find()]
+    assert 1 == sum(path.endswith("environ") for path in reads)
+    tree.process(10, MARK, name="rank 0 of 8", image=2000)
+    for _ in range(31):
+        clock.now += 1
+        index.find()
+    assert [MARK] == [each for _, each in index.find()]
+    assert 2 == sum(path.endswith("environ") for path in reads)
+
+
+def test_listing_that_meets_a_garbled_process_keeps_the_others(tree, clock):
+    for pid in range(20, 30):
+        tree.process(pid)
+    tree.write("25/stat", "25 (x) nonsense\n")
+    table = ProcessTable(tree.root, monotonic=clock)
+    with pytest.raises(GarbledFileError):
+        table.snapshot()
+    tree.process(25)
+    clock.now += 1
+    assert set(range(20, 30)) == table.snapshot().keys()
+
+
+def test_children_are_known_by_parent_also_when_it_ends(tree, clock):
+    table = ProcessTable(tree.root, monotonic=clock)
+    tree.process(10, parent=1)
+    tree.process(11, parent=10)
+    tree.process(12, parent=10)
+    table.snapshot()
+    assert {11, 12} == set(table.children(10))
+    tree.end(10)
+    tree.end(12)
+    tree.process(11, parent=1)
+    clock.now += 1
+    table.snapshot()
+    assert ((), (11,)) == (table.children(10), table.children(1))
 
 
 def refusing(path):

@@ -147,6 +147,28 @@ def test_counter_of_a_rank_does_not_fall_when_a_child_ends(config, tree, sources
     assert 1 == second["rank_processes", "job", "0"]
 
 
+def counters_of(samples):
+    names = ("rank_cpu_seconds_total", "rank_read_bytes_total", "rank_written_bytes_total")
+    return {key: pytest.approx(value) for key, value in samples.items() if key[0] in names}
+
+
+def test_use_of_a_child_counts_once_though_its_parent_takes_it_over(config, tree, sources, clock):
+    collector = RanksCollector(config, sources)
+    tree.process(11, rank_of(0), user=100, read=50, written=1)
+    tree.process(12, rank_of(0), user=900, parent=11, read=60, written=5)
+    assert 110 == collected(collector)["rank_read_bytes_total", "job", "0"]
+    # The child did some more and ended; its parent, which waited for it, read 3 bytes meanwhile.
+    tree.end(12)
+    tree.process(11, rank_of(0), user=101, waited=907, read=50 + 67 + 3, written=6)
+    clock.now += 5
+    samples = collected(collector)
+    assert 10.08 == pytest.approx(samples["rank_cpu_seconds_total", "job", "0", "user"])
+    assert 120 == samples["rank_read_bytes_total", "job", "0"]
+    assert 6 == samples["rank_written_bytes_total", "job", "0"]
+    # An exporter that starts now must not show less: that would be a reset, and all of it new.
+    assert samples == {**samples, **counters_of(collected(RanksCollector(config, sources)))}
+
+
 def test_heartbeat_joins_the_process_and_names_its_job(config, tree, sources, beat):
     tree.process(11, rank_of(2, PEERWATCH_JOB_ID=""))
     beat(2, step=40, last_step_time=NOW - 2, job_id="from-inside")
@@ -237,6 +259,7 @@ def test_heartbeat_of_long_ago_is_forgotten(config, tree, sources, beat, clock):
         '{"rank": 1, "time": 1e999}',
         '{"step": 1}',
         '{"rank": 1}' + " " * 70000,
+        '{"rank": 1, "extra": ' + "[" * 30000,
     ],
 )
 def test_garbled_heartbeat_skips_only_its_rank(config, sources, beat, content):
@@ -246,6 +269,22 @@ def test_garbled_heartbeat_skips_only_its_rank(config, sources, beat, content):
     assert {("", "0"): "exited"} == states(samples)
     assert "garbled_heartbeat" == missing.error_class
     assert "rank-1.json" in str(missing)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda path: path.mkdir()],
+    ids=["pipe without a writer", "device without end", "directory"],
+)
+def test_heartbeat_that_is_no_file_skips_only_its_rank(config, sources, beat, make):
+    beat(0)
+    path = beat(1)
+    path.unlink()
+    make(path)
+    samples, missing = drain(RanksCollector(config, sources))
+    assert {("", "0"): "exited"} == states(samples)
+    assert "garbled_heartbeat" == missing.error_class
+    assert "rank-1.json: is no regular file" in str(missing)
 
 
 def test_other_files_beside_the_heartbeats_are_ignored(config, sources, beat):
@@ -283,6 +322,38 @@ def test_storage_counters_of_another_users_rank_are_missing_and_said_to_be(tree,
     assert 1.0 == samples["rank_cpu_seconds_total", "job", "0", "user"]
     assert {} == only(samples, "rank_read_bytes_total")
     assert isinstance(missing.__cause__, PermissionError)
+
+
+def test_use_is_read_every_five_seconds_and_when_a_process_comes_or_goes(config, tree, clock):
+    reads = []
+
+    def count(path):
+        reads.append(path.rpartition("/")[2])
+        return read_file(path)
+
+    sources = Sources(Paths(tree.root, tree.root, tree.root), clock=clock, monotonic=clock)
+    vars(sources)["processes"] = ProcessTable(tree.root, monotonic=clock, read=count)
+    collector = RanksCollector(config, sources)
+
+    def second(number, waited=0):
+        """Let a second pass with 0.01 s of CPU time; return what is known of it, and files read."""
+        state = "RD"[number % 2]
+        tree.process(11, rank_of(0), state=state, user=number, waited=waited, image=1000)
+        clock.now += 1
+        reads.clear()
+        samples = collected(collector)
+        # Whether the rank runs is known at once.
+        assert {("job", "0"): ("running", "disk_sleep")[number % 2]} == states(samples)
+        return samples["rank_cpu_seconds_total", "job", "0", "user"], sorted(reads)
+
+    use = ["io", "schedstat", "stat", "status"]
+    assert (0.0, ["environ", *use]) == second(0)
+    assert [(0.0, ["stat"])] * 4 == [second(number) for number in range(1, 5)]
+    assert [(0.05, use), (0.05, ["stat"])] == [second(5), second(6)]
+    tree.process(12, rank_of(0), parent=11, user=900, image=1000)
+    assert 9.07 == pytest.approx(second(7)[0])
+    tree.end(12)
+    assert 9.08 == pytest.approx(second(8, waited=900)[0])
 
 
 @contextlib.contextmanager

@@ -322,6 +322,21 @@ def test_label_set_published_twice_stands_once_with_its_first_value(make):
     assert "host_cpus" not in {item.spec.name for item in page}
 
 
+def test_family_that_says_nothing_new_is_the_same_object(make):
+    changing = Rows(host_load1=[((), 1.0)], host_cpus=[((), 8)])
+    runner = make(load=changing)
+
+    def families():
+        return {item.spec.name: item for item in runner.tick().families}
+
+    first, second = families(), families()
+    changing.rows["host_load1"] = [((), 2.0)]
+    third = families()
+    assert first["host_load1"] is second["host_load1"]
+    assert [[((), 1.0)], [((), 2.0)]] == [page["host_load1"].rows for page in (second, third)]
+    assert first["host_cpus"] is third["host_cpus"]
+
+
 def test_snapshot_does_not_change_once_it_is_made(make):
     changing = Returning("host_load1", 1.0)
     runner = make(load=changing)

@@ -146,6 +146,19 @@ def test_refused_sampler_says_why(tmp_path):
     assert [((), 0)] == page["sampler_series"]
 
 
+def test_sampler_that_ends_again_and_again_says_so(tmp_path):
+    state = SamplerState(restarts=3)
+    page, cause = families_until_partial(collector_of(tmp_path, state))
+
+    assert "sampler_ended" == cause.error_class
+    assert [((), 3)] == page["sampler_restarts_total"]
+
+
+def test_sampler_that_was_started_again_publishes_what_it_has(tmp_path):
+    families = collector_of(tmp_path, SamplerState(LAYOUT, SECOND, restarts=3)).collect()
+    assert [family for family in families if family.spec.name.startswith("nic_burst_")]
+
+
 def test_sampler_that_is_off_has_no_data(tmp_path):
     never_made = SamplerCollector(ExporterConfig(), sources_of(tmp_path))
     sources = sources_of(tmp_path)

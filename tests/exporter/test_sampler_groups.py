@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
-from pathlib import Path
 
 import pytest
 
 from fake_ethtool import FakeEthtool
+from open_files import open_below
 from peerwatch_exporter.sampler.files import CounterFiles
 from peerwatch_exporter.sampler.groups import PauseReader, groups_of, readers_of, sampled_ports
 from peerwatch_exporter.sampler.ring import MISSING
@@ -177,13 +177,14 @@ def test_vanished_file_costs_itself_and_its_successor_is_found(tree):
 
 
 def test_descriptors_are_closed(tree):
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = open_below(tree.root)
     path = tree.counter("port_xmit_data")
     files = CounterFiles([str(path)], 0.0)
-    for now in range(20):
+    for now in range(21):
         tree.set(path, "garbage" if now % 2 else now)
         files.refresh(float(now))
         files.read(float(now))
+    assert before + 1 == open_below(tree.root)
     files.close()
 
-    assert before == len(list(Path("/proc/self/fd").iterdir()))
+    assert before == open_below(tree.root)

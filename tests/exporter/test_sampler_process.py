@@ -34,6 +34,18 @@ def statistics_of(state):
     }
 
 
+def measured(sampler):
+    """Return the state once it holds a second; a new layout begins without one."""
+    states = []
+
+    def holds():
+        states.append(sampler.state())
+        return states[-1].second
+
+    until(holds)
+    return states[-1]
+
+
 def process_of(sampler):
     until(lambda: sampler.state().second)
     return sampler._process.pid
@@ -66,7 +78,7 @@ def test_burst_of_20_ms_at_line_rate_shows_where_a_mean_of_a_second_hides_it(tre
         sampler_on(tree.root, interval_seconds=0.002, counters=("transmit_bytes",)) as sampler,
     ):
         ready(sampler)
-        found = statistics_of(sampler.state())[TRANSMIT]
+        found = statistics_of(measured(sampler))[TRANSMIT]
 
     assert found.maximum >= 0.9 * LINE_RATE
     assert found.mean <= 0.1 * LINE_RATE
@@ -116,16 +128,16 @@ def test_vanished_nic_costs_its_own_series_and_is_read_again_when_it_is_back(tre
     device = tree.root / "class/infiniband/mlx5_1"
     with sampler_on(tree.root, counters=("transmit_bytes",)) as sampler:
         ready(sampler, 1.0)
-        before = sampler.state()
+        before = measured(sampler)
         shutil.move(device, tree.root / "unplugged")
         for name in ("port_xmit_data", "port_rcv_data"):
             (tree.root / "unplugged/ports/1/counters" / name).unlink()
-        until(lambda: sampler.state().second["missing"] == 1)
-        until(lambda: statistics_of(sampler.state())["transmit_bytes", "mlx5_1"] is None)
-        present = statistics_of(sampler.state())[TRANSMIT]
+        until(lambda: measured(sampler).second["missing"] == 1)
+        until(lambda: statistics_of(measured(sampler))["transmit_bytes", "mlx5_1"] is None)
+        present = statistics_of(measured(sampler))[TRANSMIT]
         tree.add("mlx5_1")
-        until(lambda: sampler.state().second["missing"] == 0)
-        until(lambda: statistics_of(sampler.state())["transmit_bytes", "mlx5_1"] is not None)
+        until(lambda: measured(sampler).second["missing"] == 0)
+        until(lambda: statistics_of(measured(sampler))["transmit_bytes", "mlx5_1"] is not None)
 
         assert 0 == before.second["missing"]
         assert present.samples > 0
@@ -211,8 +223,8 @@ def test_cost_above_the_limit_stretches_the_interval(tree):
     changes = {"interval_seconds": 0.001, "max_cpu_ratio": 0.001}
     with sampler_on(tree.root, **changes) as sampler:
         until(lambda: (second := sampler.state().second) and second["stretched"])
-        until(lambda: sampler.state().second["interval"] > 0.01)
-        second = sampler.state().second
+        until(lambda: measured(sampler).second["interval"] > 0.01)
+        second = measured(sampler).second
 
     assert second["stretched"]
     assert second["interval"] > 0.01
@@ -263,6 +275,29 @@ def test_program_that_is_no_sampler_is_started_again_and_harms_nothing(tmp_path,
         until(lambda: sampler.state().restarts)
         assert sampler.state().second is None
         assert sampler.burst("")[0].startswith("200")
+    finally:
+        sampler.stop()
+
+
+def test_process_that_may_not_be_nice_samples_all_the_same(tree):
+    # As system call filters answer.
+    script = (
+        "import os, sys\n"
+        "def refuse(increment): raise PermissionError(1, 'Operation not permitted')\n"
+        "os.nice = refuse\n"
+        "from peerwatch_exporter.sampler.__main__ import main\n"
+        "sys.exit(main())\n"
+    )
+    sampler = Sampler(
+        ExporterConfig(),
+        sources_of(tree.root),
+        command=(sys.executable, "-c", script),
+        settings=settings_of(tree.root),
+    )
+    sampler.start()
+    try:
+        until(lambda: sampler.state().second is not None or sampler.state().restarts)
+        assert 0 == sampler.state().restarts
     finally:
         sampler.stop()
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import gzip
 import socket
 import threading
+import zlib
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from peerwatch_exporter.server import ListenError, MetricsServer
 from peerwatch_exporter.web import connection as connection_module
@@ -76,6 +79,31 @@ def test_body_is_compressed_once_for_all_scrapers():
     again = cache.compress(first)
     assert compressed is not again
     assert first == gzip.decompress(again)
+
+
+PIECES = st.sampled_from(
+    ["", "# HELP a x", "a 1\n", "\n# HELP a x\n", "\n# HELP b y\nb ", "2", "3\n"]
+)
+
+
+@given(st.lists(st.lists(PIECES, max_size=8), min_size=1, max_size=6))
+def test_compressed_body_is_the_body_whatever_came_before(bodies):
+    cache = GzipCache()
+    for pieces in bodies:
+        body = "".join(pieces).encode()
+        assert body == gzip.decompress(cache.compress(body))
+
+
+def test_metric_that_did_not_change_is_not_compressed_again(monkeypatch):
+    made = []
+    compressor = zlib.compressobj
+    monkeypatch.setattr(zlib, "compressobj", lambda *how: (made.append(how), compressor(*how))[1])
+    page = b"# HELP a x\na 1\n# HELP b y\nb 1\n# HELP c z\nc 1\n"
+    cache = GzipCache()
+    cache.compress(page)
+    made.clear()
+    cache.compress(page.replace(b"b 1", b"b 2"))
+    assert 1 == len(made)
 
 
 @pytest.mark.parametrize(
@@ -161,6 +189,12 @@ def test_head_has_the_length_but_no_body(server):
     answer = ask(server.port, "/metrics", method="HEAD")
     assert (200, b"") == (answer.status, answer.body)
     assert str(len(TEXT_PAGE)) == answer.headers["Content-Length"]
+
+
+def test_head_of_the_fast_page_takes_no_samples_from_the_scraper(server, pages):
+    assert 200 == ask(server.port, "/metrics/fast?scraper=prometheus-0", method="HEAD").status
+    assert 200 == ask(server.port, "/metrics/fast?scraper=prometheus-0").status
+    assert [None, "prometheus-0"] == [scraper for _, _, scraper, _ in pages.asked]
 
 
 def test_connection_serves_request_after_request(server):
@@ -251,6 +285,20 @@ def test_new_client_takes_the_place_of_the_one_that_idled_longest(pages):
             assert b"" == everything(first)
             second.sendall(LAST_REQUEST)
             assert everything(second).startswith(b"HTTP/1.1 200 OK")
+        assert 0 == server.facts.rejected_connections
+
+
+def test_clients_with_half_a_request_keep_nobody_out(pages):
+    with (
+        serving(pages, max_connections=2) as server,
+        raw(server.port) as first,
+        raw(server.port) as second,
+    ):
+        for connection in (first, second):
+            connection.sendall(REQUEST[:10])
+        eventually(lambda: len(server._connections) == 2)
+        eventually(lambda: all(one._deadline for one in server._connections))
+        assert 200 == ask(server.port, "/-/healthy").status
         assert 0 == server.facts.rejected_connections
 
 

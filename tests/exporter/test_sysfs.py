@@ -11,12 +11,9 @@ from pathlib import Path
 import pytest
 
 from hardware_cases import FakeClock
+from open_files import open_below
 from peerwatch_exporter.sources.kept_files import KeptFiles
 from peerwatch_exporter.sources.sysfs import Sysfs, pci_address
-
-
-def descriptors():
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def refuse_reads(monkeypatch, name, code):
@@ -163,11 +160,11 @@ def test_counter_that_the_driver_does_not_have_is_no_mistake(tmp_path):
 def test_file_descriptors_are_closed_when_reading_fails(tmp_path):
     (tmp_path / "directory").mkdir()
     sysfs = Sysfs(tmp_path)
-    before = descriptors()
+    before = open_below(tmp_path)
     for _ in range(5):
         sysfs.integer("directory")
 
-    assert before == descriptors()
+    assert before == open_below(tmp_path)
     assert {"EISDIR": 5} == sysfs.skipped
 
 
@@ -234,51 +231,51 @@ def test_kept_file_whose_device_went_away_is_opened_anew(tmp_path, monkeypatch, 
 def test_files_beyond_the_limit_are_read_without_being_kept(tmp_path):
     for number in range(6):
         (tmp_path / str(number)).write_text(f"{number}\n")
-    before = descriptors()
+    before = open_below(tmp_path)
     files = KeptFiles(4)
     for _ in range(2):
         contents = [files.read(str(tmp_path / str(number))) for number in range(6)]
 
     assert [f"{number}\n".encode() for number in range(6)] == contents
     assert 4 == len(files)
-    assert before + 4 == descriptors()
+    assert before + 4 == open_below(tmp_path)
     files.close()
-    assert before == descriptors()
+    assert before == open_below(tmp_path)
 
 
 def test_descriptors_end_with_their_reader(tmp_path):
     (tmp_path / "counter").write_text("1\n")
     gc.collect()
-    before = descriptors()
+    before = open_below(tmp_path)
     sysfs = Sysfs(tmp_path, keep_open=4)
     sysfs.integer("counter")
-    assert before + 1 == descriptors()
+    assert before + 1 == open_below(tmp_path)
     del sysfs
     gc.collect()
 
-    assert before == descriptors()
+    assert before == open_below(tmp_path)
 
 
 def test_unreadable_kept_file_leaves_no_descriptor(tmp_path):
     (tmp_path / "directory").mkdir()
-    before = descriptors()
+    before = open_below(tmp_path)
     sysfs = Sysfs(tmp_path, keep_open=4)
 
     assert sysfs.integer("directory") is None
     assert {"EISDIR": 1} == sysfs.skipped
-    assert before == descriptors()
+    assert before == open_below(tmp_path)
 
 
 def test_only_wanted_files_stay_open(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).write_text("1\n")
     sysfs = Sysfs(tmp_path, keep_open=4)
-    before = descriptors()
+    before = open_below(tmp_path)
     sysfs.integer("a")
     sysfs.integer("b")
     sysfs.keep_only(["b"])
 
-    assert before + 1 == descriptors()
+    assert before + 1 == open_below(tmp_path)
     assert 1 == sysfs.integer("a")
 
 
@@ -290,7 +287,7 @@ def test_kernel_files_stay_open_and_are_read_anew(name):
     if not Path("/sys", path).exists():
         pytest.skip(f"/sys/{path} is not on this machine")
     sysfs = Sysfs(keep_open=1)
-    before = descriptors()
+    before = open_below(Path("/sys", path))
 
     assert sysfs.text(path) == sysfs.text(path) == Path("/sys", path).read_text().strip()
-    assert before + 1 == descriptors()
+    assert before + 1 == open_below(Path("/sys", path))

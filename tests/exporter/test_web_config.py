@@ -102,6 +102,14 @@ def test_client_that_never_shakes_hands_stops_nobody(write, authority):
         assert 200 == page(server, authority.client()).status
 
 
+def test_clients_that_never_shake_hands_do_not_fill_the_server(write, authority):
+    file = write(tls_server_config=TLS)
+    with serving(FakePages(), config_file=file, max_connections=2) as server:
+        with raw(server.port), raw(server.port):
+            assert 200 == page(server, authority.client()).status
+        assert 0 == server.facts.rejected_connections
+
+
 @pytest.mark.parametrize(
     ("settings", "version", "expected"),
     [
@@ -300,6 +308,7 @@ def test_renewed_users_count_and_old_ones_no_more(write, clock):
     [
         pytest.param("basic_auth_users: {prometheus: secret}", id="no hash"),
         pytest.param("basic_auth_users: [", id="no YAML"),
+        pytest.param("basic_auth_users: " + "[" * 5000, id="endless brackets"),
         pytest.param("", id="emptied, as half-written files are"),
         pytest.param("tls_server_config: {cert_file: server.crt, key_file: server.key}", id="TLS"),
     ],

@@ -122,13 +122,15 @@ def test_fallen_gpu_is_counted_once_for_its_lines_with_and_without_code():
     [
         "NVRM: Xid (PCI:0000:18:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off.",
         "NVRM: Xid (PCI:0000:18:00): 79",
+        "NVRM: Xid (PCI:0000:18:00 GPU-I:05): 79, pid=7194, name=python, of a MIG instance",
+        "NVRM: Xid (PCI:0000:18:00 GPU-I:05 GPU-CI:00): 79, pid=7194, name=python",
         "NVRM: Xid (0000:18:00): 79, something",
         "NVRM: GPU 0000:18:00.0: GPU has fallen off the bus.",
         "NVRM: GPU at 0000:18:00.0 has fallen off the bus.",
         "NVRM: The NVIDIA GPU 0000:18:00.0\nNVRM: (PCI ID: 10de:2330) installed in this "
         "system has\nNVRM: fallen off the bus and is not responding to commands.",
     ],
-    ids=["coded", "no_comma", "no_pci", "gpu", "gpu_at", "three_lines"],
+    ids=["coded", "no_comma", "mig_gpu", "mig_compute", "no_pci", "gpu", "gpu_at", "three_lines"],
 )
 def test_every_form_of_a_fallen_gpu_is_79(line):
     assert {("0000:18:00.0", 79): 1} == counts((0.0, line))

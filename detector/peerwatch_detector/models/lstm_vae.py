@@ -3,8 +3,9 @@
 One model per metric (NSDI'25, section 4.2): an LSTM encoder (hidden 4, one layer) reads the
 window, two linear heads give mean and log variance of an 8-dimensional Gaussian, a linear layer
 and an LSTM decoder turn a point of it back into a window. The detector takes the mean, so the
-same window always embeds to the same point. ``network.py`` is the same network in torch; tests
-hold both forward passes together to 1e-4.
+same window always embeds to the same point. ``network.py`` is the same network in torch and
+``forward.py`` the same compiled, which is taken where numba is there; tests hold all of them
+together to 1e-5.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from peerwatch_detector import compiled
+from peerwatch_detector.models import forward
 
 Array = NDArray[np.float32]
 
@@ -109,11 +113,27 @@ class LstmVae:
         rebuilt = self.embedding == "reconstruction"
         width = length * inputs if rebuilt else len(self.weights.mean_bias)
         result = np.empty((len(windows), width), dtype=np.float32)
+        if compiled.AVAILABLE:
+            self._embed_compiled(steps, result, rebuilt=rebuilt)
+            return result
         for start in range(0, len(windows), _BLOCK):
             block = slice(start, start + _BLOCK)
             latent = self.encode(steps[block])
             result[block] = self.decode(latent, length).reshape(-1, width) if rebuilt else latent
         return result
+
+    def _embed_compiled(self, windows: Array, result: Array, *, rebuilt: bool) -> None:
+        w = self.weights
+        forward.embed(
+            np.ascontiguousarray(windows, np.float32),
+            (w.encoder_input, w.encoder_hidden, w.encoder_bias),
+            (w.mean_weight, w.mean_bias),
+            (w.expand_weight, w.expand_bias),
+            (w.decoder_input, w.decoder_hidden, w.decoder_bias),
+            (w.output_weight, w.output_bias),
+            rebuilt,
+            result,
+        )
 
     def encode(self, windows: Array) -> Array:
         """Return the latent means, shape (n, L), of windows of shape (n, window_length, M)."""

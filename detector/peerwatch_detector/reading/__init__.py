@@ -12,11 +12,11 @@ from peerwatch_detector.reading.grid_reader import (
     GridReader,
     RangeReader,
     Reading,
-    ReadingStatistics,
 )
 from peerwatch_detector.reading.grid_ring import GridRing
 from peerwatch_detector.reading.selection import Grid, Matcher, Selection
 from peerwatch_detector.reading.settings import ReadingSettings
+from peerwatch_detector.reading.statistics import ReadingStatistics
 
 __all__ = [
     "Block",

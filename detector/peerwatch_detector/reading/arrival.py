@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from peerwatch_detector.reading.compiled import compiled
+from peerwatch_detector.compiled import compiled
 from peerwatch_detector.reading.selection import Grid
 
 Bytes = NDArray[np.uint8]
@@ -27,6 +27,8 @@ ROWS, LABEL_BYTES, SAMPLES = 0, 1, 2
 # Columns of ``Arrival.spans``: where in the labels' bytes a row's labels, node and GPU lie.
 LABELS, NODE, GPU = 0, 2, 4
 
+# Zeros that every decoder wants behind the bytes it gets.
+PADDING = 64
 # Samples that are put at once: as many as a chunk can have.
 BATCH = 1 << 16
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from peerwatch_detector.errors import ReadError
 from peerwatch_detector.frame import JobFrame, mean_over_gpus
-from peerwatch_detector.reading.arrival import GPU, LABELS, NODE, ROWS, Arrival
+from peerwatch_detector.reading.layout import Key, Layout
 from peerwatch_detector.reading.selection import Grid
-
-Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +32,8 @@ class Block:
         row, the others its gaps.
     unnamed
         How many series had no node and were dropped.
+    layout
+        How the rows came about, if they are those of one answer.
     """
 
     grid: Grid
@@ -44,135 +42,86 @@ class Block:
     samples: int = 0
     duplicates: int = 0
     unnamed: int = 0
+    layout: Layout | None = None
 
     def frame(self, job_id: str, metric: str, nodes: Sequence[str]) -> JobFrame:
         """Return the frame of a job; nodes without a row are NaN."""
         rows = {key: row for row, key in enumerate(self.keys)}
-        return frame_of(job_id, metric, tuple(nodes), self.grid, rows, self.values)
+        places = Places.of(tuple(nodes), rows)
+        blank = np.empty((len(places.order), self.grid.steps), np.float32)
+        values = self.values[places.order] if len(self.values) else blank
+        values[places.order < 0] = np.nan
+        return places.frame(job_id, metric, self.grid, values)
+
+    def with_samples(self) -> Block:
+        """Return the rows that have any value."""
+        return self._rows_where(np.asarray(np.isfinite(self.values).any(axis=1)))
+
+    def only(self, keys: Container[Key]) -> Block:
+        """Return the rows that have one of some keys."""
+        wanted = np.array([key in keys for key in self.keys], np.bool_)
+        return self if wanted.all() else self._rows_where(wanted)
+
+    def _rows_where(self, wanted: NDArray[np.bool_]) -> Block:
+        keys = tuple(key for key, one in zip(self.keys, wanted, strict=True) if one)
+        return replace(self, keys=keys, values=self.values[wanted], layout=None)
 
 
-def frame_of(
-    job_id: str,
-    metric: str,
-    nodes: tuple[str, ...],
-    grid: Grid,
-    rows: dict[Key, int],
-    values: NDArray[np.float32],
-) -> JobFrame:
-    """Return the frame of a job from rows in any order.
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the rows of a frame stand among those of a block or a ring.
 
     Parameters
     ----------
-    job_id, metric, nodes
-        Of the frame.
-    grid
-        The steps of ``values``.
-    rows
-        Where the row of a key is.
-    values
-        Shape (n_rows, n_steps).
+    nodes, gpus
+        The axes of the frame; no GPUs for metrics per node.
+    order
+        Row of each node and GPU, -1 where there is none; shape (n_nodes * n_gpus,).
     """
-    gpus = tuple(sorted({gpu for _, gpu in rows if gpu}, key=_gpu_order))
-    order = np.array(
-        [rows.get((node, gpu), -1) for node in nodes for gpu in gpus or ("",)], np.int64
-    )
-    blank = np.empty((len(order), grid.steps), np.float32)
-    flat = values[order] if len(values) else blank
-    flat[order < 0] = np.nan
-    if not gpus:
-        return JobFrame(job_id, metric, nodes, grid.times, flat)
-    per_gpu = flat.reshape(len(nodes), len(gpus), grid.steps)
-    return JobFrame(job_id, metric, nodes, grid.times, mean_over_gpus(per_gpu), gpus, per_gpu)
+
+    nodes: tuple[str, ...]
+    gpus: tuple[str, ...]
+    order: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, nodes: tuple[str, ...], rows: Mapping[Key, int]) -> Places:
+        """Return the places of some nodes, given the row of every key."""
+        gpus = _gpus(rows)
+        keys = _keys(nodes, gpus)
+        return cls(nodes, gpus, np.array([rows.get(key, -1) for key in keys], np.int64))
+
+    def frame(self, job_id: str, metric: str, grid: Grid, values: NDArray[np.float32]) -> JobFrame:
+        """Return the frame that has these values, shape (n_nodes * n_gpus, n_steps)."""
+        if not self.gpus:
+            return JobFrame(job_id, metric, self.nodes, grid.times, values)
+        per_gpu = values.reshape(len(self.nodes), len(self.gpus), grid.steps)
+        mean = mean_over_gpus(per_gpu)
+        return JobFrame(job_id, metric, self.nodes, grid.times, mean, self.gpus, per_gpu)
+
+
+def frame_keys(nodes: tuple[str, ...], keys: Iterable[Key]) -> tuple[Key, ...]:
+    """Return the keys of a frame's rows in their order, given those that have samples.
+
+    Empty if none of the nodes has any, or if a node has samples both with and without a GPU.
+    """
+    members = set(nodes)
+    found = [key for key in keys if key[0] in members]
+    gpus = _gpus(found)
+    if not found or (gpus and any(not gpu for _, gpu in found)):
+        return ()
+    return tuple(_keys(nodes, gpus))
+
+
+def _gpus(keys: Iterable[Key]) -> tuple[str, ...]:
+    return tuple(sorted({gpu for _, gpu in keys if gpu}, key=_gpu_order))
+
+
+def _keys(nodes: tuple[str, ...], gpus: tuple[str, ...]) -> Iterator[Key]:
+    return ((node, gpu) for node in nodes for gpu in gpus or ("",))
 
 
 def _gpu_order(gpu: str) -> tuple[int, str]:
     return (int(gpu), "") if gpu.isdecimal() else (1 << 30, gpu)
-
-
-@dataclass(slots=True)
-class Names:
-    """Turns bytes of labels into text, each spelling once.
-
-    Parameters
-    ----------
-    escaped
-        Whether the bytes are the inside of a JSON string.
-    """
-
-    escaped: bool
-    known: dict[bytes, str] = field(default_factory=dict)
-
-    def text(self, raw: bytes) -> str:
-        """Return the text of a label's value.
-
-        Raises
-        ------
-        ReadError
-            If it is no valid text.
-        """
-        found = self.known.get(raw)
-        if found is None:
-            try:
-                found = json.loads(b'"' + raw + b'"') if self.escaped else raw.decode()
-            except ValueError as error:
-                raise ReadError("malformed", f"A label value is no text: {raw[:80]!r}.") from error
-            self.known[raw] = found
-        return found
-
-
-def fold(arrival: Arrival, grid: Grid, values: NDArray[np.float32], *, escaped: bool) -> Block:
-    """Bring the rows of an arrival into one row per node and GPU.
-
-    Parameters
-    ----------
-    arrival
-        Whose labels the rows have.
-    grid
-        The steps of ``values``.
-    values
-        Shape (n_rows, n_steps).
-    escaped
-        Whether labels are inside JSON strings.
-
-    Raises
-    ------
-    ReadError
-        If a label is no valid text.
-    """
-    count = int(arrival.counts[ROWS])
-    raw = arrival.labels.tobytes()
-    names, spans = Names(escaped), arrival.spans[:count].tolist()
-    rows: dict[Key, list[int]] = {}
-    unnamed = 0
-    for row, span in enumerate(spans):
-        node = names.text(raw[span[NODE] : span[NODE + 1]]) if span[NODE] >= 0 else ""
-        if not node:
-            unnamed += 1
-            continue
-        gpu = names.text(raw[span[GPU] : span[GPU + 1]]) if span[GPU] >= 0 else ""
-        rows.setdefault((node, gpu), []).append(row)
-    for same in rows.values():
-        if len(same) > 1:
-            same.sort(key=lambda row: raw[spans[row][LABELS] : spans[row][LABELS + 1]])
-            _fill_gaps(values, same)
-    order = np.array([same[0] for same in rows.values()], np.int64)
-    plain = len(order) == len(values) and bool((order == np.arange(len(order))).all())
-    return Block(
-        grid,
-        tuple(rows),
-        values if plain else values[order],
-        int(arrival.counts[-1]),
-        sum(len(same) - 1 for same in rows.values()),
-        unnamed,
-    )
-
-
-def _fill_gaps(values: NDArray[np.float32], rows: list[int]) -> None:
-    """Fill the first row's gaps from the others, in their order."""
-    first = values[rows[0]]
-    for other in rows[1:]:
-        missing = np.isnan(first)
-        first[missing] = values[other][missing]
 
 
 def join_steps(blocks: Sequence[Block]) -> Block:

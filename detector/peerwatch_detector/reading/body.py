@@ -1,10 +1,5 @@
-"""The body of an answer as it comes from the socket: chunks joined, within time and length.
+"""The body of an answer as it comes from the socket: chunks joined, within time and length."""
 
-The transfer coding is that of RFC 9112, section 7.1. ``http.client`` would read every chunk with
-several calls in Python, of which a remote read has one per series.
-"""
-
-# ruff: noqa: PLR0912 - a format is one flat function: calls take longer than the work
 from __future__ import annotations
 
 import http.client
@@ -17,14 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.errors import ReadError
-from peerwatch_detector.reading.compiled import compiled
+from peerwatch_detector.reading.chunks import BROKEN, DONE, SIZE, join_chunks
+from peerwatch_detector.reading.prepare import prepare
 from peerwatch_detector.reading.settings import ReadingSettings
 
 Bytes = NDArray[np.uint8]
 
 _PIECE = 1 << 18
-# What the next bytes of a chunked body are; the state's first entry. The second counts.
-_SIZE, _EXTENSION, _DATA, _DATA_END, _TRAILER, _DONE, _BROKEN = range(7)
+# As objects, JSON takes many times as much memory; this is some 250,000 series of one sample.
+_LONGEST_TEXT = 1 << 26
 
 
 class Body:
@@ -59,7 +55,7 @@ class Body:
         self._deadline, self._settings, self._give_up = deadline, settings, give_up
         self._raw = np.empty(_PIECE, np.uint8)
         self._packed = bytearray(0)
-        self._state = np.array([_SIZE, -1])
+        self._state = np.array([SIZE, -1])
         coding = response.headers.get("Content-Encoding", "identity").strip().lower()
         self._inflate = None if coding in {"", "identity"} else zlib.decompressobj(47)
         if coding not in {"", "identity", "gzip", "x-gzip", "deflate"}:
@@ -101,9 +97,10 @@ class Body:
         if self.read_bytes > self._settings.max_answer_bytes:
             self._give_up()
             raise ReadError(
-                "refused",
+                "too_large",
                 f"{self.url} sends more than {self._settings.max_answer_bytes} bytes in one "
-                "answer; narrow the selection or raise max_answer_bytes.",
+                "answer; narrow the selection or raise "
+                "prometheus.reading.max_answer_bytes.",
             )
         return count
 
@@ -138,7 +135,7 @@ class Body:
         if self.finished:
             return 0
         if self._response.chunked:
-            return self._chunked(room)
+            return self._chunked(room) if prepare() else self._joined_slowly(room)
         announced = self._response.length
         if announced == 0:
             return self._end()
@@ -160,19 +157,30 @@ class Body:
             if count == 0:
                 raise ValueError("the last chunk is missing")
             found = join_chunks(raw, count, target, self._state)
-            if self._state[0] == _BROKEN:
+            if self._state[0] == BROKEN:
                 raise ValueError("a chunk has no valid length")
-            if self._state[0] == _DONE:
+            if self._state[0] == DONE:
                 self._end()
                 return found
             if found:
                 return found
 
-    def _receive(self, room: memoryview) -> int:
+    def _joined_slowly(self, room: memoryview) -> int:
+        """Join chunks without compiled code."""
+        self._await()
+        data = self._response.read1(len(room))
+        room[: len(data)] = data
+        return len(data) or self._end()
+
+    def _await(self) -> None:
+        """Bind what is received next to the deadline."""
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError
         self._sock.settimeout(left)
+
+    def _receive(self, room: memoryview) -> int:
+        self._await()
         # The buffered file that http.client made of the socket to read the head: what is left in it
         # comes first. Afterwards its buffer, which would wait to be full, is passed by.
         file = self._response.fp
@@ -191,79 +199,27 @@ class Body:
         return 0
 
 
+def read_all(body: Body) -> bytes:
+    """Return a whole body that becomes Python objects.
+
+    Raises
+    ------
+    ReadError
+        If it breaks off, comes too slowly, or is too long.
+    """
+    text, room = bytearray(), memoryview(bytearray(_PIECE))
+    while count := body.read_into(room):
+        text += room[:count]
+        if len(text) > _LONGEST_TEXT:
+            body.close()
+            raise ReadError(
+                "too_large",
+                f"{body.url} sends more than {_LONGEST_TEXT} bytes of JSON in one answer; is "
+                "prometheus.url the query API?",
+            )
+    return bytes(text)
+
+
 def is_broken(error: BaseException) -> bool:
     """Tell whether a connection was there and broke, rather than never came about."""
     return isinstance(error, http.client.IncompleteRead | http.client.LineTooLong)
-
-
-@compiled
-def join_chunks(raw: Bytes, count: int, target: Bytes, state: NDArray[np.int64]) -> int:
-    """Copy what chunks carry.
-
-    Parameters
-    ----------
-    raw, count
-        What came.
-    target
-        Where it goes; as long as ``raw``.
-    state
-        What is expected next, and how much of it (-1 = not told yet), kept between calls; shape
-        (2,).
-
-    Returns
-    -------
-    int
-        Bytes copied.
-    """
-    expected, left = state[0], state[1]
-    at, out = 0, 0
-    while at < count and expected < _DONE:
-        if expected == _DATA:
-            length = min(left, count - at)
-            target[out : out + length] = raw[at : at + length]
-            at, out, left = at + length, out + length, left - length
-            if left == 0:
-                expected = _DATA_END
-            continue
-        byte = raw[at]
-        at += 1
-        if expected == _SIZE:
-            digit = _hex_digit(byte)
-            if digit >= 0 and left < 1 << 40:
-                left = max(left, 0) * 16 + digit
-            elif left < 0:
-                expected = _BROKEN
-            elif byte == 10:
-                expected = _DATA if left else _TRAILER
-            elif byte in (59, 32, 13):  # semicolon, blank, return
-                expected = _EXTENSION
-            else:
-                expected = _BROKEN
-        elif expected == _EXTENSION:
-            if byte == 10:
-                expected = _DATA if left else _TRAILER
-        elif expected == _DATA_END:
-            if byte == 10:
-                expected, left = _SIZE, -1
-            elif byte != 13:
-                expected = _BROKEN
-        elif byte == 10:
-            # The end of a line of the trailer; an empty one ends the body. Left counts its bytes.
-            if left == 0:
-                expected = _DONE
-            left = 0
-        elif byte != 13:
-            left += 1
-    state[0], state[1] = expected, left
-    return out
-
-
-@compiled
-def _hex_digit(byte: int) -> int:
-    if 48 <= byte <= 57:
-        return byte - 48
-    if 97 <= byte <= 102:
-        return byte - 87
-    if 65 <= byte <= 70:
-        return byte - 55
-    return -1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from peerwatch_detector.reading.compiled import compiled
+from peerwatch_detector.compiled import compiled
 
 _POLYNOMIAL = 0x82F63B78  # reflected
 

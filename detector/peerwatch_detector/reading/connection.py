@@ -11,10 +11,13 @@ from __future__ import annotations
 import base64
 import http.client
 import os
+import socket
 import ssl
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 import requests
@@ -28,6 +31,8 @@ from requests.utils import (
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.reading.body import Body, is_broken
 from peerwatch_detector.reading.settings import ReadingSettings
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 # Of an answer that is an error; more is not read.
 _LONGEST_ERROR = 1 << 16
@@ -61,6 +66,7 @@ class Connection:
         self._connection: http.client.HTTPConnection | None = None
         self._body: Body | None = None
         self._prefix = self._target.path
+        self._ended = False
 
     @property
     def url(self) -> str:
@@ -76,6 +82,15 @@ class Connection:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    def end(self) -> None:
+        """Break off what is under way in another thread; nothing can be asked any more."""
+        self._ended = True
+        sock = self._connection.sock if self._connection is not None else None
+        if sock is not None:
+            # It may be closed, or not be connected yet.
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
 
     def post(
         self, path: str, content: bytes, headers: Mapping[str, str], deadline: float
@@ -125,14 +140,39 @@ class Connection:
         if connection.sock is None:
             connection.timeout = left
             connection.connect()
+        # Asked once there is a socket: whoever ends it later finds that.
+        if self._ended:
+            raise ConnectionAbortedError("the reader was closed")
         sock = connection.sock
         sock.settimeout(left)
-        connection.request("POST", f"{self._prefix}/{path}", content, {**self._headers, **headers})
+        mine = {**self._headers, **self._token(), **headers}
+        connection.request("POST", f"{self._prefix}/{path}", content, mine)
         response = connection.getresponse()
         url = f"{self.url}/{path}"
         self._body = Body(response, sock, url, deadline, self.settings, self.close)
         content_type = response.headers.get("Content-Type", "")
         return Answer(url, response.status, content_type, self._body)
+
+    def _token(self) -> dict[str, str]:
+        """Return the header for the token's file, as it is now: tokens are exchanged in it."""
+        path = self.settings.bearer_token_file
+        if path is None:
+            return {}
+        try:
+            token = Path(path).read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ReadError(
+                "unreachable",
+                f"{self.url} cannot be asked: prometheus.bearer_token_file {path!r} cannot be "
+                f"read: {type(error).__name__}; check that it is there and whose it is.",
+            ) from error
+        if not token:
+            raise ReadError(
+                "unreachable",
+                f"{self.url} cannot be asked: prometheus.bearer_token_file {path!r} is empty; "
+                "write the token into it.",
+            )
+        return {"Authorization": f"Bearer {token}"}
 
     def _open(self, timeout: float) -> http.client.HTTPConnection:
         """Return a connection that is not connected yet, through a proxy if there is one."""
@@ -141,23 +181,24 @@ class Connection:
         )
         proxy = select_proxy(self.settings.url, environment["proxies"])
         secure = self._target.scheme == "https"
+        # Told always: without a port http.client takes the end of an IPv6 address for one.
         # Only a proxy of plain HTTP wants the whole address in the request.
         self._prefix = self._target.path if secure or not proxy else self.url
-        place, host, port = self._target, self._target.hostname or "", self._target.port
+        place, host = self._target, self._target.hostname or ""
         if proxy:
             place = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
         connection: http.client.HTTPConnection
         if secure:
             context = _trust(environment["verify"])
             connection = http.client.HTTPSConnection(
-                place.hostname or "", place.port, timeout=timeout, context=context
+                place.hostname or "", _port(place), timeout=timeout, context=context
             )
         else:
             connection = http.client.HTTPConnection(
-                place.hostname or "", place.port, timeout=timeout
+                place.hostname or "", _port(place), timeout=timeout
             )
         if proxy and secure:
-            connection.set_tunnel(host, port, _proxy_credentials(place))
+            connection.set_tunnel(host, _port(self._target), _proxy_credentials(place))
         elif proxy:
             self._headers.update(_proxy_credentials(place))
         return connection
@@ -185,6 +226,10 @@ class Connection:
             f"{self.url} cannot be reached: {error}; check prometheus.url and that the server "
             "runs.",
         )
+
+
+def _port(place: SplitResult) -> int:
+    return place.port or (443 if place.scheme == "https" else 80)
 
 
 def read_error_text(answer: Answer) -> bytes:

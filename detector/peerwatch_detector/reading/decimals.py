@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from peerwatch_detector.reading.compiled import as_float, compiled, whole
+from peerwatch_detector.compiled import as_float, compiled, whole
 
 Bytes = NDArray[np.uint8]
 

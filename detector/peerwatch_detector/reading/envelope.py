@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from peerwatch_detector.errors import ReadError, ReadFailure
 from peerwatch_detector.reading.connection import Answer, read_error_text
@@ -48,15 +49,15 @@ class Remarks:
         )
 
 
-def remarks_of(url: str, text: bytes, expected: str) -> Remarks:
-    """Check an answer without its series and return the remarks in it.
+def data_of(url: str, text: bytes, expected: str) -> tuple[dict[str, Any], Remarks]:
+    """Check an answer and return its data, and the remarks beside them.
 
     Parameters
     ----------
     url
         Who sent it.
     text
-        The answer, its list of series empty.
+        The answer; the caller may have taken the series out of it.
     expected
         The ``resultType`` that was asked for.
 
@@ -85,7 +86,7 @@ def remarks_of(url: str, text: bytes, expected: str) -> Remarks:
         )
     warnings, infos = _texts(answer.get("warnings")), _texts(answer.get("infos"))
     missing = [one for one in warnings if not one.startswith("PromQL warning")]
-    return Remarks(warnings, infos, bool(missing) or answer.get("isPartial") is True)
+    return data, Remarks(warnings, infos, bool(missing) or answer.get("isPartial") is True)
 
 
 def _texts(found: object) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from peerwatch_detector.compiled import compiled
 from peerwatch_detector.reading.arrival import (
     BATCH,
     LABEL_BYTES,
@@ -20,7 +21,6 @@ from peerwatch_detector.reading.arrival import (
     open_row,
     put,
 )
-from peerwatch_detector.reading.compiled import compiled
 from peerwatch_detector.reading.decimals import read_decimal, to_float
 from peerwatch_detector.reading.frames import equal
 from peerwatch_detector.reading.json_text import (

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from peerwatch_detector.compiled import compiled, whole
 from peerwatch_detector.reading.arrival import (
     GPU,
     LABEL_BYTES,
@@ -22,7 +23,6 @@ from peerwatch_detector.reading.arrival import (
     open_row,
 )
 from peerwatch_detector.reading.checksum import crc32c
-from peerwatch_detector.reading.compiled import compiled, whole
 from peerwatch_detector.reading.status import (
     BAD_CHECKSUM,
     BAD_CHUNK,

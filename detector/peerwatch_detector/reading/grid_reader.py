@@ -10,47 +10,46 @@ not answer in time or breaks off is cut in half and asked again.
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import Protocol, Self
 
 from peerwatch_detector.errors import ReadError, ReadFailure
+from peerwatch_detector.frame import Series
+from peerwatch_detector.reading.backoff import Backoff
 from peerwatch_detector.reading.block import join_nodes, join_steps
 from peerwatch_detector.reading.connection import Connection
 from peerwatch_detector.reading.envelope import Remarks
+from peerwatch_detector.reading.instant import instant
+from peerwatch_detector.reading.layout import Layout
+from peerwatch_detector.reading.plain import MOST_SAMPLES
 from peerwatch_detector.reading.prepare import prepare
 from peerwatch_detector.reading.probe import Abilities, probe
 from peerwatch_detector.reading.question import Question, Result
 from peerwatch_detector.reading.selection import Grid, Piece, Selection
 from peerwatch_detector.reading.settings import ReadingSettings, Way
+from peerwatch_detector.reading.statistics import REFUSALS, ReadingStatistics
 from peerwatch_detector.reading.status import HopelessError
 from peerwatch_detector.reading.ways import WAYS
 
 # A smaller question may succeed where one failed for these reasons.
-_SMALLER_MAY_DO: frozenset[ReadFailure] = frozenset({"refused", "timeout", "truncated"})
+_SMALLER_MAY_DO: frozenset[ReadFailure] = frozenset(
+    {"refused", "too_large", "timeout", "truncated"}
+)
 # The server does not do this, whatever is asked; another way may.
 _OTHER_WAY_MAY_DO: frozenset[ReadFailure] = frozenset({"http_4xx", "malformed"})
 # Series of a selection whose nodes are not known, to begin with.
 _UNKNOWN_SERIES = 64
-
-
-@dataclass(slots=True)
-class ReadingStatistics:
-    """What reading cost so far; published as metrics."""
-
-    samples: int = 0
-    received_bytes: int = 0
-    requests: int = 0
-    splits: int = 0
-    partial: int = 0
-    errors: dict[ReadFailure, int] = field(default_factory=dict)
-    up: bool = False
+# Of the layouts that are remembered; some 200 bytes each.
+_MOST_ROWS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +86,22 @@ class Reading:
 class RangeReader(Protocol):
     """Delivers metrics of a job on a time grid."""
 
-    statistics: ReadingStatistics
+    @property
+    def statistics(self) -> ReadingStatistics:
+        """What reading cost so far."""
 
     def read(
-        self, selections: Sequence[Selection], grid: Grid, nodes: Sequence[str] = ()
+        self,
+        selections: Sequence[Selection],
+        grid: Grid,
+        nodes: Sequence[str] = (),
+        deadline: float = math.inf,
     ) -> list[Reading]:
         """Read selections on the same steps, each with an outcome of its own."""
 
 
 class GridReader:
-    """The reader of ranges for every server with the query API.
+    """The reader of every server with the query API.
 
     Parameters
     ----------
@@ -106,14 +111,21 @@ class GridReader:
 
     def __init__(self, settings: ReadingSettings) -> None:
         self.settings = settings
-        self.statistics = ReadingStatistics()
+        self._statistics = ReadingStatistics()
         self._abilities: Abilities | None = None
         self._lock = threading.Lock()
-        self._counts: dict[Selection, int] = {}
+        self._layouts: dict[Selection, Layout] = {}
+        self._backoff = Backoff(settings.longest_wait_seconds)
         self._idle: queue.LifoQueue[Connection] = queue.LifoQueue()
-        for _ in range(settings.connections):
-            self._idle.put(Connection(settings))
+        self._connections = [Connection(settings) for _ in range(settings.connections)]
+        for connection in self._connections:
+            self._idle.put(connection)
         self._pool = ThreadPoolExecutor(settings.connections, "peerwatch-read")
+        self._probing = threading.Lock()
+        # Of its own, so that who asks which jobs there are does not wait for their ranges.
+        self._asking = threading.Lock()
+        self._instants = Connection(settings)
+        self._connections.append(self._instants)
 
     def __enter__(self) -> Self:
         return self
@@ -122,13 +134,56 @@ class GridReader:
         self.close()
 
     def close(self) -> None:
-        """End the threads and close the connections."""
-        self._pool.shutdown()
-        while not self._idle.empty():
-            self._idle.get().close()
+        """Break off what is under way, end the threads and close the connections."""
+        for connection in self._connections:
+            connection.end()
+        self._pool.shutdown(cancel_futures=True)
+        for connection in self._connections:
+            connection.close()
+
+    @property
+    def statistics(self) -> ReadingStatistics:
+        """What reading cost so far, as of now."""
+        with self._lock:
+            wait = self._backoff.left(time.monotonic())
+            return replace(self._statistics.as_of_now(), wait_seconds=wait)
+
+    def instant(self, query: str, at: float | None = None) -> list[Series]:
+        """Return the value of every series of a query at a Unix time, one sample each.
+
+        Parameters
+        ----------
+        query
+            PromQL.
+        at
+            When; None for now.
+
+        Raises
+        ------
+        ReadError
+            If the server does not answer usefully, or is left alone since it failed before.
+        """
+        deadline = time.monotonic() + self.settings.timeout_seconds
+        self._backoff.check(time.monotonic())
+        try:
+            with self._asking:
+                series = instant(self._instants, query, at, deadline)
+        except ReadError as error:
+            self._instants.close()
+            self._count(error, whole_server=True)
+            raise
+        with self._lock:
+            self._statistics.up = True
+            self._statistics.samples += len(series)
+            self._backoff.succeeded()
+        return series
 
     def read(
-        self, selections: Sequence[Selection], grid: Grid, nodes: Sequence[str] = ()
+        self,
+        selections: Sequence[Selection],
+        grid: Grid,
+        nodes: Sequence[str] = (),
+        deadline: float = math.inf,
     ) -> list[Reading]:
         """Read selections on the same steps, each with an outcome of its own.
 
@@ -141,20 +196,33 @@ class GridReader:
         nodes
             The job's nodes, as far as they are known: they tell how much a question asks for, and
             by what it can be split.
+        deadline
+            On the clock of ``time.monotonic``; that of the settings if it is earlier.
         """
+        # Compiling must not take from the time that the answers have.
         prepare()
-        deadline = time.monotonic() + self.settings.deadline_seconds
+        deadline = min(deadline, time.monotonic() + self.settings.deadline_seconds)
         try:
             abilities = self._probed(deadline)
         except ReadError as error:
-            self._count(error)
             return [Reading(one, error, self._ways(one, grid, None)[0]) for one in selections]
         names = tuple(nodes)
-        waiting = [
-            self._pool.submit(self._read_one, one, grid, names, abilities, deadline)
-            for one in selections
-        ]
-        return [one.result() for one in waiting]
+        todo = deque(enumerate(selections))
+        found: dict[int, Reading] = {}
+
+        def work() -> None:
+            while todo:
+                try:
+                    place, selection = todo.popleft()
+                except IndexError:
+                    return
+                found[place] = self._read_one(selection, grid, names, abilities, deadline)
+
+        # Half of the connections: the other half is for the jobs beside a slow one.
+        together = min((self.settings.connections + 1) // 2, len(selections))
+        for one in [self._pool.submit(work) for _ in range(together)]:
+            one.result()
+        return [found[place] for place in range(len(selections))]
 
     def _read_one(
         self,
@@ -185,11 +253,11 @@ class GridReader:
         """Return the ways to try, in order."""
         if selection.expression is not None:
             return ("query_range",)
-        if self.settings.way != "auto":
+        if self.settings.way == "query_range" or (self.settings.way != "auto" and prepare()):
             return (self.settings.way,)
         ways = abilities.ways if abilities else ("query",)
-        seconds = grid.steps * grid.step / 1000
-        return ways[ways.index("query") :] if seconds <= self.settings.increment_seconds else ways
+        short = grid.steps * grid.step / 1000 <= self.settings.increment_seconds
+        return ways[ways.index("query") :] if short or not prepare() else ways
 
     def _whole(self, way: Way, piece: Piece, abilities: Abilities, deadline: float) -> Result:
         """Read a selection in as few questions as the limits allow."""
@@ -206,13 +274,15 @@ class GridReader:
         """Return how many steps one question may have; raw formats are not built in memory."""
         if way in {"remote_read", "export"}:
             return piece.grid.steps
-        most = self.settings.max_samples // self._series(piece)
+        most = self.settings.max_samples if prepare() else MOST_SAMPLES
+        most //= self._series(piece)
         return max(1, min(self.settings.max_points, most, piece.grid.steps))
 
     def _series(self, piece: Piece) -> int:
         """Return how many series to expect."""
         known = len(piece.known_nodes if piece.nodes is None else piece.nodes) or _UNKNOWN_SERIES
-        return max(known, self._counts.get(piece.selection, 0) if piece.nodes is None else 0)
+        seen = self._layouts.get(piece.selection) if piece.nodes is None else None
+        return max(known, 0 if seen is None else seen.rows)
 
     def _part(
         self, way: Way, piece: Piece, abilities: Abilities, deadline: float, splits: int
@@ -230,20 +300,24 @@ class GridReader:
                 raise
             self._count(error)
         with self._lock:
-            self.statistics.splits += 1
+            self._statistics.splits += 1
         results = [self._part(way, half, abilities, deadline, splits - 1) for half in halves]
         return _joined(results, by_nodes=halves[0].grid == halves[1].grid)
 
     def _ask(self, way: Way, piece: Piece, abilities: Abilities, deadline: float) -> Result:
-        until = min(deadline, time.monotonic() + self.settings.timeout_seconds)
-        series = self._series(piece)
-        question = Question(
-            piece, self.settings, until, series, abilities.open_left, abilities.skips_nan
-        )
         connection = self._idle.get()
+        began = time.monotonic()
+        until = min(deadline, began + self.settings.timeout_seconds)
+        question = Question(
+            piece,
+            self.settings,
+            until,
+            self._series(piece),
+            abilities.open_left,
+            abilities.skips_nan,
+            self._layouts.get(piece.selection),
+        )
         try:
-            with self._lock:
-                self.statistics.requests += 1
             return WAYS[way](connection, question)
         except BaseException:
             # Whatever state the connection is in, the next question gets a new one.
@@ -251,29 +325,61 @@ class GridReader:
             raise
         finally:
             self._idle.put(connection)
+            with self._lock:
+                seconds = self._statistics.seconds
+                seconds[way] = seconds.get(way, 0.0) + time.monotonic() - began
+                self._statistics.requests += 1
 
     def _probed(self, deadline: float) -> Abilities:
-        if self._abilities is None:
-            until = min(deadline, time.monotonic() + self.settings.timeout_seconds)
-            connection = self._idle.get()
-            try:
-                self._abilities = probe(connection, until)
-            finally:
-                self._idle.put(connection)
-        return self._abilities
+        """Return what the server can do; it is asked once."""
+        with self._probing:
+            self._backoff.check(time.monotonic())
+            if self._abilities is None:
+                self._abilities = self._probe(deadline)
+                chosen = self.settings.way
+                with self._lock:
+                    self._statistics.way = self._abilities.ways[0] if chosen == "auto" else chosen
+            return self._abilities
+
+    def _probe(self, deadline: float) -> Abilities:
+        connection = self._idle.get()
+        until = min(deadline, time.monotonic() + self.settings.timeout_seconds)
+        try:
+            return probe(connection, until)
+        except ReadError as error:
+            connection.close()
+            self._count(error, whole_server=True)
+            raise
+        finally:
+            self._idle.put(connection)
 
     def _note(self, selection: Selection, result: Result) -> None:
         with self._lock:
-            self._counts[selection] = len(result.block.keys) + result.block.duplicates
-            self.statistics.up = True
-            self.statistics.samples += result.block.samples
-            self.statistics.received_bytes += result.received
-            self.statistics.partial += result.remarks.partial
+            self._remember(selection, result.block.layout)
+            self._statistics.up = True
+            self._statistics.samples += result.block.samples
+            self._statistics.received_bytes += result.received
+            self._statistics.partial += result.remarks.partial
+            self._backoff.succeeded()
 
-    def _count(self, error: ReadError) -> None:
+    def _remember(self, selection: Selection, layout: Layout | None) -> None:
+        """Keep the layout of an answer for the next one, and forget those of jobs long gone."""
+        if layout is None or self._layouts.get(selection) is layout:
+            return
+        self._layouts.pop(selection, None)
+        self._layouts[selection] = layout
+        rows = sum(one.rows for one in self._layouts.values())
+        while rows > _MOST_ROWS:
+            rows -= self._layouts.pop(next(iter(self._layouts))).rows
+
+    def _count(self, error: ReadError, *, whole_server: bool = False) -> None:
+        """Count a failure; of a question that every server answers it is the server's own."""
         with self._lock:
-            self.statistics.up = error.reason in {"refused", "http_4xx"}
-            self.statistics.errors[error.reason] = self.statistics.errors.get(error.reason, 0) + 1
+            self._statistics.failed(error.reason)
+            if whole_server:
+                if error.reason not in REFUSALS:
+                    self._backoff.failed(error, time.monotonic())
+                self._statistics.up = False
 
 
 def _joined(results: Sequence[Result], *, by_nodes: bool) -> Result:

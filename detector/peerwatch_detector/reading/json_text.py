@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from peerwatch_detector.compiled import compiled
 from peerwatch_detector.reading.arrival import GPU, LABELS, NODE, Arrival
-from peerwatch_detector.reading.compiled import compiled
 from peerwatch_detector.reading.frames import equal
 
 Bytes = NDArray[np.uint8]

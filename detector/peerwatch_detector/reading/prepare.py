@@ -2,26 +2,47 @@
 
 from __future__ import annotations
 
+import logging
 from functools import cache
 
 import numpy as np
 
-from peerwatch_detector.reading.arrival import close_rows, new_arrival, rates
-from peerwatch_detector.reading.body import join_chunks
+from peerwatch_detector import compiled
+from peerwatch_detector.reading.arrival import PADDING, close_rows, new_arrival, rates
+from peerwatch_detector.reading.chunks import join_chunks
 from peerwatch_detector.reading.export_lines import take_lines
 from peerwatch_detector.reading.frames import take_frames
 from peerwatch_detector.reading.matrix import take_matrix
 from peerwatch_detector.reading.selection import Grid
-from peerwatch_detector.reading.stream import PADDING
+
+logger = logging.getLogger(__name__)
 
 
 @cache
-def prepare() -> None:
-    """Call every compiled function once, on nothing.
+def prepare() -> bool:
+    """Make the decoders ready, once.
 
     Without a cache of compiled code this takes some seconds, which must not be taken from the time
     that an answer has.
+
+    Returns
+    -------
+    bool
+        Whether there are compiled decoders; without, answers are read by ``plain``.
     """
+    reason = compiled.MISSING
+    if reason is None:
+        try:
+            _call_all()
+        except Exception as error:
+            reason = f"numba cannot compile: {error!r}"
+    if reason:
+        logger.warning("slow_reading reason=%s ways=query,query_range", reason)
+    return reason is None
+
+
+def _call_all() -> None:
+    """Call every compiled function on nothing."""
     grid = Grid(0, 1000)
     arrival = new_arrival(grid, 0, counter=False, labels=("node", "gpu"), rows=1)
     text = np.zeros(PADDING, np.uint8)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from peerwatch_detector.errors import ReadError
-from peerwatch_detector.reading.connection import Answer, Connection, read_error_text
+from peerwatch_detector.reading.connection import FORM, Answer, Connection, read_error_text
 from peerwatch_detector.reading.protobuf import read_request
 from peerwatch_detector.reading.selection import Matcher
 from peerwatch_detector.reading.settings import Way
-from peerwatch_detector.reading.ways import FORM, REMOTE_READ, STREAMED
+from peerwatch_detector.reading.ways import REMOTE_READ, STREAMED
 
 _NOTHING = "peerwatch_probe"
 _EXPORTED = "application/stream+json"

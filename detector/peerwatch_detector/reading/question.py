@@ -5,9 +5,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from peerwatch_detector.reading.arrival import ROWS, Arrival, close_rows, new_arrival, rates
-from peerwatch_detector.reading.block import Block, fold
+import numpy as np
+from numpy.typing import NDArray
+
+from peerwatch_detector.reading.arrival import (
+    ROWS,
+    SAMPLES,
+    Arrival,
+    close_rows,
+    new_arrival,
+    rates,
+)
+from peerwatch_detector.reading.block import Block
 from peerwatch_detector.reading.envelope import Remarks
+from peerwatch_detector.reading.layout import Layout, layout_of
 from peerwatch_detector.reading.selection import Grid, Piece
 from peerwatch_detector.reading.settings import ReadingSettings
 
@@ -49,6 +60,8 @@ class Question:
         Whether the server leaves out a sample exactly as old as a range is long.
     skips_nan
         Whether the server takes NaN for the end of a series.
+    known
+        How an earlier answer was laid out.
     """
 
     piece: Piece
@@ -57,6 +70,7 @@ class Question:
     series: int
     open_left: bool = False
     skips_nan: bool = False
+    known: Layout | None = None
 
     @property
     def window(self) -> int:
@@ -67,8 +81,10 @@ class Question:
     @property
     def age(self) -> int:
         """Greatest age of a sample in ms; 0 for expressions, which have a value per step."""
-        expression = self.piece.selection.expression
-        return round(self.settings.max_age_seconds * 1000) if expression is None else 0
+        if self.piece.selection.expression is not None:
+            return 0
+        # Samples as far apart as the steps must not come and go with their jitter.
+        return max(round(self.settings.max_age_seconds * 1000), 3 * self.piece.grid.step // 2)
 
     @property
     def grid(self) -> Grid:
@@ -100,4 +116,17 @@ class Question:
         if self.window:
             seconds = self.window * self.piece.grid.step / 1000
             values = rates(values, self.window, seconds, self.window)
-        return fold(arrival, self.piece.grid, values, escaped=escaped)
+        return self.folded(arrival, values, escaped=escaped)
+
+    def folded(self, arrival: Arrival, values: NDArray[np.float32], *, escaped: bool) -> Block:
+        """Return values with the labels of an arrival, one row per node and GPU."""
+        layout = layout_of(arrival, escaped=escaped, known=self.known)
+        return Block(
+            self.piece.grid,
+            layout.keys,
+            layout.fold(values),
+            int(arrival.counts[SAMPLES]),
+            layout.duplicates,
+            layout.unnamed,
+            layout,
+        )

@@ -50,6 +50,8 @@ class Selection:
         PromQL to evaluate at every step instead of reading series; only ``query_range`` can.
     node_label, gpu_label
         Labels that name the node and, if there is one, its GPU.
+    by_node
+        The series tell no training job: only those of the job's nodes are read.
     """
 
     metric: str
@@ -59,6 +61,7 @@ class Selection:
     expression: str | None = None
     node_label: str = "node"
     gpu_label: str = "gpu"
+    by_node: bool = False
 
     @property
     def selector(self) -> str:
@@ -136,7 +139,8 @@ class Piece:
     @property
     def asked(self) -> Selection:
         """The selection, narrowed to the nodes of the piece."""
-        return self.selection if self.nodes is None else self.selection.of_nodes(self.nodes)
+        nodes = self.known_nodes if self.selection.by_node and self.nodes is None else self.nodes
+        return self.selection if nodes is None else self.selection.of_nodes(nodes)
 
     def split(self) -> tuple[Piece, Piece] | None:
         """Return two halves by time, or by nodes when the range is short; None if neither can."""

@@ -20,18 +20,22 @@ class ReadingSettings:
         Base URL of the server, with a prefix if it has one.
     headers
         Extra HTTP headers, such as Authorization or X-Scope-OrgID.
+    bearer_token_file
+        File with a token, read for every request; None sends none.
     way
         How ranges are read: ``remote_read`` (Prometheus, Mimir), ``export`` (VictoriaMetrics),
         ``query`` (range selectors, everywhere), ``query_range`` (everywhere), or ``auto``: the
         first of these that the server answers.
     connections
-        Most requests at the same time.
+        Most requests at the same time; one read takes half of them, so that a slow one leaves the
+        others the rest.
     timeout_seconds
         Longest wait for one answer, its body included; the server is told.
     deadline_seconds
         Longest time for one read with all its parts and retries.
     max_age_seconds
-        A sample stands for the steps up to this long after it; then the value is missing.
+        A sample stands for the steps up to this long after it, and for one and a half steps at
+        least; then the value is missing.
     overlap_seconds
         How far an incremental read reaches back behind the last one, for samples that came late.
     lag_seconds
@@ -53,21 +57,25 @@ class ReadingSettings:
     partial
         What to do with an answer that the server calls partial (Thanos, Mimir, VictoriaMetrics):
         ``keep`` it with its warnings, or ``refuse`` it.
+    longest_wait_seconds
+        Longest time that a server is left alone after it failed again and again.
     """
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
+    bearer_token_file: str | None = None
     way: Choice = "auto"
-    connections: int = 2
+    connections: int = 4
     timeout_seconds: float = 10.0
-    deadline_seconds: float = 60.0
-    max_age_seconds: float = 5.0
-    overlap_seconds: float = 5.0
+    deadline_seconds: float = 30.0
+    max_age_seconds: float = 7.0
+    overlap_seconds: float = 7.0
     lag_seconds: float = 2.0
     increment_seconds: float = 120.0
     max_points: int = 11_000
     max_samples: int = 15_000_000
     max_series: int = 200_000
-    max_answer_bytes: int = 1 << 32
+    max_answer_bytes: int = 1 << 30
     max_splits: int = 8
     partial: Literal["keep", "refuse"] = "keep"
+    longest_wait_seconds: float = 60.0

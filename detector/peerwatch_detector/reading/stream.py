@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.errors import ReadError
-from peerwatch_detector.reading.arrival import LABEL_BYTES, Arrival, with_more_room
+from peerwatch_detector.reading.arrival import LABEL_BYTES, PADDING, Arrival, with_more_room
 from peerwatch_detector.reading.body import Body
 from peerwatch_detector.reading.settings import ReadingSettings
 from peerwatch_detector.reading.status import (
@@ -22,8 +22,6 @@ from peerwatch_detector.reading.status import (
 Bytes = NDArray[np.uint8]
 Take = Callable[[Arrival, Bytes, int, int], tuple[int, int]]
 
-# Zeros kept behind what has come, as the decoders want them.
-PADDING = 64
 _FIRST_SIZE = 1 << 20
 # The longest frame, series or line; Prometheus' frames have 1 MiB, a series in JSON with 11,000
 # samples 0.5 MB, a line of an export some hours of samples.
@@ -119,8 +117,8 @@ def _grown(arrival: Arrival, stream: Stream, settings: ReadingSettings) -> Arriv
     if rows >= settings.max_series:
         stream.body.close()
         raise HopelessError(
-            "refused",
+            "too_large",
             f"{stream.body.url} answers with more than {settings.max_series} series; narrow the "
-            "selection or raise max_series.",
+            "selection or raise prometheus.reading.max_series.",
         )
     return with_more_room(arrival, min(2 * rows, settings.max_series), 0)

@@ -18,21 +18,20 @@ from urllib.parse import urlencode
 import numpy as np
 
 from peerwatch_detector.errors import ReadError
-from peerwatch_detector.reading.arrival import (
-    Arrival,
-)
-from peerwatch_detector.reading.connection import Answer, Connection
-from peerwatch_detector.reading.envelope import RESULT, Remarks, check_status, remarks_of
+from peerwatch_detector.reading.arrival import Arrival
+from peerwatch_detector.reading.connection import FORM, Answer, Connection
+from peerwatch_detector.reading.envelope import RESULT, Remarks, check_status, data_of
 from peerwatch_detector.reading.export_lines import take_lines
 from peerwatch_detector.reading.frames import take_frames
 from peerwatch_detector.reading.matrix import take_matrix
+from peerwatch_detector.reading.plain import plain_matrix
+from peerwatch_detector.reading.prepare import prepare
 from peerwatch_detector.reading.protobuf import read_request
 from peerwatch_detector.reading.question import Question, Result
 from peerwatch_detector.reading.selection import Matcher
 from peerwatch_detector.reading.settings import Way
 from peerwatch_detector.reading.stream import LONGEST_PART, Stream, take_all
 
-FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 REMOTE_READ = {
     "Content-Type": "application/x-protobuf",
     "Content-Encoding": "snappy",
@@ -161,18 +160,24 @@ def _matrix(
     connection: Connection, path: str, form: dict[str, str], question: Question, age: int
 ) -> Result:
     answer = _ask(connection, path, form, question)
+    result = _decoded(answer, question, age) if prepare() else plain_matrix(answer, question, age)
+    remarks = result.remarks
+    if remarks.partial and question.settings.partial == "refuse":
+        raise ReadError(
+            "refused",
+            f"{answer.url} gave a partial answer: {'; '.join(remarks.warnings) or 'no reason'}.",
+        )
+    return result
+
+
+def _decoded(answer: Answer, question: Question, age: int) -> Result:
     stream = Stream(answer.body)
     head = _head(stream)
     arrival, finished = take_all(stream, question.arrival(age), take_matrix, question.settings)
     if not finished:
         _complain_of_rest(stream, head)
     tail = _tail(stream)
-    remarks = remarks_of(answer.url, head + b"]" + tail, "matrix")
-    if remarks.partial and question.settings.partial == "refuse":
-        raise ReadError(
-            "refused",
-            f"{answer.url} gave a partial answer: {'; '.join(remarks.warnings) or 'no reason'}.",
-        )
+    _, remarks = data_of(answer.url, head + b"]" + tail, "matrix")
     return Result(question.block(arrival, escaped=True), remarks, answer.body.read_bytes)
 
 
@@ -185,7 +190,7 @@ def _head(stream: Stream) -> bytes:
             return text[: found.end()]
         if len(text) > _LONGEST_ENVELOPE or not stream.fill():
             stream.body.close()
-            remarks_of(stream.body.url, text, "matrix")
+            data_of(stream.body.url, text, "matrix")
             raise ReadError("malformed", f"{stream.body.url} answered without a list of series.")
 
 

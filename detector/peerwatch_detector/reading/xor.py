@@ -14,8 +14,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from peerwatch_detector.compiled import as_float, compiled, inlined, whole
 from peerwatch_detector.reading.arrival import Arrival, put
-from peerwatch_detector.reading.compiled import as_float, compiled, inlined, whole
 
 Bytes = NDArray[np.uint8]
 

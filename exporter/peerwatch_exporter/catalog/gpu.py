@@ -269,14 +269,34 @@ _NVLINK_REPAIR: tuple[MetricSpec, ...] = (
     ),
 )
 
+_C2C: tuple[MetricSpec, ...] = (
+    MetricSpec(
+        "nvlink_c2c_up",
+        "gauge",
+        "1",
+        _LINK,
+        "1 if this link between the GPU and the Grace CPU beside it is active. They carry all "
+        "traffic between the two, and are no part of nvlink_up.",
+        "NVML_FI_DEV_C2C_LINK_GET_STATUS (171)",
+    ),
+    MetricSpec(
+        "nvlink_c2c_speed_bytes_per_second",
+        "gauge",
+        "bytes per second",
+        _LINK,
+        "Nominal speed of the active link between the GPU and its Grace CPU in one direction.",
+        "NVML_FI_DEV_C2C_LINK_GET_MAX_BW (172)",
+    ),
+)
+
 _PCIE: tuple[MetricSpec, ...] = (
     MetricSpec(
         "gpu_pcie_transmit_bytes_per_second",
         "gauge",
         "bytes per second",
         _GPU,
-        "Mean rate of what the GPU sent over PCIe since the last scrape: for GPUs whose driver "
-        "has no byte counter.",
+        "What the GPU sent over PCIe, mean of the last second (gpu_gpm_window_seconds): for "
+        "drivers without the counter gpu_pcie_transmit_bytes_total.",
         "nvmlGpmMetricsGet PCIE_TX_PER_SEC (20)",
         "Hopper",
     ),
@@ -285,8 +305,8 @@ _PCIE: tuple[MetricSpec, ...] = (
         "gauge",
         "bytes per second",
         _GPU,
-        "Mean rate of what the GPU received over PCIe since the last scrape: for GPUs whose "
-        "driver has no byte counter.",
+        "What the GPU received over PCIe, mean of the last second (gpu_gpm_window_seconds): for "
+        "drivers without the counter gpu_pcie_receive_bytes_total.",
         "nvmlGpmMetricsGet PCIE_RX_PER_SEC (21)",
         "Hopper",
     ),
@@ -362,5 +382,6 @@ _PCIE: tuple[MetricSpec, ...] = (
 SPECS: tuple[MetricSpec, ...] = (
     *needing("NVIDIA GPU", _CORE),
     *needing("NVLink", _NVLINK + _NVLINK_REPAIR),
+    *needing("NVLink-C2C", _C2C),
     *needing("NVIDIA GPU", _PCIE),
 )

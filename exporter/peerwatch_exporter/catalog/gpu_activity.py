@@ -1,11 +1,14 @@
-"""How busy the units of a GPU were between two scrapes (GPU performance monitoring, GPM)."""
+"""How busy the units of a GPU were in the last second (GPU performance monitoring, GPM)."""
 
 from __future__ import annotations
 
 from peerwatch_exporter.catalog.spec import MetricSpec
 
 _GPU = ("gpu", "uuid")
-_WINDOW = "Mean since the last scrape, 0 to 1. Hopper and later, without MIG."
+_WINDOW = (
+    "Mean of the last second (gpu_gpm_window_seconds), not of the time between two scrapes, "
+    "0 to 1. Hopper and later, without MIG."
+)
 
 
 def _ratio(name: str, what: str, number: str, labels: tuple[str, ...] = _GPU) -> MetricSpec:

@@ -101,7 +101,7 @@ _SPECS: tuple[MetricSpec, ...] = (
         "seconds",
         ("job_id", "rank", "mode"),
         f"CPU time of the rank in user and system mode, {_TREE}.",
-        "/proc/<pid>/stat utime, stime",
+        "/proc/<pid>/stat utime, stime, cutime, cstime",
     ),
     MetricSpec(
         "rank_memory_resident_bytes",

@@ -91,6 +91,7 @@ HARDWARE: Mapping[str, str] = {
     "NVLink": "NVIDIA GPUs with NVLink",
     "NVLink, Ampere to Hopper": "NVIDIA GPUs with NVLink of these generations",
     "NVLink, Blackwell": "NVIDIA GPUs with NVLink from Blackwell on (B200)",
+    "NVLink-C2C": "NVIDIA GPUs beside a Grace CPU (GH200, GB200)",
     "NVSwitch": "nodes with NVSwitches that the node's own driver serves",
     "RDMA NIC": "any NIC below /sys/class/infiniband",
     "RDMA NIC and GPU": "both, on PCIe",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from peerwatch_exporter.catalog import family
@@ -98,12 +98,27 @@ STATISTICS: Mapping[str, Series] = {
 
 # Keys and values of one interface.
 _Reading: TypeAlias = "tuple[tuple[Series, ...], list[int]]"
+# Labels device and port of each interface, and what its statistics stand for.
+_Layout: TypeAlias = "list[tuple[tuple[str, str], tuple[Series, ...]]]"
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
-    keys: tuple[Series, ...]
-    entries: Sequence[tuple[str, tuple[str, ...], int]]
+class _Column:
+    """One metric of all interfaces: its series, and where the value of each stands."""
+
+    metric: str
+    divisor: int
+    labels: list[tuple[str, ...]] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+
+    def family(self, values: Sequence[int]) -> Family:
+        """Return the metric's samples, given the values of all interfaces one after another."""
+        result = family(self.metric)
+        found: Iterable[float] = [values[place] for place in self.places]
+        if self.divisor != 1:
+            found = [value / self.divisor for value in found]
+        result.rows = list(zip(self.labels, found, strict=True))
+        return result
 
 
 @register("ethtool", "PFC per priority, discards, ECN marks, PHY and PCIe stalls of RDMA ports.")
@@ -116,7 +131,8 @@ class EthtoolCollector:
         self._ports = RdmaPorts(sysfs, config.nic.exclude, sources.monotonic)
         self._listed: object = None
         self._wanted: list[tuple[str, tuple[str, str]]] = []
-        self._plans: dict[tuple[str, ...], _Plan] = {}
+        self._layout: _Layout = []
+        self._columns: list[_Column] = []
         self._statistics = SelectedStatistics(sources.ethtool, STATISTICS.get, sources.monotonic)
 
     def collect(self) -> Iterable[Family]:
@@ -151,7 +167,6 @@ class EthtoolCollector:
             known = {name for name, _ in found}
             extra = [name for name in dict.fromkeys(self._extra) if name not in known]
             self._wanted = [(name, (name, "")) for name in extra] + found
-            self._plans.clear()
         return self._wanted
 
     def _read_all(
@@ -175,20 +190,23 @@ class EthtoolCollector:
         interfaces: Iterable[tuple[str, tuple[str, str]]],
         readings: Mapping[str, _Reading],
     ) -> Iterable[Family]:
-        families = {series.metric: family(series.metric) for series in STATISTICS.values()}
-        for name, port in interfaces:
-            if name not in readings:
-                continue
-            keys, values = readings[name]
-            plan = self._plans.get(port)
-            if plan is None or plan.keys is not keys:
-                plan = self._plans[port] = _plan(port, keys)
-            for (metric, labels, divisor), value in zip(plan.entries, values, strict=True):
-                rows = families[metric].rows
-                rows.append((labels, value if divisor == 1 else value / divisor))
-        return families.values()
+        found = [(port, *readings[name]) for name, port in interfaces if name in readings]
+        layout = [(port, keys) for port, keys, _ in found]
+        # Labels and places are made once for all: there are hundreds of series.
+        if layout != self._layout:
+            self._layout, self._columns = layout, _columns(layout)
+        values = [value for _, _, interface in found for value in interface]
+        return [column.family(values) for column in self._columns]
 
 
-def _plan(port: tuple[str, str], keys: tuple[Series, ...]) -> _Plan:
-    """Return what becomes of an interface's statistics, with labels made once for all."""
-    return _Plan(keys, [(key.metric, (*port, *key.labels), key.divisor) for key in keys])
+def _columns(layout: _Layout) -> list[_Column]:
+    columns = {
+        (series.metric, series.divisor): _Column(series.metric, series.divisor)
+        for series in STATISTICS.values()
+    }
+    series_of_all = [(port, series) for port, keys in layout for series in keys]
+    for place, (port, series) in enumerate(series_of_all):
+        column = columns[series.metric, series.divisor]
+        column.labels.append((*port, *series.labels))
+        column.places.append(place)
+    return list(columns.values())

@@ -1,4 +1,4 @@
-"""Activity of a GPU's units over the time between two scrapes (NVML GPM, Hopper and later)."""
+"""Activity of a GPU's units over the time between two runs (NVML GPM, Hopper and later)."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _RATES = {
 
 @register(
     "gpm",
-    "GPU tensor, SM, memory and pipe activity between scrapes (NVML GPM, Hopper on).",
+    "GPU tensor, SM, memory and pipe activity in the last second (NVML GPM, Hopper on).",
     place="driver",
 )
 class GpmCollector:
-    """Compares two samples per GPU: the first scrape takes one, every later one has values."""
+    """Compares two samples per GPU: the first run takes one, every later one has values."""
 
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:  # noqa: ARG002
         # It imports pynvml, which the main process must not.

@@ -1,4 +1,4 @@
-"""State, speed, errors and repairs of each NVLink, from NVML."""
+"""State, speed, errors and repairs of each NVLink, and of those to a Grace CPU, from NVML."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import NoData, register
 from peerwatch_exporter.sources.nvlink import NvlinkReader
+from peerwatch_exporter.sources.nvlink_c2c import C2cReader
 from peerwatch_exporter.sources.nvml_access import GpuLostError, shared_nvml
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.nvml import Gpu
-    from peerwatch_exporter.sources.readings import LinkReading
+    from peerwatch_exporter.sources.readings import C2cLink, LinkReading
 
 # Metrics with one more label, whose values are the keys of the reading.
 _KEYED = {
@@ -26,6 +27,7 @@ _KEYED = {
     "nvlink_fec_symbols_total": "fec_symbols",
 }
 _Readings = list[tuple["Gpu", "Sequence[LinkReading]"]]
+_C2cReadings = list[tuple["Gpu", "Sequence[C2cLink]"]]
 
 
 @register(
@@ -42,6 +44,7 @@ class NvlinkErrorsCollector:
         self._fec = config.nvlink.fec
         self._nvml = shared_nvml(sources)
         self._readers: dict[int, NvlinkReader] = {}
+        self._c2c_readers: dict[int, C2cReader] = {}
 
     def collect(self) -> Iterable[Family]:
         """Return the families of the links; none of them if they are switched off.
@@ -53,10 +56,16 @@ class NvlinkErrorsCollector:
         """
         if not self._per_link:
             return []
-        readings = [(gpu, links) for gpu in self._nvml.gpus() if (links := self._read(gpu))]
-        if not readings:
+        gpus = self._nvml.gpus()
+        readings = [(gpu, links) for gpu in gpus if (links := self._read(gpu))]
+        c2c = [(gpu, found) for gpu in gpus if (found := self._read_c2c(gpu))]
+        if not readings and not c2c:
             raise NoData("No GPU that answers has an NVLink.")
-        return [*_states(readings), *(_keyed(*item, readings) for item in _KEYED.items())]
+        return [
+            *_states("nvlink", readings),
+            *(_keyed(*item, readings) for item in _KEYED.items()),
+            *_states("nvlink_c2c", c2c),
+        ]
 
     def _read(self, gpu: Gpu) -> Sequence[LinkReading]:
         reader = self._readers.get(gpu.identity.index)
@@ -67,10 +76,19 @@ class NvlinkErrorsCollector:
         except GpuLostError:
             return ()
 
+    def _read_c2c(self, gpu: Gpu) -> Sequence[C2cLink]:
+        reader = self._c2c_readers.get(gpu.identity.index)
+        if reader is None or reader.gpu is not gpu:
+            reader = self._c2c_readers[gpu.identity.index] = C2cReader(gpu)
+        try:
+            return reader.read()
+        except GpuLostError:
+            return ()
 
-def _states(readings: _Readings) -> Iterable[Family]:
-    up = family("nvlink_up")
-    speed = family("nvlink_speed_bytes_per_second")
+
+def _states(prefix: str, readings: _Readings | _C2cReadings) -> Iterable[Family]:
+    up = family(f"{prefix}_up")
+    speed = family(f"{prefix}_speed_bytes_per_second")
     for gpu, links in readings:
         for link in links:
             labels = (*gpu.labels, str(link.link))

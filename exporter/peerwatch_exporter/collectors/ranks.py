@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import NoData, PartialData, register
 from peerwatch_exporter.sources.jobs import MappingFiles
+from peerwatch_exporter.sources.rank_use import RankUse
 from peerwatch_exporter.sources.ranks import RankFinder
-from peerwatch_exporter.sources.rising import RisingSum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,30 +23,17 @@ if TYPE_CHECKING:
     from peerwatch_exporter.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.heartbeat import Heartbeat
-    from peerwatch_exporter.sources.processes import Process, ProcessStatus
+    from peerwatch_exporter.sources.processes import Process
     from peerwatch_exporter.sources.ranks import RankProcess
 
 _STATES = ("running", "sleeping", "disk_sleep", "stopped", "zombie", "exited")
 
-# What RisingSum calls a counter: the metric, and the label values after job_id and rank.
-_COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "user": ("rank_cpu_seconds_total", ("user",)),
-    "system": ("rank_cpu_seconds_total", ("system",)),
-    "read": ("rank_read_bytes_total", ()),
-    "written": ("rank_written_bytes_total", ()),
-    "voluntary": ("rank_context_switches_total", ("voluntary",)),
-    "involuntary": ("rank_context_switches_total", ("involuntary",)),
-    "run_delay": ("rank_run_delay_seconds_total", ()),
-}
-_GAUGES = (
+_METRICS = (
     "rank_info",
     "rank_process_state",
     "rank_heartbeat_timestamp_seconds",
     "rank_last_step_timestamp_seconds",
     "rank_steps_total",
-    "rank_memory_resident_bytes",
-    "rank_threads",
-    "rank_processes",
 )
 _MOST_LABELS = 4096
 
@@ -81,8 +68,7 @@ class _Page:
     """The families under construction, in the order of their first use."""
 
     def __init__(self) -> None:
-        names = (*_GAUGES, *dict.fromkeys(name for name, _ in _COUNTERS.values()))
-        self._families = {name: family(name) for name in names}
+        self._families = {name: family(name) for name in _METRICS}
 
     def add(self, name: str, labels: tuple[str, ...], value: float | None) -> None:
         """Add a sample unless its value is unknown."""
@@ -107,7 +93,7 @@ class RanksCollector:
         self._clock = sources.clock
         self._table = sources.processes
         self._finder = RankFinder(config, sources)
-        self._sums: dict[tuple[str, int], RisingSum] = {}
+        self._use = RankUse(self._table, sources.monotonic)
 
     def collect(self) -> Iterator[Family]:
         """Yield the families of ``rank_*``."""
@@ -124,12 +110,12 @@ class RanksCollector:
             raise NoData("No rank of a training job runs on this node.")
         ranks = self._named(ranks)
         page = _Page()
-        present = {(rank.job_id, rank.rank) for rank in ranks}
-        self._sums = {key: total for key, total in self._sums.items() if key in present}
         for rank in ranks:
             _add_facts(page, rank)
-            refused = self._add_use(page, rank) or refused
+            self._table.watch(process.pid for process in rank.tree)
         yield from page.families()
+        yield from self._use.read([((rank.job_id, rank.rank), rank.tree) for rank in ranks])
+        refused = self._use.refused or refused
         if refused is not None:
             raise PartialData(str(refused)) from refused
         if heartbeats.problems:
@@ -201,49 +187,10 @@ class RanksCollector:
         oldest = self._clock() - self._heartbeat.forget_after_seconds
         return bool(rank.tree) or (rank.heartbeat is not None and rank.heartbeat.time >= oldest)
 
-    def _add_use(self, page: _Page, rank: _Rank) -> PermissionError | None:
-        if not rank.tree:
-            return None
-        refused: PermissionError | None = None
-        resident = 0
-        present = {}
-        for process in rank.tree:
-            status = self._table.status(process.pid)
-            counters = _counters(process, status, self._table.run_delay_seconds(process.pid))
-            resident += 0 if status is None else status.resident_bytes
-            try:
-                io = self._table.io(process.pid)
-            except PermissionError as error:  # another user's process
-                refused, io = error, None
-            if io is not None:
-                counters |= {"read": io.read_bytes, "written": io.written_bytes}
-            present[process.key] = counters
-        sums = self._sums.setdefault((rank.job_id, rank.rank), RisingSum()).update(present)
-        for counter, value in sums.items():
-            name, more = _COUNTERS[counter]
-            page.add(name, _labels(rank.job_id, rank.rank, *more), value)
-        labels = _labels(rank.job_id, rank.rank)
-        page.add("rank_memory_resident_bytes", labels, resident)
-        page.add("rank_threads", labels, sum(process.threads for process in rank.tree))
-        page.add("rank_processes", labels, len(rank.tree))
-        return refused
-
 
 def _same(rank: _Rank, heartbeat: Heartbeat) -> bool:
     either_unnamed = not rank.job_id or not heartbeat.job_id
     return rank.rank == heartbeat.rank and (either_unnamed or rank.job_id == heartbeat.job_id)
-
-
-def _counters(
-    process: Process, status: ProcessStatus | None, run_delay: float | None
-) -> dict[str, float]:
-    counters = {"user": process.user_seconds, "system": process.system_seconds}
-    if status is not None:
-        counters["voluntary"] = status.voluntary_switches
-        counters["involuntary"] = status.involuntary_switches
-    if run_delay is not None:
-        counters["run_delay"] = run_delay
-    return counters
 
 
 def _add_facts(page: _Page, rank: _Rank) -> None:

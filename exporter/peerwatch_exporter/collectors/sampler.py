@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import NoData, PartialData, register
 from peerwatch_exporter.sampler.layout import MemoryLimitError
-from peerwatch_exporter.sampler.process import SamplerStuckError, sampler_of
+from peerwatch_exporter.sampler.process import SamplerEndedError, SamplerStuckError, sampler_of
 from peerwatch_exporter.sampler.window import Statistics
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class SamplerCollector:
         NoData
             If the sampler is off.
         PartialData
-            If it does not sample, or has not spoken for seconds.
+            If it does not sample, ends again and again, or has not spoken for seconds.
         """
         sampler = sampler_of(self._sources)
         if sampler is None or sampler.settings is None:
@@ -61,6 +61,9 @@ class SamplerCollector:
         if state.silent_seconds:
             text = f"The sampler has been silent for {state.silent_seconds:.0f} s."
             raise PartialData("There are no statistics.") from SamplerStuckError(text)
+        if state.restarts and state.second is None:
+            text = f"The sampler ended {state.restarts} times; the log says why."
+            raise PartialData("There are no statistics.") from SamplerEndedError(text)
         yield from _statistics(state)
 
 

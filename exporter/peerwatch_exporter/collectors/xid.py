@@ -48,7 +48,9 @@ _FALLEN_OFF_THE_BUS = 79
 _RECOVERY_ACTION_CHANGED = 154
 
 _BUS = r"((?:PCI:)?(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
-_XID = re.compile(rf"NVRM: Xid \({_BUS}\).*?: ([0-9]{{1,6}})(?:,|\s*$)")
+# With MIG the driver also names the GPU instance and the compute instance, where it knows them.
+_INSTANCE = r"(?: GPU-I:[0-9]{1,4})?(?: GPU-CI:[0-9]{1,4})?"
+_XID = re.compile(rf"NVRM: Xid \({_BUS}{_INSTANCE}\).*?: ([0-9]{{1,6}})(?:,|\s*$)")
 _FALLEN = re.compile(rf"NVRM: GPU (?:at )?{_BUS}:? (?:GPU )?has fallen off the bus")
 # The same in three lines: which GPU, its PCI id, what happened.
 _FALLEN_GPU = re.compile(rf"NVRM: The NVIDIA GPU {_BUS}")
@@ -148,6 +150,8 @@ class XidCollector:
         self._gpus = sources.gpus
         self._kernel_log = KernelLog(sources, lambda text: "NVRM: " in text)
         self._log = XidLog(self._severity)
+        self._seen: tuple[Mapping[str, str], Mapping[str, int]] | None = None
+        self._families: tuple[Family, ...] = ()
 
     def collect(self) -> Iterable[Family]:
         """Return the XID families.
@@ -175,9 +179,12 @@ class XidCollector:
             refused = error
         for event in self._gpus.take_events():
             self._log.add_event(event)
-        yield from self._by_code(gpus)
-        yield from self._by_severity(gpus)
-        yield self._reports()
+        seen = gpus, dict(self._log.reports)
+        # Nothing happens in most seconds, and the same families are cheap for whoever takes them.
+        if seen != self._seen:
+            self._families = (*self._by_code(gpus), *self._by_severity(gpus), self._reports())
+            self._seen = seen
+        yield from self._families
         if refused is not None:
             raise PartialData("Only NVML's events are counted, which miss some codes.") from refused
 

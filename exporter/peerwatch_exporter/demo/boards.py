@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from peerwatch_exporter.demo.node_plan import LINKS, SLOTS
-from peerwatch_exporter.demo.rhythm import Course, noise
+from peerwatch_exporter.demo.rhythm import noise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,7 +78,7 @@ class Board:
         self._fault: GpuFault = scenario.gpu(index)
         self._seed = seed
         self._onset = onset
-        self._course = Course(onset, scenario.mode, scenario.speed)
+        self._course = scenario.course(onset)
         self._job_ends = scenario.mode == "idles"
         # Boards of one kind differ: this one draws a little more power and gets a little warmer.
         self._power_factor = 1 + 0.03 * noise(seed, "power", index)

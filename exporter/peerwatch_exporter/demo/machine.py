@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.demo.node_plan import CPUS, MEMORY_BYTES, SLOTS
-from peerwatch_exporter.demo.rhythm import Course, noise
+from peerwatch_exporter.demo.rhythm import noise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +62,7 @@ class Machine:
         self._seed = seed
         self._onset = onset
         self._boot_time = boot_time
-        self._course = Course(onset, scenario.mode, scenario.speed)
+        self._course = scenario.course(onset)
 
     def files(self, seconds: float) -> Mapping[str, str]:
         """Return the files below /proc by path."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.demo.rhythm import Course, noise
+from peerwatch_exporter.demo.rhythm import noise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -190,7 +190,7 @@ class Nic:
     def __init__(self, number: int, scenario: Scenario, seed: int, onset: float) -> None:
         self._fault: NicFault = scenario.nic(number)
         self._onset = onset
-        self._course = Course(onset, scenario.mode, scenario.speed)
+        self._course = scenario.course(onset)
         # How long the node has trained before, in seconds of traffic at full rate.
         self._age = 2e5 * (1 + 0.02 * noise(seed, "nic", number))
         self._balance = 1 + 0.01 * noise(seed, "balance", number)

@@ -19,6 +19,7 @@ from peerwatch_exporter.demo.machine import Machine
 from peerwatch_exporter.demo.nics import Nic
 from peerwatch_exporter.demo.node_plan import SLOTS, UPTIME_SECONDS
 from peerwatch_exporter.demo.ranks import Ranks
+from peerwatch_exporter.demo.rhythm import STEP_SECONDS
 from peerwatch_exporter.demo.scenarios import SCENARIOS
 from peerwatch_exporter.demo.sysfs import Sysfs
 from peerwatch_exporter.driver.settings import from_plain, to_plain
@@ -60,6 +61,7 @@ class Tree:
     ) -> None:
         self.paths = Paths(procfs=root / "proc", sysfs=root / "sys", kmsg=root / "kmsg")
         self.heartbeats = root / "heartbeat"
+        self._start = start
         self.nics = tuple(Nic(slot.index, scenario, seed, onset) for slot in SLOTS)
         self._files = Files(root)
         boot_time = int(start) - UPTIME_SECONDS
@@ -91,6 +93,24 @@ class Tree:
         """Write only the bytes that the RDMA ports moved."""
         self._sysfs.update_traffic(seconds)
 
+    def settings(self, config: ExporterConfig) -> ExporterConfig:
+        """Return the settings with the node's own directories in place of the real ones."""
+        changed = from_plain(to_plain(config))
+        for name in ("procfs", "sysfs", "kmsg"):
+            setattr(changed.paths, name, getattr(self.paths, name))
+        changed.heartbeat.directory = self.heartbeats
+        # A kubelet of the machine the demonstration runs on is none of this node's.
+        changed.jobs.pod_resources_socket = None
+        return cast("ExporterConfig", changed)
+
+    def sources(
+        self, clock: Callable[[], float], monotonic: Callable[[], float] = time.monotonic
+    ) -> Sources:
+        """Return the sources of the fake node, which lives by these clocks."""
+        nics = {slot.interface: nic for slot, nic in zip(SLOTS, self.nics, strict=True)}
+        ethtool = DemoEthtool(nics, lambda: clock() - self._start)
+        return Sources(self.paths, clock=clock, monotonic=monotonic, ethtool=ethtool)
+
 
 class DemoNode:
     """A fake node that lives by the wall clock, in a temporary directory of its own.
@@ -117,7 +137,10 @@ class DemoNode:
     ) -> None:
         scenario = SCENARIOS[name]
         self._clock = clock
-        self._start = clock()
+        now = clock()
+        # Nodes that are started together train in step, as the nodes of a job do.
+        self._start = now // STEP_SECONDS * STEP_SECONDS
+        onset += now - self._start
         self._arguments = (name, str(seed), repr(self._start), repr(float(onset)))
         self.root = Path(tempfile.mkdtemp(prefix="peerwatch-demo-", dir=_place()))
         atexit.register(self.stop)
@@ -140,19 +163,11 @@ class DemoNode:
     def settings(self, config: ExporterConfig) -> ExporterConfig:
         """Return the settings with the node's own directories in place of the real ones."""
         self._is_sampled = config.sampler.interval_milliseconds is not None
-        paths = self.tree.paths
-        changed = from_plain(to_plain(config))
-        for name in ("procfs", "sysfs", "kmsg"):
-            setattr(changed.paths, name, getattr(paths, name))
-        changed.heartbeat.directory = self.tree.heartbeats
-        # A kubelet of the machine the demonstration runs on is none of this node's.
-        changed.jobs.pod_resources_socket = None
-        return cast("ExporterConfig", changed)
+        return self.tree.settings(config)
 
     def sources(self, config: ExporterConfig) -> Sources:  # noqa: ARG002 - as real_sources
         """Return the sources of the fake node."""
-        nics = {slot.interface: nic for slot, nic in zip(SLOTS, self.tree.nics, strict=True)}
-        return Sources(self.tree.paths, clock=self._clock, ethtool=DemoEthtool(nics, self._elapsed))
+        return self.tree.sources(self._clock)
 
     def stop(self) -> None:
         """End the node and remove its files; a second call does nothing."""

@@ -16,6 +16,8 @@ from peerwatch_exporter.demo.scenarios import SCENARIOS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from peerwatch_exporter.demo.scenario import Scenario
+
 # A GPU that hangs still has a name: its driver remembers.
 _REMEMBERED = frozenset(
     f"nvmlDeviceGet{what}"
@@ -30,8 +32,8 @@ class DemoNvml(FakeNvml):
 
     Parameters
     ----------
-    name
-        The scenario.
+    scenario
+        What happens.
     seed
         Decides the differences between boards and the noise.
     start
@@ -44,14 +46,13 @@ class DemoNvml(FakeNvml):
 
     def __init__(
         self,
-        name: str,
+        scenario: Scenario,
         seed: int,
         start: float,
         onset: float,
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__({"driver_version": DRIVER_VERSION, "gpus": [{}] * GPUS})
-        scenario = SCENARIOS[name]
         self._boards = [Board(index, scenario, seed, onset) for index in range(GPUS)]
         self._known: dict[int, tuple[float, dict[str, Any]]] = {}
         self._start = start
@@ -110,4 +111,4 @@ def install_demo(name: str, seed: int, start: float, onset: float) -> None:
     KeyError
         If there is no such scenario.
     """
-    put_in_place(DemoNvml(name, seed, start, onset))
+    put_in_place(DemoNvml(SCENARIOS[name], seed, start, onset))

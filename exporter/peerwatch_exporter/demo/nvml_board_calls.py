@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import pynvml
@@ -14,6 +15,11 @@ _CLOCK_NAMES = {
     pynvml.NVML_CLOCK_MEM: "memory",
 }
 _ALL_LINKS = 0xFFFFFFFF
+# nvmlFieldValue_t: field and scope, and then time, latency, kind of value, code and value.
+_QUESTION = struct.Struct("=II")
+_ANSWER = struct.Struct("=qqIIQ")
+_FIELD_BYTES = _QUESTION.size + _ANSWER.size
+_LARGEST_VALUE = 2**64 - 1
 
 
 def _text(function: str, key: str) -> None:
@@ -123,18 +129,20 @@ def _link_state(gpu: dict[str, Any], link: int, result: Any) -> int:
 @device_function("nvmlDeviceGetFieldValues")
 def _field_values(gpu: dict[str, Any], count: Any, values: Any) -> int:
     fields = gpu.get("fields", {})
-    for value in values._obj[: count.value]:
-        found = fields.get(str(value.fieldId))
+    for number in range(count.value):
+        at = number * _FIELD_BYTES
+        field, scope = _QUESTION.unpack_from(values._obj, at)
+        found = fields.get(str(field))
         if isinstance(found, list):
-            found = found[value.scopeId] if value.scopeId < len(found) else None
+            found = found[scope] if scope < len(found) else None
         elif isinstance(found, dict):
-            scope = "all" if value.scopeId == _ALL_LINKS else str(value.scopeId)
-            found = found.get(scope)
+            found = found.get("all" if scope == _ALL_LINKS else str(scope))
+        kind, code, value = pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, pynvml.NVML_SUCCESS, 0
         if found is None:
-            value.nvmlReturn = pynvml.NVML_ERROR_NOT_SUPPORTED
+            code = pynvml.NVML_ERROR_NOT_SUPPORTED
         elif found == "lost":
-            value.nvmlReturn = pynvml.NVML_ERROR_GPU_IS_LOST
+            code = pynvml.NVML_ERROR_GPU_IS_LOST
         else:
-            value.valueType = pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG
-            value.value.ullVal = found
+            value = found & _LARGEST_VALUE
+        _ANSWER.pack_into(values._obj, at + _QUESTION.size, 0, 0, kind, code, value)
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any
 
 import pynvml
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from peerwatch_exporter.demo.nvml_library import FakeNvml
 
 _SEVERITIES = ("corrected", "uncorrected")
+# nvmlGpmMetric_t: number, NVML's answer, value, and pointers to two names and a unit.
+_METRIC = struct.Struct("@IId3P")
 _INVALID = int(pynvml.NVML_ERROR_INVALID_ARGUMENT)
 _MISMATCH = int(pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH)
 
@@ -112,8 +115,11 @@ def _gpm_metrics(fake: FakeNvml, request: Any) -> int:
     # Both samples taken, of the same GPU, in their order.
     if older is None or newer is None or older[0] != newer[0] or older[1] >= newer[1]:
         return _INVALID
-    for metric in wanted.metrics[: wanted.numMetrics]:
-        value = newer[2].get(str(metric.metricId))
-        metric.nvmlReturn = pynvml.NVML_ERROR_NOT_SUPPORTED if value is None else 0
-        metric.value = 0.0 if value is None else value
+    at = pynvml.c_nvmlGpmMetricsGet_t.metrics.offset
+    for number in range(wanted.numMetrics):
+        place = at + number * _METRIC.size
+        metric, *_ = _METRIC.unpack_from(wanted, place)
+        value = newer[2].get(str(metric))
+        code = pynvml.NVML_ERROR_NOT_SUPPORTED if value is None else pynvml.NVML_SUCCESS
+        _METRIC.pack_into(wanted, place, metric, code, value or 0.0, 0, 0, 0)
     return 0

@@ -14,7 +14,6 @@ from peerwatch_exporter.demo.node_plan import (
     UPTIME_SECONDS,
     WORLD_SIZE,
 )
-from peerwatch_exporter.demo.rhythm import Course
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,7 +50,7 @@ class Ranks:
         self._scenario = scenario
         self._onset = onset
         self._start = start
-        self._course = Course(onset, scenario.mode, scenario.speed)
+        self._course = scenario.course(onset)
         self._is_written = False
 
     def update(self, seconds: float) -> None:

@@ -80,6 +80,10 @@ def _patterns() -> dict[tuple[Mode, str], Pattern]:
 
 
 _PATTERNS = _patterns()
+_MEANS = {
+    signal: Pattern([(1.0, _PATTERNS["trains", signal].integral(CYCLE_SECONDS) / CYCLE_SECONDS)])
+    for signal in SIGNALS
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +98,15 @@ class Course:
         What the job does from then on.
     speed
         Steps per second from then on, relative to before; only where it trains.
+    steady
+        While it trains, every signal stands at its mean: for readers so slow that each would see
+        another part of a step. What a step needs is then spread over as long as it takes.
     """
 
     onset: float
     mode: Mode = "trains"
     speed: float = 1.0
+    steady: bool = False
 
     def total(self, signal: str, time: float, factor: float = 1.0) -> float:
         """Return a signal's integral from the start until ``time``, in level times seconds.
@@ -112,16 +120,17 @@ class Course:
         factor
             The level from the onset on, relative to the job's.
         """
-        before = _PATTERNS["trains", signal]
+        before = _MEANS[signal] if self.steady else _PATTERNS["trains", signal]
         first = before.integral(_HISTORY_SECONDS)
         total = before.integral(_HISTORY_SECONDS + min(time, self.onset)) - first
         if time <= self.onset:
             return total
-        after = _PATTERNS[self.mode, signal]
+        after = before if self.mode == "trains" else _PATTERNS[self.mode, signal]
         begin = _HISTORY_SECONDS + self.onset
         speed = self.speed if self.mode == "trains" else 1.0
         area = after.integral(begin + (time - self.onset) * speed) - after.integral(begin)
-        return total + factor * area / speed
+        # A pattern that is stretched keeps its levels; without one they fall.
+        return total + factor * area / (1.0 if self.steady else speed)
 
     def mean(self, signal: str, time: float, seconds: float = 1.0, factor: float = 1.0) -> float:
         """Return a signal's mean level over the last seconds."""

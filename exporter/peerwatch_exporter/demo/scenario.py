@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from peerwatch_exporter.demo.rhythm import Course
+
 if TYPE_CHECKING:
     from peerwatch_exporter.demo.rhythm import Mode
 
@@ -131,7 +133,7 @@ class Scenario:
     ----------
     summary
         One line for people who choose.
-    mode, speed
+    mode, speed, steady
         What the job does, as in ``rhythm.Course``.
     gpus, nics
         Faults of the hardware.
@@ -148,6 +150,7 @@ class Scenario:
     summary: str
     mode: Mode = "trains"
     speed: float = 1.0
+    steady: bool = False
     gpus: tuple[GpuFault, ...] = ()
     nics: tuple[NicFault, ...] = ()
     host: Mapping[str, float] = field(default_factory=dict)
@@ -155,6 +158,10 @@ class Scenario:
     stuck_rank: int | None = None
     xids: tuple[Xid, ...] = ()
     log: tuple[LogLine, ...] = ()
+
+    def course(self, onset: float) -> Course:
+        """Return what the job does, with the change at a time (seconds after the start)."""
+        return Course(onset, self.mode, self.speed, self.steady)
 
     def gpu(self, index: int) -> GpuFault:
         """Return what is wrong with a GPU; a fault without content if nothing is."""

@@ -261,6 +261,10 @@ SCENARIOS: Mapping[str, Scenario] = {
         host={"pressure_io": 0.5},
         log=(LogLine(123, "INFO: task python:4105 blocked for more than 122 seconds."),),
     ),
+    "waiting": Scenario(
+        "another node of the job hangs; this one is healthy and waits for it in a collective",
+        mode="waits",
+    ),
     "slow_tcp": Scenario(
         "TCP to the storage loses segments: input arrives late and every step takes longer",
         speed=0.6,

@@ -13,6 +13,7 @@ import logging
 import os
 import selectors
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from peerwatch_exporter.driver.child import COMMAND, ChildGoneError, ChildProcess
@@ -38,6 +39,7 @@ _LOG = logging.getLogger(__name__)
 
 # Children of their own for GPUs that hang; further ones are left out until one of them recovers.
 MOST_APART = 4
+_GATHER_SECONDS = 0.003
 
 
 class Driver:
@@ -152,7 +154,10 @@ class Driver:
         self._looked_at = self._monotonic()
         while not self._stopping:
             try:
-                for key, _ in self._selector.select(self._limits.poll):
+                self._selector.select(self._limits.poll)
+                # The answers come one after another: better be woken once for several of them.
+                time.sleep(_GATHER_SECONDS)
+                for key, _ in self._selector.select(0):
                     if key.data is None:
                         os.read(self._wake_read, 64)
                     else:

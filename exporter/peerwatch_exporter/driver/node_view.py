@@ -49,7 +49,8 @@ class NodeView:
     def __init__(self, expected_count: int | None) -> None:
         self._configured = expected_count
         self._most_seen = 0
-        self._boards: dict[tuple[str, str], tuple[str, ...]] = {}
+        # By uuid, as a reload of the driver may give a board another index; by index without one.
+        self._boards: dict[str, tuple[str, ...]] = {}
         self._past_errors: Counter[str] = Counter()
 
     def join(self, collector: str, parts: Sequence[Sequence[Family]]) -> tuple[Family, ...]:
@@ -75,14 +76,19 @@ class NodeView:
         found = [item for item in families if item.spec.name not in own]
         by_name = {item.spec.name: item for item in families}
         for labels, _ in by_name["gpu_info"].rows if "gpu_info" in by_name else ():
-            self._boards[labels[0], labels[1]] = labels
+            self._boards[_board(labels)] = labels
         present = family("gpu_present")
         if "gpu_present" in by_name:
             present.rows = list(by_name["gpu_present"].rows)
-        answered = {labels for labels, _ in present.rows}
-        present.rows += [(board, 0) for board in sorted(self._boards) if board not in answered]
+        answered = {_board(labels) for labels, _ in present.rows}
+        taken = {labels[0] for labels, _ in present.rows if labels[1]}
+        boards = sorted(self._boards.items(), key=_labels)
+        present.rows += [(labels[:2], 0) for board, labels in boards if board not in answered]
         info, visible = family("gpu_info"), family("gpu_visible_count")
-        info.rows = [(labels, 1) for _, labels in sorted(self._boards.items())]
+        # Of two boards with one index, the one that has it now: joins need it to be the only one.
+        info.rows = [
+            (labels, 1) for board, labels in boards if board in answered or labels[0] not in taken
+        ]
         if present.rows:
             visible.rows = [((), sum(value for _, value in present.rows))]
         return (info, present, visible, *found, self._errors(parts))
@@ -110,3 +116,12 @@ class NodeView:
         if count:
             expected.rows = [((), count)]
         return (expected, *others)
+
+
+def _board(labels: tuple[str, ...]) -> str:
+    """Return what tells a board from others, of the values of its labels gpu and uuid."""
+    return labels[1] or labels[0]
+
+
+def _labels(item: tuple[str, tuple[str, ...]]) -> tuple[str, ...]:
+    return item[1]

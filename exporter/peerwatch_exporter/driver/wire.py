@@ -105,10 +105,10 @@ class FamilyUnpacker:
     """The other side: puts label values and values together again."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], Labels] = {}
+        self._known: dict[tuple[str, str], tuple[Labels, bytes, Family]] = {}
 
     def unpack(self, collector: str, packed: object) -> list[Family]:
-        """Return the families; label values are the same objects as long as they do not change.
+        """Return the families; one that did not change, or its label values, are the same objects.
 
         Raises
         ------
@@ -121,16 +121,16 @@ class FamilyUnpacker:
             raise WireError(f"Collector {collector!r} sent no families: {error!r}.") from error
 
     def _family(self, collector: str, name: str, labels: Labels | None, packed: bytes) -> Family:
-        family = CATALOG[name].family()
-        key = (collector, name)
+        spec, key = CATALOG[name], (collector, name)
         if labels is None:
-            labels = self._known[key]
-        else:
-            width = len(family.spec.labels)
-            if not all(type(row) is tuple and len(row) == width for row in labels):
-                raise ValueError(f"{name} has labels of another width than {width}")
-            self._known[key] = labels
+            labels, before, newest = self._known[key]
+            if before == packed:
+                return newest
+        elif not all(type(row) is tuple and len(row) == len(spec.labels) for row in labels):
+            raise ValueError(f"{name} has labels of another width than {len(spec.labels)}")
         values = array("d")
         values.frombytes(packed)
+        family = spec.family()
         family.rows = list(zip(labels, values, strict=True))
+        self._known[key] = labels, packed, family
         return family

@@ -48,6 +48,12 @@ class SamplerStuckError(Exception):
     error_class = "sampler_stuck"
 
 
+class SamplerEndedError(Exception):
+    """The sampler process ended and was started again, and has not sampled a second since."""
+
+    error_class = "sampler_ended"
+
+
 @dataclass(frozen=True, slots=True)
 class SamplerState:
     """What is known of the sampler process.
@@ -104,6 +110,8 @@ class Sampler:
         self._process: subprocess.Popen[bytes] | None = None
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        if self._settings is not None:
+            sources.gpus.keep_samples(self._settings.history_seconds)
         vars(sources)["_sampler"] = self
 
     @property

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # The driver samples power and utilisation up to some 100 times a second; of each it keeps far less.
 _MAX_SAMPLES = 8192
 _MAX_SAMPLE_SERIES = 512
+# The longest history that can be asked for.
+_SAMPLE_SECONDS = 600.0
 
 # gpu, uuid, metric; Unix times and values in the order of time. Plain, to go between processes.
 SampleBatch = tuple[str, str, str, list[float], list[float]]
@@ -58,9 +60,11 @@ class GpuFacts:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._boards: dict[str, GpuIdentity] = {}
+        self._taken: Any = None
         self._processes: Mapping[int, tuple[int, ...]] = {}
         self._events: deque[XidEvent] = deque(maxlen=_MAX_EVENTS)
         self._samples: dict[tuple[str, str, str], deque[tuple[float, float]]] = {}
+        self._sample_seconds = _SAMPLE_SECONDS
 
     def boards(self) -> tuple[GpuIdentity, ...]:
         """Return every board seen since the start, by index."""
@@ -101,7 +105,9 @@ class GpuFacts:
     def take_in(self, boards: Any, processes: Any, events: Any, samples: Any) -> None:  # noqa: ANN401
         """Add what ``drain`` returned elsewhere."""
         self.add_samples(samples)
-        self.update_boards([GpuIdentity(*board) for board in boards])
+        if boards != self._taken:
+            self.update_boards([GpuIdentity(*board) for board in boards])
+            self._taken = boards
         self.update_processes(processes)
         self.add_events([XidEvent(*event) for event in events])
 
@@ -111,7 +117,7 @@ class GpuFacts:
             self._events.extend(events)
 
     def add_samples(self, batches: Sequence[SampleBatch]) -> None:
-        """Add samples of the driver's own buffers; of each series the newest 8,192 stay."""
+        """Add samples of the driver's own buffers; of each series the newest 8,192 stay at most."""
         with self._lock:
             for gpu, uuid, metric, times, values in batches:
                 kept = self._samples.get((gpu, uuid, metric))
@@ -120,6 +126,13 @@ class GpuFacts:
                         continue
                     kept = self._samples[gpu, uuid, metric] = deque(maxlen=_MAX_SAMPLES)
                 kept.extend(zip(times, values, strict=True))
+                while kept and kept[0][0] < kept[-1][0] - self._sample_seconds:
+                    kept.popleft()
+
+    def keep_samples(self, seconds: float) -> None:
+        """Keep samples of so many seconds from now on."""
+        with self._lock:
+            self._sample_seconds = seconds
 
     def samples(self) -> dict[tuple[str, str, str], list[tuple[float, float]]]:
         """Return the samples kept, as (Unix time, value), by (gpu, uuid, metric)."""

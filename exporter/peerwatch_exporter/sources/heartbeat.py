@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.sources.file_signs import file_signs
+from peerwatch_exporter.sources.regular_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -127,10 +128,11 @@ def read_heartbeats(directory: Path | None) -> Heartbeats:
 
 
 def _read(path: Path, rank: int) -> Heartbeat:
-    status = path.stat()
-    if status.st_size > _LARGEST_FILE_BYTES:
-        raise ValueError(f"has {status.st_size} bytes, a heartbeat at most {_LARGEST_FILE_BYTES}")
-    document = json.loads(path.read_bytes())
+    file = read_regular(str(path), _LARGEST_FILE_BYTES)
+    try:
+        document = json.loads(file.content)
+    except RecursionError as error:
+        raise ValueError("is nested too deeply") from error
     if not isinstance(document, dict):
         raise ValueError(f"holds {type(document).__name__}, not an object")
     said = _whole(document, "rank", 0)
@@ -143,7 +145,7 @@ def _read(path: Path, rank: int) -> Heartbeat:
     return Heartbeat(
         rank=rank,
         # Without a time of its own, the file's age is the heartbeat's.
-        time=status.st_mtime if written is None else written,
+        time=file.written if written is None else written,
         last_step_time=last_step_time,
         job_id=_job_id(document),
         **whole,

@@ -101,7 +101,9 @@ def _devices(text: str) -> tuple[str, ...]:
     for part in text[: 64 * _MOST_GPUS].split(","):
         match = _RANGE.fullmatch(part.strip())
         if match is not None:
-            devices += map(str, range(int(match[1]), int(match[2] or match[1]) + 1))
+            indexes = range(int(match[1]), int(match[2] or match[1]) + 1)
+            # Anybody may start a process that names a million of them.
+            devices += map(str, indexes[: max(0, _MOST_GPUS - len(devices))])
         elif part.strip().startswith("GPU-"):
             devices.append(part.strip())
         else:

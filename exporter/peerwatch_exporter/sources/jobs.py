@@ -12,13 +12,13 @@ from __future__ import annotations
 import logging
 import os
 import re
-import stat
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from peerwatch_exporter.sources.file_signs import file_signs
 from peerwatch_exporter.sources.job_claims import Answer, Claim, Gpu
+from peerwatch_exporter.sources.regular_file import NotAFileError, TooLargeError, read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -159,20 +159,15 @@ def _names(directory: Path, problems: list[Problem]) -> list[str]:
 
 def _text(path: str) -> str:
     try:
-        # A pipe without a writer would block, and opening a device may do anything.
-        if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - hot path: no Path object
-            raise _UnusableError("not_a_file", "is no regular file")
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            content = os.read(descriptor, _LARGEST_FILE_BYTES + 1)
-        finally:
-            os.close(descriptor)
+        content = read_regular(path, _LARGEST_FILE_BYTES).content
     except FileNotFoundError:
         raise
     except OSError as error:
         raise _UnusableError("unreadable", str(error.strerror)) from error
-    if len(content) > _LARGEST_FILE_BYTES:
-        raise _UnusableError("too_large", f"has more than {_LARGEST_FILE_BYTES} bytes")
+    except NotAFileError as error:
+        raise _UnusableError("not_a_file", str(error)) from error
+    except TooLargeError as error:
+        raise _UnusableError("too_large", str(error)) from error
     try:
         text = content.decode()
     except UnicodeDecodeError as error:

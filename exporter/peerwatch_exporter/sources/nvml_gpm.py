@@ -6,7 +6,9 @@ time between. Every GPU has two buffers, which take turns.
 
 from __future__ import annotations
 
+import ctypes
 import math
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +30,9 @@ _PIPES = {"fp64": 11, "fp32": 12, "fp16": 13, "int": 4}
 # In MiB/s, as seen from the GPU.
 _PCIE_RATES = {"transmit": 20, "receive": 21}
 _METRICS = (*_RATIOS.values(), *_PIPES.values(), *_PCIE_RATES.values())
+# nvmlGpmMetric_t: number, NVML's answer, value, and pointers to two names and a unit. An attribute
+# of pynvml's structures takes as long as reading all of this.
+_METRIC = struct.Struct("@IId3P")
 _NOTHING = ActivityReading(ratios={}, pipes={}, pcie_bytes_per_second={}, window_seconds=None)
 
 
@@ -63,6 +68,10 @@ class GpmSampler:
         self._request.numMetrics = len(_METRICS)
         for index, metric in enumerate(_METRICS):
             self._request.metrics[index].metricId = metric
+        # The same memory: where the library writes its answer.
+        self._answer = (ctypes.c_char * (_METRIC.size * len(_METRICS))).from_buffer(
+            self._request, pynvml.c_nvmlGpmMetricsGet_t.metrics.offset
+        )
 
     def read(self, gpu: Gpu) -> ActivityReading | None:
         """Return the activity since the last sample, or None if the board has no GPM.
@@ -119,12 +128,10 @@ class GpmSampler:
         if self._nvml.call("nvmlGpmMetricsGet", self._request) is None:
             return _NOTHING
         values = {
-            metric.metricId: metric.value
-            for metric in self._request.metrics[: len(_METRICS)]
+            number: value
+            for number, code, value, *_ in _METRIC.iter_unpack(self._answer)
             # The driver gives NaN where a unit was off for the whole window.
-            if metric.nvmlReturn == pynvml.NVML_SUCCESS
-            and math.isfinite(metric.value)
-            and metric.value >= 0
+            if code == pynvml.NVML_SUCCESS and math.isfinite(value) and value >= 0
         }
         rates = _named(_PCIE_RATES, values)
         return ActivityReading(

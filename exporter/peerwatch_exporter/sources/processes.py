@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from peerwatch_exporter.sources.procfs import TICKS_PER_SECOND, GarbledFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
 # A pid alone is used again; together with its start time it names one process for good.
@@ -43,7 +43,9 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process as its ``stat`` file shows it; CPU times cover all its threads.
+    """One process as its ``stat`` file shows it.
+
+    CPU times cover all its threads, and the children that it has waited for.
 
     ``image`` is where its environment begins, which is another place after each exec; 0 if the
     kernel does not say, as for other users' processes.
@@ -124,7 +126,7 @@ class ProcessTable:
     """Lists processes and reads their details.
 
     Who came and who went is seen in every listing. A process that sleeps is asked what it does
-    less and less often, up to every 30 s, unless somebody asks for its details: most processes of
+    less and less often, up to every 30 s, unless somebody watches it: most processes of
     a node are of no interest and do nothing. One that is about to hang was busy just before.
 
     Parameters
@@ -188,6 +190,10 @@ class ProcessTable:
         """Return the children of a process in the newest listing."""
         return self._children.get(pid, ())
 
+    def watch(self, pids: Iterable[int]) -> None:
+        """Look at these processes in the next listing, though they rest."""
+        self._asked.update(pids)
+
     def environment(self, pid: int) -> dict[str, str] | None:
         """Return the environment the process was started with; ``None`` if it is gone."""
         content = self._content(pid, "environ")
@@ -198,7 +204,7 @@ class ProcessTable:
 
     def status(self, pid: int) -> ProcessStatus | None:
         """Return memory and context switches; ``None`` if the process is gone."""
-        content = self._detail(pid, "status")
+        content = self._content(pid, "status")
         if not content:
             return None
         try:
@@ -213,7 +219,7 @@ class ProcessTable:
 
     def io(self, pid: int) -> ProcessIo | None:
         """Return storage traffic; ``None`` if the process is gone."""
-        content = self._detail(pid, "io")
+        content = self._content(pid, "io")
         if not content:
             return None
         try:
@@ -225,7 +231,7 @@ class ProcessTable:
 
     def run_delay_seconds(self, pid: int) -> float | None:
         """Return how long the main thread waited for a CPU; ``None`` if gone or not counted."""
-        content = self._detail(pid, "schedstat")
+        content = self._content(pid, "schedstat")
         if not content:
             return None
         try:
@@ -245,24 +251,29 @@ class ProcessTable:
         asked, self._asked = self._asked, set()
         changed: dict[int, Process | None] = {}
         names = set(os.listdir(self._root))  # noqa: PTH208 - names only, hundreds per second
-        for name in self._names - names:
-            if name.isdigit():
-                changed[int(name)] = None
-                # Its children have another parent now.
-                asked.update(self.children(int(name)))
-        look = {int(name) for name in names - self._names if name.isdigit()}
+        look: set[int] = set()
+        if names != self._names:
+            gone = {int(name) for name in self._names - names if name.isdigit()}
+            changed = dict.fromkeys(gone)
+            look = {int(name) for name in names - self._names if name.isdigit()}
+            # Their children have another parent now.
+            asked = asked.union(*map(self.children, gone))
         look |= {pid for pid in asked if pid in self._seen and pid not in changed}
         while self._due and self._due[0][0] <= now:
             due, pid = heapq.heappop(self._due)
             one = self._seen.get(pid)
             if one is not None and one.due == due and pid not in changed:
                 look.add(pid)
-        for pid in look:
-            self._look(pid, now, changed)
-        if changed:
-            self._apply(changed)
+        try:
+            # Parents mostly first: what they take over from a child must not count twice.
+            for pid in sorted(look):
+                self._look(pid, now, changed)
+        finally:
+            # Also what was seen before a process that cannot be understood.
+            if changed:
+                self._apply(changed)
         # Who ended between listing and reading, or was not ready, is new the next time.
-        self._names = names - {str(pid) for pid in look if pid not in self._seen}
+        self._names = names.difference(str(pid) for pid in look if pid not in self._seen)
 
     def _look(self, pid: int, now: float, changed: dict[int, Process | None]) -> None:
         content = self._content(pid, "stat")
@@ -317,18 +328,14 @@ class ProcessTable:
                 name=head.partition(b"(")[2].decode(errors="replace"),
                 parent=int(fields[1]),
                 state=_STATES.get(fields[0].decode(), "sleeping"),
-                user_seconds=int(fields[11]) / TICKS_PER_SECOND,
-                system_seconds=int(fields[12]) / TICKS_PER_SECOND,
+                user_seconds=(int(fields[11]) + int(fields[13])) / TICKS_PER_SECOND,
+                system_seconds=(int(fields[12]) + int(fields[14])) / TICKS_PER_SECOND,
                 threads=int(fields[17]),
                 start_ticks=int(fields[19]),
                 image=int(fields[47]) if len(fields) > 47 else 0,
             )
         except (IndexError, ValueError) as error:
             raise self._garbled(pid, "stat", content) from error
-
-    def _detail(self, pid: int, name: str) -> bytes | None:
-        self._asked.add(pid)
-        return self._content(pid, name)
 
     def _content(self, pid: int, name: str) -> bytes | None:
         try:

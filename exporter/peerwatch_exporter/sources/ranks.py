@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -26,8 +25,6 @@ _JOB_VARIABLES: tuple[tuple[str, Scheduler], ...] = (
     ("SLURM_JOB_ID", "slurm"),
     ("TORCHELASTIC_RUN_ID", "torchelastic"),
 )
-# Slurm lists the board's own indices; CUDA's count from 0 inside a container or cgroup.
-_GPU_VARIABLES = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES")
 _LONGEST_JOB_ID = 128
 
 
@@ -40,7 +37,6 @@ class RankIdentity:
     rank: int
     world_size: int
     local_rank: int | None
-    gpus: tuple[int, ...] | None
     launcher: Literal["torch", "slurm"]
     in_step: bool
 
@@ -129,7 +125,6 @@ def rank_identity(environment: Mapping[str, str]) -> RankIdentity | None:
                 rank=rank,
                 world_size=world_size,
                 local_rank=_number(environment, local),
-                gpus=_gpus(environment),
                 launcher="torch" if launcher == "torch" else "slurm",
                 in_step="SLURM_STEP_ID" in environment,
             )
@@ -149,24 +144,6 @@ def job_of(environment: Mapping[str, str]) -> tuple[str, Scheduler]:
 def _number(environment: Mapping[str, str], name: str) -> int | None:
     text = environment.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
-
-
-def _gpus(environment: Mapping[str, str]) -> tuple[int, ...] | None:
-    for name in _GPU_VARIABLES:
-        if name in environment:
-            return _indices(environment[name])
-    return None
-
-
-def _indices(text: str) -> tuple[int, ...]:
-    """Return the GPU indices of ``0,2`` or ``0-3``; of anything else (UUIDs, MIG) none."""
-    indices: list[int] = []
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d{1,3})(?:-(\d{1,3}))?\s*", part)
-        if match is None:
-            return ()
-        indices += range(int(match[1]), int(match[2] or match[1]) + 1)
-    return tuple(indices)
 
 
 def _assemble(table: ProcessTable, identities: Mapping[int, RankIdentity]) -> list[RankProcess]:

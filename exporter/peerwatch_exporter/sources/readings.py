@@ -75,6 +75,15 @@ class LinkReading:
 
 
 @dataclass(frozen=True, slots=True)
+class C2cLink:
+    """One link between a GPU and the Grace CPU beside it."""
+
+    link: int
+    up: bool | None
+    speed_bytes_per_second: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class PcieBytes:
     """Bytes over the GPU's own PCIe link; both are raw and may wrap."""
 

@@ -39,3 +39,50 @@ class RisingSum:
                 totals[name] = totals.get(name, 0.0) + grown
         self._last = present
         return dict(totals)
+
+
+class InheritedSum:
+    """Adds up what processes and their children grew by, where the kernel hands counters on.
+
+    A process takes over CPU time and storage traffic of each child it has waited for. Its own
+    counter then rises by what the child had counted already: only the sum of all of them tells
+    what is new. After a restart of the exporter that sum goes on where it was.
+    """
+
+    def __init__(self) -> None:
+        self._last: Mapping[ProcessKey, Mapping[str, float]] = {}
+        self._sums: dict[str, float] = {}
+        self._fell: set[str] = set()
+        self._totals: dict[str, float] = {}
+
+    def update(self, present: Mapping[ProcessKey, Mapping[str, float]]) -> dict[str, float]:
+        """Take the counters of the processes that run now; return the sum of each counter.
+
+        Parameters
+        ----------
+        present
+            As for ``RisingSum``, each process read before its children. What is not known of a
+            process just now stays what it was. Where one ends that nobody here waits for, what the
+            others do until the next call is not seen.
+        """
+        self._last = {
+            key: {**self._last.get(key, _NOTHING), **said} for key, said in present.items()
+        }
+        for name, after in _sums(self._last).items():
+            before = self._sums.get(name, 0.0)
+            # A child is gone, and its parent was read a moment before it took the counters over.
+            if after < before and name not in self._fell:
+                self._fell.add(name)
+                continue
+            self._fell.discard(name)
+            self._sums[name] = after
+            self._totals[name] = self._totals.get(name, 0.0) + max(0.0, after - before)
+        return dict(self._totals)
+
+
+def _sums(counters: Mapping[ProcessKey, Mapping[str, float]]) -> dict[str, float]:
+    sums: dict[str, float] = {}
+    for said in counters.values():
+        for name, value in said.items():
+            sums[name] = sums.get(name, 0.0) + value
+    return sums

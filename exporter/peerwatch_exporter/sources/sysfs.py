@@ -8,6 +8,7 @@ import os
 import re
 import time
 from collections import Counter
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -33,6 +34,7 @@ _MAX_NAMED = 64
 _REFUSED_SECONDS = 600.0
 _REFUSALS = frozenset({errno.EINVAL, errno.EIO})
 _MAX_REMEMBERED = 4096
+_MAX_STATES = 256
 
 
 def pci_address(text: str) -> str | None:
@@ -137,7 +139,7 @@ class Sysfs:
     def text(self, path: str) -> str | None:
         """Return the content of a file without surrounding blanks, or None if it has none."""
         raw = self.content(path)
-        return None if raw is None else raw.decode("utf-8", "replace").strip()
+        return None if raw is None else _decoded(raw)
 
     def integer(self, path: str) -> int | None:
         """Return a counter's value, or None if it is missing, unreadable or not a number.
@@ -208,14 +210,16 @@ class Sysfs:
         convert: Callable[[re.Match[str]], _Number],
         absent: str = "N/A",
     ) -> _Number | None:
-        text = self.text(path)
-        if text is None or text.startswith(absent):
+        raw = self.content(path)
+        if raw is None:
             return None
-        match = pattern.match(text)
-        if match is None:
+        match = _matched(pattern, raw)
+        if match is not None:
+            return convert(match)
+        text = _decoded(raw)
+        if not text.startswith(absent):
             self._skip(path, "garbage", text)
-            return None
-        return convert(match)
+        return None
 
     def _is_refused(self, path: str) -> bool:
         until = self._refused.get(path)
@@ -235,6 +239,16 @@ class Sysfs:
         if path not in self._reported and len(self._reported) < _MAX_REMEMBERED:
             self._reported.add(path)
             _LOG.warning("sysfs value skipped path=%s reason=%s text=%r", path, reason, text[:80])
+
+
+@lru_cache(maxsize=_MAX_STATES)
+def _matched(pattern: re.Pattern[str], raw: bytes) -> re.Match[str] | None:
+    """Return what a file's content matches: states and rates are the same for months."""
+    return pattern.match(_decoded(raw))
+
+
+def _decoded(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace").strip()
 
 
 def _reason(error: OSError) -> str:

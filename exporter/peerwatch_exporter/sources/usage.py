@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from peerwatch_exporter.sources.environments import EnvironmentIndex
 from peerwatch_exporter.sources.procfs import DiskStat, Procfs
-from peerwatch_exporter.sources.rising import RisingSum
+from peerwatch_exporter.sources.rising import InheritedSum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from peerwatch_exporter.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
-    from peerwatch_exporter.sources.processes import Process
+    from peerwatch_exporter.sources.processes import Process, ProcessKey
     from peerwatch_exporter.sources.procfs import MachineStat
 
 # Storage servers have a hundred; a page must stay bounded whatever is attached.
@@ -101,8 +101,8 @@ class ProcessUsage:
         self._procfs = Procfs(sources.paths.procfs)
         self._table = sources.processes
         self._index = EnvironmentIndex(self._table, self._is_ours, monotonic=sources.monotonic)
-        self._cpu = RisingSum()
-        self._io = RisingSum()
+        self._cpu = InheritedSum()
+        self._io = InheritedSum()
 
     def cpu(self, stat: MachineStat) -> CpuUsage:
         """Return user and system time of the processes, those that ended included."""
@@ -122,14 +122,12 @@ class ProcessUsage:
 
     def disks(self) -> Mapping[str, DiskStat]:
         """Return the traffic of the processes as one disk named ``processes``."""
-        counters = {}
+        counters: dict[ProcessKey, dict[str, float]] = {}
         for process in self._processes():
             io = self._table.io(process.pid)
-            if io is not None:
-                counters[process.key] = {
-                    "read": float(io.read_bytes),
-                    "written": float(io.written_bytes),
-                }
+            counters[process.key] = (
+                {} if io is None else {"read": io.read_bytes, "written": io.written_bytes}
+            )
         sums = self._io.update(counters)
         stat = DiskStat(int(sums.get("read", 0)), int(sums.get("written", 0)), io_seconds=None)
         return {"processes": stat}

@@ -86,9 +86,9 @@ class App:
                     "scraper must be 1 to 64 letters, digits, '_', '.', ':' or '-', "
                     "such as /metrics/fast?scraper=prometheus-0.",
                 )
-            body = self._pages.fast(
-                openmetrics=openmetrics, scraper=scraper or request.client, timeout=timeout
-            )
+            # Who asks for the head alone is given no samples, so none are to be counted as given.
+            who = None if request.method == "HEAD" else scraper or request.client
+            body = self._pages.fast(openmetrics=openmetrics, scraper=who, timeout=timeout)
         return Response(200, body, OPENMETRICS_CONTENT_TYPE if openmetrics else TEXT_CONTENT_TYPE)
 
     def _bursts(self, query: str) -> Response:

@@ -117,7 +117,8 @@ class Connection:
     Attributes
     ----------
     idle_since
-        Monotonic time since when it waits for a request; ``None`` while it serves one.
+        Monotonic time since when it waits for a whole request, or for the handshake before the
+        first; ``None`` while it serves one. Who sends half a request must not keep others out.
     """
 
     def __init__(self, service: Service, connection: socket.socket, client: str) -> None:
@@ -126,7 +127,7 @@ class Connection:
         self._client = client
         self._deadline = 0.0
         self._ended = threading.Event()
-        self.idle_since: float | None = None
+        self.idle_since: float | None = time.monotonic()
 
     def run(self) -> None:
         """Serve; return when the connection is closed."""
@@ -161,7 +162,6 @@ class Connection:
             self.idle_since = time.monotonic()
             if not reader.wait():
                 return
-            self.idle_since = None
             self._allow(HEAD_SECONDS)
             try:
                 request = reader.read()
@@ -171,6 +171,7 @@ class Connection:
             except TimeoutError:
                 self._refuse(408, f"The request was not complete after {HEAD_SECONDS:.0f} s.")
                 return
+            self.idle_since = None
             keep_alive = request.keep_alive and not self._ended.is_set()
             self._answer(request, keep_alive=keep_alive)
             if not keep_alive:

@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 from peerwatch_detector.reading.arrival import (
     LABEL_BYTES,
     ROWS,
+    SAMPLES,
     Arrival,
     close_rows,
     new_arrival,
     with_more_room,
 )
-from peerwatch_detector.reading.block import Block, fold
+from peerwatch_detector.reading.block import Block
+from peerwatch_detector.reading.layout import layout_of
 from peerwatch_detector.reading.selection import Grid
 from peerwatch_detector.reading.status import MORE_BYTES, MORE_ROOM
 
@@ -49,4 +51,7 @@ def take(
 
 def block(arrival: Arrival, grid: Grid, *, escaped: bool = True) -> Block:
     close_rows(arrival)
-    return fold(arrival, grid, arrival.values[: arrival.counts[ROWS]], escaped=escaped)
+    layout = layout_of(arrival, escaped=escaped)
+    values = layout.fold(arrival.values[: arrival.counts[ROWS]])
+    samples = int(arrival.counts[SAMPLES])
+    return Block(grid, layout.keys, values, samples, layout.duplicates, layout.unnamed)

@@ -227,3 +227,15 @@ def test_garbage_never_crashes(data: bytes) -> None:
         HISTOGRAM,
     }
     take(decode, empty(GRID), data)
+
+
+def test_a_stream_that_is_cut_anywhere_gives_its_whole_frames_and_asks_for_more() -> None:
+    first = frame(series({"node": "a"}, [chunk([(1000, 1.5), (2000, 2.5)])]))
+    second = frame(series({"node": "b"}, [chunk([(1000, 3.5)])]))
+    data = first + second
+    for length in range(len(data) + 1):
+        arrival = empty(GRID, rows=4)
+        status, place = decode(arrival, padded(data[:length]), 0, length)
+        whole = (length >= len(first)) + (length == len(data))
+        assert (MORE_BYTES, [0, len(first), len(data)][whole]) == (status, place)
+        assert whole == arrival.counts[ROWS]

@@ -7,6 +7,7 @@ import json
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,9 +35,10 @@ from peerwatch_detector.reading import (
     Reading,
     ReadingSettings,
     Selection,
+    grid_reader,
 )
 from peerwatch_detector.reading.arrival import close_rows, rates
-from peerwatch_detector.reading.body import join_chunks
+from peerwatch_detector.reading.chunks import join_chunks
 from peerwatch_detector.reading.export_lines import take_lines
 from peerwatch_detector.reading.frames import take_frames
 from peerwatch_detector.reading.matrix import take_matrix
@@ -63,7 +65,7 @@ def read(
     grid: Grid = GRID,
     **settings: Any,
 ) -> tuple[list[Reading], GridReader]:
-    chosen = ReadingSettings(url, **{"timeout_seconds": 5, **settings})
+    chosen = ReadingSettings(url, **{"timeout_seconds": 5, "max_age_seconds": 5, **settings})
     with GridReader(chosen) as reader:
         return reader.read(selections or [LOAD], grid, nodes), reader
 
@@ -317,6 +319,36 @@ def test_a_server_that_does_not_answer_in_time_times_out(server: FakeServer, beg
     assert "raise prometheus.timeout_seconds" in str(reading.outcome)
 
 
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_server_that_lets_nobody_in_any_more_is_not_up(server: FakeServer, status: int) -> None:
+    server.answers |= {"query": matrix([ONE]), "query_range": matrix([ONE])}
+    vector = send(200, b'{"status":"success","data":{"resultType":"vector","result":[]}}')
+    with GridReader(ReadingSettings(server.url, longest_wait_seconds=0)) as reader:
+        reader.read([LOAD], GRID, ("a",))[0].result()
+        assert reader.statistics.up
+        # As when a token has expired: the jobs are known, and go on being read.
+        server.answers = dict.fromkeys(("query", "query_range", "read"), error(status, "no"))
+        with pytest.raises(ReadError, match=str(status)):
+            reader.instant("up")
+        (reading,) = reader.read([LOAD], GRID, ("a",))
+        assert isinstance(reading.outcome, ReadError)
+        assert not reader.statistics.up
+        server.answers = {"query": vector}
+        reader.instant("up")
+        assert reader.statistics.up
+
+
+def test_an_earlier_deadline_holds(server: FakeServer) -> None:
+    server.answers["query"] = matrix([ONE])
+    with GridReader(ReadingSettings(server.url, way="query", max_age_seconds=5)) as reader:
+        (reading,) = reader.read([LOAD], GRID, ("a",))
+        np.testing.assert_array_equal(EXPECTED, values(reading))
+        asked = len(server.asked)
+        (reading,) = reader.read([LOAD], GRID, ("a",), deadline=time.monotonic())
+    assert isinstance(reading.outcome, ReadError)
+    assert ("timeout", asked) == (reading.outcome.reason, len(server.asked))
+
+
 def test_a_refused_connection_tells_the_address_and_what_to_check() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -389,7 +421,9 @@ def test_connections_are_kept_and_a_dropped_one_is_opened_again(server: FakeServ
             {"status": "success", "data": {"resultType": "matrix", "result": [ONE]}}
         ).encode()
     )
-    with GridReader(ReadingSettings(server.url, way="query", connections=1)) as reader:
+    with GridReader(
+        ReadingSettings(server.url, way="query", connections=1, max_age_seconds=5)
+    ) as reader:
         for _ in range(3):
             np.testing.assert_array_equal(EXPECTED, values(reader.read([LOAD], GRID)[0]))
         assert 1 == len(server.connections)
@@ -405,7 +439,7 @@ def test_connections_are_kept_and_a_dropped_one_is_opened_again(server: FakeServ
     assert 2 == len(server.connections)
 
 
-def test_requests_run_at_the_same_time_up_to_the_connections(server: FakeServer) -> None:
+def test_a_read_takes_half_of_the_connections_at_the_same_time(server: FakeServer) -> None:
     together = threading.Barrier(2)
 
     def answer(handler: Handler, asked: Asked) -> None:
@@ -413,9 +447,44 @@ def test_requests_run_at_the_same_time_up_to_the_connections(server: FakeServer)
         matrix([ONE])(handler, asked)
 
     server.answers["query"] = answer
-    readings, _ = read(server.url, *[LOAD] * 4, way="query", connections=2, timeout_seconds=20)
+    readings, _ = read(server.url, *[LOAD] * 4, way="query", connections=4, timeout_seconds=20)
     for reading in readings:
         np.testing.assert_array_equal(EXPECTED, values(reading))
+
+
+def test_layouts_of_jobs_long_gone_are_forgotten(server: FakeServer, monkeypatch) -> None:
+    monkeypatch.setattr(grid_reader, "_MOST_ROWS", 3)
+    server.answers["query"] = matrix([ONE, {"metric": {"node": "b"}, "values": [[1, "7"]]}])
+    with GridReader(ReadingSettings(server.url, way="query", max_age_seconds=5)) as reader:
+        for job in range(9):
+            for _ in range(2):
+                selection = Selection("load", "x", (Matcher("job_id", "=", f"{job}"),))
+                np.testing.assert_array_equal(EXPECTED, values(reader.read([selection], GRID)[0]))
+            assert [selection] == list(reader._layouts)
+
+
+def test_closing_breaks_off_what_is_under_way(server: FakeServer) -> None:
+    asked = threading.Event()
+
+    def stall(handler: Handler, _: Asked) -> None:
+        asked.set()
+        server.release.wait(60)
+
+    server.answers["query"] = stall
+    limits = {"timeout_seconds": 600, "deadline_seconds": 600}
+    reader = GridReader(ReadingSettings(server.url, way="query", **limits))
+    found: list[Reading] = []
+    # More than there are threads: the rest is never begun.
+    reading = threading.Thread(target=lambda: found.extend(reader.read([LOAD] * 9, GRID)))
+    reading.start()
+    assert asked.wait(30)
+    reader.close()
+    reading.join(30)
+    assert not reading.is_alive()
+    assert {"unreachable", "truncated"} >= {
+        one.outcome.reason for one in found if isinstance(one.outcome, ReadError)
+    }
+    assert 9 == len(found)
 
 
 def test_headers_and_credentials_are_sent_and_no_compression_is_asked_for(

@@ -110,3 +110,14 @@ def test_a_read_request_is_the_message_of_the_protocol() -> None:
     query = bytes([0x08, 5, 0x10]) + b"\xff" * 9 + b"\x01" + bytes([0x1A, len(matcher)]) + matcher
     assert bytes([0x0A, len(query)]) + query + bytes([0x10, 1]) == request
     assert b"\x80\x80\x01" == varint(1 << 14)
+
+
+def test_series_that_tell_no_job_are_asked_for_by_node() -> None:
+    power = Selection("power", "fast_gpu_power_watts", by_node=True)
+    grid = Grid(0, 250_000)
+
+    whole = Piece(power, grid, None, ("gpu.a", "b"))
+
+    assert r'fast_gpu_power_watts{node=~"gpu\\.a|b"}' == whole.asked.selector
+    assert 'fast_gpu_power_watts{node=~"b"}' == Piece(power, grid, ("b",)).asked.selector
+    assert "load{}" == Piece(Selection("load", "load"), grid, None, ("a",)).asked.selector

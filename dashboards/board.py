@@ -1,0 +1,85 @@
+"""Puts rows of panels together to a dashboard; what all dashboards have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grafana_foundation_sdk.builders import dashboard as builders
+from grafana_foundation_sdk.models import dashboard as models
+
+from links import TAG, UIDS, all_dashboards
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from grafana_foundation_sdk.cog.builder import Builder
+
+    from parts import Panel
+
+_COLUMNS = 24
+
+
+def board(
+    name: str,
+    title: str,
+    description: str,
+    variables: Sequence[Builder[models.VariableModel]],
+    sections: dict[str, Sequence[Panel]],
+    annotations: Sequence[Builder[models.AnnotationQuery]] = (),
+    *,
+    since: str = "now-30m",
+) -> models.Dashboard:
+    """Return a dashboard that nobody can edit in place.
+
+    Parameters
+    ----------
+    name
+        Of its file and, behind a prefix, its uid.
+    title, description
+        For people.
+    variables
+        The first is the data source.
+    sections
+        Panels by the title of their row.
+    annotations
+        Events that are drawn into every graph.
+    since
+        Start of the time range that is shown first.
+    """
+    dashboard = (
+        builders.Dashboard(f"Peerwatch / {title}")
+        .uid(UIDS[name])
+        .description(description)
+        .tags([TAG])
+        .readonly()
+        .timezone("browser")
+        .time(since, "now")
+        .refresh("30s")
+        .tooltip(models.DashboardCursorSync.CROSSHAIR)
+        .link(all_dashboards())
+        .annotations(list(annotations))
+        .variables(list(variables))
+    )
+    # Links and diffs need ids that stay: a panel added to one row renumbers no other row.
+    ids = []
+    for base, (heading, panels) in enumerate(sections.items(), start=1):
+        dashboard = dashboard.with_row(builders.Row(heading))
+        for panel in panels:
+            dashboard = dashboard.with_panel(panel)
+        ids += [100 * base + index for index in range(len(panels) + 1)]
+    built = dashboard.build()
+    made = built.panels or []
+    for one, panel_id in zip(made, ids, strict=True):
+        one.id_val = panel_id
+    _place([one.grid_pos for one in made if one.grid_pos is not None])
+    return built
+
+
+def _place(places: Sequence[models.GridPos]) -> None:
+    """Put panels side by side in lines, as wide and high as they are; what does not fit wraps."""
+    x = y = height = 0
+    for place in places:
+        if x + place.w > _COLUMNS:
+            x, y, height = 0, y + height, 0
+        place.x, place.y = x, y
+        x, height = x + place.w, max(height, place.h)

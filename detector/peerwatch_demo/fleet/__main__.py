@@ -1,0 +1,59 @@
+"""Entry point of the simulated fleet: read the environment, run, clean up, exit code.
+
+0: exactly one page came and it named the faulty node. 1: it did not, or something broke. 2: wrong
+use. 130 and 143: ended by Ctrl-C or by SIGTERM.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from peerwatch_demo.__main__ import ROOT, carry_out
+from peerwatch_demo.console import Console
+from peerwatch_demo.fleet.plan import FAULTS, Plan, PlanError, fleet_size, make_plan
+from peerwatch_demo.fleet.run import PAST_SECONDS, FleetDemo
+from peerwatch_demo.nodes import Place
+from peerwatch_demo.settings import Patience, Settings
+
+_PICTURE = "fleet-demo.png"
+
+
+def main(environment: Mapping[str, str]) -> int:
+    """Run the demo and return the exit code."""
+    settings = Settings.from_environment(environment)
+    try:
+        size = fleet_size(environment.get("FLEET", ""))
+        plan = make_plan(size, settings.fault, settings.seed)
+    except PlanError as error:
+        print(f"peerwatch demo: {error}", file=sys.stderr)
+        return 2
+    console = Console(sys.stdout, environment)
+    console.text(introduction(plan))
+    picture = Path.cwd() / _PICTURE
+    return carry_out(
+        lambda directory: FleetDemo(plan, settings, Place(ROOT), directory, console, picture).run(),
+        console,
+        keep=settings.hold,
+    )
+
+
+def introduction(plan: Plan) -> str:
+    """Return what the terminal shows first."""
+    jobs = ", ".join(f"{job_id} ({count} nodes)" for job_id, count in plan.jobs.items())
+    return (
+        "Peerwatch demo: a simulated fleet, one faulty node, one page that must name it.\n"
+        f"  simulated  {len(plan.nodes)} scripted nodes with {plan.gpus} GPUs, and their last "
+        f"{PAST_SECONDS / 60:g} minutes; no hardware is read\n"
+        "  real       the exporter's code, Prometheus, Alertmanager, the detector, rules, routes\n"
+        f"  jobs       {jobs}\n"
+        f"  fault      {plan.fault}: {FAULTS[plan.fault]}; on a node drawn by lot, and the "
+        "detector is not told\n"
+        f"  shortened  {Patience().told}\n"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(os.environ))

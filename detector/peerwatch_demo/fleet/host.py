@@ -1,0 +1,169 @@
+"""One process that is many nodes: ``python -m peerwatch_demo.fleet.host``.
+
+    GET  /past?step=S      the nodes' past in OpenMetrics, from the last answer's end until now
+    GET  /NODE/metrics     a node's page as it is now
+    POST /fault?onset=T    the fault begins at that Unix time
+
+A process for each exporter would cost more than a small machine has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from peerwatch_demo.fleet.past import Past
+from peerwatch_demo.fleet.plan import Plan, PlannedNode
+from peerwatch_demo.fleet.scripted import ScriptedNode
+from peerwatch_exporter.render import TEXT_CONTENT_TYPE
+
+# Later than any run: the fault has no time yet.
+_NEVER_SECONDS = 1e9
+
+
+class Host:
+    """The nodes of one process; every method waits for the one under way.
+
+    Parameters
+    ----------
+    plan
+        The whole fleet.
+    names
+        The nodes that live here.
+    folder
+        Where they keep their files.
+    start
+        Unix time at which their past begins.
+    """
+
+    def __init__(self, plan: Plan, names: Iterable[str], folder: Path, start: float) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._start = start
+        self._lock = threading.Lock()
+        chosen = set(names)
+        self._nodes = {
+            node.name: self._make(node, start + _NEVER_SECONDS, start)
+            for node in plan.nodes
+            if node.name in chosen
+        }
+        self._past = Past(self._nodes.values(), start)
+
+    def past(self, step: float) -> Iterable[str]:
+        """Yield the samples from where the last call ended until now, a node and time at once.
+
+        Parameters
+        ----------
+        step
+            Seconds between two visits of a node.
+        """
+        with self._lock:
+            yield from self._past.until(time.time, step)
+
+    def page(self, name: str) -> bytes:
+        """Return a node's page as it is now.
+
+        Raises
+        ------
+        KeyError
+            If the node does not live here.
+        """
+        with self._lock:
+            return self._nodes[name].page(time.time())
+
+    def begin_fault(self, onset: float) -> None:
+        """Let the fault begin at a Unix time.
+
+        A scripted node must know the onset before it comes, so the faulty node and those of its
+        job are made anew; their past is the same, for it follows from seed and time.
+        """
+        with self._lock:
+            for name, node in self._nodes.items():
+                planned = node.planned
+                if planned.job_id == self._plan.job_id:
+                    node.stop()
+                    self._nodes[name] = self._make(planned, onset, time.time())
+                    self._nodes[name].visit(time.time())
+
+    def _make(self, planned: PlannedNode, onset: float, now: float) -> ScriptedNode:
+        root = self._folder / f"{planned.name}-{onset:.0f}"
+        scenario = self._plan.scenario(planned)
+        return ScriptedNode(planned, scenario, root, self._start, onset, now)
+
+
+class HostServer(ThreadingHTTPServer):
+    """Serves the nodes on 127.0.0.1."""
+
+    daemon_threads = True
+    request_queue_size = 256
+
+    def __init__(self, host: Host, port: int) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.host = host
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: HostServer
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        """Answer with a node's page or with the past."""
+        parts = urlsplit(self.path)
+        if parts.path == "/past":
+            self._stream(self.server.host.past(float(parse_qs(parts.query)["step"][0])))
+        elif parts.path == "/-/healthy":
+            self._answer(200, b"")
+        elif parts.path.endswith("/metrics"):
+            try:
+                self._answer(200, self.server.host.page(parts.path.split("/")[1]))
+            except KeyError as error:
+                self._answer(404, f"No node {error} lives here.".encode())
+        else:
+            self._answer(404, b"")
+
+    def do_POST(self) -> None:
+        """Let the fault begin."""
+        self.server.host.begin_fault(float(parse_qs(urlsplit(self.path).query)["onset"][0]))
+        self._answer(200, b"")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - inherited
+        """Say nothing: every scrape would be a line."""
+
+    def _answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", TEXT_CONTENT_TYPE)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _stream(self, parts: Iterable[str]) -> None:
+        """Send texts as they come; the connection's end is theirs."""
+        self.send_response(200)
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.close_connection = True
+        for part in parts:
+            self.wfile.write(part.encode())
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Serve until the process is ended."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--plan", type=Path, required=True, help="file with the plan")
+    parser.add_argument("--folder", type=Path, required=True, help="where the nodes keep files")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--start", type=float, required=True, help="Unix time of the past's start")
+    parser.add_argument("names", nargs="+", help="the nodes that live here")
+    options = parser.parse_args(arguments)
+    plan = Plan.from_json(options.plan.read_text())
+    host = Host(plan, options.names, options.folder, options.start)
+    HostServer(host, options.port).serve_forever()
+
+
+if __name__ == "__main__":
+    main()

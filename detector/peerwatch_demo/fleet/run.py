@@ -1,0 +1,237 @@
+"""The fleet's demo from beginning to end: a past, Prometheus, the detector, a fault, the page."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+import urllib.parse
+from contextlib import ExitStack
+from pathlib import Path
+
+import yaml
+
+from peerwatch_demo import detector, report
+from peerwatch_demo.console import Console
+from peerwatch_demo.fleet import alerts
+from peerwatch_demo.fleet.hosts import Hosts
+from peerwatch_demo.fleet.plan import CLUSTER, Plan
+from peerwatch_demo.narrative import conclude, hold, watch
+from peerwatch_demo.nodes import EXPORTER_JOB, Place
+from peerwatch_demo.settings import Patience, Settings
+from peerwatch_demo.stack import (
+    Server,
+    Stack,
+    Target,
+    alertmanager,
+    alertmanager_config,
+    free_ports,
+    prometheus,
+    prometheus_config,
+)
+from peerwatch_demo.watch import Watcher, fetch_json, scraped
+from peerwatch_demo.webhook import WebhookReceiver
+
+PAST_SECONDS = 900.0
+# The recording rules need two scrapes in 15 s.
+_SCRAPE_SECONDS, _LARGE_FLEET, _LARGE_SCRAPE_SECONDS = 5, 96, 7
+_PAST_STEP_SECONDS = 15.0
+# The faulty job's nodes are made anew for the fault.
+_ONSET_SECONDS, _ONSET_SECONDS_PER_NODE = 3.0, 0.15
+_PICTURE_SECONDS = 120.0
+
+
+class FleetDemo:
+    """One run.
+
+    Parameters
+    ----------
+    plan
+        The fleet and its fault; the detector is never told.
+    settings
+        The phases' lengths, and whether to hold.
+    place
+        Where the repository's parts are.
+    directory
+        Logs and data of this run.
+    console
+        The terminal.
+    picture
+        Where the picture of the dashboard goes.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        settings: Settings,
+        place: Place,
+        directory: Path,
+        console: Console,
+        picture: Path,
+    ) -> None:
+        self._plan = plan
+        self._settings = settings
+        self._place = place
+        self._directory = directory
+        self._console = console
+        self._picture = picture
+        large = len(plan.nodes) > _LARGE_FLEET
+        self._interval = _LARGE_SCRAPE_SECONDS if large else _SCRAPE_SECONDS
+
+    def run(self) -> bool:
+        """Run everything and say whether the right page came, and no other.
+
+        Raises
+        ------
+        StackError
+            If something could not be started or went wrong on the way.
+        """
+        with ExitStack() as outer:
+            outer.callback(self._console.line, "everything is down", "quiet")
+            stack = outer.enter_context(Stack(self._directory))
+            receiver = outer.enter_context(WebhookReceiver())
+            hosts = self._start_nodes(stack)
+            ports = free_ports(3)
+            config = alertmanager_config(self._place.alertmanager_example, receiver.url)
+            pager = alertmanager(stack, ports[1], config)
+            server = self._start_prometheus(stack, hosts, pager, (ports[0], ports[2]))
+            judge = self._start_detector(stack, server, ports[2])
+            watcher = Watcher(server.url, judge.url, receiver)
+            verdict = self._break_and_wait(hosts, server, watcher, receiver)
+            self._explain(server, pager, receiver)
+            self._draw(server)
+            if self._settings.hold:
+                places = {"Prometheus": server.url, "Alertmanager": pager.url}
+                hold(self._console, {**places, "detector": f"{judge.url}/"})
+            return verdict.right
+
+    def _start_nodes(self, stack: Stack) -> Hosts:
+        start = (time.time() - PAST_SECONDS) // 5 * 5
+        hosts = Hosts(stack, self._place, self._plan, start)
+        hosts.start()
+        say = self._console.line
+        say(f"{len(self._plan.nodes)} scripted nodes with {self._plan.gpus} GPUs are there")
+        say(f"simulating their last {PAST_SECONDS / 60:g} minutes: the exporter's code reads each")
+        hosts.load_past(_PAST_STEP_SECONDS, self._data)
+        # Loading took time; what passed meanwhile closes the gap to the first scrape.
+        hosts.load_past(self._interval, self._data)
+        return hosts
+
+    @property
+    def _data(self) -> Path:
+        return self._directory / "prometheus" / "data"
+
+    def _start_prometheus(
+        self, stack: Stack, hosts: Hosts, pager: Server, ports: tuple[int, int]
+    ) -> Server:
+        labels = {"cluster": CLUSTER}
+        judge = Target(detector.DETECTOR_JOB, f"127.0.0.1:{ports[1]}", labels)
+        config = prometheus_config(
+            [*hosts.targets, judge],
+            rules=self._place.rules,
+            alertmanager=pager.url,
+            interval=f"{self._interval}s",
+        )
+        server = prometheus(stack, ports[0], config)
+        known = nodes_with_past(server.url)
+        self._console.line(
+            f"Prometheus is up, with the shipped rules and the past of {known} nodes; it scrapes "
+            f"every {self._interval} s; Alertmanager has the shipped routes"
+        )
+        return server
+
+    def _start_detector(self, stack: Stack, server: Server, port: int) -> Server:
+        config = detector_config(server.url, port, Patience())
+        judge = detector.start_detector(stack, self._place, config, port)
+        self._console.line("peerwatch-detector run: it has read the past and judges every 2 s")
+        return judge
+
+    def _break_and_wait(
+        self, hosts: Hosts, server: Server, watcher: Watcher, receiver: WebhookReceiver
+    ) -> report.Verdict:
+        plan, settings = self._plan, self._settings
+
+        def pace() -> str:
+            return f"{scraped(server.url, EXPORTER_JOB)} of {len(plan.nodes)} nodes scraped"
+
+        def look(seconds: float, *, until_page: bool) -> None:
+            watch(watcher, self._console, seconds, pace, until_page=until_page)
+
+        look(settings.quiet_seconds, until_page=False)
+        onset = time.time() + _ONSET_SECONDS + _ONSET_SECONDS_PER_NODE * plan.jobs[plan.job_id]
+        hosts.begin_fault(onset)
+        watcher.events.append(report.Event("fault", onset, plan.faulty))
+        look(max(0.0, onset - time.time()), until_page=True)
+        self._console.line(f"FAULT {plan.fault} on {plan.faulty}, job {plan.job_id}", "event")
+        look(settings.page_seconds, until_page=True)
+        if receiver.pages():
+            seconds = settings.second_page_seconds
+            self._console.line(f"watching {seconds} s for a page too many", "quiet")
+            look(seconds, until_page=False)
+        return conclude(self._console, watcher, receiver, plan.faulty, onset)
+
+    def _explain(self, server: Server, pager: Server, receiver: WebhookReceiver) -> None:
+        fired = fetch_json(f"{pager.url}/api/v2/alerts")
+        rules = fetch_json(f"{server.url}/api/v1/rules?type=alert")
+        if fired is None or rules is None:
+            self._console.text("Alertmanager or Prometheus did not tell its alerts in time.", "bad")
+            return
+        explained = alerts.explain(fired, rules["data"], receiver.notifications())
+        self._console.text(f"\nAlerts, and what becomes of each:\n{alerts.text(explained)}\n")
+
+    def _draw(self, server: Server) -> None:
+        script = self._place.root / "docs" / "pictures" / "draw.py"
+        command = [self._place.python, str(script), "job", "--prometheus", server.url]
+        command += ["--output", str(self._picture), "--variable", f"job_id={self._plan.job_id}"]
+        command += ["--variable", f"node={self._plan.faulty}", "--rows", "1", "2", "3"]
+        ended = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_PICTURE_SECONDS,
+            env=self._place.environment(),
+        )
+        done = f"the job's dashboard: {self._picture}"
+        self._console.text(done if ended.returncode == 0 else ended.stderr.strip())
+
+
+def detector_config(url: str, port: int, patience: Patience) -> str:
+    """Return the detector's configuration file: all that waits is shorter, the rest as shipped.
+
+    Parameters
+    ----------
+    url
+        Of Prometheus.
+    port
+        Where the detector listens.
+    patience
+        The shorter times.
+    """
+    config = {
+        "prometheus": {"url": url},
+        "listen": {"address": "127.0.0.1", "port": port},
+        "cycle_seconds": 2,
+        "history_seconds": 300,
+        # The past has a sample every 15 s.
+        "fill_limit_seconds": _PAST_STEP_SECONDS,
+        "continuity": {"threshold_seconds": patience.continuity_seconds, "clear_seconds": 60},
+        "peerwatch": {
+            "fast_seconds": patience.continuity_seconds,
+            "fast_pair_seconds": patience.continuity_seconds / 2,
+        },
+        "absent": {"threshold_seconds": patience.absent_seconds},
+    }
+    return yaml.safe_dump(config, sort_keys=False)
+
+
+def nodes_with_past(url: str) -> int:
+    """Return how many nodes have recorded series in all of the past's minutes."""
+    metric = "job_node:rdma_throughput:rate"
+    now = time.time()
+    question = {
+        "query": metric, "start": now - PAST_SECONDS + 60, "end": now, "step": 60,
+    }  # fmt: skip
+    answer = fetch_json(f"{url}/api/v1/query_range?{urllib.parse.urlencode(question)}")
+    series = answer["data"]["result"] if answer else []
+    minutes = PAST_SECONDS // 60
+    return sum(len(one["values"]) >= minutes for one in series)

@@ -1,0 +1,131 @@
+"""One node of the fleet: the exporter's own collectors, runner and pages over a scripted node.
+
+Nothing of it runs by itself: a visit writes the node's files as they stand at a time and lets the
+runner take one snapshot. So a visit may lie in the past, and one process can be many nodes.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from pathlib import Path
+
+from peerwatch_demo.fleet.plan import PlannedNode
+from peerwatch_exporter import __version__
+from peerwatch_exporter.collector import registrations
+from peerwatch_exporter.config import ExporterConfig
+from peerwatch_exporter.demo.node import Tree
+from peerwatch_exporter.demo.node_plan import JOB_ID
+from peerwatch_exporter.demo.nvml import DemoNvml
+from peerwatch_exporter.demo.nvml_library import put_in_place
+from peerwatch_exporter.demo.scenario import Scenario
+from peerwatch_exporter.load_config import load_config
+from peerwatch_exporter.pages import Pages
+from peerwatch_exporter.runner import Runner, make_workers
+from peerwatch_exporter.snapshot import Snapshot
+
+# The slow collectors, which the exporter runs every 10 s, run at the first visit after so long.
+_SLOW_SECONDS = 15.0
+# Visits of the past are further apart than the exporter's own snapshots ever are.
+_LONGEST_STEP_SECONDS = 30.0
+# Only a call that hangs takes this long.
+_DEADLINE_SECONDS = 0.5
+
+
+class Clock:
+    """Stands where it was set and goes on from there as time does, also in the past."""
+
+    def __init__(self, now: float) -> None:
+        self.set(now)
+
+    def set(self, now: float) -> None:
+        """Let it be this Unix time now."""
+        self._now, self._since = now, time.monotonic()
+
+    def __call__(self) -> float:
+        """Return the Unix time in seconds."""
+        return self._now + time.monotonic() - self._since
+
+
+class ScriptedNode:
+    """A scripted node and its exporter, both of this process; one thread at a time.
+
+    Parameters
+    ----------
+    planned
+        Which node it is.
+    scenario
+        What happens from the onset on.
+    root
+        A directory of its own that does not exist yet.
+    start
+        Unix time at which the script starts; nodes with the same start train in step.
+    onset, now
+        Unix times: when the scenario begins, and when the exporter starts.
+    """
+
+    def __init__(
+        self,
+        planned: PlannedNode,
+        scenario: Scenario,
+        root: Path,
+        start: float,
+        onset: float,
+        now: float,
+    ) -> None:
+        self.planned = planned
+        self._start = start
+        self._clock = Clock(now)
+        self._slow_due = now
+        root.mkdir(parents=True)
+        self._tree = Tree(root, scenario, planned.seed, start, onset - start)
+        self._tree.create()
+        self._library = DemoNvml(scenario, planned.seed, start, onset - start, self._clock)
+        config = self._tree.settings(_default_config())
+        sources = self._tree.sources(self._clock, self._clock)
+        # A process of its own for the driver, as in production, would cost 64 times 20 MiB.
+        workers = make_workers(config, sources, registrations(), None)
+        self._runner = Runner(
+            workers,
+            sources,
+            deadline_seconds=_DEADLINE_SECONDS,
+            version=__version__,
+            longest_step_seconds=_LONGEST_STEP_SECONDS,
+        )
+        self._pages = Pages(self._runner)
+
+    def visit(self, now: float, slow_seconds: float = _SLOW_SECONDS) -> Snapshot:
+        """Let the node be as it is at a Unix time, and return what the exporter then reads.
+
+        Parameters
+        ----------
+        slow_seconds
+            How long what the slow collectors read may stand.
+        """
+        self._clock.set(now)
+        self._tree.update(now - self._start)
+        # pynvml knows one library; the node's own answers while the node is visited.
+        put_in_place(self._library)
+        is_slow_due = now >= self._slow_due
+        if is_slow_due:
+            self._slow_due = now + slow_seconds
+        return self._runner.tick(everybody=is_slow_due)
+
+    def page(self, now: float) -> bytes:
+        """Return /metrics as it is at a Unix time, in Prometheus' text format."""
+        self.visit(now)
+        page = self._pages.full(openmetrics=False, timeout=0)
+        return page.replace(_job_label(JOB_ID), _job_label(self.planned.job_id))
+
+    def stop(self) -> None:
+        """End the exporter."""
+        self._runner.stop()
+
+
+def _job_label(job_id: str) -> bytes:
+    return f'job_id="{job_id}"'.encode()
+
+
+@cache
+def _default_config() -> ExporterConfig:
+    return load_config(None, listen=None, known_collectors=registrations())

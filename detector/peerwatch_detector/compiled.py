@@ -1,0 +1,81 @@
+"""The one way in which this package compiles a function to machine code.
+
+Compiled functions release the interpreter lock, so that several connections decode at once, and
+their code is kept beside the module, so that a restart does not compile again. numba notices when a
+module changes, but not when one changes that it calls: whoever edits this package removes
+``__pycache__/*.nb?`` of it.
+
+Without numba the functions are what they are in Python: right, and some hundred times slower. The
+judgement takes numpy's way then, and ``reading.prepare`` tells the readers to do without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast
+
+import numpy as np
+
+try:
+    import numba
+except Exception as error:
+    MISSING: str | None = f"numba cannot be imported: {error!r}"
+else:
+    MISSING = None
+
+AVAILABLE = MISSING is None
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def compiled(function: _Function) -> _Function:
+    """Return ``function`` compiled on its first call for the types of its arguments."""
+    return _compile(function)
+
+
+def inlined(function: _Function) -> _Function:
+    """Return ``function`` compiled into its callers; for small ones that get an array.
+
+    A call that is not inlined counts the array's users up and down, which takes longer than what
+    such a function does.
+    """
+    return _compile(function, inline="always")
+
+
+def numerical(function: _Function) -> _Function:
+    """Return ``function`` compiled so that its loops work on several numbers at once.
+
+    A product and a sum may be rounded once in place of twice, a sum is taken in the order that
+    suits the processor, the same for all loops of one length, and a division by zero gives
+    infinity.
+    """
+    return _compile(function, fastmath={"contract", "reassoc", "nsz"}, error_model="numpy")
+
+
+class _Options(TypedDict, total=False):
+    inline: Literal["never", "always"]
+    fastmath: set[str]
+    error_model: Literal["python", "numpy"]
+
+
+def _compile(function: _Function, **options: Unpack[_Options]) -> _Function:
+    if not AVAILABLE:
+        return function
+    try:
+        found = numba.njit(cache=True, nogil=True, **options)(function)
+    except RuntimeError:
+        # Neither the package's folder nor the user's cache can be written, as in many containers.
+        found = numba.njit(nogil=True, **options)(function)
+    return cast("_Function", found)
+
+
+@compiled
+def whole(value: np.uint64 | int) -> int:
+    """Return an unsigned number as a signed one; a mix of both would become a float."""
+    return np.int64(value)  # type: ignore[return-value]
+
+
+@compiled
+def as_float(bits: np.uint64) -> float:
+    """Return the float64 that a bit pattern is."""
+    return np.uint64(bits).view(np.float64)

@@ -1,0 +1,111 @@
+"""Which detectors are alive, and which of them judges which training job.
+
+There is no database and no leader: every detector publishes that it is there and which jobs it
+judges, reads both of all others from Prometheus, and comes to the same answer by rendezvous
+hashing. Where two disagree for a while, as when one of them is cut off, both judge the job; the
+rules count what both publish once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+# A member is gone when so many looks in a row do not see it.
+_LEAST_MISSES = 2
+# Looks in a cycle: a member that is killed is given up within a cycle of its series' end.
+LOOKS_PER_CYCLE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What one look at Prometheus shows of the group.
+
+    Parameters
+    ----------
+    members
+        Names of the detectors that are there.
+    judges
+        By job, those that publish its judgement.
+    """
+
+    members: frozenset[str]
+    judges: Mapping[str, frozenset[str]]
+
+
+class Group:
+    """The detectors that share the jobs, as one of them sees it.
+
+    Parameters
+    ----------
+    own
+        Name of this detector, which always counts itself.
+    replication
+        How many judge the same job.
+    """
+
+    def __init__(self, own: str, replication: int) -> None:
+        self.own = own
+        self.replication = replication
+        self._misses: dict[str, int] = {own: 0}
+        self._judges: Mapping[str, frozenset[str]] = {}
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Return who is taken to be there, in order of name."""
+        return tuple(sorted(self._misses))
+
+    def update(self, sight: Sight) -> None:
+        """Take in a look: who comes counts at once, who is missing only when missed again."""
+        for member in self._misses.keys() | sight.members:
+            self._misses[member] = 0 if member in sight.members else self._misses.get(member, 0) + 1
+        self._misses[self.own] = 0
+        self._misses = {one: n for one, n in self._misses.items() if n < _LEAST_MISSES}
+        self._judges = sight.judges
+
+    def owns(self, job_id: str) -> bool:
+        """Return whether this detector is among those that are to judge a job."""
+        return self.own in owners(job_id, self._misses, self.replication)
+
+    def keeps(self, job_id: str) -> bool:
+        """Return whether a job that this detector judges must stay with it for now.
+
+        It stays until all who own it have judged it: rather twice than not at all.
+        """
+        judges = self._judges.get(job_id, frozenset())
+        return self.owns(job_id) or not judges.issuperset(
+            owners(job_id, self._misses, self.replication)
+        )
+
+    def share(self, jobs: Iterable[str], judged: Collection[str]) -> set[str]:
+        """Return the jobs to judge.
+
+        Parameters
+        ----------
+        jobs
+            All that run.
+        judged
+            Those of which this detector publishes a judgement.
+        """
+        return {
+            job_id
+            for job_id in jobs
+            if self.owns(job_id) or (job_id in judged and self.keeps(job_id))
+        }
+
+
+def owners(job_id: str, members: Iterable[str], replication: int) -> tuple[str, ...]:
+    """Return who judges a job, the first in line first.
+
+    By highest random weight (rendezvous hashing, Thaler and Ravishankar 1998): a member that comes
+    or goes moves only its own jobs.
+    """
+    ranked = sorted(members, key=lambda member: (_weight(job_id, member), member), reverse=True)
+    return tuple(ranked[:replication])
+
+
+def _weight(job_id: str, member: str) -> bytes:
+    # The length keeps apart what would be one text when joined.
+    text = f"{len(member)}:{member}{job_id}"
+    return hashlib.blake2b(text.encode(), digest_size=8).digest()

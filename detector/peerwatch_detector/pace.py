@@ -1,0 +1,76 @@
+"""How fast a job goes, told apart from how often it pauses.
+
+An iteration of some seconds has seconds of its own in which next to nothing is computed: its ranks
+exchange gradients, or wait for the slowest of them. They recur with every iteration and belong to
+the pace; a slower rank makes just these longer. Checkpoints and stalls come less often, and say
+nothing about the pace.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Lulls that recur more often than once in so many seconds belong to the iteration.
+_RECURS_SECONDS = 60
+# Lulls vary, most of all those about as long as a sample; what is longer than so many is a pause.
+_LULLS = 2
+# Near both ends seconds count less and less, so that half an iteration more or less there changes
+# nothing.
+_EDGE_SECONDS = 20
+
+
+def usual_lull(levels: NDArray[np.float64], low_below: float) -> int:
+    """Return for how many seconds an iteration makes next to no progress.
+
+    Parameters
+    ----------
+    levels
+        Progress second by second; NaN = not known.
+    low_below
+        Next to no progress, in the same unit.
+
+    Returns
+    -------
+    int
+        The longest lull but for one a minute, which may be a pause; 0 = iterations have none.
+    """
+    return _usual(_runs(levels < low_below), int(np.isfinite(levels).sum()))
+
+
+def pace(levels: NDArray[np.float64], low_below: float) -> tuple[float, int]:
+    """Return the mean progress without the pauses.
+
+    Parameters
+    ----------
+    levels, low_below
+        As for ``usual_lull``.
+
+    Returns
+    -------
+    tuple
+        The mean, NaN if nothing is known, and how many seconds it is of.
+    """
+    counted: NDArray[np.bool_] = np.isfinite(levels)
+    runs = _runs(levels < low_below)
+    longest = _LULLS * _usual(runs, int(counted.sum()))
+    for start, end in runs:
+        if end - start > longest:
+            counted[start:end] = False
+    if not counted.any():
+        return float("nan"), 0
+    place = np.arange(len(levels))
+    edge = min(_EDGE_SECONDS, len(levels) // 3) + 1
+    weight = np.minimum(1.0, np.minimum(place + 1, place[::-1] + 1) / edge)[counted]
+    return float(np.average(levels[counted], weights=weight)), int(counted.sum())
+
+
+def _usual(runs: NDArray[np.int64], seconds: int) -> int:
+    lengths, pauses = np.sort(runs[:, 1] - runs[:, 0]), seconds // _RECURS_SECONDS
+    return int(lengths[-1 - pauses]) if len(lengths) > pauses else 0
+
+
+def _runs(low: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return where every run of true values starts and ends, shape (n_runs, 2)."""
+    edges = np.diff(np.concatenate(([0], low.astype(np.int8), [0])))
+    return np.stack((np.flatnonzero(edges > 0), np.flatnonzero(edges < 0)), axis=1)

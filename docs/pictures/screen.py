@@ -1,0 +1,126 @@
+"""Headless Chromium on pages that this process serves."""
+
+from __future__ import annotations
+
+import http.server
+import shutil
+import subprocess
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from peerwatch_demo.local_server import LocalServer
+
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+# Of the page's own clock, which stands still while it waits for an answer.
+_PAGE_MILLISECONDS = 20_000
+_SECONDS = 180
+
+
+class ScreenError(RuntimeError):
+    """A page could not be drawn."""
+
+
+class _Pages(http.server.SimpleHTTPRequestHandler):
+    """Serves the viewer at /, the dashboards at /dashboards/, and takes the page's own report."""
+
+    def __init__(self, *arguments: Any, studio: Studio) -> None:  # noqa: ANN401 - the base's
+        self._studio = studio
+        super().__init__(*arguments)
+
+    def translate_path(self, path: str) -> str:
+        """Return the file behind a path."""
+        name = path.split("?", 1)[0].lstrip("/") or "index.html"
+        folder = self._studio.viewer
+        if name.startswith("dashboards/"):
+            folder, name = self._studio.dashboards, name.removeprefix("dashboards/")
+        return str(folder / Path(name).name)
+
+    def do_POST(self) -> None:
+        """Take the report: an empty one says that all is drawn."""
+        length = int(self.headers.get("Content-Length", 0))
+        self._studio.reports.append(self.rfile.read(length).decode())
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the base's name
+        """Say nothing: the reports tell what went wrong."""
+
+
+class Studio(LocalServer):
+    """Serves the viewer and takes pictures of it.
+
+    Parameters
+    ----------
+    viewer
+        Folder of the page.
+    dashboards
+        Folder of the dashboards' JSON.
+
+    Raises
+    ------
+    ScreenError
+        If there is no Chromium.
+    """
+
+    def __init__(self, viewer: Path, dashboards: Path) -> None:
+        self.viewer, self.dashboards = viewer, dashboards
+        self.reports: list[str] = []
+        found = (path for name in _BROWSERS if (path := shutil.which(name)))
+        self._browser = next(found, "")
+        if not self._browser:
+            raise ScreenError(
+                f"none of {', '.join(_BROWSERS)} is on PATH. Run as root: "
+                "apt-get install --no-install-recommends chromium fonts-dejavu-core"
+            )
+        super().__init__(partial(_Pages, studio=self))
+
+    def draw(self, question: str, file: Path, width: int, height: int) -> None:
+        """Save a picture of the page.
+
+        Parameters
+        ----------
+        question
+            What the page is asked: the part of its address behind the question mark.
+        file
+            A PNG, written or replaced.
+        width, height
+            Of the picture in pixels.
+
+        Raises
+        ------
+        ScreenError
+            If the page reports an error, or nothing.
+        """
+        self.reports.clear()
+        command = [
+            self._browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+            f"--window-size={width},{height}", f"--virtual-time-budget={_PAGE_MILLISECONDS}",
+            f"--screenshot={file}",
+            f"http://{self.address}/?{question}",
+        ]  # fmt: skip
+        ended = subprocess.run(
+            command, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+        if ended.returncode or not self.reports:
+            raise ScreenError(f"{self._browser} drew nothing of {question}:\n{ended.stderr[-500:]}")
+        if problems := "\n".join(filter(None, self.reports)):
+            raise ScreenError(f"the page could not draw {question}:\n{problems}")
+        _shrink(file)
+
+
+def _shrink(file: Path) -> None:
+    """Reduce a picture to so many colours as nobody misses: a third of the bytes."""
+    command = [
+        "pngquant",
+        "--speed=1",
+        "--strip",
+        "--force",
+        "--output",
+        str(file),
+        "128",
+        str(file),
+    ]
+    if shutil.which("pngquant") is None:
+        raise ScreenError("pngquant is not on PATH. Run as root: apt-get install pngquant")
+    subprocess.run(command, check=True)

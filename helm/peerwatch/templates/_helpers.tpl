@@ -1,0 +1,102 @@
+{{/* Short enough for the longest suffix and for the hashes that Kubernetes adds. */}}
+{{- define "peerwatch.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- $release := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
+{{- default $release .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end }}
+
+{{/* Labels that select pods: they may never change. Argument: (list $ "exporter"). */}}
+{{- define "peerwatch.selector" -}}
+{{- $root := first . -}}
+app.kubernetes.io/name: {{ default $root.Chart.Name $root.Values.nameOverride | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/component: {{ last . }}
+{{- end }}
+
+{{- define "peerwatch.labels" -}}
+{{- $root := first . -}}
+{{ include "peerwatch.selector" . }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+app.kubernetes.io/part-of: peerwatch
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
+{{- with $root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Labels of pods: without versions, so that only a change of the pod replaces it. */}}
+{{- define "peerwatch.podLabels" -}}
+{{ include "peerwatch.selector" . }}
+app.kubernetes.io/part-of: peerwatch
+{{- with (first .).Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Argument: (list $ "exporter"). */}}
+{{- define "peerwatch.image" -}}
+{{- $root := first . -}}
+{{- $image := (index $root.Values (last .)).image -}}
+{{- with $root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end -}}
+{{- $image.repository -}}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ default $root.Chart.AppVersion $image.tag }}{{ end -}}
+{{- end }}
+
+{{- define "peerwatch.serviceAccountName" -}}
+{{- $root := first . -}}
+{{- $account := (index $root.Values (last .)).serviceAccount -}}
+{{- if $account.name }}{{ $account.name }}
+{{- else if $account.create }}{{ include "peerwatch.fullname" $root }}-{{ last . }}
+{{- else }}default{{ end -}}
+{{- end }}
+
+{{/* What every container of the chart keeps to. */}}
+{{- define "peerwatch.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+{{- end }}
+
+{{/* Seconds of a duration such as 1s, 500ms or 1m30s. */}}
+{{- define "peerwatch.seconds" -}}
+{{- $total := 0.0 -}}
+{{- range regexFindAll "[0-9]+(ms|s|m|h)" . -1 -}}
+{{- $unit := regexFind "[a-z]+" . -}}
+{{- $number := regexFind "[0-9]+" . | float64 -}}
+{{- $total = addf $total (mulf $number (get (dict "ms" 0.001 "s" 1.0 "m" 60.0 "h" 3600.0) $unit)) -}}
+{{- end -}}
+{{- $total -}}
+{{- end }}
+
+{{/* The time limit of a scrape: never longer than the interval. Argument: a monitor's values. */}}
+{{- define "peerwatch.scrapeTimes" -}}
+interval: {{ .interval }}
+{{- if .scrapeTimeout }}
+scrapeTimeout: {{ .scrapeTimeout }}
+{{- else if lt (include "peerwatch.seconds" .interval | float64) 10.0 }}
+scrapeTimeout: {{ .interval }}
+{{- end }}
+{{- end }}
+
+{{/* Labels of a target that every monitor sets. Argument: (list $ "exporter"). */}}
+{{- define "peerwatch.relabelings" -}}
+{{- $root := first . -}}
+{{- if eq (last .) "exporter" -}}
+- action: replace
+  sourceLabels: [__meta_kubernetes_pod_node_name]
+  targetLabel: node
+{{- else }}
+# A pod that is placed anew is the same detector, and PeerwatchDetectorLost goes on.
+- action: replace
+  sourceLabels: [__meta_kubernetes_pod_name]
+  targetLabel: instance
+{{- end }}
+{{- with $root.Values.cluster }}
+- action: replace
+  replacement: {{ . | quote }}
+  targetLabel: cluster
+{{- end }}
+{{- with (index $root.Values (last .)).monitor.relabelings }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,116 @@
+{{/* Values that cannot work together, as a list of sentences. */}}
+{{- define "peerwatch.mistakes" -}}
+{{- $found := list -}}
+{{- if .Values.exporter.enabled -}}
+{{- $found = concat $found (include "peerwatch.mistakes.exporter" . | fromYamlArray) -}}
+{{- end -}}
+{{- if .Values.detector.enabled -}}
+{{- $found = concat $found (include "peerwatch.mistakes.detector" . | fromYamlArray) -}}
+{{- end -}}
+{{- $found = concat $found (include "peerwatch.mistakes.rules" . | fromYamlArray) -}}
+{{- toYaml $found -}}
+{{- end }}
+
+{{- define "peerwatch.mistakes.exporter" -}}
+{{- $found := list -}}
+{{- $values := .Values.exporter -}}
+{{- $may := $values.privileges -}}
+{{- $taken := dict "9100" "node_exporter" "10248" "the kubelet" "10249" "kube-proxy" "10250" "the kubelet" "10256" "kube-proxy" -}}
+{{- with and $may.hostNetwork (get $taken (toString $values.port)) -}}
+{{- $found = append $found (printf "exporter.port: %v is the port of %s on every node; choose another, such as 9400." $values.port .) -}}
+{{- end -}}
+{{- if and $values.heartbeatDirectory (not $may.processes) -}}
+{{- $found = append $found (printf "exporter.heartbeatDirectory: %q is of no use while exporter.privileges.processes is false: ranks are not looked for; set it to true." $values.heartbeatDirectory) -}}
+{{- end -}}
+{{- if and (eq $may.kernelLog "device") (not $may.kernelLogDevice) -}}
+{{- $found = append $found "exporter.privileges.kernelLogDevice: is empty, but kernelLog is \"device\"; name the resource under which your device plugin hands out /dev/kmsg." -}}
+{{- end -}}
+{{- range $place, $instead := dict "listen" "exporter.port" "paths" "nothing: the chart mounts them" "web.config_file" "exporter.webConfigSecret" "heartbeat.directory" "exporter.heartbeatDirectory" "jobs.mapping_directory" "exporter.mappingDirectory" "jobs.pod_resources_socket" "exporter.privileges.kubelet" -}}
+{{- if include "peerwatch.has" (list $values.config $place) -}}
+{{- $found = append $found (printf "exporter.config.%s: is set by the chart; use %s instead." $place $instead) -}}
+{{- end -}}
+{{- end -}}
+{{- with $values.monitor -}}
+{{- if eq .scheme "https" -}}
+{{- if not $values.webConfigSecret -}}
+{{- $found = append $found "exporter.monitor.scheme: is \"https\", but exporter.webConfigSecret is empty, so the exporter speaks plain HTTP; set both or neither." -}}
+{{- end -}}
+{{- end -}}
+{{- $found = concat $found (include "peerwatch.mistakes.times" (list "exporter.monitor" .) | fromYamlArray) -}}
+{{- $seconds := include "peerwatch.seconds" .interval | float64 -}}
+{{- $recorded := and (ne .kind "none") $.Values.rules.enabled $.Values.rules.recording -}}
+{{- if and $recorded (eq $.Values.preset "peerwatch") (gt $seconds 5.0) -}}
+{{- $found = append $found (printf "exporter.monitor.interval: %q is too long for the recording rules, which take rates over 15 s; at most 5s, or set rules.recording and prometheus.recorded to false." .interval) -}}
+{{- end -}}
+{{- if and $recorded (eq $.Values.preset "fast") (gt $seconds 20.0) -}}
+{{- $found = append $found (printf "exporter.monitor.interval: %q is too long for the recording rules of the preset fast, which take rates over a minute; at most 20s, or set rules.recording to false and do without panels of the dashboards." .interval) -}}
+{{- end -}}
+{{- if and (ne .kind "none") (eq $.Values.preset "fast") (not .fast.enabled) -}}
+{{- $found = append $found "exporter.monitor.fast.enabled: is false, but preset is \"fast\": the detector reads the fast pages, which nobody scrapes then; set it to true." -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $found -}}
+{{- end }}
+
+{{- define "peerwatch.mistakes.detector" -}}
+{{- $found := list -}}
+{{- $values := .Values.detector -}}
+{{- if lt (int $values.replicas) 1 -}}
+{{- $found = append $found (printf "detector.replicas: %v leaves nobody to judge the jobs; at least 1, or set detector.enabled to false." $values.replicas) -}}
+{{- end -}}
+{{- if gt (int $values.replication) (max 1 (int $values.replicas) | int) -}}
+{{- $found = append $found (printf "detector.replication: %v detectors cannot judge the same job where detector.replicas is %v; at most that many." $values.replication $values.replicas) -}}
+{{- end -}}
+{{- if not (or $values.existingSecret .Values.prometheus.url) -}}
+{{- $found = append $found "prometheus.url: is empty; give the address that the detector shall read, such as http://prometheus:9090." -}}
+{{- end -}}
+{{- if and $values.existingSecret $values.config -}}
+{{- $found = append $found (printf "detector.config: is not used, since detector.existingSecret is %q; put the settings into that Secret." $values.existingSecret) -}}
+{{- end -}}
+{{- range $place, $instead := dict "listen" "detector.port" "preset" "preset" "replicas" "detector.replicas" "prometheus.url" "prometheus.url" "prometheus.recorded" "prometheus.recorded" "prometheus.headers" "prometheus.headers" -}}
+{{- if include "peerwatch.has" (list $values.config $place) -}}
+{{- $found = append $found (printf "detector.config.%s: is set by the chart; use the chart's value %s instead." $place $instead) -}}
+{{- end -}}
+{{- end -}}
+{{- $found = concat $found (include "peerwatch.mistakes.times" (list "detector.monitor" $values.monitor) | fromYamlArray) -}}
+{{- toYaml $found -}}
+{{- end }}
+
+{{- define "peerwatch.mistakes.rules" -}}
+{{- $found := list -}}
+{{- $rules := .Values.rules -}}
+{{- $known := include "peerwatch.rules.alerts" . | fromJsonArray -}}
+{{- range $name, $_ := $rules.alerts -}}
+{{- if not (has $name $known) -}}
+{{- $found = append $found (printf "rules.alerts.%s: there is no such alert; there are %s." $name (join ", " $known)) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $rules.enabled (not $rules.recording) .Values.detector.enabled .Values.prometheus.recorded (ne .Values.preset "fast") -}}
+{{- $found = append $found "prometheus.recorded: is true, but rules.recording is false, so nobody records what the detector would read; set both to the same." -}}
+{{- end -}}
+{{- toYaml $found -}}
+{{- end }}
+
+{{/* Argument: (list path monitor). */}}
+{{- define "peerwatch.mistakes.times" -}}
+{{- $found := list -}}
+{{- $path := first . -}}
+{{- with last . -}}
+{{- if .scrapeTimeout -}}
+{{- if gt (include "peerwatch.seconds" .scrapeTimeout | float64) (include "peerwatch.seconds" .interval | float64) -}}
+{{- $found = append $found (printf "%s.scrapeTimeout: %q is longer than the interval %q, which Prometheus refuses." $path .scrapeTimeout .interval) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $found -}}
+{{- end }}
+
+{{/* "true" if a setting such as web.config_file is given. Argument: (list config path). */}}
+{{- define "peerwatch.has" -}}
+{{- $keys := splitList "." (last .) -}}
+{{- $section := first . -}}
+{{- range initial $keys -}}
+{{- $section = default dict (get $section .) -}}
+{{- end -}}
+{{- if hasKey $section (last $keys) }}true{{ end -}}
+{{- end }}

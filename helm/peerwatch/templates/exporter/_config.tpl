@@ -1,0 +1,34 @@
+{{/* The user's settings, and what only the chart knows: what it mounted where. */}}
+{{- define "peerwatch.exporter.config" -}}
+{{- $values := .Values.exporter -}}
+{{- $config := deepCopy $values.config -}}
+{{- $jobs := default dict $config.jobs -}}
+{{- if not $values.privileges.processes -}}
+{{- /* Without the right to read them, both would report a failure for ever. */ -}}
+{{- $jobs = set $jobs "environment" false -}}
+{{- $collectors := default dict $config.collectors -}}
+{{- $disabled := append (default list $collectors.disabled) "ranks" | uniq -}}
+{{- $_ := set $config "collectors" (set $collectors "disabled" $disabled) -}}
+{{- end -}}
+{{- if not $values.privileges.kubelet -}}
+{{- $jobs = set $jobs "pod_resources_socket" nil -}}
+{{- end -}}
+{{- if $values.mappingDirectory -}}
+{{- $jobs = set $jobs "mapping_directory" "/host/jobs" -}}
+{{- end -}}
+{{- if $jobs -}}
+{{- $_ := set $config "jobs" $jobs -}}
+{{- end -}}
+{{- if $values.heartbeatDirectory -}}
+{{- $_ := set $config "heartbeat" (set (default dict $config.heartbeat) "directory" "/host/heartbeat") -}}
+{{- end -}}
+{{- /* Helm makes strings of keys; those of xid.severity are numbers. */ -}}
+{{- regexReplaceAll "(?m)^( +)\"([0-9]+)\":" (toYaml $config) "${1}${2}:" -}}
+{{- end }}
+
+{{/* Whether anything that the pod may do is kept for root. */}}
+{{- define "peerwatch.exporter.root" -}}
+{{- with .Values.exporter.privileges -}}
+{{- if or .kubelet .processes (ne .kernelLog "off") }}true{{ end -}}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,50 @@
+"""One detector, measured from within: started by ``bench.detector``."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import numpy as np
+
+from bench.detector import Cost, config_of
+from bench.processes import usage
+from peerwatch_detector import prepare
+from peerwatch_detector.bench import resident_mebibytes
+from peerwatch_detector.models.shipped import configured_bundle
+from peerwatch_detector.reader import PrometheusReader
+from peerwatch_detector.service import Detector
+
+
+def main() -> None:
+    """Discover, read, judge, publish: once all, then cycle by cycle."""
+    method, nodes, url, *numbers, began = sys.argv[1:]
+    moment, every, cycles, server = map(int, numbers)
+    config = config_of(method, url)
+    now = [float(moment)]
+    # As the service does before its first cycle.
+    prepare.prepare()
+    with PrometheusReader(config.prometheus) as reader:
+        detector = Detector(config, reader, configured_bundle(config)[0], clock=lambda: now[0])
+        ready, idle = time.time() - float(began), resident_mebibytes()
+        wall, own = time.perf_counter(), time.process_time()
+        detector.cycle()
+        cold, cold_cpu = time.perf_counter() - wall, time.process_time() - own
+        spent = []
+        for _ in range(cycles):
+            now[0] += every
+            before, own = usage(server), time.process_time()
+            detector.cycle()
+            spent.append((time.process_time() - own, usage(server).cpu_since(before)))
+        (judgement,) = detector.snapshot.judgements
+        if len(judgement.job.nodes) != int(nodes) or min(judgement.coverage.values()) < 0.9:
+            raise RuntimeError(f"Judged {len(judgement.job.nodes)} nodes: {judgement.coverage}.")
+    cycle, of_server = np.median(spent, axis=0)
+    found, held = len(judgement.findings), resident_mebibytes()
+    cost = Cost(method, int(nodes), idle, ready, cold, cold_cpu, cycle, of_server, held, found)
+    print(json.dumps({name: getattr(cost, name) for name in cost.__slots__}))
+
+
+if __name__ == "__main__":
+    main()

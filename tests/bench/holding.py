@@ -1,0 +1,191 @@
+"""What a detector holds in memory of one large job, from its first call on.
+
+A made-up healthy job is read, judged and published as the service does it; in the server's place a
+reader makes up the samples, so that nothing but the detector is measured. Each size in a process of
+its own.
+
+    PYTHONPATH=tests:exporter:detector python -m bench.holding --nodes 1500,12500 --gpus 8
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peerwatch_detector import prepare
+from peerwatch_detector.bench import resident_mebibytes
+from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.frame import Series
+from peerwatch_detector.models.shipped import configured_bundle
+from peerwatch_detector.reading import Block, Grid, Reading, ReadingStatistics, Selection
+from peerwatch_detector.reading.envelope import Remarks
+from peerwatch_detector.reading.layout import Key
+from peerwatch_detector.reading.question import Result
+from peerwatch_detector.rehearsal import CYCLE, CYCLES, JOB, START
+from peerwatch_detector.service import Detector
+
+# Noise that repeats only after a time without meaning to anybody.
+_NOISE = 65_537
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Resident MiB of one detector.
+
+    Parameters
+    ----------
+    nodes, gpus
+        Of the job; GPUs of a node.
+    idle
+        Before it knew of the job.
+    highest
+        At most, at any time.
+    cold
+        After the first call.
+    steady
+        After the cycles that followed.
+    samples
+        Of those, its rings of samples.
+    """
+
+    nodes: int
+    gpus: int
+    idle: float
+    highest: float
+    cold: float
+    steady: float
+    samples: float
+
+
+class MadeUpServer:
+    """A reader whose job is healthy, its nodes alike.
+
+    Parameters
+    ----------
+    config
+        Whose metrics are read.
+    nodes, gpus
+        Of the job; GPUs of a node.
+    """
+
+    def __init__(self, config: DetectorConfig, nodes: int, gpus: int) -> None:
+        self.statistics = ReadingStatistics(up=True, way="remote_read")
+        self.names = tuple(f"gpu-node-{node:05d}" for node in range(nodes))
+        self._metrics = {metric.name: metric for metric in config.detection_metrics()}
+        rng = np.random.default_rng(nodes)
+        noise = 1 + 0.02 * rng.standard_normal(_NOISE + 4096)
+        self._noise: NDArray[np.float32] = noise.astype(np.float32)
+        units = {"node": ("",), "gpu": tuple(str(gpu) for gpu in range(gpus))}
+        self._keys: dict[str, tuple[Key, ...]] = {
+            scope: tuple((node, unit) for node in self.names for unit in names)
+            for scope, names in units.items()
+        }
+
+    def read(
+        self,
+        selections: Sequence[Selection],
+        grid: Grid,
+        nodes: Sequence[str] = (),
+        deadline: float = math.inf,
+    ) -> list[Reading]:
+        """Read selections on the same steps; nobody is left out."""
+        blocks = [self._block(one, grid) for one in selections]
+        return [
+            Reading(one, Result(block, Remarks(), 0), "remote_read")
+            for one, block in zip(selections, blocks, strict=True)
+        ]
+
+    def instant(self, query: str, at: float | None = None) -> list[Series]:
+        """Return who runs the job and can be scraped; nothing was published before."""
+        if "peerwatch_finding" in query:
+            return []
+        moment, one = np.array([float(START)]), np.ones(1)
+        return [Series({"job_id": JOB, "node": name}, moment, one) for name in self.names]
+
+    def _block(self, selection: Selection, grid: Grid) -> Block:
+        metric = self._metrics[selection.metric]
+        keys = self._keys[metric.scope]
+        begins = (np.arange(len(keys)) * 7919 + grid.start // grid.step) % _NOISE
+        every = np.lib.stride_tricks.sliding_window_view(self._noise, grid.steps)
+        values = every[begins]
+        values *= np.float32(metric.bounds[0] + 0.4 * (metric.bounds[1] - metric.bounds[0]))
+        return Block(grid, keys, values, values.size)
+
+
+def measure(nodes: int, gpus: int) -> Held:
+    """Let a detector find, read and judge the job in this process."""
+    config = DetectorConfig()
+    server = MadeUpServer(config, nodes, gpus)
+    now = [float(START + config.history_seconds)]
+    # As the service does before its first cycle.
+    prepare.prepare()
+    detector = Detector(config, server, configured_bundle(config)[0], clock=lambda: now[0])
+    idle = resident_mebibytes()
+    detector.cycle()
+    cold = resident_mebibytes()
+    for _ in range(CYCLES):
+        now[0] += CYCLE
+        detector.cycle()
+    (judgement,) = detector.snapshot.judgements
+    if len(judgement.job.nodes) != nodes or min(judgement.coverage.values()) < 1:
+        raise RuntimeError(f"Judged {len(judgement.job.nodes)} nodes: {judgement.coverage}.")
+    held = detector.memories[JOB].reader
+    assert held is not None
+    samples = held.resident_bytes / 2**20
+    return Held(nodes, gpus, idle, _highest(), cold, resident_mebibytes(), samples)
+
+
+def _highest() -> float:
+    """Return the highest resident memory of this process in MiB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith("VmHWM:"))
+    return int(line.split()[1]) / 1024
+
+
+def table(found: Sequence[Held]) -> str:
+    """Return the results for people, in Markdown."""
+    lines = [
+        "| nodes | GPUs of each | idle, MiB | highest, MiB | after the cold call, MiB "
+        "| after the cycles, MiB | of it samples, MiB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {one.nodes} | {one.gpus} | {one.idle:.0f} | {one.highest:.0f} | {one.cold:.0f} | "
+        f"{one.steady:.0f} | {one.samples:.0f} |"
+        for one in found
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--nodes", default="1500,12500", help="sizes (1500,12500)")
+    parser.add_argument("--gpus", type=int, default=8, help="GPUs of a node (8)")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    sizes = [int(nodes) for nodes in options.nodes.split(",")]
+    if options.here:
+        print(json.dumps(asdict(measure(sizes[0], options.gpus))))
+        return
+    print(table([_apart(nodes, options.gpus) for nodes in sizes]))
+
+
+def _apart(nodes: int, gpus: int) -> Held:
+    """Measure in a process of its own."""
+    command = [sys.executable, "-m", "bench.holding", "--here", "--nodes", str(nodes)]
+    done = subprocess.run([*command, "--gpus", str(gpus)], check=True, stdout=subprocess.PIPE)
+    return Held(**json.loads(done.stdout))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""What a person may choose of a fleet, and what follows from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from peerwatch_demo.fleet import __main__ as entry
+from peerwatch_demo.fleet.plan import FAULTS, Plan, PlanError, fleet_size, make_plan
+from peerwatch_exporter.demo.rhythm import CYCLE_SECONDS, SIGNALS, Course
+from peerwatch_exporter.demo.scenarios import SCENARIOS
+
+
+@pytest.mark.parametrize("text", ["8", " 64 ", "256"])
+def test_a_fleet_has_8_to_256_nodes(text: str) -> None:
+    assert int(text) == len(make_plan(fleet_size(text), "", "").nodes)
+
+
+@pytest.mark.parametrize("text", ["7", "257", "-8", "64.0", "many", "", "9" * 30])
+def test_any_other_size_is_refused_with_both_limits(text: str) -> None:
+    with pytest.raises(PlanError, match="from 8 to 256") as refused:
+        fleet_size(text)
+
+    assert repr(text) in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["slow_nic", "healthy", "waiting", "idle"])
+def test_what_is_no_fault_of_the_fleet_is_refused_with_the_list(name: str) -> None:
+    with pytest.raises(PlanError) as refused:
+        make_plan(8, name, "")
+
+    assert repr(name) in str(refused.value)
+    assert all(fault in str(refused.value) for fault in FAULTS)
+
+
+@pytest.mark.parametrize(
+    "environment", [{"FLEET": "3"}, {"FLEET": "8", "FAULT": "x"}], ids=["size", "fault"]
+)
+def test_wrong_use_exits_with_2(environment, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == entry.main(environment)
+
+    printed = capsys.readouterr()
+    assert "" == printed.out
+    assert next(iter(environment)) in printed.err or "FAULT" in printed.err
+
+
+@pytest.mark.parametrize("size", range(8, 257, 31))
+def test_every_job_can_be_compared_and_nodes_have_names_of_their_own(size: int) -> None:
+    plan = make_plan(size, "", "")
+
+    assert size == sum(plan.jobs.values()) == len({node.name for node in plan.nodes})
+    assert 3 <= min(plan.jobs.values())
+    assert plan.job_id in plan.jobs
+
+
+def test_equal_seeds_make_the_same_node_faulty() -> None:
+    drawn = {make_plan(64, "", str(seed)).faulty for seed in range(40)}
+
+    assert make_plan(64, "", "7") == make_plan(64, "", "7")
+    assert 10 < len(drawn)
+
+
+@pytest.mark.parametrize("fault", list(FAULTS))
+def test_one_node_has_the_fault_and_its_job_goes_at_its_pace(fault: str) -> None:
+    plan = make_plan(64, fault, "1")
+    others = [node for node in plan.nodes if node.name != plan.faulty]
+    (faulty,) = set(plan.nodes) - set(others)
+
+    assert SCENARIOS[fault].summary == plan.scenario(faulty).summary
+    for node in others:
+        scenario = plan.scenario(node)
+        paces = (scenario.mode, scenario.speed)
+        in_job = node.job_id == plan.job_id
+        expected = (SCENARIOS[fault].mode, SCENARIOS[fault].speed) if in_job else ("trains", 1.0)
+        assert expected == paces
+        assert (scenario.gpus, scenario.nics, scenario.xids) == ((), (), ())
+
+
+def test_a_plan_survives_the_way_to_another_process() -> None:
+    plan = make_plan(9, "lost_gpu", "1")
+
+    assert plan == Plan.from_json(plan.to_json())
+
+
+def test_the_introduction_says_what_is_simulated_and_what_is_shortened() -> None:
+    text = entry.introduction(make_plan(64, "hung_rank", "1"))
+
+    assert "64 scripted nodes with 512 GPUs, and their last 15 minutes" in text
+    assert "20 s here, 240 s in production" in text
+    assert "llm-pretrain (32 nodes), vision (20 nodes), eval (12 nodes)" in text
+
+
+@pytest.mark.parametrize("signal", SIGNALS)
+def test_a_steady_job_does_in_a_cycle_what_one_in_steps_does(signal: str) -> None:
+    steps, steady = Course(1e9), Course(1e9, steady=True)
+
+    assert pytest.approx(steps.total(signal, CYCLE_SECONDS)) == steady.total(signal, CYCLE_SECONDS)
+    means = [steady.mean(signal, time, 0.1) for time in (1.0, 3.5, 4.8, 300.0)]
+    assert pytest.approx([means[0]] * 4) == means
+
+
+def test_a_steady_job_that_slows_does_less_in_every_second() -> None:
+    course = Course(100.0, speed=0.5, steady=True)
+
+    assert pytest.approx(0.5 * course.mean("tensor", 50.0)) == course.mean("tensor", 150.0)
+    assert Course(100.0, speed=0.5).steps(150.0) == course.steps(150.0)

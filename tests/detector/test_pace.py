@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from peerwatch_detector.pace import pace, usual_lull
+
+LOW = 0.1
+
+
+def iterating(
+    seconds: int, period: float, computing: float = 0.6, begin: float = 0.0
+) -> np.ndarray:
+    """Return the progress of a job that computes for a share of every period, then exchanges."""
+    place = begin + np.arange(seconds * 100) / 100 / period
+    return 0.5 * (place % 1 < computing).reshape(seconds, 100).mean(axis=1)
+
+
+def test_lulls_are_those_that_recur() -> None:
+    levels = np.full(300, 0.5)
+    assert 0 == usual_lull(levels, LOW)
+    # Five in five minutes may be pauses.
+    for start in range(10, 300, 60):
+        levels[start : start + 8] = 0.0
+    assert 0 == usual_lull(levels, LOW)
+    levels[285:288] = 0.0
+    assert 3 == usual_lull(levels, LOW)
+    assert 0 == usual_lull(np.empty(0), LOW)
+
+
+def test_a_long_pause_is_no_lull() -> None:
+    levels = iterating(300, 10)
+    assert 4 == usual_lull(levels, LOW)
+    levels[100:160] = 0.0
+    assert 4 == usual_lull(levels, LOW)
+
+
+def test_a_past_that_is_not_known_has_no_pauses() -> None:
+    levels = np.concatenate([np.full(540, math.nan), iterating(60, 20)])
+    assert 8 == usual_lull(levels, LOW)
+
+
+def test_pauses_do_not_count_and_lulls_do() -> None:
+    steady = np.full(300, 0.5)
+    steady[100:140] = 0.0
+    assert (0.5, 260) == pace(steady, LOW)
+    levels = iterating(300, 10)
+    levels[100:140] = 0.0
+    mean, seconds = pace(levels, LOW)
+    assert pytest.approx(0.3, abs=0.01) == mean
+    # The lulls on both sides of a pause melt into it.
+    assert 250 <= seconds <= 260
+
+
+@pytest.mark.parametrize("period", [1.7, 2.6, 4, 7, 11, 13])
+@pytest.mark.parametrize("slower", [1.03, 1.1, 1.3])
+def test_longer_lulls_are_a_slower_pace(period: float, slower: float) -> None:
+    computing = 0.6 / slower
+    for begin in (0.0, 0.3, 0.7):
+        before, _ = pace(iterating(300, period), LOW)
+        after, _ = pace(iterating(240, period * slower, computing, begin), LOW)
+        assert pytest.approx(1 - 1 / slower, abs=0.015) == 1 - after / before
+
+
+def test_part_of_an_iteration_more_or_less_changes_little() -> None:
+    means = [pace(iterating(seconds, 13), LOW)[0] for seconds in range(240, 254)]
+    assert 0.005 > np.ptp(means) / np.mean(means)
+
+
+def test_what_is_not_known_does_not_count() -> None:
+    levels = np.full(100, 0.5)
+    levels[10:30] = math.nan
+    assert (0.5, 80) == pace(levels, LOW)
+    mean, seconds = pace(np.full(50, math.nan), LOW)
+    assert (True, 0) == (math.isnan(mean), seconds)
+    assert 0 == pace(np.empty(0), LOW)[1]

@@ -1,0 +1,106 @@
+"""Pages of made-up nodes and detectors that follow a script, for the rules to be played on.
+
+Time on these pages runs ``speed`` times as fast as on the wall, like the rules' own durations.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from alertmanager_live import seconds
+from peerwatch_demo.local_server import LocalServer
+
+_WINDOW = re.compile(r"(\[|\boffset )(\d+(?:ms|[smh]))\b")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One line of a page."""
+
+    name: str
+    value: float
+    labels: Mapping[str, str]
+
+    def __str__(self) -> str:
+        labels = ",".join(f'{name}="{value}"' for name, value in self.labels.items())
+        return f"{self.name}{{{labels}}} {self.value!r}\n"
+
+
+# What a page holds after so many seconds of the script, or None while its process is not there.
+Script = Callable[[float], Iterator[Sample] | None]
+
+
+def faster(rules: Path, speed: float) -> dict[str, Any]:
+    """Return a rule file in which all durations are ``speed`` times shorter."""
+
+    def shorter(duration: str) -> str:
+        return f"{round(seconds(duration) / speed * 1000)}ms"
+
+    def within(text: str) -> str:
+        return _WINDOW.sub(lambda found: found[1] + shorter(found[2]), text)
+
+    content: dict[str, Any] = yaml.safe_load(rules.read_text())
+    for group in content["groups"]:
+        group["interval"] = shorter(group["interval"])
+        for rule in group["rules"]:
+            rule["expr"] = within(rule["expr"])
+            for key in {"for", "keep_firing_for"} & rule.keys():
+                rule[key] = shorter(rule[key])
+            for name, text in rule.get("annotations", {}).items():
+                rule["annotations"][name] = within(text)
+    return content
+
+
+class ScriptedPages(LocalServer):
+    """An HTTP server with a page for each script, by name, at ``/NAME/metrics``.
+
+    Parameters
+    ----------
+    scripts
+        The pages; their clock starts with ``begin``.
+    speed
+        Seconds of a script in a second.
+    """
+
+    def __init__(self, scripts: Mapping[str, Script], speed: float) -> None:
+        self.speed = speed
+        self._began = time.monotonic()
+        pages = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                samples = scripts[self.path.split("/")[1]](pages.seconds)
+                body = "" if samples is None else "".join(map(str, samples))
+                self.send_response(503 if samples is None else 200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body.encode())
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        super().__init__(Handler)
+
+    def begin(self) -> None:
+        """Start the scripts' clock anew."""
+        self._began = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """How far the scripts are."""
+        return (time.monotonic() - self._began) * self.speed
+
+    def wait_until(self, second: float) -> None:
+        """Return at a second of the scripts."""
+        time.sleep(max(0.0, second - self.seconds) / self.speed)

@@ -1,0 +1,118 @@
+"""``peerwatch-detector bench`` on a real Prometheus, and without one."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from detector.reading.remote_write import Written, write
+from detector.reading.servers import prometheus
+from peerwatch_demo.stack import Stack, free_ports
+from peerwatch_detector.__main__ import main
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120), pytest.mark.xdist_group("e2e-short")]
+
+NODES = 5
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A Prometheus with one recorded metric of five nodes, and one of another exporter."""
+    with (
+        tempfile.TemporaryDirectory(prefix="peerwatch-bench-") as folder,
+        Stack(Path(folder)) as stack,
+    ):
+        server = prometheus(stack)
+        times = (int(time.time()) - 600 + np.arange(700)) * 1000
+        named = (("job_node:cpu_usage:ratio", "node"), ("node_load1", "instance"))
+        write(
+            server.url,
+            [
+                Written({"__name__": name, label: f"n{node}"}, times, np.full(700, 0.5))
+                for name, label in named
+                for node in range(NODES)
+            ],
+        )
+        yield server.url
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [[], ["--series", "node_load1", "--node-label", "instance"]],
+    ids=["recorded", "foreign"],
+)
+def test_every_way_is_timed_on_what_the_server_has(
+    url: str, asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["bench", "--url", url, "--nodes", "8", "--json", *asked])
+
+    found = json.loads(capsys.readouterr().out)
+    ways = [(one["way"], one["span_seconds"] > 800) for one in found["reading"]]
+    assert 0 == code
+    assert [
+        ("remote_read", True),
+        ("query", True),
+        ("query_range", True),
+        ("query", False),
+    ] == ways
+    assert [NODES] * 4 == [one["series"] for one in found["reading"]]
+    assert all(one["samples"] >= NODES * 550 for one in found["reading"][:3])
+    assert all(one["seconds"] > 0 for one in found["reading"])
+    assert (8, "peerwatch") == (found["judging"]["nodes"], found["judging"]["method"])
+    assert 1 == found["judging"]["threads"]
+    assert found["judging"]["cold"] > 0
+    assert found["judging"]["cold_cpu"] > 0
+
+
+def test_the_answer_for_people_says_what_a_cycle_costs(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 0 == main(["bench", "--url", url, "--nodes", "8", "--metrics", "7"])
+
+    text = capsys.readouterr().out
+    assert "made-up job of 8 nodes x 7 metrics, method peerwatch, in one thread on" in text
+    assert "| remote_read | 9" in text
+    assert "for 56 series" in text
+    assert "each cycle of 15 s then" in text
+
+
+def test_a_server_without_the_series_says_what_to_give(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 1 == main(["bench", "--url", url, "--nodes", "8", "--series", "nothing"])
+
+    told = capsys.readouterr()
+    assert "first call" in told.out
+    assert "none of the series nothing, ...; give --series NAME" in told.err
+
+
+def test_a_server_that_is_down_costs_only_its_part(capsys: pytest.CaptureFixture[str]) -> None:
+    (port,) = free_ports(1)
+
+    assert 1 == main(["bench", "--url", f"http://127.0.0.1:{port}", "--nodes", "8"])
+
+    told = capsys.readouterr()
+    assert "first call" in told.out
+    assert "cannot be reached" in told.err
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        (["--nodes", "2"], "--nodes 2 must be at least smallest_job 3"),
+        (["--metrics", "0"], "--metrics 0 must be between 1 and the 18"),
+        (["--metrics", "19"], "--metrics 19 must be between 1 and the 18"),
+    ],
+    ids=["few-nodes", "no-metric", "many-metrics"],
+)
+def test_what_cannot_be_measured_is_refused(
+    asked: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 1 == main(["bench", *asked])
+    assert reason in capsys.readouterr().err

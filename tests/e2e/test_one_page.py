@@ -1,0 +1,336 @@
+"""One fault, one page: the shipped rules and routes, on a real Prometheus and a real Alertmanager.
+
+Scripted nodes and detectors take the place of the exporters' and the detector's pages; everything
+behind them is real. All that lasts, in scripts, rules and routes, is the same factor shorter. Each
+play has a cluster of its own, and all run at once.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+import yaml
+
+from alertmanager_live import scaled
+from e2e.scripted_pages import Sample, Script, ScriptedPages, faster
+from peerwatch_demo.stack import Server, Stack, alertmanager, find_program, free_ports
+from peerwatch_demo.webhook import WebhookReceiver
+
+ROOT = Path(__file__).parents[2]
+SPEED = 15
+# In seconds of the script: the fault, its end, and when the last page that may come has come.
+FAULT, END = 120, 900
+LAST = END + 600 + 600 + 60
+RESTART = (420, 480)
+NODES = [f"n{number:02d}" for number in range(1, 41)]
+# The others serve the second job.
+FIRST_JOB = NODES[:30]
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400), pytest.mark.xdist_group("one-page")]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A finding of the detector that stands for a time."""
+
+    node: str
+    metric: str = "pfc_tx_rate"
+    job_id: str = "j1"
+    begin: float = FAULT + 45
+    end: float = END
+
+    def sample(self) -> Sample:
+        labels = {"job_id": self.job_id, "node": self.node, "gpu": "", "metric": self.metric}
+        return Sample(
+            "peerwatch_finding", 1, {**labels, "method": "peerwatch", "severity": "critical"}
+        )
+
+
+@dataclass(frozen=True)
+class Symptoms:
+    """What the nodes of a job show for a time."""
+
+    hot: tuple[str, ...] = ()
+    pausing: tuple[str, ...] = ()
+    broken_gpus: dict[str, int] | None = None
+    stalled: bool = False
+    job_id: str = "j1"
+    begin: float = FAULT
+    end: float = END
+
+
+@dataclass(frozen=True)
+class Play:
+    """What happens in a cluster, and which nodes must be paged for.
+
+    Parameters
+    ----------
+    findings, symptoms
+        What the detector and the nodes show.
+    pages
+        Nodes, each once for every page that must come.
+    gone
+        When the detector is away.
+    tickets
+        Alerts that are filed because they come long before the cause.
+    """
+
+    pages: list[str]
+    findings: list[Finding]
+    symptoms: list[Symptoms]
+    gone: tuple[float, float] = (0, 0)
+    tickets: tuple[str, ...] = ()
+
+
+def flapping(node: str) -> list[Finding]:
+    """A finding that comes six times, away for longer than its alert looks back."""
+    return [
+        Finding(node, begin=second, end=second + 45)
+        for second in range(FAULT, FAULT + 6 * 135, 135)
+    ]
+
+
+PLAYS = {
+    "forty_five_alerts": Play(
+        ["n07"],
+        [Finding("n07", metric) for metric in ("pfc_tx_rate", "gpu_power", "cpu_usage")],
+        [Symptoms(hot=tuple(FIRST_JOB), pausing=tuple(FIRST_JOB[:8]), stalled=True)],
+    ),
+    "cause_late": Play(
+        ["n07"],
+        [Finding("n07", begin=FAULT + 250)],
+        [Symptoms(pausing=("n07",), stalled=True)],
+        tickets=("PeerwatchPfcPause",),
+    ),
+    "cause_clears_first": Play(
+        ["n07"],
+        [Finding("n07", end=500)],
+        [Symptoms(hot=("n07", "n08"), pausing=("n07",), stalled=True)],
+    ),
+    "cause_flaps": Play(["n07"], flapping("n07"), [Symptoms(stalled=True)]),
+    "two_jobs": Play(
+        ["n07", "n33"],
+        [Finding("n07"), Finding("n33", job_id="j2")],
+        [Symptoms(stalled=True), Symptoms(stalled=True, job_id="j2")],
+    ),
+    "two_nodes_of_one_job": Play(
+        ["n07", "n11"],
+        [Finding("n07"), Finding("n11", begin=FAULT + 60)],
+        [Symptoms(pausing=("n07", "n11"), stalled=True)],
+    ),
+    "gpu_says_so_first": Play(
+        ["n07"],
+        [Finding("n07")],
+        [Symptoms(broken_gpus={"n07": 8}, stalled=True)],
+    ),
+    "detector_restarts": Play(
+        ["n07"],
+        [Finding("n07")],
+        [Symptoms(pausing=("n07",), stalled=True)],
+        gone=RESTART,
+    ),
+    "prometheus_restarts": Play(
+        ["n07"],
+        [Finding("n07")],
+        [Symptoms(pausing=("n07",), stalled=True)],
+    ),
+    "nothing": Play([], [], []),
+}
+
+
+def nodes_page(play: Play, second: float) -> Iterator[Sample]:
+    """What the exporters of a cluster show."""
+    for place, node in enumerate(NODES):
+        job_id = "j1" if node in FIRST_JOB else "j2"
+        yield Sample("host_job_info", 1, {"job_id": job_id, "node": node})
+        yield Sample("exporter_build_info", 1, {"node": node})
+        lost = [s for s in play.symptoms if s.stalled and s.job_id == job_id]
+        still = sum(min(second, s.end) - s.begin for s in lost if second > s.begin)
+        labels = {"job_id": job_id, "node": node, "rank": str(place)}
+        # The rules compare an age with seconds as they are, so ages are those of the script.
+        step = time.time() - (still if any(second < s.end for s in lost) else 0)
+        yield Sample("rank_last_step_timestamp_seconds", step, labels)
+        yield Sample("rank_heartbeat_timestamp_seconds", time.time(), labels)
+        for symptoms in play.symptoms:
+            yield from _devices(symptoms, node, second)
+
+
+def _devices(symptoms: Symptoms, node: str, second: float) -> Iterator[Sample]:
+    shown = max(0.0, min(second, symptoms.end) - symptoms.begin)
+    if node in symptoms.hot:
+        labels = {"node": node, "gpu": "0", "reason": "hw_thermal"}
+        yield Sample("gpu_throttle_seconds_total", shown, labels)
+    if node in symptoms.pausing:
+        labels = {"node": node, "device": "mlx5_0", "port": "1", "direction": "transmit"}
+        yield Sample("nic_pfc_pause_seconds_total", shown, labels)
+    for gpu in range((symptoms.broken_gpus or {}).get(node, 0)):
+        labels = {"node": node, "pci_bus_id": f"0000:{gpu:02x}:00.0"}
+        errors = {**labels, "class": "hardware"}
+        yield Sample("gpu_xid_class_errors_total", float(shown > 0), errors)
+        if shown > 0:
+            seen = {**labels, "gpu": str(gpu), "xid": "79"}
+            yield Sample("gpu_xid_last_timestamp_seconds", time.time() - shown, seen)
+
+
+def detector_page(play: Play, second: float) -> Iterator[Sample] | None:
+    """What the detector of a cluster shows; None while it is away."""
+    if play.gone[0] <= second < play.gone[1]:
+        return None
+    return _detector_lines(play, second)
+
+
+def _detector_lines(play: Play, second: float) -> Iterator[Sample]:
+    yield Sample("peerwatch_build_info", 1, {})
+    yield Sample("peerwatch_reader_up", 1, {})
+    yield Sample("peerwatch_discovery_last_success_timestamp_seconds", time.time(), {})
+    for finding in play.findings:
+        if finding.begin <= second < finding.end:
+            yield finding.sample()
+
+
+def scripts() -> dict[str, Script]:
+    """All pages by name."""
+    found: dict[str, Script] = {}
+    for name, play in PLAYS.items():
+        found[f"{name}-nodes"] = partial(nodes_page, play)
+        found[f"{name}-detector"] = partial(detector_page, play)
+    return found
+
+
+def server(stack: Stack, pages: ScriptedPages, plays: list[str], manager: str) -> Server:
+    """Start a Prometheus that scrapes some plays and evaluates all shipped alerts, both faster."""
+    (port,) = free_ports(1)
+    folder = stack.directory / f"prometheus-{port}"
+    folder.mkdir()
+    files = []
+    for rules in sorted((ROOT / "rules").glob("*.rules.yaml")):
+        # No alert asks for the detector's own series, and a second is no time at this speed.
+        if rules.name != "recording.rules.yaml":
+            files.append(str(folder / rules.name))
+            (folder / rules.name).write_text(yaml.safe_dump(faster(rules, SPEED)))
+    config = {
+        "global": {"scrape_interval": "400ms", "scrape_timeout": "400ms"},
+        "rule_files": files,
+        "scrape_configs": [
+            {
+                "job_name": f"{name}-{page}",
+                "honor_labels": True,
+                "metrics_path": f"/{name}-{page}/metrics",
+                "static_configs": [{"targets": [pages.address], "labels": {"cluster": name}}],
+            }
+            for name in plays
+            for page in ("nodes", "detector")
+        ],
+        "alerting": {
+            "alertmanagers": [
+                {"static_configs": [{"targets": [manager.removeprefix("http://")]}]},
+            ]
+        },
+    }
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+    return start(stack, folder, port)
+
+
+def start(stack: Stack, folder: Path, port: int) -> Server:
+    """Start, or start again, a Prometheus on a folder."""
+    url = f"http://127.0.0.1:{port}"
+    arguments = [
+        find_program("prometheus"),
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        f"--query.lookback-delta={round(300 / SPEED)}s",
+        # What fires is sent again this often; Alertmanager forgets it after four times that.
+        "--rules.alert.resend-delay=4s",
+        "--log.level=error",
+    ]
+    return Server(url, stack.start(folder.name, arguments, ready=f"{url}/-/ready"))
+
+
+@dataclass
+class Outcome:
+    """What came of all plays."""
+
+    receiver: WebhookReceiver
+    firing: Counter[str]
+
+    def paged(self, cluster: str, status: str = "firing") -> list[str]:
+        """Return the nodes of all notifications of the pager about a cluster."""
+        return sorted(
+            sent.group_labels.get("node", "")
+            for sent in self.receiver.notifications("/page")
+            if sent.status == status and sent.group_labels.get("cluster") == cluster
+        )
+
+    def tickets(self, cluster: str) -> tuple[str, ...]:
+        """Return the alerts that tickets about a cluster were made of."""
+        return tuple(
+            alert.labels["alertname"]
+            for sent in self.receiver.notifications("/ticket")
+            for alert in sent.firing()
+            if alert.labels.get("cluster") == cluster
+        )
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
+    """All plays, from health to the last page that may come."""
+    folder = tmp_path_factory.mktemp("one-page")
+    shipped = yaml.safe_load((ROOT / "rules" / "alertmanager.example.yaml").read_text())
+    with (
+        WebhookReceiver() as receiver,
+        ScriptedPages(scripts(), SPEED) as pages,
+        Stack(folder) as stack,
+    ):
+        text = json.dumps(scaled(shipped, SPEED, receiver.url))
+        manager = alertmanager(stack, free_ports(1)[0], text)
+        alone = "prometheus_restarts"
+        pages.begin()
+        others = server(stack, pages, [name for name in PLAYS if name != alone], manager.url)
+        first = server(stack, pages, [alone], manager.url)
+        pages.wait_until(RESTART[0])
+        first.process.stop(10)
+        pages.wait_until(RESTART[1])
+        port = int(first.url.rsplit(":", 1)[1])
+        start(stack, folder / f"prometheus-{port}", port)
+        pages.wait_until(END - 30)
+        firing = count_firing(others)
+        pages.wait_until(LAST)
+        yield Outcome(receiver, firing)
+
+
+def count_firing(prometheus: Server) -> Counter[str]:
+    """Return how many alerts fire in each cluster."""
+    with urllib.request.urlopen(f"{prometheus.url}/api/v1/alerts", timeout=30) as answer:
+        alerts = json.load(answer)["data"]["alerts"]
+    return Counter(
+        alert["labels"].get("cluster", "") for alert in alerts if alert["state"] == "firing"
+    )
+
+
+@pytest.mark.parametrize("name", PLAYS)
+def test_every_fault_is_paged_exactly_once(played: Outcome, name: str) -> None:
+    assert PLAYS[name].pages == played.paged(name)
+
+
+@pytest.mark.parametrize("name", PLAYS)
+def test_the_end_of_every_fault_is_told_exactly_once(played: Outcome, name: str) -> None:
+    assert PLAYS[name].pages == played.paged(name, "resolved")
+
+
+@pytest.mark.parametrize("name", PLAYS)
+def test_what_the_named_node_explains_makes_no_tickets(played: Outcome, name: str) -> None:
+    assert PLAYS[name].tickets == played.tickets(name)
+
+
+def test_the_large_fault_fires_more_than_forty_five_alerts(played: Outcome) -> None:
+    assert played.firing["forty_five_alerts"] >= 45
+    assert played.firing["nothing"] == 0

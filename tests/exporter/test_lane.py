@@ -1,0 +1,136 @@
+"""The lane: one thread for many collectors, and another one around a call that blocks."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from fake_collectors import Blocking, Returning, wait_until
+from hardware_cases import NOW, FakeClock
+from peerwatch_exporter.lane import Lane
+from peerwatch_exporter.worker import ThreadWorker
+
+
+@pytest.fixture
+def let_go():
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.fixture
+def lane():
+    lane = Lane("lane-test")
+    lane.join()
+    yield lane
+    lane.leave()
+
+
+class Work:
+    """Notes in which thread each piece of work was done."""
+
+    def __init__(self, lane):
+        self.lane = lane
+        self.threads = []
+
+    def do(self, count):
+        before = len(self.threads)
+        for _ in range(count):
+            self.lane.submit(lambda: self.threads.append(threading.get_ident()))
+        return lambda: len(self.threads) == before + count
+
+
+def threads():
+    return [thread for thread in threading.enumerate() if thread.name == "lane-test"]
+
+
+def test_work_is_done_in_order_by_one_thread(lane):
+    done = []
+    for number in range(50):
+        lane.submit(lambda number=number: done.append((number, threading.get_ident())))
+    wait_until(lambda: len(done) == 50)
+    assert list(range(50)) == [number for number, _ in done]
+    assert 1 == len({thread for _, thread in done})
+    assert threading.get_ident() != done[0][1]
+
+
+def test_work_behind_a_call_that_blocks_goes_on_elsewhere(lane, let_go):
+    work = Work(lane)
+    lane.submit(let_go.wait)
+    done = work.do(3)
+    lane.relieve()
+    wait_until(done)
+    assert 2 == len(threads())
+
+
+def test_second_thread_sleeps_once_the_first_is_free_again(lane, let_go):
+    work, freed = Work(lane), threading.Event()
+    lane.submit(lambda: (let_go.wait(), freed.set()))
+    lane.submit(lambda: None)
+    lane.relieve()
+    let_go.set()
+    assert freed.wait(20)
+    for _ in range(20):
+        wait_until(work.do(5))
+    # Whoever slept last is woken: never both, once both have slept.
+    assert 1 == len(set(work.threads[-50:]))
+    assert 2 == len(threads())
+
+
+def test_progress_is_no_reason_for_another_thread(lane, let_go):
+    work = Work(lane)
+    for _ in range(5):
+        wait_until(work.do(3))
+        lane.submit(let_go.wait)
+        lane.submit(lambda: None)
+        # Since the last call three pieces of work were done.
+        lane.relieve()
+        assert 1 == len(threads())
+        let_go.set()
+        wait_until(work.do(1))
+        let_go.clear()
+        lane.relieve()
+
+
+def test_no_thread_is_started_while_nothing_waits(lane, let_go):
+    entered = threading.Event()
+    lane.submit(lambda: (entered.set(), let_go.wait()))
+    assert entered.wait(20)
+    for _ in range(10):
+        lane.relieve()
+    assert 1 == len(threads())
+
+
+def test_threads_end_when_the_last_user_leaves():
+    lane = Lane("lane-of-two")
+    lane.join()
+    lane.join()
+    wait_until(Work(lane).do(1))
+    lane.leave()
+    wait_until(Work(lane).do(1))
+    lane.leave()
+    wait_until(lambda: "lane-of-two" not in {each.name for each in threading.enumerate()})
+
+
+def test_collector_that_blocks_costs_only_itself(let_go):
+    clock, lane = FakeClock(), Lane("lane-test")
+    blocking = Blocking()
+    blocking.let_go = let_go
+    collectors = {"a": blocking, "b": Returning(), "c": Returning("host_load1")}
+    workers = [
+        ThreadWorker(name, lambda one=one: one, clock=clock, monotonic=clock, lane=lane)
+        for name, one in collectors.items()
+    ]
+    for _ in range(2):
+        for worker in workers:
+            worker.request()
+        late = workers[0].report(NOW + 0.05)
+        others = [worker.report(NOW + 20) for worker in workers[1:]]
+        assert ("deadline_exceeded", [True, True]) == (
+            late.error,
+            [report.success for report in others],
+        )
+    assert (1, 2) == (blocking.started, collectors["b"].runs)
+    for worker in workers:
+        worker.close()

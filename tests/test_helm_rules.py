@@ -1,0 +1,170 @@
+"""Rules and dashboards of the chart are the repository's, but for what the values change."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from helm_chart import CASES, ROOT, case_objects, objects, of_kind
+from peerwatch_demo.stack import find_program
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILES = {
+    path.name.removesuffix(".rules.yaml"): path for path in (ROOT / "rules").rglob("*.rules.yaml")
+}
+# The recording rules by preset; of one release only one set, for they build the same names.
+RECORDING = {"peerwatch": "recording", "dcgm": "dcgm", "fast": "slow"}
+SUBJECTS = sorted(FILES.keys() - set(RECORDING.values()))
+
+Rule = dict[str, Any]
+
+
+def rendered_groups(values: dict[str, Any]) -> dict[str, list[Any]]:
+    """Return the groups of rules by the name of their file."""
+    found = of_kind(objects({"prometheus": {"recorded": False}} | values), "PrometheusRule")
+    name = "pw-peerwatch-"
+    return {one["metadata"]["name"].removeprefix(name): one["spec"]["groups"] for one in found}
+
+
+def own_groups(name: str) -> list[Any]:
+    return yaml.safe_load(FILES[name].read_text())["groups"]
+
+
+def alerts(groups: dict[str, list[Any]], name: str) -> list[Rule]:
+    """Return all rules of one alert."""
+    return [
+        rule
+        for file in groups.values()
+        for group in file
+        for rule in group["rules"]
+        if rule.get("alert") == name
+    ]
+
+
+def changed(name: str, **change: Any) -> Rule:
+    (rule, *_) = alerts(
+        rendered_groups({"rules": {"enabled": True, "alerts": {name: change}}}), name
+    )
+    return rule
+
+
+@pytest.mark.parametrize("preset", RECORDING)
+def test_the_rules_are_those_of_the_repository(preset):
+    groups = rendered_groups({"preset": preset, "rules": {"enabled": True}})
+
+    assert {name: own_groups(name) for name in (RECORDING[preset], *SUBJECTS)} == groups
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if of_kind(case_objects(case), "PrometheusRule")]
+)
+def test_promtool_takes_the_rendered_rules(case, tmp_path):
+    files = [
+        written(tmp_path / f"{one['metadata']['name']}.yaml", one["spec"])
+        for one in of_kind(case_objects(case), "PrometheusRule")
+    ]
+    command = [find_program("promtool"), "check", "rules", "--lint=all", "--lint-fatal", *files]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+
+def written(path: Path, content: object) -> str:
+    path.write_text(yaml.safe_dump(content))
+    return str(path)
+
+
+def test_files_are_left_out_by_subject():
+    files = dict.fromkeys(SUBJECTS, False) | {"meta": True}
+    groups = rendered_groups({"rules": {"enabled": True, "recording": False, "files": files}})
+
+    assert ["meta"] == list(groups)
+
+
+def test_an_alert_is_switched_off_at_all_its_severities():
+    off = {"PeerwatchXidHardware": {"enabled": False}}
+    everything = rendered_groups({"rules": {"enabled": True}})
+    groups = rendered_groups({"rules": {"enabled": True, "alerts": off}})
+
+    assert 2 == len(alerts(everything, "PeerwatchXidHardware"))
+    assert [] == alerts(groups, "PeerwatchXidHardware")
+    assert alerts(everything, "PeerwatchXidWatch") == alerts(groups, "PeerwatchXidWatch")
+
+
+def test_an_alert_that_is_not_switched_off_stays():
+    assert "PeerwatchXidWatch" == changed("PeerwatchXidWatch", enabled=True)["alert"]
+
+
+def test_a_file_without_rules_is_left_out():
+    names = {rule["alert"] for group in own_groups("meta") for rule in group["rules"]}
+    off = {name: {"enabled": False} for name in names}
+
+    assert "meta" not in rendered_groups({"rules": {"enabled": True, "alerts": off}})
+
+
+def test_what_is_changed_of_an_alert_is_changed_and_nothing_else():
+    (before, *_) = alerts({"node": own_groups("node")}, "PeerwatchHostMemoryLow")
+    after = changed(
+        "PeerwatchHostMemoryLow",
+        **{"for": "30m", "keepFiringFor": "5m", "severity": "info"},
+        labels={"team": "platform"},
+        annotations={"escalation": "nobody"},
+    )
+
+    assert (
+        before
+        | {
+            "for": "30m",
+            "keep_firing_for": "5m",
+            "labels": before["labels"] | {"severity": "info", "team": "platform"},
+            "annotations": before["annotations"] | {"escalation": "nobody"},
+        }
+        == after
+    )
+
+
+def test_labels_of_all_alerts_reach_alerts_only():
+    rules = {"enabled": True, "alertLabels": {"team": "infra"}}
+    for groups in rendered_groups({"rules": rules}).values():
+        for rule in (rule for group in groups for rule in group["rules"]):
+            assert ("alert" in rule) == ("team" in rule.get("labels", {}))
+
+
+def test_addresses_are_put_before_runbooks_and_dashboards():
+    rules = {
+        "enabled": True,
+        "grafanaUrl": "https://grafana.example.com/",
+        "runbookUrl": "https://wiki.example.com/peerwatch/",
+    }
+    (rule, *_) = alerts(rendered_groups({"rules": rules}), "PeerwatchJobStalled")
+    notes = rule["annotations"]
+
+    assert "https://wiki.example.com/peerwatch/PeerwatchJobStalled.md" == notes["runbook_url"]
+    assert notes["dashboard_url"].startswith("https://grafana.example.com/d/peerwatch-job?")
+
+
+def test_dashboards_are_those_of_the_repository():
+    found = of_kind(objects({"dashboards": {"enabled": True}}), "ConfigMap", "dashboards")
+    rendered = {file: json.loads(text) for one in found for file, text in one["data"].items()}
+    files = (ROOT / "dashboards").glob("*.json")
+
+    assert {file.name: json.loads(file.read_text()) for file in files} == rendered
+    assert all("1" == one["metadata"]["labels"]["grafana_dashboard"] for one in found)
+
+
+def test_dashboards_go_where_grafana_looks():
+    dashboards = {
+        "enabled": True,
+        "namespace": "grafana",
+        "annotations": {"grafana_folder": "Jobs"},
+    }
+    found = of_kind(objects({"dashboards": dashboards}), "ConfigMap", "dashboards")
+
+    assert {"grafana"} == {one["metadata"]["namespace"] for one in found}
+    assert {"Jobs"} == {one["metadata"]["annotations"]["grafana_folder"] for one in found}

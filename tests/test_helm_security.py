@@ -1,0 +1,172 @@
+"""What pods of the chart may do: the least that gives what was asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from helm_chart import CASES, case_objects, container_of, objects, of_kind, only, pod_of, pods_of
+
+CAPABILITIES = ["SYSLOG", "SYS_PTRACE", "DAC_READ_SEARCH"]
+
+
+def exporter(**privileges: Any) -> dict[str, Any]:
+    """Return the exporter's pod with these privileges only."""
+    none = {"hostNetwork": False, "kubelet": False, "processes": False, "kernelLog": "off"}
+    values = {"exporter": {"privileges": none | privileges}}
+    return pod_of(only(objects(values), "DaemonSet"))
+
+
+def security(pod: dict[str, Any]) -> dict[str, Any]:
+    return pod["spec"]["containers"][0]["securityContext"]
+
+
+def volumes(pod: dict[str, Any]) -> set[str]:
+    return {one["hostPath"]["path"] for one in pod["spec"]["volumes"] if "hostPath" in one}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_pod_is_confined(case):
+    for pod in pods_of(case_objects(case)):
+        spec = pod["spec"]
+        assert spec["automountServiceAccountToken"] is False
+        assert {"type": "RuntimeDefault"} == spec["securityContext"]["seccompProfile"]
+        assert not spec.get("hostIPC", False)
+        for container in spec["containers"]:
+            context = container["securityContext"]
+            assert context["readOnlyRootFilesystem"] is True
+            assert {"memory"} <= container["resources"]["limits"].keys()
+            assert {"cpu", "memory"} == container["resources"]["requests"].keys()
+            if not context.get("privileged", False):
+                assert context["allowPrivilegeEscalation"] is False
+                assert ["ALL"] == context["capabilities"]["drop"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_account_has_a_token_or_a_right(case):
+    rendered = case_objects(case)
+
+    assert all(
+        one["automountServiceAccountToken"] is False for one in of_kind(rendered, "ServiceAccount")
+    )
+    assert [] == [one["kind"] for one in rendered if "Role" in one["kind"]]
+    assert [] == of_kind(rendered, "Secret")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_nothing_of_the_node_can_be_written(case):
+    for pod in pods_of(case_objects(case)):
+        writable = {
+            mount["name"]
+            for container in pod["spec"]["containers"]
+            for mount in container.get("volumeMounts", [])
+            if not mount.get("readOnly", False)
+        }
+        of_node = {one["name"] for one in pod["spec"].get("volumes", []) if "hostPath" in one}
+        assert set() == writable & of_node
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_nobody_but_the_exporter_is_root_or_sees_the_node(case):
+    for pod in pods_of(case_objects(case)):
+        if pod["metadata"]["labels"]["app.kubernetes.io/component"] != "exporter":
+            spec = pod["spec"]
+            assert spec["securityContext"]["runAsNonRoot"] is True
+            assert not {"hostNetwork", "hostPID"} & spec.keys()
+            assert set() == {one["name"] for one in spec.get("volumes", []) if "hostPath" in one}
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case != "joined"])
+def test_nobody_is_privileged_who_was_not_told_to_be(case):
+    assert [] == [
+        pod
+        for pod in pods_of(case_objects(case))
+        if any(one["securityContext"].get("privileged") for one in pod["spec"]["containers"])
+    ]
+
+
+def test_by_default_the_exporter_is_root_without_any_capability():
+    pod = pod_of(only(case_objects("default"), "DaemonSet"))
+
+    assert 0 == pod["spec"]["securityContext"]["runAsUser"]
+    assert {"drop": ["ALL"]} == security(pod)["capabilities"]
+    assert (True, False) == (pod["spec"]["hostNetwork"], pod["spec"]["hostPID"])
+    assert {"/proc", "/sys", "/var/lib/kubelet/pod-resources"} == volumes(pod)
+
+
+def test_without_privileges_the_exporter_is_an_ordinary_user():
+    pod = exporter()
+
+    assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+    assert {"drop": ["ALL"]} == security(pod)["capabilities"]
+    assert (False, False) == (pod["spec"]["hostNetwork"], pod["spec"]["hostPID"])
+    assert {"/proc", "/sys"} == volumes(pod)
+
+
+def test_each_privilege_brings_what_it_needs_and_nothing_else():
+    network = exporter(hostNetwork=True)
+    kubelet = exporter(kubelet=True)
+    processes = exporter(processes=True)
+    log = exporter(kernelLog="device", kernelLogDevice="example.com/kmsg")
+
+    assert network["spec"]["securityContext"]["runAsNonRoot"] is True
+    assert "/var/lib/kubelet/pod-resources" in volumes(kubelet)
+    assert "add" not in security(kubelet)["capabilities"]
+    assert ["SYS_PTRACE", "DAC_READ_SEARCH"] == security(processes)["capabilities"]["add"]
+    assert processes["spec"]["hostPID"] is True
+    assert ["SYSLOG"] == security(log)["capabilities"]["add"]
+    assert "1" == str(log["spec"]["containers"][0]["resources"]["limits"]["example.com/kmsg"])
+    assert "/dev/kmsg" not in volumes(log)
+
+
+def test_privileged_is_only_for_the_kernel_log():
+    pod = exporter(kernelLog="privileged")
+
+    assert {"privileged": True, "readOnlyRootFilesystem": True} == security(pod)
+    assert "/dev/kmsg" in volumes(pod)
+
+
+def test_what_the_exporter_cannot_read_it_is_told_not_to_try():
+    def config(**privileges: Any) -> str:
+        values = {
+            "exporter": {"privileges": privileges, "config": {"collectors": {"disabled": ["edac"]}}}
+        }
+        return only(objects(values), "ConfigMap", "exporter")["data"]["exporter.yaml"]
+
+    assert "- edac\n  - ranks\njobs:\n  environment: false\n" in config()
+    assert "- edac\n" in config(processes=True)
+    assert "ranks" not in config(processes=True)
+    assert "pod_resources_socket: null" in config(kubelet=False)
+
+
+def test_the_detector_compiles_into_a_folder_that_it_may_write():
+    workload = only(case_objects("default"), "StatefulSet")
+    container = container_of(workload)
+    (cache,) = [one["value"] for one in container["env"] if one["name"] == "NUMBA_CACHE_DIR"]
+    (mount,) = [one for one in container["volumeMounts"] if not one.get("readOnly")]
+    (volume,) = [one for one in pod_of(workload)["spec"]["volumes"] if one["name"] == mount["name"]]
+
+    assert cache.startswith(mount["mountPath"] + "/")
+    assert "emptyDir" in volume
+
+
+def test_only_the_port_of_the_detector_is_open():
+    policy = only(case_objects("default"), "NetworkPolicy")["spec"]
+    confined = only(case_objects("full"), "NetworkPolicy")["spec"]
+
+    assert ["Ingress"] == policy["policyTypes"]
+    assert [{"ports": [{"port": "http", "protocol": "TCP"}]}] == policy["ingress"]
+    assert ["Ingress", "Egress"] == confined["policyTypes"]
+    assert 2 == len(confined["ingress"][0]["from"])
+    assert 53 == confined["egress"][-1]["ports"][0]["port"]
+
+
+def test_probes_ask_the_pages_and_only_the_port_where_a_login_is_needed():
+    def probes(case: str) -> list[Any]:
+        container = container_of(only(case_objects(case), "DaemonSet"))
+        return [container[name] for name in ("livenessProbe", "readinessProbe")]
+
+    asked = [one["httpGet"]["path"] for one in probes("default")]
+    assert ["/-/healthy", "/-/ready"] == asked
+    assert all("tcpSocket" in one for one in probes("full"))

@@ -1,0 +1,95 @@
+"""The documentation's pictures of the dashboards: there, small, and of what is shipped."""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+
+import pytest
+
+from dashboard_queries import DASHBOARDS, load, panels
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "docs" / "pictures"
+VIEWER = FOLDER / "viewer"
+LARGEST_BYTES = 250_000
+
+
+@pytest.fixture
+def take(monkeypatch):
+    """The script that takes the pictures; it stands beside them, in no package."""
+    monkeypatch.syspath_prepend(FOLDER)
+    import take
+
+    return take
+
+
+def size_of(picture: Path) -> tuple[int, int]:
+    """Return width and height from a PNG's first chunk."""
+    head = picture.read_bytes()[:24]
+    assert head[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = struct.unpack(">II", head[16:])
+    return width, height
+
+
+def test_every_dashboard_has_its_picture_in_the_documentation(take):
+    page = (ROOT / "docs" / "dashboards.md").read_text()
+
+    assert {path.stem for path in DASHBOARDS} == {picture.dashboard for picture in take.PICTURES}
+    for picture in take.PICTURES:
+        assert f"](pictures/{picture.name}.png)" in page
+
+
+def test_no_picture_is_left_over(take):
+    expected = {f"{picture.name}.png" for picture in take.PICTURES}
+
+    assert expected == {file.name for file in FOLDER.glob("*.png")}
+
+
+def test_pictures_are_small_and_of_the_present_layout(take):
+    """A row that grew or shrank since shows: the picture has another height."""
+    for picture in take.PICTURES:
+        file = FOLDER / f"{picture.name}.png"
+
+        assert file.stat().st_size <= LARGEST_BYTES, file.name
+        assert (take.WIDTH, take.height(picture)) == size_of(file), f"make pictures: {file.name}"
+
+
+def test_chosen_variables_and_rows_are_those_of_the_dashboard(take):
+    for picture in take.PICTURES:
+        board = load(ROOT / "dashboards" / f"{picture.dashboard}.json")
+        rows = sum(panel["type"] == "row" for panel in board["panels"])
+
+        assert {one["name"] for one in board["templating"]["list"]} >= picture.variables.keys()
+        assert rows >= max(picture.rows)
+
+
+def test_the_viewer_can_draw_every_kind_of_panel():
+    (kinds,) = re.findall(r"const KINDS = \{(.*?)\};", (VIEWER / "main.js").read_text(), re.DOTALL)
+    known = set(re.findall(r'"?([a-z-]+)"?(?=[:,])', kinds))
+
+    assert known >= {panel["type"] for path in DASHBOARDS for panel in panels(load(path))}
+
+
+def test_the_viewer_knows_every_unit():
+    source = (VIEWER / "units.js").read_text()
+    used = set()
+    for path in DASHBOARDS:
+        for panel in panels(load(path)):
+            used.add(panel["fieldConfig"]["defaults"]["unit"])
+            for override in panel["fieldConfig"]["overrides"]:
+                used |= {one["value"] for one in override["properties"] if one["id"] == "unit"}
+
+    assert {
+        unit for unit in used if not re.search(rf'["{{ ]{re.escape(unit)}[":]', source)
+    } == set()
+
+
+def test_without_a_browser_it_says_what_to_install(take, monkeypatch, tmp_path):
+    from screen import ScreenError, Studio
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(ScreenError, match="apt-get install"):
+        Studio(VIEWER, ROOT / "dashboards")
