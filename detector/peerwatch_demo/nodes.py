@@ -17,7 +17,7 @@ from pathlib import Path
 import yaml
 
 from peerwatch_demo.namespaces import Network
-from peerwatch_demo.process import Process, StackError, wait_http
+from peerwatch_demo.process import START_SECONDS, Process, StackError, wait_http
 from peerwatch_demo.stack import Stack, Target
 
 JOB_ID = "demo-4711"
@@ -225,7 +225,7 @@ def start_exporter(node: Node, place: Place, size: NodeSize, *, namespaces: bool
     )
 
 
-def wait_exporter(node: Node, seconds: float = 30.0) -> None:
+def wait_exporter(node: Node, seconds: float = START_SECONDS) -> None:
     """Wait until the node's exporter is ready.
 
     Raises

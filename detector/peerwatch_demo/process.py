@@ -23,6 +23,8 @@ from typing import IO
 # Below the range from which the kernel takes ports for outgoing connections (32768 and up), so
 # that a port found free is not given away between the look and the child's bind.
 _PORTS = range(20000, 30000)
+# Far more than any server needs on a busy machine: it ends what would wait for ever.
+START_SECONDS = 120.0
 
 
 class StackError(RuntimeError):
@@ -186,7 +188,7 @@ def free_ports(count: int, rng: random.Random | None = None) -> list[int]:
             holder.close()
 
 
-def wait_http(url: str, process: Process, seconds: float = 30.0) -> None:
+def wait_http(url: str, process: Process, seconds: float = START_SECONDS) -> None:
     """Wait until ``url`` answers 200.
 
     Raises

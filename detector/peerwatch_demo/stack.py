@@ -19,7 +19,7 @@ from typing import Self
 
 import yaml
 
-from peerwatch_demo.process import Process, StackError, free_ports, wait_http
+from peerwatch_demo.process import START_SECONDS, Process, StackError, free_ports, wait_http
 
 __all__ = [
     "Process",
@@ -76,7 +76,7 @@ class Stack:
         *,
         environment: Mapping[str, str] | None = None,
         ready: str | None = None,
-        seconds: float = 30.0,
+        seconds: float = START_SECONDS,
         pipes: bool = False,
     ) -> Process:
         """Start a process and, where a URL is given in ``ready``, wait until it answers 200.

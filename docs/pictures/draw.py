@@ -12,6 +12,8 @@ from urllib.parse import urlencode
 from screen import ScreenError, Studio
 from take import DASHBOARDS, HERE, WIDTH, Picture, height
 
+from peerwatch_demo.process import StackError
+
 
 def draw(prometheus: str, minutes: float, picture: Picture, file: Path) -> None:
     """Save a picture of the last minutes.
@@ -50,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     picture = Picture(options.output.stem, options.dashboard, tuple(options.rows), variables)
     try:
         draw(options.prometheus, options.minutes, picture, options.output)
-    except (ScreenError, OSError) as error:
+    except (ScreenError, StackError, OSError) as error:
         print(f"no picture: {error}", file=sys.stderr)
         return 1
     return 0

@@ -5,16 +5,25 @@ from __future__ import annotations
 import http.server
 import shutil
 import subprocess
+import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from peerwatch_demo.local_server import LocalServer
+from peerwatch_demo.process import tied
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # Of the page's own clock, which stands still while it waits for an answer.
 _PAGE_MILLISECONDS = 20_000
 _SECONDS = 180
+# It asks nobody but this process, so that it also works where nobody else can be reached.
+_NO_TALK = (
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
 
 
 class ScreenError(RuntimeError):
@@ -93,15 +102,22 @@ class Studio(LocalServer):
             If the page reports an error, or nothing.
         """
         self.reports.clear()
-        command = [
-            self._browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-            f"--window-size={width},{height}", f"--virtual-time-budget={_PAGE_MILLISECONDS}",
-            f"--screenshot={file}",
-            f"http://{self.address}/?{question}",
-        ]  # fmt: skip
-        ended = subprocess.run(
-            command, capture_output=True, text=True, timeout=_SECONDS, check=False
-        )
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+            command = [
+                self._browser, "--headless=new", "--no-sandbox", "--disable-gpu", *_NO_TALK,
+                f"--user-data-dir={profile}", "--hide-scrollbars",
+                f"--window-size={width},{height}", f"--virtual-time-budget={_PAGE_MILLISECONDS}",
+                f"--screenshot={file}",
+                f"http://{self.address}/?{question}",
+            ]  # fmt: skip
+            try:
+                ended = subprocess.run(
+                    tied(command), capture_output=True, text=True, timeout=_SECONDS, check=False
+                )
+            except subprocess.TimeoutExpired as error:
+                raise ScreenError(
+                    f"{self._browser} took over {_SECONDS} s for {question}"
+                ) from error
         if ended.returncode or not self.reports:
             raise ScreenError(f"{self._browser} drew nothing of {question}:\n{ended.stderr[-500:]}")
         if problems := "\n".join(filter(None, self.reports)):

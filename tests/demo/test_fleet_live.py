@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FAULT, SIZE = "pfc_storm", 8
 NAMES = {f"gpu-{number}" for number in range(1, SIZE + 1)}
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240), pytest.mark.xdist_group("e2e-short")]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600), pytest.mark.xdist_group("e2e-short")]
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Ended:
             printed += line
             if "  detector  " in line:
                 break
-        past = history(re.findall(r"  Prometheus +(http\S+)", printed)[-1])
+        places = re.findall(r"  Prometheus +(http\S+)", printed)
+        assert places, f"The demo ended before its end:\n{printed}"
+        past = history(places[-1])
     finally:
         demo.send_signal(signal.SIGINT)
-        rest, _ = demo.communicate(timeout=60)
+        rest, _ = demo.communicate(timeout=120)
     return Ended(printed + rest, past, demo.returncode, folder, demo.pid)
 
 

@@ -135,7 +135,9 @@ def embed(
         hidden[:] = 0
         cell[:] = 0
         for step in range(length):
-            gates[:] = drive
+            for row in range(len(gates)):
+                for one in range(BLOCK):
+                    gates[row, one] = drive[row, one]
             _weigh(decoder[1], hidden, gates)
             _step(gates, hidden, cell)
             _fill(output[1], written)

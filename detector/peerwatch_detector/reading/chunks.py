@@ -42,7 +42,8 @@ def join_chunks(raw: Bytes, count: int, target: Bytes, state: NDArray[np.int64])
     while at < count and expected < DONE:
         if expected == _DATA:
             length = min(left, count - at)
-            target[out : out + length] = raw[at : at + length]
+            for byte in range(length):
+                target[out + byte] = raw[at + byte]
             at, out, left = at + length, out + length, left - length
             if left == 0:
                 expected = _DATA_END
