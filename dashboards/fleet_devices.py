@@ -22,8 +22,8 @@ def panels(fleet: str) -> list[Panel]:
 
 def _missing(fleet: str) -> Panel:
     node = "cluster, node"
-    expected = f"max by ({node}) (gpu_expected_count{{{fleet}}})"
-    visible = f"max by ({node}) (gpu_visible_count{{{fleet}}})"
+    expected = f"max by ({node}) (gpus_expected{{{fleet}}})"
+    visible = f"max by ({node}) (gpus_visible{{{fleet}}})"
     missing = f"topk({_SHOWN}, {expected} - {visible} > 0)"
     columns = {
         "cluster": "Cluster",

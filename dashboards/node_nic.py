@@ -130,9 +130,9 @@ def _signals(node: str) -> list[Panel]:
             "a port with many more than the others has a dirty or loose cable.",
             "sci",
             (
-                rate("nic_phy_corrected_bits_total", node, "device")
-                + " / ("
-                + rate("nic_phy_received_bits_total", node, "device")
+                rate("nic_phy_corrected_bit_errors_total", node, "device")
+                + " / (8 * "
+                + rate("nic_phy_received_bytes_total", node, "device")
                 + " > 0)",
                 _PORT,
             ),

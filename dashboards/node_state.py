@@ -82,7 +82,7 @@ def _missing(node: str) -> list[Panel]:
         count(
             "GPUs lost",
             "GPUs the node should have and the driver does not list or cannot reach.",
-            f"clamp_min(max(gpu_expected_count{{{node}}}) - max(gpu_visible_count{{{node}}}), 0)",
+            f"clamp_min(max(gpus_expected{{{node}}}) - max(gpus_visible{{{node}}}), 0)",
             seen,
         ).span(3),
         count(

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -106,8 +107,11 @@ def _run(_options: argparse.Namespace, config: DetectorConfig) -> int:
         signal.signal(number, finish)
 
     def cycles() -> None:
-        # The first start ever compiles for some seconds; not while a server waits for us.
+        # Not while a server waits for us.
+        began = time.monotonic()
+        logger.info("preparing first_start=compiles_for_20s")
         prepare.prepare()
+        logger.info("prepared seconds=%.1f", time.monotonic() - began)
         Loop(detector).run(stop)
 
     loop = threading.Thread(target=cycles, name="loop", daemon=True)

@@ -54,7 +54,7 @@ def test_values_are_those_of_the_library(tmp_path):
 
     assert 0.99 == found[UTILIZATION, "3", UUID(3)]
     assert 625.308 == found["gpu_power_watts", "3", UUID(3)]
-    assert 8 == found["gpu_visible_count",]
+    assert 8 == found["gpus_visible",]
     assert 0 == found["exporter_nvml_restarts_total", "gpu_hung"]
     assert 0 == found["exporter_nvml_unkillable_processes",]
 
@@ -108,8 +108,8 @@ def test_hanging_gpu_costs_only_itself(tmp_path):
     assert {"0", "1", "2"} == gpus_of(reports["gpu"], "gpu_info")
     found = values(reports["gpu"])
     assert [1, 0, 1] == [found["gpu_present", str(n), UUID(n)] for n in range(3)]
-    assert 2 == found["gpu_visible_count",]
-    assert 3 == values(reports["health"])["gpu_expected_count",]
+    assert 2 == found["gpus_visible",]
+    assert 3 == values(reports["health"])["gpus_expected",]
     assert 1 <= restarts(reports)["gpu_hung"]
     assert {"gpu_hung"} == restarts(reports).keys()
     assert {"1"} == reports["gpu"].stuck_seconds.keys()
@@ -150,7 +150,7 @@ def test_gpu_that_answers_again_returns_to_the_main_process(tmp_path):
         reports = node.until(lambda r: well(r) and not any(r["gpu"].stuck_seconds.values()))
 
     found = values(reports["gpu"])
-    assert 3 == found["gpu_visible_count",]
+    assert 3 == found["gpus_visible",]
     assert well(reports)
 
 
@@ -170,7 +170,7 @@ def test_two_gpus_may_hang_at_once(tmp_path):
 
     assert {"0", "2"} == gpus_of(reports["gpu"], UTILIZATION)
     assert "3" in one_left["gpu"].stuck_seconds
-    assert 3 == values(one_left["gpu"])["gpu_visible_count",]
+    assert 3 == values(one_left["gpu"])["gpus_visible",]
 
 
 def test_more_hanging_gpus_than_processes_are_left_out_and_named(tmp_path):
@@ -306,7 +306,7 @@ def test_late_driver_is_picked_up_when_its_version_appears(tmp_path):
         node.version.write_text("NVRM version: 580.65.06\n")
         reports = node.until(well)
 
-    assert 3 == values(reports["gpu"])["gpu_visible_count",]
+    assert 3 == values(reports["gpu"])["gpus_visible",]
 
 
 def test_driver_without_version_file_is_looked_for_now_and_then(tmp_path):
@@ -324,7 +324,7 @@ def test_expected_gpus_are_told_of_without_a_driver(tmp_path):
     with driver_node(tmp_path, scenario=scenario, names=("health",), config=config) as node:
         reports = node.until(lambda reports: reports["health"].success)
 
-    assert {("gpu_expected_count",): 8} == {
+    assert {("gpus_expected",): 8} == {
         key: value for key, value in values(reports["health"]).items() if key[0].startswith("gpu")
     }
 
@@ -358,8 +358,8 @@ def test_gpus_of_an_unloaded_driver_are_not_present(tmp_path):
 
     found = values(reports["gpu"])
     assert [0, 0, 0] == [found["gpu_present", str(n), UUID(n)] for n in range(3)]
-    assert 0 == found["gpu_visible_count",]
-    assert 3 == values(reports["health"])["gpu_expected_count",]
+    assert 0 == found["gpus_visible",]
+    assert 3 == values(reports["health"])["gpus_expected",]
 
 
 def test_library_that_cannot_be_used_is_an_error_and_tried_again(tmp_path):
@@ -385,7 +385,7 @@ def test_release_ends_the_children_until_another_driver_is_loaded(tmp_path):
         node.version.write_text("new\n")
         reports = node.until(well)
 
-    assert 0 == values(released["gpu"])["gpu_visible_count",]
+    assert 0 == values(released["gpu"])["gpus_visible",]
     assert released["gpu"].success
     assert {"released": 1} == restarts(reports)
 

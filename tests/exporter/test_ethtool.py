@@ -69,8 +69,8 @@ def test_port_that_stops_its_peer_is_exact():
         ("nic_priority_ecn_marked_total", *PORT, "3"): 640,
         ("nic_pcie_stalled_seconds_total", *PORT, "read"): 310,
         ("nic_pcie_stalled_seconds_total", *PORT, "write"): 415,
-        ("nic_phy_received_bits_total", *PORT): 880000000000001,
-        ("nic_phy_corrected_bits_total", *PORT): 9876543210,
+        ("nic_phy_received_bytes_total", *PORT): 110000000000000.125,
+        ("nic_phy_corrected_bit_errors_total", *PORT): 9876543210,
         ("nic_phy_symbol_errors_total", *PORT): 37,
     } == mine
 
@@ -80,8 +80,8 @@ def test_infiniband_port_has_what_its_driver_counts():
         samples = degraded.collect("ethtool")
 
     assert {
-        ("nic_phy_received_bits_total", "mlx5_0", "1"): 910000000000,
-        ("nic_phy_corrected_bits_total", "mlx5_0", "1"): 4,
+        ("nic_phy_received_bytes_total", "mlx5_0", "1"): 113750000000,
+        ("nic_phy_corrected_bit_errors_total", "mlx5_0", "1"): 4,
         ("nic_phy_symbol_errors_total", "mlx5_0", "1"): 0,
     } == {key: value for key, value in samples.items() if key[1] == "mlx5_0"}
 

@@ -63,7 +63,7 @@ def test_lost_gpu_takes_only_its_own_values_away():
         after = collected(collector)
 
     assert (1, 0) == tuple(after[name, "5", UUID(5)] for name in ("gpu_lost", "gpu_present"))
-    assert 7 == after["gpu_visible_count",]
+    assert 7 == after["gpus_visible",]
     assert 1 == after["exporter_nvml_errors_total", "gpu_is_lost"]
     gone = {key for key in before if key[1:3] == ("5", UUID(5))} - {
         key for key in before if key[0] in {"gpu_info", "gpu_present", "gpu_lost"}
@@ -78,7 +78,7 @@ def test_gpu_lost_before_the_exporter_started_is_published_without_uuid():
     assert {("0", UUID(0)): 0, ("1", UUID(1)): 0, ("2", ""): 1, ("3", UUID(3)): 0} == only(
         samples, "gpu_lost"
     )
-    assert 3 == samples["gpu_visible_count",]
+    assert 3 == samples["gpus_visible",]
 
 
 def test_gpu_that_vanishes_from_the_list_is_absent_and_not_forgotten():
@@ -91,7 +91,7 @@ def test_gpu_that_vanishes_from_the_list_is_absent_and_not_forgotten():
 
     assert 0 == samples["gpu_present", "7", UUID(7)]
     assert ("gpu_lost", "7", UUID(7)) not in samples
-    assert 7 == samples["gpu_visible_count",]
+    assert 7 == samples["gpus_visible",]
 
 
 def test_old_driver_leaves_out_only_what_it_lacks():

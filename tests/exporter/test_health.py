@@ -58,7 +58,7 @@ def test_healthy_gpu_is_exact():
         ("gpu_recovery_action",): 0,
         ("gpu_recovery_action_info", "none"): 1,
     } == of_gpu(samples, 3)
-    assert 8 == samples["gpu_expected_count",]
+    assert 8 == samples["gpus_expected",]
 
 
 def test_failing_gpu_says_what_to_do():
@@ -161,7 +161,7 @@ def test_driver_without_any_of_it_gives_the_expected_count_alone():
     with node(scenario) as h100:
         samples = h100.collect("health")
 
-    assert {("gpu_expected_count",): 8} == samples
+    assert {("gpus_expected",): 8} == samples
 
 
 def test_lost_gpu_takes_only_its_own_values_away_and_stays_expected():
@@ -173,7 +173,7 @@ def test_lost_gpu_takes_only_its_own_values_away_and_stays_expected():
         after = collected(collector)
 
     assert {"5"} == {key[1] for key in before.keys() - after.keys()}
-    assert 8 == after["gpu_expected_count",]
+    assert 8 == after["gpus_expected",]
 
 
 def test_gpu_that_vanishes_is_still_expected():
@@ -184,7 +184,7 @@ def test_gpu_that_vanishes_is_still_expected():
         scenario["gpus"].pop()
         samples = collected(collector)
 
-    assert 8 == samples["gpu_expected_count",]
+    assert 8 == samples["gpus_expected",]
     assert "7" not in {key[1] for key in samples if len(key) > 1}
 
 
@@ -192,7 +192,7 @@ def test_setting_wins_over_what_was_seen():
     with case_node("degraded_node") as degraded:
         samples = collected(degraded.collector("health", EIGHT))
 
-    assert 8 == samples["gpu_expected_count",]
+    assert 8 == samples["gpus_expected",]
 
 
 def test_node_that_should_have_gpus_and_has_no_driver_says_so():
@@ -201,7 +201,7 @@ def test_node_that_should_have_gpus_and_has_no_driver_says_so():
         with pytest.raises(NoData):
             cpu_only.collect("health")
 
-    assert {("gpu_expected_count",): 8} == samples
+    assert {("gpus_expected",): 8} == samples
 
 
 def test_all_gpus_that_vanish_are_still_expected():
@@ -211,7 +211,7 @@ def test_all_gpus_that_vanish_are_still_expected():
         collected(collector)
         scenario["gpus"].clear()
 
-        assert {("gpu_expected_count",): 8} == collected(collector)
+        assert {("gpus_expected",): 8} == collected(collector)
 
 
 def test_fabric_state_and_conditions():
@@ -250,5 +250,5 @@ def test_gpus_that_another_process_reads_are_expected_too():
         share_nvml(h100.sources, Nvml(excluded={0, 1}))
         samples = h100.collect("health")
 
-    assert 8 == samples["gpu_expected_count",]
+    assert 8 == samples["gpus_expected",]
     assert ("gpu_recovery_action", "0", UUID(0)) not in samples

@@ -23,7 +23,7 @@ def joined(view, *boards):
     return (
         dict(families["gpu_present"]),
         [labels[:2] for labels, _ in families["gpu_info"]],
-        families["gpu_visible_count"],
+        families["gpus_visible"],
     )
 
 

@@ -158,17 +158,18 @@ _LINK: tuple[MetricSpec, ...] = (
         "ethtool -S rx_crc_errors_phy",
     ),
     MetricSpec(
-        "nic_phy_received_bits_total",
+        "nic_phy_received_bytes_total",
         "counter",
-        "bits",
+        "bytes",
         _PORT,
-        "Bits that could have been received: what corrected bits and symbol errors are a share of.",
+        "Bytes that could have been received (rx_bits_phy / 8): what bit errors, times 8, and "
+        "symbol errors are a share of.",
         "ethtool -S rx_bits_phy",
     ),
     MetricSpec(
-        "nic_phy_corrected_bits_total",
+        "nic_phy_corrected_bit_errors_total",
         "counter",
-        "bits",
+        "1",
         _PORT,
         "Bits that error correction repaired. Some are normal; a port with many more than its "
         "peers has a dirty or loose cable or transceiver.",

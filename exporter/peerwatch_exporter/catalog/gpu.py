@@ -20,7 +20,7 @@ _CORE: tuple[MetricSpec, ...] = (
         "nvmlSystemGetDriverVersion",
     ),
     MetricSpec(
-        "gpu_visible_count",
+        "gpus_visible",
         "gauge",
         "1",
         (),

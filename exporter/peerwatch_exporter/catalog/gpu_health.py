@@ -148,12 +148,12 @@ _REPAIR: tuple[MetricSpec, ...] = (
         "Hopper with NVSwitch",
     ),
     MetricSpec(
-        "gpu_expected_count",
+        "gpus_expected",
         "gauge",
         "1",
         (),
         "GPUs that the node should have: the setting gpu.expected_count, else the most that the "
-        "driver listed since the exporter started. Compare with gpu_visible_count.",
+        "driver listed since the exporter started. Compare with gpus_visible.",
         "setting gpu.expected_count, nvmlDeviceGetCount_v2",
     ),
 )

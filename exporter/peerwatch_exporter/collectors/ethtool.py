@@ -90,8 +90,8 @@ STATISTICS: Mapping[str, Series] = {
     "tx_pci_signal_integrity": Series("nic_pcie_signal_errors_total", ("transmit",)),
     "link_down_events_phy": Series("nic_phy_link_down_events_total"),
     "rx_crc_errors_phy": Series("nic_phy_crc_errors_total"),
-    "rx_bits_phy": Series("nic_phy_received_bits_total"),
-    "rx_corrected_bits_phy": Series("nic_phy_corrected_bits_total"),
+    "rx_bits_phy": Series("nic_phy_received_bytes_total", divisor=8),
+    "rx_corrected_bits_phy": Series("nic_phy_corrected_bit_errors_total"),
     "rx_pcs_symbol_err_phy": Series("nic_phy_symbol_errors_total"),
 }
 

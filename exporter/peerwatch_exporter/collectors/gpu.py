@@ -98,7 +98,7 @@ class GpuCollector:
 
     def _presence(self, readings: Sequence[tuple[Gpu, GpuReading | None]]) -> Iterable[Family]:
         present, lost, visible = (
-            family(name) for name in ("gpu_present", "gpu_lost", "gpu_visible_count")
+            family(name) for name in ("gpu_present", "gpu_lost", "gpus_visible")
         )
         for gpu, reading in readings:
             present.add_metric(gpu.labels, reading is not None)

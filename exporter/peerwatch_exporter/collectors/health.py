@@ -82,7 +82,7 @@ class HealthCollector:
             gpus = ()
         # All that the driver lists, also those that another process reads.
         self._most_seen = max(self._most_seen, self._nvml.count)
-        expected = family("gpu_expected_count")
+        expected = family("gpus_expected")
         expected.add_metric([], self._most_seen if self._configured is None else self._configured)
         readings = [(gpu, reading) for gpu in gpus if (reading := self._read(gpu)) is not None]
         return [expected, *_families(readings)]

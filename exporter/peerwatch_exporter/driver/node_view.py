@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from peerwatch_exporter.catalog import Family
 
-_EXPECTED = "gpu_expected_count"
+_EXPECTED = "gpus_expected"
 _ERRORS = "exporter_nvml_errors_total"
 
 
@@ -72,7 +72,7 @@ class NodeView:
         self, families: Iterable[Family], parts: Sequence[Sequence[Family]]
     ) -> tuple[Family, ...]:
         """Add every board that does not answer, and sum what is counted for the node."""
-        own = {"gpu_info", "gpu_present", "gpu_visible_count", _ERRORS}
+        own = {"gpu_info", "gpu_present", "gpus_visible", _ERRORS}
         found = [item for item in families if item.spec.name not in own]
         by_name = {item.spec.name: item for item in families}
         for labels, _ in by_name["gpu_info"].rows if "gpu_info" in by_name else ():
@@ -84,7 +84,7 @@ class NodeView:
         taken = {labels[0] for labels, _ in present.rows if labels[1]}
         boards = sorted(self._boards.items(), key=_labels)
         present.rows += [(labels[:2], 0) for board, labels in boards if board not in answered]
-        info, visible = family("gpu_info"), family("gpu_visible_count")
+        info, visible = family("gpu_info"), family("gpus_visible")
         # Of two boards with one index, the one that has it now: joins need it to be the only one.
         info.rows = [
             (labels, 1) for board, labels in boards if board in answered or labels[0] not in taken
