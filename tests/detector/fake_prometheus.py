@@ -119,10 +119,3 @@ def fake_prometheus(answer: Answer) -> Iterator[FakePrometheus]:
         server.shutdown()
         server.server_close()
         thread.join()
-
-
-def free_port() -> int:
-    """Return a port nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

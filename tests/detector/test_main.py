@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from detector.fake_prometheus import free_port
 from detector.small_case import write_case
+from peerwatch_demo.process import free_ports
 from peerwatch_detector import __version__
 from peerwatch_detector.__main__ import main
 from peerwatch_detector.models.store import load_bundle
@@ -151,7 +151,7 @@ def test_an_output_that_cannot_be_written_is_told_before_the_training(
 def test_training_from_an_unreachable_prometheus_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    url = f"http://127.0.0.1:{free_port()}"
+    url = f"http://127.0.0.1:{free_ports(1)[0]}"
     arguments = ["--prometheus", url, "--job-id", "j", "--start", "0", "--end", "900"]
     assert 1 == main(["train", "--output", str(tmp_path / "m"), *arguments])
     assert "cannot be reached" in capsys.readouterr().err
@@ -191,7 +191,7 @@ def get(url: str, within: float = 120.0) -> tuple[int, str]:
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 def test_a_detector_serves_without_prometheus_and_stops_quickly(end: signal.Signals) -> None:
-    port, prometheus = free_port(), free_port()
+    port, prometheus = free_ports(2)
     address = f"http://127.0.0.1:{port}"
     with running(
         "--listen",

@@ -16,12 +16,12 @@ from detector.fake_prometheus import (
     broken_chunks,
     cut_off,
     fake_prometheus,
-    free_port,
     hang_up,
     refuse,
     send,
     success,
 )
+from peerwatch_demo.process import free_ports
 from peerwatch_detector.config import DetectorConfig, PrometheusConfig
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.reader import PrometheusReader, reading_settings, selection_of
@@ -144,7 +144,7 @@ def test_a_server_that_stalls_in_mid_answer_times_out(
 def test_a_refused_connection_tells_the_address_and_what_to_check(
     reader_of: Readers,
 ) -> None:
-    url = f"http://127.0.0.1:{free_port()}"
+    url = f"http://127.0.0.1:{free_ports(1)[0]}"
     reader = reader_of(url=url)
     with pytest.raises(ReadError) as caught:
         reader.instant("up")
