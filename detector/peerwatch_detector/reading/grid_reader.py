@@ -163,6 +163,8 @@ class GridReader:
         ReadError
             If the server does not answer usefully, or is left alone since it failed before.
         """
+        # Compiling must not take from the time that the answer has.
+        prepare()
         deadline = time.monotonic() + self.settings.timeout_seconds
         self._backoff.check(time.monotonic())
         try:
