@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,6 +10,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+TEMPLATES = "/usr/share/prometheus/alertmanager"
+_TOOLS = (
+    *("cat", "cp", "dirname", "find", "head", "id", "mkdir", "mktemp"),
+    *("rm", "sh", "sha256sum", "tail", "touch"),
+)
 
 
 @pytest.fixture
@@ -18,6 +24,9 @@ def checkout(tmp_path: Path) -> Path:
     shutil.copy(ROOT / ".ci" / "setup", tmp_path / ".ci" / "setup")
     for name in ("pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path / name)
+    code = tmp_path / "detector" / "peerwatch_detector" / "peers.py"
+    code.parent.mkdir(parents=True)
+    code.touch()
     return tmp_path
 
 
@@ -27,7 +36,7 @@ def run_setup(
     """Run the set-up with nothing but these programs and the shell's own tools."""
     path = checkout / "bin"
     path.mkdir()
-    for tool in ("sh", "cat", "cp", "sha256sum", "mktemp", "rm", "mkdir", "id", "dirname", "tail"):
+    for tool in _TOOLS:
         if tool not in programs:
             (path / tool).symlink_to(shutil.which(tool) or tool)
     for name, script in programs.items():
@@ -44,11 +53,23 @@ def run_setup(
     return done.returncode, done.stdout + done.stderr
 
 
+def set_up_again(checkout: Path) -> None:
+    """Run the set-up with the programs of before."""
+    subprocess.run(
+        [str(checkout / ".ci" / "setup"), "demo"],
+        env={"PATH": str(checkout / "bin"), "HOME": str(checkout)},
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+
+
 # A python3 that has everything: a virtual environment of its makes a python that installs.
 GOOD_PYTHON = """
 case "$*" in
 *"-m venv"*) mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
 *"-m pip install"*) echo "$*" >>installed ;;
+*"import prepare"*) echo "$*" >>compiled ;;
 -V) echo Python 3.12.0 ;;
 esac
 """
@@ -87,19 +108,12 @@ def test_a_python_without_venv_says_what_to_install(checkout: Path) -> None:
 
 def test_packages_are_installed_once_and_again_when_the_project_changes(checkout: Path) -> None:
     programs = {"python3": GOOD_PYTHON, **SERVERS}
-    tools = checkout / "bin"
     first, _ = run_setup(checkout, programs)
     installed = checkout / "installed"
     lines = [len(installed.read_text().splitlines())]
 
     def again() -> int:
-        subprocess.run(
-            [str(checkout / ".ci" / "setup"), "demo"],
-            env={"PATH": str(tools), "HOME": str(checkout)},
-            check=True,
-            capture_output=True,
-            timeout=60,
-        )
+        set_up_again(checkout)
         return len(installed.read_text().splitlines())
 
     lines.append(again())
@@ -108,6 +122,21 @@ def test_packages_are_installed_once_and_again_when_the_project_changes(checkout
 
     assert 0 == first
     assert [2, 2, 3] == lines  # pip itself and the packages; nothing; the packages
+
+
+def test_functions_are_compiled_once_and_again_when_the_code_changes(checkout: Path) -> None:
+    run_setup(checkout, {"python3": GOOD_PYTHON, **SERVERS})
+    compiled, code = checkout / "compiled", checkout / "detector" / "peerwatch_detector"
+    lines = [len(compiled.read_text().splitlines())]
+    for name in (None, "new.py"):
+        if name is not None:
+            (code / name).touch()
+            later = (checkout / ".venv" / "compiled").stat().st_mtime + 1
+            os.utime(code / name, (later, later))
+        set_up_again(checkout)
+        lines.append(len(compiled.read_text().splitlines()))
+
+    assert [1, 1, 2] == lines
 
 
 def test_without_servers_and_apt_it_says_what_is_missing(checkout: Path) -> None:
@@ -134,6 +163,39 @@ def test_only_the_benchmarks_need_node_exporter(checkout: Path) -> None:
         timeout=60,
     )
     assert 0 == done.returncode
+
+
+@pytest.fixture
+def unpacked(checkout: Path) -> Path:
+    """Return where an Alertmanager that was unpacked before wants its templates."""
+    place = checkout / "share"
+    setup = checkout / ".ci" / "setup"
+    setup.write_text(setup.read_text().replace(f"={TEMPLATES}\n", f"={place}\n"))
+    programs, templates = checkout / ".tools/usr/bin", checkout / f".tools{TEMPLATES}"
+    programs.mkdir(parents=True)
+    templates.mkdir(parents=True)
+    for name in ("prometheus", "promtool", "prometheus-alertmanager", "amtool"):
+        (programs / name).write_text("#!/bin/sh\n")
+        (programs / name).chmod(0o755)
+    for name in ("default.tmpl", "email.tmpl"):
+        (templates / name).write_text(name)
+    return place
+
+
+def test_root_gives_an_unpacked_alertmanager_its_templates(checkout: Path, unpacked: Path) -> None:
+    code, said = run_setup(checkout, {"python3": GOOD_PYTHON, "id": "echo 0"})
+
+    assert (0, True) == (code, f"templates of Alertmanager to {unpacked}" in said)
+    assert {"default.tmpl": "default.tmpl", "email.tmpl": "email.tmpl"} == {
+        file.name: file.read_text() for file in unpacked.iterdir()
+    }
+
+
+def test_others_are_told_what_puts_them_there(checkout: Path, unpacked: Path) -> None:
+    code, said = run_setup(checkout, {"python3": GOOD_PYTHON, "id": "echo 1000"})
+
+    assert (1, False) == (code, unpacked.exists())
+    assert "apt-get install prometheus-alertmanager" in said.splitlines()[-1]
 
 
 def test_it_says_how_it_is_used(checkout: Path) -> None:
