@@ -110,7 +110,7 @@ def _run(_options: argparse.Namespace, config: DetectorConfig) -> int:
         # Not while a server waits for us.
         began = time.monotonic()
         logger.info("preparing first_start=compiles_for_20s")
-        prepare.prepare()
+        prepare.prepare_apart()
         logger.info("prepared seconds=%.1f", time.monotonic() - began)
         Loop(detector).run(stop)
 

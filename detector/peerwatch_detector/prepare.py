@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import os
+import subprocess
+import sys
 from functools import cache
 
 import numpy as np
 
+from peerwatch_detector import compiled
 from peerwatch_detector.baseline import row_spreads
 from peerwatch_detector.distances import distance_sums
 from peerwatch_detector.minder_windows import causal_window
@@ -18,7 +23,7 @@ from peerwatch_detector.reading import prepare as prepare_reading
 def prepare() -> None:
     """Call every compiled function of reading and judging once, on next to nothing.
 
-    Without a cache of compiled code this takes some ten seconds, with one a fraction of a second.
+    Without a cache of compiled code this takes some 20 s, with one a fraction of a second.
     """
     prepare_reading.prepare()
     samples = np.zeros((2, 12), np.float32)
@@ -29,6 +34,36 @@ def prepare() -> None:
     causal_window(samples, 10, 8, 1)
     causal_window(samples[:, :11], 10, 8, 1)
     LstmVae(_no_weights()).embed(samples[:, :8])
+    _mark(0)
+
+
+def prepare_apart() -> None:
+    """Do the same, but what was never compiled before is compiled in a process of its own.
+
+    Compiling takes 150 MiB, which a process does not give back. Where nothing can be kept, or the
+    other process comes to nothing, this one compiles.
+    """
+    if compiled.AVAILABLE and _could_be_kept():
+        with subprocess.Popen(
+            [sys.executable, "-P", "-c", f"from {__name__} import prepare; prepare()"],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        ) as other:
+            atexit.register(other.kill)
+            other.wait()
+            atexit.unregister(other.kill)
+    prepare()
+
+
+@compiled.compiled
+def _mark(number: int) -> int:
+    """Return a number; that it is kept says that the others are."""
+    return number
+
+
+def _could_be_kept() -> bool:
+    _mark(0)
+    kept = _mark.stats  # type: ignore[attr-defined]
+    return kept.cache_path is not None and not kept.cache_hits
 
 
 def _no_weights() -> Weights:
