@@ -184,6 +184,7 @@ def measure(parts: Parts, *, seconds: float) -> Findings:
         deadline_seconds=parts.config.deadline_seconds,
         version=__version__,
         history_seconds=parts.config.fast.history_seconds,
+        mean_seconds=parts.config.mean_seconds,
     )
     pages: dict[str, _Seen] = defaultdict(_Seen)
     if parts.driver is not None:

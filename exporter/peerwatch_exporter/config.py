@@ -325,6 +325,14 @@ class ExporterConfig(_Section):
         description="A collector slower than this is left out of the page. Below 1 s, for all are "
         "asked once a second.",
     )
+    mean_seconds: int = Field(
+        default=5,
+        ge=1,
+        le=60,
+        description="Utilisation, activity, power, clocks and TCP queues on /metrics are means of "
+        "so long: at least the time between two scrapes, or nodes seem to differ that are only "
+        "looked at in different parts of a training step.",
+    )
     fast: FastConfig = Field(default=FastConfig(), description="The page /metrics/fast.")
     nvlink: NvlinkConfig = Field(default=NvlinkConfig(), description="Detail of NVLink metrics.")
     xid: XidConfig = Field(default=XidConfig(), description="How serious XID errors are taken.")

@@ -15,6 +15,7 @@ from peerwatch_exporter.beat import Beat
 from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.fast import FastPage
 from peerwatch_exporter.lane import Lane
+from peerwatch_exporter.means import Means
 from peerwatch_exporter.rates import LONGEST_STEP_SECONDS
 from peerwatch_exporter.seat import held, seats
 from peerwatch_exporter.self_report import (
@@ -78,6 +79,8 @@ class Runner:
         For how long the fast page's values are kept; 0 keeps the newest only.
     longest_step_seconds
         Between two snapshots; a rise over more than this has no rate on the fast page.
+    mean_seconds
+        What swings with the steps of a job is on the full page as the mean of so long.
 
     Attributes
     ----------
@@ -95,6 +98,7 @@ class Runner:
         max_series: int = 5000,
         history_seconds: float = 0,
         longest_step_seconds: float = LONGEST_STEP_SECONDS,
+        mean_seconds: float = 1,
     ) -> None:
         self.monotonic = sources.monotonic
         self._clock = sources.clock
@@ -104,6 +108,7 @@ class Runner:
         self.history_seconds = history_seconds
         self._seats = seats(workers, max_series)
         self._fast = FastPage(longest_step_seconds=longest_step_seconds)
+        self._means = Means(mean_seconds)
         self._lock = threading.Lock()
         self._newest: Snapshot | None = None
         self._first = threading.Event()
@@ -206,7 +211,7 @@ class Runner:
             number=number,
             time=time,
             monotonic=started,
-            families=with_series_count([*collected, *own]),
+            families=with_series_count([*self._means(collected, started), *own]),
             own=with_series_count(own),
             moments=self._moments(Moment(time, self._fast.families(reports, time))),
         )

@@ -61,6 +61,7 @@ class Exporter:
             version=__version__,
             max_series=config.collectors.max_series,
             history_seconds=config.fast.history_seconds,
+            mean_seconds=config.mean_seconds,
         )
         landing = Landing(
             version=__version__,

@@ -49,18 +49,20 @@ _CORE: tuple[MetricSpec, ...] = (
         "gauge",
         "ratio",
         _GPU,
-        "Share of the last sample period with a kernel running, 0 to 1 (utilization.gpu). It says "
-        "nothing about how busy the kernel kept the GPU.",
+        "Share of the time with a kernel running, 0 to 1 (utilization.gpu), mean of the last "
+        "mean_seconds. It says nothing about how busy the kernel kept the GPU.",
         "nvmlDeviceGetUtilizationRates",
+        swings=True,
     ),
     MetricSpec(
         "gpu_memory_utilization_ratio",
         "gauge",
         "ratio",
         _GPU,
-        "Share of the last sample period in which memory was read or written, 0 to 1 "
-        "(utilization.memory).",
+        "Share of the time in which memory was read or written, 0 to 1 (utilization.memory), "
+        "mean of the last mean_seconds.",
         "nvmlDeviceGetUtilizationRates",
+        swings=True,
     ),
     MetricSpec(
         "gpu_memory_total_bytes",
@@ -92,9 +94,10 @@ _CORE: tuple[MetricSpec, ...] = (
         "gauge",
         "watts",
         _GPU,
-        "Power drawn now by the whole board; the one second mean where the driver has no "
-        "instantaneous value.",
+        "Power drawn by the whole board, mean of the last mean_seconds; of the driver's own "
+        "means of a second where it has no instantaneous value.",
         "NVML_FI_DEV_POWER_INSTANT (186), else nvmlDeviceGetPowerUsage",
+        swings=True,
     ),
     MetricSpec(
         "gpu_power_limit_watts",
@@ -134,8 +137,9 @@ _CORE: tuple[MetricSpec, ...] = (
         "gauge",
         "hertz",
         ("gpu", "uuid", "domain"),
-        "Clock now by domain: graphics, sm or memory.",
+        "Clock by domain, mean of the last mean_seconds: graphics, sm or memory.",
         "nvmlDeviceGetClockInfo",
+        swings=True,
     ),
     MetricSpec(
         "gpu_clock_max_hertz",
@@ -295,20 +299,22 @@ _PCIE: tuple[MetricSpec, ...] = (
         "gauge",
         "bytes per second",
         _GPU,
-        "What the GPU sent over PCIe, mean of the last second (gpu_gpm_window_seconds): for "
-        "drivers without the counter gpu_pcie_transmit_bytes_total.",
+        "What the GPU sent over PCIe, mean of the last mean_seconds: for drivers without the "
+        "counter gpu_pcie_transmit_bytes_total.",
         "nvmlGpmMetricsGet PCIE_TX_PER_SEC (20)",
         "Hopper",
+        swings=True,
     ),
     MetricSpec(
         "gpu_pcie_receive_bytes_per_second",
         "gauge",
         "bytes per second",
         _GPU,
-        "What the GPU received over PCIe, mean of the last second (gpu_gpm_window_seconds): for "
-        "drivers without the counter gpu_pcie_receive_bytes_total.",
+        "What the GPU received over PCIe, mean of the last mean_seconds: for drivers without the "
+        "counter gpu_pcie_receive_bytes_total.",
         "nvmlGpmMetricsGet PCIE_RX_PER_SEC (21)",
         "Hopper",
+        swings=True,
     ),
     MetricSpec(
         "gpu_pcie_errors_total",

@@ -1,4 +1,4 @@
-"""How busy the units of a GPU were in the last second (GPU performance monitoring, GPM)."""
+"""How busy the units of a GPU were (GPU performance monitoring, GPM)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,21 @@ from peerwatch_exporter.catalog.spec import MetricSpec
 
 _GPU = ("gpu", "uuid")
 _WINDOW = (
-    "Mean of the last second (gpu_gpm_window_seconds), not of the time between two scrapes, "
-    "0 to 1. Hopper and later, without MIG."
+    "Mean of the last mean_seconds, of windows of gpu_gpm_window_seconds, 0 to 1. Hopper and "
+    "later, without MIG."
 )
 
 
 def _ratio(name: str, what: str, number: str, labels: tuple[str, ...] = _GPU) -> MetricSpec:
     return MetricSpec(
-        name, "gauge", "ratio", labels, f"{what} {_WINDOW}", f"nvmlGpmMetricsGet {number}", "Hopper"
+        name,
+        "gauge",
+        "ratio",
+        labels,
+        f"{what} {_WINDOW}",
+        f"nvmlGpmMetricsGet {number}",
+        "Hopper",
+        swings=True,
     )
 
 

@@ -197,8 +197,10 @@ SPECS: tuple[MetricSpec, ...] = (
         "bytes",
         (),
         "Bytes in the send queues of established connections: written, not yet acknowledged. "
-        "Renewed every second, or less often where listing the sockets takes the kernel long.",
+        "Mean of the last mean_seconds; read every second, or less often where listing the "
+        "sockets takes the kernel long.",
         "/proc/net/tcp and tcp6, tx_queue",
+        swings=True,
     ),
     MetricSpec(
         "host_tcp_receive_queue_bytes",
@@ -206,8 +208,9 @@ SPECS: tuple[MetricSpec, ...] = (
         "bytes",
         (),
         "Bytes in the receive queues of established connections: arrived, not yet read by the "
-        "application. Renewed as the send queues are.",
+        "application. Mean and read as the send queues.",
         "/proc/net/tcp and tcp6, rx_queue",
+        swings=True,
     ),
     MetricSpec(
         "host_kernel_events_total",

@@ -128,6 +128,8 @@ class MetricSpec:
     hardware
         The smallest hardware or software that has it, a key of ``HARDWARE``; empty if every
         Linux node does.
+    swings
+        Whether it goes up and down with the steps of a job, so that the full page shows its mean.
     """
 
     name: str
@@ -137,6 +139,7 @@ class MetricSpec:
     help: str
     source: str
     hardware: str = ""
+    swings: bool = False
 
     def family(self) -> Family:
         """Return an empty metric family; collectors fill it with ``add_metric``."""

@@ -1,0 +1,72 @@
+"""Means over the last seconds, for values that swing with the steps of the job.
+
+A training job repeats itself every few seconds. Whoever looks at a gauge as rarely as that sees
+the same part of a step again and again, and on another node, scraped at another moment, another
+part: healthy nodes differ for as long as the two rhythms keep in step. A mean over the time between
+two scrapes shows the whole of it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from peerwatch_exporter.catalog import Family
+
+# Ticks of the clock are a second apart, but for some milliseconds.
+_HALF_TICK_SECONDS = 0.5
+_DIGITS = 9
+
+# When it was read, and the value of each series.
+_Past: TypeAlias = "deque[tuple[float, dict[tuple[str, ...], float]]]"
+
+
+class Means:
+    """Puts the mean of the last seconds in the place of every gauge that swings.
+
+    Parameters
+    ----------
+    seconds
+        Of the mean; 1 leaves every value as it is.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._past: dict[str, _Past] = {}
+        self._last: dict[str, Family] = {}
+
+    def __call__(self, families: Iterable[Family], now: float) -> Iterator[Family]:
+        """Yield the families, those that swing as means.
+
+        Parameters
+        ----------
+        families
+            Each metric once.
+        now
+            The tick's time on the clock for durations.
+        """
+        if self._seconds <= 1:
+            yield from families
+            return
+        for item in families:
+            yield self._mean(item, now) if item.spec.swings else item
+
+    def _mean(self, item: Family, now: float) -> Family:
+        name = item.spec.name
+        past = self._past.setdefault(name, deque())
+        past.append((now, dict(item.rows)))
+        while past[0][0] < now - self._seconds + _HALF_TICK_SECONDS:
+            past.popleft()
+        result = item.spec.family()
+        for labels, _ in item.rows:
+            values = [found[labels] for _, found in past if labels in found]
+            result.rows.append((labels, round(sum(values) / len(values), _DIGITS)))
+        # The very same object says that nothing is new.
+        last = self._last.get(name)
+        if last is not None and last.rows == result.rows:
+            return last
+        self._last[name] = result
+        return result
