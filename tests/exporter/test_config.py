@@ -81,7 +81,8 @@ nvlinks: {}
         "paths.procfz: unknown key 'procfz'; known keys are kmsg, procfs, sysfs",
         "deadline_seconds: should be a valid number, not 'soon'",
         "nvlinks: unknown key 'nvlinks'; known keys are collectors, deadline_seconds, ethtool, "
-        "fast, gpu, heartbeat, jobs, listen, mean_seconds, nic, nvlink, paths, sampler, scope, web, xid",
+        "fast, gpu, heartbeat, jobs, listen, mean_seconds, nic, nvlink, paths, sampler, scope, "
+        "web, xid",
         "collectors.enabled.1: no collector 'cpus'; there are cpu, disk, gpu",
         "collectors.disabled.0: no collector 'gpus'; there are cpu, disk, gpu",
     ] == mistakes_of(tmp_path / "wrong.yaml", text)
