@@ -112,6 +112,7 @@ def _run(_options: argparse.Namespace, config: DetectorConfig) -> int:
         logger.info("preparing first_start=compiles_for_20s")
         prepare.prepare_apart()
         logger.info("prepared seconds=%.1f", time.monotonic() - began)
+        warn_if_not_kept(logger)
         Loop(detector).run(stop)
 
     loop = threading.Thread(target=cycles, name="loop", daemon=True)
@@ -134,6 +135,18 @@ def _run(_options: argparse.Namespace, config: DetectorConfig) -> int:
         reader.close()
         loop.join(timeout=2)
     return 0
+
+
+def warn_if_not_kept(logger: logging.Logger) -> None:
+    """Say that every start will compile, and what to do, if compiled code could not be written."""
+    from peerwatch_detector import compiled  # noqa: PLC0415
+
+    if reason := compiled.why_not_kept():
+        logger.warning(
+            "compiled_code_not_kept every_start=compiles_again error=%s; set NUMBA_CACHE_DIR to a "
+            "folder that stays, with 5 MB free.",
+            reason,
+        )
 
 
 def _train(options: argparse.Namespace, config: DetectorConfig) -> int:

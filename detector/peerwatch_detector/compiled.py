@@ -3,7 +3,8 @@
 Compiled functions release the interpreter lock, so that several connections decode at once, and
 their code is kept beside the module, so that a restart does not compile again. numba notices when a
 module changes, but not when one changes that it calls: whoever edits this package removes
-``__pycache__/*.nb?`` of it.
+``__pycache__/*.nb?`` of it. Kept code that cannot be read is compiled anew, and where none can be
+written, as in many containers or on a full disk, every start compiles; ``why_not_kept`` tells.
 
 Without numba the functions are what they are in Python: right, and some hundred times slower. The
 judgement takes numpy's way then, and ``reading.prepare`` tells the readers to do without them.
@@ -12,6 +13,8 @@ judgement takes numpy's way then, and ``reading.prepare`` tells the readers to d
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast
 
 import numpy as np
@@ -24,6 +27,8 @@ else:
     MISSING = None
 
 AVAILABLE = MISSING is None
+
+_not_kept: list[str] = []
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -58,15 +63,59 @@ class _Options(TypedDict, total=False):
     error_model: Literal["python", "numpy"]
 
 
+def why_not_kept() -> str | None:
+    """Return why compiled code could not be written so far; None if all was, or none had to be."""
+    return _not_kept[0] if _not_kept else None
+
+
 def _compile(function: _Function, **options: Unpack[_Options]) -> _Function:
     if not AVAILABLE:
         return function
     try:
         found = numba.njit(cache=True, nogil=True, **options)(function)
     except RuntimeError:
-        # Neither the package's folder nor the user's cache can be written, as in many containers.
+        _not_kept.append(
+            f"neither {Path(__file__).parent / '__pycache__'} nor the user's cache folder can be "
+            "written"
+        )
         found = numba.njit(nogil=True, **options)(function)
+    else:
+        # numba offers no other way.
+        found._cache = _Kept(found._cache)  # type: ignore[attr-defined] # noqa: SLF001
     return cast("_Function", found)
+
+
+class _Kept:
+    """numba's cache of one function, whose troubles cost time and nothing else.
+
+    Parameters
+    ----------
+    cache
+        numba's own.
+    """
+
+    def __init__(self, cache: Any) -> None:  # noqa: ANN401 - numba has no types
+        self._cache = cache
+
+    def load_overload(self, *asked: object) -> object:
+        """Return the code that was kept, or None."""
+        try:
+            return self._cache.load_overload(*asked)
+        except Exception:
+            # Half a file, as a power cut leaves it: begun anew, or it would be met at every call.
+            with suppress(OSError):
+                self._cache.flush()
+            return None
+
+    def save_overload(self, *made: object) -> None:
+        """Keep code, if it can be written."""
+        try:
+            self._cache.save_overload(*made)
+        except OSError as error:
+            _not_kept.append(f"{self._cache.cache_path}: {error}")
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._cache, name)
 
 
 @compiled

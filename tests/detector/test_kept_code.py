@@ -1,0 +1,113 @@
+"""Compiled code that cannot be kept, or was kept broken, costs time and nothing else."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from peerwatch_detector import compiled
+from peerwatch_detector.__main__ import warn_if_not_kept
+
+MODULE = """
+from peerwatch_detector.compiled import compiled, why_not_kept
+
+@compiled
+def twice(number):
+    return 2 * number
+
+assert twice(3) == 6
+print(len(twice.stats.cache_hits), why_not_kept())
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Path:
+    path = tmp_path / "twice.py"
+    path.write_text(MODULE)
+    return path
+
+
+def started(module: Path, cache: Path) -> list[str]:
+    """Return how much was loaded from ``cache`` by a process of its own, and what it says."""
+    environment = {"NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, str(module)],
+        env=os.environ | environment,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return done.stdout.strip().split(" ", 1)
+
+
+def test_code_is_kept(module: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+
+    assert [["0", "None"], ["1", "None"]] == [started(module, cache) for _ in range(2)]
+
+
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+def test_half_a_file_is_compiled_anew_and_once_only(
+    module: Path, tmp_path: Path, ending: str
+) -> None:
+    cache = tmp_path / "cache"
+    started(module, cache)
+    (file,) = (file for file in cache.rglob(f"twice.*.{ending}"))
+    os.truncate(file, file.stat().st_size // 2)
+
+    assert [["0", "None"], ["1", "None"]] == [started(module, cache) for _ in range(2)]
+
+
+class FullDisk:
+    """A cache of numba's that cannot write."""
+
+    cache_path = "/full"
+
+    def load_overload(self, *asked: object) -> None:
+        return None
+
+    def save_overload(self, *made: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.fixture
+def nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "_not_kept", [])
+
+
+@pytest.mark.usefixtures("nothing_told")
+def test_a_full_disk_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    compiled._Kept(FullDisk()).save_overload("signature", "code")
+    warn_if_not_kept(logging.getLogger("peerwatch_detector"))
+
+    assert "/full: [Errno 28] No space left on device; set NUMBA_CACHE_DIR" in caplog.text
+
+
+@pytest.mark.usefixtures("nothing_told")
+def test_nothing_is_told_where_all_was_kept(caplog: pytest.LogCaptureFixture) -> None:
+    warn_if_not_kept(logging.getLogger("peerwatch_detector"))
+
+    assert "" == caplog.text
+
+
+@pytest.mark.usefixtures("nothing_told")
+def test_a_package_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    njit = compiled.numba.njit
+
+    def refuse(*, cache: bool = False, **options: object) -> object:
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return njit(**options)
+
+    monkeypatch.setattr(compiled, "numba", SimpleNamespace(njit=refuse))
+    double = compiled.compiled(lambda number: 2 * number)
+
+    assert 6 == double(3)
+    assert "nor the user's cache folder can be written" in str(compiled.why_not_kept())
