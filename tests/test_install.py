@@ -357,3 +357,13 @@ def test_files_that_commands_of_the_page_name_exist():
 
     assert {"exporter/Dockerfile", "docs/slurm/tmpfiles.conf", "helm/peerwatch"} <= named
     assert [] == [name for name in sorted(named) if not (ROOT / name).exists()]
+
+
+def test_the_readme_installs_as_a_distribution_lets_it():
+    # Debian and Ubuntu refuse pip outside of a virtual environment; torch needs its constraint.
+    text = (ROOT / "README.md").read_text()
+    first, *_ = re.findall(r"^    (.*pip install .*|.*-m venv .*)$", text, re.MULTILINE)
+    heavy = re.findall(r"pip install (?:(-c constraints\.txt) )?'\.\[(detector|train)\]'", text)
+
+    assert "-m venv" in first
+    assert [("-c constraints.txt", "detector"), ("-c constraints.txt", "train")] == heavy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -12,8 +13,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = "/usr/share/prometheus/alertmanager"
 _TOOLS = (
-    *("cat", "cp", "dirname", "find", "head", "id", "mkdir", "mktemp"),
-    *("rm", "sh", "sha256sum", "tail", "touch"),
+    *("cat", "cp", "dirname", "find", "flock", "head", "id", "install", "mkdir", "mktemp"),
+    *("mv", "rm", "sh", "sha256sum", "sleep", "tail", "touch"),
 )
 
 
@@ -153,7 +154,6 @@ def test_only_the_benchmarks_need_node_exporter(checkout: Path) -> None:
 
     assert 1 == code
     assert "node_exporter are not all on PATH" in said.splitlines()[-1]
-    assert "--group dev" in (checkout / "installed").read_text()
     (checkout / "bin" / "node_exporter").write_text("#!/bin/sh\n")
     (checkout / "bin" / "node_exporter").chmod(0o755)
     done = subprocess.run(
@@ -163,6 +163,100 @@ def test_only_the_benchmarks_need_node_exporter(checkout: Path) -> None:
         timeout=60,
     )
     assert 0 == done.returncode
+    assert "--group dev" in (checkout / "installed").read_text()
+
+
+# An apt that has all packages, and a dpkg-deb that breaks off half-way through the second.
+APT = """
+for word in "$@"; do case $word in prometheus*) touch "$word.deb" ;; esac; done
+"""
+DPKG = """
+mkdir -p "$3/usr/bin"
+for name in prometheus promtool amtool prometheus-alertmanager; do
+    printf '#!/bin/sh\\n' >"$3/usr/bin/$name" && chmod 755 "$3/usr/bin/$name"
+done
+[ -e complete ] || { echo broken archive >&2; exit 2; }
+"""
+
+
+def test_packages_that_were_unpacked_in_part_are_fetched_again(checkout: Path) -> None:
+    tools = {"chmod": 'exec /bin/chmod "$@"', "apt-get": APT, "dpkg-deb": DPKG}
+    templates = checkout / "share"
+    templates.mkdir()
+    for name in ("default.tmpl", "email.tmpl"):
+        (templates / name).touch()
+    setup = checkout / ".ci" / "setup"
+    setup.write_text(setup.read_text().replace(f"={TEMPLATES}\n", f"={templates}\n"))
+
+    code, said = run_setup(checkout, {"python3": GOOD_PYTHON, "id": "echo 1000", **tools})
+    assert (1, True) == (code, "could not be unpacked" in said)
+    assert not (checkout / ".tools/usr").exists()
+
+    (checkout / "complete").touch()
+    set_up_again(checkout)
+    assert (checkout / ".tools/usr/bin/prometheus").exists()
+
+
+def test_without_root_a_failed_download_is_told_in_apts_own_words(checkout: Path) -> None:
+    programs = {
+        "python3": GOOD_PYTHON,
+        "id": "echo 1000",
+        "apt-get": "echo E: Unable to locate package prometheus >&2; exit 100",
+        "dpkg-deb": "exit 0",
+    }
+
+    code, said = run_setup(checkout, programs)
+
+    assert 1 == code
+    assert "Unable to locate package prometheus" in said
+    assert "apt-get update" in said.splitlines()[-1]
+
+
+def test_a_second_set_up_waits_for_the_first(checkout: Path) -> None:
+    run_setup(checkout, {"python3": GOOD_PYTHON, **SERVERS})
+    with subprocess.Popen(["flock", ".ci", "cat"], cwd=checkout, stdin=subprocess.PIPE) as holder:
+        assert holder.stdin is not None
+        while (
+            subprocess.run(["flock", "-n", ".ci", "true"], cwd=checkout, check=False).returncode
+            == 0
+        ):
+            pass
+        with started(checkout) as second:
+            assert second.stdout is not None
+            first_line = second.stdout.readline()
+            waits = second.poll() is None
+            holder.stdin.close()
+            assert 0 == second.wait(60)
+
+    assert ("== waiting for another set-up of this folder to end\n", True) == (first_line, waits)
+
+
+def test_ctrl_c_leaves_no_file_behind(checkout: Path) -> None:
+    folder = checkout / "tmp"
+    folder.mkdir()
+    run_setup(checkout, {"python3": GOOD_PYTHON, **SERVERS})
+    (checkout / "constraints.txt").write_text("changed\n")
+    (checkout / ".venv/bin/python").write_text("#!/bin/sh\necho installs\nexec sleep 60\n")
+    with started(checkout, TMPDIR=str(folder)) as process:
+        assert process.stdout is not None
+        while "installs" not in process.stdout.readline():
+            assert process.poll() is None
+        during = len(list(folder.iterdir()))
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        code = process.wait(60)
+
+    assert (1, 130, []) == (during, code, list(folder.iterdir()))
+
+
+def started(checkout: Path, **variables: str) -> subprocess.Popen[str]:
+    """Start the set-up in a session of its own, with the programs of before."""
+    return subprocess.Popen(
+        [str(checkout / ".ci" / "setup"), "demo"],
+        env={"PATH": str(checkout / "bin"), "HOME": str(checkout), **variables},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
 
 
 @pytest.fixture
@@ -195,7 +289,11 @@ def test_others_are_told_what_puts_them_there(checkout: Path, unpacked: Path) ->
     code, said = run_setup(checkout, {"python3": GOOD_PYTHON, "id": "echo 1000"})
 
     assert (1, False) == (code, unpacked.exists())
-    assert "apt-get install prometheus-alertmanager" in said.splitlines()[-1]
+    # Before the minutes that Python's packages take.
+    assert not (checkout / "installed").exists()
+    command = said.splitlines()[-1].split("Run as root: ")[1]
+    subprocess.run(["sh", "-c", command], check=True, timeout=60)
+    assert {"default.tmpl", "email.tmpl"} == {file.name for file in unpacked.iterdir()}
 
 
 def test_it_says_how_it_is_used(checkout: Path) -> None:
