@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 import urllib.request
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from pathlib import Path
 from peerwatch_demo.fleet.memory_folder import MemoryFolder, remove_left_behind
 from peerwatch_demo.fleet.plan import Plan, PlannedNode
 from peerwatch_demo.nodes import Place
-from peerwatch_demo.process import StackError, free_ports, wait_http
+from peerwatch_demo.process import StackError, free_ports, tied, wait_http
 from peerwatch_demo.stack import Stack, Target, find_program
 
 # More processes than CPUs gain nothing, and a few serve the largest fleet.
@@ -25,6 +26,8 @@ _MEMORY = Path("/dev/shm")  # noqa: S108 - a private directory is made in it
 _NODE_BYTES = 12e6
 _START_SECONDS = 60.0
 _PAST_SECONDS = 600.0
+# How often it is told how far the past has come.
+_TELL_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ class Hosts:
         for host, process in zip(self._hosts, started, strict=True):
             wait_http(f"{host.url}/-/healthy", process, _START_SECONDS)
 
-    def load_past(self, step: float, data: Path) -> None:
+    def load_past(self, step: float, data: Path, tell: Callable[[str], None]) -> None:
         """Put what passed since the last call, until now, into a Prometheus' folder.
 
         The Prometheus must not run yet.
@@ -106,6 +109,8 @@ class Hosts:
             Seconds between two samples of a series.
         data
             The folder.
+        tell
+            Told every 10 s how far it has come.
 
         Raises
         ------
@@ -113,11 +118,26 @@ class Hosts:
             If a process fails to tell its past or promtool to load it.
         """
         files = [self._stack.directory / f"past-{number}.txt" for number in range(len(self._hosts))]
+        reached = dict.fromkeys(files, self._start)
+
+        def note(file: Path, stamp: float) -> None:
+            reached[file] = stamp
+
+        def so_far() -> None:
+            there = (min(reached.values()) - self._start) / 60
+            tell(f"{there:.1f} of {(time.time() - self._start) / 60:.1f} minutes are simulated")
+
         _together(
-            partial(_save, f"{host.url}/past?step={step:g}", file)
-            for host, file in zip(self._hosts, files, strict=True)
+            (
+                partial(_save, f"{host.url}/past?step={step:g}", file, partial(note, file))
+                for host, file in zip(self._hosts, files, strict=True)
+            ),
+            so_far,
         )
-        _together(partial(_load, file, data) for file in files)
+        _together(
+            (partial(_load, file, data) for file in files),
+            lambda: tell("promtool puts them into Prometheus' storage"),
+        )
 
     def begin_fault(self, onset: float) -> None:
         """Let the fault begin at a Unix time.
@@ -145,10 +165,14 @@ class Hosts:
         return folder.path
 
 
-def _save(url: str, file: Path) -> None:
-    """Keep an answer in a file, with the end that OpenMetrics wants."""
+def _save(url: str, file: Path, note: Callable[[float], None]) -> None:
+    """Keep an answer in a file, with the end that OpenMetrics wants; note the times it comes to."""
     with urllib.request.urlopen(url, timeout=_PAST_SECONDS) as answer, file.open("wb") as out:  # noqa: S310
-        shutil.copyfileobj(answer, out, 1 << 20)
+        while part := answer.read(1 << 20):
+            out.write(part)
+            # The last whole line ends with its sample's time.
+            if line := part.rpartition(b"\n")[0]:
+                note(float(line.rpartition(b" ")[2]))
         out.write(b"# EOF\n")
 
 
@@ -156,7 +180,7 @@ def _load(file: Path, data: Path) -> None:
     """Turn a file into a block of Prometheus' storage, and remove it."""
     command = [find_program("promtool"), "tsdb", "create-blocks-from", "openmetrics", "--quiet"]
     ended = subprocess.run(
-        [*command, str(file), str(data)], capture_output=True, text=True, check=False
+        tied([*command, str(file), str(data)]), capture_output=True, text=True, check=False
     )
     if ended.returncode:
         raise StackError(f"promtool could not load {file.name}: {ended.stderr[-500:]}")
@@ -168,16 +192,24 @@ def _ask(request: urllib.request.Request) -> None:
         pass
 
 
-def _together(tasks: Iterable[Callable[[], None]]) -> None:
-    """Do several things at once and wait for all.
+def _together(
+    tasks: Iterable[Callable[[], None]], meanwhile: Callable[[], None] = lambda: None
+) -> None:
+    """Do several things at once and wait for all; call ``meanwhile`` every 10 s.
 
     Raises
     ------
     StackError
         With what went wrong first.
     """
-    with ThreadPoolExecutor(_MOST_HOSTS) as pool:
+    pool = ThreadPoolExecutor(_MOST_HOSTS)
+    try:
         futures = [pool.submit(task) for task in tasks]
+        while wait(futures, _TELL_SECONDS).not_done:
+            meanwhile()
+    finally:
+        # After a Ctrl-C they are not waited for: what they wait for is taken down next.
+        pool.shutdown(wait=False, cancel_futures=True)
     for future in futures:
         try:
             future.result()

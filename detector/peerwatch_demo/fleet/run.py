@@ -112,9 +112,9 @@ class FleetDemo:
         say = self._console.line
         say(f"{len(self._plan.nodes)} scripted nodes with {self._plan.gpus} GPUs are there")
         say(f"simulating their last {PAST_SECONDS / 60:g} minutes: the exporter's code reads each")
-        hosts.load_past(_PAST_STEP_SECONDS, self._data)
+        hosts.load_past(_PAST_STEP_SECONDS, self._data, lambda text: say(text, "quiet"))
         # Loading took time; what passed meanwhile closes the gap to the first scrape.
-        hosts.load_past(self._interval, self._data)
+        hosts.load_past(self._interval, self._data, lambda text: say(text, "quiet"))
         return hosts
 
     @property
