@@ -62,8 +62,7 @@ def _mark(number: int) -> int:
 
 def _could_be_kept() -> bool:
     _mark(0)
-    kept = _mark.stats  # type: ignore[attr-defined]
-    return kept.cache_path is not None and not kept.cache_hits
+    return not _mark.stats.cache_hits and compiled.why_not_kept() is None  # type: ignore[attr-defined]
 
 
 def _no_weights() -> Weights:

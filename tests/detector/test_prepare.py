@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from peerwatch_detector import prepare
+from peerwatch_detector import compiled, prepare
 
 SCRIPT = """
 import json
@@ -39,16 +39,16 @@ def test_the_first_start_loads_what_another_process_compiled(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("path", "hits", "started"), [("/kept", 0, 1), ("/kept", 1, 0), (None, 0, 0)]
+    ("not_kept", "hits", "started"), [([], 0, 1), ([], 1, 0), (["the disk is full"], 0, 0)]
 )
 def test_another_process_is_started_only_where_it_helps(
-    monkeypatch: pytest.MonkeyPatch, path: str | None, hits: int, started: int
+    monkeypatch: pytest.MonkeyPatch, not_kept: list[str], hits: int, started: int
 ) -> None:
     def mark(number: int) -> int:
         return number
 
     mark.stats = SimpleNamespace(  # type: ignore[attr-defined]
-        cache_path=path, cache_hits=Counter(dict.fromkeys(range(hits), 1))
+        cache_hits=Counter(dict.fromkeys(range(hits), 1))
     )
     commands = []
     popen = subprocess.Popen
@@ -57,6 +57,7 @@ def test_another_process_is_started_only_where_it_helps(
         commands.append(command)
         return popen([sys.executable, "-c", "raise SystemExit(1)"])
 
+    monkeypatch.setattr(compiled, "_not_kept", not_kept)
     monkeypatch.setattr(prepare, "_mark", mark)
     monkeypatch.setattr(prepare.subprocess, "Popen", start)
     prepare.prepare_apart()
