@@ -20,9 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-# Below the range from which the kernel takes ports for outgoing connections (32768 and up), so
-# that a port found free is not given away between the look and the child's bind.
-_PORTS = range(20000, 30000)
+# Below the ranges from which kernels take ports for outgoing connections (32768 and up, in some
+# sandboxes 16000), so that a port found free is not given away between the look and the bind.
+PORTS = range(12000, 16000)
+# A server may be started long after its port was chosen, and started again on the same one.
+_given: set[int] = set()
 # Far more than any server needs on a busy machine: it ends what would wait for ever.
 START_SECONDS = 120.0
 
@@ -157,20 +159,27 @@ class Process:
 def free_ports(count: int, rng: random.Random | None = None) -> list[int]:
     """Return ``count`` different TCP ports of 127.0.0.1 that nobody listens on.
 
-    All are held until the last is found, so no port comes twice.
+    No port comes twice, in later calls of this process neither unless all have come.
 
     Raises
     ------
     StackError
         If too few ports are free.
     """
-    candidates = (rng or random.SystemRandom()).sample(_PORTS, k=min(len(_PORTS), 50 + 10 * count))
+    wanted = min(len(PORTS), 50 + 10 * count)
+    if len(PORTS) - len(_given) < wanted:
+        _given.clear()
+    fresh = [port for port in PORTS if port not in _given]
+    candidates = (rng or random.SystemRandom()).sample(fresh, k=wanted)
     held: list[socket.socket] = []
     try:
         for port in candidates:
             if len(held) == count:
                 break
-            holder = socket.socket()
+            try:
+                holder = socket.socket()
+            except OSError:  # as many files are open as may be
+                break
             try:
                 holder.bind(("127.0.0.1", port))
             except OSError:
@@ -179,10 +188,12 @@ def free_ports(count: int, rng: random.Random | None = None) -> list[int]:
                 held.append(holder)
         if len(held) < count:
             raise StackError(
-                f"Only {len(held)!r} of {count!r} TCP ports from {_PORTS.start} to {_PORTS.stop} "
+                f"Only {len(held)!r} of {count!r} TCP ports from {PORTS.start} to {PORTS.stop} "
                 "could be bound on 127.0.0.1. Stop other servers and try again."
             )
-        return [int(holder.getsockname()[1]) for holder in held]
+        ports = [int(holder.getsockname()[1]) for holder in held]
+        _given.update(ports)
+        return ports
     finally:
         for holder in held:
             holder.close()

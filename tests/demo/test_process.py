@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from demo.waiting import gone
-from peerwatch_demo.process import Process, StackError, free_ports, wait_http
+from peerwatch_demo.process import PORTS, Process, StackError, free_ports, wait_http
 
 ROOT = Path(__file__).resolve().parents[2]
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -124,7 +124,13 @@ def test_free_ports_are_different_and_can_be_bound() -> None:
     ports = free_ports(20)
 
     assert 20 == len(set(ports))
-    assert all(20000 <= port < 30000 for port in ports)
+    assert set(PORTS) >= set(ports)
+
+
+def test_a_port_is_not_given_twice() -> None:
+    first = set(free_ports(10))
+
+    assert not any(first & set(free_ports(1)) for _ in range(10))
 
 
 def test_more_ports_than_there_are_is_an_error() -> None:

@@ -6,7 +6,6 @@ import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
 
 from fake_collectors import StandingProcesses
 from fake_driver import FakeDriver
@@ -21,10 +20,6 @@ from peerwatch_exporter.sources import Paths, Sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-# How long an example takes is the machine's business, and it may be a busy one.
-settings.register_profile("no_deadline", deadline=None)
-settings.load_profile("no_deadline")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,0 +1,27 @@
+"""What must not depend on the machine, or on what runs beside: ports, and made-up examples."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+from peerwatch_demo import process
+
+# Each worker takes ports of its own, since a server may be started minutes after its port was
+# chosen; commands that tests start choose from the product's range, which is above these.
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_FIRST, _PER_WORKER, _WORKERS = 10_000, 500, 4
+_BEGIN = _FIRST + _PER_WORKER * (_WORKER % _WORKERS)
+process.PORTS = range(_BEGIN, _BEGIN + _PER_WORKER)
+
+# How long an example takes is the machine's business: pytest-timeout ends what hangs. The examples
+# are the same in every run, so that a change is not refused for what it did not do;
+# `pytest --hypothesis-profile=search` looks for others, and for many more.
+settings.register_profile(
+    "same", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "search", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("same")
