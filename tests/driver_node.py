@@ -6,6 +6,7 @@ import contextlib
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +26,9 @@ CHILD = Path(__file__).parent / "exporter" / "hanging_driver.py"
 UUID = "GPU-{0:08x}-51ce-4a7b-9d20-7be1f00c{0:04x}".format
 # Long enough for a Python process to start on a busy machine, short enough for a test.
 QUICK = Limits(
-    hang=0.6,
+    hang=1.0,
     run=3.0,
-    library=20.0,
+    library=60.0,
     death=1.0,
     first_pause=0.1,
     longest_pause=0.4,
@@ -37,8 +38,10 @@ QUICK = Limits(
     first_start=0.0,
     poll=0.05,
 )
+# Where nothing is to hang, nothing is taken for hanging, however busy the machine.
+PATIENT = replace(QUICK, hang=60.0, run=60.0)
 FAST = ("gpu", "nvlink", "gpm", "gpu_pcie")
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 class DriverNode:
@@ -60,7 +63,7 @@ class DriverNode:
         config = ExporterConfig.model_validate(settings | options.pop("config", {}))
         self.sources = Sources(Paths(root / "proc", root / "sys", root / "kmsg"))
         options = {
-            "limits": QUICK,
+            "limits": PATIENT,
             "command": [sys.executable, str(CHILD), str(self.path)],
             **options,
         }

@@ -71,7 +71,7 @@ class Blocking:
         self.running += 1
         self.most_at_once = max(self.most_at_once, self.running)
         self.entered.set()
-        assert self.let_go.wait(20)
+        assert self.let_go.wait(120)
         self.running -= 1
         return list(Returning("host_load1").collect())
 

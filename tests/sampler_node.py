@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from peerwatch_exporter.config import ExporterConfig
 from peerwatch_exporter.sampler.process import Sampler
@@ -18,7 +19,8 @@ COUNTERS = ("transmit_bytes", "receive_bytes", "cnp_sent", "cnp_handled", "ecn_m
 # 400 Gb/s in bytes.
 LINE_RATE = 50e9
 _START = 10**15
-_GENEROUS_SECONDS = 60.0
+_GENEROUS_SECONDS = 120.0
+_Found = TypeVar("_Found")
 _FILES = {
     "counters": ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets"),
     "hw_counters": ("np_cnp_sent", "rp_cnp_handled", "np_ecn_marked_roce_packets"),
@@ -121,9 +123,10 @@ def sampler_on(root: Path, **changes: object) -> Iterator[Sampler]:
         sampler.stop()
 
 
-def until(condition: Callable[[], object]) -> None:
-    """Wait until something is so; a machine may be slow, but not that slow."""
+def until(condition: Callable[[], _Found]) -> _Found:
+    """Wait until something is so, and return it; a machine may be slow, but not that slow."""
     end = time.monotonic() + _GENEROUS_SECONDS
-    while not condition():
+    while not (found := condition()):
         assert time.monotonic() < end, "it never came true"
         time.sleep(0.01)
+    return found

@@ -33,7 +33,7 @@ class FakePages:
 
     def full(self, *, openmetrics, timeout):
         self.entered.release()
-        assert self.gate.wait(20)
+        assert self.gate.wait(60)
         self.asked.append(("full", openmetrics, timeout))
         return OPENMETRICS_PAGE if openmetrics else TEXT_PAGE
 
@@ -80,7 +80,7 @@ def serving(pages, *, config_file=None, burst=None, monotonic=time.monotonic, **
 def ask(port, path, method="GET", *, context=None, source=None, **headers):
     """Send one request over a connection of its own."""
     kind = http.client.HTTPConnection
-    options = {"timeout": 20, "source_address": source and (source, 0)}
+    options = {"timeout": 60, "source_address": source and (source, 0)}
     if context is not None:
         kind, options = http.client.HTTPSConnection, {**options, "context": context}
     # Names as they are on the wire: accept_encoding is Accept-Encoding.
@@ -97,7 +97,7 @@ def ask(port, path, method="GET", *, context=None, source=None, **headers):
 @contextlib.contextmanager
 def raw(port):
     """Connect without speaking."""
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         yield connection
 
 

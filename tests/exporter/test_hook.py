@@ -108,7 +108,7 @@ def test_torch_job_is_followed_without_a_change_to_it(start, beats, tmp_path):
             process.stdin.flush()
 
     # Once the hook counts, not a step is missed.
-    assert wait_for(lambda: all("step" in beat_of(beats, rank) for rank in range(2)), 40)
+    assert wait_for(lambda: all("step" in beat_of(beats, rank) for rank in range(2)), 120)
     before = beat_of(beats, 0)["step"]
     steps(5)
     assert wait_for(lambda: [before + 5] * 2 == [beat_of(beats, r)["step"] for r in range(2)])
@@ -120,7 +120,7 @@ def test_torch_job_is_followed_without_a_change_to_it(start, beats, tmp_path):
         last["pid"],
         last["source"],
     )
-    assert 0 <= last["time"] - last["last_step_time"] < 30
+    assert 0 <= last["time"] - last["last_step_time"] < 60
 
     config = ExporterConfig(heartbeat=HeartbeatConfig(directory=beats))
     samples = collected(RanksCollector(config, real_sources(config)))
@@ -136,7 +136,7 @@ def test_torch_job_is_followed_without_a_change_to_it(start, beats, tmp_path):
 
     for process in ranks:
         process.stdin.close()
-    assert [0, 0] == [process.wait(20) for process in ranks]
+    assert [0, 0] == [process.wait(60) for process in ranks]
     # A job that ended as it should leaves nothing behind.
     assert [] == list(beats.iterdir())
 
@@ -181,14 +181,16 @@ def test_launcher_yields_to_the_rank_it_launched_but_not_to_a_dead_one(start, be
     beats.mkdir()
     document = {"rank": 0, "time": time.time() - age, "pid": 1, "source": "distributed"}
     (beats / "rank-0.json").write_text(json.dumps(document))
-    process = start("-c", "input()", RANK="0", WORLD_SIZE="1")
-    written = wait_for(lambda: beat_of(beats, 0)["pid"] == process.pid, seconds=1.5)
-    assert written == (writer == "this process")
+    process = start("-c", "print('up', flush=True); input()", RANK="0", WORLD_SIZE="1")
+    assert "up\n" == process.stdout.readline()
+    mine = writer == "this process"
+    # It beats every second: what it has not written soon it will not write.
+    assert mine == wait_for(lambda: beat_of(beats, 0)["pid"] == process.pid, 60 if mine else 2.5)
 
 
 def test_program_that_is_no_rank_writes_nothing(start, beats):
     process = start("-c", "import time; time.sleep(0.5); print('done')")
-    assert ("done\n", "") == process.communicate(timeout=20)
+    assert ("done\n", "") == process.communicate(timeout=60)
     assert not beats.exists()
 
 
@@ -197,7 +199,7 @@ def test_directory_that_cannot_be_written_does_not_disturb_the_program(start, di
     process = start(
         "-c", "print('done')", RANK="0", WORLD_SIZE="1", PEERWATCH_HEARTBEAT_DIR=directory
     )
-    assert ("done\n", "") == process.communicate(timeout=20)
+    assert ("done\n", "") == process.communicate(timeout=60)
     assert 0 == process.returncode
 
 
@@ -205,7 +207,7 @@ def test_sitecustomize_of_the_user_still_runs(start, tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import builtins; builtins.from_user = 'here'")
     code = "import sitecustomize; print(from_user, sitecustomize.__file__)"
     process = start("-c", code, path=[tmp_path])
-    assert f"here {tmp_path / 'sitecustomize.py'}\n" == process.communicate(timeout=20)[0]
+    assert f"here {tmp_path / 'sitecustomize.py'}\n" == process.communicate(timeout=60)[0]
 
 
 def test_hook_needs_the_standard_library_only(start):
@@ -215,4 +217,4 @@ def test_hook_needs_the_standard_library_only(start):
         "print(*sorted(third - {'__main__', 'sitecustomize', 'peerwatch_heartbeat'}))"
     )
     process = start("-S", "-c", "import sitecustomize\n" + code)
-    assert ("\n", "") == process.communicate(timeout=20)
+    assert ("\n", "") == process.communicate(timeout=60)

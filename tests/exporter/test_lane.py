@@ -20,8 +20,9 @@ def let_go():
 
 
 @pytest.fixture
-def lane():
-    lane = Lane("lane-test")
+def lane(request):
+    # Threads of other tests may still be ending.
+    lane = Lane(request.node.name)
     lane.join()
     yield lane
     lane.leave()
@@ -41,8 +42,8 @@ class Work:
         return lambda: len(self.threads) == before + count
 
 
-def threads():
-    return [thread for thread in threading.enumerate() if thread.name == "lane-test"]
+def threads(lane):
+    return [thread for thread in threading.enumerate() if thread.name == lane._name]
 
 
 def test_work_is_done_in_order_by_one_thread(lane):
@@ -61,7 +62,7 @@ def test_work_behind_a_call_that_blocks_goes_on_elsewhere(lane, let_go):
     done = work.do(3)
     lane.relieve()
     wait_until(done)
-    assert 2 == len(threads())
+    assert 2 == len(threads(lane))
 
 
 def test_second_thread_sleeps_once_the_first_is_free_again(lane, let_go):
@@ -70,12 +71,15 @@ def test_second_thread_sleeps_once_the_first_is_free_again(lane, let_go):
     lane.submit(lambda: None)
     lane.relieve()
     let_go.set()
-    assert freed.wait(20)
+    assert freed.wait(60)
+    wait_until(lambda: len(lane._idle) == 2)
     for _ in range(20):
+        # Work is done a moment before the thread that did it sleeps.
         wait_until(work.do(5))
-    # Whoever slept last is woken: never both, once both have slept.
+        wait_until(lambda: len(lane._idle) == 2)
+    # Whoever slept last is woken.
     assert 1 == len(set(work.threads[-50:]))
-    assert 2 == len(threads())
+    assert 2 == len(threads(lane))
 
 
 def test_progress_is_no_reason_for_another_thread(lane, let_go):
@@ -86,7 +90,7 @@ def test_progress_is_no_reason_for_another_thread(lane, let_go):
         lane.submit(lambda: None)
         # Since the last call three pieces of work were done.
         lane.relieve()
-        assert 1 == len(threads())
+        assert 1 == len(threads(lane))
         let_go.set()
         wait_until(work.do(1))
         let_go.clear()
@@ -96,10 +100,10 @@ def test_progress_is_no_reason_for_another_thread(lane, let_go):
 def test_no_thread_is_started_while_nothing_waits(lane, let_go):
     entered = threading.Event()
     lane.submit(lambda: (entered.set(), let_go.wait()))
-    assert entered.wait(20)
+    assert entered.wait(60)
     for _ in range(10):
         lane.relieve()
-    assert 1 == len(threads())
+    assert 1 == len(threads(lane))
 
 
 def test_threads_end_when_the_last_user_leaves():

@@ -51,7 +51,7 @@ def path(tmp_path):
     return tmp_path / "kubelet.sock"
 
 
-def client(path, *, deadline_seconds=10.0, max_bytes=1 << 24):
+def client(path, *, deadline_seconds=60.0, max_bytes=1 << 24):
     return UnaryClient(
         path,
         METHOD,
@@ -109,7 +109,7 @@ def http2(respond):
                 if isinstance(event, RequestReceived):
                     respond(http, event.stream_id)
                     connection.sendall(http.data_to_send())
-                    connection.settimeout(10)
+                    connection.settimeout(60)
                     while connection.recv(65536):
                         pass
                     return
@@ -174,7 +174,7 @@ def test_server_that_does_not_answer_costs_the_deadline(path):
     release = threading.Event()
 
     def wait(request, context):
-        release.wait(30)
+        release.wait(60)
         return b""
 
     with kubelet(path, wait):
@@ -404,7 +404,7 @@ def test_last_answer_holds_while_the_kubelet_restarts_but_not_for_ever(path):
 
 
 def test_kubelet_that_comes_late_is_found(path):
-    pods_of = PodResourcesProvider(path, lambda: BOARDS, deadline_seconds=10, monotonic=FakeClock())
+    pods_of = PodResourcesProvider(path, lambda: BOARDS, deadline_seconds=60, monotonic=FakeClock())
     assert None is pods_of.claims()
     with kubelet(path, LISTED):
         assert ["train-worker-0"] == list(held(pods_of.claims()))

@@ -268,10 +268,11 @@ def test_idle_client_is_closed_in_time(server, monkeypatch):
 
 def test_client_that_does_not_read_is_dropped(pages, monkeypatch):
     monkeypatch.setattr(connection_module, "SEND_SECONDS", 0.2)
-    pages.full = lambda **_: 30_000_000 * b"x"
+    asked = threading.Event()
+    pages.full = lambda **_: (asked.set(), 30_000_000 * b"x")[1]
     with serving(pages) as server, raw(server.port) as connection:
         connection.sendall(REQUEST)
-        eventually(lambda: server._connections)
+        assert asked.wait(60)
         eventually(lambda: not server._connections)
 
 
@@ -311,7 +312,7 @@ def test_client_beyond_the_limit_is_turned_away_while_all_are_served(pages):
     ):
         for connection in (first, second):
             connection.sendall(LAST_REQUEST)
-            assert pages.entered.acquire(timeout=20)
+            assert pages.entered.acquire(timeout=60)
         answer = ask(server.port, "/-/healthy")
         assert (503, "5") == (answer.status, answer.headers["Retry-After"])
         assert 1 == server.facts.rejected_connections
@@ -338,7 +339,7 @@ def test_stop_lets_the_answer_under_way_go_out_and_frees_the_port(pages):
         eventually(lambda: len(server._connections) == 2)
         pages.gate.clear()
         busy.sendall(REQUEST)
-        assert pages.entered.acquire(timeout=20)
+        assert pages.entered.acquire(timeout=60)
         stopping = threading.Thread(target=server.stop)
         stopping.start()
         assert b"" == everything(idle)

@@ -72,7 +72,7 @@ def collect_as_nobody(tree: HostTree) -> dict[str, dict[str, list[object]]]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=120,
     )
     return json.loads(done.stdout)
 

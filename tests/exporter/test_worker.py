@@ -153,9 +153,11 @@ def test_run_past_its_deadline_is_left_out_and_not_started_again_until_it_return
 def test_second_report_of_a_stuck_run_does_not_wait(blocking):
     worker = worker_of(blocking)
     run(worker, 0.05)
-    threading.Timer(5, blocking.let_go.set).start()
+    later = threading.Timer(60, blocking.let_go.set)
+    later.start()
     # Waiting for a deadline this far away would see the run return.
-    worker.report(NOW + 20)
+    worker.report(NOW + 120)
+    later.cancel()
     assert not blocking.let_go.is_set()
 
 
@@ -179,7 +181,7 @@ def test_requests_while_a_run_is_under_way_start_no_other(blocking):
     worker = worker_of(blocking)
     for _ in range(5):
         worker.request()
-    assert blocking.entered.wait(20)
+    assert blocking.entered.wait(60)
     blocking.let_go.set()
     assert worker.report(NOW + 20).success
     assert (1, 1) == (blocking.started, blocking.most_at_once)
