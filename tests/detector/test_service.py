@@ -265,7 +265,7 @@ def test_the_stages_of_a_cycle_are_timed() -> None:
     here = world()
     here.run(15)
     assert {"discover", "read", "judge", "publish"} == set(here.detector.snapshot.stages)
-    assert all(0 <= seconds < 5 for seconds in here.detector.snapshot.stages.values())
+    assert all(0 <= seconds < 60 for seconds in here.detector.snapshot.stages.values())
 
 
 def test_a_refused_query_costs_its_metric_alone(caplog: pytest.LogCaptureFixture) -> None:

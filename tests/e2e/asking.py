@@ -12,7 +12,7 @@ from typing import Any
 
 def fetch(url: str) -> str:
     """Return the text of a page."""
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         return answer.read().decode()
 
 
@@ -28,8 +28,11 @@ def query_range(server: str, expression: str, start: float, end: float) -> list[
     return _ask(server, "query_range", form)
 
 
-def wait_for(what: str, condition: Callable[[], Any], seconds: float) -> Any:
-    """Return what ``condition`` gives as soon as that is true."""
+def wait_for(what: str, condition: Callable[[], Any], seconds: float = 180) -> Any:
+    """Return what ``condition`` gives as soon as that is true.
+
+    A detector that starts may have to compile first, on a machine that is busy with other tests.
+    """
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -43,5 +46,5 @@ def wait_for(what: str, condition: Callable[[], Any], seconds: float) -> Any:
 
 def _ask(server: str, endpoint: str, form: dict[str, str]) -> list[dict[str, Any]]:
     body = urllib.parse.urlencode(form).encode()
-    with urllib.request.urlopen(f"{server}/api/v1/{endpoint}", body, 10) as answer:
+    with urllib.request.urlopen(f"{server}/api/v1/{endpoint}", body, 60) as answer:
         return json.load(answer)["data"]["result"]

@@ -107,12 +107,22 @@ class DetectorGroup:
         }
         return {member for member in self.ports if self.instance(member) in found}
 
-    def values(self, expression: str, start: float, end: float) -> list[float | None]:
-        """Return one series' values second by second, None where it has none."""
+    def values(
+        self, expression: str, start: float, end: float, *, scraped: str | None = None
+    ) -> list[float | None]:
+        """Return one series' values second by second, None where it has none.
+
+        Seconds in which a busy machine let a scrape of the member ``scraped`` fail are left out.
+        """
         first, last = math.ceil(start), int(end)
+        told = self._told(expression, first, last)
+        up = scraped and self._told(f'up{{instance="{self.instance(scraped)}"}}', first, last)
+        seconds = range(first, last + 1)
+        return [told.get(second) for second in seconds if not up or up.get(second) != 0]
+
+    def _told(self, expression: str, first: int, last: int) -> dict[int, float]:
         (series,) = query_range(self.prometheus.url, expression, first, last)
-        told = {int(at): float(value) for at, value in series["values"]}
-        return [told.get(second) for second in range(first, last + 1)]
+        return {int(at): float(value) for at, value in series["values"]}
 
     def pages(self) -> tuple[Notification, ...]:
         return self.receiver.notifications("/page")

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 RULES = sorted((ROOT / "rules").glob("*.rules.yaml"))
 ONSET_SECONDS = 20
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420), pytest.mark.xdist_group("e2e")]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]
 
 # Without the prefix Peerwatch. What a scenario shows only after minutes is not waited for.
 EXPECTED = {
@@ -76,22 +76,32 @@ def found() -> Iterator[dict[str, set[str]]]:
         config = prometheus_config(targets, rules=RULES, interval="5s")
         server = prometheus(stack, server_port, config)
         alerts: dict[str, set[str]] = {name: set() for name in SCENARIOS}
-        deadline = time.monotonic() + 330
+        deadline = time.monotonic() + 600
         while time.monotonic() < deadline:
-            for alert in active(server.url):
-                if alert.get("node"):
-                    name = alert["alertname"].removeprefix("Peerwatch")
-                    alerts[alert["node"]].add(name)
-            if all(wanted <= alerts[name] for name, wanted in EXPECTED.items()):
+            # A busy machine makes exporters late: what is said of them counts if it stays.
+            now = active(server.url)
+            late = [alert for alert in now if alert["role"] == "meta"]
+            note(alerts, [alert for alert in now if alert not in late])
+            if all(wanted <= alerts[name] for name, wanted in EXPECTED.items()) and not any(
+                alert.get("node") for alert in late
+            ):
                 break
             time.sleep(2)
+        else:
+            note(alerts, late)
         yield alerts
+
+
+def note(alerts: dict[str, set[str]], found: list[dict[str, str]]) -> None:
+    for alert in found:
+        if alert.get("node"):
+            alerts[alert["node"]].add(alert["alertname"].removeprefix("Peerwatch"))
 
 
 def active(url: str) -> list[dict[str, str]]:
     """Return the labels of all alerts that are pending or firing."""
     form = urllib.parse.urlencode({"query": "ALERTS"}).encode()
-    with urllib.request.urlopen(f"{url}/api/v1/query", form, 10) as answer:
+    with urllib.request.urlopen(f"{url}/api/v1/query", form, 60) as answer:
         return [row["metric"] for row in json.load(answer)["data"]["result"]]
 
 

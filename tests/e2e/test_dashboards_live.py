@@ -15,7 +15,7 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ CHOSEN = {
     "detector": {},
 }
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420), pytest.mark.xdist_group("e2e")]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def fleet() -> Iterator[Fleet]:
         # Series are sent on by themselves: the alert may arrive before what it is about.
         score = f'peerwatch_fault_score{{node="{FAULTY}"}} == 1'
         fires = Query("", f"{alert} and on () {score}", instant=True)
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + 600
         while not all(Fleet(urls, time.time()).ask(engine, fires) for engine in ENGINES):
             assert time.monotonic() < deadline, stack.processes[-1].tail()
             time.sleep(0.5)
@@ -172,6 +172,20 @@ def queries(path: Path) -> list[Query]:
     return panel_queries(path, {**CHOSEN[path.stem], "__range": "60s"})
 
 
+def without_series(fleet: Fleet, engine: str, asked: list[Query]) -> list[str]:
+    """Return what has no series, at ``fleet.now`` nor later.
+
+    One scrape that a busy machine misses takes series away until the next.
+    """
+    deadline = time.monotonic() + 120
+    while asked := [query for query in asked if not fleet.ask(engine, query)]:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(1)
+        fleet = replace(fleet, now=time.time())
+    return [f"{query.title}: {query.expr}" for query in asked]
+
+
 def may_be_empty(path: Path, query: Query) -> bool:
     listed = (path.stem, query.title) in MAY_BE_EMPTY
     return listed or any(metric in query.expr for metric in NOT_IN_THE_DEMO)
@@ -180,23 +194,20 @@ def may_be_empty(path: Path, query: Query) -> bool:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
 def test_every_query_of_a_panel_returns_series(fleet: Fleet, path: Path, engine: str) -> None:
-    answers = {query: fleet.ask(engine, query) for query in queries(path)}
+    asked = [query for query in queries(path) if not may_be_empty(path, query)]
 
-    empty = [query for query, found in answers.items() if not found]
-
-    assert [] == [f"{q.title}: {q.expr}" for q in empty if not may_be_empty(path, q)]
+    assert [] == without_series(fleet, engine, asked)
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
 def test_the_queries_of_variables_and_annotations_find_something(fleet: Fleet, path: Path) -> None:
-    found = {
-        what: fleet.ask("prometheus", Query(what, expr, instant=True))
+    asked = [
+        Query(what, expr, instant=True)
         for what, expr in other_expressions(path, CHOSEN[path.stem])
-    }
+        if (path.stem, what) not in MAY_BE_EMPTY
+    ]
 
-    empty = {(path.stem, what) for what, series in found.items() if not series}
-
-    assert MAY_BE_EMPTY.keys() >= empty
+    assert [] == without_series(fleet, "prometheus", asked)
 
 
 def panel(name: str, title: str) -> list[Query]:
@@ -223,7 +234,7 @@ def test_the_top_of_the_job_names_node_and_time(fleet: Fleet) -> None:
     (series,) = fleet.ask("prometheus", query)
 
     assert {"node": FAULTY, "job_id": JOB} == series["metric"]
-    assert 0 < float(series["value"][1]) < 120
+    assert 0 < float(series["value"][1]) < 900
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -238,7 +249,7 @@ def test_the_findings_table_says_why_and_since_when(fleet: Fleet, engine: str) -
         assert JOB == row["metric"]["job_id"]
         assert FAULTY in row["metric"]["summary"]
         assert row["metric"]["family"]
-        assert fleet.now - 120 < float(row["value"][1]) / 1000 < fleet.now
+        assert fleet.now - 900 < float(row["value"][1]) / 1000 < fleet.now
     assert len(rows) == len(lengths)
 
 

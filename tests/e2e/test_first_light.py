@@ -44,8 +44,9 @@ FAULTY = 2
 SIZE = 6
 HEALTHY_SECONDS = 55
 CONTINUITY_SECONDS = 12
+SINCE = "peerwatch_finding_start_timestamp_seconds"
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420), pytest.mark.xdist_group("e2e")]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]
 
 
 @dataclass
@@ -120,7 +121,7 @@ def loop() -> Iterator[Loop]:
 def models(loop: Loop) -> Path:
     """Train on the healthy stretch, read from Prometheus by the command a user would type."""
     series = f'count(count_over_time(job_gpu:power:watts{{job_id="{JOB}"}}[5m]))'
-    wait_for("recorded series", lambda: loop.query(series), 30)
+    wait_for("recorded series", lambda: loop.query(series))
     wait_for("a healthy stretch", lambda: time.time() > loop.started + HEALTHY_SECONDS, 90)
     output = loop.stack.directory / "models.npz"
     now = time.time()
@@ -146,7 +147,7 @@ def models(loop: Loop) -> Path:
         ],
         environment=os.environ | {"PYTHONPATH": python_path()},
     )
-    assert training.popen.wait(180) == 0, training.tail()
+    assert training.popen.wait(600) == 0, training.tail()
     return output
 
 
@@ -154,12 +155,12 @@ def models(loop: Loop) -> Path:
 def paged(loop: Loop, models: Path) -> Loop:
     """The loop after the first page."""
     loop.start_detector(models)
-    wait_for("the job judged", lambda: loop.jobs() and loop.jobs()[0]["comparable"], 30)
+    wait_for("the job judged", lambda: loop.jobs() and loop.jobs()[0]["comparable"])
     time.sleep(5)
     assert loop.pages == ()
     assert loop.query("peerwatch_finding") == []
     loop.cluster.nodes[FAULTY].slowed = True
-    wait_for("a page", lambda: loop.pages, 90)
+    wait_for("a page", lambda: loop.pages)
     return loop
 
 
@@ -178,7 +179,7 @@ def test_one_page_names_the_faulty_node(paged: Loop) -> None:
 
 
 def test_the_finding_and_its_scores_are_series(paged: Loop) -> None:
-    (finding,) = paged.query("peerwatch_finding == 1")
+    (finding,) = wait_for("it is scraped", lambda: paged.query("peerwatch_finding == 1"))
     assert finding["metric"]["node"] == f"node-{FAULTY}"
     assert finding["metric"]["severity"] == "critical"
     scores = {
@@ -210,23 +211,23 @@ EMPTY_HERE = {
 def test_every_dashboard_expression_returns_series(paged: Loop) -> None:
     path = ROOT / "dashboards" / "job.json"
     variables = {"job_id": JOB, "node": f"node-{FAULTY}", "cluster": "test"}
-    empty = [
-        (title, expression)
-        for title, expression in dashboard_expressions(path, variables)
-        if not any(part in expression for part in EMPTY_HERE) and not paged.query(expression)
+    asked = [
+        expression
+        for _, expression in dashboard_expressions(path, variables)
+        if not any(part in expression for part in EMPTY_HERE)
     ]
-    assert empty == []
+    # One scrape that a busy machine misses takes its series away until the next.
+    for expression in asked:
+        wait_for(expression, lambda expression=expression: paged.query(expression))
 
 
 def test_restarts_in_mid_fault_neither_resolve_nor_page_again(paged: Loop, models: Path) -> None:
-    before = paged.query("peerwatch_finding_start_timestamp_seconds")[0]
+    before = wait_for("it is scraped", lambda: paged.query(SINCE))[0]
     assert paged.detector is not None
     paged.detector.kill()
     paged.start_detector(models)
-    wait_for("the finding is back", lambda: paged.jobs() and paged.jobs()[0]["findings"], 40)
-    (restored,) = wait_for(
-        "it is scraped", lambda: paged.query("peerwatch_finding_start_timestamp_seconds"), 20
-    )
+    wait_for("the finding is back", lambda: paged.jobs() and paged.jobs()[0]["findings"])
+    (restored,) = wait_for("it is scraped", lambda: paged.query(SINCE))
     assert restored["metric"] == before["metric"]
     assert float(restored["value"][1]) == pytest.approx(float(before["value"][1]), abs=2)
 
@@ -235,7 +236,6 @@ def test_restarts_in_mid_fault_neither_resolve_nor_page_again(paged: Loop, model
     wait_for(
         "a metric says so",
         lambda: "peerwatch_reader_up 0.0" in fetch(f"{paged.detector_url}/metrics"),
-        30,
     )
     assert trouble not in fetch(f"{paged.detector_url}/metrics")
     assert paged.jobs()[0]["findings"] != []
@@ -249,10 +249,9 @@ def test_restarts_in_mid_fault_neither_resolve_nor_page_again(paged: Loop, model
     wait_for(
         "it recovers",
         lambda: "peerwatch_reader_up 1.0" in fetch(f"{paged.detector_url}/metrics"),
-        60,
     )
     time.sleep(15)
-    (after,) = paged.query("peerwatch_finding_start_timestamp_seconds")
+    (after,) = wait_for("it is scraped", lambda: paged.query(SINCE))
     assert after["metric"] == before["metric"]
     assert len(paged.pages) == 1
     assert paged.receiver.notifications("/page")[-1].status == "firing"

@@ -34,7 +34,7 @@ NODES = [f"n{number:02d}" for number in range(1, 41)]
 # The others serve the second job.
 FIRST_JOB = NODES[:30]
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400), pytest.mark.xdist_group("one-page")]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("one-page")]
 
 
 @dataclass(frozen=True)

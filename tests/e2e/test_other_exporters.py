@@ -121,12 +121,12 @@ def server(exporters: str) -> Iterator[Server]:
 
 def query(server: Server, expression: str) -> list[tuple[dict[str, str], float]]:
     form = urllib.parse.urlencode({"query": expression}).encode()
-    with urllib.request.urlopen(f"{server.url}/api/v1/query", form, 10) as answer:
+    with urllib.request.urlopen(f"{server.url}/api/v1/query", form, 60) as answer:
         result = json.load(answer)["data"]["result"]
     return [(row["metric"], float(row["value"][1])) for row in result]
 
 
-def until(condition: Callable[[], object], seconds: float = 60) -> None:
+def until(condition: Callable[[], object], seconds: float = 180) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline

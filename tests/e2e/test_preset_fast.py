@@ -26,7 +26,7 @@ from peerwatch_detector.pipeline import Judgement
 from peerwatch_detector.reader import PrometheusReader
 from peerwatch_detector.service import Detector
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180), pytest.mark.xdist_group("e2e-short")]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e-short")]
 
 NODES = ("gpu-a", "gpu-b", "gpu-c", "gpu.d")
 ROOT = Path(__file__).parents[2]
@@ -69,9 +69,14 @@ def judgement(server: Server, request: pytest.FixtureRequest) -> Iterator[Judgem
     )
     with PrometheusReader(config.prometheus) as reader:
         detector = Detector(config, reader, configured_bundle(config)[0])
-        detector.cycle()
-        (found,) = detector.snapshot.judgements
-        yield found
+
+        def judged() -> Judgement | None:
+            detector.cycle()
+            # What a busy machine did not scrape in time is missing from what is judged.
+            found = detector.snapshot.judgements
+            return found[0] if found and {1.0} == {*found[0].coverage.values()} else None
+
+        yield wait_for("a judgement", judged)
 
 
 def test_the_job_and_its_nodes_are_known(judgement: Judgement) -> None:
@@ -107,4 +112,4 @@ def test_the_dashboards_draw_what_the_slow_rules_record(server: Server, board: s
 
     assert asked
     # A rate needs two scrapes, and then a rule's turn.
-    wait_for(f"series of {board}", lambda: not empty(), 60)
+    wait_for(f"series of {board}", lambda: not empty())
