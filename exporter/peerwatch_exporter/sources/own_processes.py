@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from peerwatch_exporter.sources.whole_file import read_whole
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -55,7 +57,7 @@ class OwnProcesses:
     """
 
     def __init__(self, proc: Path = Path("/proc"), main: int | None = None) -> None:
-        self._proc = proc
+        self._proc = str(proc)
         self._lock = threading.Lock()
         self._processes = {main or os.getpid(): _Process("main")}
         self._ended: dict[str, float] = {}
@@ -79,7 +81,7 @@ class OwnProcesses:
             cpu = dict(self._ended)
             resident = dict.fromkeys(cpu, 0)
             for pid, process in self._processes.items():
-                found = _read(self._proc / str(pid) / "stat")
+                found = _read(f"{self._proc}/{pid}/stat")
                 if found is not None:
                     process.cpu_seconds = found[0]
                     resident[process.kind] = resident.get(process.kind, 0) + found[1]
@@ -87,9 +89,9 @@ class OwnProcesses:
         return [ProcessUse(kind, cpu[kind], resident.get(kind, 0)) for kind in sorted(cpu)]
 
 
-def _read(path: Path) -> tuple[float, int] | None:
+def _read(path: str) -> tuple[float, int] | None:
     try:
-        text = path.read_bytes()
+        text = read_whole(path)
         # The command's name stands in parentheses and may hold anything, parentheses too.
         fields = text[text.rindex(b")") + 2 :].split()
         ticks = int(fields[11]) + int(fields[12])

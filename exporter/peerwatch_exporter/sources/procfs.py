@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from peerwatch_exporter.sources.whole_file import read_whole
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -87,11 +89,12 @@ class Procfs:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._prefix = f"{root}/"
 
     def stat(self) -> MachineStat:
         """Return CPU times and machine counters from ``stat``."""
-        path = self.root / "stat"
-        content = path.read_bytes()
+        path = self._prefix + "stat"
+        content = read_whole(path)
         first = content.partition(b"\n")[0]
         try:
             name, *fields = first.split()
@@ -115,8 +118,8 @@ class Procfs:
 
     def load1(self) -> float:
         """Return the one-minute load average from ``loadavg``."""
-        path = self.root / "loadavg"
-        content = path.read_bytes()
+        path = self._prefix + "loadavg"
+        content = read_whole(path)
         try:
             load = float(content.split()[0])
         except (IndexError, ValueError) as error:
@@ -127,9 +130,9 @@ class Procfs:
 
     def meminfo(self) -> dict[str, int]:
         """Return ``MemTotal`` and ``MemAvailable`` of ``meminfo`` in bytes."""
-        path = self.root / "meminfo"
+        path = self._prefix + "meminfo"
         values = {}
-        for match in _MEMORY.finditer(path.read_bytes()):
+        for match in _MEMORY.finditer(read_whole(path)):
             fields = match[2].split()
             try:
                 number = _number(fields[0])
@@ -143,9 +146,9 @@ class Procfs:
 
     def disks(self, limit: int | None = None) -> dict[str, DiskStat]:
         """Return the counters of whole disks from ``diskstats``, of ``limit`` disks at most."""
-        path = self.root / "diskstats"
+        path = self._prefix + "diskstats"
         disks: dict[str, DiskStat] = {}
-        for line in path.read_bytes().splitlines():
+        for line in read_whole(path).splitlines():
             if limit is not None and len(disks) >= limit:
                 break
             fields = line.split()
@@ -170,9 +173,9 @@ class Procfs:
             How many at most; the kernel lists them in the order they were made, so that a
             machine's own come before those of its containers.
         """
-        path = self.root / "net" / "dev"
+        path = self._prefix + "net/dev"
         interfaces: dict[str, InterfaceStat] = {}
-        for line in path.read_bytes().splitlines()[2:]:
+        for line in read_whole(path).splitlines()[2:]:
             if limit is not None and len(interfaces) >= limit:
                 break
             # A name may hold a colon (an alias); no column does.
@@ -198,11 +201,11 @@ class Procfs:
         protocol
             The word both lines begin with, such as ``Tcp``.
         """
-        path = self.root / "net" / file
+        path = f"{self._prefix}net/{file}"
         word = f"{protocol}:".encode()
         found = [
             line.split()[1:]
-            for line in path.read_bytes().splitlines()
+            for line in read_whole(path).splitlines()
             if line.startswith(word) and len(line) > len(word)
         ]
         try:
@@ -221,7 +224,7 @@ class Procfs:
         for name, protocol, summary in (("tcp", "TCP", "sockstat"), ("tcp6", "TCP6", "sockstat6")):
             if not self._has_sockets(protocol, summary):
                 continue
-            content = (self.root / "net" / name).read_bytes()
+            content = read_whole(f"{self._prefix}net/{name}")
             for match in _ESTABLISHED.finditer(content):
                 send += int(match[1], 16)
                 receive += int(match[2], 16)
@@ -230,9 +233,8 @@ class Procfs:
     def _has_sockets(self, protocol: str, summary: str) -> bool:
         # The list of sockets costs the kernel a walk over its whole hash table (5 ms on a small
         # machine) even if it is empty, as it mostly is for IPv6; the summary costs nothing.
-        path = self.root / "net" / summary
         try:
-            content = path.read_bytes()
+            content = read_whole(f"{self._prefix}net/{summary}")
         except FileNotFoundError:  # a kernel without IPv6
             return False
         return f"{protocol}: inuse 0 ".encode() not in content.replace(b"\n", b" ")
@@ -241,9 +243,9 @@ class Procfs:
         """Return stall seconds by (resource, some or full) from ``pressure``, where it exists."""
         stalls = {}
         for resource in ("cpu", "io", "memory"):
-            path = self.root / "pressure" / resource
+            path = f"{self._prefix}pressure/{resource}"
             try:
-                content = path.read_bytes()
+                content = read_whole(path)
             except FileNotFoundError:
                 continue
             for line in content.splitlines():
@@ -259,9 +261,9 @@ class Procfs:
 
     def hung_tasks(self) -> int | None:
         """Return how many tasks the kernel found hung since the start; None before Linux 6.13."""
-        path = self.root / "sys" / "kernel" / "hung_task_detect_count"
+        path = self._prefix + "sys/kernel/hung_task_detect_count"
         try:
-            content = path.read_bytes()
+            content = read_whole(path)
         except FileNotFoundError:
             return None
         try:
