@@ -84,6 +84,11 @@ class FastMetric:
     complement: bool = False
     timed: bool = True
 
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names in the catalogue of all that it is made of."""
+        return self.pick.metrics if self.share_of is None else (*self.pick.metrics, self.share_of)
+
 
 def _counter(stem: str, pick: Pick) -> tuple[FastMetric, FastMetric]:
     return (
@@ -151,6 +156,9 @@ TABLE: tuple[FastMetric, ...] = (
 
 UNTIMED = frozenset({"fast_up", *(metric.name for metric in TABLE if not metric.timed)})
 
+# Forms whose values change although nothing that they are made of does.
+_CLOCKED = frozenset({"age", "rate"})
+
 _Readings = dict[str, list[tuple[Family, float]]]
 
 
@@ -200,6 +208,7 @@ class FastPage:
         self._groups: dict[Pick, _Groups] = {}
         self._sums: dict[Pick, CounterSum] = {}
         self._wanted: set[str] = set()
+        self._made: dict[str, tuple[list[Family], Family]] = {}
         for metric in table:
             self._add(metric)
 
@@ -234,6 +243,23 @@ class FastPage:
             )
 
     def _family(
+        self,
+        metric: FastMetric,
+        readings: _Readings,
+        rises: Mapping[Pick, Mapping[Labels, Rise]],
+        time: float,
+    ) -> Family:
+        if metric.form in _CLOCKED:
+            return self._made_of(metric, readings, rises, time)
+        sources = [item for name in metric.metrics for item, _ in readings.get(name, ())]
+        before = self._made.get(metric.name)
+        # A family that did not change is the same object.
+        if before is None or before[0] != sources:
+            before = sources, self._made_of(metric, readings, rises, time)
+            self._made[metric.name] = before
+        return before[1]
+
+    def _made_of(
         self,
         metric: FastMetric,
         readings: _Readings,

@@ -64,6 +64,40 @@ class _Series:
         return rise
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What came of a family whose values were all taken: if it comes again, none has risen.
+
+    Parameters
+    ----------
+    item
+        The family.
+    series
+        Its series that count.
+    started
+        When the run began to read.
+    rates
+        Those of its series, by group.
+    """
+
+    item: Family
+    series: Sequence[_Series]
+    started: float
+    rates: Mapping[Labels, list[float]]
+
+    def again(self, started: float, longest: float) -> _Read:
+        """Return it for a run that found the very same values."""
+        if started <= self.started:
+            return self
+        rate = 0.0 if started - self.started <= longest else None
+        rates: dict[Labels, list[float]] = {series.group: [] for series in self.series}
+        for series in self.series:
+            series.started, series.rate = started, rate
+            if rate is not None:
+                rates[series.group].append(rate)
+        return _Read(self.item, self.series, started, rates)
+
+
 _NO_PLACES: tuple[list[Labels] | None, list[tuple[int, _Series | None]]] = (None, [])
 
 
@@ -93,6 +127,7 @@ class CounterSum:
         self._totals: dict[Labels, float] = {}
         # By metric: labels in the order they came last, and the rows that count with their series.
         self._places: dict[str, tuple[list[Labels], list[tuple[int, _Series | None]]]] = {}
+        self._newest: dict[str, _Read] = {}
 
     def update(self, families: Mapping[str, Sequence[tuple[Family, float]]]) -> dict[Labels, Rise]:
         """Return the sum of each group that has values now.
@@ -125,12 +160,29 @@ class CounterSum:
 
     def _read(
         self, name: str, item: Family, started: float, began: frozenset[Labels]
-    ) -> tuple[str, dict[Labels, list[float]]]:
+    ) -> tuple[str, Mapping[Labels, list[float]]]:
         """Take a family's values; return the rates of its series by group."""
+        newest = self._newest.get(name)
+        # Most counters of a healthy node stand still.
+        if newest is not None and newest.item is item:
+            newest = self._newest[name] = newest.again(started, self._longest_step_seconds)
+            rates = newest.rates
+        else:
+            rates = self._step(name, item, started, began)
+        if len(self._series[name]) > len(item.rows):
+            self._forget(name, started - _FORGET_SECONDS)
+        return name, rates
+
+    def _step(
+        self, name: str, item: Family, started: float, began: frozenset[Labels]
+    ) -> dict[Labels, list[float]]:
+        """Take a family's values, each by itself."""
         totals = self._totals
         rates: dict[Labels, list[float]] = {}
         rows = item.rows
-        for place, known in self._placed(name, item):
+        placed = self._placed(name, item)
+        counted: list[_Series] = []
+        for place, known in placed:
             labels, value = rows[place]
             # Also leaves NaN out.
             if not 0 <= value < LARGEST:
@@ -139,14 +191,18 @@ class CounterSum:
             group = series.group
             if started > series.started:
                 totals[group] += series.step(value, started, self._longest_step_seconds)
+            if known is not None and known.value == value:
+                counted.append(known)
             found = rates.get(group)
             if found is None:
                 found = rates[group] = []
             if series.rate is not None:
                 found.append(series.rate)
-        if len(self._series[name]) > len(rows):
-            self._forget(name, started - _FORGET_SECONDS)
-        return name, rates
+        if len(counted) == len(placed):
+            self._newest[name] = _Read(item, counted, started, rates)
+        else:
+            self._newest.pop(name, None)
+        return rates
 
     def _placed(self, name: str, item: Family) -> list[tuple[int, _Series | None]]:
         """Return the rows that count, and the series of each; None of one that is new."""

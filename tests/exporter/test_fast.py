@@ -261,6 +261,16 @@ def test_collector_that_did_not_run_again_keeps_its_rate():
     assert first == again
 
 
+def test_value_of_what_did_not_change_is_the_same_family():
+    page = FastPage()
+    report = held(10, host_tcp_send_queue_bytes=[((), 768)])
+    changed = held(12, host_tcp_send_queue_bytes=[((), 0)])
+    _, first = page.families([report], NOW)
+    _, again = page.families([report], NOW + 1)
+    _, other = page.families([changed], NOW + 2)
+    assert first is again is not other
+
+
 @pytest.mark.parametrize(
     ("join", "expected"), [("sum", 9.0), ("max", 6.0), ("min", 1.0), ("mean", 3.0)]
 )

@@ -135,3 +135,25 @@ def test_whatever_is_read_no_rate_is_negative_and_no_total_falls(runs):
             assert rise.rate is None or 0 <= rise.rate
             assert before <= rise.total
             before = rise.total
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([0.0, 1.0, 20.0]),
+            st.none() | st.dictionaries(st.sampled_from("abc"), st.floats(-1, 1e9), min_size=1),
+        ),
+        max_size=15,
+    )
+)
+def test_family_that_comes_again_counts_as_one_that_says_the_same(runs):
+    again, anew = CounterSum([NAME], node), CounterSum([NAME], node)
+    started, values = 0.0, {"a": 0.0}
+    same = read(started, values)[NAME][0][0]
+    for seconds, changed in runs:
+        started += seconds
+        if changed is not None:
+            values = changed
+            same = read(started, values)[NAME][0][0]
+        expected = anew.update(read(started, values))
+        assert expected == again.update({NAME: [(same, started)]})
