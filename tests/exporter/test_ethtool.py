@@ -194,6 +194,18 @@ def test_nic_that_vanishes_and_comes_back_is_read_again():
     assert [{"mlx5_0", "mlx5_1"}, {"mlx5_1"}, {"mlx5_0", "mlx5_1"}] == ports
 
 
+def test_metric_of_which_no_value_changed_is_the_same_family():
+    tables = {"eth2": {"rx_discards_phy": 1, "rx_out_of_buffer": 2}}
+    with node(None, root=H100, ethtool=FakeEthtool(tables)) as h100:
+        collector = h100.collector("ethtool")
+        before = {item.spec.name: item for item in collector.collect()}
+        tables["eth2"]["rx_out_of_buffer"] = 3
+        after = {item.spec.name: item for item in collector.collect()}
+
+    changed = {name for name in before if after[name] is not before[name]}
+    assert {"nic_receive_out_of_buffer_packets_total"} == changed
+
+
 def test_flood_of_interfaces_and_names_stays_bounded(tmp_path):
     for number in range(200):
         port = tmp_path / f"sys/class/infiniband/mlx5_{number}/ports/1/gid_attrs/ndevs"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import NoData, PartialData, register
-from peerwatch_exporter.sources.ethtool import SelectedStatistics, StatisticsChangedError
+from peerwatch_exporter.sources.ethtool import (
+    SelectedStatistics,
+    StatisticsChangedError,
+    picker,
+)
 from peerwatch_exporter.sources.rdma import RdmaPorts
 from peerwatch_exporter.sources.sysfs import Sysfs
 
@@ -98,27 +102,36 @@ STATISTICS: Mapping[str, Series] = {
 
 # Keys and values of one interface.
 _Reading: TypeAlias = "tuple[tuple[Series, ...], list[int]]"
+_Labels: TypeAlias = tuple[str, ...]
 # Labels device and port of each interface, and what its statistics stand for.
 _Layout: TypeAlias = "list[tuple[tuple[str, str], tuple[Series, ...]]]"
 
 
-@dataclass(frozen=True, slots=True)
 class _Column:
     """One metric of all interfaces: its series, and where the value of each stands."""
 
-    metric: str
-    divisor: int
-    labels: list[tuple[str, ...]] = field(default_factory=list)
-    places: list[int] = field(default_factory=list)
+    def __init__(self, metric: str, divisor: int, series: Sequence[tuple[int, _Labels]]) -> None:
+        self._metric = metric
+        self._divisor = divisor
+        self._labels = [labels for _, labels in series]
+        self._pick = picker([place for place, _ in series])
+        self._found: tuple[int, ...] | None = None
+        self._family = family(metric)
 
     def family(self, values: Sequence[int]) -> Family:
-        """Return the metric's samples, given the values of all interfaces one after another."""
-        result = family(self.metric)
-        found: Iterable[float] = [values[place] for place in self.places]
-        if self.divisor != 1:
-            found = [value / self.divisor for value in found]
-        result.rows = list(zip(self.labels, found, strict=True))
-        return result
+        """Return the metric's samples, given the values of all interfaces one after another.
+
+        As long as no value changes, it is the same object.
+        """
+        found = self._pick(values)
+        if found != self._found:
+            self._found = found
+            self._family = family(self._metric)
+            scaled: Iterable[float] = found
+            if self._divisor != 1:
+                scaled = [value / self._divisor for value in found]
+            self._family.rows = list(zip(self._labels, scaled, strict=True))
+        return self._family
 
 
 @register("ethtool", "PFC per priority, discards, ECN marks, PHY and PCIe stalls of RDMA ports.")
@@ -200,13 +213,10 @@ class EthtoolCollector:
 
 
 def _columns(layout: _Layout) -> list[_Column]:
-    columns = {
-        (series.metric, series.divisor): _Column(series.metric, series.divisor)
-        for series in STATISTICS.values()
+    columns: dict[tuple[str, int], list[tuple[int, _Labels]]] = {
+        (series.metric, series.divisor): [] for series in STATISTICS.values()
     }
     series_of_all = [(port, series) for port, keys in layout for series in keys]
     for place, (port, series) in enumerate(series_of_all):
-        column = columns[series.metric, series.divisor]
-        column.labels.append((*port, *series.labels))
-        column.places.append(place)
-    return list(columns.values())
+        columns[series.metric, series.divisor].append((place, (*port, *series.labels)))
+    return [_Column(*column, found) for column, found in columns.items()]

@@ -12,7 +12,8 @@ import os
 import socket
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -107,6 +108,14 @@ class EthtoolIoctl:
         return buffer
 
 
+def picker(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """Return a function that returns what stands at these places of a sequence."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    # Of one place ``itemgetter`` returns the value itself, and there is none of no place.
+    return lambda values: tuple(values[place] for place in places)
+
+
 class StatisticsChangedError(Exception):
     """The driver's list of statistics changed again while it was read."""
 
@@ -119,7 +128,7 @@ class _Layout(Generic[_Key]):
 
     count: int
     keys: tuple[_Key, ...]
-    places: tuple[int, ...]
+    pick: Callable[[Sequence[int]], tuple[int, ...]]
     learnt_at: float
 
 
@@ -175,7 +184,7 @@ class SelectedStatistics(Generic[_Key]):
             raise StatisticsChangedError(
                 f"{interface!r} has {layout.count} names for {len(values)} statistics."
             )
-        return layout.keys, [values[place] for place in layout.places]
+        return layout.keys, list(layout.pick(values))
 
     def _learn(self, interface: str, now: float) -> _Layout[_Key]:
         names = self._reader.names(interface)
@@ -190,6 +199,6 @@ class SelectedStatistics(Generic[_Key]):
         before = self._layouts.get(interface)
         if before is not None and before.keys == keys:
             keys = before.keys
-        layout = _Layout(len(names), keys, tuple(wanted.values()), now)
+        layout = _Layout(len(names), keys, picker(list(wanted.values())), now)
         self._layouts[interface] = layout
         return layout
