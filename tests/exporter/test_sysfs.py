@@ -31,6 +31,20 @@ def refuse_reads(monkeypatch, name, code):
     return refused
 
 
+def refuse_preads(monkeypatch, file, code):
+    """Let reads of a file that is open already fail; return where each attempt is noted."""
+    genuine, attempts = os.pread, []
+
+    def pread(descriptor, *arguments):
+        if os.path.samestat(os.fstat(descriptor), file.stat()):
+            attempts.append(descriptor)
+            raise OSError(code, os.strerror(code))
+        return genuine(descriptor, *arguments)
+
+    monkeypatch.setattr(os, "pread", pread)
+    return attempts
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -226,6 +240,56 @@ def test_kept_file_whose_device_went_away_is_opened_anew(tmp_path, monkeypatch, 
 
     assert b"1\n" == files.read(str(file))
     assert 1 == len(files)
+
+
+@pytest.mark.parametrize("keep_open", [0, 2, 9])
+def test_many_counters_are_read_as_one_by_one(tmp_path, keep_open):
+    texts = {
+        "a": "1",
+        "b": " 22\n",
+        "c": "N/A\n",
+        "d": "-3\n",
+        "e": "",
+        "f": "18446744073709551615",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    sysfs = Sysfs(tmp_path, keep_open=keep_open)
+    paths = [*texts, "missing", "a/missing"]
+    expected = [1, 22, None, None, None, 2**64 - 1, None, None]
+    assert [expected] * 3 == [sysfs.integers(paths) for _ in range(3)]
+
+
+@pytest.mark.parametrize("code", [errno.ENODEV, errno.ESTALE])
+def test_of_many_counters_those_of_a_device_that_is_back_are_read_anew(tmp_path, monkeypatch, code):
+    (tmp_path / "gone").write_text("1\n")
+    (tmp_path / "other").write_text("2\n")
+    sysfs = Sysfs(tmp_path, keep_open=4)
+    sysfs.integers(["gone", "other"])
+    genuine = os.pread
+    failures = iter([OSError(code, os.strerror(code))] * 2)
+
+    def pread(*arguments):
+        for error in failures:
+            raise error
+        return genuine(*arguments)
+
+    monkeypatch.setattr(os, "pread", pread)
+
+    assert [1, 2] == sysfs.integers(["gone", "other"])
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.EIO])
+def test_of_many_counters_a_refused_one_is_asked_once_and_rests(tmp_path, monkeypatch, code):
+    for name, text in {"bad": "1\n", "good": "2\n"}.items():
+        (tmp_path / name).write_text(text)
+    sysfs = Sysfs(tmp_path, keep_open=4)
+    sysfs.integers(["bad", "good"])
+    refused = refuse_preads(monkeypatch, tmp_path / "bad", code)
+
+    assert [[None, 2]] * 3 == [sysfs.integers(["bad", "good"]) for _ in range(3)]
+    assert 1 == len(refused)
+    assert {errno.errorcode[code]: 1} == sysfs.skipped
 
 
 def test_files_beyond_the_limit_are_read_without_being_kept(tmp_path):

@@ -8,6 +8,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 READ_BYTES = 4096
 # What a descriptor says whose file is gone: the device went away, perhaps to come back.
@@ -55,6 +59,25 @@ class KeptFiles:
             self.forget(path)
         return self._first(path)
 
+    def read_all(self, paths: Iterable[str]) -> list[bytes | OSError]:
+        """Return what ``read`` returns or raises, for each of the files.
+
+        Hundreds of them every second: in one loop, without a call of ours for each.
+        """
+        opened, on_disk = self._open, self._on_disk
+        contents: list[bytes | OSError] = []
+        for path in paths:
+            descriptor = opened.get(path)
+            content: bytes | OSError | None = None
+            if descriptor is not None:
+                try:
+                    if path not in on_disk or os.fstat(descriptor).st_nlink:
+                        content = os.pread(descriptor, READ_BYTES, 0)
+                except OSError as error:
+                    content = error if error.errno not in _GONE else None
+            contents.append(self._outcome(path) if content is None else content)
+        return contents
+
     def forget(self, path: str) -> None:
         """Close a file; it is opened anew when it is read again."""
         descriptor = self._open.pop(path, None)
@@ -71,6 +94,12 @@ class KeptFiles:
     def close(self) -> None:
         """Close all files."""
         self.retain(set())
+
+    def _outcome(self, path: str) -> bytes | OSError:
+        try:
+            return self.read(path)
+        except OSError as error:
+            return error
 
     def _first(self, path: str) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

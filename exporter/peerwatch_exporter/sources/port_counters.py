@@ -46,6 +46,11 @@ class PortCounters:
         Where they are read.
     counters
         What is read of each port.
+
+    Attributes
+    ----------
+    paths
+        The files that are read, below sysfs.
     """
 
     def __init__(self, sysfs: Sysfs, counters: Sequence[PortCounter]) -> None:
@@ -53,11 +58,7 @@ class PortCounters:
         self._counters = counters
         self._ports: Sequence[RdmaPort] | None = None
         self._plan: list[tuple[str, tuple[str, ...], str, int]] = []
-
-    @property
-    def paths(self) -> Iterable[str]:
-        """The files that are read, below sysfs."""
-        return [path for _, _, path, _ in self._plan]
+        self.paths: Sequence[str] = ()
 
     def read(self, ports: Sequence[RdmaPort]) -> Iterable[Family]:
         """Return the families of the ports' counters; one that cannot be read is left out alone.
@@ -70,10 +71,10 @@ class PortCounters:
         if ports is not self._ports:
             self._plan = [entry for port in ports for entry in self._entries(port)]
             self._ports = ports
+            self.paths = [path for _, _, path, _ in self._plan]
         families = {counter.metric: family(counter.metric) for counter in self._counters}
-        read = self._sysfs.integer
-        for metric, labels, path, factor in self._plan:
-            value = read(path)
+        values = self._sysfs.integers(self.paths)
+        for (metric, labels, _, factor), value in zip(self._plan, values, strict=True):
             if value is not None:
                 families[metric].rows.append((labels, value * factor))
         return families.values()

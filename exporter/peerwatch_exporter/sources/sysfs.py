@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from peerwatch_exporter.sources.kept_files import READ_BYTES, KeptFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 _LOG = logging.getLogger(__name__)
 _PCI_ADDRESS = re.compile(
@@ -128,12 +128,8 @@ class Sysfs:
             return None
         try:
             return self._read(self._prefix + path, size)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
         except OSError as error:
-            self._skip(path, _reason(error))
-            if error.errno in _REFUSALS:
-                self._refuse(path)
+            self._failed(path, error)
             return None
 
     def text(self, path: str) -> str | None:
@@ -147,16 +143,21 @@ class Sysfs:
         Drivers without a counter say ``N/A``: no value, and no mistake.
         """
         raw = self.content(path)
-        if raw is None:
-            return None
-        digits = raw.strip()
-        if digits.isdigit() and len(digits) <= _MAX_DIGITS:
-            return int(digits)
-        if digits.startswith(b"N/A"):
-            self._refuse(path)
-        else:
-            self._skip(path, "garbage", digits.decode("utf-8", "replace"))
-        return None
+        return None if raw is None else self._number(path, raw)
+
+    def integers(self, paths: Sequence[str]) -> list[int | None]:
+        """Return what ``integer`` does, for each of the files."""
+        if self._kept is None or self._refused:
+            return [self.integer(path) for path in paths]
+        contents = self._kept.read_all([self._prefix + path for path in paths])
+        values: list[int | None] = []
+        for path, raw in zip(paths, contents, strict=True):
+            if isinstance(raw, OSError):
+                self._failed(path, raw)
+                values.append(None)
+            else:
+                values.append(self._number(path, raw))
+        return values
 
     def state(self, path: str) -> int | None:
         """Return the number of a state such as ``4: ACTIVE``."""
@@ -193,6 +194,23 @@ class Sysfs:
         """Close the kept files that are none of these."""
         if self._kept is not None:
             self._kept.retain({self._prefix + path for path in paths})
+
+    def _number(self, path: str, raw: bytes) -> int | None:
+        digits = raw.strip()
+        if digits.isdigit() and len(digits) <= _MAX_DIGITS:
+            return int(digits)
+        if digits.startswith(b"N/A"):
+            self._refuse(path)
+        else:
+            self._skip(path, "garbage", digits.decode("utf-8", "replace"))
+        return None
+
+    def _failed(self, path: str, error: OSError) -> None:
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            return
+        self._skip(path, _reason(error))
+        if error.errno in _REFUSALS:
+            self._refuse(path)
 
     def _read(self, path: str, size: int) -> bytes:
         if self._kept is not None:
