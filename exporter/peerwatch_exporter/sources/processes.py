@@ -155,7 +155,7 @@ class ProcessTable:
         self._max_age_seconds = max_age_seconds
         self._lock = threading.Lock()
         self._listed_at: float | None = None
-        self._names: set[str] = set()
+        self._names: list[str] = []
         self._listed: dict[int, Process] = {}
         self._children: dict[int, tuple[int, ...]] = {}
         self._seen: dict[int, _Seen] = {}
@@ -250,12 +250,13 @@ class ProcessTable:
         """Bring the listing up to date, in a dictionary of its own if anything changed."""
         asked, self._asked = self._asked, set()
         changed: dict[int, Process | None] = {}
-        names = set(os.listdir(self._root))  # noqa: PTH208 - names only, hundreds per second
+        names = os.listdir(self._root)  # noqa: PTH208 - names only, hundreds per second
         look: set[int] = set()
+        # The kernel lists them in the order of their pids: mostly the very same list.
         if names != self._names:
-            gone = {int(name) for name in self._names - names if name.isdigit()}
+            gone = {int(name) for name in set(self._names).difference(names) if name.isdigit()}
             changed = dict.fromkeys(gone)
-            look = {int(name) for name in names - self._names if name.isdigit()}
+            look = {int(name) for name in set(names).difference(self._names) if name.isdigit()}
             # Their children have another parent now.
             asked = asked.union(*map(self.children, gone))
         look |= {pid for pid in asked if pid in self._seen and pid not in changed}
@@ -273,7 +274,8 @@ class ProcessTable:
             if changed:
                 self._apply(changed)
         # Who ended between listing and reading, or was not ready, is new the next time.
-        self._names = names.difference(str(pid) for pid in look if pid not in self._seen)
+        unread = {str(pid) for pid in look if pid not in self._seen}
+        self._names = [name for name in names if name not in unread] if unread else names
 
     def _look(self, pid: int, now: float, changed: dict[int, Process | None]) -> None:
         content = self._content(pid, "stat")
