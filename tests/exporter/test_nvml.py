@@ -294,6 +294,15 @@ def test_gpu_that_is_no_longer_listed_stays_among_the_seen():
         assert 2 == len(nvml.seen())
 
 
+def test_gpu_that_answers_is_the_same_object_until_others_may_be_touched():
+    with install(scenario_of("h100_node")):
+        nvml = Nvml()
+        first = nvml.gpus()
+        assert first is nvml.gpus()
+        nvml.exclude({0})
+        assert first[1:] == nvml.gpus()
+
+
 def test_many_fields_are_asked_in_several_calls():
     with install(scenario(fields={"161": list(range(300))})) as fake:
         (gpu,) = Nvml().gpus()

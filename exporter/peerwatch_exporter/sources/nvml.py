@@ -256,6 +256,7 @@ class Nvml:
         self._count = 0
         self._driver = ""
         self._gpus: tuple[Gpu, ...] = ()
+        self._is_listed = False
         self._seen: dict[str, GpuIdentity] = {}
         self._errors: Counter[str] = Counter()
         self._error_names = _error_names()
@@ -273,6 +274,7 @@ class Nvml:
     def exclude(self, indexes: Collection[int]) -> None:
         """Let all GPUs but these be touched from now on."""
         self._excluded = frozenset(indexes)
+        self._is_listed = False
 
     def error_counts(self) -> Mapping[str, int]:
         """Return how many calls failed since the start, by error code; lacking values are none."""
@@ -301,6 +303,8 @@ class Nvml:
             if count != self._count:
                 # Indexes may mean other boards now.
                 self._gpus = ()
+            elif self._is_listed and all(gpu.answers for gpu in self._gpus):
+                return self._gpus
             self._count = count
             known = {gpu.identity.index: gpu for gpu in self._gpus}
             self._gpus = tuple(
@@ -308,6 +312,7 @@ class Nvml:
                 for index in range(count)
                 if self._may_touch(index)
             )
+            self._is_listed = True
             return self._gpus
 
     def _may_touch(self, index: int) -> bool:
