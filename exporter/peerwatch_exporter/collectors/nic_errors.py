@@ -66,6 +66,10 @@ _RDMA_ERRORS = (
     "rnr_naks_rcvd",
     "missing_resp",
 )
+# Those of 8 ports of mlx5. Beside what the collector ``nic`` holds, and within the 1,024
+# descriptors that a service often has.
+_KEPT_FILES = 256
+
 COUNTERS: tuple[PortCounter, ...] = (
     PortCounter("nic_link_downed_total", ("counters/link_downed",)),
     PortCounter("nic_link_recoveries_total", ("counters/link_error_recovery",)),
@@ -87,9 +91,11 @@ class NicErrorsCollector:
     """Reads every port; a counter that cannot be read is left out alone."""
 
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:
-        self._sysfs = Sysfs(sources.paths.sysfs, monotonic=sources.monotonic)
-        self._ports = RdmaPorts(self._sysfs, config.nic.exclude, sources.monotonic)
+        root, monotonic = sources.paths.sysfs, sources.monotonic
+        self._ports = RdmaPorts(Sysfs(root, monotonic=monotonic), config.nic.exclude, monotonic)
+        self._sysfs = Sysfs(root, monotonic=monotonic, keep_open=_KEPT_FILES)
         self._counters = PortCounters(self._sysfs, COUNTERS)
+        self._known: object = None
 
     def collect(self) -> Iterator[Family]:
         """Yield the families of NIC errors.
@@ -104,6 +110,9 @@ class NicErrorsCollector:
         ports = self._ports.listed()
         if not ports:
             raise NoData(f"There is no RDMA device in {str(self._sysfs.root / RDMA_ROOT)!r}.")
+        if ports is not self._known:
+            self._known = ports
+            self._sysfs.keep_only(self._counters.paths)
         yield from self._counters.read(ports)
         if self._ports.found > MAX_PORTS:
             raise PartialData(f"Only {MAX_PORTS} of {self._ports.found} ports are read.")

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.sysfs import Sysfs
 
 
+# Metric, label values, file below sysfs, and the factor of its value.
+_Entry = tuple[str, tuple[str, ...], str, int]
+
+
 @dataclass(frozen=True, slots=True)
 class PortCounter:
     """One value of a port.
@@ -57,7 +61,11 @@ class PortCounters:
         self._sysfs = sysfs
         self._counters = counters
         self._ports: Sequence[RdmaPort] | None = None
-        self._plan: list[tuple[str, tuple[str, ...], str, int]] = []
+        self._directories = sorted(
+            {file.partition("/")[0] for one in counters for file in one.files}
+        )
+        self._known: dict[RdmaPort, tuple[list[list[str]], tuple[_Entry, ...]]] = {}
+        self._plan: list[_Entry] = []
         self.paths: Sequence[str] = ()
 
     def read(self, ports: Sequence[RdmaPort]) -> Iterable[Family]:
@@ -70,6 +78,7 @@ class PortCounters:
         """
         if ports is not self._ports:
             self._plan = [entry for port in ports for entry in self._entries(port)]
+            self._known = {port: self._known[port] for port in ports}
             self._ports = ports
             self.paths = [path for _, _, path, _ in self._plan]
         families = {counter.metric: family(counter.metric) for counter in self._counters}
@@ -79,13 +88,19 @@ class PortCounters:
                 families[metric].rows.append((labels, value * factor))
         return families.values()
 
-    def _entries(self, port: RdmaPort) -> Iterable[tuple[str, tuple[str, ...], str, int]]:
+    def _entries(self, port: RdmaPort) -> Sequence[_Entry]:
+        """Return what is read of a port; the same object while it has the same files."""
+        names = [self._sysfs.names(f"{port.path}/{directory}") for directory in self._directories]
+        known = self._known.get(port)
+        if known is None or known[0] != names:
+            known = self._known[port] = names, tuple(self._chosen(port, names))
+        return known[1]
+
+    def _chosen(self, port: RdmaPort, names: Sequence[Sequence[str]]) -> Iterable[_Entry]:
         present = {
             f"{directory}/{name}"
-            for directory in {
-                file.partition("/")[0] for one in self._counters for file in one.files
-            }
-            for name in self._sysfs.names(f"{port.path}/{directory}")
+            for directory, found in zip(self._directories, names, strict=True)
+            for name in found
         }
         for counter in self._counters:
             for file, factor in zip(counter.files, counter.factors, strict=False):
