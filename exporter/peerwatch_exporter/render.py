@@ -52,7 +52,8 @@ class Renderer:
         self._kept = 0
         self._headers: dict[tuple[str, bool], str] = {}
         # Most families are as they were a second ago: slow sources, facts, counters of errors.
-        self._texts: dict[tuple[str, bool], tuple[Family, bytes]] = {}
+        # By format, and by name.
+        self._texts: dict[bool, dict[str, tuple[Family, bytes]]] = {True: {}, False: {}}
 
     def render(self, families: Iterable[Family | TimedFamily], *, openmetrics: bool) -> bytes:
         """Return the page of the families, each metric of which stands there once."""
@@ -60,8 +61,12 @@ class Renderer:
             self._prefixes.clear()
             self._kept = 0
         parts: list[bytes] = []
+        texts = self._texts[openmetrics]
         for item in families:
-            if isinstance(item, TimedFamily):
+            kept = texts.get(item.spec.name)
+            if kept is not None and kept[0] is item:
+                parts.append(kept[1])
+            elif isinstance(item, TimedFamily):
                 lines = self._timed_lines(item, openmetrics)
                 parts.append((self._header(item.spec, openmetrics) + "".join(lines)).encode())
             else:
@@ -72,12 +77,15 @@ class Renderer:
 
     def _text(self, item: Family, openmetrics: bool) -> bytes:
         """Return header and lines of a family; nobody changes one that is on a snapshot."""
-        key = (item.spec.name, openmetrics)
-        kept = self._texts.get(key)
-        if kept is None or (kept[0] is not item and kept[0].rows != item.rows):
-            text = self._header(item.spec, openmetrics) + "".join(self._lines(item))
-            kept = self._texts[key] = (item, text.encode())
-        return kept[1]
+        texts = self._texts[openmetrics]
+        kept = texts.get(item.spec.name)
+        if kept is not None and kept[0].rows == item.rows:
+            text = kept[1]
+        else:
+            lines = self._header(item.spec, openmetrics) + "".join(self._lines(item))
+            text = lines.encode()
+        texts[item.spec.name] = (item, text)
+        return text
 
     def _lines(self, item: Family) -> list[str]:
         prefixes = self._prefixes_of(item.spec)
