@@ -77,6 +77,8 @@ class Seat:
         self._phase = phase % self._every
         self._max_series = max_series
         self._distinct = Distinct()
+        self._passed: tuple[Family, ...] = ()
+        self._limited: tuple[tuple[Family, ...], int] = (), 0
         # Everybody runs at the first tick.
         self._next = 0
         self._failures = 0
@@ -110,7 +112,7 @@ class Seat:
     def _look(self, started: float, deadline: float) -> Held:
         try:
             report = self.worker.report(deadline)
-            families, dropped = limit_series(self._distinct(report.families), self._max_series)
+            families, dropped = self._within_limit(self._distinct(report.families))
         except Exception as error:
             # A worker must not fail; if one does, the others still make a page.
             name = self.worker.name
@@ -118,6 +120,12 @@ class Seat:
             families, dropped = (), 0
         began = started if report.started is None else report.started
         return Held(report, families, began, dropped)
+
+    def _within_limit(self, families: tuple[Family, ...]) -> tuple[tuple[Family, ...], int]:
+        # Families are compared as objects: those that did not change need not be counted again.
+        if families != self._passed:
+            self._passed, self._limited = families, limit_series(families, self._max_series)
+        return self._limited
 
 
 def interval_ticks(worker: Worker) -> int:

@@ -71,7 +71,7 @@ def collector_families(held: Iterable[Held]) -> list[Family]:
 def with_series_count(families: Sequence[Family]) -> tuple[Family, ...]:
     """Return the families of a page, less the empty ones, and how many series that makes."""
     filled = [item for item in families if item.rows]
-    count = 1 + sum(len(item.rows) for item in filled)
+    count = 1 + sum([len(item.rows) for item in filled])
     return (*filled, _single("exporter_series", count))
 
 

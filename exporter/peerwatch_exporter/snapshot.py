@@ -111,7 +111,7 @@ class Distinct:
 
     def __call__(self, families: Iterable[Family]) -> tuple[Family, ...]:
         """Return the families with every label set once; of several the first value counts."""
-        return tuple(self._one(item) for item in families)
+        return tuple([self._one(item) for item in families])
 
     def _one(self, item: Family) -> Family:
         name = item.spec.name
