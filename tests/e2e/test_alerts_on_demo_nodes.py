@@ -18,12 +18,20 @@ from pathlib import Path
 
 import pytest
 
-from peerwatch_demo.stack import Stack, Target, free_ports, prometheus, prometheus_config
+from peerwatch_demo.stack import (
+    Stack,
+    Target,
+    free_ports,
+    prometheus,
+    prometheus_config,
+    wait_http,
+)
 from peerwatch_exporter.demo.scenarios import SCENARIOS
 
 ROOT = Path(__file__).parents[2]
 RULES = sorted((ROOT / "rules").glob("*.rules.yaml"))
-ONSET_SECONDS = 20
+# All must have been scraped before: what happened earlier is no change.
+ONSET_SECONDS = 60
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]
 
@@ -65,16 +73,19 @@ def found() -> Iterator[dict[str, set[str]]]:
     ):
         *ports, server_port = free_ports(len(SCENARIOS) + 1)
         addresses = {name: f"127.0.0.1:{port}" for name, port in zip(SCENARIOS, ports, strict=True)}
+        started = []
         for name, address in addresses.items():
             command = [sys.executable, "-m", "peerwatch_exporter", "--demo", name]
             command += ["--demo.onset", str(ONSET_SECONDS), "--listen", address]
-            stack.start(name, command, ready=f"http://{address}/-/healthy")
+            started.append((address, stack.start(name, command)))
         targets = [
             Target("peerwatch-exporter", address, {"node": name})
             for name, address in addresses.items()
         ]
         config = prometheus_config(targets, rules=RULES, interval="5s")
         server = prometheus(stack, server_port, config)
+        for address, process in started:
+            wait_http(f"http://{address}/-/healthy", process)
         alerts: dict[str, set[str]] = {name: set() for name in SCENARIOS}
         deadline = time.monotonic() + 600
         while time.monotonic() < deadline:
