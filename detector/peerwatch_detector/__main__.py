@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
         from peerwatch_detector.config import load_config  # noqa: PLC0415 - extras may be missing
         from peerwatch_detector.errors import ConfigError, PeerwatchError  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        return _missing(error, "detector", "The detector")
+        return _missing(error, "detector", "it")
     try:
         config = load_config(options.config, changes(options))
         return _COMMANDS[options.command](options, config)
@@ -47,14 +47,15 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"peerwatch-detector: {error}", file=sys.stderr)
         return 1
     except ModuleNotFoundError as error:
-        extra = "train" if options.command in ("train", "prioritize") else "detector"
-        return _missing(error, extra, f"`peerwatch-detector {options.command}`")
+        extra = "detector,train" if options.command in ("train", "prioritize") else "detector"
+        return _missing(error, extra, f"`{options.command}`")
 
 
 def _missing(error: ModuleNotFoundError, extra: str, who: str) -> int:
     print(
-        f"{who} needs {error.name!r}, which is not installed. "
-        f"Install it with: pip install 'peerwatch[{extra}]'",
+        f"peerwatch-detector: {who} needs {error.name!r}, which is not installed. Run in the "
+        "folder of Peerwatch's source: "
+        f"{sys.executable} -m pip install -c constraints.txt '.[{extra}]'",
         file=sys.stderr,
     )
     return 2

@@ -220,8 +220,8 @@ def _new_connection() -> H2Connection:
     except ImportError as error:
         raise GrpcError(
             "package_missing",
-            "the package h2 is not installed; install peerwatch[kubernetes], or set "
-            "jobs.pod_resources_socket to null",
+            "the package h2 is not installed; run pip install '.[kubernetes]' in the folder of "
+            "Peerwatch's source, or set jobs.pod_resources_socket to null",
         ) from error
     return H2Connection(H2Configuration(client_side=True, header_encoding=None))
 
