@@ -15,10 +15,10 @@ from peerwatch_demo import report
 from peerwatch_demo.cluster import TELL_SECONDS, Cluster, node_names
 from peerwatch_demo.console import Console
 from peerwatch_demo.faults import Fault
-from peerwatch_demo.nodes import Place
+from peerwatch_demo.nodes import EXPORTER_JOB, Place
 from peerwatch_demo.settings import Settings
 from peerwatch_demo.stack import Server, Stack
-from peerwatch_demo.watch import Watcher
+from peerwatch_demo.watch import Watcher, fewest_scraped
 from peerwatch_demo.webhook import WebhookReceiver
 
 
@@ -100,7 +100,12 @@ class Demo:
             seconds = self._settings.second_page_seconds
             say(f"watching {seconds} s for a page too many", "quiet")
             self._watch(watcher, seconds, cluster, until_page=False)
-        return conclude(self._console, watcher, receiver, faulty.name, injected)
+        verdict = conclude(self._console, watcher, receiver, faulty.name, injected)
+        if not verdict.right and cluster.prometheus is not None:
+            fewest = fewest_scraped(cluster.prometheus.url, EXPORTER_JOB, time.time() - injected)
+            if reason := too_busy(fewest, len(cluster.nodes), ""):
+                self._console.text(reason, "bad")
+        return verdict
 
     def _watch(
         self, watcher: Watcher, seconds: float, cluster: Cluster, *, until_page: bool
@@ -173,6 +178,27 @@ def conclude(
             console.text(f"page:  {' '.join(alert.annotations['description'].split())}")
     console.text(verdict.sentence, "good" if verdict.right else "bad")
     return verdict
+
+
+def too_busy(fewest: int | None, nodes: int, remedy: str) -> str | None:
+    """Return what to say after a wrong run in which nodes could not be scraped, or None.
+
+    Parameters
+    ----------
+    fewest
+        So few nodes answered Prometheus at some time; None if it did not tell.
+    nodes
+        How many there are; the faulty one may have fallen silent.
+    remedy
+        What else than a machine with less to do would help.
+    """
+    if fewest is None or fewest >= nodes - 1:
+        return None
+    return (
+        f"At one time only {fewest} of {nodes} nodes answered Prometheus: this machine is too busy "
+        "for the demo, and a node that does not answer looks vanished. End what else runs here"
+        f"{remedy}, and try again."
+    )
 
 
 def hold(console: Console, places: Mapping[str, str]) -> None:

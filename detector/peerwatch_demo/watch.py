@@ -108,10 +108,21 @@ class Watcher:
 
 def scraped(prometheus: str, job: str, fetch: Fetch = fetch_json) -> int:
     """Return how many targets of a scrape job answer now."""
-    query = urllib.parse.urlencode({"query": f'sum(up{{job="{job}"}})'})
+    return _asked(prometheus, f'sum(up{{job="{job}"}})', fetch) or 0
+
+
+def fewest_scraped(
+    prometheus: str, job: str, seconds: float, fetch: Fetch = fetch_json
+) -> int | None:
+    """Return how few targets of a scrape job answered at some time within the last seconds."""
+    return _asked(prometheus, f'min_over_time(sum(up{{job="{job}"}})[{seconds:.0f}s:1s])', fetch)
+
+
+def _asked(prometheus: str, expression: str, fetch: Fetch) -> int | None:
+    query = urllib.parse.urlencode({"query": expression})
     answer = fetch(f"{prometheus}/api/v1/query?{query}")
     result = answer["data"]["result"] if answer else []
-    return int(float(result[0]["value"][1])) if result else 0
+    return int(float(result[0]["value"][1])) if result else None
 
 
 def progress(log: Path) -> dict[str, float]:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 import yaml
 
 from fake_nvml import install
+from peerwatch_demo.fleet import host as host_module
 from peerwatch_demo.fleet.host import Host
 from peerwatch_demo.fleet.past import Past, recorded_names
 from peerwatch_demo.fleet.plan import PlannedNode, make_plan
@@ -186,6 +189,22 @@ def test_the_fault_begins_when_it_is_told_to_and_spares_the_counters(host: Host)
     received = [key for key in before if key[0] == "nic_receive_bytes_total"]
     assert 8 == len(received)
     assert [] == [key for key in received if after[key] < before[key]]
+
+
+def test_nodes_answer_while_others_are_made_anew_for_the_fault(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = []
+
+    def turn(seconds: float) -> None:
+        with ThreadPoolExecutor() as pool:
+            answered.append(pool.submit(host.page, HEALTHY.name).result(timeout=60))
+
+    monkeypatch.setattr(host_module, "time", SimpleNamespace(sleep=turn, time=time.time))
+    host.begin_fault(time.time() + 0.5)
+
+    # One job holds all of a small fleet's nodes, two of which live here.
+    assert 2 == len(answered)
 
 
 def ports(page: Page) -> list[float]:

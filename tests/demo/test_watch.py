@@ -6,8 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from peerwatch_demo.narrative import too_busy
 from peerwatch_demo.report import Event
-from peerwatch_demo.watch import Watcher, progress, scraped
+from peerwatch_demo.watch import Watcher, fewest_scraped, progress, scraped
 from peerwatch_demo.webhook import WebhookReceiver
 
 Message = Callable[..., bytes]
@@ -103,6 +106,24 @@ def test_scraped_counts_targets_that_answer() -> None:
     assert 7 == scraped("http://prometheus", "peerwatch-exporter", answer)
     assert 0 == scraped("http://prometheus", "x", lambda _: {"data": {"result": []}})
     assert 0 == scraped("http://prometheus", "x", lambda _: None)
+
+
+def test_the_fewest_scraped_are_those_of_the_worst_second() -> None:
+    def answer(url: str) -> Any:
+        assert "min_over_time%28sum%28up" in url
+        assert "%5B90s%3A1s%5D" in url
+        return {"data": {"result": [{"value": [1.0, "1"]}]}}
+
+    assert 1 == fewest_scraped("http://prometheus", "peerwatch-exporter", 90.2, answer)
+    assert fewest_scraped("http://prometheus", "x", 90, lambda _: None) is None
+
+
+@pytest.mark.parametrize(("fewest", "told"), [(19, True), (63, False), (64, False), (None, False)])
+def test_a_machine_that_was_too_busy_is_told(fewest: int | None, told: bool) -> None:
+    said = too_busy(fewest, 64, " or take a smaller fleet (FLEET=8)")
+
+    assert told == (said is not None)
+    assert said is None or "only 19 of 64 nodes answered Prometheus" in said
 
 
 def test_progress_is_the_last_whole_line(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from peerwatch_exporter.render import TEXT_CONTENT_TYPE
 
 # Later than any run: the fault has no time yet.
 _NEVER_SECONDS = 1e9
+_TURN_SECONDS = 0.01
 
 
 class Host:
@@ -82,13 +83,16 @@ class Host:
         A scripted node must know the onset before it comes, so the faulty node and those of its
         job are made anew; their past is the same, for it follows from seed and time.
         """
-        with self._lock:
-            for name, node in self._nodes.items():
-                planned = node.planned
-                if planned.job_id == self._plan.job_id:
-                    node.stop()
-                    self._nodes[name] = self._make(planned, onset, time.time())
-                    self._nodes[name].visit(time.time())
+        for name, node in self._nodes.items():
+            planned = node.planned
+            if planned.job_id != self._plan.job_id:
+                continue
+            with self._lock:
+                node.stop()
+                self._nodes[name] = self._make(planned, onset, time.time())
+                self._nodes[name].visit(time.time())
+            # Scrapes that wait have their turn; all together would take longer than they may.
+            time.sleep(_TURN_SECONDS)
 
     def _make(self, planned: PlannedNode, onset: float, now: float) -> ScriptedNode:
         root = self._folder / f"{planned.name}-{onset:.0f}"

@@ -14,8 +14,8 @@ from peerwatch_demo import detector, report
 from peerwatch_demo.console import Console
 from peerwatch_demo.fleet import alerts
 from peerwatch_demo.fleet.hosts import Hosts
-from peerwatch_demo.fleet.plan import CLUSTER, Plan
-from peerwatch_demo.narrative import conclude, hold, watch
+from peerwatch_demo.fleet.plan import CLUSTER, SMALLEST, Plan
+from peerwatch_demo.narrative import conclude, hold, too_busy, watch
 from peerwatch_demo.nodes import EXPORTER_JOB, Place
 from peerwatch_demo.settings import Patience, Settings
 from peerwatch_demo.stack import (
@@ -28,7 +28,7 @@ from peerwatch_demo.stack import (
     prometheus,
     prometheus_config,
 )
-from peerwatch_demo.watch import Watcher, fetch_json, scraped
+from peerwatch_demo.watch import Watcher, fetch_json, fewest_scraped, scraped
 from peerwatch_demo.webhook import WebhookReceiver
 
 PAST_SECONDS = 900.0
@@ -149,7 +149,7 @@ class FleetDemo:
     def _break_and_wait(
         self, hosts: Hosts, server: Server, watcher: Watcher, receiver: WebhookReceiver
     ) -> report.Verdict:
-        plan, settings = self._plan, self._settings
+        plan, settings, began = self._plan, self._settings, time.time()
 
         def pace() -> str:
             return f"{scraped(server.url, EXPORTER_JOB)} of {len(plan.nodes)} nodes scraped"
@@ -168,7 +168,14 @@ class FleetDemo:
             seconds = settings.second_page_seconds
             self._console.line(f"watching {seconds} s for a page too many", "quiet")
             look(seconds, until_page=False)
-        return conclude(self._console, watcher, receiver, plan.faulty, onset)
+        verdict = conclude(self._console, watcher, receiver, plan.faulty, onset)
+        if not verdict.right:
+            fewest = fewest_scraped(server.url, EXPORTER_JOB, time.time() - began)
+            smaller = len(plan.nodes) > SMALLEST
+            remedy = f" or take a smaller fleet (FLEET={SMALLEST})" if smaller else ""
+            if reason := too_busy(fewest, len(plan.nodes), remedy):
+                self._console.text(reason, "bad")
+        return verdict
 
     def _explain(self, server: Server, pager: Server, receiver: WebhookReceiver) -> None:
         fired = fetch_json(f"{pager.url}/api/v2/alerts")
