@@ -24,6 +24,8 @@ from peerwatch_demo.settings import Patience, Settings
 from peerwatch_demo.signals import Terminated, catch_signals
 
 ROOT = Path(__file__).resolve().parents[2]
+# Prometheus' data, checkpoints and logs: some 50 MB, and room for a run that is held.
+_ROOM_BYTES = 200e6
 
 
 def main(environment: Mapping[str, str]) -> int:
@@ -45,10 +47,12 @@ def main(environment: Mapping[str, str]) -> int:
         )
         return demo.run()
 
-    return carry_out(run, console, keep=settings.hold)
+    return carry_out(run, console, keep=settings.hold, room_bytes=_ROOM_BYTES)
 
 
-def carry_out(run: Callable[[Path], bool], console: Console, *, keep: bool) -> int:
+def carry_out(
+    run: Callable[[Path], bool], console: Console, *, keep: bool, room_bytes: float
+) -> int:
     """Run a demo in a directory of its own and return the exit code.
 
     Parameters
@@ -59,9 +63,21 @@ def carry_out(run: Callable[[Path], bool], console: Console, *, keep: bool) -> i
         The terminal.
     keep
         Keep the directory, also when all was right.
+    room_bytes
+        What the demo writes there at most.
     """
     catch_signals()
     directory = Path(tempfile.mkdtemp(prefix="peerwatch-demo-"))
+    free = shutil.disk_usage(directory).free
+    if free < room_bytes:
+        # Processes without room for their logs and data fail in ways that tell nothing.
+        directory.rmdir()
+        console.text(
+            f"FAILED: {directory.parent} has {free / 1e6:,.0f} MB free; this demo needs "
+            f"{room_bytes / 1e6:,.0f} MB. Name another folder: TMPDIR=/path make demo",
+            "bad",
+        )
+        return 1
     code = 1
     try:
         code = 0 if run(directory) else 1

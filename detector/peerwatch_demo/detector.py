@@ -92,7 +92,7 @@ def follow_training(training: Process, say: Callable[[str], None]) -> None:
         if now - began > _TRAINING_SECONDS:
             raise StackError(f"Training the models took over {_TRAINING_SECONDS:g} s.")
         lines = training.tail(100).splitlines()
-        for line in lines[told:] or (["the next model trains"] if now - spoke > 5 else []):
+        for line in lines[told:] or (["still at work"] if now - spoke > 5 else []):
             say(line.rstrip())
             spoke = now
         told = len(lines)

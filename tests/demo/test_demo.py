@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
@@ -39,6 +40,24 @@ def test_choices_come_from_the_environment() -> None:
     )
 
     assert Settings(fault="memory_hog", seed="7", hold=True, no_namespaces=True) == chosen
+
+
+def test_without_room_for_its_files_it_does_not_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(entry, "catch_signals", lambda: None)
+    terminal = Terminal()
+    begun: list[Path] = []
+
+    def run(directory: Path) -> bool:
+        begun.append(directory)
+        return True
+
+    code = entry.carry_out(run, Console(terminal, {}), keep=False, room_bytes=1e18)
+
+    assert (1, [], []) == (code, begun, list(tmp_path.iterdir()))
+    assert "needs 1,000,000,000,000 MB. Name another folder: TMPDIR=" in terminal.getvalue()
 
 
 @pytest.mark.parametrize("text", ["", "0", "no", "False"])

@@ -231,6 +231,13 @@ def test_a_second_set_up_waits_for_the_first(checkout: Path) -> None:
     assert ("== waiting for another set-up of this folder to end\n", True) == (first_line, waits)
 
 
+def test_a_folder_for_temporary_files_that_cannot_be_used_is_told(checkout: Path) -> None:
+    code, said = run_setup(checkout, {"python3": GOOD_PYTHON, **SERVERS}, TMPDIR="/nothere")
+
+    assert 1 == code
+    assert "no file can be made in /nothere" in said.splitlines()[-1]
+
+
 def test_ctrl_c_leaves_no_file_behind(checkout: Path) -> None:
     folder = checkout / "tmp"
     folder.mkdir()

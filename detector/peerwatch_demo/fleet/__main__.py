@@ -19,6 +19,8 @@ from peerwatch_demo.nodes import Place
 from peerwatch_demo.settings import Patience, Settings
 
 _PICTURE = "fleet-demo.png"
+# A node's past is 16 MB of text before Prometheus has it, and 10 MB then.
+_ROOM_BYTES, _NODE_BYTES = 100e6, 26e6
 
 
 def main(environment: Mapping[str, str]) -> int:
@@ -37,6 +39,7 @@ def main(environment: Mapping[str, str]) -> int:
         lambda directory: FleetDemo(plan, settings, Place(ROOT), directory, console, picture).run(),
         console,
         keep=settings.hold,
+        room_bytes=_ROOM_BYTES + _NODE_BYTES * size,
     )
 
 
