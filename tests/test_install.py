@@ -280,6 +280,30 @@ def test_prolog_and_epilog_do_not_fail_where_nothing_is_known(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.parametrize("script", ["prolog.sh", "epilog.sh"])
+def test_a_folder_that_cannot_be_written_takes_no_node_out_of_service(script):
+    place = {"PEERWATCH_JOBS": "/proc/self", "SLURM_JOB_ID": "9"}
+    done = subprocess.run(
+        [str(SLURM / script)], env=os.environ | place, capture_output=True, check=False
+    )
+
+    assert 0 == done.returncode
+
+
+def test_an_epilog_that_cannot_write_loses_no_other_job(tmp_path):
+    folder, programs = tmp_path / "jobs", tmp_path / "programs"
+    slurm("prolog.sh", folder, SLURM_JOB_ID="4711")
+    programs.mkdir()
+    # As grep ends on a full disk.
+    (programs / "grep").write_text("#!/bin/sh\nexit 2\n")
+    (programs / "grep").chmod(0o755)
+
+    slurm("epilog.sh", folder, SLURM_JOB_ID="9", PATH=f"{programs}:{os.environ['PATH']}")
+
+    assert ("4711",) == read_mapping(folder).node
+    assert {".lock", "node"} == {file.name for file in folder.iterdir()}
+
+
 def test_the_task_prolog_gives_tasks_the_hook(tmp_path):
     program = tmp_path / "peerwatch-exporter"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m peerwatch_exporter "$@"\n')

@@ -9,6 +9,8 @@ directory=${PEERWATCH_JOBS:-/run/peerwatch/jobs}
 mkdir -p "$directory" || exit 0
 chmod 755 "$directory"
 umask 022
+# A shell ends at an exec that cannot open its file.
+touch "$directory/.lock" || exit 0
 exec 9>"$directory/.lock" && flock 9
 for gpu in $(printf '%s' "${SLURM_JOB_GPUS:-node}" | tr ',' ' '); do
     echo "$SLURM_JOB_ID" >>"$directory/$gpu"
