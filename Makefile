@@ -63,7 +63,8 @@ bench: setup-bench
 
 # The seeds from 70000 on are for validation: nothing is chosen or tuned on them.
 evaluate: setup-demo
-	@cases=$$(mktemp -d) && trap 'rm -rf "$$cases"' EXIT && out=$${OUTPUT:-$$cases} && \
+	@cases=$$(mktemp -d) && trap 'rm -rf "$$cases"' EXIT && trap 'exit 130' INT && \
+	trap 'exit 143' TERM HUP && out=$${OUTPUT:-$$cases} && \
 	mkdir -p "$$out" && for family in plain:20 hard:40; do \
 		name=$${family%:*}; echo "== family $$name"; \
 		python -m peerwatch_demo.simulator "$$cases/$$name" --family "$$name" \
@@ -76,7 +77,8 @@ evaluate: setup-demo
 # The seeds below 20000 are for training: nothing is evaluated on them. An interrupted training goes
 # on, since the same cases are simulated again.
 models: setup-demo
-	@cases=$$(mktemp -d) && trap 'rm -rf "$$cases"' EXIT && for family in plain hard; do \
+	@cases=$$(mktemp -d) && trap 'rm -rf "$$cases"' EXIT && trap 'exit 130' INT && \
+	trap 'exit 143' TERM HUP && for family in plain hard; do \
 		python -m peerwatch_demo.simulator "$$cases/$$family" --family "$$family" \
 			--cases 20 --seed 1000 || exit; \
 	done && python -m peerwatch_detector train --cases "$$cases" --integrated --device cpu \

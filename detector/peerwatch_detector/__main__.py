@@ -46,6 +46,9 @@ def main(arguments: list[str] | None = None) -> int:
     except PeerwatchError as error:
         print(f"peerwatch-detector: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("\npeerwatch-detector: interrupted.", file=sys.stderr)
+        return 130
     except ModuleNotFoundError as error:
         extra = "detector,train" if options.command in ("train", "prioritize") else "detector"
         return _missing(error, extra, f"`{options.command}`")

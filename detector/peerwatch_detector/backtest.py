@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -126,7 +127,10 @@ def replay_cases(
         return
     # A forked child may inherit locks of the threads that arithmetic libraries start.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(processes, len(folders)), mp_context=context) as pool:
+    count = min(processes, len(folders))
+    # A Ctrl-C reaches all processes: those of the pool end at once and silently.
+    end_at_ctrl_c = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with ProcessPoolExecutor(count, context, initializer=end_at_ctrl_c) as pool:
         try:
             yield from pool.map(task, folders)
         except BrokenProcessPool as error:

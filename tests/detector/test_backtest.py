@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -180,6 +183,40 @@ def test_a_killed_process_is_told(tmp_path: Path) -> None:
     folders = [write_case(tmp_path / name, seconds=20) for name in ("a", "b")]
     with pytest.raises(CaseError, match=r"was killed.*give fewer with --processes"):
         list(replay_cases(folders, {"peerwatch": DetectorConfig()}, Deadly(), 2))
+
+
+CTRL_C = """
+import sys
+from pathlib import Path
+from peerwatch_detector.backtest import replay_cases
+from peerwatch_detector.config import DetectorConfig
+
+class Endless:
+    def __reduce__(self):
+        return exec, ("import time; print('begun', flush=True); time.sleep(600)",)
+
+try:
+    list(replay_cases([Path("a"), Path("b")], {"": DetectorConfig()}, Endless(), 2))
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def test_ctrl_c_ends_all_processes_at_once_and_silently() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", CTRL_C],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        begun = [process.stdout.readline() for _ in range(2)]
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        _, said = process.communicate(timeout=60)
+
+    assert (["begun\n"] * 2, 130, "") == (begun, process.returncode, said)
 
 
 def break_array(folder: Path) -> str:

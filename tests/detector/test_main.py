@@ -16,6 +16,7 @@ import pytest
 
 from detector.small_case import write_case
 from peerwatch_demo.process import free_ports
+from peerwatch_detector import __main__ as entry
 from peerwatch_detector import __version__
 from peerwatch_detector.__main__ import main
 from peerwatch_detector.models.store import load_bundle
@@ -48,6 +49,18 @@ def test_help_lists_the_commands_and_needs_no_extras() -> None:
     assert (0, "") == (done.returncode, done.stderr)
     assert "judge jobs and serve the findings" in done.stdout
     assert "train the models" in done.stdout
+
+
+def test_ctrl_c_is_told_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(entry._COMMANDS, "evaluate", interrupted)
+
+    assert 130 == main(["evaluate", "cases"])
+    assert "\npeerwatch-detector: interrupted.\n" == capsys.readouterr().err
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

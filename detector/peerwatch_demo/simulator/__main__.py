@@ -18,8 +18,11 @@ _FINE = "fine"
 def main(arguments: list[str] | None = None) -> int:
     """Write cases, every other one healthy; the same seed gives the same cases."""
     options = _parser().parse_args(arguments)
-    for index in range(options.cases):
-        _write(options.folder, options.family, options.seed + index, faulty=index % 2 == 0)
+    try:
+        for index in range(options.cases):
+            _write(options.folder, options.family, options.seed + index, faulty=index % 2 == 0)
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 
