@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import signal
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -128,9 +130,7 @@ def replay_cases(
     # A forked child may inherit locks of the threads that arithmetic libraries start.
     context = multiprocessing.get_context("spawn")
     count = min(processes, len(folders))
-    # A Ctrl-C reaches all processes: those of the pool end at once and silently.
-    end_at_ctrl_c = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    with ProcessPoolExecutor(count, context, initializer=end_at_ctrl_c) as pool:
+    with ProcessPoolExecutor(count, context, initializer=_end_with_the_parent) as pool:
         try:
             yield from pool.map(task, folders)
         except BrokenProcessPool as error:
@@ -141,6 +141,21 @@ def replay_cases(
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _end_with_the_parent() -> None:
+    """Let this process of the pool end at once and silently when its parent does."""
+    # A Ctrl-C reaches all processes.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "a process of the pool has a parent"
+
+    def wait() -> None:
+        # Left alone, a process of the pool would wait for work for ever.
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, name="parent", daemon=True).start()
 
 
 def line_of(outcome: Outcome, name: str) -> str:
