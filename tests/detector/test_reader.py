@@ -44,7 +44,7 @@ def reader_of(server: FakePrometheus) -> Iterator[Callable[..., PrometheusReader
         yield lambda **settings: stack.enter_context(
             PrometheusReader(
                 PrometheusConfig.model_validate(
-                    {"url": server.url, "timeout_seconds": 5} | settings
+                    {"url": server.url, "timeout_seconds": 60} | settings
                 )
             )
         )

@@ -65,7 +65,7 @@ def read(
     grid: Grid = GRID,
     **settings: Any,
 ) -> tuple[list[Reading], GridReader]:
-    chosen = ReadingSettings(url, **{"timeout_seconds": 5, "max_age_seconds": 5, **settings})
+    chosen = ReadingSettings(url, **{"timeout_seconds": 60, "max_age_seconds": 5, **settings})
     with GridReader(chosen) as reader:
         return reader.read(selections or [LOAD], grid, nodes), reader
 
@@ -103,7 +103,7 @@ def test_short_ranges_are_read_as_raw_samples_where_remote_read_gains_nothing(
     server.answers |= {"read": chunked(FRAMES, content_type=STREAMED), "query": matrix([ONE])}
     (reading,), _ = read(server.url)
     assert "query" == reading.way
-    assert {"query": 'node_load{job_id="j"}[24001ms]', "time": "20.000", "timeout": "5s"} == (
+    assert {"query": 'node_load{job_id="j"}[24001ms]', "time": "20.000", "timeout": "60s"} == (
         server.asked[0].form
     )
 
@@ -310,7 +310,7 @@ def test_a_server_that_does_not_answer_in_time_times_out(server: FakeServer, beg
             handler.send_header("Content-Length", "100")
             handler.end_headers()
             handler.wfile.write(b"{")
-        server.release.wait(30)
+        server.release.wait(60)
 
     server.answers["query"] = stall
     (reading,), _ = read(server.url, way="query", timeout_seconds=0.3, max_splits=0)
@@ -443,11 +443,11 @@ def test_a_read_takes_half_of_the_connections_at_the_same_time(server: FakeServe
     together = threading.Barrier(2)
 
     def answer(handler: Handler, asked: Asked) -> None:
-        together.wait(20)
+        together.wait(60)
         matrix([ONE])(handler, asked)
 
     server.answers["query"] = answer
-    readings, _ = read(server.url, *[LOAD] * 4, way="query", connections=4, timeout_seconds=20)
+    readings, _ = read(server.url, *[LOAD] * 4, way="query", connections=4, timeout_seconds=60)
     for reading in readings:
         np.testing.assert_array_equal(EXPECTED, values(reading))
 
@@ -477,9 +477,9 @@ def test_closing_breaks_off_what_is_under_way(server: FakeServer) -> None:
     # More than there are threads: the rest is never begun.
     reading = threading.Thread(target=lambda: found.extend(reader.read([LOAD] * 9, GRID)))
     reading.start()
-    assert asked.wait(30)
+    assert asked.wait(60)
     reader.close()
-    reading.join(30)
+    reading.join(60)
     assert not reading.is_alive()
     assert {"unreachable", "truncated"} >= {
         one.outcome.reason for one in found if isinstance(one.outcome, ReadError)
