@@ -179,22 +179,50 @@ done
 """
 
 
-def test_packages_that_were_unpacked_in_part_are_fetched_again(checkout: Path) -> None:
-    tools = {"chmod": 'exec /bin/chmod "$@"', "apt-get": APT, "dpkg-deb": DPKG}
-    templates = checkout / "share"
-    templates.mkdir()
-    for name in ("default.tmpl", "email.tmpl"):
-        (templates / name).touch()
-    setup = checkout / ".ci" / "setup"
-    setup.write_text(setup.read_text().replace(f"={TEMPLATES}\n", f"={templates}\n"))
-
-    code, said = run_setup(checkout, {"python3": GOOD_PYTHON, "id": "echo 1000", **tools})
+def test_packages_that_were_unpacked_in_part_are_fetched_again(
+    checkout: Path, fetching: dict[str, str]
+) -> None:
+    (checkout / "complete").unlink()
+    code, said = run_setup(checkout, fetching)
     assert (1, True) == (code, "could not be unpacked" in said)
     assert not (checkout / ".tools/usr").exists()
 
     (checkout / "complete").touch()
     set_up_again(checkout)
     assert (checkout / ".tools/usr/bin/prometheus").exists()
+
+
+@pytest.fixture
+def fetching(checkout: Path) -> dict[str, str]:
+    """Return programs with which packages are fetched; the templates are there."""
+    (checkout / "complete").touch()
+    templates = checkout / "share"
+    templates.mkdir()
+    for name in ("default.tmpl", "email.tmpl"):
+        (templates / name).touch()
+    setup = checkout / ".ci" / "setup"
+    setup.write_text(setup.read_text().replace(f"={TEMPLATES}\n", f"={templates}\n"))
+    asked = 'echo "$*" >>../../asked\n'
+    return {
+        "python3": GOOD_PYTHON,
+        "id": "echo 1000",
+        "chmod": 'exec /bin/chmod "$@"',
+        "apt-get": asked + APT,
+        "dpkg-deb": DPKG,
+    }
+
+
+def test_the_tests_leave_the_benchmarks_what_they_fetched(
+    checkout: Path, fetching: dict[str, str]
+) -> None:
+    there = checkout / ".tools/usr/bin"
+    there.mkdir(parents=True)
+    (there / "prometheus-node-exporter").touch()
+
+    run_setup(checkout, fetching, what="demo")
+
+    (asked,) = (checkout / "asked").read_text().splitlines()
+    assert asked.endswith("download prometheus prometheus-alertmanager prometheus-node-exporter")
 
 
 def test_without_root_a_failed_download_is_told_in_apts_own_words(checkout: Path) -> None:
