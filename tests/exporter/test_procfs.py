@@ -75,6 +75,15 @@ def test_list_of_sockets_is_not_walked_where_there_are_none(tree):
     assert 0x100 == Procfs(tree.root).tcp_queues().send_bytes
 
 
+def test_only_wanted_counters_of_a_protocol_are_returned(tree):
+    tree.write("net/netstat", "TcpExt: Other TCPTimeouts\nTcpExt: -1 17\n")
+    procfs = Procfs(tree.root)
+    assert {"TCPTimeouts": 17} == procfs.protocol_counters(
+        "netstat", "TcpExt", ("TCPTimeouts", "TCPSynRetrans")
+    )
+    assert {"Other": -1, "TCPTimeouts": 17} == procfs.protocol_counters("netstat", "TcpExt")
+
+
 def test_real_machine_can_be_read():
     procfs = Procfs(real_sources(ExporterConfig()).paths.procfs)
     stat = procfs.stat()

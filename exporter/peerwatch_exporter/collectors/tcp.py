@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # much memory is long even if it is empty. So much of one CPU may be spent on it; in between, the
 # last values stand.
 _SHARE_OF_A_CPU = 0.001
+_COUNTERS = ("OutSegs", "RetransSegs")
+_EXTENDED_COUNTERS = ("TCPSynRetrans", "TCPTimeouts")
 
 
 @register("tcp", "TCP retransmissions, timeouts, bytes waiting in queues")
@@ -42,8 +44,8 @@ class TcpCollector:
 
     def collect(self) -> Iterator[Family]:
         """Yield the families of ``host_tcp_*``."""
-        tcp = self._procfs.protocol_counters("snmp", "Tcp")
-        extended = self._procfs.protocol_counters("netstat", "TcpExt")
+        tcp = self._procfs.protocol_counters("snmp", "Tcp", _COUNTERS)
+        extended = self._procfs.protocol_counters("netstat", "TcpExt", _EXTENDED_COUNTERS)
         queues = self._walk()
         try:
             values = {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from peerwatch_exporter.sources.whole_file import read_whole
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
 # USER_HZ: what the kernel shows times in to user space, 100 on every Linux port Python runs on.
@@ -191,7 +192,9 @@ class Procfs:
                 raise GarbledFileError(path, line) from error
         return interfaces
 
-    def protocol_counters(self, file: str, protocol: str) -> dict[str, int]:
+    def protocol_counters(
+        self, file: str, protocol: str, wanted: Collection[str] | None = None
+    ) -> dict[str, int]:
         """Return one protocol's counters from ``net/snmp`` or ``net/netstat``.
 
         Parameters
@@ -200,9 +203,12 @@ class Procfs:
             ``snmp`` or ``netstat``: pairs of lines, first the names, then the values.
         protocol
             The word both lines begin with, such as ``Tcp``.
+        wanted
+            Names of the counters that are returned; None: of all, which may be more than a hundred.
         """
         path = f"{self._prefix}net/{file}"
         word = f"{protocol}:".encode()
+        chosen = None if wanted is None else {name.encode() for name in wanted}
         found = [
             line.split()[1:]
             for line in read_whole(path).splitlines()
@@ -214,6 +220,7 @@ class Procfs:
                 # A setting among the counters may be -1.
                 _text(name): -_number(value[1:]) if value.startswith(b"-") else _number(value)
                 for name, value in zip(names, values, strict=True)
+                if chosen is None or name in chosen
             }
         except ValueError as error:
             raise GarbledFileError(path, f"{protocol}: {str(found)[:60]}") from error
