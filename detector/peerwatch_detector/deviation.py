@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,6 +75,62 @@ class Side:
     strength: Levels
     gpu: NDArray[np.int64]
     common: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What one metric shows of all nodes at one step, in next to no memory.
+
+    Parameters
+    ----------
+    nodes
+        How many there are.
+    candidates
+        Of the side above the peers and of that below: indices of the nodes whose evidence reaches
+        the smallest effect, its strength, and the GPU that carries it.
+    common
+        By side, whether candidates were dropped because too many nodes deviate alike.
+    judged, blind
+        As bits: about whom anything is known, and whose peers' level has collapsed.
+    """
+
+    nodes: int
+    candidates: tuple[tuple[NDArray[np.intp], Levels, NDArray[np.int64]], ...]
+    common: tuple[bool, ...]
+    judged: NDArray[np.uint8]
+    blind: NDArray[np.uint8]
+
+    @classmethod
+    def of(
+        cls, sides: Sequence[Side], judged: NDArray[np.bool_], blind: NDArray[np.bool_]
+    ) -> Compared:
+        """Keep what counts of both sides, the one above the peers first."""
+        found = [np.flatnonzero(one.strength >= 1) for one in sides]
+        return cls(
+            len(judged),
+            tuple(
+                (at, one.strength[at], one.gpu[at]) for at, one in zip(found, sides, strict=True)
+            ),
+            tuple(one.common for one in sides),
+            np.packbits(judged),
+            np.packbits(blind),
+        )
+
+    def sides(self) -> Iterator[tuple[Side, NDArray[np.bool_], NDArray[np.bool_]]]:
+        """Return each side with who was judged and who was blind; what does not count is 0."""
+        judged, blind = (
+            np.unpackbits(bits, count=self.nodes).astype(np.bool_)
+            for bits in (self.judged, self.blind)
+        )
+        for (at, strength, gpu), common in zip(self.candidates, self.common, strict=True):
+            whole = Side(np.zeros(self.nodes), np.full(self.nodes, -1), common)
+            whole.strength[at], whole.gpu[at] = strength, gpu
+            yield whole, judged, blind
+
+    @property
+    def anybody(self) -> bool:
+        """Whether any node is a candidate."""
+        return any(len(at) for at, _, _ in self.candidates)
 
 
 def spreads_needed(threshold: float, nodes: int) -> float:

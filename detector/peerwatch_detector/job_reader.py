@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from peerwatch_detector.config import DetectorConfig, MetricConfig
@@ -15,6 +15,9 @@ from peerwatch_detector.steps import Ticks, context_steps
 
 # These concern the question that was asked; anything else concerns the whole server.
 _OF_ONE_METRIC = frozenset({"refused", "http_4xx", "too_large"})
+# Up to so many samples a job's history is read at once, else so many metrics together: one is
+# decoded while the server works on another. A node has so many GPUs before anything is known.
+_AT_ONCE, _LEAST_TOGETHER, _GPUS = 64_000_000, 2, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +39,14 @@ class JobReading:
     def trouble(self) -> ReadError | None:
         """Why the job cannot be judged: the server failed, or refused every single metric."""
         found = [error for error in self.errors.values() if error is not None]
-        grave = [error for error in found if error.reason not in _OF_ONE_METRIC]
-        if grave:
-            return grave[0]
-        return found[0] if found and len(found) == len(self.errors) else None
+        refused = found[0] if found and len(found) == len(self.errors) else None
+        return self.grave or refused
+
+    @property
+    def grave(self) -> ReadError | None:
+        """Why nothing can be judged whatever else is read: the server failed."""
+        found = [error for error in self.errors.values() if error is not None]
+        return next((error for error in found if error.reason not in _OF_ONE_METRIC), None)
 
 
 class JobReader:
@@ -78,10 +85,50 @@ class JobReader:
         """What the samples take that are held."""
         return self._follower.resident_bytes
 
+    def parts(self, nodes: Sequence[str]) -> Iterator[frozenset[str]]:
+        """Yield names of metrics to ``read`` one after the other; a single part is the rule.
+
+        A large job's first read takes more memory than anything after it. So it is read in parts,
+        and each is to be compared before the next one is asked for. The metrics that tell what the
+        job does come first.
+        """
+        names = [metric.name for metric in self._metrics]
+        known = set(self._follower.read_until)
+        if known or self._config.method != "peerwatch" or self._samples(nodes, names) <= _AT_ONCE:
+            yield frozenset(names)
+            return
+        settings = self._config.peerwatch
+        leading = {*settings.progress_metrics, settings.busy_metric} & set(names)
+        if leading:
+            yield frozenset(leading)
+        # Now it is known how many GPUs a node has.
+        part: list[str] = []
+        for name in names:
+            if name in leading:
+                continue
+            if len(part) >= _LEAST_TOGETHER and self._samples(nodes, [*part, name]) > _AT_ONCE:
+                yield frozenset(part)
+                part = []
+            part.append(name)
+        if part:
+            yield frozenset(part)
+
+    def _samples(self, nodes: Sequence[str], names: Collection[str]) -> int:
+        """Return about how many samples the whole history of some metrics has."""
+        of_gpus = [one.name for one in self._metrics if one.scope == "gpu"]
+        seen = max((self._follower.rows(name) for name in of_gpus), default=0)
+        rows = sum((seen or _GPUS * len(nodes)) if n in of_gpus else len(nodes) for n in names)
+        return rows * round(self._config.history_seconds / self._config.step_seconds)
+
     def read(
-        self, nodes: Sequence[str], now: float, judged_until: Mapping[str, float]
+        self,
+        nodes: Sequence[str],
+        now: float,
+        judged_until: Mapping[str, float],
+        metrics: Collection[str] | None = None,
+        seconds: float | None = None,
     ) -> JobReading:
-        """Read what is new of every metric and cut the frames to judge.
+        """Read what is new of every metric, or of some, and cut the frames to judge.
 
         Parameters
         ----------
@@ -91,23 +138,38 @@ class JobReader:
             Unix time.
         judged_until
             By metric, the tick up to which it was judged.
+        metrics
+            Which; None is all.
+        seconds
+            How long reading may take; None is what the configuration says.
 
         Returns
         -------
         JobReading
             Its frames hold until the next call, and are not to be changed.
         """
-        self._release(judged_until, now)
-        errors = self._follower.update(nodes, now)
+        self.release(judged_until, now)
+        errors = self._follower.update(nodes, now, metrics, seconds)
+        good = [name for name, error in errors.items() if error is None]
+        return JobReading(self.frames(nodes, now, judged_until, good), errors)
+
+    def frames(
+        self,
+        nodes: Sequence[str],
+        now: float,
+        judged_until: Mapping[str, float],
+        metrics: Collection[str],
+    ) -> dict[str, JobFrame]:
+        """Cut the frames to judge out of what was read; see ``read``."""
         end = self._follower.newest_step(now)
         frames: dict[str, JobFrame] = {}
         for metric in self._metrics:
-            if errors[metric.name] is None and self._follower.holds(metric.name):
+            if metric.name in metrics and self._follower.holds(metric.name):
                 first = self._first(metric, judged_until.get(metric.name), end)
                 frames[metric.name] = self._follower.frame(
                     metric.name, nodes, first, end, lent=True
                 )
-        return JobReading(frames, errors)
+        return frames
 
     def frame(self, metric: str, nodes: Sequence[str], start: float, end: float) -> JobFrame | None:
         """Return what is held of a metric between two Unix times; None if that is nothing."""
@@ -121,7 +183,7 @@ class JobReader:
         known = {one.name for one in self._metrics}
         return metric in known and self._follower.holds(metric)
 
-    def _release(self, judged_until: Mapping[str, float], now: float) -> None:
+    def release(self, judged_until: Mapping[str, float], now: float) -> None:
         """Give back the memory of what is judged, where it is too much."""
         end = self._follower.newest_step(now)
         for metric in self._metrics:

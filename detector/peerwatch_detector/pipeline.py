@@ -29,7 +29,7 @@ from peerwatch_detector.scores import ABSENT, Finding, Streak, fault_scores, sti
 from peerwatch_detector.similarity import Mask, distance_sums, normal_score
 from peerwatch_detector.state import JobState, MetricState, new_metric_state
 from peerwatch_detector.steps import Ticks, in_ticks, with_peaks
-from peerwatch_detector.stepwise import missed, raise_new, walk
+from peerwatch_detector.stepwise import look, missed, raise_new, walk
 from peerwatch_detector.threads import each, worthwhile
 from peerwatch_detector.views import View, view
 from peerwatch_detector.zscore import outliers, zscores
@@ -98,19 +98,89 @@ def judge(
     now
         Unix time, for silence and for the findings' ``raised``.
     """
-    ticks, step = Ticks.of(config.step_seconds), config.step_seconds
+    ticks = Ticks.of(config.step_seconds)
     metrics = config.detection_metrics()
-    known = [metric for metric in metrics if metric.name in frames]
+    compared = _comparable(frames, config)
+    moment = now * ticks.per_second
+    judgement = _judge(ticks.job(job), metrics, compared, models, in_ticks(config), state, moment)
+    return _in_seconds(replace(judgement, job=job), ticks)
+
+
+def look_ahead(
+    job: Job,
+    frames: Mapping[str, JobFrame],
+    models: dict[str, Model],
+    config: DetectorConfig,
+    state: JobState,
+) -> None:
+    """Compare some metrics of a job before all are there, with method ``peerwatch``.
+
+    ``judge`` goes on from there: of these metrics it needs only what is new, and samples of steps
+    at which somebody was a candidate. Those that tell what the job does come first.
+
+    Parameters
+    ----------
+    job, frames, models, config, state
+        As for ``judge``.
+    """
+    compared, config = _comparable(frames, config), in_ticks(config)
+    views = _views(job, _ranked(config.detection_metrics(), compared), compared, config, state)
+    look(job, views, models, config, state)
+
+
+def _comparable(frames: Mapping[str, JobFrame], config: DetectorConfig) -> dict[str, JobFrame]:
+    """Return the frames as they are compared, by metric, times in ticks."""
+    ticks, step = Ticks.of(config.step_seconds), config.step_seconds
+    known = [metric for metric in config.detection_metrics() if metric.name in frames]
 
     def comparable(metric: MetricConfig) -> JobFrame:
         return ticks.frame(with_peaks(frames[metric.name], metric.peak_seconds, step))
 
     threads = worthwhile(config.scheduling.judging_threads, frames.values())
     found = each(comparable, known, threads)
-    compared = {metric.name: frame for metric, frame in zip(known, found, strict=True)}
-    moment = now * ticks.per_second
-    judgement = _judge(ticks.job(job), metrics, compared, models, in_ticks(config), state, moment)
-    return _in_seconds(replace(judgement, job=job), ticks)
+    return {metric.name: frame for metric, frame in zip(known, found, strict=True)}
+
+
+def _ranked(
+    metrics: Iterable[MetricConfig], frames: Mapping[str, JobFrame]
+) -> list[tuple[int, MetricConfig]]:
+    # The rank counts metrics without data too: it must not change when one comes or goes.
+    priority = enumerate(metrics, start=1)
+    return [(rank, metric) for rank, metric in priority if metric.name in frames]
+
+
+def _follow(
+    job: Job,
+    ranked: list[tuple[int, MetricConfig]],
+    frames: Mapping[str, JobFrame],
+    config: DetectorConfig,
+    state: JobState,
+) -> None:
+    """Let what is remembered of the metrics follow the job's nodes."""
+    roles = groups_of(job, config)
+    for _, metric in ranked:
+        memory = state.metrics.setdefault(metric.name, new_metric_state(config))
+        frame = frames[metric.name]
+        per_gpu = config.peerwatch.per_gpu and frame.gpu_values is not None
+        memory.follow(frame.nodes, frame.gpus if per_gpu else (), roles)
+
+
+def _views(
+    job: Job,
+    ranked: list[tuple[int, MetricConfig]],
+    frames: Mapping[str, JobFrame],
+    config: DetectorConfig,
+    state: JobState,
+) -> list[View]:
+    _follow(job, ranked, frames, config, state)
+    roles = groups_of(job, config)
+
+    def prepared(one: tuple[int, MetricConfig]) -> View:
+        rank, metric = one
+        name = metric.name
+        return view(frames[name], metric, rank, config, state.metrics[name], roles)
+
+    return each(prepared, ranked, worthwhile(config.scheduling.judging_threads, frames.values()))
 
 
 def _in_seconds(judgement: Judgement, ticks: Ticks) -> Judgement:
@@ -139,16 +209,9 @@ def _judge(
 ) -> Judgement:
     """Judge one job; all times are in ticks."""
     inherited = set(state.standing.values()) - state.explanations.keys()
-    # The rank counts metrics without data too: it must not change when one comes or goes.
-    priority = enumerate(metrics, start=1)
-    ranked = [(rank, metric) for rank, metric in priority if metric.name in frames]
-    roles = groups_of(job, config)
+    ranked = _ranked(metrics, frames)
     threads = worthwhile(config.scheduling.judging_threads, frames.values())
-    for _, metric in ranked:
-        memory = state.metrics.setdefault(metric.name, new_metric_state(config))
-        frame = frames[metric.name]
-        per_gpu = config.peerwatch.per_gpu and frame.gpu_values is not None
-        memory.follow(frame.nodes, frame.gpus if per_gpu else (), roles)
+    _follow(job, ranked, frames, config, state)
 
     def score(metric: MetricConfig) -> None:
         name = metric.name
@@ -162,13 +225,7 @@ def _judge(
     absent = _absent_streaks(silence, config, now) if own else []
     enough = len(job.nodes) >= config.smallest_job
     if config.method == "peerwatch":
-
-        def prepared(one: tuple[int, MetricConfig]) -> View:
-            rank, metric = one
-            name = metric.name
-            return view(frames[name], metric, rank, config, state.metrics[name], roles)
-
-        views = each(prepared, ranked, threads)
+        views = _views(job, ranked, frames, config, state)
         streaks = walk(job, views, models, config, state, now, absent)
         absent = missed(absent, config, state)
         ready = absent

@@ -7,7 +7,7 @@ that one of them does not join.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -56,6 +56,15 @@ class Phase:
     idle: bool = False
     waiting: bool = False
     noticed_seconds: float = _PRESENT_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which metric tells of the progress at a step, its usual level, and whether any ever did."""
+
+    metric: str | None
+    usual: float
+    known: bool
 
 
 class Progress:
@@ -169,6 +178,19 @@ class Progress:
         if min(seconds_before, seconds_after) <= least_seconds:
             return float("nan")
         return 1 - now / usual
+
+    def choices(self) -> dict[str, Choice]:
+        """Return what the last ``phase`` chose, by role; that of the whole job under ""."""
+        own = Choice(self._current, self._usual, self.known)
+        return {"": own} | {name: one.choices()[""] for name, one in self._roles.items()}
+
+    def choose(self, choices: Mapping[str, Choice]) -> None:
+        """Go back to an earlier choice, so that ``loss`` is that of its step."""
+        own = choices[""]
+        self._current, self._usual, self.known = own.metric, own.usual, own.known
+        for name, one in self._roles.items():
+            if name in choices:
+                one.choose({"": choices[name]})
 
     def of_roles(self, roles: Collection[str]) -> dict[str, Progress]:
         """Follow these roles of the job too, and return the progress of each; see ``loss``."""

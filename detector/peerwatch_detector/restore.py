@@ -33,7 +33,7 @@ def restore_findings(
     frames: Mapping[str, JobFrame],
     metrics: Iterable[MetricConfig],
     config: DetectorConfig,
-) -> None:
+) -> list[Finding]:
     """Let the findings that were published about a job stand in its state.
 
     Parameters
@@ -51,11 +51,17 @@ def restore_findings(
     config
         Settings.
 
+    Returns
+    -------
+    list[Finding]
+        Those findings, for ``distrust``.
+
     Raises
     ------
     ReadError
         As the reader.
     """
+    restored = []
     ticks = Ticks.of(config.step_seconds)
     ranks = {metric.name: rank for rank, metric in enumerate(metrics, start=1)}
     query = promql.published_findings(job.job_id, RESTORE_SECONDS)
@@ -65,6 +71,7 @@ def restore_findings(
         if finding is None or finding.node not in job.nodes:
             continue
         state.standing[finding.node] = ticks.finding(finding)
+        restored.append(finding)
         logger.info(
             "finding_restored job_id=%s node=%s metric=%s since=%.0f",
             job.job_id,
@@ -72,19 +79,36 @@ def restore_findings(
             finding.metric,
             finding.since,
         )
-        _distrust(finding, state, frames, config)
+    distrust(restored, state, frames, config)
+    return restored
 
 
-def _distrust(
-    finding: Finding, state: JobState, frames: Mapping[str, JobFrame], config: DetectorConfig
+def distrust(
+    findings: Iterable[Finding],
+    state: JobState,
+    frames: Mapping[str, JobFrame],
+    config: DetectorConfig,
 ) -> None:
-    """Keep the faulty past of a node from becoming its baseline."""
+    """Keep the faulty pasts of nodes from becoming their baselines.
+
+    Parameters
+    ----------
+    findings
+        That were restored.
+    state
+        Changed in place.
+    frames
+        The samples read first, by metric; for more of them call again.
+    config
+        Settings.
+    """
     blank, ticks = in_ticks(config), Ticks.of(config.step_seconds)
-    for name, frame in frames.items():
-        if finding.since < frame.times[0] + _LEAST_PAST / ticks.per_second:
-            metric = state.metrics.setdefault(name, new_metric_state(blank))
-            metric.baseline.follow(frame.nodes)
-            metric.baseline.assume_like_peers(finding.node)
+    for finding in findings:
+        for name, frame in frames.items():
+            if finding.since < frame.times[0] + _LEAST_PAST / ticks.per_second:
+                metric = state.metrics.setdefault(name, new_metric_state(blank))
+                metric.baseline.follow(frame.nodes)
+                metric.baseline.assume_like_peers(finding.node)
 
 
 def _restored(job_id: str, series: Series, ranks: dict[str, int]) -> Finding | None:

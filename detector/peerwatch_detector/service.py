@@ -9,10 +9,11 @@ in ``loop`` and ``schedule``, which detector judges it in ``members``.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -26,10 +27,11 @@ from peerwatch_detector.journal import DISCOVERY, MEMBERS, Trouble, log_changes
 from peerwatch_detector.members import Group, Sight
 from peerwatch_detector.metrics import Membership, Snapshot
 from peerwatch_detector.models.store import Bundle
-from peerwatch_detector.pipeline import JobState, Judgement, judge
+from peerwatch_detector.pipeline import JobState, Judgement, judge, look_ahead
 from peerwatch_detector.reader import Reader
-from peerwatch_detector.restore import RESTORE_SECONDS, restore_findings
+from peerwatch_detector.restore import RESTORE_SECONDS, distrust, restore_findings
 from peerwatch_detector.schedule import Backlog
+from peerwatch_detector.scores import Finding
 from peerwatch_detector.steps import Ticks
 from peerwatch_detector.workers import Outcome, attempt
 
@@ -52,6 +54,11 @@ class JobMemory:
     judgement: Judgement | None = None
     last_success: float | None = None
     seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def needed_from(self) -> dict[str, int]:
+        """By metric, the tick from which samples of it are needed."""
+        return {name: one.needed_from for name, one in self.state.metrics.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +95,8 @@ class Reading:
 class Detector:
     """Judges training jobs.
 
-    Each job's samples are read in any thread, one at a time; all else happens in one thread.
+    Each job's samples are read in any thread, one at a time, and a large job's first ones are
+    compared there; all else happens in one thread.
 
     Parameters
     ----------
@@ -261,12 +269,52 @@ class Detector:
 
     def _reading(self, job: Job, memory: JobMemory, known: float) -> Reading:
         now = self.clock()
-        found = self._read(job, memory, now)
+        if memory.reader is None:
+            memory.reader = JobReader(job.job_id, self.reader, self.config)
+        parts = memory.reader.parts(job.nodes)
+        names = next(parts)
+        if len(names) == len(self.metrics):
+            found = memory.reader.read(job.nodes, now, memory.needed_from)
+        else:
+            found = self._read_in_parts(job, memory, now, itertools.chain([names], parts))
+        if found.trouble is not None:
+            raise found.trouble
         if not memory.restored:
-            frames = found.frames
-            restore_findings(self.reader, job, memory.state, frames, self.metrics, self.config)
-            memory.restored = True
+            self._restore(job, memory, found.frames)
         return Reading(job, memory, known, now, found.frames, found.errors)
+
+    def _read_in_parts(
+        self, job: Job, memory: JobMemory, now: float, parts: Iterable[Collection[str]]
+    ) -> JobReading:
+        """Read a large job's history, and compare each part before the next takes its room."""
+        assert memory.reader is not None, "there is one before anything is read"
+        left = self.config.prometheus.reading.deadline_seconds
+        errors: dict[str, ReadError | None] = {}
+        restored: list[Finding] = []
+        for names in parts:
+            began = time.perf_counter()
+            found = memory.reader.read(job.nodes, now, memory.needed_from, names, left)
+            left -= time.perf_counter() - began
+            errors |= found.errors
+            if found.grave is not None:
+                raise found.grave
+            if memory.restored:
+                distrust(restored, memory.state, found.frames, self.config)
+            else:
+                restored = self._restore(job, memory, found.frames)
+            look_ahead(job, found.frames, self.models, self.config, memory.state)
+            # Or these samples would stay until the next part is read.
+            del found
+            memory.reader.release(memory.needed_from, now)
+        good = [name for name, error in errors.items() if error is None]
+        return JobReading(memory.reader.frames(job.nodes, now, memory.needed_from, good), errors)
+
+    def _restore(
+        self, job: Job, memory: JobMemory, frames: Mapping[str, JobFrame]
+    ) -> list[Finding]:
+        found = restore_findings(self.reader, job, memory.state, frames, self.metrics, self.config)
+        memory.restored = True
+        return found
 
     def _judge(self, reading: Reading) -> None:
         memory, state = reading.memory, reading.memory.state
@@ -277,13 +325,3 @@ class Detector:
         memory.judgement, memory.last_success = judgement, reading.now
         after = {finding.node: finding for finding in judgement.findings}
         log_changes(before, after, judgement.explanations)
-
-    def _read(self, job: Job, memory: JobMemory, now: float) -> JobReading:
-        """Pull what is new of every metric and return the frames to judge."""
-        if memory.reader is None:
-            memory.reader = JobReader(job.job_id, self.reader, self.config)
-        judged = {name: one.judged_until for name, one in memory.state.metrics.items()}
-        found = memory.reader.read(job.nodes, now, judged)
-        if found.trouble is not None:
-            raise found.trouble
-        return found

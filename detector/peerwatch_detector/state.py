@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from peerwatch_detector.baseline import Baseline
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.continuity import Streaks
-from peerwatch_detector.evidence import Trail
+from peerwatch_detector.deviation import Compared
+from peerwatch_detector.evidence import Moment, Trail
 from peerwatch_detector.explain import Explanation
-from peerwatch_detector.progress import Phase, Progress
+from peerwatch_detector.progress import Choice, Phase, Progress
 from peerwatch_detector.scores import Finding, Streak
 
 _NO_GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
@@ -22,7 +23,11 @@ _NO_GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 @dataclass(slots=True)
 class MetricState:
-    """What one metric of one job remembers between cycles."""
+    """What one metric of one job remembers between cycles.
+
+    ``compared`` is what it showed, by step, as far as that is not weighed yet; ``judged_until`` the
+    step up to which it was compared.
+    """
 
     similarity: Streaks
     zscore: Streaks
@@ -37,6 +42,7 @@ class MetricState:
     coverage: float = 0.0
     common_cause: bool = False
     roles: dict[str, Baseline] = field(default_factory=dict)
+    compared: dict[int, Compared] = field(default_factory=dict)
 
     def follow(
         self,
@@ -55,6 +61,7 @@ class MetricState:
         """
         old = self.similarity.nodes
         if nodes != old:
+            self.compared.clear()
             for name in ("normal", "z", "peak"):
                 values = dict(zip(old, getattr(self, name), strict=True))
                 setattr(self, name, np.array([values.get(node, np.nan) for node in nodes]))
@@ -64,6 +71,12 @@ class MetricState:
         self.roles = {role: self.roles.get(role) or self.baseline.empty() for role in groups}
         for role, members in groups.items():
             self.roles[role].follow(members, gpus)
+
+    @property
+    def needed_from(self) -> int:
+        """Return the tick from which samples are needed: that of the first candidate to weigh."""
+        shown = (time for time, found in self.compared.items() if found.anybody)
+        return min([self.judged_until, *shown])
 
     @property
     def streaks(self) -> tuple[Streaks, ...]:
@@ -81,7 +94,10 @@ class MetricState:
 
 @dataclass(slots=True)
 class JobState:
-    """What one job remembers between cycles: streaks, findings and why, who was silent when."""
+    """What one job remembers between cycles: streaks, findings and why, who was silent when.
+
+    ``ahead`` are the steps that metrics were compared at, but that are not weighed yet.
+    """
 
     metrics: dict[str, MetricState] = field(default_factory=dict)
     standing: dict[str, Finding] = field(default_factory=dict)
@@ -96,6 +112,33 @@ class JobState:
     halted_seconds: float = 0.0
     worked_at: float = -np.inf
     waiting_since: float | None = None
+    ahead: list[Course] = field(default_factory=list)
+
+    def course(self, moment: Moment) -> Course:
+        """Return what the job does now, to come back to it."""
+        choices = self.progress.choices() if self.progress else {}
+        clock = self.idle_seconds, self.halted_seconds, self.worked_at
+        return Course(moment, *clock, choices)
+
+    def back_to(self, course: Course) -> None:
+        """Stand at a step again at which it stood before."""
+        moment = course.moment
+        self.phase, self.waiting_since = moment.phase, moment.waiting_since
+        self.idle_seconds, self.halted_seconds = course.idle_seconds, course.halted_seconds
+        self.worked_at, self.stepped_until = course.worked_at, moment.time
+        if self.progress:
+            self.progress.choose(course.choices)
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What a job does at one step, and what is known of its progress then; see ``JobState``."""
+
+    moment: Moment
+    idle_seconds: float
+    halted_seconds: float
+    worked_at: float
+    choices: Mapping[str, Choice]
 
 
 def new_metric_state(config: DetectorConfig) -> MetricState:

@@ -12,16 +12,14 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from peerwatch_detector.baseline import STEP, Usual
+from peerwatch_detector.baseline import STEP
+from peerwatch_detector.comparison import compare_steps
 from peerwatch_detector.config import DetectorConfig
-from peerwatch_detector.deviation import Deviation, Side, deviate, side, spreads_needed
 from peerwatch_detector.evidence import Moment, Sign, collect_signs, weigh
 from peerwatch_detector.explanations import explain_all, least_compared
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.models.base import Model
-from peerwatch_detector.preprocess import fill_nearest, min_max
 from peerwatch_detector.progress import Phase, Progress
 from peerwatch_detector.roles import groups_of
 from peerwatch_detector.scores import (
@@ -31,16 +29,13 @@ from peerwatch_detector.scores import (
     raise_strongest,
     still_standing,
 )
-from peerwatch_detector.similarity import Mask, distance_sums, peer_score
 from peerwatch_detector.state import JobState
 from peerwatch_detector.steps import Ticks
 from peerwatch_detector.threads import each, worthwhile
-from peerwatch_detector.views import Group, View
+from peerwatch_detector.views import View
 
 # Progress needs a minute of past, or half of a shorter baseline, to have a usual level.
 _LEAST_SECONDS = 60
-# A sample may come this late and still be learned from.
-_LATEST_SECONDS = 10
 # Findings are remembered this long to tell their symptoms.
 _REMEMBER_SECONDS = 3600.0
 
@@ -78,26 +73,16 @@ def walk(
     list[Streak]
         The running streaks after the last step.
     """
-    progress = _progress(config, state)
-    roles = progress.of_roles(groups_of(job, config))
-    for one in views:
-        times = np.rint(one.frame.times).astype(np.int64)
-        progress.write(one.metric.name, one.metric.level_floor, times, one.middle)
-        for group in one.groups:
-            if group.role in roles:
-                middle = group.middle
-                roles[group.role].write(one.metric.name, one.metric.level_floor, times, middle)
+    look(job, views, models, config, state)
     frames = {one.metric.name: one.frame for one in views}
-    threads = worthwhile(config.scheduling.judging_threads, frames.values())
+    progress = _progress(config, state)
     # A cycle may be shorter than a step: what ran at the last one still does.
     streaks = [one for one in state.streaks if one.node in job.nodes]
-    for time in _steps(views, state):
-        moment = _moment(time, progress, config, state)
-        state.stepped_until = time
-        if not moment.phase.idle:
-            each(
-                partial(_judge_metric, moment=moment, models=models, config=config), views, threads
-            )
+    while state.ahead:
+        state.back_to(state.ahead[0])
+        moment = state.ahead.pop(0).moment
+        time = moment.time
+        _follow(views, moment)
         signs = _signs(views, config)
         loss = partial(progress.loss, time=time, least_seconds=least_compared(config))
         streaks = weigh(signs, moment, loss, config)
@@ -112,6 +97,51 @@ def walk(
     for one in views:
         one.memory.judged_until = state.stepped_until
     return streaks
+
+
+def look(
+    job: Job,
+    views: list[View],
+    models: Mapping[str, Model],
+    config: DetectorConfig,
+    state: JobState,
+) -> None:
+    """Compare metrics at all steps that are not weighed yet; ``walk`` weighs them.
+
+    Where the metrics come one after the other, those that tell what the job does come first.
+
+    Parameters
+    ----------
+    job, views, models, config, state
+        As for ``walk``.
+    """
+    progress = _progress(config, state)
+    roles = progress.of_roles(groups_of(job, config))
+    for one in views:
+        times = np.rint(one.frame.times).astype(np.int64)
+        progress.write(one.metric.name, one.metric.level_floor, times, one.middle)
+        for group in one.groups:
+            if group.role in roles:
+                middle = group.middle
+                roles[group.role].write(one.metric.name, one.metric.level_floor, times, middle)
+    for time in _steps(views, state):
+        moment = _moment(time, progress, config, state)
+        state.ahead.append(state.course(moment))
+    moments = [one.moment for one in state.ahead]
+    threads = worthwhile(config.scheduling.judging_threads, [one.frame for one in views])
+    each(partial(compare_steps, moments=moments, models=models, config=config), views, threads)
+
+
+def _follow(views: list[View], moment: Moment) -> None:
+    """Take what the metrics showed at a step into their streaks."""
+    for one in views:
+        found = one.memory.compared.pop(moment.time, None)
+        if found is None:
+            continue
+        for trail, (side, judged, blind) in zip(
+            (one.memory.high, one.memory.low), found.sides(), strict=True
+        ):
+            trail.update(moment, side, judged, blind if trail is one.memory.low else None)
 
 
 def raise_new(
@@ -196,7 +226,8 @@ def _steps(views: list[View], state: JobState) -> range:
     times = [one.frame.times for one in views if len(one.frame.times)]
     if not times:
         return range(0)
-    first = max(int(min(part[0] for part in times)), state.stepped_until + 1)
+    stepped = max([state.stepped_until, *(one.moment.time for one in state.ahead)])
+    first = max(int(min(part[0] for part in times)), stepped + 1)
     last = int(max(part[-1] for part in times))
     return range(-(-first // STEP) * STEP, last + 1, STEP)
 
@@ -219,133 +250,6 @@ def _moment(time: int, progress: Progress, config: DetectorConfig, state: JobSta
         state.waiting_since = clock - phase.noticed_seconds * progress.per_second
     starting = state.halted_seconds >= config.peerwatch.patience_seconds
     return Moment(time, clock, phase, state.waiting_since, starting)
-
-
-def _judge_metric(
-    one: View, moment: Moment, models: Mapping[str, Model], config: DetectorConfig
-) -> None:
-    """Take one metric through comparison, candidates, streaks and learning."""
-    nodes = len(one.frame.nodes)
-    judged: NDArray[np.bool_] = np.zeros(nodes, dtype=bool)
-    blind: NDArray[np.bool_] = np.zeros(nodes, dtype=bool)
-    sides = {sign: Side(np.zeros(nodes), np.full(nodes, -1), common=False) for sign in (1, -1)}
-    unlike = None
-    if config.peerwatch.embedding:
-        unlike = _unlike(one, moment.time, models[one.metric.name], config)
-    for group in one.groups:
-        deviation = _deviation(one, group, moment, config)
-        evident = _evident(deviation, len(group.within), moment, config)
-        if unlike is not None:
-            evident |= np.repeat(unlike[group.judged], len(one.gpus))
-        shape = (len(group.within), len(one.gpus))
-        known: Mask = np.asarray(np.isfinite(deviation.effects).reshape(shape).any(axis=1))
-        judged[group.judged] = known[group.within]
-        blind[group.judged] = deviation.collapsed and config.peerwatch.first
-        for sign, whole in sides.items():
-            part = _candidates(one, deviation, evident, shape, sign, moment, config)
-            whole.strength[group.judged] = part.strength[group.within]
-            whole.gpu[group.judged] = part.gpu[group.within]
-            sides[sign] = replace(whole, common=whole.common or part.common)
-    for sign, trail in ((1, one.memory.high), (-1, one.memory.low)):
-        trail.update(moment, sides[sign], judged, blind if sign < 0 else None)
-
-
-def _deviation(one: View, group: Group, moment: Moment, config: DetectorConfig) -> Deviation:
-    """Compare the units of a group at one step, and learn from it."""
-    columns = one.columns(moment.time, config.peerwatch.level_seconds)
-    usual = group.baseline.usual(moment.time)
-    deviation = deviate(
-        group.units[:, columns],
-        group.middle[columns],
-        usual,
-        one.metric,
-        one.scale,
-        config.peerwatch,
-    )
-    _learn(one, group, moment.time, deviation, usual, config.peerwatch.collapsed_share)
-    return deviation
-
-
-def _evident(deviation: Deviation, nodes: int, moment: Moment, config: DetectorConfig) -> Mask:
-    """Mark the units whose deviation is beyond doubt, shape (n_units,)."""
-    settings = config.peerwatch
-    needed = settings.threshold
-    if settings.size_aware:
-        needed = spreads_needed(needed, nodes)
-    evident: Mask = deviation.spreads >= needed
-    # While the ranks wait, levels are others than usual for all; but what is weak must be plain.
-    late = moment.waits_long(settings.patience_seconds)
-    if settings.away and (late or not moment.phase.waiting):
-        evident &= deviation.away
-    return evident
-
-
-def _candidates(
-    one: View,
-    deviation: Deviation,
-    evident: Mask,
-    shape: tuple[int, int],
-    sign: int,
-    moment: Moment,
-    config: DetectorConfig,
-) -> Side:
-    """Pick a group's candidates on one side; ``shape`` is (n_group_nodes, n_gpus)."""
-    nodes, settings = shape[0], config.peerwatch
-    sides = ("both", "high" if sign > 0 else "low")
-    harmful = one.metric.direction in sides or not settings.direction
-    tells = not deviation.collapsed or (one.metric.direction == "high" and sign > 0)
-    if not harmful or not tells:
-        return Side(np.zeros(nodes), np.full(nodes, -1), common=False)
-    largest = max(1.0, config.similarity.largest_share * nodes)
-    if not settings.common_cause:
-        largest = np.inf
-    found = side(deviation, evident, shape, sign, largest)
-    late = settings.fast and moment.waits_long(settings.patience_seconds)
-    return Side(found.strength / settings.relaxed, found.gpu, found.common) if late else found
-
-
-def _unlike(one: View, time: int, model: Model, config: DetectorConfig) -> Mask:
-    """Mark the nodes whose embedded window is unlike those of all others, shape (n_nodes,)."""
-    length = config.window_length
-    limit = int(config.fill_limit_seconds)
-    reach = (length + limit) * max(1, config.step_seconds)
-    filled = fill_nearest(one.frame.values[:, one.columns(time, reach)], limit)[:, -length:]
-    present: Mask = np.isfinite(filled).all(axis=1) & (filled.shape[1] == length)
-    if present.sum() < 2:
-        return np.zeros(len(present), dtype=bool)
-    points = model.embed(min_max(filled[present], one.metric.bounds))
-    embeddings = np.zeros((1, len(present), points.shape[1]), dtype=np.float32)
-    embeddings[0, present] = points
-    low, high = one.metric.bounds
-    effect = one.metric.smallest_effect / (high - low) * np.sqrt(length)
-    floor = np.array([[effect * (float(present.sum()) - 1)]])
-    score = peer_score(distance_sums(embeddings, present[None]), floor)[0]
-    over: Mask = np.nan_to_num(score) >= config.similarity_threshold
-    return over
-
-
-def _learn(
-    one: View,
-    group: Group,
-    time: int,
-    deviation: Deviation,
-    usual: Usual,
-    collapsed_share: float,
-) -> None:
-    """Add the newest sample that is not learned yet to the past; it may have come late."""
-    baseline = group.baseline
-    columns = one.columns(time, _LATEST_SECONDS)
-    known = np.flatnonzero(np.isfinite(group.middle[columns]))
-    if not len(known):
-        return
-    column = columns.start + int(known[-1])
-    if one.frame.times[column] <= baseline.learned_until:
-        return
-    baseline.learned_until = float(one.frame.times[column])
-    level = float(group.middle[column])
-    offset = one.scale.offset(group.units[:, column], level)
-    healthy = deviation.healthy & (not level < collapsed_share * usual.level)
-    baseline.learn(time, level, offset, healthy)
 
 
 def _signs(views: list[View], config: DetectorConfig) -> list[Sign]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Container, Sequence
 
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.frame import JobFrame
@@ -60,8 +60,14 @@ class Follower:
         """What the grids take."""
         return sum(ring.resident_bytes for ring in self._rings.values())
 
-    def update(self, nodes: Sequence[str], now: float) -> dict[str, ReadError | None]:
-        """Read what is new of every metric.
+    def update(
+        self,
+        nodes: Sequence[str],
+        now: float,
+        metrics: Collection[str] | None = None,
+        seconds: float | None = None,
+    ) -> dict[str, ReadError | None]:
+        """Read what is new of every metric, or of some.
 
         A metric that could not be read keeps what it had, and is read from there the next time.
 
@@ -71,6 +77,10 @@ class Follower:
             The job's nodes now; the rows of others are dropped.
         now
             Unix time.
+        metrics
+            Which; None is all.
+        seconds
+            How long reading may take; None is what the settings say.
 
         Returns
         -------
@@ -78,9 +88,10 @@ class Follower:
             Why a metric could not be read, by metric; None if it was.
         """
         errors: dict[str, ReadError | None] = {}
-        due = self._due(now)
+        due = self._due(now, self._selections if metrics is None else metrics)
         prepare()
-        deadline = time.monotonic() + self._settings.deadline_seconds
+        seconds = self._settings.deadline_seconds if seconds is None else seconds
+        deadline = time.monotonic() + seconds
         # What has least to catch up with first: what failed before may take all of the time again.
         for grid in sorted(due, key=lambda grid: grid.start, reverse=True):
             readings = deque(self._reader.read(due[grid], grid, nodes, deadline))
@@ -96,12 +107,14 @@ class Follower:
         """Let go of a metric's steps before one, where more samples than these are held."""
         self._rings[metric].release(first, samples)
 
-    def _due(self, now: float) -> dict[Grid, list[Selection]]:
+    def _due(self, now: float, metrics: Container[str]) -> dict[Grid, list[Selection]]:
         """Return what to read; metrics that failed before have more to catch up with."""
         end = self.newest_step(now)
         first = end - self._history
         due: dict[Grid, list[Selection]] = {}
         for metric, selection in self._selections.items():
+            if metric not in metrics:
+                continue
             start = max(first, self.read_until.get(metric, first) - self._overlap)
             # A clock that went back reads all again.
             grid = self._grid(start if start <= end else first, end)
@@ -126,6 +139,10 @@ class Follower:
     def holds(self, metric: str) -> bool:
         """Whether any node of the job ever had a sample of a metric."""
         return self._rings[metric].rows > 0
+
+    def rows(self, metric: str) -> int:
+        """How many series of a metric are held."""
+        return self._rings[metric].rows
 
     def held_steps(self, metric: str) -> int:
         """How many steps of a metric are held."""
