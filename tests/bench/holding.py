@@ -14,7 +14,7 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -121,9 +121,9 @@ class MadeUpServer:
         return Block(grid, keys, values, values.size)
 
 
-def measure(nodes: int, gpus: int) -> Held:
+def measure(nodes: int, gpus: int, settings: Mapping[str, object]) -> Held:
     """Let a detector find, read and judge the job in this process."""
-    config = DetectorConfig()
+    config = DetectorConfig.model_validate(settings)
     server = MadeUpServer(config, nodes, gpus)
     now = [float(START + config.history_seconds)]
     # As the service does before its first cycle.
@@ -171,19 +171,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--nodes", default="1500,12500", help="sizes (1500,12500)")
     parser.add_argument("--gpus", type=int, default=8, help="GPUs of a node (8)")
+    parser.add_argument("--method", default="peerwatch", help="(peerwatch)")
+    parser.add_argument("--held", type=int, help="held_samples; the default's unless given")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     sizes = [int(nodes) for nodes in options.nodes.split(",")]
+    settings: dict[str, object] = {"method": options.method}
+    if options.held is not None:
+        settings["held_samples"] = options.held
     if options.here:
-        print(json.dumps(asdict(measure(sizes[0], options.gpus))))
+        print(json.dumps(asdict(measure(sizes[0], options.gpus, settings))))
         return
-    print(table([_apart(nodes, options.gpus) for nodes in sizes]))
+    print(table([_apart(nodes) for nodes in sizes]))
 
 
-def _apart(nodes: int, gpus: int) -> Held:
-    """Measure in a process of its own."""
-    command = [sys.executable, "-m", "bench.holding", "--here", "--nodes", str(nodes)]
-    done = subprocess.run([*command, "--gpus", str(gpus)], check=True, stdout=subprocess.PIPE)
+def _apart(nodes: int) -> Held:
+    """Measure in a process of its own, with the options of this one but for the size."""
+    command = [sys.executable, "-m", "bench.holding", *sys.argv[1:], "--here"]
+    done = subprocess.run([*command, "--nodes", str(nodes)], check=True, stdout=subprocess.PIPE)
     return Held(**json.loads(done.stdout))
 
 
