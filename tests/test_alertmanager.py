@@ -15,7 +15,7 @@ from alertmanager_live import Alertmanager, alertmanager, seconds
 from peerwatch_demo.stack import find_program
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = ROOT / "rules" / "alertmanager.example.yaml"
@@ -357,9 +357,25 @@ live = [
 ]
 
 
+def eventually(condition, seconds=60):
+    """Wait for what a busy machine may bring late."""
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.1)
+
+
+def sent(server: Alertmanager, **labels: str) -> dict[str, int]:
+    """Return how many notifications about these labels came, by way."""
+    return {way: server.count(f"/{way}", **labels) for way in ("page", "ticket", "heartbeat")}
+
+
 @pytest.fixture(scope="module")
-def played(tmp_path_factory) -> Iterator[Alertmanager]:
-    """All cases at once, each in a cluster of its own, until every group_wait is over."""
+def played(tmp_path_factory) -> dict[str, dict[str, int]]:
+    """Play all cases at once, each in a cluster of its own, until every group_wait is over.
+
+    Notifications by cluster and way; those of the watchdog by an empty name. What changed is told
+    again after group_interval, so they are counted before.
+    """
     folder = tmp_path_factory.mktemp("alertmanager")
     with alertmanager(config(), folder, SPEED) as server:
         events = sorted(
@@ -377,14 +393,21 @@ def played(tmp_path_factory) -> Iterator[Alertmanager]:
             server.post(*(labels for when, labels in events if when == moment))
         # The longest group_wait is 2 m.
         time.sleep(max(0.0, start + 120 / SPEED + 2.0 - time.monotonic()))
-        yield server
 
+        def found():
+            watchdog = sent(server, alertname=WATCHDOG["alertname"])
+            return {name: sent(server, cluster=name) for name in CASES} | {"": watchdog}
 
-def eventually(condition):
-    """Wait for what a busy machine may bring late."""
-    end = time.monotonic() + 60
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.1)
+        def all_came():
+            here = found()
+            return here[""]["heartbeat"] >= 2 and all(
+                here[name][way] >= count
+                for name, (_, expected) in CASES.items()
+                for way, count in expected.items()
+            )
+
+        eventually(all_came, 600 / SPEED / 2)
+        return found()
 
 
 def with_marks(*values: object, name: str) -> Any:
@@ -396,20 +419,15 @@ def with_marks(*values: object, name: str) -> Any:
     [with_marks(name, expected, name=name) for name, (_, expected) in CASES.items()],
 )
 def test_notifications(played, name, expected):
-    def sent():
-        return {way: played.count(f"/{way}", cluster=name) for way in ("page", "ticket")}
-
-    eventually(lambda: all(sent()[way] >= count for way, count in expected.items()))
-    assert expected == sent()
+    assert expected | {"heartbeat": 0} == played[name]
 
 
 @pytest.mark.parametrize("heartbeats", [with_marks(2, name="twice")])
 def test_the_watchdog_keeps_coming_to_the_heartbeat_receiver_only(played, heartbeats):
-    def counted(*ways):
-        return [played.count(f"/{way}", alertname="PeerwatchWatchdog") for way in ways]
+    counted = dict(played[""])
 
-    eventually(lambda: counted("heartbeat")[0] >= heartbeats)
-    assert [0, 0] == counted("page", "ticket")
+    assert counted.pop("heartbeat") >= heartbeats
+    assert counted == {"page": 0, "ticket": 0}
 
 
 @pytest.mark.e2e
