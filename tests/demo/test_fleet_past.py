@@ -16,6 +16,7 @@ import yaml
 
 from fake_nvml import install
 from peerwatch_demo.fleet import host as host_module
+from peerwatch_demo.fleet import scripted
 from peerwatch_demo.fleet.host import Host
 from peerwatch_demo.fleet.past import Past, recorded_names
 from peerwatch_demo.fleet.plan import PlannedNode, make_plan
@@ -38,8 +39,10 @@ Page = dict[Key, float]
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Iterator[Host]:
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     """Return a host of two nodes with a minute of past; pynvml is as before afterwards."""
+    # None of its collectors hangs: one that a busy machine makes late is waited for.
+    monkeypatch.setattr(scripted, "_DEADLINE_SECONDS", 60.0)
     with install(FakeNvml({"driver_version": "1", "gpus": []})):
         start = time.time() // 5 * 5 - 60
         yield Host(PLAN, [PLAN.faulty, HEALTHY.name], tmp_path, start)
@@ -90,7 +93,8 @@ def test_a_second_call_goes_on_where_the_first_ended(host: Host) -> None:
     again = parsed("".join(host.past(0.1)))
 
     assert {1.0} == set(first[key].values())
-    assert 5 == len(first[key])
+    # The past goes on while it is told.
+    assert 5 <= len(first[key])
     assert max(first[key]) < min(again[key])
 
 

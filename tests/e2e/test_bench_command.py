@@ -29,12 +29,13 @@ def url() -> Iterator[str]:
         Stack(Path(folder)) as stack,
     ):
         server = prometheus(stack)
-        times = (int(time.time()) - 600 + np.arange(700)) * 1000
+        # Up to minutes from now, for a machine that is busy in the meantime.
+        times = (int(time.time()) - 600 + np.arange(1100)) * 1000
         named = (("job_node:cpu_usage:ratio", "node"), ("node_load1", "instance"))
         write(
             server.url,
             [
-                Written({"__name__": name, label: f"n{node}"}, times, np.full(700, 0.5))
+                Written({"__name__": name, label: f"n{node}"}, times, np.full(1100, 0.5))
                 for name, label in named
                 for node in range(NODES)
             ],

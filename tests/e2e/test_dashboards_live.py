@@ -47,7 +47,7 @@ JOB, OTHER_JOB = "pretrain-17", "mixed-4"
 MEMBERS = tuple(f"node-{number}" for number in range(1, 7))
 FAULTY, SHOWN = "node-3", "nvlink-errors"
 TROUBLES = ("lost_gpu", "nvlink_errors", "ecc_error", "nic_flap", "pfc_storm")
-ONSET_SECONDS = 45
+ONSET_SECONDS = 60
 CONTINUITY_SECONDS = 10
 ENGINES = ("prometheus", "victoria-metrics")
 # What is chosen at the top of each dashboard; the node shown has the most to show.
