@@ -32,7 +32,7 @@ from peerwatch_detector.reading import (
     Selection,
 )
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e-nodes")]
 
 JOB = 'pre"train\\17'
 ODD_NODE = 'o"dd\\nöde'
