@@ -114,8 +114,13 @@ def _run(_options: argparse.Namespace, config: DetectorConfig) -> int:
         # Not while a server waits for us.
         began = time.monotonic()
         logger.info("preparing first_start=compiles_for_20s")
-        prepare.prepare_apart()
-        logger.info("prepared seconds=%.1f", time.monotonic() - began)
+        try:
+            prepare.prepare_apart()
+        except Exception:
+            # Each judgement will fail and say so, instead of a detector that looks alive.
+            logger.exception("not_prepared")
+        else:
+            logger.info("prepared seconds=%.1f", time.monotonic() - began)
         warn_if_not_kept(logger)
         Loop(detector).run(stop)
 

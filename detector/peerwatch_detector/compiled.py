@@ -81,7 +81,8 @@ def _compile(function: _Function, **options: Unpack[_Options]) -> _Function:
         found = numba.njit(nogil=True, **options)(function)
     else:
         # numba offers no other way.
-        found._cache = _Kept(found._cache)  # type: ignore[attr-defined] # noqa: SLF001
+        if cache := getattr(found, "_cache", None):
+            found._cache = _Kept(cache)  # type: ignore[attr-defined] # noqa: SLF001
     return cast("_Function", found)
 
 

@@ -61,7 +61,11 @@ def _mark(number: int) -> int:
 
 
 def _could_be_kept() -> bool:
-    _mark(0)
+    try:
+        _mark(0)
+    except Exception:
+        # numba cannot compile; ``prepare`` says so.
+        return False
     return not _mark.stats.cache_hits and compiled.why_not_kept() is None  # type: ignore[attr-defined]
 
 

@@ -67,7 +67,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Ended:
         past = history(places[-1])
     finally:
         demo.send_signal(signal.SIGINT)
-        rest, _ = demo.communicate(timeout=120)
+        try:
+            rest, _ = demo.communicate(timeout=120)
+        finally:
+            demo.kill()
     return Ended(printed + rest, past, demo.returncode, folder, demo.pid)
 
 
