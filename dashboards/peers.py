@@ -9,7 +9,10 @@ import yaml
 
 from parts import GREY, Panel, fixed, graph, properties
 
-PRESET = Path(__file__).resolve().parents[1] / "detector/peerwatch_detector/presets/peerwatch.yaml"
+PRESET = (
+    Path(__file__).resolve().parents[1]
+    / "detector/peerwatch_detector/config/presets/peerwatch.yaml"
+)
 
 UNITS = {
     "seconds": "s",

@@ -17,9 +17,9 @@ from pydantic.fields import FieldInfo
 from peerwatch_detector.config import DetectorConfig, load_preset
 from peerwatch_exporter.catalog import CATALOG, DOMAINS
 from peerwatch_exporter.catalog.spec import HARDWARE
-from peerwatch_exporter.config import ExporterConfig
-from peerwatch_exporter.knowledge.sxid import SXIDS
-from peerwatch_exporter.knowledge.xid import XIDS
+from peerwatch_exporter.catalog.sxid_codes import SXIDS
+from peerwatch_exporter.catalog.xid_codes import XIDS
+from peerwatch_exporter.settings.config import ExporterConfig
 
 HERE = Path(__file__).parent
 CHART = HERE.parent / "helm" / "peerwatch"

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from hardware_cases import scenario_of
 from peerwatch_exporter.collector import registrations
-from peerwatch_exporter.config import ExporterConfig
 from peerwatch_exporter.driver.limits import Limits
 from peerwatch_exporter.driver.manager import Driver
+from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.sources import Paths, Sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from peerwatch_exporter.worker import Report
+    from peerwatch_exporter.schedule.worker import Report
 
 CHILD = Path(__file__).parent / "exporter" / "hanging_driver.py"
 UUID = "GPU-{0:08x}-51ce-4a7b-9d20-7be1f00c{0:04x}".format

@@ -7,16 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.collector import NoData
-from peerwatch_exporter.sources.gpu_facts import GpuFacts
-from peerwatch_exporter.sources.nvml_access import shared_nvml
-from peerwatch_exporter.sources.nvml_facts import FactsReader
-from peerwatch_exporter.worker import ThreadWorker
+from peerwatch_exporter.schedule.worker import ThreadWorker
+from peerwatch_exporter.sources.gpu.gpu_facts import GpuFacts
+from peerwatch_exporter.sources.gpu.nvml_access import shared_nvml
+from peerwatch_exporter.sources.gpu.nvml_facts import FactsReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from peerwatch_exporter.collector import Registration
-    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
 
 

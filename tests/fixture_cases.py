@@ -32,7 +32,7 @@ from peerwatch_exporter.demo.node_plan import SLOTS
 from peerwatch_exporter.demo.nvml import DemoNvml
 from peerwatch_exporter.demo.nvml_library import FakeNvml
 from peerwatch_exporter.demo.scenarios import SCENARIOS
-from peerwatch_exporter.sources.ethtool import EthtoolReader
+from peerwatch_exporter.sources.nic.ethtool import EthtoolReader
 
 FIXTURES = Path(__file__).parent / "exporter" / "fixtures"
 NOW = 1_767_300_000.0

@@ -11,14 +11,14 @@ from fake_ethtool import FileEthtool
 from fake_nvml import FakeNvml, install
 from fixture_cases import FIXTURES, NOW, ethtool_of, library_of, root_of, scenario_of
 from peerwatch_exporter.collector import registrations
-from peerwatch_exporter.config import ExporterConfig
+from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.sources import Paths, Sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from peerwatch_exporter.collector import Collector
-    from peerwatch_exporter.sources.ethtool import EthtoolReader
+    from peerwatch_exporter.sources.nic.ethtool import EthtoolReader
 
 __all__ = ["FIXTURES", "NOW", "scenario_of"]
 

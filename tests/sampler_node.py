@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from peerwatch_exporter.config import ExporterConfig
 from peerwatch_exporter.sampler.process import Sampler
 from peerwatch_exporter.sampler.settings import Settings
+from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.sources import Paths, Sources
 
 COUNTERS = ("transmit_bytes", "receive_bytes", "cnp_sent", "cnp_handled", "ecn_marked_packets")

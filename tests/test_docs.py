@@ -13,7 +13,7 @@ from peerwatch_exporter.catalog import CATALOG
 from peerwatch_exporter.catalog.spec import HARDWARE
 from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.demo.scenarios import SCENARIOS
-from peerwatch_exporter.load_config import load_config
+from peerwatch_exporter.settings.load import load_config
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "exporter" / "README.md"

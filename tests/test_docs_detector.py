@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from peerwatch_detector.cases import Truth, load_case
+from peerwatch_detector.backtest.cases import Truth, load_case
 from peerwatch_detector.command_line import parser
 from peerwatch_detector.config import (
     DetectorConfig,
@@ -17,7 +17,7 @@ from peerwatch_detector.config import (
     load_config,
     load_preset,
 )
-from peerwatch_detector.judgement_config import PeerwatchConfig
+from peerwatch_detector.config.detection import PeerwatchConfig
 from peerwatch_exporter.catalog import CATALOG
 
 ROOT = Path(__file__).parents[1]
@@ -116,7 +116,8 @@ def test_alerts_named_exist(path: Path) -> None:
 
 def test_the_finding_that_is_explained_has_the_columns_of_the_page() -> None:
     page = text_of(ROOT / "docs" / "reading-a-finding.md")
-    template = text_of(ROOT / "detector" / "peerwatch_detector" / "templates" / "finding.html")
+    web = ROOT / "detector" / "peerwatch_detector" / "web"
+    template = text_of(web / "templates" / "finding.html")
     (heading,) = re.findall(r"^\| (metric \| node-2 .*) \|$", page, re.MULTILINE)
     columns = [
         re.sub(r"\{\{.*?\}\}", "node-2", one) for one in re.findall("<th.*?>(.*?)</th>", template)

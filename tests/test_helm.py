@@ -34,8 +34,8 @@ from helm_chart import (
 from peerwatch_detector.command_line import parser as detector_parser
 from peerwatch_detector.config import load_config as load_detector_config
 from peerwatch_exporter.collector import registrations
-from peerwatch_exporter.command_line import parse as parse_exporter
-from peerwatch_exporter.load_config import load_config as load_exporter_config
+from peerwatch_exporter.process.command_line import parse as parse_exporter
+from peerwatch_exporter.settings.load import load_config as load_exporter_config
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import yaml
 
 from helm_chart import CHART, ROOT, helm, objects, of_kind, only, refusal
 from peerwatch_detector.config import DetectorConfig
-from peerwatch_exporter.config import ExporterConfig
+from peerwatch_exporter.settings.config import ExporterConfig
 
 PAGES = [ROOT / "docs" / f"{name}.md" for name in ("install", "faq", "exporter")]
 INSTALL = PAGES[0].read_text()

@@ -21,11 +21,11 @@ from peerwatch_detector.command_line import parser as detector_parser
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.config import load_config as load_detector_config
 from peerwatch_exporter.collector import registrations
-from peerwatch_exporter.command_line import parse as parse_exporter
-from peerwatch_exporter.config import ExporterConfig
 from peerwatch_exporter.demo.scenarios import SCENARIOS
-from peerwatch_exporter.load_config import load_config as load_exporter_config
-from peerwatch_exporter.sources.jobs import read_mapping
+from peerwatch_exporter.process.command_line import parse as parse_exporter
+from peerwatch_exporter.settings.config import ExporterConfig
+from peerwatch_exporter.settings.load import load_config as load_exporter_config
+from peerwatch_exporter.sources.jobs.mapping import read_mapping
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "install.md"

@@ -18,7 +18,7 @@ import yaml
 from alertmanager_live import seconds
 from peerwatch_demo.stack import find_program
 from peerwatch_detector.config import load_preset
-from peerwatch_detector.promql import joined_query
+from peerwatch_detector.reading.promql import joined_query
 from promql_lint import (
     Schema,
     dcgm_schema,

@@ -25,11 +25,11 @@ from peerwatch_demo.process import StackError
 from peerwatch_demo.settings import Settings
 from peerwatch_demo.stack import Stack
 from peerwatch_demo.webhook import WebhookReceiver
-from peerwatch_detector.cases import Truth, load_case
+from peerwatch_detector.backtest.cases import Truth, load_case
+from peerwatch_detector.backtest.export_case import Stretch, export_case
 from peerwatch_detector.config import load_config
 from peerwatch_detector.errors import PeerwatchError
-from peerwatch_detector.export_case import Stretch, export_case
-from peerwatch_detector.reader import PrometheusReader
+from peerwatch_detector.reading.reader import PrometheusReader
 
 _POLL_SECONDS = 0.5
 # Before a fault, and between the end of one and the next.

@@ -17,8 +17,8 @@ from peerwatch_detector.command_line import changes, parser
 
 if TYPE_CHECKING:
     from peerwatch_detector.config import DetectorConfig
-    from peerwatch_detector.healthy import Windows
     from peerwatch_detector.models.store import Bundle
+    from peerwatch_detector.training.healthy import Windows
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -82,11 +82,11 @@ def _bundle(config: DetectorConfig) -> Bundle:
 def _run(_options: argparse.Namespace, config: DetectorConfig) -> int:
     import waitress  # noqa: PLC0415
 
-    from peerwatch_detector import prepare  # noqa: PLC0415
-    from peerwatch_detector.loop import Loop  # noqa: PLC0415
-    from peerwatch_detector.reader import PrometheusReader  # noqa: PLC0415
-    from peerwatch_detector.service import Detector  # noqa: PLC0415
-    from peerwatch_detector.web import create_app  # noqa: PLC0415
+    from peerwatch_detector.reading.reader import PrometheusReader  # noqa: PLC0415
+    from peerwatch_detector.service import prepare  # noqa: PLC0415
+    from peerwatch_detector.service.detector import Detector  # noqa: PLC0415
+    from peerwatch_detector.service.loop import Loop  # noqa: PLC0415
+    from peerwatch_detector.web.app import create_app  # noqa: PLC0415
 
     logger = logging.getLogger("peerwatch_detector")
     reader = PrometheusReader(config.prometheus)
@@ -160,11 +160,11 @@ def warn_if_not_kept(logger: logging.Logger) -> None:
 
 def _train(options: argparse.Namespace, config: DetectorConfig) -> int:
     from peerwatch_detector.errors import ModelError, TrainingError  # noqa: PLC0415
-    from peerwatch_detector.models.training import (  # noqa: PLC0415
+    from peerwatch_detector.training.fit import (  # noqa: PLC0415
         TrainingOptions,
         choose_device,
     )
-    from peerwatch_detector.training_run import checkpoint_path, train_bundle  # noqa: PLC0415
+    from peerwatch_detector.training.run import checkpoint_path, train_bundle  # noqa: PLC0415
 
     output = options.output
     if output.is_dir() or not os.access(output.parent, os.W_OK):
@@ -196,13 +196,13 @@ def _train(options: argparse.Namespace, config: DetectorConfig) -> int:
 
 
 def _gather(options: argparse.Namespace, config: DetectorConfig) -> Windows:
-    from peerwatch_detector.cases import find_cases  # noqa: PLC0415
+    from peerwatch_detector.backtest.cases import find_cases  # noqa: PLC0415
     from peerwatch_detector.errors import ConfigError  # noqa: PLC0415
-    from peerwatch_detector.healthy import (  # noqa: PLC0415
+    from peerwatch_detector.reading.reader import PrometheusReader  # noqa: PLC0415
+    from peerwatch_detector.training.healthy import (  # noqa: PLC0415
         windows_from_cases,
         windows_from_prometheus,
     )
-    from peerwatch_detector.reader import PrometheusReader  # noqa: PLC0415
 
     integrated = options.integrated
     if options.cases:
@@ -227,31 +227,31 @@ def _gather(options: argparse.Namespace, config: DetectorConfig) -> Windows:
 
 
 def _prioritize(options: argparse.Namespace, config: DetectorConfig) -> int:
-    from peerwatch_detector.prioritize import run_prioritize  # noqa: PLC0415
+    from peerwatch_detector.priority.command import run_prioritize  # noqa: PLC0415
 
     return run_prioritize(options, config)
 
 
 def _backtest(options: argparse.Namespace, config: DetectorConfig) -> int:
-    from peerwatch_detector.case_commands import run_backtest  # noqa: PLC0415
+    from peerwatch_detector.backtest.commands import run_backtest  # noqa: PLC0415
 
     return run_backtest(options, config, _bundle(config))
 
 
 def _evaluate(options: argparse.Namespace, config: DetectorConfig) -> int:
-    from peerwatch_detector.case_commands import run_evaluate  # noqa: PLC0415
+    from peerwatch_detector.backtest.commands import run_evaluate  # noqa: PLC0415
 
     return run_evaluate(options, config, _bundle(config))
 
 
 def _export_case(options: argparse.Namespace, config: DetectorConfig) -> int:
-    from peerwatch_detector.case_commands import run_export  # noqa: PLC0415
+    from peerwatch_detector.backtest.commands import run_export  # noqa: PLC0415
 
     return run_export(options, config)
 
 
 def _bench(options: argparse.Namespace, config: DetectorConfig) -> int:
-    from peerwatch_detector.bench import run_bench  # noqa: PLC0415
+    from peerwatch_detector.bench.command import run_bench  # noqa: PLC0415
 
     return run_bench(options, config, _bundle(config))
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from peerwatch_detector import __version__
-from peerwatch_detector.priority_options import add_prioritize
+from peerwatch_detector.priority.options import add_prioritize
 
 
 def parser() -> argparse.ArgumentParser:

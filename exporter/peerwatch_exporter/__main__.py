@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.collector import registrations
-from peerwatch_exporter.command_line import parse
 from peerwatch_exporter.errors import ConfigError
-from peerwatch_exporter.logs import set_up_logging
-from peerwatch_exporter.server import ListenError
-from peerwatch_exporter.settled import settled_config
+from peerwatch_exporter.process.command_line import parse
+from peerwatch_exporter.process.logs import set_up_logging
+from peerwatch_exporter.settings.state import settled_config
+from peerwatch_exporter.web.server import ListenError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
     from peerwatch_exporter.collector import Registration
-    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.settings.config import ExporterConfig
 
 # Enough for threads that mostly wait; saves 2 MiB on a machine with 2 CPUs, more on larger ones.
 _ARENAS = 2
@@ -99,10 +99,10 @@ def _run(
     options: argparse.Namespace, config: ExporterConfig, registered: Mapping[str, Registration]
 ) -> int:
     # Before the first thread: a heap that a thread has got stays.
-    from peerwatch_exporter.memory import limit_arenas, search_rarely  # noqa: PLC0415
+    from peerwatch_exporter.process.memory import limit_arenas, search_rarely  # noqa: PLC0415
 
     limit_arenas(_ARENAS)
-    from peerwatch_exporter.assembly import DEFAULT_ONSET_SECONDS, Demo, assembled  # noqa: PLC0415
+    from peerwatch_exporter.process.assembly import DEFAULT_ONSET_SECONDS, Demo, assembled  # noqa: PLC0415
 
     demo = None
     if options.demo is not None:
@@ -114,11 +114,11 @@ def _run(
         )
     with assembled(config, registered, demo) as parts:
         if options.command == "bench":
-            from peerwatch_exporter.bench import bench  # noqa: PLC0415
+            from peerwatch_exporter.process.bench import bench  # noqa: PLC0415
 
             sys.stdout.write(bench(parts, seconds=options.seconds or 10.0, as_json=options.json))
         else:
-            from peerwatch_exporter.service import Exporter, run_until_ended  # noqa: PLC0415
+            from peerwatch_exporter.process.service import Exporter, run_until_ended  # noqa: PLC0415
 
             search_rarely()
             run_until_ended(lambda: Exporter(parts))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 from peerwatch_exporter.catalog import Family
 
 if TYPE_CHECKING:
-    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
 
 

@@ -26,9 +26,9 @@ from bench.growth import draw, exponent
 from detector.reading.remote_write import Written, write
 from detector.reading.servers import prometheus
 from peerwatch_demo.stack import Stack
+from peerwatch_detector.bench.simulated_job import CYCLE, CYCLES, JOB, START, made_up_frames
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.frame import JobFrame
-from peerwatch_detector.rehearsal import CYCLE, CYCLES, JOB, START, made_up_frames
 
 # What method peerwatch compares here.
 TEN = (

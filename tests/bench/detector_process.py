@@ -10,11 +10,11 @@ import numpy as np
 
 from bench.detector import Cost, config_of
 from bench.processes import usage
-from peerwatch_detector import prepare
-from peerwatch_detector.bench import resident_mebibytes
+from peerwatch_detector.bench.command import resident_mebibytes
 from peerwatch_detector.models.shipped import configured_bundle
-from peerwatch_detector.reader import PrometheusReader
-from peerwatch_detector.service import Detector
+from peerwatch_detector.reading.reader import PrometheusReader
+from peerwatch_detector.service import prepare
+from peerwatch_detector.service.detector import Detector
 
 
 def main() -> None:

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 from bench.host_tree import HostTree
 from peerwatch_exporter import __main__ as exporter
-from peerwatch_exporter import assembly
 from peerwatch_exporter.driver import manager
+from peerwatch_exporter.process import assembly
 from peerwatch_exporter.sources import Sources, real_sources
 
 if TYPE_CHECKING:
     # Loading it would load pydantic, which the exporter itself does not.
-    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.settings.config import ExporterConfig
 
 HERE = Path(__file__).parent
 _FIXTURE = HERE.parent / "exporter" / "fixtures" / "h100_node" / "nvml.json"

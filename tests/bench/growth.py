@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from peerwatch_detector.svg import LINE, text_element
+from peerwatch_detector.backtest.svg import LINE, text_element
 
 _WIDTH, _HEIGHT = 720, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 190, 20, 48

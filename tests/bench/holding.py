@@ -21,17 +21,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from peerwatch_detector import prepare
-from peerwatch_detector.bench import resident_mebibytes
+from peerwatch_detector.bench.command import resident_mebibytes
+from peerwatch_detector.bench.simulated_job import CYCLE, CYCLES, JOB, START
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.frame import Series
 from peerwatch_detector.models.shipped import configured_bundle
 from peerwatch_detector.reading import Block, Grid, Reading, ReadingStatistics, Selection
-from peerwatch_detector.reading.envelope import Remarks
-from peerwatch_detector.reading.layout import Key
-from peerwatch_detector.reading.question import Result
-from peerwatch_detector.rehearsal import CYCLE, CYCLES, JOB, START
-from peerwatch_detector.service import Detector
+from peerwatch_detector.reading.decode.layout import Key
+from peerwatch_detector.reading.transport.envelope import Remarks
+from peerwatch_detector.reading.transport.request import Result
+from peerwatch_detector.service import prepare
+from peerwatch_detector.service.detector import Detector
 
 # Noise that repeats only after a time without meaning to anybody.
 _NOISE = 65_537

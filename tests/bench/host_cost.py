@@ -16,7 +16,7 @@ from pathlib import Path
 from host_tree import HostTree
 
 from peerwatch_exporter.collector import NoData, PartialData, Registration, registrations
-from peerwatch_exporter.config import ExporterConfig
+from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.sources import Paths, Sources
 from peerwatch_exporter.sources.readings import GpuIdentity
 

@@ -1,9 +1,9 @@
 """What the judgement costs, from frames in memory to findings and the page that tells of them.
 
-A made-up job of so many nodes trains for a quarter of an hour (``peerwatch_detector.rehearsal``),
-and one node may be at fault. Measured are a cold call, all of the range at once, as after a start,
-and a steady cycle, the next 15 seconds; each in a process of its own, so that its peak memory is
-known.
+A made-up job of so many nodes trains for a quarter of an hour
+(``peerwatch_detector.bench.simulated_job``), and one node may be at fault. Measured are a cold
+call, all of the range at once, as after a start, and a steady cycle, the next 15 seconds; each in
+a process of its own, so that its peak memory is known.
 
     PYTHONPATH=tests:exporter:detector python -m bench.judging --nodes 128,512,1500
 """
@@ -25,13 +25,13 @@ from typing import TypeVar
 import numpy as np
 
 from bench.detector import TEN
-from peerwatch_detector.bench import resident_mebibytes
+from peerwatch_detector.bench.command import resident_mebibytes
+from peerwatch_detector.bench.simulated_job import CYCLE, CYCLES, SECONDS, Rehearsal, made_up_frames
 from peerwatch_detector.config import DetectorConfig
-from peerwatch_detector.metrics import Page, Snapshot
 from peerwatch_detector.models.base import Model
 from peerwatch_detector.models.shipped import configured_bundle
 from peerwatch_detector.reading import ReadingStatistics
-from peerwatch_detector.rehearsal import CYCLE, CYCLES, SECONDS, Rehearsal, made_up_frames
+from peerwatch_detector.service.metrics import Page, Snapshot
 
 Result = TypeVar("Result")
 

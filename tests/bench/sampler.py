@@ -20,7 +20,7 @@ from pathlib import Path
 
 from bench.processes import usage
 from peerwatch_exporter.collectors.sampler import SamplerCollector
-from peerwatch_exporter.config import ExporterConfig
+from peerwatch_exporter.settings.config import ExporterConfig
 from sampler_node import COUNTERS, LINE_RATE, Tree, sampler_on, until
 
 _PORTS = 8

@@ -14,7 +14,7 @@ from peerwatch_demo.simulator.__main__ import main
 from peerwatch_demo.simulator.family import FAULT_MIX
 from peerwatch_demo.simulator.faults import KINDS
 from peerwatch_demo.simulator.workload import GPU_METRICS, NODE_METRICS
-from peerwatch_detector.cases import load_case
+from peerwatch_detector.backtest.cases import load_case
 from peerwatch_detector.config import DetectorConfig
 
 SEED = 91_000

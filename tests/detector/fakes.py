@@ -10,18 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from peerwatch_detector import promql
 from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.detection.findings import Finding, Streak
+from peerwatch_detector.detection.pipeline import JobState, Judgement, judge
 from peerwatch_detector.errors import ReadError, ReadFailure
 from peerwatch_detector.frame import JobFrame, Series
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.models.identity import Identity
-from peerwatch_detector.pipeline import JobState, Judgement, judge
-from peerwatch_detector.reader import selection_of
-from peerwatch_detector.reading import Block, Grid, Reading, ReadingStatistics, Selection
-from peerwatch_detector.reading.envelope import Remarks
-from peerwatch_detector.reading.question import Result
-from peerwatch_detector.scores import Finding, Streak
+from peerwatch_detector.reading import Block, Grid, Reading, ReadingStatistics, Selection, promql
+from peerwatch_detector.reading.reader import selection_of
+from peerwatch_detector.reading.transport.envelope import Remarks
+from peerwatch_detector.reading.transport.request import Result
 
 START = 1_700_000_000
 # Second from which ``shifted`` nodes deviate.

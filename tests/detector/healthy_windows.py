@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from detector.fakes import healthy
-from peerwatch_detector.preprocess import windows
+from peerwatch_detector.detection.preprocess import windows
 
 
 def healthy_windows(level: float = 0.3, seconds: int = 400, seed: int = 0) -> np.ndarray:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from peerwatch_detector.cases import Case, Truth, save_case
+from peerwatch_detector.backtest.cases import Case, Truth, save_case
 from peerwatch_detector.frame import JobFrame
 
 STEP_SECONDS = 10.0

@@ -6,7 +6,7 @@ import heapq
 from collections import deque
 from dataclasses import dataclass, field
 
-from peerwatch_detector.schedule import Schedule
+from peerwatch_detector.service.schedule import Schedule
 
 
 @dataclass(frozen=True)

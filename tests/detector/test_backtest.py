@@ -19,9 +19,9 @@ from detector.small_case import write_case
 from peerwatch_demo.simulator import FAMILIES, simulate
 from peerwatch_demo.simulator import write_case as write_simulated
 from peerwatch_detector.__main__ import main
-from peerwatch_detector.ablation import ablations
-from peerwatch_detector.backtest import Outcome, replay_cases, variant
-from peerwatch_detector.cases import find_cases, load_case, save_case
+from peerwatch_detector.backtest.ablation import ablations
+from peerwatch_detector.backtest.cases import find_cases, load_case, save_case
+from peerwatch_detector.backtest.run import Outcome, replay_cases, variant
 from peerwatch_detector.config import DetectorConfig, Method
 from peerwatch_detector.errors import CaseError, ConfigError
 from peerwatch_detector.models.store import EMPTY
@@ -188,7 +188,7 @@ def test_a_killed_process_is_told(tmp_path: Path) -> None:
 ENDLESS = """
 import sys
 from pathlib import Path
-from peerwatch_detector.backtest import replay_cases
+from peerwatch_detector.backtest.run import replay_cases
 from peerwatch_detector.config import DetectorConfig
 
 class Endless:

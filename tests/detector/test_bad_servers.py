@@ -24,8 +24,8 @@ from detector.reading.fake_server import (
     send,
 )
 from peerwatch_detector.models.store import EMPTY
-from peerwatch_detector.reader import PrometheusReader
-from peerwatch_detector.service import Detector
+from peerwatch_detector.reading.reader import PrometheusReader
+from peerwatch_detector.service.detector import Detector
 
 NODES = ("a", "b", "c", "d")
 NOW = 1_700_000_000.0

@@ -8,7 +8,12 @@ from hypothesis.extra import numpy as hnp
 
 from detector import naive
 from peerwatch_detector import compiled
-from peerwatch_detector.baseline import STEP, Baseline, row_median, row_spreads
+from peerwatch_detector.detection.methods.peerwatch.baseline import (
+    STEP,
+    Baseline,
+    row_median,
+    row_spreads,
+)
 
 START = 15_000
 

@@ -10,10 +10,10 @@ import pytest
 
 from detector.fakes import START, FakeClock, FakeReader, config_for, healthy, metric, node_names
 from detector.small_case import write_case
-from peerwatch_detector.cases import load_case, save_case
+from peerwatch_detector.backtest.cases import load_case, save_case
 from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.errors import CaseError, TrainingError
-from peerwatch_detector.healthy import windows_from_cases, windows_from_prometheus
+from peerwatch_detector.training.healthy import windows_from_cases, windows_from_prometheus
 
 FAULT = {"fault": "slow_nic", "nodes": ["node-01"], "onset_seconds": 50.0, "halt_seconds": None}
 

@@ -9,7 +9,7 @@ import pytest
 from detector.fakes import START, FakeClock, config_for
 from detector.world import ONSET, World, world
 from peerwatch_detector.models.store import EMPTY
-from peerwatch_detector.service import Detector
+from peerwatch_detector.service.detector import Detector
 
 HOUR = 3600.0
 

@@ -18,7 +18,12 @@ if sys.argv[1] == "without":
 
 import numpy as np
 from detector.fakes import Replay, config_for, metric, shifted
-from peerwatch_detector import baseline, compiled, distances, minder_windows, peers, prepare
+from peerwatch_detector import compiled
+from peerwatch_detector.detection.methods.peerwatch import baseline
+from peerwatch_detector.detection import distances
+from peerwatch_detector.detection.methods.minder import windows as minder_windows
+from peerwatch_detector.detection.methods.peerwatch import peers
+from peerwatch_detector.service import prepare
 from peerwatch_detector.models import forward
 from peerwatch_detector.models.lstm_vae import LstmVae
 from peerwatch_detector.models.shipped import shipped_bundle

@@ -7,8 +7,8 @@ import pytest
 from detector.fakes import metric
 from peerwatch_detector.__main__ import main
 from peerwatch_detector.config import DetectorConfig, MetricConfig, load_config, load_preset
+from peerwatch_detector.config.prometheus import PrometheusConfig
 from peerwatch_detector.errors import ConfigError
-from peerwatch_detector.prometheus_config import PrometheusConfig
 from peerwatch_exporter.catalog import CATALOG
 
 

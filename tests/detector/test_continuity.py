@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detector import naive
-from peerwatch_detector.continuity import Streaks
+from peerwatch_detector.detection.continuity import Streaks
 
 
 def follow(*marks: str, gap: float = 5.0, start: int = 1000) -> Streaks:

@@ -12,10 +12,10 @@ import pytest
 from peerwatch_demo.detector import detector_config
 from peerwatch_demo.faults import FAULTS
 from peerwatch_demo.settings import Patience
-from peerwatch_detector.backtest import replay_cases
-from peerwatch_detector.cases import find_cases, load_case
+from peerwatch_detector.backtest.cases import find_cases, load_case
+from peerwatch_detector.backtest.evaluation import judge_case
+from peerwatch_detector.backtest.run import replay_cases
 from peerwatch_detector.config import DetectorConfig, load_config
-from peerwatch_detector.evaluation import judge_case
 from peerwatch_detector.models.store import EMPTY
 
 FOLDER = Path(__file__).parent / "data" / "demo"

@@ -7,11 +7,16 @@ from hypothesis import strategies as st
 
 from detector import naive
 from detector.fakes import config_for, metric
-from peerwatch_detector.baseline import Usual
-from peerwatch_detector.deviation import Deviation, deviate, side, spreads_needed
-from peerwatch_detector.judgement_config import PeerwatchConfig
-from peerwatch_detector.levels import Scale
-from peerwatch_detector.peers import job_median
+from peerwatch_detector.config.detection import PeerwatchConfig
+from peerwatch_detector.detection.methods.peerwatch.baseline import Usual
+from peerwatch_detector.detection.methods.peerwatch.deviation import (
+    Deviation,
+    deviate,
+    side,
+    spreads_needed,
+)
+from peerwatch_detector.detection.methods.peerwatch.levels import Scale
+from peerwatch_detector.detection.methods.peerwatch.peers import job_median
 
 METRIC = config_for(metric(floor=0.02, smallest_ratio=1.2)).detection_metrics()[0]
 SCALE = Scale(0.02, by_factor=True)

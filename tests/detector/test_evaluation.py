@@ -8,9 +8,8 @@ import pytest
 
 from detector import naive
 from detector.fakes import a_finding
-from peerwatch_detector.backtest import Outcome
-from peerwatch_detector.cases import Truth
-from peerwatch_detector.evaluation import (
+from peerwatch_detector.backtest.cases import Truth
+from peerwatch_detector.backtest.evaluation import (
     Guess,
     Verdict,
     evaluate,
@@ -21,8 +20,9 @@ from peerwatch_detector.evaluation import (
     size_group,
     wilson,
 )
-from peerwatch_detector.evaluation_picture import draw
-from peerwatch_detector.evaluation_table import report
+from peerwatch_detector.backtest.picture import draw
+from peerwatch_detector.backtest.run import Outcome
+from peerwatch_detector.backtest.table import report
 
 NODES = ("a", "b", "c", "d")
 FAULT = Truth("slow_nic", ("b",), 100.0, 400.0)

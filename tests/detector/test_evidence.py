@@ -13,10 +13,16 @@ from hypothesis import strategies as st
 from detector import naive
 from detector.fakes import config_for, metric
 from peerwatch_detector.config import DetectorConfig
-from peerwatch_detector.deviation import Side
-from peerwatch_detector.evidence import Moment, Sign, Trail, collect_signs, weigh
-from peerwatch_detector.progress import Phase
-from peerwatch_detector.scores import Streak
+from peerwatch_detector.detection.findings import Streak
+from peerwatch_detector.detection.methods.peerwatch.deviation import Side
+from peerwatch_detector.detection.methods.peerwatch.evidence import (
+    Moment,
+    Sign,
+    Trail,
+    collect_signs,
+    weigh,
+)
+from peerwatch_detector.detection.methods.peerwatch.progress import Phase
 
 NOW, BEGAN = 10_000, 9_000.0
 TRAINS, WAITS = Phase(known=True), Phase(known=True, waiting=True)

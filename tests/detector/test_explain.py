@@ -16,7 +16,7 @@ from detector.training_job import ONSET, Values, replay, training
 from detector.world import ONSET as WORLD_ONSET
 from detector.world import world
 from peerwatch_detector.config import DetectorConfig, MetricConfig
-from peerwatch_detector.explain import (
+from peerwatch_detector.detection.explanation.explain import (
     MOST_CHARACTERS,
     Explanation,
     JobCourse,
@@ -25,9 +25,14 @@ from peerwatch_detector.explain import (
     measure,
     sureness,
 )
-from peerwatch_detector.fault_families import FAMILIES, UNKNOWN, Shown, meaning_of
+from peerwatch_detector.detection.explanation.fault_families import (
+    FAMILIES,
+    UNKNOWN,
+    Shown,
+    meaning_of,
+)
+from peerwatch_detector.detection.findings import Streak
 from peerwatch_detector.frame import JobFrame, mean_over_gpus
-from peerwatch_detector.scores import Streak
 from peerwatch_detector.units import metric_words, quantity
 
 AFTER = slice(ONSET, None)

@@ -25,10 +25,10 @@ from detector.fakes import (
     shifted,
 )
 from peerwatch_detector.__main__ import main
-from peerwatch_detector.cases import Case, Truth, load_case
+from peerwatch_detector.backtest.cases import Case, Truth, load_case
+from peerwatch_detector.backtest.export_case import Stretch, export_case
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.errors import CaseError, ReadError
-from peerwatch_detector.export_case import Stretch, export_case
 
 NODES = node_names(4)
 STRETCH = Stretch("job-1", START + 100.0, START + 299.0)

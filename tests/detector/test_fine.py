@@ -13,15 +13,15 @@ import pytest
 from peerwatch_demo.simulator import FINE, FineFamily, coarser, simulate_fine
 from peerwatch_demo.simulator.__main__ import main
 from peerwatch_demo.simulator.fine import METRIC, UNIT
-from peerwatch_detector.backtest import replay_cases
-from peerwatch_detector.cases import Case, load_case
+from peerwatch_detector.backtest.cases import Case, load_case
+from peerwatch_detector.backtest.replay import replay
+from peerwatch_detector.backtest.run import replay_cases
 from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.detection.findings import Finding
+from peerwatch_detector.detection.pipeline import JobState, judge
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.models.identity import Identity
 from peerwatch_detector.models.store import EMPTY
-from peerwatch_detector.pipeline import JobState, judge
-from peerwatch_detector.replay import replay
-from peerwatch_detector.scores import Finding
 
 SEED = 4
 # The milder fault comes first and alone for long enough; one that names one node at a time finds

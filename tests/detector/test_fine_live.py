@@ -17,12 +17,12 @@ from detector.backfilled import backfilled
 from peerwatch_demo.simulator import FINE, simulate_fine
 from peerwatch_demo.simulator.fine import METRIC
 from peerwatch_detector.__main__ import main
-from peerwatch_detector.cases import Case, load_case
+from peerwatch_detector.backtest.cases import Case, load_case
+from peerwatch_detector.backtest.replay import replay
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.models.store import EMPTY
-from peerwatch_detector.reader import PrometheusReader
-from peerwatch_detector.replay import replay
-from peerwatch_detector.service import Detector
+from peerwatch_detector.reading.reader import PrometheusReader
+from peerwatch_detector.service.detector import Detector
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]
 

@@ -5,7 +5,7 @@ import pytest
 
 from detector.fakes import START, FakeClock, FakeReader, config_for, healthy, metric, node_names
 from peerwatch_detector.errors import ReadError
-from peerwatch_detector.job_reader import JobReader, JobReading
+from peerwatch_detector.reading.job_reader import JobReader, JobReading
 
 NODES = node_names(3)
 

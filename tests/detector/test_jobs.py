@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from peerwatch_detector.checks.absent import absent_seconds
+from peerwatch_detector.detection.checks.absent import absent_seconds
 from peerwatch_detector.jobs import Job, JobTable
 
 NODES = {"a", "b", "c"}

@@ -10,11 +10,11 @@ import pytest
 from detector.fakes import START, FakeClock, FakeReader, node_names
 from detector.training_job import NODES, ONSET, Values, training
 from detector.world import World
-from peerwatch_detector import job_reader
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.models.store import EMPTY
-from peerwatch_detector.service import Detector
+from peerwatch_detector.reading import job_reader
+from peerwatch_detector.service.detector import Detector
 
 END = ONSET + 280
 FIRST = frozenset({"gpu_tensor_activity", "gpu_duty_cycle", "gpu_power"})

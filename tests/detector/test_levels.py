@@ -5,7 +5,7 @@ import pytest
 
 from detector.fakes import config_for, metric
 from peerwatch_detector.config import MetricConfig
-from peerwatch_detector.levels import Scale
+from peerwatch_detector.detection.methods.peerwatch.levels import Scale
 
 
 def the_metric(**changes: object) -> MetricConfig:

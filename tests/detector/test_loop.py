@@ -17,10 +17,10 @@ from detector.fakes import START, FakeReader, config_for, healthy, node_names
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.frame import Series
-from peerwatch_detector.loop import Loop
 from peerwatch_detector.models.store import EMPTY
 from peerwatch_detector.reading import Grid, Reading, Selection
-from peerwatch_detector.service import Detector
+from peerwatch_detector.service.detector import Detector
+from peerwatch_detector.service.loop import Loop
 
 JOBS = 12
 PAST = 300

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peerwatch_detector.members import Group, Sight, owners
+from peerwatch_detector.service.members import Group, Sight, owners
 
 JOBS = [f"job-{number}" for number in range(1000)]
 names = st.sets(st.text(min_size=1, max_size=8), min_size=1, max_size=6)

@@ -9,13 +9,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from detector.fakes import a_finding, a_streak
 from peerwatch_detector import __version__
-from peerwatch_detector.explain import Explanation, JobCourse, Sureness
-from peerwatch_detector.fault_families import UNKNOWN
+from peerwatch_detector.detection.explanation.explain import Explanation, JobCourse, Sureness
+from peerwatch_detector.detection.explanation.fault_families import UNKNOWN
+from peerwatch_detector.detection.pipeline import Judgement
 from peerwatch_detector.jobs import Job
-from peerwatch_detector.metrics import Membership, Page, Snapshot
-from peerwatch_detector.pipeline import Judgement
 from peerwatch_detector.reading import ReadingStatistics
-from peerwatch_detector.schedule import Backlog
+from peerwatch_detector.service.metrics import Membership, Page, Snapshot
+from peerwatch_detector.service.schedule import Backlog
 from peerwatch_exporter.catalog.detector import SPECS
 
 ORDER = ("job_id", "node", "gpu", "metric", "model", "fingerprint", "method", "severity", "stage")

@@ -10,13 +10,13 @@ import pytest
 
 from detector.fakes import START, Replay, healthy, shifted
 from detector.test_minder import found, rough, several
+from peerwatch_detector.detection.pipeline import Judgement, judge
 from peerwatch_detector.errors import ModelError
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.models.base import INTEGRATED, Model
 from peerwatch_detector.models.identity import Identity
 from peerwatch_detector.models.integrated import IntegratedLstmVae
 from peerwatch_detector.models.lstm_vae import Weights
-from peerwatch_detector.pipeline import Judgement, judge
 
 
 @dataclass

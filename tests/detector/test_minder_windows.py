@@ -13,7 +13,7 @@ from detector import naive
 from detector.fakes import START, Replay, a_finding, healthy, metric
 from detector.test_minder import rough, several
 from peerwatch_detector import compiled
-from peerwatch_detector.minder_windows import (
+from peerwatch_detector.detection.methods.minder.windows import (
     NOBODY,
     UNSEEN,
     Candidates,
@@ -22,7 +22,7 @@ from peerwatch_detector.minder_windows import (
     causal_window,
     causal_windows,
 )
-from peerwatch_detector.pipeline import JobState, Judgement
+from peerwatch_detector.detection.pipeline import JobState, Judgement
 
 
 class Told(Candidates):

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from detector.mini_batch import METRIC, SETTINGS, UNIT, read_table, to_case
-from peerwatch_detector.backtest import replay_cases, variant
-from peerwatch_detector.cases import Case, load_case
+from peerwatch_detector.backtest.cases import Case, load_case
+from peerwatch_detector.backtest.replay import replay
+from peerwatch_detector.backtest.run import replay_cases, variant
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.models.store import EMPTY
-from peerwatch_detector.replay import replay
 
 JOBS = Path(__file__).parent / "data" / "alibaba-mini-batch"
 

@@ -19,7 +19,6 @@ from peerwatch_detector.models.base import INTEGRATED
 from peerwatch_detector.models.identity import Identity
 from peerwatch_detector.models.integrated import IntegratedLstmVae
 from peerwatch_detector.models.lstm_vae import LstmVae, Weights
-from peerwatch_detector.models.network import Network, export
 from peerwatch_detector.models.shipped import shipped_bundle
 from peerwatch_detector.models.store import (
     EMPTY,
@@ -29,7 +28,8 @@ from peerwatch_detector.models.store import (
     ModelCard,
     load_bundle,
 )
-from peerwatch_detector.models.training import Trained, TrainingOptions, train_model
+from peerwatch_detector.training.fit import Trained, TrainingOptions, train_model
+from peerwatch_detector.training.network import Network, export
 
 
 @pytest.fixture(scope="module")

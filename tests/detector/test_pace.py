@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from peerwatch_detector.pace import pace, usual_lull
+from peerwatch_detector.detection.methods.peerwatch.pace import pace, usual_lull
 
 LOW = 0.1
 

@@ -11,13 +11,13 @@ from detector.fakes import START, FakeClock, FakeReader, Replay, config_for, nod
 from detector.small_case import write_case
 from detector.world import ONSET as WORLD_ONSET
 from detector.world import World
-from peerwatch_detector.cases import load_case, save_case
+from peerwatch_detector.backtest.cases import load_case, save_case
+from peerwatch_detector.backtest.replay import replay
 from peerwatch_detector.config import DetectorConfig, load_config
 from peerwatch_detector.errors import CaseError, ConfigError
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.models.store import EMPTY
-from peerwatch_detector.replay import replay
-from peerwatch_detector.service import Detector
+from peerwatch_detector.service.detector import Detector
 
 ONSET, SECONDS = 700, 1300
 NODES = 9

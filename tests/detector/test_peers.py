@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as arrays
 
 from detector import naive
 from peerwatch_detector import compiled
-from peerwatch_detector.peers import compare, job_median
+from peerwatch_detector.detection.methods.peerwatch.peers import compare, job_median
 
 VALUES = arrays.arrays(
     np.float32,

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 from detector.fakes import node_names
 from peerwatch_detector.frame import JobFrame
-from peerwatch_detector.picture import HEIGHT, LEFT, RIGHT, WIDTH, Picture, draw, number
+from peerwatch_detector.web.picture import HEIGHT, LEFT, RIGHT, WIDTH, Picture, draw, number
 
 START = 5000
 

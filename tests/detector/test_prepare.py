@@ -12,13 +12,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from peerwatch_detector import compiled, prepare
+from peerwatch_detector import compiled
+from peerwatch_detector.service import prepare
 
 SCRIPT = """
 import json
-from peerwatch_detector import distances, prepare
+from peerwatch_detector.detection import distances
+from peerwatch_detector.service import prepare
 from peerwatch_detector.models import forward
-from peerwatch_detector.reading import chunks, frames
+from peerwatch_detector.reading.decode import chunks
+from peerwatch_detector.reading.decode import frames
 
 prepare.prepare_apart()
 stages = [chunks.join_chunks, frames.take_frames, distances.distance_sums, forward.embed]

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from detector import naive
+from peerwatch_detector.detection.preprocess import fill_nearest, min_max, windows
 from peerwatch_detector.frame import mean_over_gpus
-from peerwatch_detector.preprocess import fill_nearest, min_max, windows
 
 gappy = hnp.arrays(
     np.float32,

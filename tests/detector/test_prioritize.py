@@ -17,9 +17,9 @@ from detector.fakes import ONSET, healthy, shifted
 from detector.small_case import write_case
 from peerwatch_detector.config import DetectorConfig, load_config
 from peerwatch_detector.errors import CaseError, ConfigError, TrainingError
-from peerwatch_detector.prioritize import run_prioritize
-from peerwatch_detector.priority_config import merged, place_of, snippet
-from peerwatch_detector.priority_options import add_prioritize
+from peerwatch_detector.priority.command import run_prioritize
+from peerwatch_detector.priority.config_file import merged, place_of, snippet
+from peerwatch_detector.priority.options import add_prioritize
 
 FAULT = {"fault": "slow_nic", "nodes": ["node-02"], "onset_seconds": ONSET, "halt_seconds": None}
 NAMES = [metric.name for metric in DetectorConfig().detection_metrics()]
@@ -326,7 +326,7 @@ def test_the_options_need_no_extras() -> None:
     code = (
         "import json, sys\n"
         "for name in ('numpy', 'pydantic', 'yaml', 'sklearn'): sys.modules[name] = None\n"
-        "import peerwatch_detector.priority_options\n"
+        "import peerwatch_detector.priority.options\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -341,7 +341,7 @@ def test_the_options_need_no_extras() -> None:
 def test_what_is_missing_is_scikit_learn(cases: Path) -> None:
     code = (
         "import sys\nsys.modules['sklearn'] = None\n"
-        "try:\n    import peerwatch_detector.prioritize\n"
+        "try:\n    import peerwatch_detector.priority.command\n"
         "except ModuleNotFoundError as error:\n    print(error.name)\n"
     )
     done = subprocess.run(

@@ -10,13 +10,13 @@ import pytest
 
 from detector.fakes import ONSET, healthy, metric, shifted
 from detector.small_case import write_case
-from peerwatch_detector.backtest import Outcome
+from peerwatch_detector.backtest.run import Outcome
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.errors import TrainingError
-from peerwatch_detector.priority_fit import balanced_accuracy, deal_folds, window_weights
-from peerwatch_detector.priority_picture import draw
-from peerwatch_detector.priority_tree import Branch, learn
-from peerwatch_detector.priority_windows import LabelledWindows, largest_zscores, read_windows
+from peerwatch_detector.priority.fit import balanced_accuracy, deal_folds, window_weights
+from peerwatch_detector.priority.picture import draw
+from peerwatch_detector.priority.tree import Branch, learn
+from peerwatch_detector.priority.windows import LabelledWindows, largest_zscores, read_windows
 
 METRICS = ("first", "second", "third", "fourth")
 SVG = "{http://www.w3.org/2000/svg}"

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from peerwatch_detector.judgement_config import PeerwatchConfig
-from peerwatch_detector.progress import Phase, Progress
+from peerwatch_detector.config.detection import PeerwatchConfig
+from peerwatch_detector.detection.methods.peerwatch.progress import Phase, Progress
 
 START = 1_700_000_000
 TENSOR, BUSY = "gpu_tensor_activity", "gpu_duty_cycle"

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peerwatch_detector import promql
 from peerwatch_detector.config import DetectorConfig, MetricConfig
-from peerwatch_detector.reader import selection_of
+from peerwatch_detector.reading import promql
+from peerwatch_detector.reading.reader import selection_of
 
 METRICS = DetectorConfig().detection_metrics()
 ODD = ["7", "train/llama-70b", 'say "hi"', "back\\slash", "two\nlines", "{}", "übung 日本", "'", ""]

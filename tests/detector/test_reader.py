@@ -24,9 +24,9 @@ from detector.fake_prometheus import (
 from peerwatch_demo.process import free_ports
 from peerwatch_detector.config import DetectorConfig, PrometheusConfig
 from peerwatch_detector.errors import ReadError
-from peerwatch_detector.reader import PrometheusReader, reading_settings, selection_of
 from peerwatch_detector.reading import Matcher, ReadingSettings, Selection
-from peerwatch_detector.reading.connection import Connection
+from peerwatch_detector.reading.reader import PrometheusReader, reading_settings, selection_of
+from peerwatch_detector.reading.transport.connection import Connection
 
 Readers = Callable[..., PrometheusReader]
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from detector.simulated_process import Cost, Process
-from peerwatch_detector.schedule import Schedule, fraction
+from peerwatch_detector.service.schedule import Schedule, fraction
 
 CYCLE = 15.0
 USUAL = {f"job-{number:03d}": Cost() for number in range(200)}

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detector.fakes import a_finding, a_streak, named
-from peerwatch_detector.scores import (
+from peerwatch_detector.detection.findings import (
     Streak,
     fault_scores,
     raise_findings,

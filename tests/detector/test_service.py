@@ -9,8 +9,8 @@ import pytest
 from detector.fakes import START, config_for, healthy, metric, node_names
 from detector.world import ONSET, World, world
 from peerwatch_detector.errors import ReadError
-from peerwatch_detector.schedule import Backlog
-from peerwatch_detector.workers import attempt
+from peerwatch_detector.service.schedule import Backlog
+from peerwatch_detector.service.workers import attempt
 
 
 def test_a_fault_is_found_seconds_after_the_continuity_threshold() -> None:

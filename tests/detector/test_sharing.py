@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from detector.fakes import START, FakeClock, FakeReader, config_for, healthy, node_names
-from peerwatch_detector import promql
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.frame import Series
-from peerwatch_detector.members import owners
-from peerwatch_detector.metrics import Snapshot
 from peerwatch_detector.models.store import EMPTY
-from peerwatch_detector.schedule import Backlog
-from peerwatch_detector.service import Detector
-from peerwatch_detector.workers import attempt
+from peerwatch_detector.reading import promql
+from peerwatch_detector.service.detector import Detector
+from peerwatch_detector.service.members import owners
+from peerwatch_detector.service.metrics import Snapshot
+from peerwatch_detector.service.schedule import Backlog
+from peerwatch_detector.service.workers import attempt
 
 CYCLE = 15.0
 # Second from which the faulty node deviates.

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 from detector import naive
 from peerwatch_detector import compiled
-from peerwatch_detector.similarity import (
+from peerwatch_detector.detection.similarity import (
     Distance,
     distance_sums,
     leave_one_out_median,

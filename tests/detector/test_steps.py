@@ -23,14 +23,10 @@ from detector.fakes import (
     node_names,
     shifted,
 )
-from peerwatch_detector.cases import Case
+from peerwatch_detector.backtest.cases import Case
+from peerwatch_detector.backtest.replay import cycles, replay
 from peerwatch_detector.config import DetectorConfig, MetricConfig, Overrides
-from peerwatch_detector.errors import CaseError
-from peerwatch_detector.frame import JobFrame, from_grid, to_grid
-from peerwatch_detector.jobs import Job
-from peerwatch_detector.models.store import EMPTY
-from peerwatch_detector.replay import cycles, replay
-from peerwatch_detector.steps import (
+from peerwatch_detector.detection.steps import (
     COUNTS,
     LENGTHS,
     SAMPLES,
@@ -40,6 +36,10 @@ from peerwatch_detector.steps import (
     peaks,
     with_peaks,
 )
+from peerwatch_detector.errors import CaseError
+from peerwatch_detector.frame import JobFrame, from_grid, to_grid
+from peerwatch_detector.jobs import Job
+from peerwatch_detector.models.store import EMPTY
 
 STEPS = [0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 10.0, 60.0]
 

@@ -8,13 +8,13 @@ import time
 import numpy as np
 import pytest
 
-from peerwatch_detector import threads
+from peerwatch_detector.bench.simulated_job import CYCLE, SECONDS, Rehearsal, made_up_frames
 from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.detection import threads
+from peerwatch_detector.detection.pipeline import Judgement
+from peerwatch_detector.detection.threads import each, worthwhile
 from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.models.shipped import configured_bundle
-from peerwatch_detector.pipeline import Judgement
-from peerwatch_detector.rehearsal import CYCLE, SECONDS, Rehearsal, made_up_frames
-from peerwatch_detector.threads import each, worthwhile
 
 NODES = 40
 

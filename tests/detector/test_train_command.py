@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from detector.small_case import write_case
-from peerwatch_detector import training_run
 from peerwatch_detector.__main__ import main
 from peerwatch_detector.models.base import INTEGRATED
 from peerwatch_detector.models.store import load_bundle
+from peerwatch_detector.training import run as training_run
 
 ENABLED = "metrics: {enabled: [cpu_usage, gpu_duty_cycle]}\n"
 

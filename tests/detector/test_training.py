@@ -9,9 +9,9 @@ import torch
 
 from detector.healthy_windows import healthy_windows, quiet, swinging_windows
 from peerwatch_detector.errors import TrainingError
-from peerwatch_detector.models.examples import fingerprint, synthetic_windows
 from peerwatch_detector.models.lstm_vae import LstmVae
-from peerwatch_detector.models.training import (
+from peerwatch_detector.training.examples import fingerprint, synthetic_windows
+from peerwatch_detector.training.fit import (
     Quality,
     Trained,
     TrainingOptions,

@@ -10,13 +10,13 @@ from detector.fakes import START, FakeClock, FakeReader, config_for, healthy, me
 from detector.small_case import write_case
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.errors import CaseError, TrainingError
-from peerwatch_detector.healthy import (
+from peerwatch_detector.models.base import INTEGRATED
+from peerwatch_detector.training.healthy import (
     Windows,
     integrated_metrics,
     windows_from_cases,
     windows_from_prometheus,
 )
-from peerwatch_detector.models.base import INTEGRATED
 
 BOTH = DetectorConfig.model_validate({"metrics": {"enabled": ["gpu_duty_cycle", "cpu_usage"]}})
 

@@ -14,11 +14,11 @@ from detector.healthy_windows import healthy_windows
 from peerwatch_detector import __version__
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.errors import ModelError, TrainingError
-from peerwatch_detector.healthy import Windows
-from peerwatch_detector.models.bar import TrainingBar
 from peerwatch_detector.models.base import INTEGRATED
-from peerwatch_detector.models.training import TrainingOptions
-from peerwatch_detector.training_run import checkpoint_path, train_bundle
+from peerwatch_detector.training.fit import TrainingOptions
+from peerwatch_detector.training.healthy import Windows
+from peerwatch_detector.training.progress import TrainingBar
+from peerwatch_detector.training.run import checkpoint_path, train_bundle
 
 LAX = {"largest_error": 1.0, "largest_level_error": 1.0, "batch_size": 64}
 QUICK = TrainingOptions(steps=30, **LAX)

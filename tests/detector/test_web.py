@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from detector.fakes import FakeClock, FakeReader, config_for, healthy, metric, node_names
-from peerwatch_detector import picture, web
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.models.store import EMPTY
-from peerwatch_detector.service import Detector
-from peerwatch_detector.web import create_app
+from peerwatch_detector.service.detector import Detector
+from peerwatch_detector.web import app as web
+from peerwatch_detector.web import picture
+from peerwatch_detector.web.app import create_app
 
 START = 1_700_000_000
 NASTY = '<script>alert("x")</script>&amp;/..?a=b#c'

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from peerwatch_detector.zscore import outliers, toward, zscores
+from peerwatch_detector.detection.zscores import outliers, toward, zscores
 
 
 def test_scores_are_standard_deviations_from_the_mean_over_the_nodes() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from detector.fakes import START, FakeClock, FakeReader, config_for, healthy, node_names
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.models.store import EMPTY
-from peerwatch_detector.service import Detector
+from peerwatch_detector.service.detector import Detector
 
 # Second from which the faulty node deviates.
 ONSET = 600

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from fake_ethtool import FileEthtool
 from peerwatch_exporter import __main__ as exporter
-from peerwatch_exporter import assembly
-from peerwatch_exporter.config import ExporterConfig
 from peerwatch_exporter.demo.nvml_library import FakeNvml, put_in_place
 from peerwatch_exporter.driver.manager import Driver
 from peerwatch_exporter.driver.serve import options_of, serve
+from peerwatch_exporter.process import assembly
+from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.sources import Sources, real_sources
 
 

@@ -22,7 +22,7 @@ import yaml
 from peerwatch_demo.local_server import LocalServer
 from peerwatch_demo.stack import Server, Stack, Target, free_ports, prometheus, prometheus_config
 from peerwatch_detector.config import load_preset
-from peerwatch_detector.promql import job_matcher, joined_query, present_nodes, running_jobs
+from peerwatch_detector.reading.promql import job_matcher, joined_query, present_nodes, running_jobs
 
 ROOT = Path(__file__).parents[2]
 PAGES = Path(__file__).parent / "pages"

@@ -21,10 +21,10 @@ from dashboard_queries import DASHBOARDS, panel_queries
 from peerwatch_demo.stack import Server, Stack, free_ports, prometheus, prometheus_config
 from peerwatch_demo.stack import Target as Scraped
 from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.detection.pipeline import Judgement
 from peerwatch_detector.models.shipped import configured_bundle
-from peerwatch_detector.pipeline import Judgement
-from peerwatch_detector.reader import PrometheusReader
-from peerwatch_detector.service import Detector
+from peerwatch_detector.reading.reader import PrometheusReader
+from peerwatch_detector.service.detector import Detector
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e-short")]
 

@@ -13,7 +13,7 @@ import pytest
 from asking import query, wait_for
 from detector_group import DetectorGroup, detector_group
 
-from peerwatch_detector.members import owners
+from peerwatch_detector.service.members import owners
 
 MEMBERS = ("detector-0", "detector-1")
 JOBS = tuple(f"job-{number}" for number in range(6))

@@ -17,7 +17,7 @@ from asking import query, wait_for
 from detector_group import RULES, DetectorGroup, detector_group
 
 from dashboard_queries import DASHBOARDS, dashboard_expressions
-from peerwatch_detector.members import owners
+from peerwatch_detector.service.members import owners
 from peerwatch_exporter.catalog import CATALOG
 
 MEMBERS = ("detector-0", "detector-1", "detector-2")

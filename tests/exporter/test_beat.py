@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peerwatch_exporter.beat import Beat
+from peerwatch_exporter.schedule.ticker import Beat
 
 # The monotonic clock at start, and the Unix clock: a quarter of a second after a whole one.
 START, UNIX = 100.0, 1_767_300_000.25

@@ -8,11 +8,11 @@ import time
 import pytest
 
 from peerwatch_exporter.__main__ import main
-from peerwatch_exporter.assembly import Parts
-from peerwatch_exporter.bench import Cost, Findings, measure, table
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import Registration
-from peerwatch_exporter.config import ExporterConfig
+from peerwatch_exporter.process.assembly import Parts
+from peerwatch_exporter.process.bench import Cost, Findings, measure, table
+from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.sources import Paths, Sources
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardware_cases import FakeClock
-from peerwatch_exporter.sources.cgroups import CgroupOwner, CgroupReader, parse_cgroup
-from peerwatch_exporter.sources.processes import ProcessTable, read_file
+from peerwatch_exporter.sources.host.processes import ProcessTable, read_file
+from peerwatch_exporter.sources.jobs.cgroups import CgroupOwner, CgroupReader, parse_cgroup
 from procfs_tree import ProcTree
 
 POD = "0c4e2b9a-58f1-4d5b-9a43-6f0a1c2d3e4f"

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from peerwatch_exporter.config import ExporterConfig
 from peerwatch_exporter.errors import ConfigError
-from peerwatch_exporter.load_config import load_config
+from peerwatch_exporter.settings.config import ExporterConfig
+from peerwatch_exporter.settings.load import load_config
 
 EXAMPLE = Path(__file__).parents[2] / "exporter" / "exporter.example.yaml"
 KNOWN = ("cpu", "disk", "gpu")

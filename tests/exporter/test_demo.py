@@ -16,9 +16,9 @@ from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.demo import SCENARIOS, scenarios, start
 from peerwatch_exporter.demo.node import DemoNode
 from peerwatch_exporter.demo.nvml import DemoNvml
-from peerwatch_exporter.load_config import load_config
-from peerwatch_exporter.pages import Pages
-from peerwatch_exporter.runner import Runner, make_workers
+from peerwatch_exporter.pages.pages import Pages
+from peerwatch_exporter.schedule.runner import Runner, make_workers
+from peerwatch_exporter.settings.load import load_config
 
 ONSET = 60.0
 # A hung call never returns; only the command line has a process that can be ended over it.

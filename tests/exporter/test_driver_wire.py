@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from peerwatch_exporter.catalog import CATALOG
 from peerwatch_exporter.collector import registrations
-from peerwatch_exporter.config import ExporterConfig
 from peerwatch_exporter.driver import wire
-from peerwatch_exporter.driver.mark import FACTS, LIBRARY, SharedMark, open_mark
+from peerwatch_exporter.driver.progress_marker import FACTS, LIBRARY, SharedMark, open_mark
 from peerwatch_exporter.driver.settings import from_plain, to_plain
 from peerwatch_exporter.driver.wire import (
     FamilyPacker,
@@ -25,7 +24,8 @@ from peerwatch_exporter.driver.wire import (
     WireError,
     pack,
 )
-from peerwatch_exporter.sources.two_sources import TwoSources
+from peerwatch_exporter.settings.config import ExporterConfig
+from peerwatch_exporter.sources.kernel.two_sources import TwoSources
 
 PLAIN = st.recursive(
     st.none()
@@ -178,7 +178,7 @@ def test_main_process_never_imports_the_library():
     script = (
         "import sys\n"
         "from peerwatch_exporter.collector import registrations\n"
-        "import peerwatch_exporter.driver.manager, peerwatch_exporter.config\n"
+        "import peerwatch_exporter.driver.manager, peerwatch_exporter.settings.config\n"
         "registrations()\n"
         "print(sorted({'pynvml'} & sys.modules.keys()))\n"
     )

@@ -18,8 +18,8 @@ from hardware_cases import FIXTURES, FakeClock, case_node, collected, node, only
 from peerwatch_exporter.catalog import CATALOG
 from peerwatch_exporter.collector import NoData, PartialData
 from peerwatch_exporter.collectors.ethtool import STATISTICS
-from peerwatch_exporter.config import EthtoolConfig, ExporterConfig
-from peerwatch_exporter.sources.ethtool import (
+from peerwatch_exporter.settings.config import EthtoolConfig, ExporterConfig
+from peerwatch_exporter.sources.nic.ethtool import (
     EthtoolIoctl,
     SelectedStatistics,
     StatisticsChangedError,

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hardware_cases import NOW
 from peerwatch_detector.config import load_preset
 from peerwatch_exporter.catalog import CATALOG, DOMAINS, family
-from peerwatch_exporter.fast import TABLE, UNTIMED, FastMetric, FastPage, Pick
-from peerwatch_exporter.seat import Held
-from peerwatch_exporter.worker import Report
+from peerwatch_exporter.schedule.fast import TABLE, UNTIMED, FastMetric, FastPage, Pick
+from peerwatch_exporter.schedule.scheduled_collector import Held
+from peerwatch_exporter.schedule.worker import Report
 
 
 def held(started, collector="c", **rows):

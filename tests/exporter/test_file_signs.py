@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from peerwatch_exporter.sources.file_signs import file_signs
-from peerwatch_exporter.sources.heartbeat import HeartbeatFiles
-from peerwatch_exporter.sources.jobs import MappingFiles
+from peerwatch_exporter.sources.files.file_signs import file_signs
+from peerwatch_exporter.sources.jobs.heartbeat import HeartbeatFiles
+from peerwatch_exporter.sources.jobs.mapping import MappingFiles
 
 
 def later():

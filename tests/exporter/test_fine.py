@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peerwatch_exporter.errors import ConfigError
-from peerwatch_exporter.load_config import load_config
 from peerwatch_exporter.sampler.fine import FineSamples, _on_grid
 from peerwatch_exporter.sampler.ring import MISSING
+from peerwatch_exporter.settings.load import load_config
 from sampler_node import Tree, sampler_on, until
 
 SECOND = 10**9

@@ -16,7 +16,7 @@ from fake_ethtool import FakeEthtool
 from foreign_tree import TREES, unpack
 from hardware_cases import FakeClock, only
 from peerwatch_exporter.collector import NoData, PartialData, registrations
-from peerwatch_exporter.config import ExporterConfig
+from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.sources import Paths, Sources
 from peerwatch_exporter.sources.readings import GpuIdentity
 from procfs_tree import ProcTree

@@ -16,12 +16,12 @@ from hardware_cases import FakeClock
 from pci_tree import GPU, NIC, PciFiles
 from peerwatch_exporter.collector import NoData, PartialData, registrations
 from peerwatch_exporter.collectors.ethtool import STATISTICS
-from peerwatch_exporter.config import ExporterConfig
+from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.sources import Paths, Sources
-from peerwatch_exporter.sources.ethtool import SelectedStatistics, StatisticsChangedError
-from peerwatch_exporter.sources.pci_link import PciLinks
-from peerwatch_exporter.sources.procfs import GarbledFileError
-from peerwatch_exporter.sources.sysfs import Sysfs
+from peerwatch_exporter.sources.host.pci_link import PciLinks
+from peerwatch_exporter.sources.host.procfs import GarbledFileError
+from peerwatch_exporter.sources.host.sysfs import Sysfs
+from peerwatch_exporter.sources.nic.ethtool import SelectedStatistics, StatisticsChangedError
 from procfs_tree import ProcTree
 
 # Content near what is expected reaches further than content that is anything.

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from hardware_cases import case_node, collected, node, only, scenario_of
 from peerwatch_exporter.collector import NoData
-from peerwatch_exporter.config import ExporterConfig, GpuConfig
-from peerwatch_exporter.sources.nvml import Nvml
-from peerwatch_exporter.sources.nvml_access import share_nvml
-from peerwatch_exporter.sources.nvml_health import fabric_health
+from peerwatch_exporter.settings.config import ExporterConfig, GpuConfig
+from peerwatch_exporter.sources.gpu.nvml import Nvml
+from peerwatch_exporter.sources.gpu.nvml_access import share_nvml
+from peerwatch_exporter.sources.gpu.nvml_health import fabric_health
 
 UUID = "GPU-{0:08x}-51ce-4a7b-9d20-7be1f00c{0:04x}".format
 EIGHT = ExporterConfig(gpu=GpuConfig(expected_count=8))

@@ -14,9 +14,9 @@ import pytest
 from hardware_cases import collected
 from peerwatch_exporter.__main__ import main
 from peerwatch_exporter.collectors.ranks import RanksCollector
-from peerwatch_exporter.config import ExporterConfig, HeartbeatConfig
+from peerwatch_exporter.settings.config import ExporterConfig, HeartbeatConfig
 from peerwatch_exporter.sources import real_sources
-from peerwatch_exporter.sources.heartbeat import read_heartbeats
+from peerwatch_exporter.sources.jobs.heartbeat import read_heartbeats
 
 TRAINING = """
 import os, sys, torch

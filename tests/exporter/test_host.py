@@ -13,9 +13,9 @@ from peerwatch_exporter.collectors.edac import EdacCollector
 from peerwatch_exporter.collectors.network import NetworkCollector
 from peerwatch_exporter.collectors.tasks import TasksCollector
 from peerwatch_exporter.collectors.tcp import TcpCollector
-from peerwatch_exporter.config import ExporterConfig, ScopeConfig
+from peerwatch_exporter.settings.config import ExporterConfig, ScopeConfig
 from peerwatch_exporter.sources import Paths, Sources
-from peerwatch_exporter.sources.processes import ProcessTable, read_file
+from peerwatch_exporter.sources.host.processes import ProcessTable, read_file
 from procfs_tree import ProcTree
 
 DISK_LINE = "8 0 {} 1 0 2 3 4 0 6 7 0 9000 1\n"

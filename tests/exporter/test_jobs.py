@@ -12,11 +12,16 @@ from hardware_cases import NOW, FakeClock, collected, only
 from peerwatch_exporter.collector import PartialData
 from peerwatch_exporter.collectors.jobs import JobsCollector
 from peerwatch_exporter.collectors.ranks import RanksCollector
-from peerwatch_exporter.config import ExporterConfig, HeartbeatConfig, JobsConfig, ScopeConfig
-from peerwatch_exporter.knowledge.pod_names import PodNaming, check_naming
+from peerwatch_exporter.settings.config import (
+    ExporterConfig,
+    HeartbeatConfig,
+    JobsConfig,
+    ScopeConfig,
+)
+from peerwatch_exporter.settings.pod_names import PodNaming, check_naming
 from peerwatch_exporter.sources import Paths, Sources
-from peerwatch_exporter.sources.job_merge import MOST_JOBS
-from peerwatch_exporter.sources.processes import ProcessTable, read_file
+from peerwatch_exporter.sources.host.processes import ProcessTable, read_file
+from peerwatch_exporter.sources.jobs.job_merge import MOST_JOBS
 from peerwatch_exporter.sources.readings import GpuIdentity
 from procfs_tree import ProcTree
 

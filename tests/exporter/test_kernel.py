@@ -15,7 +15,7 @@ from peerwatch_exporter.collectors.kernel import (
     KernelEvents,
     classify,
 )
-from peerwatch_exporter.config import ExporterConfig
+from peerwatch_exporter.settings.config import ExporterConfig
 
 PCI = "0000:3a:00.0"
 MLX5 = f"mlx5_core {PCI}"

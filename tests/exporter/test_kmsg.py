@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hardware_cases import FIXTURES
 from peerwatch_exporter.collector import NoData
-from peerwatch_exporter.sources.kmsg import KernelMessage, Kmsg, parse_record
+from peerwatch_exporter.sources.kernel.kmsg import KernelMessage, Kmsg, parse_record
 
 
 @pytest.mark.parametrize(

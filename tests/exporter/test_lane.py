@@ -8,8 +8,8 @@ import pytest
 
 from fake_collectors import Blocking, Returning, wait_until
 from hardware_cases import NOW, FakeClock
-from peerwatch_exporter.lane import Lane
-from peerwatch_exporter.worker import ThreadWorker
+from peerwatch_exporter.schedule.serial_executor import Lane
+from peerwatch_exporter.schedule.worker import ThreadWorker
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from peerwatch_exporter import __version__
 from peerwatch_exporter.__main__ import main
 from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.demo import SCENARIOS
-from peerwatch_exporter.notify import Notifier
+from peerwatch_exporter.process.notify import Notifier
 from web_client import Authority, ask, eventually, hash_of
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(peerwatch_exporter.__file__).parents[1])}
@@ -148,7 +148,7 @@ def test_sigusr1_without_a_driver_says_so(tmp_path):
 def test_log_can_be_json():
     with running("--log-format", "json") as exporter:
         entry = json.loads(exporter.log.splitlines()[-1])
-    assert ("info", "peerwatch_exporter.service") == (entry["level"], entry["logger"])
+    assert ("info", "peerwatch_exporter.process.service") == (entry["level"], entry["logger"])
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", entry["time"])
 
 

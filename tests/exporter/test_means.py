@@ -5,8 +5,8 @@ from __future__ import annotations
 from fake_collectors import Returning, sources_at, worker_of
 from hardware_cases import FakeClock
 from peerwatch_exporter.catalog import CATALOG
-from peerwatch_exporter.means import Means
-from peerwatch_exporter.runner import Runner
+from peerwatch_exporter.schedule.rolling_mean import Means
+from peerwatch_exporter.schedule.runner import Runner
 
 GPU = ("0", "GPU-0")
 

@@ -13,8 +13,8 @@ from hardware_cases import case_node, collected, node, only
 from open_files import open_below
 from pci_tree import GPU, NIC, PciFiles
 from peerwatch_exporter.collector import NoData, PartialData
-from peerwatch_exporter.config import ExporterConfig, NicConfig
-from peerwatch_exporter.sources.rdma import MAX_PORTS
+from peerwatch_exporter.settings.config import ExporterConfig, NicConfig
+from peerwatch_exporter.sources.nic.rdma import MAX_PORTS
 from peerwatch_exporter.sources.readings import GpuIdentity
 
 

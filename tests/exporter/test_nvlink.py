@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from hardware_cases import case_node, collected, node, only, scenario_of
 from peerwatch_exporter.collector import NoData
-from peerwatch_exporter.config import ExporterConfig
-from peerwatch_exporter.sources.nvlink import error_ratio
+from peerwatch_exporter.settings.config import ExporterConfig
+from peerwatch_exporter.sources.gpu.nvlink import error_ratio
 
 UUID = "GPU-{0:08x}-51ce-4a7b-9d20-7be1f00c{0:04x}".format
 

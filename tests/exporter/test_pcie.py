@@ -7,8 +7,8 @@ import pytest
 from hardware_cases import case_node, collected, node, only
 from pci_tree import GPU, NIC, NVSWITCH, PciFiles
 from peerwatch_exporter.collector import NoData
-from peerwatch_exporter.sources.pci import MAX_FUNCTIONS, PciTree, nearest
-from peerwatch_exporter.sources.sysfs import Sysfs
+from peerwatch_exporter.sources.host.pci import MAX_FUNCTIONS, PciTree, nearest
+from peerwatch_exporter.sources.host.sysfs import Sysfs
 
 SWITCH = "pci0000:15/0000:15:01.0/0000:16:00.0"
 

@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 
 from fake_kubelet import container, devices, field, kubelet, pod, pods, varint
 from hardware_cases import FakeClock
-from peerwatch_exporter.sources.grpc_unary import GrpcError, UnaryClient
-from peerwatch_exporter.sources.job_claims import Boards, Gpu, Pod
-from peerwatch_exporter.sources.pod_resources import (
+from peerwatch_exporter.sources.jobs.grpc_unary import GrpcError, UnaryClient
+from peerwatch_exporter.sources.jobs.job_claims import Boards, Gpu, Pod
+from peerwatch_exporter.sources.jobs.pod_resources import (
     ContainerDevices,
     PodResourcesProvider,
     decode_pods,
     gpu_of,
 )
-from peerwatch_exporter.sources.protobuf import MalformedMessageError
+from peerwatch_exporter.sources.jobs.protobuf import MalformedMessageError
 from peerwatch_exporter.sources.readings import GpuIdentity
 
 METHOD = "/v1.PodResourcesLister/List"

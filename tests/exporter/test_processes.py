@@ -15,12 +15,12 @@ from hardware_cases import FakeClock, collected
 from peerwatch_exporter.collectors.cpu import CpuCollector
 from peerwatch_exporter.collectors.disk import DiskCollector
 from peerwatch_exporter.collectors.memory import MemoryCollector
-from peerwatch_exporter.config import ExporterConfig, ScopeConfig
+from peerwatch_exporter.settings.config import ExporterConfig, ScopeConfig
 from peerwatch_exporter.sources import Paths, Sources, real_sources
-from peerwatch_exporter.sources.environments import EnvironmentIndex
-from peerwatch_exporter.sources.processes import ProcessTable, read_file
-from peerwatch_exporter.sources.procfs import GarbledFileError
-from peerwatch_exporter.sources.rising import InheritedSum, RisingSum
+from peerwatch_exporter.sources.host.processes import ProcessTable, read_file
+from peerwatch_exporter.sources.host.procfs import GarbledFileError
+from peerwatch_exporter.sources.host.rising import InheritedSum, RisingSum
+from peerwatch_exporter.sources.jobs.environments import EnvironmentIndex
 from procfs_tree import ProcTree
 
 MARK = {"PEERWATCH_NODE": "node-1"}

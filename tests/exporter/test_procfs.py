@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from peerwatch_exporter.collector import NoData
 from peerwatch_exporter.collectors.pressure import PressureCollector
-from peerwatch_exporter.config import ExporterConfig
+from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.sources import Paths, Sources, real_sources
-from peerwatch_exporter.sources.procfs import GarbledFileError, Procfs
-from peerwatch_exporter.sources.ranks import job_of, rank_identity
-from peerwatch_exporter.sources.usage import usage_source
+from peerwatch_exporter.sources.host.procfs import GarbledFileError, Procfs
+from peerwatch_exporter.sources.host.usage import usage_source
+from peerwatch_exporter.sources.jobs.ranks import job_of, rank_identity
 from procfs_tree import BOOT_TIME, ProcTree
 
 

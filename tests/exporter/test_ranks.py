@@ -16,9 +16,14 @@ from hardware_cases import NOW, FakeClock, collected, only
 from peerwatch_exporter.collector import NoData, PartialData
 from peerwatch_exporter.collectors.jobs import JobsCollector
 from peerwatch_exporter.collectors.ranks import RanksCollector
-from peerwatch_exporter.config import ExporterConfig, HeartbeatConfig, JobsConfig, ScopeConfig
+from peerwatch_exporter.settings.config import (
+    ExporterConfig,
+    HeartbeatConfig,
+    JobsConfig,
+    ScopeConfig,
+)
 from peerwatch_exporter.sources import Paths, Sources, real_sources
-from peerwatch_exporter.sources.processes import ProcessTable, read_file
+from peerwatch_exporter.sources.host.processes import ProcessTable, read_file
 from procfs_tree import BOOT_TIME, ProcTree
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peerwatch_exporter.catalog import family
-from peerwatch_exporter.rates import CounterSum, Rise
+from peerwatch_exporter.schedule.rates import CounterSum, Rise
 
 NAME = "nic_transmit_bytes_total"
 OTHER = "nic_receive_bytes_total"

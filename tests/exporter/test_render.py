@@ -17,7 +17,7 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from peerwatch_exporter.catalog import CATALOG, MetricSpec
-from peerwatch_exporter.render import Renderer, number, series_text
+from peerwatch_exporter.pages.render import Renderer, number, series_text
 from peerwatch_exporter.snapshot import TimedFamily
 
 LABELLED = MetricSpec("demo_things", "gauge", "1", ("zone", "area"), "Things.", "test")

@@ -18,10 +18,10 @@ from fake_collectors import (
 )
 from hardware_cases import NOW, FakeClock
 from peerwatch_exporter.collector import Registration
-from peerwatch_exporter.config import CollectorsConfig, ExporterConfig
-from peerwatch_exporter.runner import Runner, enabled_collectors, make_workers
+from peerwatch_exporter.schedule.runner import Runner, enabled_collectors, make_workers
+from peerwatch_exporter.schedule.worker import Report
+from peerwatch_exporter.settings.config import CollectorsConfig, ExporterConfig
 from peerwatch_exporter.sources import Paths, Sources
-from peerwatch_exporter.worker import Report
 
 
 class Scripted:

@@ -15,14 +15,14 @@ from peerwatch_exporter.catalog import sampler as catalog
 from peerwatch_exporter.collector import NoData, PartialData
 from peerwatch_exporter.collectors.gpu_samples import GpuSamplesCollector
 from peerwatch_exporter.collectors.sampler import SamplerCollector
-from peerwatch_exporter.config import ExporterConfig, SamplerConfig
 from peerwatch_exporter.errors import ConfigError
-from peerwatch_exporter.load_config import load_config
 from peerwatch_exporter.sampler.counters import COUNTERS
 from peerwatch_exporter.sampler.layout import Group, Layout, Series
 from peerwatch_exporter.sampler.process import Sampler, SamplerState
 from peerwatch_exporter.sampler.settings import Settings
 from peerwatch_exporter.sampler.window import Statistics
+from peerwatch_exporter.settings.config import ExporterConfig, SamplerConfig
+from peerwatch_exporter.settings.load import load_config
 from sampler_node import Tree, sampler_on, sources_of, until
 
 PORT = ("mlx5_0", "1")

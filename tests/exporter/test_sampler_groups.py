@@ -11,8 +11,8 @@ from open_files import open_below
 from peerwatch_exporter.sampler.files import CounterFiles
 from peerwatch_exporter.sampler.groups import PauseReader, groups_of, readers_of, sampled_ports
 from peerwatch_exporter.sampler.ring import MISSING
-from peerwatch_exporter.sources.rdma import RdmaPorts
-from peerwatch_exporter.sources.sysfs import Sysfs
+from peerwatch_exporter.sources.host.sysfs import Sysfs
+from peerwatch_exporter.sources.nic.rdma import RdmaPorts
 from sampler_node import COUNTERS, LINE_RATE, Tree, settings_of
 
 PAUSES = ("transmit_pause_frames", "receive_pause_frames")

@@ -12,9 +12,9 @@ import time
 
 import pytest
 
-from peerwatch_exporter.config import ExporterConfig
 from peerwatch_exporter.sampler.process import Sampler
 from peerwatch_exporter.sampler.window import Statistics
+from peerwatch_exporter.settings.config import ExporterConfig
 from sampler_node import LINE_RATE, Tree, sampler_on, settings_of, sources_of, until
 
 TRANSMIT = ("transmit_bytes", "mlx5_0")

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardware_cases import case_node, collected, only
+from peerwatch_exporter.catalog.sxid_codes import SXIDS
 from peerwatch_exporter.collector import NoData
 from peerwatch_exporter.collectors.sxid import (
     MAX_SWITCHES,
@@ -15,7 +16,6 @@ from peerwatch_exporter.collectors.sxid import (
     OTHER_SWITCH,
     SxidLog,
 )
-from peerwatch_exporter.knowledge.sxid import SXIDS
 
 BOOT = 1767225600
 

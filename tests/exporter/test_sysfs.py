@@ -12,8 +12,8 @@ import pytest
 
 from hardware_cases import FakeClock
 from open_files import open_below
-from peerwatch_exporter.sources.kept_files import KeptFiles
-from peerwatch_exporter.sources.sysfs import Sysfs, pci_address
+from peerwatch_exporter.sources.files.kept_files import KeptFiles
+from peerwatch_exporter.sources.host.sysfs import Sysfs, pci_address
 
 
 def refuse_reads(monkeypatch, name, code):

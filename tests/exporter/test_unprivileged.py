@@ -18,8 +18,8 @@ SCRIPT = """
 import json, os, sys
 from pathlib import Path
 from peerwatch_exporter.collector import registrations
-from peerwatch_exporter.config import ExporterConfig
-from peerwatch_exporter.runner import Runner, make_workers
+from peerwatch_exporter.settings.config import ExporterConfig
+from peerwatch_exporter.schedule.runner import Runner, make_workers
 from peerwatch_exporter.sources import Paths, Sources
 import fake_ethtool
 

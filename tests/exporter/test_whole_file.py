@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peerwatch_exporter.sources.whole_file import read_whole
+from peerwatch_exporter.sources.files.whole_file import read_whole
 
 
 @pytest.mark.parametrize("size", [0, 1, 16384, 16385, 100_000])

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardware_cases import FIXTURES, case_node, collected, node, only, scenario_of
+from peerwatch_exporter.catalog.xid_codes import SEVERITIES, XIDS, critical_codes
 from peerwatch_exporter.collector import NoData, PartialData
 from peerwatch_exporter.collectors.xid import (
     MAX_PAIRS,
@@ -18,10 +19,9 @@ from peerwatch_exporter.collectors.xid import (
     OTHER_CODE,
     XidLog,
 )
-from peerwatch_exporter.config import ExporterConfig, XidConfig
-from peerwatch_exporter.knowledge.xid import SEVERITIES, XIDS, critical_codes
-from peerwatch_exporter.sources.gpu_facts import XidEvent
-from peerwatch_exporter.sources.kmsg import Kmsg
+from peerwatch_exporter.settings.config import ExporterConfig, XidConfig
+from peerwatch_exporter.sources.gpu.gpu_facts import XidEvent
+from peerwatch_exporter.sources.kernel.kmsg import Kmsg
 
 BOOT = 1767225600
 BUS = "0000:19:00.0"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peerwatch_exporter.knowledge import sxid
-from peerwatch_exporter.knowledge import xid as xid_table
-from peerwatch_exporter.knowledge.xid import (
+from peerwatch_exporter.catalog import sxid_codes as sxid
+from peerwatch_exporter.catalog import xid_codes as xid_table
+from peerwatch_exporter.catalog.xid_codes import (
     CLASS_ADVICE,
     SEVERITIES,
     XIDS,

@@ -14,7 +14,7 @@ from peerwatch_demo.fleet.scripted import ScriptedNode
 from peerwatch_detector.config import load_preset
 from peerwatch_exporter.catalog import Family, MetricSpec
 from peerwatch_exporter.demo.node_plan import JOB_ID
-from peerwatch_exporter.render import number, series_text
+from peerwatch_exporter.pages.render import number, series_text
 from peerwatch_exporter.snapshot import Snapshot
 
 # What did not change is repeated this often: queries look back 5 minutes.

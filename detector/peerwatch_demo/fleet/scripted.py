@@ -13,15 +13,15 @@ from pathlib import Path
 from peerwatch_demo.fleet.plan import PlannedNode
 from peerwatch_exporter import __version__
 from peerwatch_exporter.collector import registrations
-from peerwatch_exporter.config import ExporterConfig
 from peerwatch_exporter.demo.node import Tree
 from peerwatch_exporter.demo.node_plan import JOB_ID
 from peerwatch_exporter.demo.nvml import DemoNvml
 from peerwatch_exporter.demo.nvml_library import put_in_place
 from peerwatch_exporter.demo.scenario import Scenario
-from peerwatch_exporter.load_config import load_config
-from peerwatch_exporter.pages import Pages
-from peerwatch_exporter.runner import Runner, make_workers
+from peerwatch_exporter.pages.pages import Pages
+from peerwatch_exporter.schedule.runner import Runner, make_workers
+from peerwatch_exporter.settings.config import ExporterConfig
+from peerwatch_exporter.settings.load import load_config
 from peerwatch_exporter.snapshot import Snapshot
 
 # The slow collectors, which the exporter runs every 10 s, run at the first visit after so long.

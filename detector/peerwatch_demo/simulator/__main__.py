@@ -9,7 +9,7 @@ from pathlib import Path
 from peerwatch_demo.simulator.case import simulate, write_case
 from peerwatch_demo.simulator.family import FAMILIES
 from peerwatch_demo.simulator.fine import FINE, simulate_fine
-from peerwatch_detector.cases import save_case
+from peerwatch_detector.backtest.cases import save_case
 
 # The family whose samples are finer than a second.
 _FINE = "fine"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from peerwatch_detector.cases import Case, Truth
+from peerwatch_detector.backtest.cases import Case, Truth
 from peerwatch_detector.frame import JobFrame, from_grid
 
 METRIC, UNIT = "rdma_bytes", "bytes per second"

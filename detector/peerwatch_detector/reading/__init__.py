@@ -6,7 +6,7 @@ xor, matrix, export_lines) and puts every sample where it belongs (arrival), the
 ``Block`` (block), and the newest blocks a ring (grid_ring, follower).
 """
 
-from peerwatch_detector.reading.block import Block
+from peerwatch_detector.reading.decode.block import Block
 from peerwatch_detector.reading.follower import Follower
 from peerwatch_detector.reading.grid_reader import (
     GridReader,

@@ -24,21 +24,21 @@ from typing import Protocol, Self
 
 from peerwatch_detector.errors import ReadError, ReadFailure
 from peerwatch_detector.frame import Series
-from peerwatch_detector.reading.backoff import Backoff
-from peerwatch_detector.reading.block import join_nodes, join_steps
-from peerwatch_detector.reading.connection import Connection
-from peerwatch_detector.reading.envelope import Remarks
-from peerwatch_detector.reading.instant import instant
-from peerwatch_detector.reading.layout import Layout
-from peerwatch_detector.reading.plain import MOST_SAMPLES
-from peerwatch_detector.reading.prepare import prepare
-from peerwatch_detector.reading.probe import Abilities, probe
-from peerwatch_detector.reading.question import Question, Result
+from peerwatch_detector.reading.decode.block import join_nodes, join_steps
+from peerwatch_detector.reading.decode.layout import Layout
+from peerwatch_detector.reading.decode.prepare import prepare
+from peerwatch_detector.reading.decode.status import HopelessError
 from peerwatch_detector.reading.selection import Grid, Piece, Selection
 from peerwatch_detector.reading.settings import ReadingSettings, Way
 from peerwatch_detector.reading.statistics import REFUSALS, ReadingStatistics
-from peerwatch_detector.reading.status import HopelessError
-from peerwatch_detector.reading.ways import WAYS
+from peerwatch_detector.reading.transport.backoff import Backoff
+from peerwatch_detector.reading.transport.connection import Connection
+from peerwatch_detector.reading.transport.envelope import Remarks
+from peerwatch_detector.reading.transport.instant import instant
+from peerwatch_detector.reading.transport.plain import MOST_SAMPLES
+from peerwatch_detector.reading.transport.probe import Abilities, probe
+from peerwatch_detector.reading.transport.request import Question, Result
+from peerwatch_detector.reading.transport.ways import WAYS
 
 # A smaller question may succeed where one failed for these reasons.
 _SMALLER_MAY_DO: frozenset[ReadFailure] = frozenset(

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.frame import JobFrame
-from peerwatch_detector.reading.block import Block, Places, frame_keys
-from peerwatch_detector.reading.layout import Key
+from peerwatch_detector.reading.decode.block import Block, Places, frame_keys
+from peerwatch_detector.reading.decode.layout import Key
 from peerwatch_detector.reading.selection import Grid
 
 

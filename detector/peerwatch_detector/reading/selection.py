@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from peerwatch_detector.promql import quote
+from peerwatch_detector.reading.promql import quote
 
 Operator = Literal["=", "!=", "=~", "!~"]
 

@@ -1,7 +1,7 @@
 """The fast page: what the detector compares, once per node or GPU, read every second.
 
 Names of their own, for a Prometheus that scrapes both pages would otherwise count twice in every
-sum. How each value is made stands in ``peerwatch_exporter.fast``.
+sum. How each value is made stands in ``peerwatch_exporter.schedule.fast``.
 """
 
 from __future__ import annotations

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import NoData, PartialData, register
-from peerwatch_exporter.sources.ethtool import (
+from peerwatch_exporter.sources.host.sysfs import Sysfs
+from peerwatch_exporter.sources.nic.ethtool import (
     SelectedStatistics,
     StatisticsChangedError,
     picker,
 )
-from peerwatch_exporter.sources.rdma import RdmaPorts
-from peerwatch_exporter.sources.sysfs import Sysfs
+from peerwatch_exporter.sources.nic.rdma import RdmaPorts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from peerwatch_exporter.catalog import Family
-    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
 
 _PRIORITIES = 8

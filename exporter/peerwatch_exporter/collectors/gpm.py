@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import register
-from peerwatch_exporter.sources.nvml_access import GpuLostError, shared_nvml
+from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, shared_nvml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from peerwatch_exporter.catalog import Family
-    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
-    from peerwatch_exporter.sources.nvml import Gpu
+    from peerwatch_exporter.sources.gpu.nvml import Gpu
     from peerwatch_exporter.sources.readings import ActivityReading
 
 _RATIOS = {
@@ -40,7 +40,7 @@ class GpmCollector:
 
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:  # noqa: ARG002
         # It imports pynvml, which the main process must not.
-        from peerwatch_exporter.sources.nvml_gpm import GpmSampler  # noqa: PLC0415
+        from peerwatch_exporter.sources.gpu.nvml_gpm import GpmSampler  # noqa: PLC0415
 
         self._nvml = shared_nvml(sources)
         self._sampler = GpmSampler(self._nvml, sources.monotonic)

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import NoData, register
-from peerwatch_exporter.sources.nvml_access import GpuLostError, shared_nvml
-from peerwatch_exporter.sources.nvml_pcie import read_bytes, read_link
+from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, shared_nvml
+from peerwatch_exporter.sources.gpu.nvml_pcie import read_bytes, read_link
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from peerwatch_exporter.catalog import Family
-    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
-    from peerwatch_exporter.sources.nvml import Gpu
+    from peerwatch_exporter.sources.gpu.nvml import Gpu
     from peerwatch_exporter.sources.readings import PcieBytes, PcieLink
 
 # Links change their generation with the load and their errors are few: no need of every second.

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import NoData, register
 from peerwatch_exporter.sampler.window import Window
-from peerwatch_exporter.sources.nvml_access import GpuLostError, shared_nvml
+from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, shared_nvml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from peerwatch_exporter.catalog import Family
-    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
-    from peerwatch_exporter.sources.gpu_facts import SampleBatch
-    from peerwatch_exporter.sources.nvml import Gpu
-    from peerwatch_exporter.sources.nvml_samples import SampledQuantity
+    from peerwatch_exporter.sources.gpu.gpu_facts import SampleBatch
+    from peerwatch_exporter.sources.gpu.nvml import Gpu
+    from peerwatch_exporter.sources.gpu.nvml_samples import SampledQuantity
 
 # No driver is known to sample faster.
 _MOST_PER_SECOND = 500
@@ -35,7 +35,7 @@ class GpuSamplesCollector:
 
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:
         # It imports pynvml, which the main process must not.
-        from peerwatch_exporter.sources.nvml_samples import (  # noqa: PLC0415
+        from peerwatch_exporter.sources.gpu.nvml_samples import (  # noqa: PLC0415
             QUANTITIES,
             SampleReader,
         )

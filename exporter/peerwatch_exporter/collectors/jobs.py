@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import PartialData, register
-from peerwatch_exporter.knowledge.pod_names import PodNaming
-from peerwatch_exporter.sources.gpu_processes import CgroupProvider
-from peerwatch_exporter.sources.job_claims import Answer, Boards, Claim
-from peerwatch_exporter.sources.job_environment import EnvironmentProvider
-from peerwatch_exporter.sources.job_merge import MOST_JOBS, MOST_ROWS, Jobs, merge
-from peerwatch_exporter.sources.jobs import MappingProvider
-from peerwatch_exporter.sources.pod_resources import PodResourcesProvider
+from peerwatch_exporter.settings.pod_names import PodNaming
+from peerwatch_exporter.sources.gpu.gpu_processes import CgroupProvider
+from peerwatch_exporter.sources.jobs.job_claims import Answer, Boards, Claim
+from peerwatch_exporter.sources.jobs.job_environment import EnvironmentProvider
+from peerwatch_exporter.sources.jobs.job_merge import MOST_JOBS, MOST_ROWS, Jobs, merge
+from peerwatch_exporter.sources.jobs.mapping import MappingProvider
+from peerwatch_exporter.sources.jobs.pod_resources import PodResourcesProvider
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from peerwatch_exporter.catalog import Family
-    from peerwatch_exporter.config import ExporterConfig, HeartbeatConfig
+    from peerwatch_exporter.settings.config import ExporterConfig, HeartbeatConfig
     from peerwatch_exporter.sources import Sources
-    from peerwatch_exporter.sources.heartbeat import HeartbeatFiles
-    from peerwatch_exporter.sources.job_claims import Provider
-    from peerwatch_exporter.sources.job_merge import JobRow
+    from peerwatch_exporter.sources.jobs.heartbeat import HeartbeatFiles
+    from peerwatch_exporter.sources.jobs.job_claims import Provider
+    from peerwatch_exporter.sources.jobs.job_merge import JobRow
     from peerwatch_exporter.sources.readings import GpuIdentity
 
 # The kubelet is asked once in ten runs; a call must leave room for the rest of that run.

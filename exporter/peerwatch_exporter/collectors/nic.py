@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import NoData, PartialData, register
-from peerwatch_exporter.sources.port_counters import PortCounter, PortCounters
-from peerwatch_exporter.sources.rdma import MAX_PORTS, RDMA_ROOT, GpuNeighbours, RdmaPorts
-from peerwatch_exporter.sources.sysfs import Sysfs
+from peerwatch_exporter.sources.host.sysfs import Sysfs
+from peerwatch_exporter.sources.nic.port_counters import PortCounter, PortCounters
+from peerwatch_exporter.sources.nic.rdma import MAX_PORTS, RDMA_ROOT, GpuNeighbours, RdmaPorts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from peerwatch_exporter.catalog import Family
-    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
-    from peerwatch_exporter.sources.rdma import RdmaPort
+    from peerwatch_exporter.sources.nic.rdma import RdmaPort
 
 # InfiniBand counts data in 32-bit words, on every link layer; EFA and bnxt_re have no counters/
 # and count bytes. Drivers of long ago have counters of 64 bits in counters_ext alone.

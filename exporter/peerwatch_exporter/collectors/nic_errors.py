@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.collector import NoData, PartialData, register
-from peerwatch_exporter.sources.port_counters import PortCounter, PortCounters
-from peerwatch_exporter.sources.rdma import MAX_PORTS, RDMA_ROOT, RdmaPorts
-from peerwatch_exporter.sources.sysfs import Sysfs
+from peerwatch_exporter.sources.host.sysfs import Sysfs
+from peerwatch_exporter.sources.nic.port_counters import PortCounter, PortCounters
+from peerwatch_exporter.sources.nic.rdma import MAX_PORTS, RDMA_ROOT, RdmaPorts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from peerwatch_exporter.catalog import Family
-    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
 
 _PORT_ERRORS = (

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import NoData, register
-from peerwatch_exporter.sources.nvlink import NvlinkReader
-from peerwatch_exporter.sources.nvlink_c2c import C2cReader
-from peerwatch_exporter.sources.nvml_access import GpuLostError, shared_nvml
+from peerwatch_exporter.sources.gpu.nvlink import NvlinkReader
+from peerwatch_exporter.sources.gpu.nvlink_c2c import C2cReader
+from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, shared_nvml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from peerwatch_exporter.catalog import Family
-    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
-    from peerwatch_exporter.sources.nvml import Gpu
+    from peerwatch_exporter.sources.gpu.nvml import Gpu
     from peerwatch_exporter.sources.readings import C2cLink, LinkReading
 
 # Metrics with one more label, whose values are the keys of the reading.

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import NoData, register
-from peerwatch_exporter.sources.pci import MAX_FUNCTIONS, PCI_DEVICES, PciTree
-from peerwatch_exporter.sources.pci_link import PciLinks
-from peerwatch_exporter.sources.sysfs import Sysfs
+from peerwatch_exporter.sources.host.pci import MAX_FUNCTIONS, PCI_DEVICES, PciTree
+from peerwatch_exporter.sources.host.pci_link import PciLinks
+from peerwatch_exporter.sources.host.sysfs import Sysfs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from peerwatch_exporter.catalog import Family
-    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
-    from peerwatch_exporter.sources.pci import PciFunction
-    from peerwatch_exporter.sources.pci_link import PciLink
+    from peerwatch_exporter.sources.host.pci import PciFunction
+    from peerwatch_exporter.sources.host.pci_link import PciLink
 
 _LINK_VALUES = {
     "pcie_link_speed_transfers_per_second": "speed",

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import NoData, register
-from peerwatch_exporter.sources.procfs import Procfs
+from peerwatch_exporter.sources.host.procfs import Procfs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from peerwatch_exporter.catalog import Family
-    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
 
 

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import NoData, PartialData, register
-from peerwatch_exporter.sources.jobs import MappingFiles
-from peerwatch_exporter.sources.rank_use import RankUse
-from peerwatch_exporter.sources.ranks import RankFinder
+from peerwatch_exporter.sources.jobs.mapping import MappingFiles
+from peerwatch_exporter.sources.jobs.rank_use import RankUse
+from peerwatch_exporter.sources.jobs.ranks import RankFinder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from peerwatch_exporter.catalog import Family
-    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
-    from peerwatch_exporter.sources.heartbeat import Heartbeat
-    from peerwatch_exporter.sources.processes import Process
-    from peerwatch_exporter.sources.ranks import RankProcess
+    from peerwatch_exporter.sources.host.processes import Process
+    from peerwatch_exporter.sources.jobs.heartbeat import Heartbeat
+    from peerwatch_exporter.sources.jobs.ranks import RankProcess
 
 _STATES = ("running", "sleeping", "disk_sleep", "stopped", "zombie", "exited")
 

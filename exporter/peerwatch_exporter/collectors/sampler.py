@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from peerwatch_exporter.catalog import Family
-    from peerwatch_exporter.config import ExporterConfig
     from peerwatch_exporter.sampler.layout import Series
     from peerwatch_exporter.sampler.process import SamplerState
+    from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
 
 # Key of the process's message by metric.

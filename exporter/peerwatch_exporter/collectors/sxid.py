@@ -6,15 +6,15 @@ import re
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
+from peerwatch_exporter.catalog.sxid_codes import SXIDS, describe
 from peerwatch_exporter.collector import register
-from peerwatch_exporter.knowledge.sxid import SXIDS, describe
-from peerwatch_exporter.sources.kernel_log import Admission, Bursts, KernelLog, lines_of
+from peerwatch_exporter.sources.kernel.kernel_log import Admission, Bursts, KernelLog, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from peerwatch_exporter.catalog import Family
-    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
 
 # A node has at most six NVSwitches; the rest is room for what is built next.

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import register
-from peerwatch_exporter.sources.procfs import GarbledFileError, Procfs
+from peerwatch_exporter.sources.host.procfs import GarbledFileError, Procfs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from peerwatch_exporter.catalog import Family
-    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
-    from peerwatch_exporter.sources.procfs import TcpQueues
+    from peerwatch_exporter.sources.host.procfs import TcpQueues
 
 # The list of sockets costs a walk over the kernel's whole hash table, which on a machine with
 # much memory is long even if it is empty. So much of one CPU may be spent on it; in between, the

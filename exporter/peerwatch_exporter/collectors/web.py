@@ -10,7 +10,7 @@ from peerwatch_exporter.collector import register
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
 
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
-from peerwatch_exporter.collector import NoData, PartialData, register
-from peerwatch_exporter.knowledge.xid import (
+from peerwatch_exporter.catalog.xid_codes import (
     SEVERITIES,
     XIDS,
     critical_codes,
@@ -20,18 +19,19 @@ from peerwatch_exporter.knowledge.xid import (
     recovery_action,
     severity_of,
 )
-from peerwatch_exporter.sources.kernel_log import Admission, KernelLog, lines_of
-from peerwatch_exporter.sources.sysfs import pci_address
-from peerwatch_exporter.sources.two_sources import TwoSources
+from peerwatch_exporter.collector import NoData, PartialData, register
+from peerwatch_exporter.sources.host.sysfs import pci_address
+from peerwatch_exporter.sources.kernel.kernel_log import Admission, KernelLog, lines_of
+from peerwatch_exporter.sources.kernel.two_sources import TwoSources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from peerwatch_exporter.catalog import Family
-    from peerwatch_exporter.config import ExporterConfig
-    from peerwatch_exporter.knowledge.xid import Severity
+    from peerwatch_exporter.catalog.xid_codes import Severity
+    from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
-    from peerwatch_exporter.sources.gpu_facts import XidEvent
+    from peerwatch_exporter.sources.gpu.gpu_facts import XidEvent
 
 # Stands for every code or address beyond the limits below; shown as "other".
 OTHER_CODE = -1

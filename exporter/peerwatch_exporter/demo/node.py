@@ -28,8 +28,8 @@ from peerwatch_exporter.sources import Paths, Sources
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from peerwatch_exporter.config import ExporterConfig
     from peerwatch_exporter.demo.scenario import Scenario
+    from peerwatch_exporter.settings.config import ExporterConfig
 
 _LOG = logging.getLogger(__name__)
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import peerwatch_exporter
-from peerwatch_exporter.driver.mark import SharedMark
+from peerwatch_exporter.driver.progress_marker import SharedMark
 from peerwatch_exporter.driver.wire import FamilyUnpacker, Inbox, pack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from peerwatch_exporter.driver.mark import Activity
+    from peerwatch_exporter.driver.progress_marker import Activity
 
 _READ_BYTES = 1 << 18
 COMMAND = (sys.executable, "-m", "peerwatch_exporter.driver")

@@ -17,23 +17,23 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from peerwatch_exporter.driver.child import COMMAND, ChildGoneError, ChildProcess
-from peerwatch_exporter.driver.crew import Crew
-from peerwatch_exporter.driver.funeral import Funeral
 from peerwatch_exporter.driver.limits import Limits
+from peerwatch_exporter.driver.reaper import Funeral
 from peerwatch_exporter.driver.settings import to_plain
 from peerwatch_exporter.driver.slot import Answer, Slot
+from peerwatch_exporter.driver.state import Crew
 from peerwatch_exporter.driver.version import DriverVersion
 from peerwatch_exporter.driver.wire import WireError
 from peerwatch_exporter.driver.workers import DriverWorker
-from peerwatch_exporter.logs import log_form
+from peerwatch_exporter.process.logs import log_form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from peerwatch_exporter.collector import Registration
-    from peerwatch_exporter.config import ExporterConfig
+    from peerwatch_exporter.schedule.worker import Report
+    from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
-    from peerwatch_exporter.worker import Report
 
 _LOG = logging.getLogger(__name__)
 

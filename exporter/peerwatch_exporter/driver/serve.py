@@ -18,16 +18,23 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from peerwatch_exporter.collector import NoData, PartialData, registered
-from peerwatch_exporter.driver.mark import FACTS, FIRST_COLLECTOR, IDLE, LIBRARY, Mark, open_mark
+from peerwatch_exporter.driver.progress_marker import (
+    FACTS,
+    FIRST_COLLECTOR,
+    IDLE,
+    LIBRARY,
+    Mark,
+    open_mark,
+)
 from peerwatch_exporter.driver.settings import from_plain
 from peerwatch_exporter.driver.wire import FamilyPacker, Inbox, pack
-from peerwatch_exporter.logs import set_up_logging
-from peerwatch_exporter.memory import search_rarely
+from peerwatch_exporter.process.logs import set_up_logging
+from peerwatch_exporter.process.memory import search_rarely
+from peerwatch_exporter.schedule.worker import error_class
 from peerwatch_exporter.sources import Paths, Sources
-from peerwatch_exporter.sources.nvml import Nvml
-from peerwatch_exporter.sources.nvml_access import DriverReloadedError, NvmlError, share_nvml
-from peerwatch_exporter.sources.nvml_facts import FactsReader
-from peerwatch_exporter.worker import error_class
+from peerwatch_exporter.sources.gpu.nvml import Nvml
+from peerwatch_exporter.sources.gpu.nvml_access import DriverReloadedError, NvmlError, share_nvml
+from peerwatch_exporter.sources.gpu.nvml_facts import FactsReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

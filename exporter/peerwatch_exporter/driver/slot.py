@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.driver.mark import LIBRARY, Activity
+from peerwatch_exporter.driver.progress_marker import LIBRARY, Activity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from peerwatch_exporter.driver.manager import Driver
-    from peerwatch_exporter.worker import Report
+    from peerwatch_exporter.schedule.worker import Report
 
 
 class DriverWorker:

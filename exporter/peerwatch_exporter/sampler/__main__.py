@@ -22,9 +22,9 @@ from peerwatch_exporter.sampler.layout import MemoryLimitError, lay_out
 from peerwatch_exporter.sampler.loop import Loop, PortsChangedError
 from peerwatch_exporter.sampler.pacer import Pacer
 from peerwatch_exporter.sampler.settings import Settings
-from peerwatch_exporter.sources.ethtool import EthtoolIoctl
-from peerwatch_exporter.sources.rdma import RdmaPorts
-from peerwatch_exporter.sources.sysfs import Sysfs
+from peerwatch_exporter.sources.host.sysfs import Sysfs
+from peerwatch_exporter.sources.nic.ethtool import EthtoolIoctl
+from peerwatch_exporter.sources.nic.rdma import RdmaPorts
 
 # The training job comes first.
 _NICE = 5

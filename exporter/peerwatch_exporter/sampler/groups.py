@@ -14,17 +14,17 @@ from peerwatch_exporter.sampler.counters import COUNTERS
 from peerwatch_exporter.sampler.files import CounterFiles
 from peerwatch_exporter.sampler.layout import Group, Series
 from peerwatch_exporter.sampler.ring import MISSING
-from peerwatch_exporter.sources.ethtool import SelectedStatistics, StatisticsChangedError
-from peerwatch_exporter.sources.rdma import RDMA_ROOT
+from peerwatch_exporter.sources.nic.ethtool import SelectedStatistics, StatisticsChangedError
+from peerwatch_exporter.sources.nic.rdma import RDMA_ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from peerwatch_exporter.sampler.counters import Counter
     from peerwatch_exporter.sampler.settings import Settings
-    from peerwatch_exporter.sources.ethtool import EthtoolReader
-    from peerwatch_exporter.sources.rdma import RdmaPort, RdmaPorts
-    from peerwatch_exporter.sources.sysfs import Sysfs
+    from peerwatch_exporter.sources.host.sysfs import Sysfs
+    from peerwatch_exporter.sources.nic.ethtool import EthtoolReader
+    from peerwatch_exporter.sources.nic.rdma import RdmaPort, RdmaPorts
 
 # Statistics of the driver are not read more often, however cheap they are.
 _ETHTOOL_SECONDS = 0.01

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sampler.layout import Group, Series
     from peerwatch_exporter.sampler.pacer import Pacer
     from peerwatch_exporter.sampler.settings import Settings
-    from peerwatch_exporter.sources.rdma import RdmaPorts
-    from peerwatch_exporter.sources.sysfs import Sysfs
+    from peerwatch_exporter.sources.host.sysfs import Sysfs
+    from peerwatch_exporter.sources.nic.rdma import RdmaPorts
 
 # Statistics are worked out between samples: not closer to the next one than this part of an
 # interval, but at least one series per sample.

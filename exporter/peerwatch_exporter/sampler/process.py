@@ -24,9 +24,9 @@ from peerwatch_exporter.sampler.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from peerwatch_exporter.config import ExporterConfig
     from peerwatch_exporter.sampler.layout import Group
     from peerwatch_exporter.sampler.ring import Rows
+    from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
 
 _LOG = logging.getLogger(__name__)

@@ -12,20 +12,20 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.sources.ethtool import EthtoolIoctl
-from peerwatch_exporter.sources.gpu_facts import GpuFacts
-from peerwatch_exporter.sources.heartbeat import HeartbeatFiles
-from peerwatch_exporter.sources.own_processes import OwnProcesses
-from peerwatch_exporter.sources.process_jobs import ProcessJobs
-from peerwatch_exporter.sources.processes import ProcessTable
+from peerwatch_exporter.sources.gpu.gpu_facts import GpuFacts
+from peerwatch_exporter.sources.host.own_processes import OwnProcesses
+from peerwatch_exporter.sources.host.processes import ProcessTable
+from peerwatch_exporter.sources.jobs.heartbeat import HeartbeatFiles
+from peerwatch_exporter.sources.jobs.process_jobs import ProcessJobs
+from peerwatch_exporter.sources.nic.ethtool import EthtoolIoctl
 from peerwatch_exporter.sources.web_facts import WebFacts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from peerwatch_exporter.config import ExporterConfig
-    from peerwatch_exporter.sources.ethtool import EthtoolReader
+    from peerwatch_exporter.settings.config import ExporterConfig
+    from peerwatch_exporter.sources.nic.ethtool import EthtoolReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import parse_qs
 
-from peerwatch_exporter.render import OPENMETRICS_CONTENT_TYPE, TEXT_CONTENT_TYPE
+from peerwatch_exporter.pages.render import OPENMETRICS_CONTENT_TYPE, TEXT_CONTENT_TYPE
 from peerwatch_exporter.web.negotiation import prefers_openmetrics, scrape_timeout
 from peerwatch_exporter.web.response import Response, text
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from peerwatch_exporter.errors import ConfigError
+from peerwatch_exporter.settings.yaml_file import read_yaml
 from peerwatch_exporter.web.settings import TlsSettings, WebSettings
-from peerwatch_exporter.yaml_file import read_yaml
 
 if TYPE_CHECKING:
     import ssl

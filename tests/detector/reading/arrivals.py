@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from peerwatch_detector.reading.arrival import (
+from peerwatch_detector.reading.decode.arrival import (
     LABEL_BYTES,
     ROWS,
     SAMPLES,
@@ -16,10 +16,10 @@ from peerwatch_detector.reading.arrival import (
     new_arrival,
     with_more_room,
 )
-from peerwatch_detector.reading.block import Block
-from peerwatch_detector.reading.layout import layout_of
+from peerwatch_detector.reading.decode.block import Block
+from peerwatch_detector.reading.decode.layout import layout_of
+from peerwatch_detector.reading.decode.status import MORE_BYTES, MORE_ROOM
 from peerwatch_detector.reading.selection import Grid
-from peerwatch_detector.reading.status import MORE_BYTES, MORE_ROOM
 
 Take = Callable[[Arrival, NDArray[np.uint8], int, int], tuple[int, int]]
 

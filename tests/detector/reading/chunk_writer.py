@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 
-from peerwatch_detector.reading.protobuf import varint
+from peerwatch_detector.reading.transport.protobuf import varint
 
 Samples = list[tuple[int, float]]
 

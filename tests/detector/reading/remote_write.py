@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from peerwatch_detector.reading.protobuf import snappy_block, varint
+from peerwatch_detector.reading.transport.protobuf import snappy_block, varint
 
 # What ends a series in Prometheus (model/value/value.go).
 STALE = np.array([0x7FF0000000000002], np.uint64).view(np.float64)[0]

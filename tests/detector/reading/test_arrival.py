@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from detector.reading.arrivals import padded
 from detector.reading.naive_grid import naive_rates, naive_steps
-from peerwatch_detector.reading.arrival import (
+from peerwatch_detector.reading.decode.arrival import (
     ROWS,
     Arrival,
     close_rows,

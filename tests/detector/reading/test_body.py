@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peerwatch_detector.reading.body import join_chunks
+from peerwatch_detector.reading.transport.body import join_chunks
 
 # What the state says at the end, and when the coding is broken.
 DONE, BROKEN = 5, 6

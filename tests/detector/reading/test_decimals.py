@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from peerwatch_detector.reading.decimals import read_decimal, read_milliseconds
+from peerwatch_detector.reading.decode.decimals import read_decimal, read_milliseconds
 
 
 def read(text: str) -> tuple[float, int]:

@@ -18,11 +18,10 @@ from detector.reading.chunk_writer import (
     xor_chunk,
 )
 from detector.reading.naive_grid import naive_steps
-from peerwatch_detector.reading.arrival import ROWS, SAMPLES
-from peerwatch_detector.reading.checksum import crc32c
-from peerwatch_detector.reading.frames import take_frames
-from peerwatch_detector.reading.selection import Grid
-from peerwatch_detector.reading.status import (
+from peerwatch_detector.reading.decode.arrival import ROWS, SAMPLES
+from peerwatch_detector.reading.decode.checksum import crc32c
+from peerwatch_detector.reading.decode.frames import take_frames
+from peerwatch_detector.reading.decode.status import (
     BAD_CHECKSUM,
     BAD_CHUNK,
     BAD_FRAME,
@@ -30,6 +29,7 @@ from peerwatch_detector.reading.status import (
     MORE_BYTES,
     TOO_LONG,
 )
+from peerwatch_detector.reading.selection import Grid
 
 GRID = Grid(0, 30_000)
 Samples = list[tuple[int, float]]

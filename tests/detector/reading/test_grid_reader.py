@@ -37,11 +37,11 @@ from peerwatch_detector.reading import (
     Selection,
     grid_reader,
 )
-from peerwatch_detector.reading.arrival import close_rows, rates
-from peerwatch_detector.reading.chunks import join_chunks
-from peerwatch_detector.reading.export_lines import take_lines
-from peerwatch_detector.reading.frames import take_frames
-from peerwatch_detector.reading.matrix import take_matrix
+from peerwatch_detector.reading.decode.arrival import close_rows, rates
+from peerwatch_detector.reading.decode.chunks import join_chunks
+from peerwatch_detector.reading.decode.export_lines import take_lines
+from peerwatch_detector.reading.decode.frames import take_frames
+from peerwatch_detector.reading.decode.matrix import take_matrix
 
 LOAD = Selection("load", "node_load", (Matcher("job_id", "=", "j"),))
 GRID = Grid(1000, 20_000)

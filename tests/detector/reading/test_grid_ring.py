@@ -24,8 +24,8 @@ from peerwatch_detector.reading import (
     ReadingStatistics,
     Selection,
 )
-from peerwatch_detector.reading.envelope import Remarks
-from peerwatch_detector.reading.question import Result
+from peerwatch_detector.reading.transport.envelope import Remarks
+from peerwatch_detector.reading.transport.request import Result
 
 NODES = ("a", "b", "c", "d")
 CAPACITY = 10

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detector.reading.arrivals import padded
-from peerwatch_detector.reading.arrival import Arrival, new_arrival, open_row
-from peerwatch_detector.reading.layout import layout_of
+from peerwatch_detector.reading.decode.arrival import Arrival, new_arrival, open_row
+from peerwatch_detector.reading.decode.layout import layout_of
 from peerwatch_detector.reading.selection import Grid
 
 Labels = tuple[str, str, str]

@@ -14,11 +14,11 @@ from detector.reading.naive_grid import naive_rates, naive_steps
 from detector.reading.without_numba import read_without_numba
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.reading import Grid, Matcher, ReadingSettings, Selection
-from peerwatch_detector.reading.body import Body, read_all
-from peerwatch_detector.reading.connection import Answer
-from peerwatch_detector.reading.plain import plain_matrix
-from peerwatch_detector.reading.question import Question
 from peerwatch_detector.reading.selection import Piece
+from peerwatch_detector.reading.transport.body import Body, read_all
+from peerwatch_detector.reading.transport.connection import Answer
+from peerwatch_detector.reading.transport.plain import plain_matrix
+from peerwatch_detector.reading.transport.request import Question
 
 GRID = Grid(1000, 30_000)
 ODD = 'o"dd\\nöde'

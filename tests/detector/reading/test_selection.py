@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peerwatch_detector.reading import Grid, Matcher, Selection
-from peerwatch_detector.reading.block import Block, join_nodes, join_steps
-from peerwatch_detector.reading.protobuf import read_request, snappy_block, varint
+from peerwatch_detector.reading.decode.block import Block, join_nodes, join_steps
 from peerwatch_detector.reading.selection import Piece
+from peerwatch_detector.reading.transport.protobuf import read_request, snappy_block, varint
 
 LOAD = Selection("load", "node_load", (Matcher("job_id", "=", 'a"b\\'),))
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from detector.reading.arrivals import Take, block, empty, take
 from detector.reading.naive_grid import naive_steps
-from peerwatch_detector.reading.arrival import ROWS
-from peerwatch_detector.reading.export_lines import take_lines
-from peerwatch_detector.reading.matrix import take_matrix
+from peerwatch_detector.reading.decode.arrival import ROWS
+from peerwatch_detector.reading.decode.export_lines import take_lines
+from peerwatch_detector.reading.decode.matrix import take_matrix
+from peerwatch_detector.reading.decode.status import BAD_TEXT, FINISHED, HISTOGRAM, MORE_BYTES
 from peerwatch_detector.reading.selection import Grid
-from peerwatch_detector.reading.status import BAD_TEXT, FINISHED, HISTOGRAM, MORE_BYTES
 
 GRID = Grid(1_700_000_000_000, 1_700_000_030_000)
 TIMES = st.integers(GRID.start - 9000, GRID.end + 9000)

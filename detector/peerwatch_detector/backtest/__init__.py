@@ -1,0 +1,1 @@
+"""Recorded cases: replaying, evaluating, exporting them."""

@@ -1,0 +1,168 @@
+"""Replays a recorded job as the online detector would have judged it, cycle by cycle.
+
+The stages are those of ``run``: only the samples come from a case instead of from Prometheus.
+At the cycle that ends at time t nothing younger than ``t - prometheus.lag_seconds`` is looked
+at, so a case cut short gives the same findings up to the cut.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from peerwatch_detector.backtest.cases import Case
+from peerwatch_detector.config import DetectorConfig, MetricConfig
+from peerwatch_detector.detection.findings import Finding
+from peerwatch_detector.detection.pipeline import JobState, Judgement, judge
+from peerwatch_detector.detection.steps import Ticks, context_steps
+from peerwatch_detector.errors import CaseError
+from peerwatch_detector.frame import JobFrame
+from peerwatch_detector.jobs import Job
+from peerwatch_detector.models.store import Bundle
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What the detector would have said.
+
+    Parameters
+    ----------
+    case
+        Name of the case.
+    findings
+        In the order they were raised; ``raised`` is in seconds from the start of the case.
+    node_seconds
+        Nodes times length of the case, for rates of false findings.
+    """
+
+    case: str
+    findings: tuple[Finding, ...]
+    node_seconds: float
+
+
+def replay(case: Case, config: DetectorConfig, bundle: Bundle) -> Replay:
+    """Walk through a case in cycles and collect every finding raised.
+
+    Parameters
+    ----------
+    case
+        The recorded job; its metrics that the configuration does not compare are not looked at.
+    config
+        Settings, the method among them.
+    bundle
+        Trained models.
+    """
+    raised: list[Finding] = []
+    known: set[tuple[str, float]] = set()
+    for judgement in cycles(case, config, bundle):
+        for finding in judgement.findings:
+            key = (finding.node, finding.raised)
+            if key not in known:
+                known.add(key)
+                raised.append(finding)
+    frame = next(iter(case.frames.values()))
+    length = len(frame.times) * case.step_seconds
+    return Replay(case.name, tuple(raised), len(frame.nodes) * length)
+
+
+def cycles(case: Case, config: DetectorConfig, bundle: Bundle) -> Iterator[Judgement]:
+    """Yield the judgement of every cycle of a case, at the steps of the case.
+
+    Raises
+    ------
+    CaseError
+        If the configuration is impossible at these steps.
+    """
+    config = _at_step(config, case)
+    metrics = [metric for metric in config.detection_metrics() if case.fits(metric)]
+    models = bundle.models(config, metrics)
+    state = JobState()
+    roles = {node: config.peers.role(node, case.roles.get(node, "")) for node in case.nodes}
+    roles = {node: role for node, role in roles.items() if role}
+    heard = _last_heard(case)
+    frame = next(iter(case.frames.values()))
+    end = float(frame.times[-1]) + case.step_seconds + config.prometheus.lag_seconds
+    for cycle in range(1, int(end // config.cycle_seconds) + 1):
+        now = cycle * config.cycle_seconds
+        newest = now - config.prometheus.lag_seconds
+        step = int(np.searchsorted(frame.times, newest, side="right"))
+        if step == 0:
+            continue
+        frames = {
+            metric.name: _cut(case.frames[metric.name], metric, config, state, step)
+            for metric in metrics
+        }
+        yield judge(_job(case, roles, heard, step), frames, models, config, state, newest)
+
+
+def _at_step(config: DetectorConfig, case: Case) -> DetectorConfig:
+    """Return the configuration for the steps of a case, checked like one from a file."""
+    if case.step_seconds == config.step_seconds:
+        return config
+    values = config.model_dump(exclude_unset=True) | {
+        "step_seconds": case.step_seconds,
+        # A case holds rates already.
+        "rate_window_seconds": max(config.rate_window_seconds, math.ceil(2 * case.step_seconds)),
+    }
+    try:
+        return DetectorConfig.model_validate(values)
+    except ValidationError as error:
+        mistakes = "; ".join(
+            f"{'.'.join(map(str, one['loc']))}: {str(one['msg']).removeprefix('Value error, ')}"
+            for one in error.errors()
+        )
+        raise CaseError(
+            f"{case.name}: cannot be judged at its steps of {case.step_seconds:g} s: {mistakes}."
+        ) from error
+
+
+def _last_heard(case: Case) -> NDArray[np.int64]:
+    """Return, per step and node, the last step with a sample of any metric; -1 = none yet."""
+    frames = list(case.frames.values())
+    heard: NDArray[np.bool_] = np.zeros(frames[0].values.shape, dtype=np.bool_)
+    for frame in frames:
+        heard |= np.isfinite(frame.values)
+    steps = np.arange(heard.shape[1])
+    last: NDArray[np.int64] = np.where(heard, steps, -1)
+    return np.maximum.accumulate(last, axis=1)
+
+
+def _job(case: Case, roles: dict[str, str], heard: NDArray[np.int64], step: int) -> Job:
+    last = heard[:, step - 1]
+    times = next(iter(case.frames.values())).times
+    silent = {
+        node: float(times[last[index]])
+        for index, node in enumerate(case.nodes)
+        if 0 <= last[index] < step - 1
+    }
+    return Job(case.job_id, case.nodes, silent, roles=roles)
+
+
+def _cut(
+    frame: JobFrame, metric: MetricConfig, config: DetectorConfig, state: JobState, step: int
+) -> JobFrame:
+    """Return the steps that the service would read at this cycle."""
+    judged, seconds = state.metrics.get(metric.name), config.step_seconds
+    per_second = Ticks.of(seconds).per_second
+    since = 0
+    if judged:
+        since = int(np.searchsorted(frame.times, judged.judged_until / per_second))
+    margin = config.margin_seconds + (metric.peak_seconds or 0)
+    since -= math.ceil(round(margin / seconds, 6))
+    oldest = step - round(config.history_seconds / seconds)
+    left = max(0, min(since, step - context_steps(seconds)), oldest)
+    per_gpu = None if frame.gpu_values is None else frame.gpu_values[:, :, left:step]
+    return JobFrame(
+        frame.job_id,
+        frame.metric,
+        frame.nodes,
+        frame.times[left:step],
+        frame.values[:, left:step],
+        frame.gpus,
+        per_gpu,
+    )

@@ -1,0 +1,1 @@
+"""What reading and detection cost on this machine."""

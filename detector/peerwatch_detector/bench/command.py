@@ -1,0 +1,271 @@
+"""What one's own server and machine give: ``peerwatch-detector bench``.
+
+Reading is timed on the series that the server has, judging on a job made up to the size asked for;
+what that means for a cycle follows in proportion to the series.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from peerwatch_detector.bench.simulated_job import CYCLE, CYCLES, SECONDS, Rehearsal, made_up_frames
+from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.detection.threads import worthwhile
+from peerwatch_detector.errors import BenchError, ReadError
+from peerwatch_detector.models.store import Bundle
+from peerwatch_detector.reading import Grid, GridReader, Selection
+from peerwatch_detector.reading.reader import reading_settings
+from peerwatch_detector.reading.settings import Choice
+
+_WAYS: tuple[Choice, ...] = ("remote_read", "export", "query", "query_range")
+# The first may open connections and fill the server's caches.
+_RUNS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingCost:
+    """What reading by one way cost; of some runs the quickest.
+
+    Parameters
+    ----------
+    way
+        How.
+    span_seconds
+        Length of the range.
+    series, samples
+        What came.
+    seconds, cpu
+        Wall time, and CPU time of this process.
+    """
+
+    way: str
+    span_seconds: int
+    series: int
+    samples: int
+    seconds: float
+    cpu: float
+
+    def scaled(self, series: int) -> float:
+        """Return the seconds for so many series."""
+        return self.seconds * series / self.series
+
+
+@dataclass(frozen=True, slots=True)
+class JudgingCost:
+    """What judging a made-up job cost.
+
+    Parameters
+    ----------
+    nodes, metrics, method, threads
+        What was judged, and in how many threads.
+    cold, cycle
+        Seconds of the first call and of a cycle after it; wall time.
+    cold_cpu, cycle_cpu
+        The same as CPU time of this process.
+    resident
+        Memory of this process afterwards, in MiB.
+    """
+
+    nodes: int
+    metrics: int
+    method: str
+    threads: int
+    cold: float
+    cycle: float
+    cold_cpu: float
+    cycle_cpu: float
+    resident: float
+
+
+def run_bench(options: argparse.Namespace, config: DetectorConfig, bundle: Bundle) -> int:
+    """Measure and print; a server that cannot be read costs only its part of the answer.
+
+    Raises
+    ------
+    BenchError
+        If fewer nodes or metrics are asked for than can be judged, or more metrics than there are.
+    """
+    config = _narrowed(config, options)
+    judging = measure_judging(config, bundle, options.nodes)
+    reading: list[ReadingCost] = []
+    trouble = ""
+    try:
+        reading = measure_reading(config, options.series, options.node_label)
+    except (ReadError, BenchError) as error:
+        trouble = str(error)
+    text = report(judging, reading, config.prometheus.shown_url)
+    if options.json:
+        costs = {"judging": asdict(judging), "reading": [asdict(one) for one in reading]}
+        text = json.dumps(costs | {"trouble": trouble}, indent=2)
+    sys.stdout.write(text + "\n")
+    if trouble:
+        sys.stderr.write(f"peerwatch-detector: reading was not measured: {trouble}\n")
+    return 1 if trouble else 0
+
+
+def _narrowed(config: DetectorConfig, options: argparse.Namespace) -> DetectorConfig:
+    """Return the configuration with the first of its metrics only."""
+    names = [metric.name for metric in config.detection_metrics()]
+    asked = len(names) if options.metrics is None else options.metrics
+    if not 1 <= asked <= len(names):
+        raise BenchError(
+            f"--metrics {asked} must be between 1 and the {len(names)} that are configured."
+        )
+    if options.nodes < config.smallest_job:
+        raise BenchError(
+            f"--nodes {options.nodes} must be at least smallest_job {config.smallest_job}: "
+            "fewer nodes are not compared."
+        )
+    metrics = config.metrics.model_copy(update={"enabled": names[:asked]})
+    return config.model_copy(update={"metrics": metrics})
+
+
+def measure_judging(config: DetectorConfig, bundle: Bundle, nodes: int) -> JudgingCost:
+    """Judge a made-up job of so many nodes: the first call, and the cycles after it."""
+    models = bundle.models(config, config.detection_metrics())
+    # Once for a small job, so that everything is compiled and loaded.
+    small = Rehearsal(config, models, made_up_frames(16, 1, config, faulty=False))
+    small.until(SECONDS)()
+    small.until(SECONDS + CYCLE)()
+    frames = made_up_frames(nodes, 1, config, faulty=False)
+    job = Rehearsal(config, models, frames)
+    cold, *cycles = (_seconds(job, SECONDS + cycle * CYCLE) for cycle in range(CYCLES + 1))
+    usual = np.median(cycles, axis=0)
+    return JudgingCost(
+        nodes,
+        len(frames),
+        config.method,
+        worthwhile(config.scheduling.judging_threads, frames.values()),
+        cold[0],
+        float(usual[0]),
+        cold[1],
+        float(usual[1]),
+        resident_mebibytes(),
+    )
+
+
+def _seconds(job: Rehearsal, second: int) -> tuple[float, float]:
+    """Judge up to a second; return wall time and own CPU time."""
+    judge = job.until(second)
+    wall, own = time.perf_counter(), time.process_time()
+    judge()
+    return time.perf_counter() - wall, time.process_time() - own
+
+
+def measure_reading(
+    config: DetectorConfig, series: str | None, node_label: str
+) -> list[ReadingCost]:
+    """Read what the server has, by every way that it answers, and then the newest seconds only.
+
+    Parameters
+    ----------
+    config
+        Server, and metrics whose recorded series are read.
+    series
+        The name of other series to read in their place.
+    node_label
+        Their label that names a node.
+
+    Raises
+    ------
+    ReadError
+        If the server cannot be read.
+    BenchError
+        If it has no such series.
+    """
+    selections = [Selection(one.name, one.recorded) for one in config.detection_metrics()]
+    if series:
+        selections = [Selection(series, series, node_label=node_label)]
+    end = time.time() - config.prometheus.lag_seconds
+    long, short = (Grid.of_seconds(end - span, end) for span in (SECONDS, CYCLE))
+    costs = [_read(config, way, selections, long) for way in _WAYS]
+    costs.append(_read(config, "auto", selections, short))
+    found = [one for one in costs if one is not None and one.series]
+    if not found:
+        names = ", ".join(one.series for one in selections[:3])
+        raise BenchError(
+            f"{config.prometheus.shown_url} has none of the series {names}, ...; give "
+            "--series NAME (and --node-label LABEL) of any that it has.",
+        )
+    return found
+
+
+def _read(
+    config: DetectorConfig, way: Choice, selections: Sequence[Selection], grid: Grid
+) -> ReadingCost | None:
+    """Read some selections a few times; None if the server does not do it that way."""
+    settings = replace(reading_settings(config.prometheus), way=way)
+    best: ReadingCost | None = None
+    with GridReader(settings) as reader:
+        for _ in range(_RUNS):
+            wall, own = time.perf_counter(), time.process_time()
+            readings = reader.read(selections, grid)
+            wall, own = time.perf_counter() - wall, time.process_time() - own
+            errors = [one.outcome for one in readings if isinstance(one.outcome, ReadError)]
+            if errors and errors[0].reason in {"http_4xx", "malformed"} and way != "query":
+                return None
+            blocks = [one.result().block for one in readings]
+            count = sum(len(block.keys) + block.duplicates for block in blocks)
+            samples = sum(block.samples for block in blocks)
+            span = grid.steps * grid.step // 1000
+            cost = ReadingCost(readings[0].way, span, count, samples, wall, own)
+            best = cost if best is None or wall < best.seconds else best
+    return best
+
+
+def report(judging: JudgingCost, reading: Sequence[ReadingCost], url: str) -> str:
+    """Return the answer for people, in Markdown."""
+    cores = len(os.sched_getaffinity(0))
+    threads = "in one thread" if judging.threads == 1 else f"in {judging.threads} threads"
+    series = judging.nodes * judging.metrics
+    what = f"{judging.nodes} nodes x {judging.metrics} metrics"
+    lines = [
+        f"Judging a made-up job of {what}, method {judging.method}, {threads} on {cores} cores:",
+        "",
+        "| | seconds | own CPU, s |",
+        "|---|---|---|",
+        f"| first call, {SECONDS} s | {judging.cold:.2f} | {judging.cold_cpu:.2f} |",
+        f"| a cycle, {CYCLE} s more | {judging.cycle:.3f} | {judging.cycle_cpu:.3f} |",
+        "",
+        f"Memory of this process: {judging.resident:.0f} MiB.",
+    ]
+    if not reading:
+        return "\n".join(lines)
+    lines += [
+        "",
+        f"Reading from {url}:",
+        "",
+        f"| way | range, s | series | samples | seconds | own CPU, s | for {series} series, s |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {one.way} | {one.span_seconds} | {one.series} | {one.samples} | {one.seconds:.3f} | "
+        f"{one.cpu:.3f} | {one.scaled(series):.2f} |"
+        for one in reading
+    ]
+    long = [one.scaled(series) for one in reading if one.span_seconds >= SECONDS]
+    start = judging.cold + min(long)
+    cycle = judging.cycle + reading[-1].scaled(series)
+    lines += [
+        "",
+        f"A detector that starts needs about {start:.1f} s for such a job, and each cycle of "
+        f"{CYCLE} s then {cycle:.2f} s, waiting for the server included: {cycle / CYCLE:.1%} of "
+        "its time.",
+    ]
+    return "\n".join(lines)
+
+
+def resident_mebibytes() -> float:
+    """Return this process's memory in MiB."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20

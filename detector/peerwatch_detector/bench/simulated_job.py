@@ -1,0 +1,135 @@
+"""A made-up training job, to measure what judging a job of its size costs on this machine.
+
+It trains for a quarter of an hour and then goes on: metrics have a level of their own, nodes an
+offset, all share the iterations and the checkpoints, samples are missing here and there, and one
+node may be at fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peerwatch_detector.config import DetectorConfig, MetricConfig
+from peerwatch_detector.detection.pipeline import Judgement, judge
+from peerwatch_detector.detection.state import JobState
+from peerwatch_detector.detection.steps import context_steps
+from peerwatch_detector.frame import JobFrame, mean_over_gpus
+from peerwatch_detector.jobs import Job
+from peerwatch_detector.models.base import Model
+
+JOB, START, SECONDS, CYCLE, CYCLES = "rehearsal", 1_700_000_000, 900, 15, 8
+# Share of the samples that are missing, and of the nodes with an outage of half a minute.
+_MISSING, _OUTAGES = 0.002, 0.01
+_FAULTY_METRIC, _FAULTY_FROM = "gpu_tensor_activity", 500
+
+
+def made_up_frames(
+    nodes: int, gpus: int, config: DetectorConfig, *, faulty: bool
+) -> dict[str, JobFrame]:
+    """Return a job's whole time, by metric.
+
+    Parameters
+    ----------
+    nodes
+        How many there are.
+    gpus
+        Rows of a node in metrics per GPU; with 1 they have one row per node, as other metrics do.
+    config
+        Its metrics.
+    faulty
+        Whether a node's tensor cores fall to less than half, and all others wait for it.
+    """
+    rng = np.random.default_rng(nodes)
+    names = tuple(f"gpu-node-{node:05d}" for node in range(nodes))
+    frames = {}
+    for metric in config.detection_metrics():
+        units = gpus if metric.scope == "gpu" else 1
+        values = _values(rng, nodes * units, metric, _rhythm(faulty=faulty))
+        if faulty and metric.name == _FAULTY_METRIC:
+            values[units * (nodes // 2) :][:units, _FAULTY_FROM:] *= 0.4
+        frames[metric.name] = _frame(metric.name, names, values, units)
+    return frames
+
+
+def _rhythm(*, faulty: bool) -> NDArray[np.float64]:
+    """Return what all nodes have in common, second by second."""
+    steps = np.arange(SECONDS + CYCLE * CYCLES)
+    # Iterations of seven seconds, and a checkpoint of ten seconds every ten minutes.
+    rhythm: NDArray[np.float64] = 1 + 0.1 * np.sin(2 * np.pi * steps / 7)
+    rhythm[steps % 600 < 10] *= 0.9
+    if faulty:
+        rhythm[_FAULTY_FROM:] *= 0.85
+    return rhythm
+
+
+def _values(
+    rng: np.random.Generator, rows: int, metric: MetricConfig, rhythm: NDArray[np.float64]
+) -> NDArray[np.float32]:
+    middle = metric.bounds[0] + 0.4 * (metric.bounds[1] - metric.bounds[0])
+    values = rng.standard_normal((rows, len(rhythm)), dtype=np.float32)
+    values *= np.float32(0.02)
+    values += rng.normal(1, 0.01, (rows, 1)).astype(np.float32)
+    values *= (middle * rhythm).astype(np.float32)
+    values[rng.random(values.shape, dtype=np.float32) < _MISSING] = np.nan
+    for row in rng.choice(rows, max(1, round(_OUTAGES * rows)), replace=False):
+        begin = int(rng.integers(len(rhythm)))
+        values[row, begin : begin + 30] = np.nan
+    return values
+
+
+def _frame(
+    metric: str, names: tuple[str, ...], values: NDArray[np.float32], units: int
+) -> JobFrame:
+    times = START + np.arange(values.shape[1], dtype=np.float64)
+    if units == 1:
+        return JobFrame(JOB, metric, names, times, values)
+    per_gpu = values.reshape(len(names), units, values.shape[1])
+    labels = tuple(str(gpu) for gpu in range(units))
+    return JobFrame(JOB, metric, names, times, mean_over_gpus(per_gpu), labels, per_gpu)
+
+
+@dataclass(slots=True)
+class Rehearsal:
+    """The made-up job, judged cycle after cycle as the service would.
+
+    Parameters
+    ----------
+    config, models
+        As for ``judge``.
+    frames
+        From ``made_up_frames``.
+    """
+
+    config: DetectorConfig
+    models: dict[str, Model]
+    frames: Mapping[str, JobFrame]
+    state: JobState = field(default_factory=JobState)
+    judged: int = 0
+
+    def until(self, second: int) -> Callable[[], Judgement]:
+        """Return the judgement of the time up to a second, to be called once.
+
+        What comes before it, cutting the frames, is reading and not judging.
+        """
+        margin = int(self.config.margin_seconds)
+        left = max(0, min(self.judged - margin, second - context_steps(1))) if self.judged else 0
+        frames = {name: _cut(frame, left, second) for name, frame in self.frames.items()}
+        job = Job(JOB, next(iter(frames.values())).nodes)
+        now = float(START + second - 1)
+        self.judged = second
+        return lambda: judge(job, frames, self.models, self.config, self.state, now)
+
+
+def _cut(frame: JobFrame, left: int, right: int) -> JobFrame:
+    """Return some steps of a frame, in memory of their own as a ring gives them."""
+    per_gpu = frame.gpu_values
+    return replace(
+        frame,
+        times=frame.times[left:right],
+        values=frame.values[:, left:right].copy(),
+        gpu_values=None if per_gpu is None else per_gpu[:, :, left:right].copy(),
+    )

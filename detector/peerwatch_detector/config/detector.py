@@ -1,0 +1,384 @@
+"""Every setting of the detector, declared once: type, default, limits, meaning.
+
+The YAML file, the error texts and the table in ``docs/configuration.md`` all follow from here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+
+from peerwatch_detector.config.detection import (
+    AbsentConfig,
+    ContinuityConfig,
+    MinderConfig,
+    PeersConfig,
+    PeerwatchConfig,
+    Seconds,
+    Section,
+    SimilarityConfig,
+    ZScoreConfig,
+)
+from peerwatch_detector.config.metric import (
+    Direction,
+    Kind,
+    MetricConfig,
+    MetricsConfig,
+    Overrides,
+    Scope,
+    SeriesName,
+)
+from peerwatch_detector.config.prometheus import PrometheusConfig, ReadingConfig
+from peerwatch_detector.config.service import ListenConfig, ReplicasConfig, SchedulingConfig
+from peerwatch_detector.errors import ConfigError
+
+__all__ = [
+    "DetectorConfig",
+    "Direction",
+    "Discovery",
+    "Kind",
+    "ListenConfig",
+    "Method",
+    "MetricConfig",
+    "MetricsConfig",
+    "Overrides",
+    "Preset",
+    "PrometheusConfig",
+    "ReadingConfig",
+    "Scope",
+    "SeriesName",
+    "load_config",
+    "load_preset",
+]
+
+Method = Literal["peerwatch", "minder", "zscore"]
+
+# Steps of history that are kept of every series: 15 minutes at 10 ms.
+_MOST_STEPS = 100_000
+# Method peerwatch judges every so many steps of up to a second.
+_JUDGED_EVERY = 5
+
+
+def _is_step(seconds: float) -> float:
+    whole = seconds if seconds >= 1 else 1 / seconds
+    if abs(whole - round(whole)) > 1e-6 * whole:
+        raise ValueError(
+            f"{seconds:g} must be whole seconds or divide a second, as 0.1 and 0.05 do, so that "
+            "all nodes share the instants"
+        )
+    if seconds < 1 and 1000 % round(whole):
+        raise ValueError(
+            f"{seconds:g} must be whole milliseconds, as 0.125 and 0.05 are: samples have no finer "
+            "times"
+        )
+    return seconds
+
+
+def _is_bundle(models: object) -> object:
+    if models is None:
+        return "default"
+    if not isinstance(models, (str, Path)) or not str(models):
+        raise ValueError(f"{models!r} must be default, none, or the path of a model bundle")
+    return models
+
+
+Models = Annotated[Literal["default", "none"] | Path, BeforeValidator(_is_bundle)]
+Step = Annotated[float, AfterValidator(_is_step)]
+
+
+class Discovery(Section):
+    """The series that tell which node works for which training job."""
+
+    job_info: str = Field(description="Info series with job_id and node.")
+    presence: str = Field(description="Series that exists while a node can be scraped.")
+
+
+class Preset(Section):
+    """A shipped set of metrics for one family of exporters."""
+
+    discovery: Discovery
+    metrics: list[MetricConfig] = Field(min_length=1)
+
+
+class DetectorConfig(Section):
+    """The whole configuration file."""
+
+    prometheus: PrometheusConfig = Field(default_factory=PrometheusConfig)
+    listen: ListenConfig = Field(default_factory=ListenConfig)
+    preset: Literal["peerwatch", "fast", "dcgm"] = Field(
+        default="peerwatch",
+        description="What to read: peerwatch, the series that the recording rules make of "
+        "peerwatch-exporter's; fast, those of its fast page, without rules; dcgm, those of "
+        "dcgm-exporter, node_exporter and rdma_exporter.",
+    )
+    metrics: MetricsConfig = Field(default_factory=MetricsConfig)
+    method: Method = Field(default="peerwatch", description="How nodes are judged.")
+    models: Models = Field(
+        default="default",
+        description="The LSTM-VAEs of method minder: default or null, those that ship with the "
+        "package; none; or a bundle written by `peerwatch-detector train` (FILE, or ./none). A "
+        "metric without a model is compared by its raw windows.",
+    )
+    step_seconds: Step = Field(
+        default=1,
+        ge=0.01,
+        le=60,
+        description="Time between two samples: whole seconds, or what divides a second. Below a "
+        "second the judgement counts steps where it otherwise counts seconds, except in the "
+        "settings named seconds. A recorded case tells its own.",
+    )
+    cycle_seconds: float = Field(
+        default=15.0, ge=0.5, le=600, description="Time between two judgements of a job."
+    )
+    history_seconds: Seconds = Field(
+        default=900,
+        gt=0,
+        le=7200,
+        validate_default=True,
+        description="Range read at start and kept in memory; 60 steps or more.",
+    )
+    held_samples: int = Field(
+        default=24_000_000,
+        ge=0,
+        description="Samples of one metric of a job that are held once they are judged, for the "
+        "page's pictures, 4 bytes each: of 100,000 GPUs the last 240 s, of up to 26,000 nodes or "
+        "GPUs all of history_seconds. What judging needs is held whatever it takes.",
+    )
+    window_length: int = Field(default=8, ge=2, le=128, description="Samples of one window.")
+    fill_limit_seconds: Seconds = Field(
+        default=10, ge=0, le=300, description="A gap up to this long is filled by its neighbour."
+    )
+    smallest_job: int = Field(
+        default=3, ge=2, le=1000, description="Jobs with fewer nodes are not compared."
+    )
+    rate_window_seconds: int = Field(
+        default=15,
+        ge=2,
+        le=900,
+        validate_default=True,
+        description="Rate window of the joined expressions.",
+    )
+    peers: PeersConfig = Field(default_factory=PeersConfig)
+    similarity: SimilarityConfig = Field(default_factory=SimilarityConfig)
+    continuity: ContinuityConfig = Field(default_factory=ContinuityConfig, validate_default=True)
+    zscore: ZScoreConfig = Field(default_factory=ZScoreConfig)
+    peerwatch: PeerwatchConfig = Field(default_factory=PeerwatchConfig, validate_default=True)
+    minder: MinderConfig = Field(default_factory=MinderConfig)
+    absent: AbsentConfig = Field(default_factory=AbsentConfig)
+    scheduling: SchedulingConfig = Field(default_factory=SchedulingConfig)
+    replicas: ReplicasConfig = Field(default_factory=ReplicasConfig)
+
+    # These compare fields, yet each runs whatever else is wrong, so that all mistakes show at once.
+    @field_validator("history_seconds")
+    @classmethod
+    def _history_is_some_steps(cls, history: float, info: ValidationInfo) -> float:
+        step, cycle = info.data.get("step_seconds", 1), info.data.get("cycle_seconds", 0)
+        # Coarse steps are judged on a grid of seconds, so seconds are enough.
+        least, most = 60 * min(step, 1), min(7200, _MOST_STEPS * step)
+        if not least <= history <= most:
+            raise ValueError(
+                f"{history:g} must be between {least:g} and {most:g} with step_seconds {step:g}; "
+                "change one of the two"
+            )
+        if history < cycle:
+            raise ValueError(
+                f"{history:g} must be at least cycle_seconds {cycle:g}, or samples between two "
+                "cycles are lost; shorten cycle_seconds"
+            )
+        return history
+
+    @field_validator("rate_window_seconds")
+    @classmethod
+    def _rates_have_two_samples(cls, window: int, info: ValidationInfo) -> int:
+        step, server = info.data.get("step_seconds", 1), info.data.get("prometheus")
+        if server is not None and not server.recorded and window < 2 * step:
+            raise ValueError(
+                f"{window} must be at least two steps of {step:g} s, or a rate has no second "
+                "sample; raise it"
+            )
+        return window
+
+    @field_validator("peerwatch")
+    @classmethod
+    def _levels_have_samples(
+        cls, peerwatch: PeerwatchConfig, info: ValidationInfo
+    ) -> PeerwatchConfig:
+        step = info.data.get("step_seconds", 1)
+        least = max(_JUDGED_EVERY * min(step, 1), step)
+        if info.data.get("method") == "peerwatch" and peerwatch.level_seconds < least:
+            raise ValueError(
+                f"level_seconds {peerwatch.level_seconds:g} must be at least {least:g} with "
+                f"step_seconds {step:g}; raise it"
+            )
+        return peerwatch
+
+    @field_validator("continuity")
+    @classmethod
+    def _history_holds_a_streak(
+        cls, continuity: ContinuityConfig, info: ValidationInfo
+    ) -> ContinuityConfig:
+        history = info.data.get("history_seconds", math.inf)
+        window = info.data.get("window_length", 0) * info.data.get("step_seconds", 1)
+        needed = continuity.threshold_seconds + window
+        if needed > history:
+            raise ValueError(
+                f"threshold_seconds + window_length = {needed:g} must be at most history_seconds "
+                f"{history!r}, or a restart would lose streaks; raise history_seconds"
+            )
+        return continuity
+
+    @field_validator("metrics")
+    @classmethod
+    def _metric_names_fit(cls, metrics: MetricsConfig, info: ValidationInfo) -> MetricsConfig:
+        if "preset" not in info.data:
+            return metrics
+        shipped = [metric.name for metric in load_preset(info.data["preset"]).metrics]
+        extra, enabled = [metric.name for metric in metrics.extra], metrics.enabled or []
+        known = shipped + extra
+        asked = [("enabled", name) for name in enabled]
+        asked += [("overrides", name) for name in metrics.overrides]
+        wrong = [f"{where}: unknown metric {name!r}" for where, name in asked if name not in known]
+        twice = {name for name in enabled if enabled.count(name) > 1}
+        wrong += [f"enabled: {name!r} is there twice" for name in sorted(twice)]
+        taken = {name for name in extra if known.count(name) > 1}
+        wrong += [f"extra: metric {name!r} exists already" for name in sorted(taken)]
+        if wrong:
+            raise ValueError("; ".join(wrong) + f"; known metrics are {', '.join(known)}")
+        return metrics
+
+    @field_validator("minder")
+    @classmethod
+    def _minder_metrics_fit(cls, minder: MinderConfig, info: ValidationInfo) -> MinderConfig:
+        # The default may name metrics that a preset lacks; what was written down may not.
+        if "metrics" not in minder.model_fields_set or not {"preset", "metrics"} <= set(info.data):
+            return minder
+        known = [metric.name for metric in load_preset(info.data["preset"]).metrics]
+        known += [metric.name for metric in info.data["metrics"].extra]
+        wrong = [
+            f"metrics: unknown metric {name!r}" for name in minder.metrics if name not in known
+        ]
+        twice = {name for name in minder.metrics if minder.metrics.count(name) > 1}
+        wrong += [f"metrics: {name!r} is there twice" for name in sorted(twice)]
+        if wrong:
+            raise ValueError("; ".join(wrong) + f"; known metrics are {', '.join(known)}")
+        return minder
+
+    @property
+    def discovery(self) -> Discovery:
+        """The preset's discovery series."""
+        return load_preset(self.preset).discovery
+
+    @property
+    def similarity_threshold(self) -> float:
+        """The similarity threshold in force for the method."""
+        if self.similarity.threshold is not None:
+            return self.similarity.threshold
+        return 2.0 if self.method == "minder" else 5.0
+
+    @property
+    def margin_seconds(self) -> float:
+        """How far before the first new step a cycle's samples must begin, peaks not counted."""
+        fill = self.minder.fill_seconds if self.method == "minder" else self.fill_limit_seconds
+        window = (self.window_length - 1) * self.step_seconds
+        return max(window + fill, self.peerwatch.level_seconds)
+
+    def detection_metrics(self) -> tuple[MetricConfig, ...]:
+        """Return the metrics to compare, in priority order, overrides applied."""
+        by_name = {m.name: m for m in (*load_preset(self.preset).metrics, *self.metrics.extra)}
+        names = list(by_name)
+        if self.metrics.enabled is not None:
+            names = self.metrics.enabled
+        elif self.method == "minder":
+            extra = [metric.name for metric in self.metrics.extra]
+            names = list(dict.fromkeys(n for n in (*self.minder.metrics, *extra) if n in by_name))
+        merged = []
+        for name in names:
+            change = self.metrics.overrides.get(name, Overrides()).model_dump(exclude_none=True)
+            merged.append(MetricConfig.model_validate(by_name[name].model_dump() | change))
+        return tuple(merged)
+
+
+@cache
+def load_preset(name: str) -> Preset:
+    """Return a preset that ships with the package; parsing it takes longer than a cycle."""
+    text = resources.files("peerwatch_detector.config.presets").joinpath(f"{name}.yaml").read_text()
+    return Preset.model_validate(yaml.safe_load(text))
+
+
+def load_config(path: Path | None, changes: dict[str, Any] | None = None) -> DetectorConfig:
+    """Read a configuration file and check it.
+
+    Parameters
+    ----------
+    path
+        YAML file; None takes the defaults.
+    changes
+        Values from the command line, nested as in the file; they win.
+
+    Raises
+    ------
+    ConfigError
+        With every mistake at once, each with its path.
+    """
+    raw: Any = {}
+    if path is not None:
+        try:
+            raw = yaml.safe_load(path.read_text())
+        except OSError as error:
+            raise ConfigError([f"{path}: cannot be read: {error.strerror}."]) from error
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise ConfigError([f"{path}: is not YAML: {' '.join(str(error).split())}."]) from error
+    raw = {} if raw is None else raw
+    if not isinstance(raw, dict):
+        raise ConfigError([f"{path}: must be a mapping of settings, got {type(raw).__name__}."])
+    for section, values in (changes or {}).items():
+        present = raw.get(section) or {}
+        raw[section] = present | values if isinstance(present, dict) else present
+    try:
+        return DetectorConfig.model_validate(raw)
+    except ValidationError as error:
+        raise ConfigError([_mistake(dict(problem)) for problem in error.errors()]) from error
+
+
+def _mistake(problem: dict[str, Any]) -> str:
+    """Turn one pydantic error into a sentence with its path, the value and what to do."""
+    path = ".".join(str(part) for part in problem["loc"]) or "configuration"
+    if problem["type"] == "extra_forbidden":
+        known = _keys_at(problem["loc"][:-1])
+        close = difflib.get_close_matches(str(problem["loc"][-1]), known, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"known keys are {', '.join(known)}."
+        return f"{path}: unknown key {problem['loc'][-1]!r}; {hint}"
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    if problem["type"] == "value_error":
+        return f"{path}: {message}."
+    return f"{path}: {message[0].lower()}{message[1:]}, got {problem['input']!r}."
+
+
+def _keys_at(location: tuple[Annotated[int | str, "path part"], ...]) -> list[str]:
+    """Return the keys that the section at ``location`` knows."""
+    section: type[BaseModel] = DetectorConfig
+    for part in location:
+        field = section.model_fields.get(str(part))
+        annotation = field.annotation if field else None
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            section = annotation
+        elif str(location[0]) == "metrics" and len(location) > 1:
+            return sorted(
+                Overrides.model_fields if location[1] == "overrides" else MetricConfig.model_fields
+            )
+    return sorted(section.model_fields)

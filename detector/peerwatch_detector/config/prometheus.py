@@ -1,0 +1,155 @@
+"""Where the series come from, and how ranges of them are read."""
+
+from __future__ import annotations
+
+from typing import Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from peerwatch_detector.config.detection import Section
+
+
+class ReadingConfig(Section):
+    """How ranges are read, and the limits that keep the server and the detector small."""
+
+    way: Literal["auto", "remote_read", "export", "query", "query_range"] = Field(
+        default="auto",
+        description="remote_read: raw chunks (Prometheus, Mimir); export: raw lines "
+        "(VictoriaMetrics); query: range selectors, query_range: a value per step (both "
+        "everywhere); auto: the cheapest that the server answers.",
+    )
+    connections: int = Field(
+        default=4,
+        ge=1,
+        le=32,
+        description="Most ranges asked for at the same time; one job takes half of them.",
+    )
+    deadline_seconds: float = Field(
+        default=30.0,
+        gt=0,
+        le=600,
+        description="Longest time for all metrics of one job, retries included.",
+    )
+    max_age_seconds: float = Field(
+        default=7.0,
+        ge=0.1,
+        le=300,
+        description="A sample stands for the steps up to this long after it, and for one and a "
+        "half steps at least; then the value is missing. Longer than the interval of the "
+        "recording rules, 5 s for GPUs.",
+    )
+    overlap_seconds: float = Field(
+        default=7.0,
+        ge=0,
+        le=300,
+        description="How far a cycle reads back behind the last one, for samples that came late.",
+    )
+    increment_seconds: float = Field(
+        default=120.0,
+        ge=0,
+        le=7200,
+        description="With way auto, ranges up to this long are read by query: there a read costs "
+        "by the series, and the other ways gain nothing.",
+    )
+    max_points: int = Field(
+        default=11_000,
+        ge=60,
+        le=1_000_000,
+        description="Most steps per series of one question; Prometheus refuses more than 11000.",
+    )
+    max_samples: int = Field(
+        default=15_000_000,
+        ge=100_000,
+        le=1_000_000_000,
+        description="Most samples that one question makes the server load; what is more is asked "
+        "in parts. Prometheus allows 50 million and builds the answer in memory.",
+    )
+    max_series: int = Field(
+        default=200_000, ge=100, le=10_000_000, description="Most series of one answer."
+    )
+    max_answer_bytes: int = Field(
+        default=1 << 30, ge=1 << 20, le=1 << 40, description="Most bytes of one answer."
+    )
+    max_splits: int = Field(
+        default=8,
+        ge=0,
+        le=20,
+        description="How often a question that the server refuses for its size, answers too late "
+        "or breaks off is cut in half.",
+    )
+    partial: Literal["keep", "refuse"] = Field(
+        default="keep",
+        description="What to do with an answer that the server calls partial, as Thanos, Mimir and "
+        "VictoriaMetrics do when a store is down.",
+    )
+    longest_wait_seconds: float = Field(
+        default=60.0,
+        ge=0,
+        le=3600,
+        description="Longest time that a server is left alone after it failed twice in a row; the "
+        "waits begin at 1 s and double.",
+    )
+
+
+class PrometheusConfig(Section):
+    """Where the series come from."""
+
+    url: str = Field(
+        default="http://127.0.0.1:9090",
+        pattern=r"^https?://[^\s]+$",
+        description="Base URL of any server with the Prometheus query API.",
+    )
+    timeout_seconds: float = Field(
+        default=10.0, gt=0, le=300, description="Longest wait for one answer, its end included."
+    )
+    recorded: bool = Field(
+        default=True,
+        description="Read the series of rules/recording.rules.yaml; false sends the joined "
+        "expressions instead, for servers without the rules.",
+    )
+    headers: dict[str, str] = Field(
+        default_factory=dict, description="Extra HTTP headers, such as Authorization."
+    )
+    bearer_token_file: str | None = Field(
+        default=None,
+        min_length=1,
+        validate_default=True,
+        description="File whose text is sent as Authorization: Bearer. It is read for every "
+        "question, so that the token in it may be exchanged.",
+    )
+    lag_seconds: float = Field(
+        default=2.0,
+        ge=0,
+        le=60,
+        description="How far behind the clock a range ends, so that late scrapes are in it.",
+    )
+    reading: ReadingConfig = Field(default_factory=ReadingConfig)
+
+    @property
+    def shown_url(self) -> str:
+        """The address without user and password, for logs and messages."""
+        parts = urlsplit(self.url)
+        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+    @field_validator("url")
+    @classmethod
+    def _can_be_asked(cls, url: str) -> str:
+        try:
+            parts = urlsplit(url)
+            _ = parts.port
+        except ValueError as error:
+            raise ValueError(f"is no address: {error}") from error
+        if not parts.hostname:
+            raise ValueError("names no host")
+        if parts.query or parts.fragment:
+            raise ValueError("must end with the path; what follows ? or # would not be sent")
+        return url
+
+    @field_validator("bearer_token_file")
+    @classmethod
+    def _one_authorization(cls, file: str | None, info: ValidationInfo) -> str | None:
+        headers = info.data.get("headers", {})
+        if file is not None and any(name.lower() == "authorization" for name in headers):
+            raise ValueError("headers has an Authorization as well; give one of the two")
+        return file

@@ -1,0 +1,94 @@
+"""Which candidates last (NSDI'25, section 4.4): streaks of the same node over time."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peerwatch_detector.detection.similarity import Mask
+
+# A hole in the data longer than this ends a streak: nothing is known about what lay in it.
+LONGEST_HOLE = 120.0
+
+
+class Streaks:
+    """Follows, per node of one metric, for how long it has been the candidate.
+
+    Time runs in data: seconds in which a node could not be judged neither lengthen nor break a
+    streak, so that a hole in Prometheus does not clear a fault.
+
+    Parameters
+    ----------
+    gap_seconds
+        A pause up to this long inside a streak does not break it.
+    step_seconds
+        Time between two steps; a step after a hole counts as one.
+    lead_seconds
+        How long before its first candidate a streak begins.
+    """
+
+    def __init__(
+        self, gap_seconds: float, step_seconds: float = 1.0, lead_seconds: float = 0.0
+    ) -> None:
+        self.gap_seconds = gap_seconds
+        self.step_seconds = step_seconds
+        self.lead_seconds = lead_seconds
+        self.nodes: tuple[str, ...] = ()
+        self.start: NDArray[np.float64] = np.empty(0)
+        self.last: NDArray[np.float64] = np.empty(0)
+        self.quiet: NDArray[np.float64] = np.empty(0)
+        self._judged: NDArray[np.float64] = np.empty(0)
+
+    def follow(self, nodes: tuple[str, ...]) -> None:
+        """Go on with these nodes: known ones keep their streak, new ones begin without."""
+        if nodes == self.nodes:
+            return
+        known = {node: index for index, node in enumerate(self.nodes)}
+        for name, blank in (
+            ("start", np.nan),
+            ("last", np.nan),
+            ("quiet", 0.0),
+            ("_judged", np.nan),
+        ):
+            old = getattr(self, name)
+            setattr(self, name, np.array([old[known[n]] if n in known else blank for n in nodes]))
+        self.nodes = nodes
+
+    def update(self, time: float, candidates: Mask, judged: Mask) -> None:
+        """Take in one step.
+
+        Parameters
+        ----------
+        time
+            Unix time of the step.
+        candidates, judged
+            Shape (n_nodes,): who is a candidate, and about whom anything is known at all.
+        """
+        elapsed = np.where(np.isfinite(self._judged), time - self._judged, 0.0)
+        lost = judged & (elapsed > LONGEST_HOLE)
+        begin = candidates & (~np.isfinite(self.start) | lost)
+        # Only judged time counts as quiet.
+        quiet = judged & ~candidates
+        self.quiet = np.where(
+            candidates, 0.0, self.quiet + np.where(quiet, np.minimum(elapsed, self.step_seconds), 0)
+        )
+        self.start = np.where(begin, time - self.lead_seconds, self.start)
+        self.last = np.where(candidates, time, self.last)
+        broken = quiet & ((self.quiet > self.gap_seconds) | lost)
+        self.start = np.where(broken, np.nan, self.start)
+        self._judged = np.where(judged, time, self._judged)
+
+    def rest(self, times: NDArray[np.int64]) -> None:
+        """Take in steps at which all could be judged and nobody was a candidate, shape (n,)."""
+        if not len(times):
+            return
+        nobody = np.zeros(len(self.nodes), dtype=bool)
+        self.update(float(times[0]), nobody, ~nobody)
+        between = np.diff(times)
+        self.quiet += np.minimum(between, self.step_seconds).sum()
+        self.start[(self.quiet > self.gap_seconds) | (between > LONGEST_HOLE).any()] = np.nan
+        self._judged[:] = times[-1]
+
+    def seconds(self) -> NDArray[np.float64]:
+        """Return the length of every node's present streak, shape (n_nodes,), 0 = none."""
+        return np.where(np.isfinite(self.start), self.last - self.start, 0.0)

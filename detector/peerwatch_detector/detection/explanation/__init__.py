@@ -1,0 +1,1 @@
+"""Why a node was found: the numbers, the confidence and the likely cause."""

@@ -1,0 +1,1 @@
+"""The methods that compare the nodes of a job, one package each."""

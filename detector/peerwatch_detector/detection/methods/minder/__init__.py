@@ -1,0 +1,1 @@
+"""Method ``minder``: the algorithm of the paper (NSDI 2025)."""

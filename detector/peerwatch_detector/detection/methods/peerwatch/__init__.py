@@ -1,0 +1,1 @@
+"""Method ``peerwatch`` (default): peers, baselines, progress and evidence, step by step."""

@@ -1,0 +1,251 @@
+"""A node's own normal offset from its peers, and how much it usually wanders around it.
+
+Healthy workers differ for good: rank 0 also logs, one host has slower disks. What counts is that
+a node moves away from its usual offset, so the offset is learned from its own past, without the
+seconds in which it deviated. Per GPU where the metric is per GPU; a unit is one row of a metric.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peerwatch_detector import compiled
+from peerwatch_detector.detection.methods.peerwatch.peers import Levels
+
+# Jobs are judged at whole multiples of this many seconds, whatever the cycles. With samples finer
+# than a second the seconds of this module are ticks (``steps``).
+STEP = 5
+# The offsets are learned anew once in this many seconds, at whole multiples of it, so that the
+# same samples give the same offsets however the cycles fall.
+_PERIOD = 15
+# A unit is judged once this many seconds of its past are known, or half of a shorter baseline.
+_LEAST_SECONDS = 60
+# The newest seconds do not count yet: a slow deviation must not become normal while it grows.
+_GUARD_SECONDS = 20
+# Without a baseline, the spread is still taken of this long a past.
+_SPREAD_SECONDS = 600
+# A median absolute deviation times this estimates a normal standard deviation.
+_MAD_TO_STD = 1.4826
+# What is judged is a mean over several samples, which wanders about half as much as they do.
+_MEAN_TO_SAMPLE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """What is normal for every unit of one metric.
+
+    Parameters
+    ----------
+    offset
+        From the job's median, in the metric's scale, shape (n_units,); NaN = not known yet.
+    spread
+        The larger of the unit's own and the typical spread, shape (n_units,).
+    level
+        The job's median level, in the metric's unit; NaN = not known yet.
+    """
+
+    offset: Levels
+    spread: Levels
+    level: float
+
+
+class Baseline:
+    """Running offsets of the units of one metric.
+
+    Parameters
+    ----------
+    seconds
+        Length of the past that counts; 0 switches the baseline off (offset 0).
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = int(seconds)
+        self.nodes: tuple[str, ...] = ()
+        self.gpus: tuple[str, ...] = ("",)
+        self.learned_until = -np.inf
+        length = self.seconds or _SPREAD_SECONDS
+        self._slots = max(4, length // STEP)
+        self._guard = max(1, min(_GUARD_SECONDS, length // 6) // STEP)
+        self._least = max(2, min(_LEAST_SECONDS, length // 2) // STEP)
+        # Axes: node, gpu, slot of time.
+        self._past: NDArray[np.float32] = self._blank(0)
+        self._levels: NDArray[np.float64] = np.full(self._slots, np.nan)
+        self._alike: set[str] = set()
+        self._usual: Usual | None = None
+        self._period = -1
+
+    def empty(self) -> Baseline:
+        """Return a baseline for some of the same nodes that has learned nothing yet."""
+        other = Baseline(self.seconds)
+        other._alike = set(self._alike)
+        return other
+
+    def follow(self, nodes: tuple[str, ...], gpus: tuple[str, ...] | None = None) -> None:
+        """Go on with these nodes and GPUs: known ones keep their past, new ones begin without.
+
+        Parameters
+        ----------
+        nodes
+            In order of the first axis.
+        gpus
+            In order of the second; None keeps those known.
+        """
+        gpus = self.gpus if gpus is None else gpus or ("",)
+        if (nodes, gpus) == (self.nodes, self.gpus):
+            return
+        old_nodes, old_gpus = self.nodes, self.gpus
+        rows = {node: index for index, node in enumerate(old_nodes)}
+        columns = {gpu: index for index, gpu in enumerate(old_gpus)}
+        stay = [(i, rows[node]) for i, node in enumerate(nodes) if node in rows]
+        kept = [(i, columns[gpu]) for i, gpu in enumerate(gpus) if gpu in columns]
+        self.nodes, self.gpus = nodes, gpus
+        past = self._blank(len(nodes))
+        if stay and kept:
+            to, origin = ([pair[side] for pair in stay] for side in (0, 1))
+            to_gpu, origin_gpu = ([pair[side] for pair in kept] for side in (0, 1))
+            past[np.ix_(to, to_gpu)] = self._past[np.ix_(origin, origin_gpu)]
+        for node in self._alike & set(nodes):
+            row = past[nodes.index(node)]
+            row[np.isnan(row).all(axis=1)] = 0.0
+        self._past, self._period = past, -1
+
+    def _blank(self, nodes: int) -> NDArray[np.float32]:
+        return np.full((nodes, len(self.gpus), self._slots), np.nan, dtype=np.float32)
+
+    def assume_like_peers(self, node: str) -> None:
+        """Judge ``node`` as if it had no offset: of its past only faulty seconds are known."""
+        if node in self.nodes and self.seconds:
+            self._alike.add(node)
+            self._past[self.nodes.index(node)] = 0.0
+            self._period = -1
+
+    @property
+    def learned(self) -> NDArray[np.int64]:
+        """How many steps of every node's past are known, shape (n_nodes, n_gpus)."""
+        count: NDArray[np.int64] = np.isfinite(self._past).sum(axis=2)
+        return count
+
+    def usual(self, time: int) -> Usual:
+        """Return what is normal at ``time``, a multiple of the step; learn afterwards."""
+        if self._usual is None or time // _PERIOD != self._period:
+            self._period = time // _PERIOD
+            self._usual = self._summary(time)
+        return self._usual
+
+    def _summary(self, time: int) -> Usual:
+        guarded = (time // STEP - np.arange(1, self._guard + 1)) % self._slots
+        past = self._past.reshape(-1, self._slots).copy()
+        past[:, guarded] = np.nan
+        levels = self._levels.copy()
+        levels[guarded] = np.nan
+        middle, away = row_spreads(past, self._least)
+        spread = _MAD_TO_STD * _MEAN_TO_SAMPLE * away
+        typical = float(row_median(spread[None])[0])
+        offset = middle if self.seconds else np.where(np.isfinite(middle), 0.0, np.nan)
+        level = float(row_median(levels[None])[0])
+        return Usual(offset, np.fmax(spread, typical), level)
+
+    def learn(self, time: int, level: float, offset: Levels, healthy: NDArray[np.bool_]) -> None:
+        """Add one step to the past.
+
+        Parameters
+        ----------
+        time
+            Whole Unix seconds, a multiple of the step.
+        level
+            The job's median level.
+        offset
+            Of every unit in this step, shape (n_units,), NaN = not known.
+        healthy
+            Same shape; the others are left out.
+        """
+        slot = (time // STEP) % self._slots
+        if np.isfinite(level):
+            self._levels[slot] = level
+        # A slot keeps its healthy step until another healthy one takes its place, so a long
+        # fault cannot wash the healthy past out.
+        here = (healthy & np.isfinite(offset)).reshape(self._past.shape[:2])
+        column = self._past[:, :, slot]
+        column[here] = offset.reshape(here.shape)[here]
+
+
+def row_median(values: NDArray[np.floating]) -> Levels:
+    """Return the median of the finite values of every row, shape (n_rows,); NaN = none."""
+    ranked = np.sort(values, axis=1)
+    count = np.isfinite(ranked).sum(axis=1)
+    rows = np.arange(len(ranked))
+    if not ranked.shape[1]:
+        return np.full(len(ranked), np.nan)
+    low = ranked[rows, np.maximum((count - 1) // 2, 0)].astype(np.float64)
+    high = ranked[rows, np.minimum(count // 2, ranked.shape[1] - 1)]
+    return np.where(count > 0, (low + high) / 2, np.nan)
+
+
+def row_spreads(values: NDArray[np.float32], least: int) -> tuple[Levels, Levels]:
+    """Return the median and the median absolute deviation of every row.
+
+    Parameters
+    ----------
+    values
+        Shape (n_rows, n_columns), NaN = unknown; in order within every row afterwards.
+    least
+        Finite values a row must have; with fewer both are NaN.
+
+    Returns
+    -------
+    tuple
+        Two arrays of shape (n_rows,).
+    """
+    if not compiled.AVAILABLE:
+        known = np.isfinite(values).sum(axis=1) >= least
+        middle = np.where(known, row_median(values), np.nan)
+        away = row_median(np.abs(values - middle[:, None].astype(np.float32)))
+        return middle, away
+    values.sort(axis=1)
+    middle, away = np.full((2, len(values)), np.nan)
+    _spreads_of_sorted(values, least, middle, away)
+    return middle, away
+
+
+@compiled.compiled
+def _spreads_of_sorted(
+    values: NDArray[np.float32], least: int, middle: Levels, away: Levels
+) -> None:
+    """Fill in the medians and median absolute deviations of rows in order, NaN last."""
+    for row in range(len(values)):
+        ranked = values[row]
+        count = len(ranked)
+        while count > 0 and not np.isfinite(ranked[count - 1]):
+            count -= 1
+        if count < least:
+            continue
+        middle[row] = (np.float64(ranked[(count - 1) // 2]) + ranked[count // 2]) / 2
+        centre = np.float32(middle[row])
+        above = int(np.searchsorted(ranked[:count], centre))
+        half = count // 2
+        # Deviations grow from the centre to both sides. How many of the ``half`` smallest lie
+        # below it, ``taken``, is found by halving.
+        taken, most = max(0, half - (count - above)), min(half, above)
+        while taken < most:
+            some = (taken + most) // 2
+            if centre - ranked[above - 1 - some] < ranked[above + half - some - 1] - centre:
+                taken = some + 1
+            else:
+                most = some
+        low, high = above - taken, above + half - taken
+        # The next larger one, and the largest of the ``half`` smallest.
+        upper, lower = np.float32(np.inf), np.float32(0)
+        if low > 0:
+            upper = centre - ranked[low - 1]
+        if high < count and ranked[high] - centre < upper:
+            upper = ranked[high] - centre
+        if low < above:
+            lower = centre - ranked[low]
+        if high > above and ranked[high - 1] - centre > lower:
+            lower = ranked[high - 1] - centre
+        if count % 2:
+            lower = upper
+        away[row] = (np.float64(lower) + upper) / 2

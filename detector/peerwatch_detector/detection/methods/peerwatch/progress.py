@@ -1,0 +1,254 @@
+"""What the job as a whole does: train, wait for one of its ranks, or nothing.
+
+Synchronous training runs at the pace of its slowest rank, so a fault that matters shows in the
+progress of every node. While the GPUs are busy but do no work, the ranks spin in a collective
+that one of them does not join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peerwatch_detector.config.detection import PeerwatchConfig
+from peerwatch_detector.detection.methods.peerwatch.pace import pace, usual_lull
+from peerwatch_detector.detection.methods.peerwatch.peers import Levels
+
+# Seconds remembered: long enough to compare before and after a long streak.
+_MEMORY = 3600
+# The usual level is this quantile of this long a past: checkpoints and stalls do not lower it.
+_USUAL_QUANTILE, _USUAL_SECONDS = 0.8, 600
+# The present level is the median of so many seconds at least. Where iterations have long lulls it
+# is that of twice a lull and some more, so that no single one is taken for a wait.
+_PRESENT_SECONDS, _BUSY_SECONDS = 12, 8
+_LULLS, _MORE_SECONDS = 2, 5
+# Progress is compared with that of so long before.
+_BEFORE_SECONDS = 300
+# Around the onset nothing is compared: it is known to a few seconds only.
+_ONSET_SECONDS = 5
+# Metrics that come every few seconds hold between two samples.
+_CARRY_SECONDS = 10
+# Seconds with less than this share of the usual progress are a pause, or the lull of an iteration.
+_PAUSE_SHARE = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """What the job does at one step.
+
+    Parameters
+    ----------
+    known
+        Whether anything tells of its progress.
+    idle
+        The GPUs are not busy: a checkpoint, or the job was halted.
+    waiting
+        The GPUs are busy without progress.
+    noticed_seconds
+        How long after it began a wait is certain; half of what is looked at, and a step.
+    """
+
+    known: bool = False
+    idle: bool = False
+    waiting: bool = False
+    noticed_seconds: float = _PRESENT_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which metric tells of the progress at a step, its usual level, and whether any ever did."""
+
+    metric: str | None
+    usual: float
+    known: bool
+
+
+class Progress:
+    """The job's progress, second by second, from the first metric that tells of it.
+
+    Iterations last seconds, so progress is kept in seconds however fine the samples are: of
+    several samples in a second their mean counts, once the second is over.
+
+    Parameters
+    ----------
+    config
+        Settings.
+    least_seconds
+        Seconds of past that make a usual level.
+    per_second
+        Ticks in a second; every time asked or told is in ticks.
+    """
+
+    def __init__(self, config: PeerwatchConfig, least_seconds: int, per_second: int = 1) -> None:
+        self.config = config
+        self.least_seconds = least_seconds
+        self.per_second = per_second
+        self._series: dict[str, Levels] = {}
+        self._floors: dict[str, float] = {}
+        self._newest: dict[str, int] = {}
+        self._current: str | None = None
+        self._usual = np.nan
+        self._roles: dict[str, Progress] = {}
+        self.known = False
+
+    def write(self, metric: str, floor: float, times: NDArray[np.int64], levels: Levels) -> None:
+        """Take in the job's median of a metric.
+
+        Parameters
+        ----------
+        metric
+            Its name; all but those configured are ignored.
+        floor
+            Below this usual level the metric tells nothing.
+        times
+            Whole Unix ticks, rising, shape (n_steps,).
+        levels
+            Same shape, NaN = no sample.
+        """
+        if metric not in (*self.config.progress_metrics, self.config.busy_metric):
+            return
+        times, levels = _whole_seconds(times, levels, self.per_second)
+        if not len(times):
+            return
+        series = self._series.setdefault(metric, np.full(_MEMORY, np.nan))
+        last = int(times[-1])
+        newest = self._newest.get(metric, last - _MEMORY)
+        if last > newest:
+            series[np.arange(max(newest, last - _MEMORY) + 1, last + 1) % _MEMORY] = np.nan
+            self._floors[metric], self._newest[metric] = floor, last
+        # What came late stands in an older second; it is taken in as well.
+        known = np.isfinite(levels) & (times > self._newest[metric] - _MEMORY)
+        series[times[known] % _MEMORY] = levels[known]
+
+    def phase(self, time: int) -> Phase:
+        """Return what the job does at ``time``, in ticks; call it in order of time."""
+        for role in self._roles.values():
+            role.phase(time)
+        time = self._second(time)
+        self._current, self._usual = self._choose(time)
+        self.known |= self._current is not None
+        if self._current is None:
+            # A metric that stops coming does not make an undisturbed job suspicious.
+            return Phase(known=self.known)
+        busy = _median(self._past(self.config.busy_metric, time, _BUSY_SECONDS))
+        least = self.config.waiting_share * self._usual
+        lull = usual_lull(self._past(self._current, time, _USUAL_SECONDS), least)
+        seconds = max(_PRESENT_SECONDS, _LULLS * lull + _MORE_SECONDS)
+        present = _median(self._past(self._current, time, seconds))
+        return Phase(
+            known=True,
+            idle=bool(busy < self.config.idle_share),
+            waiting=bool(present < least),
+            noticed_seconds=(_PRESENT_SECONDS + seconds) / 2,
+        )
+
+    def loss(self, since: float, time: int, least_seconds: float) -> float:
+        """Return the share of progress lost since a moment, as a share of that before.
+
+        A synchronous job slows down as a whole. What only one of its roles loses is that role's
+        share of the work, so the least of what the roles lost counts.
+
+        Parameters
+        ----------
+        since, time
+            In ticks.
+        least_seconds
+            Seconds needed before and after; with fewer nothing is known.
+
+        Returns
+        -------
+        float
+            0.1 = a tenth slower; NaN = not known.
+        """
+        losses = [role.loss(since, time, least_seconds) for role in self._roles.values()]
+        known = [loss for loss in losses if np.isfinite(loss)]
+        if known:
+            return min(known)
+        if self._current is None:
+            return float("nan")
+        start, time = int(since / self.per_second), self._second(time)
+        before = self._past(self._current, start - _ONSET_SECONDS, _BEFORE_SECONDS)
+        after = self._past(self._current, time, min(_MEMORY, time - start - _ONSET_SECONDS))
+        low = _PAUSE_SHARE * self._usual
+        (usual, seconds_before), (now, seconds_after) = pace(before, low), pace(after, low)
+        if min(seconds_before, seconds_after) <= least_seconds:
+            return float("nan")
+        return 1 - now / usual
+
+    def choices(self) -> dict[str, Choice]:
+        """Return what the last ``phase`` chose, by role; that of the whole job under ""."""
+        own = Choice(self._current, self._usual, self.known)
+        return {"": own} | {name: one.choices()[""] for name, one in self._roles.items()}
+
+    def choose(self, choices: Mapping[str, Choice]) -> None:
+        """Go back to an earlier choice, so that ``loss`` is that of its step."""
+        own = choices[""]
+        self._current, self._usual, self.known = own.metric, own.usual, own.known
+        for name, one in self._roles.items():
+            if name in choices:
+                one.choose({"": choices[name]})
+
+    def of_roles(self, roles: Collection[str]) -> dict[str, Progress]:
+        """Follow these roles of the job too, and return the progress of each; see ``loss``."""
+        blank = partial(Progress, self.config, self.least_seconds, self.per_second)
+        self._roles = {role: self._roles.get(role) or blank() for role in roles}
+        return self._roles
+
+    def _second(self, time: int) -> int:
+        """Return the last second that is over at ``time``."""
+        return (time + 1) // self.per_second - 1
+
+    def _choose(self, time: int) -> tuple[str | None, float]:
+        for metric in self.config.progress_metrics:
+            past = self._past(metric, time, _USUAL_SECONDS)
+            past = past[np.isfinite(past)]
+            began = self._newest.get(metric, time) - time
+            if len(past) and began > -_USUAL_SECONDS and self._span(metric, time):
+                usual = float(np.quantile(past, _USUAL_QUANTILE))
+                if usual >= self._floors[metric]:
+                    return metric, usual
+        return None, np.nan
+
+    def _span(self, metric: str, time: int) -> bool:
+        """Whether the past of a metric reaches far enough back."""
+        past = self._past(metric, time, _USUAL_SECONDS)
+        first = int(np.argmax(np.isfinite(past)))
+        return len(past) - first > self.least_seconds
+
+    def _past(self, metric: str, time: int, seconds: int) -> Levels:
+        """Return the seconds up to and with ``time``, samples carried on for a little."""
+        if metric not in self._series or seconds <= 0:
+            return np.empty(0)
+        newest = self._newest[metric]
+        first = max(time - seconds, newest - _MEMORY) + 1
+        lead = max(first - _CARRY_SECONDS, newest - _MEMORY + 1)
+        times = np.arange(lead, min(time, newest) + 1)
+        values = self._series[metric][times % _MEMORY]
+        place = np.arange(len(values))
+        source = np.maximum.accumulate(np.where(np.isfinite(values), place, -_CARRY_SECONDS))
+        carried = np.where(place - source < _CARRY_SECONDS, values[source], np.nan)
+        return carried[first - lead :]
+
+
+def _whole_seconds(
+    times: NDArray[np.int64], levels: Levels, per_second: int
+) -> tuple[NDArray[np.int64], Levels]:
+    """Return the seconds that lie whole within the times, and the mean level in each."""
+    if per_second == 1 or not len(times):
+        return times, levels
+    first, after = -(-int(times[0]) // per_second), (int(times[-1]) + 1) // per_second
+    seconds = np.arange(first, after)
+    place = times // per_second - first
+    counted = np.isfinite(levels) & (place >= 0) & (place < len(seconds))
+    count = np.bincount(place[counted], minlength=len(seconds))
+    total = np.bincount(place[counted], levels[counted], minlength=len(seconds))
+    return seconds, np.divide(total, count, out=np.full(len(seconds), np.nan), where=count > 0)
+
+
+def _median(values: Levels) -> float:
+    known = values[np.isfinite(values)]
+    return float(np.median(known)) if len(known) else np.nan

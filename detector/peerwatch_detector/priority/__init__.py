@@ -1,0 +1,1 @@
+"""Learns the order of the metrics from labelled cases (Minder, section 4.3)."""

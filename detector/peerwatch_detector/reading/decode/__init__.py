@@ -1,0 +1,1 @@
+"""Bytes of an answer to samples on the time grid."""

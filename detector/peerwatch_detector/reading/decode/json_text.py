@@ -1,0 +1,115 @@
+"""Pieces of JSON that both text formats share: blanks, strings, label sets, values to skip.
+
+All readers return the place behind what they read, or ``-1 - place`` of the byte that does not fit.
+Behind the text stand zeros, which fit nowhere, so nothing is read beyond its end.
+"""
+
+# ruff: noqa: PLR0911 - a format is one flat function: calls take longer than the work
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peerwatch_detector.compiled import compiled
+from peerwatch_detector.reading.decode.arrival import GPU, LABELS, NODE, Arrival
+from peerwatch_detector.reading.decode.frames import equal
+
+Bytes = NDArray[np.uint8]
+
+QUOTE, COMMA, COLON, BACKSLASH = 34, 44, 58, 92
+MINUS, POINT = 45, 46
+OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT = 91, 93, 123, 125
+# Zeros that must stand behind the text.
+PADDING = 48
+
+
+@compiled
+def blanks(text: Bytes, at: int) -> int:
+    """Pass over blanks."""
+    while text[at] == 32 or 9 <= text[at] <= 13:
+        at += 1
+    return at
+
+
+@compiled
+def sign(text: Bytes, at: int, byte: int) -> int:
+    """Pass over one character with blanks around it."""
+    at = blanks(text, at)
+    if text[at] != byte:
+        return -1 - at
+    return blanks(text, at + 1)
+
+
+@compiled
+def string(text: Bytes, at: int) -> int:
+    """Pass over a string that begins at its opening quote."""
+    if text[at] != QUOTE:
+        return -1 - at
+    at += 1
+    while text[at] != QUOTE:
+        if text[at] < 32:
+            return -1 - at
+        at += 2 if text[at] == BACKSLASH and text[at + 1] >= 32 else 1
+    return at + 1
+
+
+@compiled
+def value(text: Bytes, at: int) -> int:
+    """Pass over any value."""
+    depth = 0
+    while True:
+        byte = text[at]
+        if byte == QUOTE:
+            at = string(text, at)
+            if at < 0:
+                return at
+        elif byte in (OPEN_LIST, OPEN_OBJECT):
+            depth += 1
+            at += 1
+        elif byte in (CLOSE_LIST, CLOSE_OBJECT):
+            if depth == 0:
+                return -1 - at
+            depth -= 1
+            at += 1
+        elif byte < 32 and not 9 <= byte <= 13:
+            return -1 - at
+        else:
+            at += 1
+        if depth == 0 and (text[at] == COMMA or text[at] == CLOSE_LIST or text[at] == CLOSE_OBJECT):
+            return at
+
+
+@compiled
+def labels(arrival: Arrival, text: Bytes, at: int, spans: NDArray[np.int64]) -> int:
+    """Read an object of label names and values, and note where node and GPU lie."""
+    spans[:] = -1
+    spans[LABELS] = at
+    if text[at] != OPEN_OBJECT:
+        return -1 - at
+    at = blanks(text, at + 1)
+    while text[at] != CLOSE_OBJECT:
+        name = at + 1
+        at = string(text, at)
+        if at < 0:
+            return at
+        name_end = at - 1
+        at = sign(text, at, COLON)
+        if at < 0:
+            return at
+        begin = at + 1
+        at = string(text, at)
+        if at < 0:
+            return at
+        if equal(text, name, name_end, arrival.node_label):
+            spans[NODE], spans[NODE + 1] = begin, at - 1
+        elif equal(text, name, name_end, arrival.gpu_label):
+            spans[GPU], spans[GPU + 1] = begin, at - 1
+        at = blanks(text, at)
+        if text[at] == COMMA:
+            at = blanks(text, at + 1)
+            if text[at] == CLOSE_OBJECT:
+                return -1 - at
+        elif text[at] != CLOSE_OBJECT:
+            return -1 - at
+    spans[LABELS + 1] = at + 1
+    return at + 1

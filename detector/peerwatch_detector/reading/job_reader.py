@@ -1,0 +1,203 @@
+"""Reads one job, cycle by cycle: what is new into its rings, what is judged out of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from peerwatch_detector.config import DetectorConfig, MetricConfig
+from peerwatch_detector.detection.steps import Ticks, context_steps
+from peerwatch_detector.errors import ReadError
+from peerwatch_detector.frame import JobFrame, to_grid
+from peerwatch_detector.reading import Follower
+from peerwatch_detector.reading.reader import Reader, reading_settings, selection_of
+
+# These concern the question that was asked; anything else concerns the whole server.
+_OF_ONE_METRIC = frozenset({"refused", "http_4xx", "too_large"})
+# Up to so many samples a job's history is read at once, else so many metrics together: one is
+# decoded while the server works on another. A node has so many GPUs before anything is known.
+_AT_ONCE, _LEAST_TOGETHER, _GPUS = 64_000_000, 2, 8
+
+
+@dataclass(frozen=True, slots=True)
+class JobReading:
+    """What a cycle read of a job.
+
+    Parameters
+    ----------
+    frames
+        By metric, those that any node ever had a sample of and that could be read now.
+    errors
+        By metric, why it could not be read; None if it could.
+    """
+
+    frames: dict[str, JobFrame]
+    errors: dict[str, ReadError | None]
+
+    @property
+    def trouble(self) -> ReadError | None:
+        """Why the job cannot be judged: the server failed, or refused every single metric."""
+        found = [error for error in self.errors.values() if error is not None]
+        refused = found[0] if found and len(found) == len(self.errors) else None
+        return self.grave or refused
+
+    @property
+    def grave(self) -> ReadError | None:
+        """Why nothing can be judged whatever else is read: the server failed."""
+        found = [error for error in self.errors.values() if error is not None]
+        return next((error for error in found if error.reason not in _OF_ONE_METRIC), None)
+
+
+class JobReader:
+    """What is held of a job's series.
+
+    Parameters
+    ----------
+    job_id
+        The training job.
+    reader
+        Where series come from.
+    config
+        Which metrics, and how far back.
+    """
+
+    def __init__(self, job_id: str, reader: Reader, config: DetectorConfig) -> None:
+        self._config, self._metrics = config, config.detection_metrics()
+        self._ticks = Ticks.of(config.step_seconds)
+        self._follower = Follower(
+            job_id,
+            reader,
+            [selection_of(metric, job_id, config) for metric in self._metrics],
+            config.history_seconds,
+            reading_settings(config.prometheus),
+            config.step_seconds,
+        )
+
+    def kept_seconds(self, metric: str) -> float:
+        """How far back samples of a metric are held; 0 of one that there is not."""
+        if not self._holds(metric):
+            return 0.0
+        return (self._follower.held_steps(metric) - 1) * self._config.step_seconds
+
+    @property
+    def resident_bytes(self) -> int:
+        """What the samples take that are held."""
+        return self._follower.resident_bytes
+
+    def parts(self, nodes: Sequence[str]) -> Iterator[frozenset[str]]:
+        """Yield names of metrics to ``read`` one after the other; a single part is the rule.
+
+        A large job's first read takes more memory than anything after it. So it is read in parts,
+        and each is to be compared before the next one is asked for. The metrics that tell what the
+        job does come first.
+        """
+        names = [metric.name for metric in self._metrics]
+        known = set(self._follower.read_until)
+        if known or self._config.method != "peerwatch" or self._samples(nodes, names) <= _AT_ONCE:
+            yield frozenset(names)
+            return
+        settings = self._config.peerwatch
+        leading = {*settings.progress_metrics, settings.busy_metric} & set(names)
+        if leading:
+            yield frozenset(leading)
+        # Now it is known how many GPUs a node has.
+        part: list[str] = []
+        for name in names:
+            if name in leading:
+                continue
+            if len(part) >= _LEAST_TOGETHER and self._samples(nodes, [*part, name]) > _AT_ONCE:
+                yield frozenset(part)
+                part = []
+            part.append(name)
+        if part:
+            yield frozenset(part)
+
+    def _samples(self, nodes: Sequence[str], names: Collection[str]) -> int:
+        """Return about how many samples the whole history of some metrics has."""
+        of_gpus = [one.name for one in self._metrics if one.scope == "gpu"]
+        seen = max((self._follower.rows(name) for name in of_gpus), default=0)
+        rows = sum((seen or _GPUS * len(nodes)) if n in of_gpus else len(nodes) for n in names)
+        return rows * round(self._config.history_seconds / self._config.step_seconds)
+
+    def read(
+        self,
+        nodes: Sequence[str],
+        now: float,
+        judged_until: Mapping[str, float],
+        metrics: Collection[str] | None = None,
+        seconds: float | None = None,
+    ) -> JobReading:
+        """Read what is new of every metric, or of some, and cut the frames to judge.
+
+        Parameters
+        ----------
+        nodes
+            The job's nodes now.
+        now
+            Unix time.
+        judged_until
+            By metric, the tick up to which it was judged.
+        metrics
+            Which; None is all.
+        seconds
+            How long reading may take; None is what the configuration says.
+
+        Returns
+        -------
+        JobReading
+            Its frames hold until the next call, and are not to be changed.
+        """
+        self.release(judged_until, now)
+        errors = self._follower.update(nodes, now, metrics, seconds)
+        good = [name for name, error in errors.items() if error is None]
+        return JobReading(self.frames(nodes, now, judged_until, good), errors)
+
+    def frames(
+        self,
+        nodes: Sequence[str],
+        now: float,
+        judged_until: Mapping[str, float],
+        metrics: Collection[str],
+    ) -> dict[str, JobFrame]:
+        """Cut the frames to judge out of what was read; see ``read``."""
+        end = self._follower.newest_step(now)
+        frames: dict[str, JobFrame] = {}
+        for metric in self._metrics:
+            if metric.name in metrics and self._follower.holds(metric.name):
+                first = self._first(metric, judged_until.get(metric.name), end)
+                frames[metric.name] = self._follower.frame(
+                    metric.name, nodes, first, end, lent=True
+                )
+        return frames
+
+    def frame(self, metric: str, nodes: Sequence[str], start: float, end: float) -> JobFrame | None:
+        """Return what is held of a metric between two Unix times; None if that is nothing."""
+        if not self._holds(metric):
+            return None
+        step = self._config.step_seconds
+        first, last = (int(to_grid(time, step)) for time in (start, end))
+        return self._follower.frame(metric, nodes, first, last)
+
+    def _holds(self, metric: str) -> bool:
+        known = {one.name for one in self._metrics}
+        return metric in known and self._follower.holds(metric)
+
+    def release(self, judged_until: Mapping[str, float], now: float) -> None:
+        """Give back the memory of what is judged, where it is too much."""
+        end = self._follower.newest_step(now)
+        for metric in self._metrics:
+            if metric.name in judged_until:
+                first = self._first(metric, judged_until[metric.name], end)
+                self._follower.release(metric.name, first, self._config.held_samples)
+
+    def _first(self, metric: MetricConfig, judged_until: float | None, end: int) -> int:
+        """Return the step at which the samples must begin that new windows are made of."""
+        step = self._config.step_seconds
+        first = end - round(self._config.history_seconds / step)
+        since = first
+        if judged_until is not None:
+            since = math.floor(round(judged_until / (self._ticks.per_second * step), 6))
+        margin = self._config.margin_seconds + (metric.peak_seconds or 0)
+        since -= math.ceil(round(margin / step, 6))
+        return max(first, min(since, end - context_steps(step)))

@@ -1,0 +1,75 @@
+"""Where series come from, as the configuration says: the one door to the network.
+
+Whatever goes wrong behind it becomes a ``ReadError`` with a short reason, and the counters in
+``ReadingStatistics`` say how often.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+from peerwatch_detector.config import DetectorConfig, MetricConfig, PrometheusConfig
+from peerwatch_detector.frame import Series
+from peerwatch_detector.reading import (
+    GridReader,
+    Matcher,
+    RangeReader,
+    ReadingSettings,
+    Selection,
+    promql,
+)
+
+
+class Reader(RangeReader, Protocol):
+    """Delivers series; the detector knows no other way to data."""
+
+    def instant(self, query: str, at: float | None = None) -> list[Series]:
+        """Return the value of every series of ``query`` at a Unix time, one sample each."""
+
+
+class PrometheusReader(GridReader):
+    """The reader of any server with the Prometheus query API.
+
+    Parameters
+    ----------
+    config
+        Address, headers, limits.
+    """
+
+    def __init__(self, config: PrometheusConfig) -> None:
+        super().__init__(reading_settings(config))
+
+
+def reading_settings(config: PrometheusConfig) -> ReadingSettings:
+    """Return how a server is read."""
+    return ReadingSettings(
+        url=config.url,
+        headers=config.headers,
+        bearer_token_file=config.bearer_token_file,
+        timeout_seconds=config.timeout_seconds,
+        lag_seconds=config.lag_seconds,
+        **config.reading.model_dump(),
+    )
+
+
+def selection_of(metric: MetricConfig, job_id: str, config: DetectorConfig) -> Selection:
+    """Return one metric of one job, recorded or joined as the configuration says."""
+    of_job = (Matcher("job_id", "=", job_id),)
+    if config.prometheus.recorded and metric.select == "node":
+        return Selection(metric.name, metric.recorded, by_node=True)
+    if config.prometheus.recorded:
+        return Selection(metric.name, metric.recorded, of_job)
+    expression = promql.joined_query(metric, job_id, config.rate_window_seconds)
+    return Selection(metric.name, metric.recorded, of_job, expression=expression)
+
+
+def nodes_of_jobs(
+    reader: Reader, config: DetectorConfig, start: float, end: float
+) -> dict[str, set[str]]:
+    """Return the nodes that told of every job between two Unix times, those without samples too."""
+    query = promql.known_jobs(config.discovery.job_info, math.ceil(end - start) + 1)
+    told: dict[str, set[str]] = {}
+    for one in reader.instant(query, end):
+        told.setdefault(one.labels["job_id"], set()).add(one.labels["node"])
+    return told

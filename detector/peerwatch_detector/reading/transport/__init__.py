@@ -1,0 +1,1 @@
+"""How a range travels: connections, requests, answers."""

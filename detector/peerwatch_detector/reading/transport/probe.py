@@ -1,0 +1,105 @@
+"""Finds out what a server can do, by asking it for a series that does not exist."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from peerwatch_detector.errors import ReadError
+from peerwatch_detector.reading.selection import Matcher
+from peerwatch_detector.reading.settings import Way
+from peerwatch_detector.reading.transport.connection import (
+    FORM,
+    Answer,
+    Connection,
+    read_error_text,
+)
+from peerwatch_detector.reading.transport.protobuf import read_request
+from peerwatch_detector.reading.transport.ways import REMOTE_READ, STREAMED
+
+_NOTHING = "peerwatch_probe"
+_EXPORTED = "application/stream+json"
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What a server can do.
+
+    Parameters
+    ----------
+    ways
+        How ranges can be read, the cheapest first.
+    open_left
+        Whether a range leaves out a sample exactly as old as it is long: VictoriaMetrics, and
+        Prometheus since 3.0 (its migration guide, "Range selectors and lookback exclude samples
+        coinciding with the left boundary").
+    skips_nan
+        Whether NaN is only ever the end of a series: VictoriaMetrics.
+    """
+
+    ways: tuple[Way, ...]
+    open_left: bool
+    skips_nan: bool
+
+
+def probe(connection: Connection, deadline: float) -> Abilities:
+    """Ask a server what it can do.
+
+    Parameters
+    ----------
+    connection
+        To the server.
+    deadline
+        On the clock of ``time.monotonic``.
+
+    Raises
+    ------
+    ReadError
+        If it cannot be reached, or is no server with the query API.
+    """
+    exports = _exports(connection, deadline)
+    ways: tuple[Way, ...] = ("query", "query_range")
+    if exports:
+        ways = ("export", *ways)
+    elif _reads_remotely(connection, deadline):
+        ways = ("remote_read", *ways)
+    return Abilities(ways, exports or _is_open_left(connection, deadline), exports)
+
+
+def _reads_remotely(connection: Connection, deadline: float) -> bool:
+    content = read_request([Matcher("__name__", "=", _NOTHING)], 0, 1)
+    answer = connection.post("api/v1/read", content, REMOTE_READ, deadline)
+    return _succeeded(answer, STREAMED)
+
+
+def _exports(connection: Connection, deadline: float) -> bool:
+    form = urlencode({"match[]": _NOTHING, "start": "0", "end": "1"})
+    answer = connection.post("api/v1/export", form.encode(), FORM, deadline)
+    return _succeeded(answer, _EXPORTED)
+
+
+def _is_open_left(connection: Connection, deadline: float) -> bool:
+    """Tell whether two seconds from a whole one to a whole one hold two steps of 1 s, not three."""
+    form = urlencode({"query": "count_over_time(vector(1)[2s:1s])", "time": "1000"})
+    answer = connection.post("api/v1/query", form.encode(), FORM, deadline)
+    status, text = answer.status, read_error_text(answer)
+    try:
+        found = json.loads(text)["data"]["result"][0]["value"][1]
+    except (ValueError, LookupError, TypeError) as error:
+        if status < 300 or status in {404, 405}:
+            raise ReadError(
+                "malformed",
+                f"{answer.url} answered {status}: {text[:80]!r}; is prometheus.url the query API?",
+            ) from error
+        # Refuses this question, for a reason that every question will show.
+        return False
+    return bool(found == "2")
+
+
+def _succeeded(answer: Answer, content_type: str) -> bool:
+    """Tell whether an answer is a success of some type, and read it to its end."""
+    read_error_text(answer)
+    if not answer.body.finished:
+        answer.body.close()
+    return answer.status == 200 and answer.content_type.startswith(content_type)

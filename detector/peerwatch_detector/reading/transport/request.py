@@ -1,0 +1,132 @@
+"""A piece on its way to the server and back: what is asked for, and what came of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peerwatch_detector.reading.decode.arrival import (
+    ROWS,
+    SAMPLES,
+    Arrival,
+    close_rows,
+    new_arrival,
+    rates,
+)
+from peerwatch_detector.reading.decode.block import Block
+from peerwatch_detector.reading.decode.layout import Layout, layout_of
+from peerwatch_detector.reading.selection import Grid, Piece
+from peerwatch_detector.reading.settings import ReadingSettings
+from peerwatch_detector.reading.transport.envelope import Remarks
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A piece that was read.
+
+    Parameters
+    ----------
+    block
+        The series.
+    remarks
+        What the server said beside them.
+    received
+        Bytes of the answer.
+    """
+
+    block: Block
+    remarks: Remarks
+    received: int
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A piece on its way: the steps to fill, those before them that rates need, and the time.
+
+    Parameters
+    ----------
+    piece
+        What is wanted.
+    settings
+        The limits.
+    deadline
+        On the clock of ``time.monotonic``.
+    series
+        How many series to expect.
+    open_left
+        Whether the server leaves out a sample exactly as old as a range is long.
+    skips_nan
+        Whether the server takes NaN for the end of a series.
+    known
+        How an earlier answer was laid out.
+    """
+
+    piece: Piece
+    settings: ReadingSettings
+    deadline: float
+    series: int
+    open_left: bool = False
+    skips_nan: bool = False
+    known: Layout | None = None
+
+    @property
+    def window(self) -> int:
+        """Steps of the window of rates; 0 for gauges."""
+        seconds = self.piece.selection.rate_seconds
+        return 0 if seconds is None else max(1, math.ceil(seconds * 1000 / self.piece.grid.step))
+
+    @property
+    def age(self) -> int:
+        """Greatest age of a sample in ms; 0 for expressions, which have a value per step."""
+        if self.piece.selection.expression is not None:
+            return 0
+        # Samples as far apart as the steps must not come and go with their jitter.
+        return max(round(self.settings.max_age_seconds * 1000), 3 * self.piece.grid.step // 2)
+
+    @property
+    def grid(self) -> Grid:
+        """The steps to fill: those wanted, and the window before them."""
+        grid = self.piece.grid
+        return Grid(grid.start - self.window * grid.step, grid.end, grid.step)
+
+    @property
+    def start(self) -> int:
+        """Time in ms of the oldest sample that counts."""
+        return self.grid.start - self.age
+
+    def arrival(self, age: int) -> Arrival:
+        """Return an empty grid for an answer whose samples stand for some ms."""
+        selection = self.piece.selection
+        return new_arrival(
+            self.grid,
+            age,
+            skips_nan=self.skips_nan,
+            counter=selection.rate_seconds is not None,
+            labels=(selection.node_label, selection.gpu_label),
+            rows=min(self.series, self.settings.max_series),
+        )
+
+    def block(self, arrival: Arrival, *, escaped: bool) -> Block:
+        """Return the filled grid."""
+        close_rows(arrival)
+        values = arrival.values[: arrival.counts[ROWS]]
+        if self.window:
+            seconds = self.window * self.piece.grid.step / 1000
+            values = rates(values, self.window, seconds, self.window)
+        return self.folded(arrival, values, escaped=escaped)
+
+    def folded(self, arrival: Arrival, values: NDArray[np.float32], *, escaped: bool) -> Block:
+        """Return values with the labels of an arrival, one row per node and GPU."""
+        layout = layout_of(arrival, escaped=escaped, known=self.known)
+        return Block(
+            self.piece.grid,
+            layout.keys,
+            layout.fold(values),
+            int(arrival.counts[SAMPLES]),
+            layout.duplicates,
+            layout.unnamed,
+            layout,
+        )

@@ -1,0 +1,1 @@
+"""The running detector: discovery, schedule, cycles, published metrics."""

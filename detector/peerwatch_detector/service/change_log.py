@@ -1,0 +1,88 @@
+"""What goes to the log: changes. Trouble that begins or ends, findings that come or fall."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+
+from peerwatch_detector.detection.explanation.explain import Explanation
+from peerwatch_detector.detection.findings import Finding
+from peerwatch_detector.errors import PeerwatchError
+
+logger = logging.getLogger(__name__)
+
+# What trouble is about: the discovery, the other members, ("job", job_id), or
+# ("job", job_id, metric). Job ids are anybody's text, so they are kept apart instead of being
+# joined into one name.
+Concern = tuple[str, ...]
+DISCOVERY: Concern = ("discovery",)
+MEMBERS: Concern = ("members",)
+
+
+class Trouble:
+    """Tells of trouble once when it begins or changes, and once when it ends, from any thread."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[Concern, str] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def reasons(self) -> dict[Concern, str]:
+        """Return what is in trouble now, and why."""
+        with self._lock:
+            return {concern: reason for concern, reason in self._reasons.items() if reason}
+
+    def report(self, concern: Concern, error: Exception | None) -> None:
+        """Take in how it stands with something, and log it if that is new."""
+        reason = "" if error is None else getattr(error, "reason", type(error).__name__)
+        with self._lock:
+            if reason == self._reasons.get(concern, ""):
+                return
+            self._reasons[concern] = reason
+        what = "/".join(concern[1:] or concern)
+        if error is None:
+            logger.info("recovered what=%s", what)
+        else:
+            bug = error if not isinstance(error, PeerwatchError) else None
+            logger.warning("failed what=%s reason=%s error=%s", what, reason, error, exc_info=bug)
+
+    def forget_job(self, job_id: str) -> None:
+        """Forget all about a job that is gone."""
+        with self._lock:
+            for concern in [one for one in self._reasons if one[:2] == ("job", job_id)]:
+                del self._reasons[concern]
+
+
+def log_changes(
+    before: Mapping[str, Finding], after: Mapping[str, Finding], why: Mapping[Finding, Explanation]
+) -> None:
+    """Log the findings that are new, and those that have fallen.
+
+    Parameters
+    ----------
+    before, after
+        The findings of a job by node.
+    why
+        What speaks for those that stand.
+    """
+    for finding in after.values():
+        if before.get(finding.node) != finding:
+            logger.warning(
+                "finding_raised job_id=%s node=%s gpu=%s metric=%s method=%s score=%.2f since=%.0f "
+                "family=%s why=%r",
+                finding.job_id,
+                finding.node,
+                finding.gpu,
+                finding.metric,
+                finding.method,
+                finding.score,
+                finding.since,
+                why[finding].means.family,
+                why[finding].sentence,
+            )
+    for node, finding in before.items():
+        if node not in after:
+            logger.info(
+                "finding_cleared job_id=%s node=%s metric=%s", finding.job_id, node, finding.metric
+            )

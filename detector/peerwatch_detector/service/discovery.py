@@ -1,0 +1,132 @@
+"""Asks Prometheus which training jobs run where, and which detectors share them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.detection.findings import ABSENT
+from peerwatch_detector.jobs import Job, JobTable
+from peerwatch_detector.reading import promql
+from peerwatch_detector.reading.reader import Reader
+from peerwatch_detector.service.members import Sight
+
+# Seconds between two looks at the nodes within which one that both miss was silent; long cycles and
+# slow answers make it longer.
+_LONGEST_PAUSE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The jobs of one discovery, and its Unix time."""
+
+    time: float
+    jobs: tuple[Job, ...]
+
+
+class Discovery:
+    """Finds the jobs; knows those of before, and who was silent since when.
+
+    Parameters
+    ----------
+    config
+        Settings.
+    reader
+        Where it is read.
+    restore_seconds
+        How far back published findings are looked for.
+    """
+
+    def __init__(self, config: DetectorConfig, reader: Reader, restore_seconds: int) -> None:
+        self.config = config
+        self.reader = reader
+        self.restore_seconds = restore_seconds
+        self._table = JobTable()
+        self._table_is_filled = False
+        self._told_roles: dict[tuple[str, str], str] = {}
+        self._last: float | None = None
+        self._failed = False
+
+    def find(self, now: float) -> Found:
+        """Return the jobs to judge.
+
+        Raises
+        ------
+        ReadError
+            As the reader; the next time goes on from what was known.
+        """
+        failed, self._failed = self._failed, True
+        running = self._running()
+        if not self._table_is_filled:
+            self._fill(running, now)
+        discovery = self.config.discovery
+        present = self.reader.instant(promql.present_nodes(discovery.presence))
+        if self._last is not None and (failed or not self._looked_lately(now)):
+            self._table.skip(now - self._last)
+        jobs = self._table.update(running, {one.labels["node"] for one in present}, now)
+        known = {job.job_id for job in jobs}
+        self._told_roles = {
+            pair: role for pair, role in self._told_roles.items() if pair[0] in known
+        }
+        self._failed, self._last = False, now
+        return Found(now, tuple(replace(job, roles=self._roles(job)) for job in jobs))
+
+    def sight(self) -> Sight:
+        """Return which detectors of the group are there, and what they judge.
+
+        Raises
+        ------
+        ReadError
+            As the reader.
+        """
+        group = self.config.replicas.group
+        there = self.reader.instant(promql.members(group))
+        judges: dict[str, set[str]] = {}
+        for one in self.reader.instant(promql.judged_jobs(group)):
+            judges.setdefault(one.labels["job_id"], set()).add(one.labels["member"])
+        members = frozenset(one.labels["member"] for one in there)
+        return Sight(members, {job_id: frozenset(who) for job_id, who in judges.items()})
+
+    def _looked_lately(self, now: float) -> bool:
+        """Whether no more time passed since the last answer than does between two looks.
+
+        It has if this process was held up, or if the clock was set, be it back.
+        """
+        assert self._last is not None
+        usual = max(self.config.cycle_seconds, self.config.prometheus.timeout_seconds)
+        longest = max(_LONGEST_PAUSE, 4 * usual)
+        return 0 <= now - self._last <= longest
+
+    def _running(self) -> set[tuple[str, str]]:
+        label = self.config.peers.role_label
+        query = promql.running_jobs(self.config.discovery.job_info, label)
+        answer = self.reader.instant(query)
+        # Of two roles that one node tells, the later in order stands, whatever the server's order.
+        for one in sorted(answer, key=lambda one: one.labels.get(label or "", "")):
+            self._told_roles[one.labels["job_id"], one.labels["node"]] = one.labels.get(
+                label or "", ""
+            )
+        return {(one.labels["job_id"], one.labels["node"]) for one in answer}
+
+    def _fill(self, running: set[tuple[str, str]], now: float) -> None:
+        """Take in who was there before the detector was."""
+        seconds = math.ceil(self.config.history_seconds)
+        query = promql.known_jobs(self.config.discovery.job_info, seconds)
+        absent = promql.absent_nodes(ABSENT, self.restore_seconds)
+        known = self._pairs(query) | self._pairs(absent)
+        # A job that ended before the restart is nobody's business now.
+        alive = {job_id for job_id, _ in running}
+        self._table.learn({pair for pair in known if pair[0] in alive}, now)
+        self._table_is_filled = True
+
+    def _pairs(self, query: str) -> set[tuple[str, str]]:
+        return {(one.labels["job_id"], one.labels["node"]) for one in self.reader.instant(query)}
+
+    def _roles(self, job: Job) -> dict[str, str]:
+        """Return the roles of a job's nodes; a silent node keeps the one it had."""
+        roles = {
+            node: self.config.peers.role(node, self._told_roles.get((job.job_id, node), ""))
+            for node in job.nodes
+        }
+        return {node: role for node, role in roles.items() if role}

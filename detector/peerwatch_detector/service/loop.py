@@ -1,0 +1,159 @@
+"""Runs a detector: what is due is read in threads and judged in this one, until told to stop.
+
+Discovery, the look at the other members and the reads of the jobs each have threads of their own,
+so that one that hangs stops nothing else. Jobs are judged one after the other, each in as many
+threads as its arithmetic is worth (``threads``); the page is served from the last snapshot
+meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Generic, TypeVar
+
+from peerwatch_detector.service.change_log import DISCOVERY
+from peerwatch_detector.service.detector import Detector, Reading
+from peerwatch_detector.service.discovery import Found
+from peerwatch_detector.service.members import LOOKS_PER_CYCLE, Sight
+from peerwatch_detector.service.schedule import Schedule
+from peerwatch_detector.service.workers import Inbox, Outcome, Workers
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+# How long the loop waits at most: so old may the published lateness be, so long may stopping take.
+_LONGEST_WAIT = 0.5
+
+
+class Loop:
+    """Lets a detector judge its jobs, each at its time.
+
+    Parameters
+    ----------
+    detector
+        What judges.
+    clock
+        Seconds that never jump.
+    """
+
+    def __init__(self, detector: Detector, clock: Callable[[], float] = time.monotonic) -> None:
+        config = detector.config
+        self.detector = detector
+        self.schedule = Schedule(config.cycle_seconds, config.scheduling.reading_threads)
+        self._clock = clock
+        self._read: deque[tuple[str, Outcome[Reading]]] = deque()
+        self._inbox = Inbox()
+        self._readers = Workers(config.scheduling.reading_threads, "read", self._inbox)
+        self._repeated: list[_Repeated[Found] | _Repeated[Sight]] = [
+            _Repeated(
+                detector.find, self._discovered, config.cycle_seconds, "discover", self._inbox
+            )
+        ]
+        if config.replicas.enabled:
+            pause = config.cycle_seconds / LOOKS_PER_CYCLE
+            look = _Repeated(detector.look, self._looked, pause, "look", self._inbox)
+            self._repeated.append(look)
+
+    def run(self, stop: threading.Event) -> None:
+        """Go on until ``stop`` is set; no error ends the loop."""
+        try:
+            while not stop.is_set():
+                try:
+                    self._step()
+                except Exception:
+                    # A bug must not silence the detector: the stale alert tells of it.
+                    logger.exception("loop_failed")
+                    stop.wait(_LONGEST_WAIT)
+        finally:
+            for workers in (self._readers, *(one.workers for one in self._repeated)):
+                workers.stop()
+
+    def _step(self) -> None:
+        """Start what is due, judge a job that has been read, or wait for something to do."""
+        now = self._clock()
+        for one in self._repeated:
+            one.ask_if_due(now)
+        while (job_id := self.schedule.begin(now)) is not None:
+            self._readers.submit(self.detector.reading(job_id), partial(self._has_read, job_id))
+        if self._read:
+            self._judge(*self._read.popleft())
+        self._inbox.take(0.0 if self._read else self._seconds_until_due())
+        self.detector.publish(self.schedule.backlog(self._clock()))
+
+    def _seconds_until_due(self) -> float:
+        now = self._clock()
+        waits = [one.seconds_until_due(now) for one in self._repeated]
+        return max(0.0, min(_LONGEST_WAIT, self.schedule.seconds_until_due(now), *waits))
+
+    def _discovered(self, outcome: Outcome[Found]) -> None:
+        recovers = outcome.error is None and self.detector.trouble.reasons.get(DISCOVERY)
+        self.detector.discovered(outcome)
+        self.schedule.follow(self.detector.share(), self._clock())
+        if recovers:
+            self.schedule.retry(self._clock())
+
+    def _looked(self, outcome: Outcome[Sight]) -> None:
+        self.detector.looked(outcome)
+        self.schedule.follow(self.detector.share(), self._clock())
+
+    def _has_read(self, job_id: str, outcome: Outcome[Reading]) -> None:
+        self.schedule.has_read(job_id, outcome.seconds)
+        self._read.append((job_id, outcome))
+
+    def _judge(self, job_id: str, outcome: Outcome[Reading]) -> None:
+        began = self._clock()
+        good = self.detector.judge(job_id, outcome)
+        now = self._clock()
+        self.schedule.end(job_id, now - began, now, failed=not good)
+
+
+class _Repeated(Generic[T]):
+    """Something to ask every so often in a thread of its own, never twice at a time.
+
+    Parameters
+    ----------
+    ask
+        What the thread does.
+    then
+        What the loop does with the answer.
+    seconds
+        Time from one question to the next.
+    name
+        Of the thread.
+    inbox
+        The loop's.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[], T],
+        then: Callable[[Outcome[T]], None],
+        seconds: float,
+        name: str,
+        inbox: Inbox,
+    ) -> None:
+        self.workers = Workers(1, name, inbox)
+        self._ask = ask
+        self._then = then
+        self._seconds = seconds
+        self._due = -math.inf
+        self._asking = False
+
+    def ask_if_due(self, now: float) -> None:
+        if not self._asking and now >= self._due:
+            self._asking, self._due = True, now + self._seconds
+            self.workers.submit(self._ask, self._answered)
+
+    def seconds_until_due(self, now: float) -> float:
+        return math.inf if self._asking else self._due - now
+
+    def _answered(self, outcome: Outcome[T]) -> None:
+        self._asking = False
+        self._then(outcome)

@@ -1,0 +1,224 @@
+"""The detector's own page for Prometheus: findings, scores and how the detector itself is doing.
+
+Every page is built from one immutable snapshot, so a series exists exactly as long as the job,
+node or finding it speaks of: nothing stale is left behind.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import get_args
+
+from peerwatch_detector import __version__
+from peerwatch_detector.detection.pipeline import Judgement
+from peerwatch_detector.errors import ReadFailure
+from peerwatch_detector.reading import ReadingStatistics
+from peerwatch_detector.reading.settings import Way
+from peerwatch_detector.service.schedule import Backlog
+from peerwatch_exporter.catalog import Family, family
+from peerwatch_exporter.pages.render import Renderer
+
+# Series whose text is kept from one page to the next: of 16,000 nodes and ten metrics.
+_KEPT_SERIES = 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Which detector this is, and what of all it judges.
+
+    Parameters
+    ----------
+    group, member
+        Its name, and the group in which that is its own.
+    shares
+        Whether it shares the jobs with the others of the group.
+    jobs
+        The jobs it publishes a judgement of: whether it owns them, or judges them until their new
+        owner does.
+    """
+
+    group: str = "default"
+    member: str = ""
+    shares: bool = False
+    jobs: Mapping[str, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What the detector knows at one moment.
+
+    Parameters
+    ----------
+    judgements
+        The last judgement of every job.
+    last_success
+        Unix time at which it was last read and judged without an error, by job.
+    discovered
+        Unix time at which the jobs were last read.
+    stages
+        Seconds that each stage took last, of ``read`` and ``judge`` the sum over all jobs.
+    models
+        (metric, model name, fingerprint) in use.
+    reading
+        What reading cost so far.
+    backlog
+        How far behind the detector is.
+    membership
+        Which jobs it judges among the detectors.
+    """
+
+    judgements: tuple[Judgement, ...] = ()
+    last_success: dict[str, float] = field(default_factory=dict)
+    discovered: float | None = None
+    stages: dict[str, float] = field(default_factory=dict)
+    models: tuple[tuple[str, str, str], ...] = ()
+    reading: ReadingStatistics = field(default_factory=ReadingStatistics)
+    backlog: Backlog = field(default_factory=Backlog)
+    membership: Membership = field(default_factory=Membership)
+
+
+class Page:
+    """Renders the present snapshot; any thread may ask.
+
+    Parameters
+    ----------
+    snapshot
+        Returns the snapshot to render.
+    """
+
+    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
+        self._snapshot = snapshot
+        self._renderer = Renderer(_KEPT_SERIES)
+        self._lock = threading.Lock()
+
+    def render(self, *, openmetrics: bool) -> bytes:
+        """Return every metric family of the catalogue's detector part as text."""
+        with self._lock:
+            return self._renderer.render(families(self._snapshot()), openmetrics=openmetrics)
+
+
+def families(snapshot: Snapshot) -> Iterator[Family]:
+    """Yield every metric family of the catalogue's detector part."""
+    for part in (_findings, _scores, _jobs, _reading, _self, _backlog, _membership):
+        yield from part(snapshot)
+
+
+def _findings(snapshot: Snapshot) -> Iterator[Family]:
+    finding = family("peerwatch_finding")
+    start = family("peerwatch_finding_start_timestamp_seconds")
+    info = family("peerwatch_finding_info")
+    for judgement in snapshot.judgements:
+        for one in judgement.findings:
+            finding.add_metric(one.key, 1)
+            start.add_metric(one.key, one.since)
+            if why := judgement.explanations.get(one):
+                about = (one.job_id, one.node, one.gpu, one.metric, one.method)
+                info.add_metric((*about, why.means.family, why.sentence), 1)
+    yield from (finding, start, info)
+
+
+def _scores(snapshot: Snapshot) -> Iterator[Family]:
+    fault = family("peerwatch_fault_score")
+    normal = family("peerwatch_normal_score")
+    continuity = family("peerwatch_continuity_seconds")
+    zscore = family("peerwatch_zscore")
+    for one in snapshot.judgements:
+        job_id = one.job.job_id
+        fault.rows += [((job_id, node), score) for node, score in one.fault_scores.items()]
+        _add(normal, job_id, one.normal_scores)
+        _add(continuity, job_id, one.continuity)
+        _add(zscore, job_id, one.zscores)
+    yield from (fault, normal, continuity, zscore)
+
+
+def _add(to: Family, job_id: str, by_metric: Mapping[str, Mapping[str, float]]) -> None:
+    """Add a sample per node and metric: a large job has some hundred thousand."""
+    for metric, values in by_metric.items():
+        to.rows += [
+            ((job_id, node, metric), value) for node, value in values.items() if isfinite(value)
+        ]
+
+
+def _jobs(snapshot: Snapshot) -> Iterator[Family]:
+    nodes = family("peerwatch_job_nodes")
+    comparable = family("peerwatch_job_comparable")
+    coverage = family("peerwatch_data_coverage_ratio")
+    success = family("peerwatch_cycle_last_success_timestamp_seconds")
+    for judgement in snapshot.judgements:
+        job = judgement.job
+        nodes.add_metric((job.job_id,), len(job.nodes))
+        comparable.add_metric((job.job_id,), float(judgement.comparable))
+        for metric, share in judgement.coverage.items():
+            coverage.add_metric((job.job_id, metric), share)
+    for job_id, time in snapshot.last_success.items():
+        success.add_metric((job_id,), time)
+    yield from (nodes, comparable, coverage, success)
+
+
+def _self(snapshot: Snapshot) -> Iterator[Family]:
+    build = family("peerwatch_build_info")
+    build.add_metric((__version__,), 1)
+    stages = family("peerwatch_cycle_duration_seconds")
+    for stage, seconds in snapshot.stages.items():
+        stages.add_metric((stage,), seconds)
+    models = family("peerwatch_model_info")
+    for labels in snapshot.models:
+        models.add_metric(labels, 1)
+    discovered = family("peerwatch_discovery_last_success_timestamp_seconds")
+    if snapshot.discovered is not None:
+        discovered.add_metric((), snapshot.discovered)
+    yield from (build, stages, models, discovered)
+
+
+def _reading(snapshot: Snapshot) -> Iterator[Family]:
+    reading = snapshot.reading
+    plain = {
+        "peerwatch_reader_up": float(reading.up),
+        "peerwatch_reader_wait_seconds": reading.wait_seconds,
+        "peerwatch_read_samples_total": reading.samples,
+        "peerwatch_read_bytes_total": reading.received_bytes,
+        "peerwatch_read_questions_total": reading.requests,
+        "peerwatch_read_splits_total": reading.splits,
+        "peerwatch_read_partial_answers_total": reading.partial,
+    }
+    for name, value in plain.items():
+        one = family(name)
+        one.add_metric((), value)
+        yield one
+    errors = family("peerwatch_read_errors_total")
+    for reason in get_args(ReadFailure):
+        errors.add_metric((reason,), float(reading.errors.get(reason, 0)))
+    seconds = family("peerwatch_read_seconds_total")
+    for way in get_args(Way):
+        seconds.add_metric((way,), reading.seconds.get(way, 0.0))
+    info = family("peerwatch_reader_info")
+    if reading.way is not None:
+        info.add_metric((reading.way,), 1)
+    yield from (errors, seconds, info)
+
+
+def _backlog(snapshot: Snapshot) -> Iterator[Family]:
+    lateness = family("peerwatch_cycle_lateness_seconds")
+    for job_id, seconds in snapshot.backlog.lateness.items():
+        lateness.add_metric((job_id,), seconds)
+    skipped = family("peerwatch_cycles_skipped_total")
+    skipped.add_metric((), snapshot.backlog.skipped)
+    waiting = family("peerwatch_jobs_waiting")
+    waiting.add_metric((), snapshot.backlog.waiting)
+    yield from (lateness, skipped, waiting)
+
+
+def _membership(snapshot: Snapshot) -> Iterator[Family]:
+    membership = snapshot.membership
+    member = family("peerwatch_detector_member")
+    if membership.member:
+        member.add_metric((membership.group, membership.member), float(membership.shares))
+    owner = family("peerwatch_job_owner")
+    for job_id, owns in membership.jobs.items():
+        owner.add_metric((membership.group, job_id, membership.member), float(owns))
+    owned = family("peerwatch_jobs_owned")
+    owned.add_metric((), sum(membership.jobs.values()))
+    yield from (member, owner, owned)

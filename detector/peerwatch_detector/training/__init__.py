@@ -1,0 +1,1 @@
+"""Trains the models; the only package that imports torch."""

@@ -1,0 +1,1 @@
+"""The web UI and the HTTP endpoints."""

@@ -1,0 +1,367 @@
+"""The detector's pages: /metrics for Prometheus, a page that shows findings to a person, JSON."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Hashable
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import flask
+from markupsafe import Markup
+from prometheus_client.exposition import choose_encoder
+from werkzeug.routing import PathConverter
+
+from peerwatch_detector import __version__
+from peerwatch_detector.detection.explanation.explain import Explanation, MetricEvidence
+from peerwatch_detector.detection.findings import ABSENT, Finding, Streak
+from peerwatch_detector.detection.pipeline import Judgement
+from peerwatch_detector.service.detector import Detector
+from peerwatch_detector.service.metrics import Page
+from peerwatch_detector.units import metric_words, number, quantity
+from peerwatch_detector.web import picture
+from peerwatch_exporter.pages.render import OPENMETRICS_CONTENT_TYPE, TEXT_CONTENT_TYPE
+
+# How much of the past a picture shows, and how much of it lies before a finding's begin.
+_PICTURE_SECONDS, _BEFORE_SECONDS = 600, 240
+# Of all pictures that are kept for who looks next; one has up to half a million.
+_KEPT_BYTES = 20_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class FindingView:
+    """A finding as the page shows it."""
+
+    node: str
+    gpu: str
+    metric: str
+    method: str
+    severity: str
+    score: float
+    since: str
+    ago: str
+    sentence: str
+    picture: Markup | None
+    picture_note: str
+    why: Explanation | None
+    rows: list[EvidenceRow]
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceRow:
+    """One metric of an explanation, as the page writes it."""
+
+    metric: str
+    gpu: str
+    direction: str
+    value: str
+    median: str
+    peers: str
+    factor: str
+    effects: str
+    since: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """One row of the table of nodes."""
+
+    name: str
+    score: float
+    streak: Streak | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A training job as the page shows it."""
+
+    job_id: str
+    nodes: tuple[str, ...]
+    state: str
+    age: str
+    findings: list[FindingView]
+    ranking: list[NodeView]
+
+
+class _Anything(PathConverter):
+    """The rest of an address: ids such as namespace/name hold slashes, some begin with one."""
+
+    regex = "(?s:.+)"
+    part_isolating = False
+
+
+def create_app(detector: Detector) -> flask.Flask:
+    """Return the WSGI application over a running detector."""
+    app = flask.Flask(__name__)
+    app.url_map.converters["anything"] = _Anything
+    app.url_map.merge_slashes = False
+    page = Page(lambda: detector.snapshot)
+    pictures = Pictures(detector)
+
+    @app.get("/metrics")
+    def metrics() -> flask.Response:
+        _, wanted = choose_encoder(flask.request.headers.get("Accept", ""))
+        openmetrics = wanted.startswith("application/openmetrics-text")
+        content_type = OPENMETRICS_CONTENT_TYPE if openmetrics else TEXT_CONTENT_TYPE
+        return flask.Response(page.render(openmetrics=openmetrics), content_type=content_type)
+
+    @app.get("/-/healthy")
+    def healthy() -> str:
+        return "The detector is running.\n"
+
+    @app.get("/-/ready")
+    def ready() -> tuple[str, int]:
+        if detector.snapshot.discovered is None:
+            return "Prometheus has not been read yet.\n", 503
+        return "The detector is ready.\n", 200
+
+    @app.get("/api/v1/jobs")
+    def jobs() -> dict[str, Any]:
+        return {"jobs": [_as_json(one) for one in detector.snapshot.judgements]}
+
+    @app.get("/")
+    def index() -> str:
+        views = [_job_view(detector, pictures, one) for one in detector.snapshot.judgements]
+        total = sum(len(view.findings) for view in views)
+        return flask.render_template(
+            "index.html", jobs=views, total=total, job_info=detector.config.discovery.job_info
+        )
+
+    @app.get("/jobs/<anything:job_id>")
+    def job_page(job_id: str) -> str:
+        found = [one for one in detector.snapshot.judgements if one.job.job_id == job_id]
+        if not found:
+            flask.abort(404, f"No training job {job_id!r} is known; / lists those that are.")
+        view = _job_view(detector, pictures, found[0])
+        chosen = _chosen(pictures, found[0], view)
+        return flask.render_template(
+            "job.html", job=view, chosen=chosen, metrics=list(found[0].coverage)
+        )
+
+    @app.context_processor
+    def common() -> dict[str, Any]:
+        return {
+            "version": __version__,
+            "method": detector.config.method,
+            "up": detector.snapshot.reading.up,
+        }
+
+    return app
+
+
+def _as_json(judgement: Judgement) -> dict[str, Any]:
+    return {
+        "job_id": judgement.job.job_id,
+        "nodes": list(judgement.job.nodes),
+        "running": judgement.job.running,
+        "comparable": judgement.comparable,
+        "judged_until": judgement.time,
+        "findings": [
+            {
+                "node": f.node,
+                "gpu": f.gpu,
+                "metric": f.metric,
+                "method": f.method,
+                "severity": f.severity,
+                "score": f.score,
+                "since": f.since,
+                "raised": f.raised,
+                "explanation": _explained(judgement.explanations.get(f)),
+            }
+            for f in judgement.findings
+        ],
+        "candidates": [
+            {
+                "node": s.node,
+                "gpu": s.gpu,
+                "metric": s.metric,
+                "method": s.method,
+                "continuity_seconds": s.seconds,
+                "threshold_seconds": s.threshold,
+                "normal_score": _known(judgement.normal_scores.get(s.metric, {}).get(s.node)),
+                "score": s.score,
+                "since": s.since,
+            }
+            for s in judgement.streaks
+        ],
+    }
+
+
+def _explained(why: Explanation | None) -> dict[str, Any] | None:
+    return None if why is None else asdict(why)
+
+
+def _known(value: float | None) -> float | None:
+    """Return a number that JSON can hold: NaN becomes null."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _job_view(detector: Detector, pictures: Pictures, judgement: Judgement) -> JobView:
+    longest: dict[str, Streak] = {}
+    for streak in sorted(judgement.streaks, key=lambda s: s.seconds / s.threshold):
+        longest[streak.node] = streak
+    ranking = [
+        NodeView(node, score, longest.get(node))
+        for node, score in sorted(judgement.fault_scores.items(), key=lambda kv: (-kv[1], kv[0]))
+    ]
+    state = "running" if judgement.job.running else "ended"
+    if not judgement.comparable:
+        state += ", not comparable now"
+    return JobView(
+        judgement.job.job_id,
+        judgement.job.nodes,
+        state,
+        _ago(detector.clock() - judgement.time),
+        [_finding_view(detector, pictures, judgement, one) for one in judgement.findings],
+        ranking,
+    )
+
+
+def _finding_view(
+    detector: Detector, pictures: Pictures, judgement: Judgement, finding: Finding
+) -> FindingView:
+    if finding.metric == ABSENT:
+        sentence, drawn, note = "vanished: its exporter cannot be reached", None, ""
+    else:
+        sentence = f"differs from its peers in {finding.metric}"
+        drawn = pictures.get(judgement, finding.metric, finding.node, finding)
+        unit = next((m.unit for m in detector.metrics if m.name == finding.metric), "")
+        gpu = f" GPU {finding.gpu}" if finding.gpu else ""
+        note = f"{finding.metric} in {unit}; red: {finding.node}{gpu}, grey: its peers"
+    why = judgement.explanations.get(finding)
+    return FindingView(
+        finding.node,
+        finding.gpu,
+        finding.metric,
+        finding.method,
+        finding.severity,
+        finding.score,
+        datetime.fromtimestamp(finding.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
+        _ago(detector.clock() - finding.since),
+        sentence,
+        drawn,
+        note,
+        why,
+        [_row(one) for one in why.metrics] if why else [],
+    )
+
+
+def _row(one: MetricEvidence) -> EvidenceRow:
+    low, high = quantity(one.low, one.unit), quantity(one.high, one.unit)
+    return EvidenceRow(
+        metric_words(one.metric),
+        one.gpu,
+        one.direction,
+        quantity(one.value, one.unit),
+        quantity(one.median, one.unit),
+        f"{low} to {high}",
+        "" if one.factor is None else f"{number(one.factor)} times",
+        "" if one.effects is None else f"{one.effects:.1f}",
+        datetime.fromtimestamp(one.since, UTC).strftime("%H:%M:%S"),
+    )
+
+
+def _chosen(pictures: Pictures, judgement: Judgement, view: JobView) -> dict[str, Any]:
+    """Return the metric and node the visitor asked for, or the ones with most evidence."""
+    nodes, metrics = judgement.job.nodes, list(judgement.coverage)
+    first = view.ranking[0]
+    metric = flask.request.args.get("metric") or (first.streak.metric if first.streak else "")
+    node = flask.request.args.get("node") or first.name
+    metric = metric if metric in metrics else (metrics[0] if metrics else "")
+    node = node if node in nodes else first.name
+    return {
+        "metric": metric,
+        "node": node,
+        "picture": pictures.get(judgement, metric, node, None),
+    }
+
+
+class Pictures:
+    """What was drawn of the last judgements, once for all who look.
+
+    Each page is loaded again every few seconds by everybody who has it open, which must not keep
+    Prometheus from its answer.
+
+    Parameters
+    ----------
+    detector
+        Whose samples are drawn.
+    """
+
+    def __init__(self, detector: Detector) -> None:
+        self._detector = detector
+        self._drawn: dict[Hashable, Markup | None] = {}
+        self._size = 0
+        self._lock = threading.Lock()
+
+    @property
+    def held(self) -> int:
+        """How many pictures are kept."""
+        return len(self._drawn)
+
+    def get(
+        self, judgement: Judgement, metric: str, node: str, finding: Finding | None
+    ) -> Markup | None:
+        """Return the picture of a node's metric, None if nothing is held of it."""
+        key = (judgement.job.job_id, judgement.time, metric, node, finding)
+        # Locked all the while: who comes second waits for the picture instead of drawing it too.
+        with self._lock:
+            if key not in self._drawn:
+                drawn = self._drawn[key] = _draw(self._detector, judgement, metric, node, finding)
+                self._size += _size(drawn)
+                while self._size > _KEPT_BYTES:
+                    self._size -= _size(self._drawn.pop(next(iter(self._drawn))))
+            else:
+                drawn = self._drawn[key]
+            return drawn
+
+
+def _size(drawn: Markup | None) -> int:
+    """Return about how many bytes a picture takes with its key."""
+    return 1000 + len(drawn or "")
+
+
+def _draw(
+    detector: Detector, judgement: Judgement, metric: str, node: str, finding: Finding | None
+) -> Markup | None:
+    memory = detector.memories.get(judgement.job.job_id)
+    held = memory.reader if memory else None
+    job = judgement.job
+    if held is None or node not in job.nodes:
+        return None
+    start, end = _shown_range(finding, int(judgement.time), int(held.kept_seconds(metric)))
+    frame = held.frame(metric, job.nodes, start, end)
+    if frame is None:
+        return None
+    if finding is not None and finding.gpu in frame.gpus and frame.gpu_values is not None:
+        frame = replace(frame, values=frame.gpu_values[:, frame.gpus.index(finding.gpu)])
+    since = finding.since if finding is not None else None
+    return Markup(  # noqa: S704 - the template escapes, and its input is numbers
+        flask.render_template(
+            "picture.svg",
+            picture=picture.draw(frame, node, since),
+            width=picture.WIDTH,
+            height=picture.HEIGHT,
+            left=picture.LEFT,
+            right=picture.RIGHT,
+            label=f"{metric} of {node} and its peers",
+        )
+    )
+
+
+def _shown_range(finding: Finding | None, newest: int, kept: int) -> tuple[int, int]:
+    """Return the seconds to draw: around a finding's begin while they are kept, else the last."""
+    oldest = newest - kept + 1
+    if finding is None or not oldest < finding.since - 1 < newest:
+        return newest - _PICTURE_SECONDS, newest
+    start = max(oldest, int(finding.since) - _BEFORE_SECONDS)
+    return start, min(newest, start + _PICTURE_SECONDS)
+
+
+def _ago(seconds: float) -> str:
+    whole = max(0, round(seconds))
+    if whole < 120:
+        return f"{whole} s ago"
+    return f"{whole // 60} min ago" if whole < 7200 else f"{whole // 3600} h ago"

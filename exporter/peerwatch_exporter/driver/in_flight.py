@@ -1,0 +1,109 @@
+"""What is owed for one collector: when it was asked for, and since when nobody answers."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from peerwatch_exporter.schedule.worker import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from peerwatch_exporter.catalog import Family
+    from peerwatch_exporter.driver.slot import Answer
+
+_LOG = logging.getLogger(__name__)
+# The key for a collector that is stuck as a whole.
+WHOLE = ""
+# The error of a run that waits for the first driver process to load.
+STARTING = "driver_starting"
+
+
+@dataclass(slots=True)
+class Ledger:
+    """One collector's runs; a restart of the driver process does not end them.
+
+    Attributes
+    ----------
+    asked_at
+        When the run under way was asked for (monotonic seconds), or None.
+    expired
+        Whether that run passed its deadline.
+    stuck_since
+        By GPU index as text, or ``""``: when the first unanswered request was made.
+    """
+
+    collector: str
+    asked_at: float | None = None
+    expired: bool = False
+    timeouts: int = 0
+    last_success: float | None = None
+    stuck_since: dict[str, float] = field(default_factory=dict)
+    _logged: str | None = None
+
+    def begin(self, now: float) -> None:
+        """Start a run."""
+        self.asked_at = now
+        self.expired = False
+
+    def end(self) -> None:
+        """End the run under way."""
+        self.asked_at = None
+        self.expired = False
+
+    def expire(self) -> None:
+        """Say that the run under way passed its deadline; it counts once."""
+        if not self.expired:
+            self.expired = True
+            self.timeouts += 1
+
+    def stuck(self, key: str, since: float) -> None:
+        """Say that a GPU, or the whole, has not answered a request made at ``since``."""
+        self.stuck_since.setdefault(key, since)
+
+    def answered(self, keys: Collection[str]) -> None:
+        """Say that these answered."""
+        for key in keys:
+            self.stuck_since.pop(key, None)
+
+    def report(
+        self,
+        families: tuple[Family, ...],
+        answer: Answer | None,
+        *,
+        error: str | None,
+        success: bool,
+        now: float,
+    ) -> Report:
+        """Return the report; ``answer`` is the run's own, None while it is under way."""
+        self._log(error, answer)
+        elapsed = 0.0 if self.asked_at is None else now - self.asked_at
+        return Report(
+            collector=self.collector,
+            families=families,
+            success=success,
+            error=error,
+            duration=elapsed if answer is None else answer.took,
+            last_success=self.last_success,
+            timeouts=self.timeouts,
+            stuck_seconds={key: now - since for key, since in self.stuck_since.items()},
+            started=None if answer is None else answer.began,
+        )
+
+    def _log(self, error: str | None, answer: Answer | None) -> None:
+        """Log a change of what is wrong, not every run that finds it so."""
+        # Every start begins so; it is worth a word only if it lasts.
+        if error in {self._logged, STARTING}:
+            return
+        self._logged = error
+        if error is None:
+            _LOG.info("collector recovered collector=%s", self.collector)
+        else:
+            _LOG.warning(
+                "collector failed collector=%s error=%s detail=%r",
+                self.collector,
+                error,
+                "" if answer is None else answer.detail,
+            )

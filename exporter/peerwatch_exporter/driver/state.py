@@ -1,0 +1,213 @@
+"""What is known of the driver processes and of what they said; reports are made from it.
+
+Nothing here waits or touches a process. ``manager.Driver`` guards it with its lock.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from peerwatch_exporter.catalog import family
+from peerwatch_exporter.driver.in_flight import STARTING, WHOLE, Ledger
+from peerwatch_exporter.driver.node_view import NodeView, is_error_count, without_gpus
+from peerwatch_exporter.driver.slot import Slot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from peerwatch_exporter.catalog import Family
+    from peerwatch_exporter.driver.limits import Limits
+    from peerwatch_exporter.driver.slot import Answer
+    from peerwatch_exporter.schedule.worker import Report
+
+REASONS = (
+    "gpu_hung",
+    "library_hung",
+    "library_failed",
+    "crashed",
+    "bad_answer",
+    "driver_reloaded",
+    "released",
+)
+
+
+class Crew:
+    """The main child, those of GPUs that are set apart, and what is owed for each collector.
+
+    Parameters
+    ----------
+    limits
+        How long things may take.
+    expected_count
+        GPUs that the node should have; None: the most ever seen.
+    clock
+        Unix time.
+    unkillable
+        Returns how many processes cannot be ended.
+
+    Attributes
+    ----------
+    main
+        The child that serves all GPUs but those in ``apart``.
+    apart
+        By GPU index: the child that serves that one alone.
+    restarts
+        How often a child was ended, by reason.
+    failure
+        Why the library cannot be used, in a word, while that is so.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        expected_count: int | None,
+        clock: Callable[[], float],
+        unkillable: Callable[[], int],
+    ) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._unkillable = unkillable
+        self._view = NodeView(expected_count)
+        self._intervals: dict[str, float] = {}
+        self._had_driver = False
+        self._began: float | None = None
+        self.ledgers: dict[str, Ledger] = {}
+        self.main = Slot(gpu=None)
+        self.apart: dict[int, Slot] = {}
+        self.restarts: Counter[str] = Counter()
+        self.failure: str | None = None
+
+    def add(self, collector: str, interval_seconds: float) -> None:
+        """Add a collector."""
+        self.ledgers[collector] = Ledger(collector)
+        self._intervals[collector] = interval_seconds
+
+    def slots(self) -> list[Slot]:
+        """Return all places for children."""
+        return [self.main, *self.apart.values()]
+
+    def request(self, collector: str, now: float) -> None:
+        """Ask all children, unless they are asked already."""
+        if self._began is None:
+            self._began = now
+        for slot in self.slots():
+            slot.ask(collector, now)
+        ledger = self.ledgers[collector]
+        if ledger.asked_at is None and self.main.absent is None:
+            ledger.begin(now)
+
+    def is_awaited(self, collector: str) -> bool:
+        """Return whether an answer is due from a child that can be expected to give one."""
+        if self.ledgers[collector].asked_at is not None:
+            return True
+        return any(
+            slot.calm_since is not None and collector in slot.asked for slot in self.apart.values()
+        )
+
+    def answered(self, slot: Slot, collector: str, answer: Answer) -> None:
+        """Take a child's answer."""
+        slot.answered(collector, answer)
+        ledger = self.ledgers[collector]
+        if slot.gpu is not None:
+            if answer.success:
+                ledger.answered([str(slot.gpu)])
+            return
+        self.failure = None
+        self._had_driver = True
+        ledger.end()
+        if answer.success:
+            ledger.last_success = self._clock()
+            ledger.answered(ledger.stuck_since.keys() - {str(gpu) for gpu in self.apart})
+
+    def child_ended(self, slot: Slot) -> None:
+        """Keep what must outlive a slot's child."""
+        answer = slot.answers.get("gpu")
+        if answer is not None:
+            self._view.child_ended(answer.families)
+            # They are among the past ones now; a held answer must not count them again.
+            families = [item for item in answer.families if not is_error_count(item)]
+            slot.answers["gpu"] = replace(answer, families=families)
+        slot.forget()
+
+    def without_driver(self, reason: str, start_at: float) -> None:
+        """Do without a driver until some time."""
+        self.apart.clear()
+        self.main.answers.clear()
+        self.main.absent = reason
+        self.main.start_at = start_at
+        for ledger in self.ledgers.values():
+            ledger.end()
+            ledger.stuck_since.clear()
+
+    def report(self, collector: str, now: float) -> Report:
+        """Return what the node's GPUs say for a collector."""
+        ledger = self.ledgers[collector]
+        under_way = ledger.asked_at is not None
+        silent = self._silent_gpus(ledger, now)
+        if under_way and self._is_starting(now):
+            return ledger.report((), None, error=STARTING, success=False, now=now)
+        if ledger.asked_at is not None:
+            ledger.expire()
+            gpu = None if self.main.child is None else self.main.child.activity().gpu
+            # While the child is started again after a GPU hung it, that GPU alone is to blame.
+            if gpu is not None or ledger.asked_at not in ledger.stuck_since.values():
+                ledger.stuck(WHOLE if gpu is None else str(gpu), ledger.asked_at)
+            silent |= set() if gpu is None else {gpu}
+        parts = self._parts(collector, now, under_way=under_way, silent=silent)
+        families = self._view.join(collector, parts)
+        if collector == self._speaker():
+            families = (*families, *self._own_families())
+        if self.main.absent is not None:
+            ledger.last_success = self._clock()
+            return ledger.report(families, None, error=None, success=True, now=now)
+        answer = self.main.answers.get(collector)
+        if under_way or answer is None:
+            error = self.failure or "deadline_exceeded"
+            return ledger.report(families, None, error=error, success=False, now=now)
+        error_word = answer.error or ("gpu_stuck" if silent else None)
+        return ledger.report(families, answer, error=error_word, success=answer.success, now=now)
+
+    def _is_starting(self, now: float) -> bool:
+        """Return whether the first child of all may still be loading: late, but nobody's fault."""
+        first = not self._had_driver and not self.restarts.total()
+        return first and self._began is not None and now - self._began < self._limits.first_start
+
+    def _silent_gpus(self, ledger: Ledger, now: float) -> frozenset[int]:
+        """Return the GPUs set apart that owe an answer, and note since when."""
+        silent = set()
+        for gpu, slot in self.apart.items():
+            asked = slot.asked.get(ledger.collector)
+            if slot.child is None or slot.calm_since is None or asked is not None:
+                silent.add(gpu)
+                ledger.stuck(str(gpu), now if asked is None else asked)
+        return frozenset(silent)
+
+    def _parts(
+        self, collector: str, now: float, *, under_way: bool, silent: frozenset[int]
+    ) -> list[list[Family]]:
+        """Return the families of every child whose newest answer still stands."""
+        parts = []
+        answer = self.main.answers.get(collector)
+        if answer is not None:
+            longest = self._intervals[collector] + self._limits.hold
+            if not under_way or now - answer.at <= longest:
+                parts.append(without_gpus(answer.families, silent.union(self.apart)))
+        for gpu, slot in self.apart.items():
+            if gpu not in silent and collector in slot.answers:
+                parts.append(slot.answers[collector].families)
+        return parts
+
+    def _speaker(self) -> str:
+        """Return the collector whose report carries what is known of the children themselves."""
+        return "gpu" if "gpu" in self.ledgers else min(self.ledgers)
+
+    def _own_families(self) -> list[Family]:
+        restarts = family("exporter_nvml_restarts_total")
+        unkillable = family("exporter_nvml_unkillable_processes")
+        # A node that never had a driver says nothing about its children.
+        if self._had_driver or self.restarts:
+            restarts.rows = [((reason,), self.restarts[reason]) for reason in REASONS]
+            unkillable.rows = [((), self._unkillable())]
+        return [restarts, unkillable]

@@ -1,1 +1,0 @@
-"""What is known about error codes, as data: no reading, no counting, no state."""

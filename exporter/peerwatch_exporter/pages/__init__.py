@@ -1,0 +1,1 @@
+"""What a scrape gets: the exposition of the newest snapshot."""

@@ -1,0 +1,172 @@
+"""Puts the pieces together and keeps them running: sources, driver, clock, pages, server."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import queue
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+from peerwatch_exporter import __version__
+from peerwatch_exporter.pages.pages import Pages
+from peerwatch_exporter.process.notify import Notifier
+from peerwatch_exporter.schedule.runner import Runner, make_workers
+from peerwatch_exporter.web.app import App
+from peerwatch_exporter.web.landing import Landing
+from peerwatch_exporter.web.security import SecurityFile
+from peerwatch_exporter.web.server import MetricsServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from peerwatch_exporter.process.assembly import Parts
+
+_LOG = logging.getLogger(__name__)
+
+# How long the GPU driver is let go of, so that it can be unloaded and loaded again.
+RELEASE_SECONDS = 300.0
+# Systemd waits longer; Kubernetes and a person at a terminal should not have to.
+_END_SECONDS = 1.8
+_FIRST_LOOK_SECONDS = 0.1
+
+
+class Exporter:
+    """One exporter with all of its parts.
+
+    Parameters
+    ----------
+    parts
+        What it is made of.
+
+    Raises
+    ------
+    ConfigError
+        If the web configuration has mistakes.
+    ListenError
+        If the address cannot be listened on.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        config, sources = parts.config, parts.sources
+        self.security = SecurityFile(config.web.config_file, sources.web)
+        self.driver = parts.driver
+        self._sampler = parts.sampler
+        self.runner = Runner(
+            make_workers(config, sources, parts.registered, parts.driver),
+            sources,
+            deadline_seconds=config.deadline_seconds,
+            version=__version__,
+            max_series=config.collectors.max_series,
+            history_seconds=config.fast.history_seconds,
+            mean_seconds=config.mean_seconds,
+        )
+        landing = Landing(
+            version=__version__,
+            node=platform.node(),
+            started=sources.clock(),
+            clock=sources.clock,
+            status=self.runner.status,
+            boards=sources.gpus.boards,
+            places={name: item.place for name, item in parts.registered.items()},
+            port=lambda: self.server.port,
+            notes=parts.notes,
+        )
+        pages = Pages(self.runner, more_samples=parts.fine)
+        self.server = MetricsServer(
+            config.listen.address,
+            config.listen.port,
+            App(pages, landing.render, parts.burst),
+            security=self.security.current,
+            max_connections=config.web.max_connections,
+            facts=sources.web,
+        )
+
+    def start(self) -> None:
+        """Start every part; pages are answered from now on."""
+        for part in (self.driver, self._sampler, self.runner, self.server):
+            if part is not None:
+                part.start()
+
+    def stop(self) -> None:
+        """Stop every part, the server first."""
+        for part in (self.server, self.runner, self._sampler, self.driver):
+            if part is not None:
+                part.stop()
+
+
+def run_until_ended(
+    make: Callable[[], Exporter], environment: Mapping[str, str] | None = None
+) -> None:
+    """Make an exporter, start it and serve until SIGTERM or SIGINT.
+
+    Parameters
+    ----------
+    make
+        Makes it; signals that come meanwhile are kept.
+    environment
+        Where systemd's variables stand; by default the process' own.
+    """
+    wishes: queue.SimpleQueue[signal.Signals] = queue.SimpleQueue()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, lambda number, _: wishes.put(signal.Signals(number)))
+    exporter = make()
+    exporter.start()
+    _LOG.info(
+        "serving port=%d tls=%s collectors=%s",
+        exporter.server.port,
+        "on" if exporter.security.current().context is not None else "off",
+        ",".join(exporter.runner.names),
+    )
+    notifier = Notifier(os.environ if environment is None else environment)
+    _follow(exporter, wishes, notifier)
+    notifier.stopping()
+    # A thread that hangs in the kernel must not keep the exporter from ending in time; what it
+    # started ends with it.
+    last_resort = threading.Timer(_END_SECONDS, os._exit, [0])
+    last_resort.daemon = True
+    last_resort.start()
+    exporter.stop()
+    _LOG.info("stopped")
+    last_resort.cancel()
+
+
+def _follow(
+    exporter: Exporter, wishes: queue.SimpleQueue[signal.Signals], notifier: Notifier
+) -> None:
+    """Do what signals ask for and tell systemd how it goes; return when asked to end."""
+    every = notifier.watchdog_seconds
+    # systemd itself advises half of the limit; a quarter leaves room for a busy node.
+    pause = None if every is None else every / 4
+    reported = 0
+    while True:
+        try:
+            wish = wishes.get(timeout=pause if reported else _FIRST_LOOK_SECONDS)
+        except queue.Empty:
+            reported = _report(exporter, notifier, reported)
+            continue
+        if wish in {signal.SIGTERM, signal.SIGINT}:
+            return
+        _obey(exporter, wish)
+
+
+def _report(exporter: Exporter, notifier: Notifier, reported: int) -> int:
+    """Tell systemd if there are snapshots it does not know of; return the newest one's number."""
+    snapshot = exporter.runner.snapshot(0)
+    number = 0 if snapshot is None else snapshot.number
+    if number and not reported:
+        notifier.ready()
+    if number > reported:
+        notifier.alive()
+    return number
+
+
+def _obey(exporter: Exporter, wish: signal.Signals) -> None:
+    if wish == signal.SIGHUP:
+        exporter.security.reload()
+    elif exporter.driver is None:
+        _LOG.warning("no driver to release, no collector needs it")
+    else:
+        exporter.driver.release(RELEASE_SECONDS)

@@ -1,0 +1,1 @@
+"""When collectors run, and what happens to one that does not return."""

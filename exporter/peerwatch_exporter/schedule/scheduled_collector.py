@@ -1,0 +1,151 @@
+"""One worker's place in the schedule, and the newest it reported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from peerwatch_exporter.schedule.ticker import PERIOD_SECONDS
+from peerwatch_exporter.schedule.worker import Report, error_class
+from peerwatch_exporter.snapshot import Distinct, limit_series
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from peerwatch_exporter.catalog import Family
+    from peerwatch_exporter.schedule.worker import Worker
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a collector's newest run gave, kept until the next one.
+
+    Parameters
+    ----------
+    report
+        What the worker said.
+    families
+        What the page gets of it: every label set once, and the series within the limit.
+    started
+        When that run began to read (monotonic seconds).
+    dropped
+        Series beyond the limit, which were left out.
+    """
+
+    report: Report
+    families: tuple[Family, ...]
+    started: float
+    dropped: int
+
+    @property
+    def error(self) -> str | None:
+        """Short word for what is wrong, if anything is."""
+        return self.report.error or ("series_limit" if self.dropped else None)
+
+    @property
+    def series(self) -> int:
+        """Series the collector adds to the page."""
+        return sum(len(item.rows) for item in self.families)
+
+    @property
+    def stuck_seconds(self) -> float:
+        """For how long its oldest run has not returned; 0 if none is stuck."""
+        return max(self.report.stuck_seconds.values(), default=0.0)
+
+
+class Seat:
+    """Decides at which ticks a worker runs, and asks it.
+
+    A collector that runs every 10 or 60 s has its ticks at a point of its own of that time, so
+    that they do not all fall together. One that failed is tried again sooner: after 1, 2, 4, ...
+    ticks, at its usual interval at most.
+
+    Parameters
+    ----------
+    worker
+        The collector's worker.
+    phase
+        At ticks whose number leaves this rest when divided by the interval it runs.
+    max_series
+        Series it may publish.
+    """
+
+    def __init__(self, worker: Worker, phase: int, max_series: int) -> None:
+        self.worker = worker
+        self.held: Held | None = None
+        self._every = interval_ticks(worker)
+        self._phase = phase % self._every
+        self._max_series = max_series
+        self._distinct = Distinct()
+        self._passed: tuple[Family, ...] = ()
+        self._limited: tuple[tuple[Family, ...], int] = (), 0
+        # Everybody runs at the first tick.
+        self._next = 0
+        self._failures = 0
+        self._requested = False
+
+    def request(self, tick: int, *, always: bool = False) -> bool:
+        """Start a run if one is due at this tick; return whether there is a report to take.
+
+        A stuck worker stays due, and runs at the first tick after it came back.
+        """
+        stuck = self.worker.is_stuck()
+        self._requested = (always or tick >= self._next) and not stuck
+        if self._requested:
+            self.worker.request()
+        # What was stuck is looked at again at every tick, until it is seen not to be.
+        was_stuck = self.held is None or self.held.stuck_seconds > 0
+        return self._requested or stuck or was_stuck
+
+    def take(self, tick: int, started: float, deadline: float) -> None:
+        """Take the worker's report, waiting until ``deadline`` at most."""
+        self.held = held = self._look(started, deadline)
+        if not self._requested:
+            return
+        if held.report.success:
+            self._failures = 0
+            self._next = tick + self._every - (tick - self._phase) % self._every
+        else:
+            self._next = tick + min(self._every, 2 ** min(self._failures, 10))
+            self._failures += 1
+
+    def _look(self, started: float, deadline: float) -> Held:
+        try:
+            report = self.worker.report(deadline)
+            families, dropped = self._within_limit(self._distinct(report.families))
+        except Exception as error:
+            # A worker must not fail; if one does, the others still make a page.
+            name = self.worker.name
+            report = Report(name, (), False, error_class(error), 0.0, None, 0, {})
+            families, dropped = (), 0
+        began = started if report.started is None else report.started
+        return Held(report, families, began, dropped)
+
+    def _within_limit(self, families: tuple[Family, ...]) -> tuple[tuple[Family, ...], int]:
+        # Families are compared as objects: those that did not change need not be counted again.
+        if families != self._passed:
+            self._passed, self._limited = families, limit_series(families, self._max_series)
+        return self._limited
+
+
+def interval_ticks(worker: Worker) -> int:
+    """Return after how many ticks the worker runs again."""
+    return max(1, round(worker.interval_seconds / PERIOD_SECONDS))
+
+
+def seats(workers: Sequence[Worker], max_series: int) -> tuple[Seat, ...]:
+    """Return the workers' seats by name, those of one interval spread evenly over its ticks."""
+    ordered = sorted(workers, key=lambda worker: worker.name)
+    tiers: Mapping[int, list[Worker]] = {interval_ticks(worker): [] for worker in ordered}
+    for worker in ordered:
+        tiers[interval_ticks(worker)].append(worker)
+    return tuple(
+        Seat(worker, tiers[every].index(worker) * every // len(tiers[every]), max_series)
+        for worker in ordered
+        for every in (interval_ticks(worker),)
+    )
+
+
+def held(places: Iterable[Seat]) -> list[Held]:
+    """Return what is held of the workers that were asked at least once."""
+    return [place.held for place in places if place.held is not None]

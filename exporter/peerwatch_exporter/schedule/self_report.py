@@ -1,0 +1,81 @@
+"""What the exporter says about itself, as families of the page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from peerwatch_exporter.catalog import family
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from peerwatch_exporter.catalog import Family
+    from peerwatch_exporter.schedule.scheduled_collector import Held
+    from peerwatch_exporter.sources.host.own_processes import ProcessUse
+
+
+def exporter_families(
+    version: str, time: float | None, missed: int, processes: Iterable[ProcessUse]
+) -> list[Family]:
+    """Return what is known without any collector.
+
+    Parameters
+    ----------
+    version
+        The exporter's version.
+    time
+        When the snapshot was taken (Unix time); ``None`` before the first.
+    missed
+        Ticks left out since the start.
+    processes
+        What the exporter's processes use.
+    """
+    families = [_single("exporter_build_info", 1, version)]
+    if time is not None:
+        families.append(_single("exporter_snapshot_timestamp_seconds", time))
+    families.append(_single("exporter_snapshot_missed_total", missed))
+    cpu = family("exporter_cpu_seconds_total")
+    resident = family("exporter_resident_memory_bytes")
+    for use in processes:
+        cpu.add_metric([use.process], use.cpu_seconds)
+        resident.add_metric([use.process], use.resident_bytes)
+    return [*families, cpu, resident]
+
+
+def collector_families(held: Iterable[Held]) -> list[Family]:
+    """Return how each collector's newest run went."""
+    success = family("exporter_collector_success")
+    duration = family("exporter_collector_duration_seconds")
+    last_success = family("exporter_collector_last_success_timestamp_seconds")
+    timeouts = family("exporter_collector_timeouts_total")
+    stuck = family("exporter_collector_stuck_seconds")
+    dropped = family("exporter_collector_dropped_series")
+    errors = family("exporter_collector_error_info")
+    for item in held:
+        report = item.report
+        label = (report.collector,)
+        success.rows.append((label, int(report.success)))
+        duration.rows.append((label, report.duration))
+        timeouts.rows.append((label, report.timeouts))
+        dropped.rows.append((label, item.dropped))
+        # Always a row for the collector as a whole, so that a rule need not ask for its absence.
+        for gpu, seconds in {"": 0.0, **report.stuck_seconds}.items():
+            stuck.rows.append(((report.collector, gpu), seconds))
+        if report.last_success is not None:
+            last_success.rows.append((label, report.last_success))
+        if item.error is not None:
+            errors.rows.append(((report.collector, item.error), 1))
+    return [success, duration, last_success, timeouts, stuck, dropped, errors]
+
+
+def with_series_count(families: Sequence[Family]) -> tuple[Family, ...]:
+    """Return the families of a page, less the empty ones, and how many series that makes."""
+    filled = [item for item in families if item.rows]
+    count = 1 + sum([len(item.rows) for item in filled])
+    return (*filled, _single("exporter_series", count))
+
+
+def _single(name: str, value: float, *labels: str) -> Family:
+    result = family(name)
+    result.add_metric(labels, value)
+    return result

@@ -1,0 +1,255 @@
+"""Runs one collector, one run at a time, so that a call that never returns costs only itself.
+
+A worker is asked to start a run and, later, what came of it; neither ever blocks for longer than
+the caller allows. ``ThreadWorker`` is the one for collectors of this process; the driver process
+has workers of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from peerwatch_exporter.collector import NoData, PartialData
+from peerwatch_exporter.schedule.serial_executor import PATIENCE_SECONDS, Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from peerwatch_exporter.catalog import Family
+    from peerwatch_exporter.collector import Collector
+
+_LOG = logging.getLogger(__name__)
+_NOBODY: Mapping[str, float] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of a collector's newest run.
+
+    Parameters
+    ----------
+    collector
+        The collector's name.
+    families
+        What it published; nothing if the run failed or passed its deadline.
+    success
+        Whether it succeeded; true as well where the node has no such hardware.
+    error
+        Short word for what is wrong, also of a success with something missing; else ``None``.
+    duration
+        Seconds the run took; so far, if it has not returned.
+    last_success
+        When a run last succeeded (Unix time); ``None`` before the first.
+    timeouts
+        Runs that passed their deadline since the start.
+    stuck_seconds
+        By GPU index, or ``""`` for the collector as a whole: for how long a run past its deadline
+        has not returned. Empty, or 0, if none is stuck.
+    started
+        When the run began to read (monotonic seconds), for rates; ``None`` if not known.
+    """
+
+    collector: str
+    families: tuple[Family, ...]
+    success: bool
+    error: str | None
+    duration: float
+    last_success: float | None
+    timeouts: int
+    stuck_seconds: Mapping[str, float]
+    started: float | None = None
+
+
+class Worker(Protocol):
+    """Runs one collector somewhere."""
+
+    @property
+    def name(self) -> str:
+        """The collector's name."""
+
+    @property
+    def interval_seconds(self) -> float:
+        """How often it is to run."""
+
+    def request(self) -> None:
+        """Start a run, or do nothing if one is under way; returns at once."""
+
+    def report(self, deadline: float) -> Report:
+        """Wait for the run until the monotonic time ``deadline`` at most; say what came of it."""
+
+    def is_stuck(self) -> bool:
+        """Return whether a run has passed its deadline and not returned."""
+
+    def close(self) -> None:
+        """Start no further runs and free what the worker holds; returns at once."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run of a collector."""
+
+    requested: float
+    began: float | None = None
+    done: threading.Event = field(default_factory=threading.Event)
+    expired: bool = False
+    families: list[Family] = field(default_factory=list)
+    error: str | None = None
+    success: bool = False
+    duration: float = 0.0
+
+
+class ThreadWorker:
+    """Runs one collector in a thread of this process that is not the caller's.
+
+    Parameters
+    ----------
+    name
+        The collector's name.
+    make
+        Makes the collector; called in the worker's thread, where it may hang like any other call.
+    interval_seconds
+        How often it is to run.
+    clock, monotonic
+        Unix time, and seconds for durations.
+    lane
+        Where it runs, with others; unset: by itself.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[], Collector],
+        *,
+        interval_seconds: float = 1.0,
+        clock: Callable[[], float],
+        monotonic: Callable[[], float],
+        lane: Lane | None = None,
+    ) -> None:
+        self.name = name
+        self.interval_seconds = interval_seconds
+        self._make = make
+        self._clock = clock
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._lane = lane or Lane(f"collector-{name}")
+        self._lane.join()
+        self._collector: Collector | None = None
+        self._run: _Run | None = None
+        self._timeouts = 0
+        self._last_success: float | None = None
+        self._logged: str | None = None
+        self._closed = False
+
+    def request(self) -> None:
+        """Start a run, or do nothing if one is under way."""
+        with self._lock:
+            if self._closed or (self._run is not None and not self._run.done.is_set()):
+                return
+            run = self._run = _Run(self._monotonic())
+        self._lane.submit(lambda: self._work(run))
+
+    def report(self, deadline: float) -> Report:
+        """Wait for the run until ``deadline`` and say what came of it."""
+        run = self._run
+        if run is None:
+            return Report(self.name, (), False, "not_run", 0.0, None, self._timeouts, _NOBODY)
+        if not run.expired:
+            self._wait(run, max(0.0, deadline - self._monotonic()))
+        with self._lock:
+            stuck = not run.done.is_set()
+            elapsed = self._monotonic() - run.requested
+            if stuck and not run.expired:
+                run.expired = True
+                self._timeouts += 1
+                self._log("deadline_exceeded", f"not done after {elapsed:.3g} s")
+            return Report(
+                collector=self.name,
+                families=() if run.expired else tuple(run.families),
+                success=run.success and not run.expired,
+                error="deadline_exceeded" if run.expired else run.error,
+                duration=elapsed if stuck else run.duration,
+                last_success=self._last_success,
+                timeouts=self._timeouts,
+                stuck_seconds={"": elapsed} if stuck else _NOBODY,
+                started=run.began,
+            )
+
+    def is_stuck(self) -> bool:
+        """Return whether a run has passed its deadline and not returned."""
+        with self._lock:
+            return self._run is not None and self._run.expired and not self._run.done.is_set()
+
+    def close(self) -> None:
+        """Start no further runs; the thread ends once its last one returns."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._lane.leave()
+
+    def _wait(self, run: _Run, seconds: float) -> None:
+        while seconds > 0 and not run.done.wait(min(seconds, PATIENCE_SECONDS)):
+            seconds -= PATIENCE_SECONDS
+            # Perhaps it has not begun, because another one does not return.
+            self._lane.relieve()
+
+    def _work(self, run: _Run) -> None:
+        began = run.began = self._monotonic()
+        error = self._execute(run)
+        with self._lock:
+            run.duration = self._monotonic() - began
+            if not run.expired:
+                if run.success:
+                    self._last_success = self._clock()
+                self._log(run.error, "" if error is None else str(error))
+            run.done.set()
+
+    def _execute(self, run: _Run) -> Exception | None:
+        try:
+            if self._collector is None:
+                self._collector = self._make()
+            # One by one: what was yielded before PartialData stays.
+            for item in self._collector.collect():
+                run.families.append(item)
+        except NoData as error:
+            _LOG.debug("collector has no data collector=%s detail=%r", self.name, str(error))
+            run.families.clear()
+        except PartialData as error:
+            run.error = error.error_class or error_class(error.__cause__ or error)
+            run.success = True
+            return error
+        except Exception as error:
+            run.families.clear()
+            run.error = error_class(error)
+            return error
+        run.success = True
+        return None
+
+    def _log(self, error: str | None, detail: str) -> None:
+        """Log a change of what is wrong, not every run that finds it so."""
+        if error == self._logged:
+            return
+        self._logged = error
+        if error is None:
+            _LOG.info("collector recovered collector=%s", self.name)
+        else:
+            _LOG.warning(
+                "collector failed collector=%s error=%s detail=%r", self.name, error, detail
+            )
+
+
+def error_class(error: BaseException) -> str:
+    """Return the short word that names an error on the page."""
+    named = getattr(error, "error_class", None)
+    if isinstance(named, str):
+        return named
+    if isinstance(error, PermissionError):
+        return "permission_denied"
+    if isinstance(error, OSError):
+        return "os_error"
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(error).__name__).lower().lstrip("_")

@@ -1,0 +1,1 @@
+"""Settings of the exporter: declared once, loaded with every mistake at once."""

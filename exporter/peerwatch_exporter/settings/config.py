@@ -1,0 +1,355 @@
+"""What can be set on a node: every setting declared once, with its limits and its meaning.
+
+The YAML file, the error texts and the documentation all follow from the classes below. A file
+with mistakes is refused as a whole, with all of its mistakes at once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+# Pydantic looks the name up when it builds the class.
+from peerwatch_exporter.catalog.xid_codes import Severity
+from peerwatch_exporter.sampler.counters import SampledCounter
+from peerwatch_exporter.settings.pod_names import check_naming
+
+
+class _Section(BaseModel):
+    # Strict: YAML's true is not the number 1, and a quoted number is a string.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class ListenConfig(_Section):
+    """Where the exporter serves its page."""
+
+    address: str = Field(
+        default="0.0.0.0",  # noqa: S104 - Prometheus scrapes from another machine
+        min_length=1,
+        description="Address to listen on; :: serves IPv6 and IPv4.",
+    )
+    port: int = Field(
+        default=9400, ge=0, le=65535, description="TCP port; 0 lets the system choose a free one."
+    )
+
+
+class WebConfig(_Section):
+    """How the page is served."""
+
+    config_file: Path | None = Field(
+        default=None,
+        strict=False,
+        description="TLS and basic authentication, in the format of Prometheus' exporter-toolkit; "
+        "unset: plain HTTP for everybody.",
+    )
+    max_connections: int = Field(
+        default=64,
+        ge=2,
+        le=1024,
+        description="Connections at once; a further one takes the place of one that idles, or is "
+        "answered 503.",
+    )
+
+
+class ScopeConfig(_Section):
+    """What counts as this node."""
+
+    kind: Literal["host", "processes"] = Field(
+        default="host",
+        description="host: the whole machine. processes: only the processes whose environment "
+        "holds all of scope.environment, for several nodes on one machine.",
+    )
+    environment: dict[str, str] = Field(
+        default={}, description="Variables (name: value) that mark the node's processes."
+    )
+    cpus: float | None = Field(
+        default=None, gt=0, le=65536, description="CPUs of the node; unset: those of the machine."
+    )
+    memory_bytes: int | None = Field(
+        default=None, gt=0, description="Memory of the node; unset: that of the machine."
+    )
+
+    @model_validator(mode="after")
+    def _processes_need_a_mark(self) -> ScopeConfig:
+        if self.kind == "processes" and not self.environment:
+            raise ValueError(
+                "kind 'processes' needs at least one variable in environment, "
+                "for example {PEERWATCH_NODE: node-0}"
+            )
+        return self
+
+
+def _is_directory(path: Path) -> Path:
+    if not path.is_dir():
+        raise ValueError(f"{str(path)!r} is no directory")
+    return path
+
+
+_Directory = Annotated[Path, Field(strict=False), AfterValidator(_is_directory)]
+
+
+class PathsConfig(_Section):
+    """Roots of the host's files, for containers that see them elsewhere."""
+
+    procfs: _Directory = Field(default=Path("/proc"), description="The node's /proc.")
+    sysfs: _Directory = Field(default=Path("/sys"), description="The node's /sys.")
+    kmsg: Path = Field(default=Path("/dev/kmsg"), strict=False, description="The kernel log.")
+
+
+class HeartbeatConfig(_Section):
+    """Heartbeat files that ranks write about themselves."""
+
+    directory: Path | None = Field(
+        default=None,
+        strict=False,
+        description="Directory with one file rank-<rank>.json per rank; unset: none is read.",
+    )
+    forget_after_seconds: float = Field(
+        default=1800,
+        ge=10,
+        le=604800,
+        description="A file left by a process that is gone counts for this long, then no more.",
+    )
+
+
+class JobsConfig(_Section):
+    """How the node's training jobs are found."""
+
+    mapping_directory: Path | None = Field(
+        default=None,
+        strict=False,
+        description="Directory in dcgm-exporter's format: files named by GPU index, one job id "
+        "per line; the file 'node' names jobs of the node as a whole.",
+    )
+    environment: bool = Field(
+        default=True, description="Also take job ids from the environment of rank processes."
+    )
+    cgroups: bool = Field(
+        default=True,
+        description="Also take Slurm jobs and pods from the control groups of processes on GPUs.",
+    )
+    pod_resources_socket: Path | None = Field(
+        default=Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
+        strict=False,
+        description="The kubelet's pod-resources socket, read where it exists; null: it is not.",
+    )
+    kubernetes_job_id: Annotated[str, AfterValidator(check_naming)] = Field(
+        default="job",
+        min_length=1,
+        description="What names the job of a pod that has no other job id. job: namespace/job, "
+        "the pod's name without what its operator added for role, index and replica. pod: "
+        "namespace/pod. Else a regular expression for the whole of namespace/pod, whose group "
+        "(?P<job>...) is the job id.",
+    )
+
+
+class CollectorsConfig(_Section):
+    """Which collectors run."""
+
+    enabled: list[str] | None = Field(
+        default=None, description="Run exactly these; unset: those that run by default."
+    )
+    disabled: list[str] = Field(default=[], description="Never run these.")
+    max_series: int = Field(
+        default=5000,
+        ge=1,
+        le=100000,
+        description="Series one collector may publish; the last ones beyond are left out, which "
+        "exporter_collector_dropped_series counts.",
+    )
+
+
+class FastConfig(_Section):
+    """The page /metrics/fast."""
+
+    history_seconds: int = Field(
+        default=0,
+        ge=0,
+        le=60,
+        description="0: the newest values, for a scrape every second. More: every second's values "
+        "with their times, so that a scrape every 10 s carries them all; set it to twice the "
+        "scrape interval.",
+    )
+    fine_step_milliseconds: int | None = Field(
+        default=None,
+        ge=10,
+        le=1000,
+        description="With history and the sampler on: also the node's RDMA bytes, pause frames, "
+        "congestion marks and notifications at this step, for example 100; unset: none.",
+    )
+
+    @model_validator(mode="after")
+    def _fine_steps_need_history(self) -> FastConfig:
+        if self.fine_step_milliseconds is not None and self.history_seconds == 0:
+            raise ValueError(
+                f"fine_step_milliseconds {self.fine_step_milliseconds} needs history_seconds above "
+                "0, for example 20: samples within a second need times of their own"
+            )
+        return self
+
+
+class NvlinkConfig(_Section):
+    """Detail of the NVLink metrics."""
+
+    per_link: bool = Field(default=True, description="Publish state and errors of each link.")
+    fec: bool = Field(
+        default=False,
+        description="Also publish what forward error correction repaired, 16 series per link "
+        "(Blackwell).",
+    )
+
+
+class GpuConfig(_Section):
+    """What is known of the node's GPUs beforehand."""
+
+    expected_count: int | None = Field(
+        default=None,
+        ge=0,
+        le=1024,
+        description="GPUs the node should have; unset: the most seen since the start.",
+    )
+
+
+class EthtoolConfig(_Section):
+    """Which network interfaces have their driver's statistics read."""
+
+    interfaces: list[str] = Field(
+        default=[],
+        max_length=64,
+        description="Names of interfaces to read besides those of the RDMA ports.",
+    )
+
+
+class NicConfig(_Section):
+    """Which RDMA devices are read."""
+
+    exclude: list[Annotated[str, Field(min_length=1, max_length=64)]] = Field(
+        default=[],
+        max_length=64,
+        description="Patterns of RDMA devices that are never read, for example "
+        "[mlx5_4, 'mlx5_1*']: restricted functions of NVLink switches answer nothing and fill the "
+        "kernel log.",
+    )
+
+
+class SamplerConfig(_Section):
+    """Sampling of counters many times a second, by a process of its own."""
+
+    interval_milliseconds: float | None = Field(
+        default=None,
+        ge=1,
+        le=100,
+        description="Time between two samples; unset: the sampler is off.",
+    )
+    window_seconds: int = Field(
+        default=15,
+        ge=1,
+        le=60,
+        description="What maximum, 99th percentile and mean cover; best the scrape interval.",
+    )
+    history_seconds: float = Field(
+        default=15, ge=1, le=600, description="How far back /burst can show single samples."
+    )
+    line_rate_ratio: float = Field(
+        default=0.9,
+        gt=0,
+        le=1,
+        description="Part of a port's speed from which a sample counts as at line rate.",
+    )
+    max_cpu_ratio: float = Field(
+        default=0.05,
+        ge=0.001,
+        le=1,
+        description="CPU time per second that sampling may use; above it, samples are taken less "
+        "often.",
+    )
+    counters: list[SampledCounter] = Field(
+        default=[
+            "transmit_bytes",
+            "receive_bytes",
+            "cnp_sent",
+            "cnp_handled",
+            "ecn_marked_packets",
+            "transmit_pause_frames",
+            "receive_pause_frames",
+        ],
+        min_length=1,
+        description="What is sampled of every port; transmit_packets and receive_packets can be "
+        "had as well.",
+    )
+    devices: list[str] = Field(
+        default=[], max_length=128, description="RDMA devices that are sampled; empty: all."
+    )
+
+    @model_validator(mode="after")
+    def _counters_stand_once(self) -> SamplerConfig:
+        twice = {name for name in self.counters if self.counters.count(name) > 1}
+        if twice:
+            raise ValueError(f"sampler.counters names {', '.join(sorted(twice))} more than once")
+        return self
+
+
+class XidConfig(_Section):
+    """How serious XID errors are taken."""
+
+    severity: dict[Annotated[int, Field(ge=1, le=9999)], Severity] = Field(
+        default={},
+        max_length=256,
+        description="Classes of XID codes (1 to 9999) other than the built-in ones, for example "
+        "{109: hardware}: hardware, degraded, watch, application or ignore. They also win over "
+        "what a log line says.",
+    )
+
+
+class ExporterConfig(_Section):
+    """All settings of one exporter, frozen once loaded."""
+
+    listen: ListenConfig = Field(default=ListenConfig(), description="Where the page is served.")
+    web: WebConfig = Field(default=WebConfig(), description="How the page is served.")
+    scope: ScopeConfig = Field(default=ScopeConfig(), description="What counts as this node.")
+    paths: PathsConfig = Field(default=PathsConfig(), description="Roots of the host's files.")
+    heartbeat: HeartbeatConfig = Field(
+        default=HeartbeatConfig(), description="Heartbeat files of the ranks."
+    )
+    jobs: JobsConfig = Field(default=JobsConfig(), description="How training jobs are found.")
+    collectors: CollectorsConfig = Field(
+        default=CollectorsConfig(), description="Which collectors run."
+    )
+    deadline_seconds: float = Field(
+        default=0.8,
+        gt=0,
+        le=0.95,
+        description="A collector slower than this is left out of the page. Below 1 s, for all are "
+        "asked once a second.",
+    )
+    mean_seconds: int = Field(
+        default=5,
+        ge=1,
+        le=60,
+        description="Utilisation, activity, power, clocks and TCP queues on /metrics are means of "
+        "so long: at least the time between two scrapes, or nodes seem to differ that are only "
+        "looked at in different parts of a training step.",
+    )
+    fast: FastConfig = Field(default=FastConfig(), description="The page /metrics/fast.")
+    nvlink: NvlinkConfig = Field(default=NvlinkConfig(), description="Detail of NVLink metrics.")
+    xid: XidConfig = Field(default=XidConfig(), description="How serious XID errors are taken.")
+    gpu: GpuConfig = Field(default=GpuConfig(), description="What is known of the GPUs.")
+    nic: NicConfig = Field(default=NicConfig(), description="Which RDMA devices are read.")
+    ethtool: EthtoolConfig = Field(
+        default=EthtoolConfig(), description="Interfaces with driver statistics."
+    )
+    sampler: SamplerConfig = Field(
+        default=SamplerConfig(), description="Sampling many times a second."
+    )
+
+    @model_validator(mode="after")
+    def _fine_steps_need_the_sampler(self) -> ExporterConfig:
+        step, interval = self.fast.fine_step_milliseconds, self.sampler.interval_milliseconds
+        if step is not None and (interval is None or interval > step):
+            raise ValueError(
+                f"fast.fine_step_milliseconds {step} needs sampler.interval_milliseconds at or "
+                f"below it, not {interval}"
+            )
+        return self

@@ -1,0 +1,94 @@
+"""Lets a short-lived process read the settings, so that the exporter need not carry pydantic.
+
+Checking the settings with pydantic takes 17 MiB that a process never gives back; nothing of it is
+needed afterwards. ``settled_config`` asks ``python -m peerwatch_exporter.settings.state``, which
+answers with the settings, or with every mistake in them.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, cast
+
+from peerwatch_exporter.driver.settings import from_plain, to_plain
+from peerwatch_exporter.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
+
+    from peerwatch_exporter.settings.config import ExporterConfig
+
+_MODULE = "peerwatch_exporter.settings.state"
+
+
+def settled_config(
+    path: Path | None,
+    *,
+    listen: str | None,
+    known_collectors: Collection[str],
+    overrides: Mapping[str, Mapping[str, object]],
+) -> ExporterConfig:
+    """Return the settings as ``load_config`` reads them, as plain namespaces of the same shape.
+
+    Parameters
+    ----------
+    path, listen, known_collectors, overrides
+        As for ``load_config``.
+
+    Raises
+    ------
+    ConfigError
+        With every mistake found.
+    """
+    question = {
+        "path": None if path is None else str(path),
+        "listen": listen,
+        "known_collectors": sorted(known_collectors),
+        "overrides": {
+            section: {name: str(value) for name, value in values.items()}
+            for section, values in overrides.items()
+        },
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", _MODULE],
+        input=json.dumps(question).encode(),
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    if done.returncode:
+        raise ConfigError([f"the settings could not be read: exit status {done.returncode}"])
+    mistakes, plain = json.loads(done.stdout)
+    if mistakes:
+        raise ConfigError(mistakes)
+    return cast("ExporterConfig", from_plain(plain))
+
+
+def main() -> int:
+    """Answer the question on standard input."""
+    from pathlib import Path  # noqa: PLC0415 - only this process reads files
+
+    from peerwatch_exporter.settings.load import load_config  # noqa: PLC0415 - it loads pydantic
+
+    question = json.load(sys.stdin)
+    path = question["path"]
+    mistakes: list[str] = []
+    plain = None
+    try:
+        config = load_config(
+            None if path is None else Path(path),
+            listen=question["listen"],
+            known_collectors=question["known_collectors"],
+            overrides=question["overrides"],
+        )
+        plain = to_plain(config)
+    except ConfigError as error:
+        mistakes = error.mistakes
+    json.dump([mistakes, plain], sys.stdout)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""NVML, the library of the NVIDIA driver."""

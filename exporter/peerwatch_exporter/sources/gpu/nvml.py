@@ -1,0 +1,394 @@
+"""NVML, the GPU driver's own library: only this module and its nvml_* siblings import pynvml.
+
+NVML's errors end here. A value that the board, the driver or the permissions do not give is
+None; a lost GPU raises ``GpuLostError`` for that GPU alone; a driver that is not there is
+``NoData``, one that was exchanged under our feet ``DriverReloadedError``.
+
+Any call here may never return, so all of this runs in the driver process, and every call says
+first in shared memory which GPU it is for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import struct
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pynvml
+
+from peerwatch_exporter.collector import NoData
+from peerwatch_exporter.driver.progress_marker import Mark
+from peerwatch_exporter.sources.gpu.nvml_access import DriverReloadedError, GpuLostError, NvmlError
+from peerwatch_exporter.sources.gpu.nvml_fields import (
+    ENERGY,
+    EVENT_BITS,
+    FAST_FIELDS,
+    MEMORY_TEMPERATURE,
+    POWER_INSTANT,
+    THROTTLE_FIELDS,
+)
+from peerwatch_exporter.sources.host.sysfs import pci_address
+from peerwatch_exporter.sources.readings import GpuIdentity, GpuReading
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+
+_LOG = logging.getLogger(__name__)
+
+# nvml.h names no limit on the fields of one call; several small calls cannot hit one.
+_FIELDS_PER_CALL = 128
+
+_ABSENT = frozenset({pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED})
+# What a driver answers that is not the one the library was initialised with.
+_RELOADED = frozenset(
+    {
+        pynvml.NVML_ERROR_UNINITIALIZED,
+        pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
+        pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
+    }
+)
+# The board or the driver does not have the value, now or ever: not worth counting.
+_UNSUPPORTED = frozenset(
+    {
+        pynvml.NVML_ERROR_NOT_SUPPORTED,
+        pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+        pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
+        pynvml.NVML_ERROR_DEPRECATED,
+        # A buffer of samples is empty: the GPU idles.
+        pynvml.NVML_ERROR_NOT_FOUND,
+    }
+)
+# An older driver answers this for a field id that it has never heard of.
+_FIELD_UNSUPPORTED = _UNSUPPORTED | {pynvml.NVML_ERROR_INVALID_ARGUMENT}
+
+# nvmlFieldValue_t: field, scope, time, latency, kind of value, NVML's answer, value. Each attribute
+# of pynvml's structures takes longer than this whole one, and there are thousands per second.
+_FIELD = struct.Struct("=IIqqII8s")
+_LONG = struct.Struct("=Q")
+_VALUES = {
+    pynvml.NVML_VALUE_TYPE_DOUBLE: struct.Struct("=d"),
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_INT: struct.Struct("=I"),
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG: _LONG,
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: _LONG,
+    pynvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: struct.Struct("=q"),
+    pynvml.NVML_VALUE_TYPE_SIGNED_INT: struct.Struct("=i"),
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: struct.Struct("=H"),
+}
+_CLOCKS = {
+    "graphics": pynvml.NVML_CLOCK_GRAPHICS,
+    "sm": pynvml.NVML_CLOCK_SM,
+    "memory": pynvml.NVML_CLOCK_MEM,
+}
+
+
+def _error_names() -> dict[int, str]:
+    """Return NVML's error codes by number, named as in nvml.h without the prefix."""
+    prefix = "NVML_ERROR_"
+    return {
+        getattr(pynvml, name): name.removeprefix(prefix).lower()
+        for name in dir(pynvml)
+        if name.startswith(prefix)
+    }
+
+
+class Gpu:
+    """One board as the driver lists it; reads it in base units.
+
+    Parameters
+    ----------
+    identity
+        Which board it is.
+    handle
+        NVML's handle, or None if the driver refused it because the GPU is lost.
+    nvml
+        The library this GPU belongs to.
+
+    Attributes
+    ----------
+    labels
+        The values of the labels ``gpu`` and ``uuid``.
+    """
+
+    def __init__(self, identity: GpuIdentity, handle: Any, nvml: Nvml) -> None:  # noqa: ANN401
+        self.identity = identity
+        self._handle = handle
+        self._nvml = nvml
+        self.labels = str(identity.index), identity.uuid
+        self._clocks_max: Mapping[str, float] | None = None
+
+    @property
+    def address(self) -> int:
+        """The address in NVML's handle, by which events name the GPU; 0 if it is lost."""
+        return ctypes.cast(self._handle, ctypes.c_void_p).value or 0
+
+    @property
+    def answers(self) -> bool:
+        """Whether the GPU was not found to be lost."""
+        return self._handle is not None
+
+    def read(self) -> GpuReading:
+        """Return the fast values.
+
+        Raises
+        ------
+        GpuLostError
+            If the GPU is lost.
+        """
+        if self._clocks_max is None:
+            self._clocks_max = self._clocks("nvmlDeviceGetMaxClockInfo")
+        fields = self.fields(FAST_FIELDS)
+        utilization = self.call("nvmlDeviceGetUtilizationRates")
+        total, used, reserved = self._memory()
+        power = fields.get((POWER_INSTANT, 0))
+        state = self.call("nvmlDeviceGetPerformanceState")
+        return GpuReading(
+            utilization_ratio=None if utilization is None else utilization.gpu / 100,
+            memory_utilization_ratio=None if utilization is None else utilization.memory / 100,
+            memory_total_bytes=total,
+            memory_used_bytes=used,
+            memory_reserved_bytes=reserved,
+            power_watts=_scaled(
+                self.call("nvmlDeviceGetPowerUsage") if power is None else power, 1e3
+            ),
+            power_limit_watts=_scaled(self.call("nvmlDeviceGetEnforcedPowerLimit"), 1e3),
+            energy_joules=_scaled(fields.get((ENERGY, 0)), 1e3),
+            performance_state=None if state == pynvml.NVML_PSTATE_UNKNOWN else state,
+            temperatures_celsius=_known(
+                core=self._core_temperature(), memory=fields.get((MEMORY_TEMPERATURE, 0))
+            ),
+            temperature_margin_celsius=self.call("nvmlDeviceGetMarginTemperature"),
+            has_instant_power=power is not None,
+            clocks_hertz=self._clocks("nvmlDeviceGetClockInfo"),
+            clocks_max_hertz=self._clocks_max,
+            clock_events=self._clock_events(),
+            throttle_seconds=_known(
+                **{
+                    reason: _scaled(fields.get((field, 0)), 1e9)
+                    for reason, field in THROTTLE_FIELDS.items()
+                }
+            ),
+        )
+
+    def call(self, function: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401
+        """Call a pynvml function of this GPU; None if the GPU or the driver lacks it."""
+        if self._handle is not None:
+            self._nvml.mark.at(self.identity.index)
+            try:
+                return self._nvml.call(function, self._handle, *arguments, **options)
+            except GpuLostError:
+                self._lose()
+        raise GpuLostError(f"GPU {self.identity.index} ({self.identity.uuid}) is lost.")
+
+    def fields(self, wanted: Sequence[tuple[int, int]]) -> dict[tuple[int, int], float]:
+        """Return those of the wanted (field id, scope) that the GPU answers."""
+        values: dict[tuple[int, int], float] = {}
+        for start in range(0, len(wanted), _FIELDS_PER_CALL):
+            part = wanted[start : start + _FIELDS_PER_CALL]
+            answer = self.call("nvmlDeviceGetFieldValues", part)
+            if answer is None:
+                continue
+            for field, scope, _, _, kind, code, value in _FIELD.iter_unpack(memoryview(answer)):
+                if code == pynvml.NVML_SUCCESS:
+                    values[field, scope] = _VALUES.get(kind, _LONG).unpack_from(value)[0]
+                elif code == pynvml.NVML_ERROR_GPU_IS_LOST:
+                    # The call as a whole succeeds on a lost GPU; only its fields tell.
+                    self._lose()
+                    raise GpuLostError(f"GPU {self.identity.index} is lost.")
+                else:
+                    self._nvml.judge(code, _FIELD_UNSUPPORTED)
+        return values
+
+    def _lose(self) -> None:
+        self._handle = None
+        self._nvml.count_error(pynvml.NVML_ERROR_GPU_IS_LOST)
+
+    def _memory(self) -> tuple[int | None, int | None, int | None]:
+        info = self.call("nvmlDeviceGetMemoryInfo", version=pynvml.nvmlMemory_v2)
+        if info is not None:
+            return info.total, info.used, info.reserved
+        info = self.call("nvmlDeviceGetMemoryInfo")
+        return (None, None, None) if info is None else (info.total, info.used, None)
+
+    def _core_temperature(self) -> float | None:
+        value = self.call("nvmlDeviceGetTemperatureV", pynvml.NVML_TEMPERATURE_GPU)
+        if value is None:
+            value = self.call("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU)
+        return None if value is None else float(value)
+
+    def _clocks(self, function: str) -> Mapping[str, float]:
+        megahertz = {domain: self.call(function, number) for domain, number in _CLOCKS.items()}
+        return {name: value * 1e6 for name, value in megahertz.items() if value is not None}
+
+    def _clock_events(self) -> Mapping[str, bool]:
+        mask = self.call("nvmlDeviceGetCurrentClocksEventReasons")
+        if mask is None:
+            mask = self.call("nvmlDeviceGetCurrentClocksThrottleReasons")
+        if mask is None:
+            return {}
+        return {reason: bool(mask & bit) for reason, bit in EVENT_BITS.items()}
+
+
+class Nvml:
+    """The library and its GPUs: initialised once, for one driver.
+
+    Parameters
+    ----------
+    mark
+        Where every call says which GPU it is for.
+    only
+        Index of the one GPU that may be touched; None: all but those excluded.
+    excluded
+        Indexes of GPUs that must not be touched, not even looked up.
+    """
+
+    def __init__(
+        self, mark: Mark | None = None, *, only: int | None = None, excluded: Collection[int] = ()
+    ) -> None:
+        self.mark = mark or Mark()
+        self._only = only
+        self._excluded = frozenset(excluded)
+        self._lock = threading.Lock()
+        self._initialised = False
+        self._count = 0
+        self._driver = ""
+        self._gpus: tuple[Gpu, ...] = ()
+        self._is_listed = False
+        self._seen: dict[str, GpuIdentity] = {}
+        self._errors: Counter[str] = Counter()
+        self._error_names = _error_names()
+
+    @property
+    def driver_version(self) -> str:
+        """Version of the driver, empty before the first GPU was listed."""
+        return self._driver
+
+    @property
+    def count(self) -> int:
+        """How many GPUs the driver listed last, those that may not be touched included."""
+        return self._count
+
+    def exclude(self, indexes: Collection[int]) -> None:
+        """Let all GPUs but these be touched from now on."""
+        self._excluded = frozenset(indexes)
+        self._is_listed = False
+
+    def error_counts(self) -> Mapping[str, int]:
+        """Return how many calls failed since the start, by error code; lacking values are none."""
+        return dict(self._errors)
+
+    def seen(self) -> tuple[GpuIdentity, ...]:
+        """Return every board seen since the start, without a call into the driver."""
+        return tuple(sorted(self._seen.values(), key=lambda identity: identity.index))
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Return the GPUs that the driver lists now and that may be touched, lost ones included.
+
+        Raises
+        ------
+        NoData
+            If there is no NVML library, no driver or no GPU.
+        NvmlError
+            If the library fails.
+        """
+        with self._lock:
+            self.mark.at(-1)
+            self._initialise()
+            count = self.call("nvmlDeviceGetCount")
+            if not count:
+                raise NoData("NVML lists no GPU.")
+            if count != self._count:
+                # Indexes may mean other boards now.
+                self._gpus = ()
+            elif self._is_listed and all(gpu.answers for gpu in self._gpus):
+                return self._gpus
+            self._count = count
+            known = {gpu.identity.index: gpu for gpu in self._gpus}
+            self._gpus = tuple(
+                self._gpu(index, known.get(index))
+                for index in range(count)
+                if self._may_touch(index)
+            )
+            self._is_listed = True
+            return self._gpus
+
+    def _may_touch(self, index: int) -> bool:
+        return index not in self._excluded and self._only in {None, index}
+
+    def call(self, function: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401
+        """Call a pynvml function; None if the driver lacks it or the value."""
+        try:
+            # An older pynvml lacks the newest wrappers, as an older driver lacks functions.
+            wrapper = getattr(pynvml, function, None)
+            return None if wrapper is None else wrapper(*arguments, **options)
+        except pynvml.NVMLError as error:
+            self.judge(error.value, _UNSUPPORTED)
+            return None
+
+    def judge(self, code: int, unsupported: frozenset[int]) -> None:
+        """Decide what an NVML error code means: nothing, a lost GPU, or one to be counted."""
+        if code in unsupported:
+            return
+        if code == pynvml.NVML_ERROR_GPU_IS_LOST:
+            raise GpuLostError("A GPU is lost.")
+        self.count_error(code)
+        if code in _RELOADED:
+            raise DriverReloadedError(
+                f"The driver {self._driver!r} is gone: {self._error_names.get(code, code)}."
+            )
+
+    def count_error(self, code: int) -> None:
+        """Count a failed call; a lost GPU is counted once, when it is lost."""
+        self._errors[self._error_names.get(code, str(code))] += 1
+
+    def _initialise(self) -> None:
+        if self._initialised:
+            return
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError as error:
+            if error.value in _ABSENT:
+                raise NoData(f"There is no NVIDIA driver: {error}.") from error
+            self.count_error(error.value)
+            raise NvmlError(f"NVML cannot be initialised: {error}.") from error
+        self._initialised = True
+        self._driver = self.call("nvmlSystemGetDriverVersion") or ""
+        _LOG.info("nvml initialised driver=%r", self._driver)
+
+    def _gpu(self, index: int, known: Gpu | None) -> Gpu:
+        """Return the GPU at an index; its identity is asked for once, and again after a loss."""
+        if known is not None and known.answers:
+            return known
+        self.mark.at(index)
+        try:
+            handle = self.call("nvmlDeviceGetHandleByIndex", index)
+            identity = self._identity(index, handle)
+        except GpuLostError:
+            if known is None:
+                self.count_error(pynvml.NVML_ERROR_GPU_IS_LOST)
+            return known or Gpu(GpuIdentity(index), None, self)
+        self._seen[identity.uuid] = identity
+        return Gpu(identity, handle, self)
+
+    def _identity(self, index: int, handle: Any) -> GpuIdentity:  # noqa: ANN401
+        pci = self.call("nvmlDeviceGetPciInfo", handle)
+        return GpuIdentity(
+            index=index,
+            uuid=self.call("nvmlDeviceGetUUID", handle) or "",
+            name=self.call("nvmlDeviceGetName", handle) or "",
+            serial=self.call("nvmlDeviceGetSerial", handle) or "",
+            pci_bus_id="" if pci is None else pci_address(pci.busId) or "",
+            vbios=self.call("nvmlDeviceGetVbiosVersion", handle) or "",
+            numa_node=self.call("nvmlDeviceGetNumaNodeId", handle),
+        )
+
+
+def _scaled(value: float | None, divisor: float) -> float | None:
+    return None if value is None else value / divisor
+
+
+def _known(**values: float | None) -> dict[str, float]:
+    return {name: value for name, value in values.items() if value is not None}

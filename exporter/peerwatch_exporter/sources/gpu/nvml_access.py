@@ -1,0 +1,50 @@
+"""What collectors need of NVML without importing it: its errors, and the way to it.
+
+The main process registers the collectors that read GPUs and never runs them. pynvml costs several
+MiB, so it is imported where the first of them is made: in the driver process.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from peerwatch_exporter.sources import Sources
+    from peerwatch_exporter.sources.gpu.nvml import Nvml
+
+
+class NvmlError(Exception):
+    """The driver's library fails as a whole, so that no GPU can be read."""
+
+    error_class = "nvml_error"
+
+
+class GpuLostError(NvmlError):
+    """One GPU no longer answers; the others may."""
+
+    error_class = "nvml_gpu_is_lost"
+
+
+class DriverReloadedError(NvmlError):
+    """The driver was unloaded or exchanged; only a new process can use the one there is now."""
+
+    error_class = "nvml_driver_reloaded"
+
+
+def shared_nvml(sources: Sources) -> Nvml:
+    """Return the one library that all collectors of these sources share.
+
+    nvmlInit takes long on a node with many GPUs: one per process is enough.
+    """
+    nvml: Nvml | None = vars(sources).get("_nvml")
+    if nvml is None:
+        from peerwatch_exporter.sources.gpu.nvml import Nvml  # noqa: PLC0415 - see above
+
+        # Two threads may come at once, where collectors have one each.
+        nvml = vars(sources).setdefault("_nvml", Nvml())
+    return nvml
+
+
+def share_nvml(sources: Sources, nvml: Nvml) -> None:
+    """Let all collectors of these sources use this library."""
+    vars(sources)["_nvml"] = nvml

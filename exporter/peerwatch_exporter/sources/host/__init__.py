@@ -1,0 +1,1 @@
+"""procfs, sysfs, PCI and the processes of the node."""

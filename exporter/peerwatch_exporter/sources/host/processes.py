@@ -1,0 +1,357 @@
+"""The processes below a /proc root: one listing per scrape, details on demand.
+
+Everything about a process can vanish between two reads. Reads of a process that is gone return
+``None``; only a refusal by the kernel is an error.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import threading
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from peerwatch_exporter.sources.host.procfs import TICKS_PER_SECOND, GarbledFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+# A pid alone is used again; together with its start time it names one process for good.
+ProcessKey = tuple[int, int]
+
+_READ_BYTES = 4096
+# A process that says the same again and again is asked at growing intervals, up to this one.
+_LONGEST_REST_SECONDS = 30.0
+
+_STATES = {
+    "R": "running",
+    "S": "sleeping",
+    "I": "sleeping",
+    "P": "sleeping",
+    "W": "running",
+    "D": "disk_sleep",
+    "T": "stopped",
+    "t": "stopped",
+    "Z": "zombie",
+    "X": "exited",
+    "x": "exited",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process as its ``stat`` file shows it.
+
+    CPU times cover all its threads, and the children that it has waited for.
+
+    ``image`` is where its environment begins, which is another place after each exec; 0 if the
+    kernel does not say, as for other users' processes.
+    """
+
+    pid: int
+    name: str
+    parent: int
+    state: str
+    user_seconds: float
+    system_seconds: float
+    threads: int
+    start_ticks: int
+    image: int = 0
+
+    @property
+    def key(self) -> ProcessKey:
+        """The process's identity over time."""
+        return self.pid, self.start_ticks
+
+    @property
+    def program(self) -> tuple[int, int, str]:
+        """Another one after it executed another program, or took another name."""
+        return self.start_ticks, self.image, self.name
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStatus:
+    """Memory of the process, and context switches of its main thread."""
+
+    resident_bytes: int
+    voluntary_switches: int
+    involuntary_switches: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIo:
+    """Bytes the process caused to be read from and written to storage."""
+
+    read_bytes: int
+    written_bytes: int
+
+
+def read_file(path: str) -> bytes:
+    """Return a file's content; a short read is its end, as it is with every file of a process."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        content = os.read(descriptor, _READ_BYTES)
+        if len(content) < _READ_BYTES:
+            return content
+        parts = [content]
+        while content:
+            content = os.read(descriptor, 16 * _READ_BYTES)
+            parts.append(content)
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What a process said last, for how long it has rested, and when it is asked again."""
+
+    content: bytes
+    process: Process
+    rest_seconds: float
+    due: float
+
+
+class Reader:
+    """Somebody who wants to know which processes came, went or became another program."""
+
+    def __init__(self) -> None:
+        self.news: set[int] = set()
+
+
+class ProcessTable:
+    """Lists processes and reads their details.
+
+    Who came and who went is seen in every listing. A process that sleeps is asked what it does
+    less and less often, up to every 30 s, unless somebody watches it: most processes of
+    a node are of no interest and do nothing. One that is about to hang was busy just before.
+
+    Parameters
+    ----------
+    root
+        The /proc root.
+    monotonic
+        Clock for the age of the listing.
+    read
+        How a file is read; tests hand in one that refuses.
+    max_age_seconds
+        A listing this young is used again, so that collectors of one scrape share it.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        monotonic: Callable[[], float],
+        read: Callable[[str], bytes] = read_file,
+        max_age_seconds: float = 0.1,
+    ) -> None:
+        self._root = str(root)
+        self._monotonic = monotonic
+        self._read = read
+        self._max_age_seconds = max_age_seconds
+        self._lock = threading.Lock()
+        self._listed_at: float | None = None
+        self._names: list[str] = []
+        self._listed: dict[int, Process] = {}
+        self._children: dict[int, tuple[int, ...]] = {}
+        self._seen: dict[int, _Seen] = {}
+        self._due: list[tuple[float, int]] = []
+        self._asked: set[int] = set()
+        self._readers: weakref.WeakSet[Reader] = weakref.WeakSet()
+
+    def snapshot(self) -> dict[int, Process]:
+        """Return all processes by pid."""
+        with self._lock:
+            return self._fresh()
+
+    def reader(self) -> Reader:
+        """Return a reader to whom every process is new."""
+        reader = Reader()
+        with self._lock:
+            reader.news.update(self._listed)
+            self._readers.add(reader)
+        return reader
+
+    def news(self, reader: Reader) -> tuple[dict[int, Process], set[int]]:
+        """Return all processes, and which of them are not as they were at the last call.
+
+        Those are the ones that came, went, or have another name or program.
+        """
+        with self._lock:
+            processes = self._fresh()
+            news, reader.news = reader.news, set()
+            return processes, news
+
+    def children(self, pid: int) -> tuple[int, ...]:
+        """Return the children of a process in the newest listing."""
+        return self._children.get(pid, ())
+
+    def watch(self, pids: Iterable[int]) -> None:
+        """Look at these processes in the next listing, though they rest."""
+        self._asked.update(pids)
+
+    def environment(self, pid: int) -> dict[str, str] | None:
+        """Return the environment the process was started with; ``None`` if it is gone."""
+        content = self._content(pid, "environ")
+        if content is None:
+            return None
+        pairs = (entry.partition("=") for entry in content.decode(errors="replace").split("\0"))
+        return {name: value for name, equals, value in pairs if equals}
+
+    def status(self, pid: int) -> ProcessStatus | None:
+        """Return memory and context switches; ``None`` if the process is gone."""
+        content = self._content(pid, "status")
+        if not content:
+            return None
+        try:
+            return ProcessStatus(
+                # Kernel threads and zombies have no memory of their own: no VmRSS line.
+                resident_bytes=int(_field(content, b"VmRSS:") or 0) * 1024,
+                voluntary_switches=int(_field(content, b"voluntary_ctxt_switches:")),
+                involuntary_switches=int(_field(content, b"nonvoluntary_ctxt_switches:")),
+            )
+        except ValueError as error:
+            raise self._garbled(pid, "status", content) from error
+
+    def io(self, pid: int) -> ProcessIo | None:
+        """Return storage traffic; ``None`` if the process is gone."""
+        content = self._content(pid, "io")
+        if not content:
+            return None
+        try:
+            return ProcessIo(
+                int(_field(content, b"read_bytes:")), int(_field(content, b"write_bytes:"))
+            )
+        except ValueError as error:
+            raise self._garbled(pid, "io", content) from error
+
+    def run_delay_seconds(self, pid: int) -> float | None:
+        """Return how long the main thread waited for a CPU; ``None`` if gone or not counted."""
+        content = self._content(pid, "schedstat")
+        if not content:
+            return None
+        try:
+            return int(content.split()[1]) / 1e9
+        except (IndexError, ValueError) as error:
+            raise self._garbled(pid, "schedstat", content) from error
+
+    def _fresh(self) -> dict[int, Process]:
+        now = self._monotonic()
+        if self._listed_at is None or now - self._listed_at > self._max_age_seconds:
+            self._list(now)
+            self._listed_at = now
+        return self._listed
+
+    def _list(self, now: float) -> None:
+        """Bring the listing up to date, in a dictionary of its own if anything changed."""
+        asked, self._asked = self._asked, set()
+        changed: dict[int, Process | None] = {}
+        names = os.listdir(self._root)  # noqa: PTH208 - names only, hundreds per second
+        look: set[int] = set()
+        # The kernel lists them in the order of their pids: mostly the very same list.
+        if names != self._names:
+            gone = {int(name) for name in set(self._names).difference(names) if name.isdigit()}
+            changed = dict.fromkeys(gone)
+            look = {int(name) for name in set(names).difference(self._names) if name.isdigit()}
+            # Their children have another parent now.
+            asked = asked.union(*map(self.children, gone))
+        look |= {pid for pid in asked if pid in self._seen and pid not in changed}
+        while self._due and self._due[0][0] <= now:
+            due, pid = heapq.heappop(self._due)
+            one = self._seen.get(pid)
+            if one is not None and one.due == due and pid not in changed:
+                look.add(pid)
+        try:
+            # Parents mostly first: what they take over from a child must not count twice.
+            for pid in sorted(look):
+                self._look(pid, now, changed)
+        finally:
+            # Also what was seen before a process that cannot be understood.
+            if changed:
+                self._apply(changed)
+        # Who ended between listing and reading, or was not ready, is new the next time.
+        unread = {str(pid) for pid in look if pid not in self._seen}
+        self._names = [name for name in names if name not in unread] if unread else names
+
+    def _look(self, pid: int, now: float, changed: dict[int, Process | None]) -> None:
+        content = self._content(pid, "stat")
+        one = self._seen.get(pid)
+        if not content:
+            if one is not None:
+                changed[pid] = None
+            return
+        if one is None or content != one.content:
+            process = self._process(pid, content)
+            self._seen[pid] = one = _Seen(content, process, 0.0, now)
+            changed[pid] = process
+        else:
+            one.rest_seconds = min(_LONGEST_REST_SECONDS, 2 * one.rest_seconds or 1.0)
+        # Not all of them in the same second.
+        one.due = now + one.rest_seconds * (1 - pid % 8 / 16)
+        heapq.heappush(self._due, (one.due, pid))
+
+    def _apply(self, changed: Mapping[int, Process | None]) -> None:
+        listed = dict(self._listed)
+        news = set()
+        for pid, process in changed.items():
+            old = listed.pop(pid, None)
+            if process is None:
+                self._seen.pop(pid, None)
+            else:
+                listed[pid] = process
+            if old is None or process is None or old.program != process.program:
+                news.add(pid)
+            if old is None or process is None or old.parent != process.parent:
+                self._move(pid, old, process)
+        self._listed = listed
+        for reader in self._readers:
+            reader.news |= news
+
+    def _move(self, pid: int, old: Process | None, new: Process | None) -> None:
+        if old is not None:
+            left = tuple(child for child in self.children(old.parent) if child != pid)
+            self._children[old.parent] = left
+            if not left:
+                del self._children[old.parent]
+        if new is not None:
+            self._children[new.parent] = (*self.children(new.parent), pid)
+
+    def _process(self, pid: int, content: bytes) -> Process:
+        # The name stands in parentheses and may itself hold spaces and parentheses.
+        head, _, rest = content.rpartition(b")")
+        fields = rest.split()
+        try:
+            return Process(
+                pid=pid,
+                name=head.partition(b"(")[2].decode(errors="replace"),
+                parent=int(fields[1]),
+                state=_STATES.get(fields[0].decode(), "sleeping"),
+                user_seconds=(int(fields[11]) + int(fields[13])) / TICKS_PER_SECOND,
+                system_seconds=(int(fields[12]) + int(fields[14])) / TICKS_PER_SECOND,
+                threads=int(fields[17]),
+                start_ticks=int(fields[19]),
+                image=int(fields[47]) if len(fields) > 47 else 0,
+            )
+        except (IndexError, ValueError) as error:
+            raise self._garbled(pid, "stat", content) from error
+
+    def _content(self, pid: int, name: str) -> bytes | None:
+        try:
+            return self._read(f"{self._root}/{pid}/{name}")
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+
+    def _garbled(self, pid: int, name: str, content: bytes) -> GarbledFileError:
+        return GarbledFileError(f"{self._root}/{pid}/{name}", content)
+
+
+def _field(content: bytes, name: bytes) -> bytes:
+    """Return the number in the line that begins with a name; empty if there is no such line."""
+    start = 0 if content.startswith(name) else content.find(b"\n" + name) + 1
+    if not start and not content.startswith(name):
+        return b""
+    return content[start + len(name) : content.find(b"\n", start)].removesuffix(b" kB")

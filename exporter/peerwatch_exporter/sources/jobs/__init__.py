@@ -1,0 +1,1 @@
+"""Which training jobs run here, and their ranks."""

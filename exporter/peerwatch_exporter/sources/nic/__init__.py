@@ -1,0 +1,1 @@
+"""RDMA ports and their network drivers."""
