@@ -20,7 +20,7 @@ def detector_dashboard() -> models.Dashboard:
     return board(
         "detector",
         "Detector and exporters",
-        "Peerwatch itself: whether it reads, judges in time, and sees every node.",
+        "Peerwatch itself: whether it reads, evaluates in time, and sees every node.",
         [variables.datasource(), variables.cluster("exporter_build_info")],
         {
             "Can it be believed": _state(),
@@ -54,7 +54,7 @@ def _state() -> list[Panel]:
         .span(3),
         number(
             "Job that waits longest",
-            "Time since it was last read and judged without an error.",
+            "Time since it was last read and evaluated without an error.",
             "s",
             "time() - min(max by (cluster, job_id)"
             f" (peerwatch_cycle_last_success_timestamp_seconds{{{CLUSTER}}}))",

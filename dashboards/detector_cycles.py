@@ -23,14 +23,14 @@ def panels(detectors: str) -> list[Panel]:
     return [
         areas(
             "Cycle duration by stage",
-            "What each stage took last on the slowest detector; read and judge are sums over its "
-            "jobs. judge must stay below the cycle's interval (15 s unless configured otherwise), "
+            "What each stage took last on the slowest detector; read and detect are sums over its "
+            "jobs. detect must stay below the cycle's interval (15 s unless configured otherwise), "
             "read below that times the reading threads (4).",
             "s",
             (f"max by (stage) (peerwatch_cycle_duration_seconds{{{detectors}}})", "{{stage}}"),
         ),
         graph(
-            "Lateness of judgements",
+            "Lateness of detections",
             "By job, the 20 that were latest: how long after it was due a job's last turn ended, "
             "or how long it is overdue. Near 0 while the detectors keep up.",
             "s",
@@ -40,7 +40,7 @@ def panels(detectors: str) -> list[Panel]:
             ),
         ).data_links(series_to("job", "job_id")),
         graph(
-            "Time since jobs were judged",
+            "Time since jobs were evaluated",
             "By job, the 20 that wait longest. Lines that rise without end: these jobs fail, the "
             "log says why.",
             "s",
@@ -85,7 +85,7 @@ def panels(detectors: str) -> list[Panel]:
         ),
         graph(
             "Jobs by detector",
-            "How many training jobs each detector judges for the others too. A detector that "
+            "How many training jobs each detector evaluates for the others too. A detector that "
             "leaves gives its jobs to the rest within two cycles.",
             "short",
             (f"sum by (instance) (peerwatch_jobs_owned{{{detectors}}})", "{{instance}}"),
@@ -152,7 +152,7 @@ def _jobs(detectors: str) -> Panel:
         "Value #B": "Blind metrics",
         "Value #C": "Nodes",
         "Value #D": "Comparable",
-        "Value #E": "Last judged",
+        "Value #E": "Last evaluated",
     }
     return (
         rows(
@@ -171,7 +171,7 @@ def _jobs(detectors: str) -> Panel:
         .override_by_name("Lowest coverage", properties({"unit": "percentunit", "decimals": 0}))
         .override_by_name("Blind metrics", properties({"noValue": "none"}))
         .override_by_name("Comparable", properties({"mappings": words()}))
-        .override_by_name("Last judged", properties({"unit": "s", "decimals": 0}))
+        .override_by_name("Last evaluated", properties({"unit": "s", "decimals": 0}))
     )
 
 

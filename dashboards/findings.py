@@ -46,7 +46,7 @@ def standing(matchers: str) -> Panel:
     nodes = f"max by (cluster, job_id, node) (peerwatch_finding{{{matchers}}}) > 0"
     return count(
         "Faulty nodes",
-        "Nodes that the detector judges faulty now. None: all are like their peers.",
+        "Nodes that the detector flags now. None: all are like their peers.",
         f"count({nodes})",
         f"peerwatch_job_nodes{{{matchers}}}",
     )

@@ -82,9 +82,9 @@ def _now() -> list[Panel]:
             YELLOW,
         ).span(3),
         number(
-            "Detector last judged",
-            "Time since the job that waits longest was read and judged. No data: no detector runs, "
-            "and what this page says of nodes is worth nothing.",
+            "Detector last evaluated",
+            "Time since the job that waits longest was read and evaluated. No data: no detector "
+            "runs, and what this dashboard says of nodes is worth nothing.",
             "s",
             "time() - min(max by (cluster, job_id)"
             f" (peerwatch_cycle_last_success_timestamp_seconds{{{CLUSTER}}}))",
@@ -108,7 +108,7 @@ def _jobs() -> Panel:
         "Value #D": "Comparable",
         "Value #E": "Steps per second",
         "Value #F": "Lowest coverage",
-        "Value #G": "Last judged",
+        "Value #G": "Last evaluated",
     }
     score = f"max by ({job}) (peerwatch_fault_score{{{CLUSTER}}})"
     standing = f"max by ({findings.WHO}) (peerwatch_finding{{{CLUSTER}}}) > 0"
@@ -138,7 +138,7 @@ def _jobs() -> Panel:
         )
         .override_by_name("Steps per second", properties({"decimals": 2, "noValue": "unknown"}))
         .override_by_name("Lowest coverage", properties(share))
-        .override_by_name("Last judged", properties({"unit": "s", "decimals": 0}))
+        .override_by_name("Last evaluated", properties({"unit": "s", "decimals": 0}))
     )
 
 

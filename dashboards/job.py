@@ -81,8 +81,8 @@ def _state() -> list[Panel]:
         .thresholds(thresholds((None, RED), (0.8, YELLOW), (1, GREEN)))
         .span(3),
         number(
-            "Last judged",
-            "Time since the detector last read and judged this job.",
+            "Last evaluated",
+            "Time since the detector last read and evaluated this job.",
             "s",
             f"time() - max(peerwatch_cycle_last_success_timestamp_seconds{{{JOB}}})",
         )

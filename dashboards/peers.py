@@ -65,7 +65,7 @@ MEANINGS = {
         "RDMA throughput",
         "Lower: the port is slow, or the node does not send.",
     ),
-    "tcp_throughput": (
+    "network_throughput": (
         "Network throughput",
         "Of all interfaces but loopback. Lower: the node does not send, or cannot.",
     ),

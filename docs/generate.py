@@ -59,12 +59,12 @@ def metrics_page() -> str:
         "",
         "What the detector compares nodes by, in the order it asks (preset `peerwatch`).",
         "",
-        "| metric | recorded series | unit | bounds | smallest effect | harmful direction |",
+        "| metric | recorded series | unit | bounds | minimum effect size | harmful direction |",
         "|---|---|---|---|---|---|",
     ]
     lines += [
         f"| `{m.name}` | `{m.recorded}` | {m.unit} | {m.bounds[0]:g} to {m.bounds[1]:g} "
-        f"| {m.smallest_effect:g} | {m.direction} |"
+        f"| {m.min_effect_size:g} | {m.direction} |"
         for m in load_preset("peerwatch").metrics
     ]
     return "\n".join(lines) + "\n"

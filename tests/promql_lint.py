@@ -291,21 +291,21 @@ def lint_alert(expression: str, for_seconds: float, schema: Schema) -> list[str]
 
 
 def _lint_arm(arm: promql.Expr, for_seconds: float, schema: Schema) -> Iterator[str]:
-    judged = arm
-    while operator(judged) in {"and", "unless"}:  # the right side only gates
-        judged = bare(judged.lhs)
-    if isinstance(judged, promql.Call) and judged.func.name in {"absent", "vector"}:
-        if judged.func.name == "absent" and for_seconds < _TWO_SCRAPES:
+    evaluated = arm
+    while operator(evaluated) in {"and", "unless"}:  # the right side only gates
+        evaluated = bare(evaluated.lhs)
+    if isinstance(evaluated, promql.Call) and evaluated.func.name in {"absent", "vector"}:
+        if evaluated.func.name == "absent" and for_seconds < _TWO_SCRAPES:
             yield f"absent() with for below {_TWO_SCRAPES} s: two missed scrapes fire it"
         return
-    if operator(judged) not in _COMPARISONS:
+    if operator(evaluated) not in _COMPARISONS:
         yield f"no comparison: {arm}"
     smoothed = any(
         isinstance(part, promql.Call)
         and part.func.name.endswith("_over_time")
         # A window that only remembers smooths nothing.
         and part.func.name not in {"last_over_time", "present_over_time"}
-        for part in walk(judged)
+        for part in walk(evaluated)
     )
     if smoothed and for_seconds > 60:
         yield "a smoothed value that must also last: use keep_firing_for, not a long for"
@@ -316,7 +316,7 @@ def _lint_arm(arm: promql.Expr, for_seconds: float, schema: Schema) -> Iterator[
     ):
         yield "topk in an alert: which series fires changes from one evaluation to the next"
     declared = frozenset().union(
-        *(schema[s.name].labels for s in selectors(judged) if s.name in schema)
+        *(schema[s.name].labels for s in selectors(evaluated) if s.name in schema)
     )
     kept = labels_of(arm, schema)
     for label in JOIN_LABELS:

@@ -62,7 +62,7 @@ STALE_EXPORTER = {
 SYMPTOM = {"alertname": "PeerwatchCoverageLow", "severity": "warning", "role": "symptom"}
 STALLED = {"alertname": "TrainingStalled", "severity": "critical", "role": "symptom"}
 META = {"role": "meta", "component": "detector"}
-BLIND = {"alertname": "PeerwatchDetectorBlind", "severity": "critical", **META}
+BLIND = {"alertname": "PeerwatchDetectorReadsFailing", "severity": "critical", **META}
 STALE = {"alertname": "PeerwatchDetectorStale", "severity": "warning", **META}
 WATCHDOG = {"alertname": "PeerwatchWatchdog", "severity": "info", "role": "meta"}
 

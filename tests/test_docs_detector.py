@@ -82,8 +82,8 @@ def test_commands_shown_are_commands(path: Path) -> None:
 
 
 def test_the_readme_explains_every_setting_of_the_method() -> None:
-    judges = text_of(README).split("## How `peerwatch` judges", 1)[1].split("\n## ", 1)[0]
-    assert set() == set(PeerwatchConfig.model_fields) - names_in(judges)
+    evaluates = text_of(README).split("## How `peerwatch` evaluates", 1)[1].split("\n## ", 1)[0]
+    assert set() == set(PeerwatchConfig.model_fields) - names_in(evaluates)
 
 
 def test_defaults_in_the_readme_are_the_defaults() -> None:

@@ -227,7 +227,7 @@ def settings(text: str, folder: Path) -> Path:
 def test_settings_reach_the_detector_as_they_were_given(tmp_path):
     given = {
         "continuity": {"threshold_seconds": 12.5},
-        "metrics": {"overrides": {"tcp_throughput": {"bounds": [0, 2.5e10]}}},
+        "metrics": {"overrides": {"network_throughput": {"bounds": [0, 2.5e10]}}},
         "prometheus": {"timeout_seconds": 20, "lag_seconds": 3},
     }
     rendered = objects(
@@ -239,7 +239,7 @@ def test_settings_reach_the_detector_as_they_were_given(tmp_path):
     assert 12.5 == config.continuity.threshold_seconds
     assert (20, 3) == (config.prometheus.timeout_seconds, config.prometheus.lag_seconds)
     assert {"X-Scope-OrgID": "a"} == config.prometheus.headers
-    assert (0, 2.5e10) == tuple(config.metrics.overrides["tcp_throughput"].bounds)
+    assert (0, 2.5e10) == tuple(config.metrics.overrides["network_throughput"].bounds)
 
 
 @pytest.mark.parametrize(

@@ -158,13 +158,14 @@ def test_a_value_of_the_wrong_kind_is_refused_with_its_path(values, said):
 
 
 MISTAKES = {
-    "nobody judges": (
+    "nobody evaluates": (
         {"detector": {"replicas": 0}},
-        "detector.replicas: 0 leaves nobody to judge the jobs; at least 1",
+        "detector.replicas: 0 leaves nobody to evaluate the jobs; at least 1",
     ),
     "more copies than detectors": (
         {"detector": {"replicas": 2, "replication": 3}},
-        "detector.replication: 3 detectors cannot judge the same job where detector.replicas is 2",
+        "detector.replication: 3 detectors cannot evaluate the same job where "
+        "detector.replicas is 2",
     ),
     "port of another": (
         {"exporter": {"port": 9100}},

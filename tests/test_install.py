@@ -181,7 +181,7 @@ def test_one_of_the_made_up_nodes_breaks():
     assert 1 == sum(one.demo != "healthy" for one in options)
     assert list(range(len(nodes))) == [one.demo_seed for one in options]
     # More than two others: with three nodes all must be outside of the others' range.
-    assert len(nodes) >= DetectorConfig().smallest_job + 1
+    assert len(nodes) >= DetectorConfig().min_nodes + 1
 
 
 def test_compose_starts_prometheus_with_targets_that_are_services(tmp_path):

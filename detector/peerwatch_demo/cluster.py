@@ -179,9 +179,9 @@ class Cluster:
     def start_detector(self, models: Path) -> Server:
         """Start the detector and wait until it has read Prometheus."""
         config = self.detector_config(models)
-        judge = detector.start_detector(self._stack, self._place, config, self._detector_port)
-        self._console.line("peerwatch-detector run: it reads Prometheus and judges every second")
-        return judge
+        detect = detector.start_detector(self._stack, self._place, config, self._detector_port)
+        self._console.line("peerwatch-detector run: it reads Prometheus and evaluates every second")
+        return detect
 
     def detector_config(self, models: Path | None) -> str:
         """Return the detector's configuration file."""

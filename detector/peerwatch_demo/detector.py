@@ -1,7 +1,7 @@
 """The detector as the demo runs it: its configuration, its training, its start.
 
 Three things differ from a production configuration and nothing else: waiting times are shorter,
-only metrics that a node of the demo has of its own are compared, and the smallest effect of one
+only metrics that a node of the demo has of its own are compared, and the minimum effect size of one
 metric allows for eight nodes on one small machine.
 """
 
@@ -23,7 +23,7 @@ DETECTOR_JOB = "peerwatch-detector"
 _OVERRIDES: dict[str, dict[str, object]] = {
     # Eight ranks on two cores answer late now and then, and TCP sends a probe again: up to 9 a
     # second were seen in healthy training, over 100 on a broken link.
-    "tcp_retransmissions": {"smallest_effect": 20},
+    "tcp_retransmissions": {"min_effect_size": 20},
 }
 # In the preset's order of priority.
 _METRICS = ("heartbeat_age", "tcp_retransmissions", "tcp_send_queue", "cpu_usage", "memory_usage")

@@ -89,11 +89,11 @@ class Line:
     @property
     def outcome(self) -> Outcome:
         """Whether the detector named the faulty node and no other."""
-        named = {one.node for one in (*self.before, *self.findings)}
-        wrong = named if self.kind != "fault" else named - {self.node}
+        flagged = {one.node for one in (*self.before, *self.findings)}
+        wrong = flagged if self.kind != "fault" else flagged - {self.node}
         if wrong or self.before:
             return "wrong"
-        return "right" if named or self.kind != "fault" else "missed"
+        return "right" if flagged or self.kind != "fault" else "missed"
 
     @property
     def delay_seconds(self) -> float | None:

@@ -77,11 +77,11 @@ class Demo:
             cluster.wait_for_training()
             models = self._directory / "models.npz"
             cluster.learn(self._settings.healthy_seconds, models)
-            judge = cluster.start_detector(models)
-            watcher = Watcher(server.url, judge.url, receiver)
+            detect = cluster.start_detector(models)
+            watcher = Watcher(server.url, detect.url, receiver)
             verdict = self._break_and_wait(cluster, watcher, receiver)
             if self._settings.hold:
-                self._hold(cluster, judge)
+                self._hold(cluster, detect)
             return verdict.right
 
     def _break_and_wait(
@@ -112,7 +112,7 @@ class Demo:
     ) -> None:
         watch(watcher, self._console, seconds, cluster.pace, until_page=until_page)
 
-    def _hold(self, cluster: Cluster, judge: Server) -> None:
+    def _hold(self, cluster: Cluster, detect: Server) -> None:
         assert cluster.prometheus is not None, "it was started"
         assert cluster.pager is not None, "it was started"
         hold(
@@ -120,7 +120,7 @@ class Demo:
             {
                 "Prometheus": cluster.prometheus.url,
                 "Alertmanager": cluster.pager.url,
-                "detector": f"{judge.url}/",
+                "detector": f"{detect.url}/",
                 "logs": str(self._directory),
             },
         )
@@ -169,7 +169,7 @@ def conclude(
     injected
         When it did (Unix time).
     """
-    verdict = report.judge(faulty, injected, receiver.pages())
+    verdict = report.detect(faulty, injected, receiver.pages())
     console.text(f"\n{report.table(watcher.events)}\n")
     tickets = len([n for n in receiver.notifications("/ticket") if n.firing()])
     console.text(f"pages: {len(receiver.pages())}, tickets: {tickets}")
@@ -216,14 +216,14 @@ def hold(console: Console, places: Mapping[str, str]) -> None:
 def sentence(event: report.Event) -> str:
     """Return what the terminal says about an event."""
     if event.metric == "absent":
-        differs, judged = "is silent", "it has vanished"
+        differs, evaluated = "is silent", "it has vanished"
     else:
         differs = f"is unlike its peers in {event.metric}"
-        judged = f"by {event.metric}"
+        evaluated = f"by {event.metric}"
     return {
         "fault": f"fault on {event.node}",
         "candidate": f"candidate: {event.node} {differs}",
-        "finding": f"FINDING: {event.node} is judged faulty, {judged}",
+        "finding": f"FINDING: {event.node} is flagged, {evaluated}",
         "alert": f"ALERT PeerwatchFaultyNode fires for {event.node}",
         "page": f"PAGE received: it names {event.node}",
     }[event.kind]

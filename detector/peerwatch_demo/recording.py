@@ -194,9 +194,9 @@ class Round:
             cluster.settle()
         else:
             cluster.learn(_HEALTHY_SECONDS, self._folder.models)
-        judge = cluster.start_detector(self._folder.models)
+        detect = cluster.start_detector(self._folder.models)
         self._folder.config.write_text(cluster.detector_config(self._folder.models))
-        return cluster, Listener(judge.url, self._clock.now)
+        return cluster, Listener(detect.url, self._clock.now)
 
     def _healthy_stretch(self, cluster: Cluster, listener: Listener, seconds: float) -> float:
         """Let time pass, write down what is found in it, and return the usual steps a second."""

@@ -40,7 +40,7 @@ class Verdict:
 def decisive(events: Sequence[Event]) -> list[Event]:
     """Return the chain that led to the first page, in the order of the table.
 
-    The candidate is the one whose streak became the finding: the last of that node and metric
+    The candidate is the one whose deviation became the finding: the last of that node and metric
     to begin before it. What came before the fault is no part of the chain.
     """
     fault = next((event for event in events if event.kind == "fault"), None)
@@ -88,15 +88,15 @@ def table(events: Sequence[Event]) -> str:
     return "\n".join(lines)
 
 
-def judge(faulty: str, injected: float, pages: Sequence[Notification]) -> Verdict:
+def detect(faulty: str, injected: float, pages: Sequence[Notification]) -> Verdict:
     """Say whether exactly one page came, after the fault, and named the faulty node alone."""
     if not pages:
         return Verdict(False, f"WRONG: no page came; faulty was {faulty}.")
-    named = ", ".join(pages[0].nodes()) or "nobody"
+    flagged = ", ".join(pages[0].nodes()) or "nobody"
     if pages[0].arrived < injected:
-        return Verdict(False, f"WRONG: a page came before the fault and named {named}.")
+        return Verdict(False, f"WRONG: a page came before the fault and named {flagged}.")
     if pages[0].nodes() != (faulty,):
-        return Verdict(False, f"WRONG: the page named {named}; faulty was {faulty}.")
+        return Verdict(False, f"WRONG: the page named {flagged}; faulty was {faulty}.")
     if len(pages) > 1:
         return Verdict(False, f"WRONG: {len(pages)} pages came instead of one.")
     return Verdict(True, f"RIGHT: one page came, and it named {faulty}, the faulty node.")

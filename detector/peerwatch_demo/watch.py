@@ -65,11 +65,11 @@ class Watcher:
     def poll(self) -> list[Event]:
         """Return what is new since the last poll, in the order of the path to the page."""
         now = self._clock()
-        new = [*self._judged(now), *self._alerts(now), *self._paged()]
+        new = [*self._evaluated(now), *self._alerts(now), *self._paged()]
         self.events += new
         return new
 
-    def _judged(self, now: float) -> Iterator[Event]:
+    def _evaluated(self, now: float) -> Iterator[Event]:
         answer = self._fetch(f"{self._detector}/api/v1/jobs")
         if answer is None:
             return

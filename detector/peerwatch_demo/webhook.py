@@ -42,8 +42,8 @@ class Notification:
 
     def nodes(self) -> tuple[str, ...]:
         """Return the nodes that the firing alerts name, each once, in order."""
-        named = (alert.labels.get("node", "") for alert in self.firing())
-        return tuple(dict.fromkeys(node for node in named if node))
+        flagged = (alert.labels.get("node", "") for alert in self.firing())
+        return tuple(dict.fromkeys(node for node in flagged if node))
 
 
 def parse_notification(path: str, body: bytes, arrived: float) -> Notification:

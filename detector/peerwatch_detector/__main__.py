@@ -117,7 +117,7 @@ def _run(_options: argparse.Namespace, config: DetectorConfig) -> int:
         try:
             prepare.prepare_apart()
         except Exception:
-            # Each judgement will fail and say so, instead of a detector that looks alive.
+            # Each detection will fail and say so, instead of a detector that looks alive.
             logger.exception("not_prepared")
         else:
             logger.info("prepared seconds=%.1f", time.monotonic() - began)

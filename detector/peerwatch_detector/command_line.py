@@ -24,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
     common.add_argument(
         "--log-level", default="info", choices=["debug", "info", "warning", "error"]
     )
-    run = commands.add_parser("run", parents=[common], help="judge jobs and serve the findings")
+    run = commands.add_parser("run", parents=[common], help="evaluate jobs and serve the findings")
     run.add_argument("--listen", metavar="HOST:PORT", help="overrides listen")
     train = commands.add_parser(
         "train", parents=[common], help="train the models on a healthy range or on cases"

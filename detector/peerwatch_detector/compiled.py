@@ -7,7 +7,7 @@ module changes, but not when one changes that it calls: whoever edits this packa
 written, as in many containers or on a full disk, every start compiles; ``why_not_kept`` tells.
 
 Without numba the functions are what they are in Python: right, and some hundred times slower. The
-judgement takes numpy's way then, and ``reading.prepare`` tells the readers to do without them.
+detection takes numpy's way then, and ``reading.prepare`` tells the readers to do without them.
 """
 
 from __future__ import annotations

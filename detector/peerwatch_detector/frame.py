@@ -1,4 +1,4 @@
-"""The values that travel between the stages: series as read, frames as judged."""
+"""The values that travel between the stages: series as read, frames as evaluated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which training jobs run, on which nodes, and which of those nodes fell silent."""
+"""Which training jobs run, on which nodes, and which of those nodes became absent."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Job:
 
     job_id: str
     nodes: tuple[str, ...]
-    silent_since: dict[str, float] = field(default_factory=dict)
+    absent_since: dict[str, float] = field(default_factory=dict)
     running: bool = True
     roles: Mapping[str, str] = field(default_factory=dict)
 
@@ -76,7 +76,7 @@ class JobTable:
                 member.present += seconds
 
     def update(self, running: set[tuple[str, str]], present: set[str], now: float) -> list[Job]:
-        """Take in what Prometheus says now and return the jobs to judge.
+        """Take in what Prometheus says now and return the jobs to evaluate.
 
         Parameters
         ----------

@@ -4,8 +4,8 @@
     python -m bench.detector --scaling [--picture FILE]
 
 A real Prometheus holds the recorded series of a training job. A detector in a process of its own
-finds the job, reads a quarter of an hour, judges it (the cold call), and then goes on in cycles of
-15 s. --scaling does that for 128 to 12,500 nodes and prints how the cost grows.
+finds the job, reads a quarter of an hour, evaluates it (the cold call), and then goes on in
+cycles of 15 s. --scaling does that for 128 to 12,500 nodes and prints how the cost grows.
 """
 
 from __future__ import annotations

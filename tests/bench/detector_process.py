@@ -18,7 +18,7 @@ from peerwatch_detector.service.detector import Detector
 
 
 def main() -> None:
-    """Discover, read, judge, publish: once all, then cycle by cycle."""
+    """Discover, read, evaluate, publish: once all, then cycle by cycle."""
     method, nodes, url, *numbers, began = sys.argv[1:]
     moment, every, cycles, server = map(int, numbers)
     config = config_of(method, url)
@@ -37,11 +37,11 @@ def main() -> None:
             before, own = usage(server), time.process_time()
             detector.cycle()
             spent.append((time.process_time() - own, usage(server).cpu_since(before)))
-        (judgement,) = detector.snapshot.judgements
-        if len(judgement.job.nodes) != int(nodes) or min(judgement.coverage.values()) < 0.9:
-            raise RuntimeError(f"Judged {len(judgement.job.nodes)} nodes: {judgement.coverage}.")
+        (detection,) = detector.snapshot.detections
+        if len(detection.job.nodes) != int(nodes) or min(detection.coverage.values()) < 0.9:
+            raise RuntimeError(f"Evaluated {len(detection.job.nodes)} nodes: {detection.coverage}.")
     cycle, of_server = np.median(spent, axis=0)
-    found, held = len(judgement.findings), resident_mebibytes()
+    found, held = len(detection.findings), resident_mebibytes()
     cost = Cost(method, int(nodes), idle, ready, cold, cold_cpu, cycle, of_server, held, found)
     print(json.dumps({name: getattr(cost, name) for name in cost.__slots__}))
 

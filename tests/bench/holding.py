@@ -1,8 +1,8 @@
 """What a detector holds in memory of one large job, from its first call on.
 
-A made-up healthy job is read, judged and published as the service does it; in the server's place a
-reader makes up the samples, so that nothing but the detector is measured. Each size in a process of
-its own.
+A made-up healthy job is read, evaluated and published as the service does it; in the server's place
+a reader makes up the samples, so that nothing but the detector is measured. Each size in a process
+of its own.
 
     PYTHONPATH=tests:exporter:detector python -m bench.holding --nodes 1500,12500 --gpus 8
 """
@@ -122,7 +122,7 @@ class MadeUpServer:
 
 
 def measure(nodes: int, gpus: int, settings: Mapping[str, object]) -> Held:
-    """Let a detector find, read and judge the job in this process."""
+    """Let a detector find, read and evaluate the job in this process."""
     config = DetectorConfig.model_validate(settings)
     server = MadeUpServer(config, nodes, gpus)
     now = [float(START + config.history_seconds)]
@@ -135,9 +135,9 @@ def measure(nodes: int, gpus: int, settings: Mapping[str, object]) -> Held:
     for _ in range(CYCLES):
         now[0] += CYCLE
         detector.cycle()
-    (judgement,) = detector.snapshot.judgements
-    if len(judgement.job.nodes) != nodes or min(judgement.coverage.values()) < 1:
-        raise RuntimeError(f"Judged {len(judgement.job.nodes)} nodes: {judgement.coverage}.")
+    (detection,) = detector.snapshot.detections
+    if len(detection.job.nodes) != nodes or min(detection.coverage.values()) < 1:
+        raise RuntimeError(f"Evaluated {len(detection.job.nodes)} nodes: {detection.coverage}.")
     held = detector.memories[JOB].reader
     assert held is not None
     samples = held.resident_bytes / 2**20

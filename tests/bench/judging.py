@@ -1,11 +1,11 @@
-"""What the judgement costs, from frames in memory to findings and the page that tells of them.
+"""What the detection costs, from frames in memory to findings and the page that tells of them.
 
 A made-up job of so many nodes trains for a quarter of an hour
 (``peerwatch_detector.bench.simulated_job``), and one node may be at fault. Measured are a cold
 call, all of the range at once, as after a start, and a steady cycle, the next 15 seconds; each in
 a process of its own, so that its peak memory is known.
 
-    PYTHONPATH=tests:exporter:detector python -m bench.judging --nodes 128,512,1500
+    PYTHONPATH=tests:exporter:detector python -m bench.evaluating --nodes 128,512,1500
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Cost:
 
 
 def measure(method: str, nodes: int, gpus: int, *, faulty: bool, threads: int, top: int) -> Cost:
-    """Judge a job in this process, and print what takes the time if ``top`` lines are asked."""
-    scheduling = {"judging_threads": threads}
+    """Evaluate a job in this process, and print what takes the time if ``top`` lines are asked."""
+    scheduling = {"detection_threads": threads}
     config = DetectorConfig.model_validate(
         {"method": method, "scheduling": scheduling} | _metrics(method)
     )
@@ -82,15 +82,15 @@ def measure(method: str, nodes: int, gpus: int, *, faulty: bool, threads: int, t
     job = Rehearsal(config, bundle.models(config, metrics), frames)
     call = job.until(SECONDS)
     before = resident_mebibytes()
-    cold, judgement = _timed(call, top)
+    cold, detection = _timed(call, top)
     steady = []
     for cycle in range(1, CYCLES + 1):
-        earlier = judgement
+        earlier = detection
         call = job.until(SECONDS + cycle * CYCLE)
-        seconds, judgement = _timed(call, top if cycle == CYCLES else 0)
+        seconds, detection = _timed(call, top if cycle == CYCLES else 0)
         steady.append(seconds)
     up = ReadingStatistics(up=True)
-    shown = [Snapshot((one,), reading=up) for one in (earlier, judgement)]
+    shown = [Snapshot((one,), reading=up) for one in (earlier, detection)]
     pages = Page(lambda: shown.pop(0))
     pages.render(openmetrics=False)
     page, text = _timed(lambda: pages.render(openmetrics=False), top)
@@ -109,7 +109,7 @@ def measure(method: str, nodes: int, gpus: int, *, faulty: bool, threads: int, t
         page[0],
         peak - before,
         peak,
-        len(judgement.findings),
+        len(detection.findings),
     )
 
 
@@ -159,7 +159,7 @@ def main() -> None:
     parser.add_argument("--methods", default="peerwatch,minder", help="(peerwatch,minder)")
     parser.add_argument("--gpus", type=int, default=1, help="GPUs of a node (1: one series a node)")
     parser.add_argument("--faulty", default="no,yes", help="with a faulty node: (no,yes)")
-    parser.add_argument("--threads", default="1", help="scheduling.judging_threads (1)")
+    parser.add_argument("--threads", default="1", help="scheduling.detection_threads (1)")
     parser.add_argument("--profile", type=int, default=0, help="lines of a profile, to stderr")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
@@ -183,7 +183,7 @@ def main() -> None:
 
 def _apart(method: str, nodes: int, faulty: bool, threads: int, gpus: int, top: int) -> Cost:
     """Measure in a process of its own."""
-    command = [sys.executable, "-m", "bench.judging", "--here", "--methods", method]
+    command = [sys.executable, "-m", "bench.evaluating", "--here", "--methods", method]
     command += ["--nodes", str(nodes), "--faulty", "yes" if faulty else "no"]
     command += ["--gpus", str(gpus), "--threads", str(threads), "--profile", str(top)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE)

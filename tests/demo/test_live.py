@@ -1,4 +1,4 @@
-"""What the live detector said is kept line by line, and judged."""
+"""What the live detector said is kept line by line, and evaluated."""
 
 from __future__ import annotations
 

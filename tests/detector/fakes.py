@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from peerwatch_detector.config import DetectorConfig
-from peerwatch_detector.detection.findings import Finding, Streak
-from peerwatch_detector.detection.pipeline import JobState, Judgement, judge
+from peerwatch_detector.detection.findings import Deviation, Finding
+from peerwatch_detector.detection.pipeline import Detection, JobState, detect
 from peerwatch_detector.errors import ReadError, ReadFailure
 from peerwatch_detector.frame import JobFrame, Series
 from peerwatch_detector.jobs import Job
@@ -120,8 +120,8 @@ class FakeReader:
     def publish(self, snapshot: Any) -> None:
         """Scrape the detector's findings, as Prometheus would."""
         names = ("job_id", "node", "gpu", "metric", "method", "severity")
-        for judgement in snapshot.judgements:
-            for finding in judgement.findings:
+        for detection in snapshot.detections:
+            for finding in detection.findings:
                 labels = dict(zip(names, finding.key, strict=True))
                 self.published.append((self.clock.now, labels, finding.since))
 
@@ -246,7 +246,7 @@ def metric(name: str = "load", **changes: Any) -> dict[str, Any]:
         "recorded": f"job_node:{name}:ratio",
         "expression": f"{name}{{ {{{{- job -}}}} }}",
         "bounds": [0, 1],
-        "smallest_effect": 0.1,
+        "min_effect_size": 0.1,
     } | changes
 
 
@@ -297,7 +297,7 @@ def healthy_gpus(nodes: int, gpus: int, seconds: int, seed: int = 0) -> np.ndarr
 
 @dataclass
 class Replay:
-    """Feeds recorded values to ``judge`` cycle by cycle, as the service would.
+    """Feeds recorded values to ``detect`` cycle by cycle, as the service would.
 
     Parameters
     ----------
@@ -308,11 +308,11 @@ class Replay:
     config: DetectorConfig
     values: dict[str, np.ndarray]
     job_id: str = "job-1"
-    silent_since: dict[str, float] = field(default_factory=dict)
+    absent_since: dict[str, float] = field(default_factory=dict)
     roles: dict[str, str] = field(default_factory=dict)
     state: JobState = field(default_factory=JobState)
     raised: list[Finding] = field(default_factory=list)
-    judgement: Judgement | None = None
+    detection: Detection | None = None
     done: int = 0
 
     @property
@@ -330,23 +330,23 @@ class Replay:
         gpus = tuple(str(gpu) for gpu in range(part.shape[1]))
         return JobFrame(self.job_id, name, self.nodes, times, mean_over_gpus(part), gpus, part)
 
-    def step(self, until: int) -> Judgement:
-        """Judge everything up to and without second ``until``."""
+    def step(self, until: int) -> Detection:
+        """Evaluate everything up to and without second ``until``."""
         margin = self.config.margin_seconds
         left = max(0, min(self.done - margin, until - 31))
         frames = {name: self.frame(name, left, until) for name in self.values}
         models = {name: Identity() for name in self.values}
         now = START + until - 1.0
-        silent = {n: s for n, s in self.silent_since.items() if s <= now}
+        silent = {n: s for n, s in self.absent_since.items() if s <= now}
         job = Job(self.job_id, self.nodes, silent, roles=self.roles)
         before = dict(self.state.standing)
-        self.judgement = judge(job, frames, models, self.config, self.state, now)
+        self.detection = detect(job, frames, models, self.config, self.state, now)
         self.raised += [f for n, f in self.state.standing.items() if before.get(n) != f]
         self.done = until
-        return self.judgement
+        return self.detection
 
     def run(self, until: int | None = None, cycle: int = 15) -> list[Finding]:
-        """Judge in cycles and return all findings in the order they were raised."""
+        """Evaluate in cycles and return all findings in the order they were raised."""
         end = until or next(iter(self.values.values())).shape[-1]
         while self.done < end:
             self.step(min(self.done + cycle, end))
@@ -357,13 +357,13 @@ class Replay:
         return self.state.standing
 
 
-def named(findings: list[Finding]) -> list[tuple[str, str]]:
+def flagged(findings: list[Finding]) -> list[tuple[str, str]]:
     """Return (node, metric) of findings."""
     return [(finding.node, finding.metric) for finding in findings]
 
 
-def a_streak(node: str = "a", **changes: Any) -> Streak:
-    """Return a ripe streak."""
+def a_deviation(node: str = "a", **changes: Any) -> Deviation:
+    """Return a ripe deviation."""
     values: dict[str, Any] = {
         "node": node,
         "gpu": "",
@@ -376,7 +376,7 @@ def a_streak(node: str = "a", **changes: Any) -> Streak:
         "score": 9.0,
         "quiet": 0.0,
     }
-    return Streak(**(values | changes))
+    return Deviation(**(values | changes))
 
 
 def a_finding(node: str = "a", **changes: Any) -> Finding:

@@ -33,7 +33,7 @@ SETTINGS: dict[str, Any] = {
                 "expression": f"{METRIC}{{ {{{{- job -}}}} }}",
                 "bounds": [0, 1000],
                 # A tenth of what an iteration usually takes.
-                "smallest_effect": 80,
+                "min_effect_size": 80,
                 "direction": "high",
             }
         ],

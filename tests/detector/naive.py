@@ -115,8 +115,8 @@ def minder(
     """
     names = list(values)
     nodes, steps = len(values[names[0]]), len(values[names[0]][0])
-    streaks: dict[str, tuple[int, int] | None] = dict.fromkeys(names)
-    named: list[tuple[str, int, int, int]] = []
+    deviations: dict[str, tuple[int, int] | None] = dict.fromkeys(names)
+    flagged: list[tuple[str, int, int, int]] = []
     for end in range(7, steps):
         points = {
             name: [filled_window(row, end - 7, end, limit) for row in values[name]]
@@ -130,18 +130,18 @@ def minder(
         for name, row in scores.items():
             best = max(range(nodes), key=lambda node: _or_least(row[node]))
             if not _or_least(row[best]) > threshold:
-                streaks[name] = None
-            elif streaks[name] is None or streaks[name][0] != best:
-                streaks[name] = (best, end)
+                deviations[name] = None
+            elif deviations[name] is None or deviations[name][0] != best:
+                deviations[name] = (best, end)
         for name in scores:
-            streak = streaks[name]
-            if streak and end - streak[1] >= needed:
-                node, since = streak
-                if node not in [one[1] for one in named]:
+            deviation = deviations[name]
+            if deviation and end - deviation[1] >= needed:
+                node, since = deviation
+                if node not in [one[1] for one in flagged]:
                     shown = max(names, key=lambda n: _or_least(own[n][node])) if joined else name
-                    named.append((shown, node, since, end))
+                    flagged.append((shown, node, since, end))
                 break
-    return named
+    return flagged
 
 
 def _or_least(value: float) -> float:
@@ -213,16 +213,16 @@ def single_candidates(row: list[float], threshold: float) -> list[bool]:
     return [index == best for index in range(len(row))]
 
 
-def streak_seconds(steps: list[tuple[float, bool, bool]], gap: float) -> float:
-    """Follow one node sample by sample: (time, candidate, judged)."""
-    start = last = judged = None
+def deviation_seconds(steps: list[tuple[float, bool, bool]], gap: float) -> float:
+    """Follow one node sample by sample: (time, candidate, evaluated)."""
+    start = last = evaluated = None
     quiet = 0.0
     for time, candidate, known in steps:
         if not known:
             continue
-        hole = judged is not None and time - judged > 120.0
-        step = 0.0 if judged is None else min(time - judged, 1.0)
-        judged = time
+        hole = evaluated is not None and time - evaluated > 120.0
+        step = 0.0 if evaluated is None else min(time - evaluated, 1.0)
+        evaluated = time
         if hole:
             start = None
         if candidate:
@@ -315,10 +315,10 @@ def spread(row: list[float], least: int) -> tuple[float, float]:
     return middle, statistics.median(abs(value - middle) for value in known)
 
 
-def long_streaks(
+def long_deviations(
     candidates: list[int | None], times: list[int], needed: float, since: tuple[int, int] | None
 ) -> list[tuple[int, int, int]]:
-    """Walk window by window: (node, start, end) of every streak that is long enough.
+    """Walk window by window: (node, start, end) of every deviation that is long enough.
 
     None = nobody was heard; -1 = no candidate; ``since`` is the node and the start of what ran.
     """

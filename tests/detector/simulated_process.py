@@ -1,4 +1,4 @@
-"""A process that reads and judges training jobs in simulated time, by the schedule under test."""
+"""A process that reads and evaluates training jobs in simulated time, by the real schedule."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from peerwatch_detector.service.schedule import Schedule
 
 @dataclass(frozen=True)
 class Cost:
-    """What a job's turn takes: seconds in a reading thread and at the judge."""
+    """What a job's turn takes: seconds in a reading thread and at the evaluate."""
 
     read: float = 0.05
-    judge: float = 0.02
+    detect: float = 0.02
     nodes: int = 16
     fails: bool = False
 
@@ -31,7 +31,7 @@ class Turn:
 
 @dataclass
 class Process:
-    """The threads and the judge of one process.
+    """The threads and the evaluate of one process.
 
     ``run`` goes on until no turn begins before the time given, as the loop would.
     """
@@ -43,9 +43,9 @@ class Process:
     turns: list[Turn] = field(default_factory=list)
     most_at_once: dict[str, int] = field(default_factory=dict)
     events: list[tuple[float, str, str]] = field(default_factory=list)
-    to_judge: deque[str] = field(default_factory=deque)
+    to_evaluate: deque[str] = field(default_factory=deque)
     at_work: dict[str, float] = field(default_factory=dict)
-    judging: str | None = None
+    detecting: str | None = None
 
     def __post_init__(self) -> None:
         self.schedule = Schedule(self.cycle, self.threads)
@@ -69,7 +69,7 @@ class Process:
             self.now = nearest
             while self.events and self.events[0][0] <= self.now:
                 _, kind, job_id = heapq.heappop(self.events)
-                (self._has_read if kind == "read" else self._judged)(job_id)
+                (self._has_read if kind == "read" else self._evaluated)(job_id)
 
     def late(self, job_id: str) -> list[float]:
         """Return how late each turn of a job ended."""
@@ -78,28 +78,28 @@ class Process:
     def seconds_used(self, job_id: str) -> float:
         """Return what a job has had of the process, in seconds of all of it."""
         cost = self.costs[job_id]
-        return len(self.late(job_id)) * (cost.read / self.threads + cost.judge)
+        return len(self.late(job_id)) * (cost.read / self.threads + cost.detect)
 
     def _start(self) -> None:
         while (job_id := self.schedule.begin(self.now)) is not None:
             assert job_id not in self.at_work, f"{job_id} is in two places at once"
             self.at_work[job_id] = self.now
             self._later("read", job_id, self.costs[job_id].read)
-        if self.judging is None and self.to_judge:
-            self.judging = self.to_judge.popleft()
-            cost = self.costs[self.judging]
-            self._later("judged", self.judging, 0.0 if cost.fails else cost.judge)
+        if self.detecting is None and self.to_evaluate:
+            self.detecting = self.to_evaluate.popleft()
+            cost = self.costs[self.detecting]
+            self._later("evaluated", self.detecting, 0.0 if cost.fails else cost.detect)
 
     def _later(self, kind: str, job_id: str, seconds: float) -> None:
         heapq.heappush(self.events, (self.now + seconds, kind, job_id))
 
     def _has_read(self, job_id: str) -> None:
         self.schedule.has_read(job_id, self.costs[job_id].read)
-        self.to_judge.append(job_id)
+        self.to_evaluate.append(job_id)
 
-    def _judged(self, job_id: str) -> None:
+    def _evaluated(self, job_id: str) -> None:
         cost = self.costs[job_id]
-        self.judging = None
-        self.schedule.end(job_id, 0.0 if cost.fails else cost.judge, self.now, failed=cost.fails)
+        self.detecting = None
+        self.schedule.end(job_id, 0.0 if cost.fails else cost.detect, self.now, failed=cost.fails)
         late = self.schedule.backlog(self.now).lateness.get(job_id, 0.0)
         self.turns.append(Turn(job_id, self.at_work.pop(job_id), self.now, late))

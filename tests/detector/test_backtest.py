@@ -27,7 +27,7 @@ from peerwatch_detector.errors import CaseError, ConfigError
 from peerwatch_detector.models.store import EMPTY
 
 METHODS = get_args(Method)
-# Streaks short enough for cases of minutes.
+# Deviations short enough for cases of minutes.
 QUICK = {"continuity.threshold_seconds": 60, "zscore.period_seconds": 60}
 QUICK_YAML = "continuity: {threshold_seconds: 60}\nzscore: {period_seconds: 60}\n"
 FAULT = {"fault": "slow_nic", "nodes": ["node-02"], "onset_seconds": ONSET, "halt_seconds": None}
@@ -57,7 +57,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return folders
 
 
-def named(outcome: Outcome, method: str) -> list[tuple[float, str, str, str]]:
+def flagged(outcome: Outcome, method: str) -> list[tuple[float, str, str, str]]:
     return [(one.raised, one.node, one.gpu, one.metric) for one in outcome.findings[method]]
 
 
@@ -102,11 +102,11 @@ def test_what_comes_later_changes_nothing_that_was_found(
         lag, cycle = config.prometheus.lag_seconds, config.cycle_seconds
         seen = (cut + lag) // cycle * cycle - lag
         for method in METHODS:
-            expected = [one for one in named(whole, method) if one[0] < seen]
-            assert expected == [one for one in named(part, method) if one[0] < seen]
+            expected = [one for one in flagged(whole, method) if one[0] < seen]
+            assert expected == [one for one in flagged(part, method) if one[0] < seen]
             compared += len(expected)
     assert compared
-    assert named(whole, "peerwatch")
+    assert flagged(whole, "peerwatch")
 
 
 def test_the_length_of_the_cycle_does_not_change_who_is_found(
@@ -114,13 +114,13 @@ def test_the_length_of_the_cycle_does_not_change_who_is_found(
 ) -> None:
     folders = [*simulated, faulty_case(tmp_path / "whole")]
     expected = [
-        [one[1:] for one in named(usual, "peerwatch")]
+        [one[1:] for one in flagged(usual, "peerwatch")]
         for usual in outcomes(folders, ("peerwatch",))
     ]
     assert all(expected)
     for cycle in (5, 40):
         actual = [
-            [one[1:] for one in named(other, "peerwatch")]
+            [one[1:] for one in flagged(other, "peerwatch")]
             for other in outcomes(folders, ("peerwatch",), cycle_seconds=cycle)
         ]
         assert expected == actual
@@ -169,7 +169,7 @@ def test_processes_change_neither_the_findings_nor_their_order(tmp_path: Path) -
     shared = list(replay_cases(folders, variants, EMPTY, 2))
     assert names == [one.case for one in shared]
     assert alone == shared
-    assert named(alone[0], "peerwatch")
+    assert flagged(alone[0], "peerwatch")
 
 
 class Deadly:

@@ -152,12 +152,12 @@ def test_a_damaged_case_is_refused_by_name(tmp_path: Path, damage) -> None:
 def test_a_saved_case_is_read_back_equal(tmp_path: Path) -> None:
     case = load_case(write_case(tmp_path / "one", truth=FAULT))
     gpus = case.frames["gpu_duty_cycle"]
-    named = replace(case, frames=case.frames | {"gpu_duty_cycle": replace(gpus, gpus=("2", "5"))})
-    save_case(named, tmp_path / "two", more={"site": "here"})
+    flagged = replace(case, frames=case.frames | {"gpu_duty_cycle": replace(gpus, gpus=("2", "5"))})
+    save_case(flagged, tmp_path / "two", more={"site": "here"})
     again = load_case(tmp_path / "two")
     for name in ("name", "job_id", "step_seconds", "truth", "units", "nodes", "seconds"):
         assert getattr(case, name) == getattr(again, name)
-    for name, frame in named.frames.items():
+    for name, frame in flagged.frames.items():
         other = again.frames[name]
         assert (frame.nodes, frame.gpus) == (other.nodes, other.gpus)
         np.testing.assert_array_equal(frame.values, other.values)

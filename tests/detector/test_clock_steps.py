@@ -59,7 +59,7 @@ def test_findings_stand_while_a_clock_is_set_back(back: float) -> None:
     for _ in range(10):
         here.run(15)
         assert ["node-01"] == [finding[1] for finding in here.findings()]
-    assert {"load": 1.0} == here.detector.snapshot.judgements[0].coverage
+    assert {"load": 1.0} == here.detector.snapshot.detections[0].coverage
 
 
 def test_a_node_that_vanished_stays_named_when_the_clock_is_set_back() -> None:
@@ -73,7 +73,7 @@ def test_a_node_that_vanished_stays_named_when_the_clock_is_set_back() -> None:
     for _ in range(10):
         here.run(15)
         assert [("node-02", "absent")] == [(one[1], one[3]) for one in here.findings()]
-        assert here.detector.snapshot.judgements[0].job.running
+        assert here.detector.snapshot.detections[0].job.running
 
 
 def test_a_clock_set_forward_makes_no_missed_scrape_a_vanished_node() -> None:
@@ -114,4 +114,4 @@ def test_a_job_that_ended_is_given_up_though_the_clock_is_set_back() -> None:
     here.run(15)
     clock.ahead = 0.0
     here.run(180)
-    assert () == here.detector.snapshot.judgements
+    assert () == here.detector.snapshot.detections

@@ -1,4 +1,4 @@
-"""The judgement with numba, without it, and ready before the first job."""
+"""The detection with numba, without it, and ready before the first job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-# What the judgement says of two faults, and which types its compiled functions were made for.
+# What the detection says of two faults, and which types its compiled functions were made for.
 SCRIPT = """
 import json, sys
 if sys.argv[1] == "without":
@@ -55,7 +55,7 @@ print(json.dumps([found, points, before, made()]))
 """
 
 
-def judged(how: str) -> list[Any]:
+def evaluated(how: str) -> list[Any]:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, how], env=environment, check=True, stdout=subprocess.PIPE
@@ -65,8 +65,8 @@ def judged(how: str) -> list[Any]:
 
 
 def test_without_numba_the_same_is_found() -> None:
-    findings, points, *_ = judged("with")
-    slow_findings, slow_points, *_ = judged("without")
+    findings, points, *_ = evaluated("with")
+    slow_findings, slow_points, *_ = evaluated("without")
     for method, expected in slow_findings.items():
         found = findings[method]
         assert [tuple(one[:4]) for one in expected] == [tuple(one[:4]) for one in found]
@@ -78,6 +78,6 @@ def test_without_numba_the_same_is_found() -> None:
 
 
 def test_a_judgement_compiles_nothing_that_was_not_made_ready() -> None:
-    _, _, before, after = judged("with")
+    _, _, before, after = evaluated("with")
     assert all(before)
     assert before == after

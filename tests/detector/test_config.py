@@ -120,8 +120,8 @@ IMPOSSIBLE = [
         "inf",
     ),
     (
-        "metrics: {overrides: {cpu_usage: {smallest_effect: 0}}}",
-        "metrics.overrides.cpu_usage.smallest_effect: ",
+        "metrics: {overrides: {cpu_usage: {min_effect_size: 0}}}",
+        "metrics.overrides.cpu_usage.min_effect_size: ",
         "0",
     ),
     (
@@ -226,7 +226,7 @@ def test_a_streak_is_counted_in_steps(tmp_path: Path) -> None:
     text = "{step_seconds: 10, history_seconds: 300}"
     assert [
         "continuity: threshold_seconds + window_length = 320 must be at most history_seconds "
-        "300, or a restart would lose streaks; raise history_seconds."
+        "300, or a restart would lose deviations; raise history_seconds."
     ] == mistakes(tmp_path, text)
 
 
@@ -238,7 +238,7 @@ def test_whole_seconds_stay_whole_numbers(tmp_path: Path) -> None:
 
 def test_copies_without_replicas_are_refused(tmp_path: Path) -> None:
     (mistake,) = mistakes(tmp_path, "replicas: {replication: 2}")
-    assert mistake.startswith("replicas.replication: 2 detectors cannot judge the same job")
+    assert mistake.startswith("replicas.replication: 2 detectors cannot evaluate the same job")
     both = load_config(written(tmp_path, "replicas: {enabled: true, replication: 2}"))
     assert 2 == both.replicas.replication
 
@@ -350,14 +350,14 @@ def test_mistakes_reach_the_terminal_and_the_exit_code(
 
 def test_overrides_change_one_metric_and_keep_the_rest() -> None:
     config = DetectorConfig.model_validate(
-        {"metrics": {"overrides": {"cpu_usage": {"smallest_effect": 0.3, "direction": "low"}}}}
+        {"metrics": {"overrides": {"cpu_usage": {"min_effect_size": 0.3, "direction": "low"}}}}
     )
     before = {one.name: one for one in DetectorConfig().detection_metrics()}
     after = {one.name: one for one in config.detection_metrics()}
     changed = after.pop("cpu_usage")
     original = before.pop("cpu_usage")
     assert before == after
-    assert (0.3, "low") == (changed.smallest_effect, changed.direction)
+    assert (0.3, "low") == (changed.min_effect_size, changed.direction)
     assert (original.bounds, original.expression) == (changed.bounds, changed.expression)
 
 
@@ -382,7 +382,7 @@ def test_the_preset_is_sound() -> None:
     assert len({one.recorded for one in preset.metrics}) == len(names)
     for one in preset.metrics:
         low, high = one.bounds
-        assert one.smallest_effect < high - low
+        assert one.min_effect_size < high - low
         assert one.recorded.startswith("job_gpu:" if one.scope == "gpu" else "job_node:")
 
 
@@ -395,7 +395,7 @@ def test_the_shipped_example_loads_and_names_real_defaults() -> None:
 
 
 def test_the_fast_preset_compares_the_same_in_the_same_way() -> None:
-    same = {"name", "scope", "direction", "smallest_ratio", "kind"}
+    same = {"name", "scope", "direction", "min_ratio", "kind"}
     ours, fast = (
         {one.name: one.model_dump(include=same) for one in load_preset(name).metrics}
         for name in ("peerwatch", "fast")

@@ -5,18 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detector import naive
-from peerwatch_detector.detection.continuity import Streaks
+from peerwatch_detector.detection.continuity import DeviationTracker
 
 
-def follow(*marks: str, gap: float = 5.0, start: int = 1000) -> Streaks:
-    """Feed one row per node: ``x`` a candidate, ``.`` none, ``?`` not judged, one per second."""
-    streaks = Streaks(gap)
-    streaks.follow(tuple("abcdefgh"[: len(marks)]))
+def follow(*marks: str, gap: float = 5.0, start: int = 1000) -> DeviationTracker:
+    """Feed one row per node: ``x`` a candidate, ``.`` none, ``?`` not evaluated, one per second."""
+    deviations = DeviationTracker(gap)
+    deviations.follow(tuple("abcdefgh"[: len(marks)]))
     for step, column in enumerate(zip(*marks, strict=True)):
         candidates = np.array([mark == "x" for mark in column])
-        judged = np.array([mark != "?" for mark in column])
-        streaks.update(float(start + step), candidates, judged)
-    return streaks
+        evaluated = np.array([mark != "?" for mark in column])
+        deviations.update(float(start + step), candidates, evaluated)
+    return deviations
 
 
 def test_a_streak_is_as_long_as_from_its_first_to_its_last_candidate() -> None:
@@ -25,9 +25,9 @@ def test_a_streak_is_as_long_as_from_its_first_to_its_last_candidate() -> None:
 
 
 def test_a_single_candidate_is_a_streak_of_no_length() -> None:
-    streaks = follow("..x")
-    assert [0.0] == streaks.seconds().tolist()
-    assert [1002.0] == streaks.start.tolist()
+    deviations = follow("..x")
+    assert [0.0] == deviations.seconds().tolist()
+    assert [1002.0] == deviations.start.tolist()
 
 
 def test_a_pause_up_to_the_gap_does_not_break_a_streak() -> None:
@@ -62,12 +62,12 @@ def test_nodes_have_streaks_of_their_own() -> None:
 
 
 def test_known_nodes_keep_their_streak_when_the_list_changes() -> None:
-    streaks = follow("xxxx", "....", ".xxx")
-    streaks.follow(("new", "c", "a"))
-    assert [0.0, 2.0, 3.0] == streaks.seconds().tolist()
-    streaks.update(1004.0, np.array([True, True, False]), np.ones(3, dtype=bool))
-    assert [0.0, 3.0, 3.0] == streaks.seconds().tolist()
-    assert ("new", "c", "a") == streaks.nodes
+    deviations = follow("xxxx", "....", ".xxx")
+    deviations.follow(("new", "c", "a"))
+    assert [0.0, 2.0, 3.0] == deviations.seconds().tolist()
+    deviations.update(1004.0, np.array([True, True, False]), np.ones(3, dtype=bool))
+    assert [0.0, 3.0, 3.0] == deviations.seconds().tolist()
+    assert ("new", "c", "a") == deviations.nodes
 
 
 @given(
@@ -79,13 +79,13 @@ def test_known_nodes_keep_their_streak_when_the_list_changes() -> None:
 def test_streaks_are_those_of_the_step_by_step_version(
     marks: list[str], gap: float, jumps: list[int], irregular: bool
 ) -> None:
-    streaks, time, steps = Streaks(gap), 0.0, []
-    streaks.follow(("a",))
+    deviations, time, steps = DeviationTracker(gap), 0.0, []
+    deviations.follow(("a",))
     for mark, jump in zip(marks, jumps, strict=False):
         time += jump if irregular else 1
         steps.append((time, mark == "x", mark != "?"))
-        streaks.update(time, np.array([mark == "x"]), np.array([mark != "?"]))
-    assert naive.streak_seconds(steps, gap) == streaks.seconds()[0]
+        deviations.update(time, np.array([mark == "x"]), np.array([mark != "?"]))
+    assert naive.deviation_seconds(steps, gap) == deviations.seconds()[0]
 
 
 @given(

@@ -13,7 +13,7 @@ from peerwatch_demo.detector import detector_config
 from peerwatch_demo.faults import FAULTS
 from peerwatch_demo.settings import Patience
 from peerwatch_detector.backtest.cases import find_cases, load_case
-from peerwatch_detector.backtest.evaluation import judge_case
+from peerwatch_detector.backtest.evaluation import evaluate_case
 from peerwatch_detector.backtest.run import replay_cases
 from peerwatch_detector.config import DetectorConfig, load_config
 from peerwatch_detector.models.store import EMPTY
@@ -49,7 +49,7 @@ def test_every_fault_was_recorded_ten_times_and_half_an_hour_of_health() -> None
 @pytest.mark.parametrize("folder", CASES, ids=[folder.name for folder in CASES])
 def test_the_faulty_node_is_named_and_no_other(folder: Path, config: DetectorConfig) -> None:
     (outcome,) = replay_cases([folder], {"": config}, EMPTY)
-    verdict = judge_case(outcome, outcome.findings[""])
+    verdict = evaluate_case(outcome, outcome.findings[""])
 
     assert "" == outcome.error
     assert () == outcome.not_looked_at

@@ -10,7 +10,7 @@ from detector.fakes import config_for, metric
 from peerwatch_detector.config.detection import PeerwatchConfig
 from peerwatch_detector.detection.methods.peerwatch.baseline import Usual
 from peerwatch_detector.detection.methods.peerwatch.deviation import (
-    Deviation,
+    StepDeviations,
     deviate,
     side,
     spreads_needed,
@@ -18,7 +18,7 @@ from peerwatch_detector.detection.methods.peerwatch.deviation import (
 from peerwatch_detector.detection.methods.peerwatch.levels import Scale
 from peerwatch_detector.detection.methods.peerwatch.peers import job_median
 
-METRIC = config_for(metric(floor=0.02, smallest_ratio=1.2)).detection_metrics()[0]
+METRIC = config_for(metric(floor=0.02, min_ratio=1.2)).detection_metrics()[0]
 SCALE = Scale(0.02, by_factor=True)
 
 
@@ -26,14 +26,16 @@ def usual(count: int, offset: float | np.ndarray = 0.0, level: float = 1.0) -> U
     return Usual(np.zeros(count) + offset, np.full(count, 0.01), level)
 
 
-def deviation_of(window: np.ndarray, normal: Usual | None = None) -> Deviation:
+def deviation_of(window: np.ndarray, normal: Usual | None = None) -> StepDeviations:
     normal = normal or usual(len(window))
     return deviate(window, job_median(window), normal, METRIC, SCALE, PeerwatchConfig())
 
 
-def effects(values: list[float]) -> Deviation:
+def effects(values: list[float]) -> StepDeviations:
     known = np.array(values)
-    return Deviation(known, np.abs(known) * 10, np.ones(len(known), dtype=bool), collapsed=False)
+    return StepDeviations(
+        known, np.abs(known) * 10, np.ones(len(known), dtype=bool), collapsed=False
+    )
 
 
 @given(

@@ -13,8 +13,8 @@ from peerwatch_detector.backtest.evaluation import (
     Guess,
     Verdict,
     evaluate,
+    evaluate_case,
     guesses,
-    judge_case,
     lacks_truth,
     measure,
     size_group,
@@ -33,8 +33,8 @@ def outcome(truth: Truth | None, name: str = "one", nodes: tuple[str, ...] = NOD
     return Outcome(Path("cases") / name, name, nodes, 864.0, truth)
 
 
-def judged(truth: Truth, *namings: tuple[str, float]) -> Verdict:
-    return judge_case(outcome(truth), [Guess(node, raised) for node, raised in namings])
+def evaluated(truth: Truth, *namings: tuple[str, float]) -> Verdict:
+    return evaluate_case(outcome(truth), [Guess(node, raised) for node, raised in namings])
 
 
 @pytest.mark.parametrize(
@@ -55,23 +55,23 @@ def judged(truth: Truth, *namings: tuple[str, float]) -> Verdict:
 def test_an_instance_is_found_by_its_first_finding_only(
     namings: list[tuple[str, float]], found: bool, false: int
 ) -> None:
-    verdict = judged(FAULT, *namings)
+    verdict = evaluated(FAULT, *namings)
     assert (found, false) == (verdict.found, verdict.false_findings)
 
 
 def test_delay_counts_from_the_onset_and_lead_to_the_halt() -> None:
-    verdict = judged(FAULT, ("b", 150.0), ("b", 300.0))
+    verdict = evaluated(FAULT, ("b", 150.0), ("b", 300.0))
     assert (50.0, 250.0) == (verdict.delay_seconds, verdict.lead_seconds)
-    late = judged(FAULT, ("b", 410.0))
+    late = evaluated(FAULT, ("b", 410.0))
     assert -10.0 == late.lead_seconds
     going_on = Truth("slow_nic", ("b",), 100.0, None)
-    assert None is judged(going_on, ("b", 150.0)).lead_seconds
-    missed = judged(FAULT)
+    assert None is evaluated(going_on, ("b", 150.0)).lead_seconds
+    missed = evaluated(FAULT)
     assert (None, None) == (missed.delay_seconds, missed.lead_seconds)
 
 
 def test_every_finding_in_a_healthy_case_is_false() -> None:
-    verdict = judged(HEALTHY, ("a", 10.0), ("b", 20.0))
+    verdict = evaluated(HEALTHY, ("a", 10.0), ("b", 20.0))
     assert (None, False, 2, None) == (
         verdict.fault,
         verdict.found,
@@ -83,17 +83,17 @@ def test_every_finding_in_a_healthy_case_is_false() -> None:
 def test_either_of_two_faulty_nodes_is_right() -> None:
     both = Truth("slow_nic", ("b", "d"), 100.0, None)
     for namings in ([("d", 150.0)], [("b", 150.0), ("d", 151.0)]):
-        verdict = judged(both, *namings)
+        verdict = evaluated(both, *namings)
         assert (True, 0) == (verdict.found, verdict.false_findings)
 
 
 def test_the_counts_add_up() -> None:
     verdicts = [
-        judged(FAULT, ("b", 150.0)),
-        judged(FAULT, ("b", 200.0)),
-        judged(FAULT, ("a", 200.0)),
-        judged(FAULT),
-        judged(HEALTHY, ("a", 1.0), ("c", 2.0)),
+        evaluated(FAULT, ("b", 150.0)),
+        evaluated(FAULT, ("b", 200.0)),
+        evaluated(FAULT, ("a", 200.0)),
+        evaluated(FAULT),
+        evaluated(HEALTHY, ("a", 1.0), ("c", 2.0)),
     ]
     one = measure(verdicts)
     assert (5, 4, 2, 3, 2) == (
@@ -114,9 +114,9 @@ def test_the_counts_add_up() -> None:
 
 
 def test_nothing_found_is_no_precision_and_nothing_faulty_no_recall() -> None:
-    silent = measure([judged(FAULT)])
+    silent = measure([evaluated(FAULT)])
     assert (None, 0.0, 0.0) == (silent.precision.value, silent.recall.value, silent.f1.value)
-    clean = measure([judged(HEALTHY)])
+    clean = measure([evaluated(HEALTHY)])
     assert (None, None, None, 0.0) == (
         clean.precision.value,
         clean.recall.value,
@@ -140,20 +140,20 @@ def test_wilson_matches_the_published_recall_of_minder() -> None:
 
 
 def test_f1_is_resampled_by_case_and_repeats() -> None:
-    verdicts = [judged(FAULT, ("b", 150.0))] * 12 + [judged(FAULT)] * 4
+    verdicts = [evaluated(FAULT, ("b", 150.0))] * 12 + [evaluated(FAULT)] * 4
     first, again = measure(verdicts), measure(verdicts)
     assert first.f1 == again.f1
     low, high = naive.bootstrap_f1([(1, 0, 1)] * 12 + [(0, 0, 1)] * 4, 3000)
     np.testing.assert_allclose([low, high], [first.f1.low, first.f1.high], atol=0.03)
-    certain = measure([judged(FAULT, ("b", 150.0))] * 5)
+    certain = measure([evaluated(FAULT, ("b", 150.0))] * 5)
     assert (1.0, 1.0) == (certain.f1.low, certain.f1.high)
 
 
 def test_groups_are_by_fault_and_by_job_size() -> None:
     other = Truth("ecc_error", ("a",), 10.0, None)
     outcomes = [outcome(FAULT), outcome(HEALTHY), outcome(other, nodes=tuple("abcdefghij"))]
-    named = [[a_finding("b", raised=150.0)], [], [a_finding("c", raised=20.0)]]
-    one = evaluate(outcomes, named)
+    flagged = [[a_finding("b", raised=150.0)], [], [a_finding("c", raised=20.0)]]
+    one = evaluate(outcomes, flagged)
     assert ["ecc_error", "healthy", "slow_nic"] == list(one.by_fault)
     assert ["1-4", "9-16"] == list(one.by_job_size)
     assert (1, 0) == (

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from detector import naive
 from detector.fakes import config_for, metric
 from peerwatch_detector.config import DetectorConfig
-from peerwatch_detector.detection.findings import Streak
+from peerwatch_detector.detection.findings import Deviation
 from peerwatch_detector.detection.methods.peerwatch.deviation import Side
 from peerwatch_detector.detection.methods.peerwatch.evidence import (
     Moment,
@@ -53,7 +53,7 @@ def a_sign(name: str = "work", node: str = "a", **changes: Any) -> Sign:
     return Sign(**(values | changes))
 
 
-def ripe(
+def sustained(
     *signs: Sign,
     phase: Phase = TRAINS,
     waiting_since: float | None = None,
@@ -61,10 +61,10 @@ def ripe(
     config: DetectorConfig = CONFIG,
 ) -> list[tuple[str, str]]:
     """Return node and metric of what may be named now."""
-    streaks = weighed(
+    deviations = weighed(
         *signs, phase=phase, waiting_since=waiting_since, loss=lambda since: loss, config=config
     )
-    return [(streak.node, streak.metric) for streak in streaks if streak.ripe]
+    return [(deviation.node, deviation.metric) for deviation in deviations if deviation.sustained]
 
 
 def weighed(
@@ -73,7 +73,7 @@ def weighed(
     waiting_since: float | None = None,
     loss: Callable[[float], float],
     config: DetectorConfig = CONFIG,
-) -> list[Streak]:
+) -> list[Deviation]:
     return weigh(list(signs), Moment(NOW, NOW, phase, waiting_since), loss, config)
 
 
@@ -82,9 +82,9 @@ def without(**settings: Any) -> DetectorConfig:
 
 
 def test_where_nothing_tells_of_progress_continuity_alone_decides() -> None:
-    assert [("a", "work")] == ripe(a_sign(seconds=240), phase=Phase())
-    assert [("a", "busy")] == ripe(a_sign("busy", seconds=240), phase=Phase())
-    assert [] == ripe(a_sign(seconds=239), phase=Phase())
+    assert [("a", "work")] == sustained(a_sign(seconds=240), phase=Phase())
+    assert [("a", "busy")] == sustained(a_sign("busy", seconds=240), phase=Phase())
+    assert [] == sustained(a_sign(seconds=239), phase=Phase())
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_where_nothing_tells_of_progress_continuity_alone_decides() -> None:
     [(240, 0.02, True), (235, 0.5, False), (240, 0.019, False), (900, math.nan, False)],
 )
 def test_while_the_job_goes_on_only_lost_progress_makes_a_finding(
-    seconds: float, loss: float, named: bool
+    seconds: float, loss: float, flagged: bool
 ) -> None:
-    assert named is bool(ripe(a_sign(seconds=seconds), loss=loss))
+    assert flagged is bool(sustained(a_sign(seconds=seconds), loss=loss))
 
 
 def test_the_loss_is_asked_for_since_the_streaks_onset() -> None:
@@ -104,46 +104,46 @@ def test_the_loss_is_asked_for_since_the_streaks_onset() -> None:
         asked.append(since)
         return 0.5
 
-    (streak,) = weighed(a_sign(since=8_765.0), phase=TRAINS, loss=loss)
+    (deviation,) = weighed(a_sign(since=8_765.0), phase=TRAINS, loss=loss)
     assert [8_765.0] == asked
-    assert "critical" == streak.severity
+    assert "critical" == deviation.severity
 
 
 def test_a_metric_that_warns_is_a_warning_without_lost_progress() -> None:
-    (streak,) = weighed(a_sign("told"), phase=TRAINS, loss=lambda since: 0.0)
-    assert (True, "warning") == (streak.ripe, streak.severity)
-    (streak,) = weighed(a_sign("told"), phase=TRAINS, loss=lambda since: 0.2)
-    assert (True, "critical") == (streak.ripe, streak.severity)
+    (deviation,) = weighed(a_sign("told"), phase=TRAINS, loss=lambda since: 0.0)
+    assert (True, "warning") == (deviation.sustained, deviation.severity)
+    (deviation,) = weighed(a_sign("told"), phase=TRAINS, loss=lambda since: 0.2)
+    assert (True, "critical") == (deviation.sustained, deviation.severity)
 
 
 @pytest.mark.parametrize(("seconds", "named"), [(40, False), (45, True)])
-def test_while_the_job_waits_less_continuity_is_enough(seconds: float, named: bool) -> None:
+def test_while_the_job_waits_less_continuity_is_enough(seconds: float, flagged: bool) -> None:
     sign = a_sign(seconds=seconds)
-    assert named is bool(ripe(sign, phase=WAITS, waiting_since=BEGAN))
-    assert [] == ripe(sign, phase=WAITS, waiting_since=BEGAN, config=without(fast=False))
+    assert flagged is bool(sustained(sign, phase=WAITS, waiting_since=BEGAN))
+    assert [] == sustained(sign, phase=WAITS, waiting_since=BEGAN, config=without(fast=False))
 
 
 @pytest.mark.parametrize(("seconds", "named"), [(235, False), (240, True)])
 def test_a_job_that_starts_waits_for_late_ranks_as_long_as_it_takes(
-    seconds: float, named: bool
+    seconds: float, flagged: bool
 ) -> None:
     moment = Moment(NOW, NOW, WAITS, BEGAN, starting=True)
     signs = [a_sign(seconds=seconds), a_sign("other", seconds=seconds)]
-    streaks = weigh(signs, moment, lambda since: math.nan, CONFIG)
-    assert [named, named] == [streak.ripe for streak in streaks]
+    deviations = weigh(signs, moment, lambda since: math.nan, CONFIG)
+    assert [flagged, flagged] == [deviation.sustained for deviation in deviations]
 
 
 def test_two_independent_metrics_need_still_less() -> None:
     two = a_sign(seconds=25), a_sign("other", seconds=25)
-    assert [("a", "work"), ("a", "other")] == ripe(*two, phase=WAITS, waiting_since=BEGAN)
-    assert [] == ripe(
+    assert [("a", "work"), ("a", "other")] == sustained(*two, phase=WAITS, waiting_since=BEGAN)
+    assert [] == sustained(
         a_sign(seconds=25), a_sign("other", "b", seconds=25), phase=WAITS, waiting_since=BEGAN
     )
 
 
 def test_network_metrics_count_as_one() -> None:
     two = a_sign("pause", seconds=40), a_sign("marks", seconds=40)
-    assert [] == ripe(*two, phase=WAITS, waiting_since=BEGAN)
+    assert [] == sustained(*two, phase=WAITS, waiting_since=BEGAN)
 
 
 @pytest.mark.parametrize(
@@ -151,11 +151,11 @@ def test_network_metrics_count_as_one() -> None:
     [(60, 50, True), (61, 50, False), (120, 110, True), (121, 110, False)],
 )
 def test_what_began_long_before_the_job_waited_does_not_explain_it(
-    before: float, waited: float, named: bool
+    before: float, waited: float, flagged: bool
 ) -> None:
     since = NOW - waited
     sign = a_sign(began=since - before, seconds=100)
-    assert named is bool(ripe(sign, phase=WAITS, waiting_since=since))
+    assert flagged is bool(sustained(sign, phase=WAITS, waiting_since=since))
 
 
 def test_the_whole_continuity_stays_the_most_that_is_asked_for() -> None:
@@ -163,31 +163,31 @@ def test_the_whole_continuity_stays_the_most_that_is_asked_for() -> None:
         update={"continuity": CONFIG.continuity.model_copy(update={"threshold_seconds": 12.0})}
     )
     sign = a_sign(seconds=12)
-    assert [("a", "work")] == ripe(sign, phase=WAITS, waiting_since=BEGAN, config=config)
+    assert [("a", "work")] == sustained(sign, phase=WAITS, waiting_since=BEGAN, config=config)
 
 
 def test_high_load_is_no_sign_of_its_own() -> None:
     high = a_sign("busy", seconds=900)
-    assert [] == ripe(high, loss=0.05)
-    assert [] == ripe(high, phase=WAITS, waiting_since=BEGAN)
-    assert [("a", "busy")] == ripe(high, loss=0.05, config=without(load=False))
-    assert [("a", "busy")] == ripe(a_sign("busy", high=False), loss=0.05)
+    assert [] == sustained(high, loss=0.05)
+    assert [] == sustained(high, phase=WAITS, waiting_since=BEGAN)
+    assert [("a", "busy")] == sustained(high, loss=0.05, config=without(load=False))
+    assert [("a", "busy")] == sustained(a_sign("busy", high=False), loss=0.05)
 
 
 def test_high_load_is_a_sign_if_much_progress_is_lost_and_nothing_else_explains_it() -> None:
     high = a_sign("busy", seconds=240)
-    assert [("a", "busy")] == ripe(high, loss=0.1)
-    assert [] == ripe(high, a_sign("work", "b", seconds=20), loss=0.1)
+    assert [("a", "busy")] == sustained(high, loss=0.1)
+    assert [] == sustained(high, a_sign("work", "b", seconds=20), loss=0.1)
 
 
 def test_high_load_is_not_a_second_metric() -> None:
     two = a_sign(seconds=30), a_sign("busy", seconds=30)
-    assert [] == ripe(*two, phase=WAITS, waiting_since=BEGAN)
+    assert [] == sustained(*two, phase=WAITS, waiting_since=BEGAN)
 
 
 def test_what_cannot_be_named_is_shown_as_half_of_the_way() -> None:
-    (streak,) = weighed(a_sign(seconds=900), phase=TRAINS, loss=lambda since: 0.0)
-    assert 0.5 == streak.seconds / streak.threshold
+    (deviation,) = weighed(a_sign(seconds=900), phase=TRAINS, loss=lambda since: 0.0)
+    assert 0.5 == deviation.seconds / deviation.threshold
 
 
 def follow(*rows: str, kind: str = "work") -> tuple[Trail, list[Sign], bool]:
@@ -200,9 +200,9 @@ def follow(*rows: str, kind: str = "work") -> tuple[Trail, list[Sign], bool]:
     for step, column in enumerate(zip(*rows, strict=True)):
         strength = np.array([2.0 if mark == "x" else 0.0 for mark in column])
         found = Side(strength, np.full(len(rows), -1), common=False)
-        judged = np.array([mark != "?" for mark in column])
+        evaluated = np.array([mark != "?" for mark in column])
         blind = np.array([mark == "c" for mark in column])
-        trail.update(Moment(NOW + 5 * step, 5.0 * step, TRAINS), found, judged, blind)
+        trail.update(Moment(NOW + 5 * step, 5.0 * step, TRAINS), found, evaluated, blind)
     one = METRICS["pause" if kind == "network" else "work"]
     return trail, *collect_signs(trail, one, 1, ("",), high=True, common_cause=True)
 
@@ -244,15 +244,15 @@ def test_what_was_held_ends_with_the_collapse_and_begins_anew() -> None:
     [(20.0, 60.0, False), (20.0, 120.0, True), (40.0, 120.0, False), (-5.0, 120.0, True)],
 )
 def test_who_was_first_counts_once_the_wait_is_longer_than_checkpoints_are_late(
-    before: float, waited: float, named: bool
+    before: float, waited: float, flagged: bool
 ) -> None:
     since = NOW - waited
     sign = a_sign(began=since - before, seconds=waited + before, held=True, strength=3.0)
-    found = ripe(sign, phase=WAITS, waiting_since=since)
-    assert ([("a", "work")] if named else []) == found
+    found = sustained(sign, phase=WAITS, waiting_since=since)
+    assert ([("a", "work")] if flagged else []) == found
     # Samples a second ahead of the others' are a small difference for a moment.
     weak = replace(sign, strength=2.9)
-    assert [] == ripe(weak, phase=WAITS, waiting_since=since)
+    assert [] == sustained(weak, phase=WAITS, waiting_since=since)
 
 
 def test_the_strength_of_a_new_streak_begins_anew() -> None:
@@ -278,7 +278,7 @@ def test_streaks_that_begin_together_have_a_common_cause(kind: str, most: int) -
 def test_what_began_together_is_counted_as_in_the_slow_version(starts: list[float]) -> None:
     trail = Trail(10.0)
     trail.follow(tuple("abcdefgh"[: len(starts)]))
-    trail.streaks.start = np.array(starts)
+    trail.deviations.start = np.array(starts)
     assert naive.began_together(starts, 60.0) == trail.together().tolist()
 
 

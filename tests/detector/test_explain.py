@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detector.fakes import START, Replay, a_finding, a_streak, config_for, node_names
+from detector.fakes import START, Replay, a_deviation, a_finding, config_for, node_names
 from detector.fakes import metric as metric_settings
 from detector.training_job import ONSET, Values, replay, training
 from detector.world import ONSET as WORLD_ONSET
@@ -21,9 +21,9 @@ from peerwatch_detector.detection.explanation.explain import (
     Explanation,
     JobCourse,
     MetricEvidence,
+    confidence,
     explain,
     measure,
-    sureness,
 )
 from peerwatch_detector.detection.explanation.fault_families import (
     FAMILIES,
@@ -31,13 +31,13 @@ from peerwatch_detector.detection.explanation.fault_families import (
     Shown,
     meaning_of,
 )
-from peerwatch_detector.detection.findings import Streak
+from peerwatch_detector.detection.findings import Deviation
 from peerwatch_detector.frame import JobFrame, mean_over_gpus
 from peerwatch_detector.units import metric_words, quantity
 
 AFTER = slice(ONSET, None)
 POWER = MetricConfig.model_validate(
-    metric_settings("gpu_power", unit="watts", bounds=[0, 1000], smallest_effect=80)
+    metric_settings("gpu_power", unit="watts", bounds=[0, 1000], min_effect_size=80)
 )
 
 
@@ -80,7 +80,7 @@ def explained(values: Values, until: int, **settings: Any) -> Explanation:
 def dead_rank() -> Values:
     values = training(900, waits=(ONSET + 10, 900))
     values["cpu_usage"][2, AFTER] *= 0.3
-    values["tcp_throughput"][2, AFTER] *= 0.05
+    values["network_throughput"][2, AFTER] *= 0.05
     return values
 
 
@@ -107,7 +107,7 @@ def test_a_stopped_rank_is_explained_by_what_its_node_shows_and_the_waiting_job(
     assert "dead_rank" == why.means.family
     assert "waits" == why.job.course
     cpu, tcp = why.metrics
-    assert ("cpu_usage", "low", "tcp_throughput", "low") == (
+    assert ("cpu_usage", "low", "network_throughput", "low") == (
         cpu.metric,
         cpu.direction,
         tcp.metric,
@@ -148,7 +148,7 @@ def test_a_vanished_node_is_explained_without_numbers() -> None:
     here.run(600)
     here.reader.remove_node("job-1", "node-02", START + 600)
     here.run(75)
-    (why,) = here.detector.snapshot.judgements[0].explanations.values()
+    (why,) = here.detector.snapshot.detections[0].explanations.values()
     assert ("unreachable", ()) == (why.means.family, why.metrics)
     assert why.sentence.startswith("node-02: cannot be reached, its peers can since 22:23:20 UTC")
 
@@ -183,8 +183,8 @@ def test_an_explanation_goes_with_its_finding() -> None:
     here = replay(values)
     here.run(ONSET + 150)
     assert [*here.standing.values()] == [*here.state.explanations]
-    judgement = here.step(ONSET + 600)
-    assert ((), {}) == (judgement.findings, judgement.explanations)
+    detection = here.step(ONSET + 600)
+    assert ((), {}) == (detection.findings, detection.explanations)
 
 
 @pytest.mark.parametrize("faulty_for", [400, 1500], ids=["in the history", "before the history"])
@@ -193,13 +193,13 @@ def test_a_restored_finding_has_the_explanation_that_the_present_data_allow(
 ) -> None:
     here = world()
     here.run(WORLD_ONSET + faulty_for)
-    (fresh,) = here.detector.snapshot.judgements[0].explanations.values()
+    (fresh,) = here.detector.snapshot.detections[0].explanations.values()
     here.restart()
     caplog.clear()
     caplog.set_level(logging.INFO, "peerwatch_detector")
     here.run(15)
-    (finding,) = here.detector.snapshot.judgements[0].findings
-    (why,) = here.detector.snapshot.judgements[0].explanations.values()
+    (finding,) = here.detector.snapshot.detections[0].findings
+    (why,) = here.detector.snapshot.detections[0].explanations.values()
     assert (False, True) == (fresh.before_restart, why.before_restart)
     (before,), (after,) = fresh.metrics, why.metrics
     assert ("load", "high") == (after.metric, after.direction)
@@ -207,7 +207,7 @@ def test_a_restored_finding_has_the_explanation_that_the_present_data_allow(
     assert "found before the detector's restart" in why.sentence
     assert finding.since < why.made
     here.run(60)
-    assert [why] == list(here.detector.snapshot.judgements[0].explanations.values())
+    assert [why] == list(here.detector.snapshot.detections[0].explanations.values())
 
 
 def test_a_restored_finding_that_no_longer_shows_says_so() -> None:
@@ -216,7 +216,7 @@ def test_a_restored_finding_that_no_longer_shows_says_so() -> None:
     here.restart()
     here.clock.advance(60)
     here.run(15)
-    (why,) = here.detector.snapshot.judgements[0].explanations.values()
+    (why,) = here.detector.snapshot.detections[0].explanations.values()
     assert () == why.metrics
     assert "was unlike its peers in Load, is not now" in why.sentence
 
@@ -225,20 +225,20 @@ def test_a_raised_finding_is_logged_with_its_reason(caplog: pytest.LogCaptureFix
     caplog.set_level(logging.WARNING, "peerwatch_detector")
     here = world()
     here.run(WORLD_ONSET + 300)
-    (why,) = here.detector.snapshot.judgements[0].explanations.values()
+    (why,) = here.detector.snapshot.detections[0].explanations.values()
     (line,) = [one.getMessage() for one in caplog.records if "finding_raised" in one.getMessage()]
     assert f"family={why.means.family} why={why.sentence!r}" in line
 
 
-def measured(streak: Streak, values: np.ndarray, end: int) -> MetricEvidence:
-    return measure(streak, POWER, frame_of(values), node_names(len(values)), end, 15)
+def measured(deviation: Deviation, values: np.ndarray, end: int) -> MetricEvidence:
+    return measure(deviation, POWER, frame_of(values), node_names(len(values)), end, 15)
 
 
 def test_value_and_peers_are_means_of_the_seconds_up_to_that_time() -> None:
     values = np.repeat([[100.0], [200.0], [300.0], [400.0]], 40, axis=1)
     values[:, :20] = 1e6
     values[:, 35:] = 1e6
-    one = measured(a_streak("node-00", high=False), values, 1034)
+    one = measured(a_deviation("node-00", high=False), values, 1034)
     assert (100.0, 300.0) == (one.value, one.median)
     low, high = np.quantile([200.0, 300.0, 400.0], [0.1, 0.9])
     assert pytest.approx((low, high)) == (one.low, one.high)
@@ -248,20 +248,20 @@ def test_value_and_peers_are_means_of_the_seconds_up_to_that_time() -> None:
 def test_one_gpu_is_compared_with_the_gpus_of_the_other_nodes() -> None:
     values = np.full((3, 2, 30), 500.0)
     values[0, 1], values[0, 0] = 200.0, 9000.0
-    one = measured(a_streak("node-00", gpu="1", high=False), values, 1029)
+    one = measured(a_deviation("node-00", gpu="1", high=False), values, 1029)
     assert (200.0, 500.0, 500.0, 500.0) == (one.value, one.median, one.low, one.high)
-    whole = measured(a_streak("node-00", high=True), values, 1029)
+    whole = measured(a_deviation("node-00", high=True), values, 1029)
     assert 4600.0 == whole.value
 
 
 def test_samples_that_are_missing_are_none_and_stay_json() -> None:
     values = np.full((3, 30), 500.0)
     values[0] = np.nan
-    one = measured(a_streak("node-00", high=False), values, 1029)
+    one = measured(a_deviation("node-00", high=False), values, 1029)
     assert (None, 500.0, None) == (one.value, one.median, one.factor)
-    alone = measured(a_streak("node-01", high=False), values[:2], 1029)
+    alone = measured(a_deviation("node-01", high=False), values[:2], 1029)
     assert (500.0, None, None, None) == (alone.value, alone.median, alone.low, alone.high)
-    zero = measured(a_streak("node-01", high=True), values * [[1], [1], [0]], 1029)
+    zero = measured(a_deviation("node-01", high=True), values * [[1], [1], [0]], 1029)
     assert (500.0, 0.0, None) == (zero.value, zero.median, zero.factor)
     json.dumps([asdict(each) for each in (one, alone, zero)], allow_nan=False)
 
@@ -275,19 +275,19 @@ sources = st.integers(0, 20)
 def test_more_evidence_is_never_less_sure(
     a: float, b: float, m: int, n: int, x: float, y: float
 ) -> None:
-    weak = sureness(min(a, b), min(m, n), min(x, y))
-    strong = sureness(max(a, b), max(m, n), max(x, y))
+    weak = confidence(min(a, b), min(m, n), min(x, y))
+    strong = confidence(max(a, b), max(m, n), max(x, y))
     assert 0.5 <= weak.ratio <= strong.ratio <= 1
     order = ["likely", "very likely", "almost certainly"]
     assert order.index(weak.words) <= order.index(strong.words)
 
 
 def test_each_kind_of_evidence_makes_it_surer() -> None:
-    base = sureness(2, 1, 0.2).ratio
-    assert sureness(4, 1, 0.2).ratio > base
-    assert sureness(2, 2, 0.2).ratio > base
-    assert sureness(2, 1, 0.9).ratio > base
-    assert 0.5 == sureness(1, 1, 0).ratio
+    base = confidence(2, 1, 0.2).ratio
+    assert confidence(4, 1, 0.2).ratio > base
+    assert confidence(2, 2, 0.2).ratio > base
+    assert confidence(2, 1, 0.9).ratio > base
+    assert 0.5 == confidence(1, 1, 0).ratio
 
 
 def test_metrics_of_one_network_count_once() -> None:
@@ -373,7 +373,7 @@ def _name(value: object) -> str:
         ({("nvlink_bandwidth", "low"), ("gpu_power", "low")}, "slowed", "nvlink"),
         ({("gpu_duty_cycle", "low")}, "trains", "idle_gpu"),
         ({("heartbeat_age", "high"), ("cpu_usage", "low")}, "waits", "hung_rank"),
-        ({("absent", "high"), ("tcp_throughput", "high")}, "rests", "unreachable"),
+        ({("absent", "high"), ("network_throughput", "high")}, "rests", "unreachable"),
         ({("of_my_own", "high")}, "trains", "unknown"),
         (set(), "trains", "unknown"),
     ],

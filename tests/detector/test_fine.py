@@ -18,7 +18,7 @@ from peerwatch_detector.backtest.replay import replay
 from peerwatch_detector.backtest.run import replay_cases
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection.findings import Finding
-from peerwatch_detector.detection.pipeline import JobState, judge
+from peerwatch_detector.detection.pipeline import JobState, detect
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.models.identity import Identity
 from peerwatch_detector.models.store import EMPTY
@@ -49,8 +49,8 @@ def settings(method: str, step: float = 0.01, **metric: Any) -> DetectorConfig:
                         "recorded": METRIC,
                         "expression": METRIC,
                         "bounds": [0, 1e11],
-                        "smallest_effect": 2e9,
-                        "smallest_ratio": 1.2,
+                        "min_effect_size": 2e9,
+                        "min_ratio": 1.2,
                         "direction": "low",
                         "peak_seconds": 1.5,
                     }
@@ -89,7 +89,7 @@ def degraded(case: Case) -> list[str]:
     return sorted(case.truth.nodes, key=share.__getitem__, reverse=True)
 
 
-def named(findings: tuple[Finding, ...]) -> list[tuple[str, str]]:
+def flagged(findings: tuple[Finding, ...]) -> list[tuple[str, str]]:
     return [(one.node, one.metric) for one in findings]
 
 
@@ -100,7 +100,7 @@ def test_two_of_four_nodes_are_found_at_ten_milliseconds(method: str) -> None:
     share = reached(case)
     assert (0.6, 0.3) == (round(share[first], 1), round(share[second], 1))
     findings = replay(case, settings(method), EMPTY).findings
-    assert [(first, METRIC), (second, METRIC)] == named(findings)
+    assert [(first, METRIC), (second, METRIC)] == flagged(findings)
     assert case.truth is not None
     assert case.truth.onset_seconds is not None
     delays = [one.raised - case.truth.onset_seconds for one in findings]
@@ -143,9 +143,9 @@ def test_together_the_default_method_finds_both_and_the_papers_the_worse_one() -
     case = case_with(TOGETHER)
     worse = degraded(case)[-1]
     assert case.truth is not None
-    both = sorted(node for node, _ in named(replay(case, settings("peerwatch"), EMPTY).findings))
+    both = sorted(node for node, _ in flagged(replay(case, settings("peerwatch"), EMPTY).findings))
     assert list(case.truth.nodes) == both
-    assert [(worse, METRIC)] == named(replay(case, settings("minder"), EMPTY).findings)
+    assert [(worse, METRIC)] == flagged(replay(case, settings("minder"), EMPTY).findings)
 
 
 def test_once_the_worse_node_is_replaced_the_papers_method_finds_the_other() -> None:
@@ -156,9 +156,9 @@ def test_once_the_worse_node_is_replaced_the_papers_method_finds_the_other() -> 
     left = tuple(node for node in case.nodes if node != worse)
     rest = {METRIC: replace(frame, nodes=left, values=frame.values[rows])}
     state, models = JobState(), {METRIC: Identity()}
-    judgement = judge(Job("j", left), rest, models, config, state, case.seconds)
+    detection = detect(Job("j", left), rest, models, config, state, case.seconds)
     assert case.truth is not None
-    assert set(case.truth.nodes) - {worse} == {one.node for one in judgement.findings}
+    assert set(case.truth.nodes) - {worse} == {one.node for one in detection.findings}
 
 
 def test_the_direction_tells_two_slow_nodes_from_two_quick_ones() -> None:

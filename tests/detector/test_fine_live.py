@@ -130,9 +130,9 @@ def test_run_finds_two_of_four_nodes_at_a_tenth_of_a_second(
     while clock.now + config.cycle_seconds < filled.start + filled.case.seconds:
         clock.now += config.cycle_seconds
         detector.cycle()
-        (judgement,) = detector.snapshot.judgements
-        assert clock.now - 1.2 <= judgement.time <= clock.now - 1
-        for finding in judgement.findings:
+        (detection,) = detector.snapshot.detections
+        assert clock.now - 1.2 <= detection.time <= clock.now - 1
+        for finding in detection.findings:
             raised.setdefault(finding.node, clock.now - filled.start)
     truth = filled.case.truth
     assert truth is not None
@@ -143,7 +143,7 @@ def test_run_finds_two_of_four_nodes_at_a_tenth_of_a_second(
     assert 15 <= first - truth.onset_seconds <= 15 + 3 + 1 + 1 + 5
     assert 45 + 15 <= second - truth.onset_seconds <= 46 + 15 + 3 + 1 + 1 + 5
     # Explained in seconds, like any finding.
-    for finding, why in judgement.explanations.items():
+    for finding, why in detection.explanations.items():
         assert filled.start + 100 < finding.since < finding.raised
         assert 1 <= finding.raised - why.made <= config.cycle_seconds + 1
     # An increment is asked for with its overlap, not the whole history again.
@@ -159,10 +159,10 @@ def test_a_restart_takes_up_where_it_stood(filled: Filled, opened: Opened) -> No
     reader = opened(PrometheusReader(config.prometheus))
     detector = Detector(config, reader, EMPTY, clock)
     detector.cycle()
-    (judgement,) = detector.snapshot.judgements
+    (detection,) = detector.snapshot.detections
     assert filled.case.truth is not None
-    assert set(filled.case.truth.nodes) == {one.node for one in judgement.findings}
-    began = {one.node: one.since - filled.start for one in judgement.findings}
+    assert set(filled.case.truth.nodes) == {one.node for one in detection.findings}
+    began = {one.node: one.since - filled.start for one in detection.findings}
     assert sorted(int(since) // 10 for since in began.values()) == [10, 14]
 
 

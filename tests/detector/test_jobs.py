@@ -84,14 +84,14 @@ def test_a_node_that_vanished_with_the_end_of_its_job_is_silent() -> None:
     table.update(pairs("abc"), NODES, 100.0)
     table.update(pairs("ab"), {"a", "b"}, 115.0)
     job = only(table.update(set(), {"a", "b"}, 190.0))
-    assert ({"c": 100.0}, False) == (job.silent_since, job.running)
+    assert ({"c": 100.0}, False) == (job.absent_since, job.running)
 
 
 def test_a_node_that_is_switched_off_after_the_end_is_not_silent() -> None:
     table = JobTable()
     table.update(pairs("abc"), NODES, 100.0)
     table.update(set(), NODES, 140.0)
-    assert {} == only(table.update(set(), {"a", "b"}, 170.0)).silent_since
+    assert {} == only(table.update(set(), {"a", "b"}, 170.0)).absent_since
 
 
 def test_a_job_id_that_starts_again_is_the_same_job() -> None:
@@ -106,13 +106,13 @@ def test_after_a_restart_nodes_known_from_before_that_are_gone_are_silent() -> N
     table.learn(pairs("abc"), 100.0)
     job = only(table.update(pairs("ab"), {"a", "b"}, 100.0))
     assert ("a", "b", "c") == job.nodes
-    assert {"c": pytest.approx(100.0)} == job.silent_since
+    assert {"c": pytest.approx(100.0)} == job.absent_since
 
 
 def test_after_a_restart_nodes_known_from_before_that_left_in_order_leave() -> None:
     table = JobTable()
     table.learn(pairs("abc"), 100.0)
-    assert {} == only(table.update(pairs("ab"), NODES, 100.0)).silent_since
+    assert {} == only(table.update(pairs("ab"), NODES, 100.0)).absent_since
     assert ("a", "b") == only(table.update(pairs("ab"), NODES, 131.0)).nodes
 
 
@@ -127,10 +127,10 @@ def test_a_missed_scrape_is_not_silence() -> None:
 
 @pytest.mark.parametrize(("nodes", "silent", "named"), [(4, 2, 2), (4, 3, 0), (3, 2, 0), (2, 1, 1)])
 def test_silence_means_nothing_once_most_nodes_are_silent(
-    nodes: int, silent: int, named: int
+    nodes: int, silent: int, flagged: int
 ) -> None:
     since = {f"n{index}": 0.0 for index in range(silent)}
-    assert named == len(absent_seconds(since, nodes, 100.0, 15.0))
+    assert flagged == len(absent_seconds(since, nodes, 100.0, 15.0))
 
 
 def test_nobody_is_absent_while_all_are_there() -> None:
@@ -143,7 +143,7 @@ def test_time_in_which_nobody_could_ask_is_nobodys_silence() -> None:
     table.update(pairs("ab"), {"a", "b"}, 115.0)
     table.skip(600.0)
 
-    # A Prometheus that is just back has scraped nothing yet: nobody left, nobody fell silent.
+    # A Prometheus that is just back has scraped nothing yet: nobody left, nobody became absent.
     job = only(table.update(set(), set(), 715.0))
 
     assert Job("j", ("a", "b", "c"), {"c": 700.0}) == job

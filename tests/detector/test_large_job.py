@@ -26,7 +26,7 @@ def _all_jobs_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def world_of(values: Values, **settings: Any) -> World:
-    """Return a job of these metrics, of which no more is held than judging needs."""
+    """Return a job of these metrics, of which no more is held than evaluating needs."""
     config = DetectorConfig.model_validate(
         {"metrics": {"enabled": list(values)}, "held_samples": 0} | settings
     )
@@ -62,7 +62,7 @@ def cold_and_on(here: World, monkeypatch: pytest.MonkeyPatch, at_once: int) -> I
         here.clock.advance(seconds)
         here.detector.cycle()
         here.reader.publish(here.detector.snapshot)
-        yield repr(here.detector.snapshot.judgements)
+        yield repr(here.detector.snapshot.detections)
 
 
 @pytest.mark.parametrize("together", [1, 2])
@@ -82,9 +82,9 @@ def test_a_fault_in_the_history_is_found_and_explained(values: Any, node: str) -
     here = world_of(values())
     here.clock.advance(END)
     here.detector.cycle()
-    (judgement,) = here.detector.snapshot.judgements
-    assert [node] == [finding.node for finding in judgement.findings]
-    (why,) = judgement.explanations.values()
+    (detection,) = here.detector.snapshot.detections
+    assert [node] == [finding.node for finding in detection.findings]
+    (why,) = detection.explanations.values()
     assert [] != list(why.metrics)
     assert all(one.value is not None for one in why.metrics)
 
@@ -99,10 +99,10 @@ def test_a_finding_is_restored_in_all_metrics(monkeypatch: pytest.MonkeyPatch) -
         here.detector.cycle()
         state = here.detector.memories["job-1"].state
         offsets = {
-            name: one.baseline.usual(one.judged_until + 15).offset.tobytes()
+            name: one.baseline.usual(one.evaluated_until + 15).offset.tobytes()
             for name, one in state.metrics.items()
         }
-        found.append((repr(here.detector.snapshot.judgements), offsets))
+        found.append((repr(here.detector.snapshot.detections), offsets))
     assert found[1] == found[0]
 
 
@@ -122,8 +122,8 @@ def test_a_metric_that_is_refused_costs_only_itself() -> None:
     here.reader.trouble_with = {recorded["gpu_duty_cycle"]: ReadError("refused", "no")}
     here.clock.advance(END)
     here.detector.cycle()
-    (judgement,) = here.detector.snapshot.judgements
-    assert {*recorded} - {"gpu_duty_cycle"} == {*judgement.coverage}
+    (detection,) = here.detector.snapshot.detections
+    assert {*recorded} - {"gpu_duty_cycle"} == {*detection.coverage}
 
 
 def test_a_server_that_fails_between_two_parts_is_asked_again() -> None:
@@ -133,9 +133,9 @@ def test_a_server_that_fails_between_two_parts_is_asked_again() -> None:
     other.clock.advance(END)
     here.clock.advance(END)
     here.detector.cycle()
-    assert () == here.detector.snapshot.judgements
+    assert () == here.detector.snapshot.detections
     here.reader.trouble_with = {}
     for one in (here, other):
         one.clock.advance(15)
         one.detector.cycle()
-    assert repr(other.detector.snapshot.judgements) == repr(here.detector.snapshot.judgements)
+    assert repr(other.detector.snapshot.detections) == repr(here.detector.snapshot.detections)

@@ -49,18 +49,18 @@ def test_the_floor_makes_next_to_nothing_equal() -> None:
 def test_by_differences_the_floor_means_nothing() -> None:
     scale = Scale(10.0, by_factor=False)
     assert [0.25] == scale.distance(np.array([0.75]), np.array([0.5]), 10.0).tolist()
-    assert 0.1 == scale.smallest_effect(the_metric(smallest_ratio=2.0), 0.5)
+    assert 0.1 == scale.min_effect_size(the_metric(min_ratio=2.0), 0.5)
 
 
 def test_the_smallest_effect_is_the_ratio_if_there_is_one() -> None:
-    found = Scale(0.1, by_factor=True).smallest_effect(the_metric(smallest_ratio=2.0), 0.5)
+    found = Scale(0.1, by_factor=True).min_effect_size(the_metric(min_ratio=2.0), 0.5)
     assert pytest.approx(np.log(2)) == found
 
 
 @pytest.mark.parametrize("usual", [0.0, 0.5, 3.0])
 def test_without_a_ratio_the_smallest_effect_counts_from_the_usual_level(usual: float) -> None:
     scale = Scale(0.1, by_factor=True)
-    effect = scale.smallest_effect(the_metric(smallest_effect=0.1), usual)
+    effect = scale.min_effect_size(the_metric(min_effect_size=0.1), usual)
     distance = scale.distance(np.array([usual + 0.1]), np.array([usual]), 0.1)
     np.testing.assert_allclose(effect, distance)
 

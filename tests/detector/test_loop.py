@@ -95,8 +95,8 @@ class Running:
     thread: threading.Thread
     stop: threading.Event
 
-    def judged(self) -> dict[str, float]:
-        """Return when each job was last judged, in seconds since the beginning."""
+    def evaluated(self) -> dict[str, float]:
+        """Return when each job was last evaluated, in seconds since the beginning."""
         times = self.detector.snapshot.last_success
         return {job_id: now - START - PAST for job_id, now in times.items()}
 
@@ -139,14 +139,14 @@ def running(config: DetectorConfig | None = None) -> Iterator[Running]:
 def test_all_jobs_are_judged_again_and_again() -> None:
     with running() as here:
         here.thread.start()
-        wait_for(lambda: len(here.judged()) == JOBS)
-        first = here.judged()
-        wait_for(lambda: all(here.judged()[name] > first[name] + 1 for name in first))
+        wait_for(lambda: len(here.evaluated()) == JOBS)
+        first = here.evaluated()
+        wait_for(lambda: all(here.evaluated()[name] > first[name] + 1 for name in first))
         snapshot = here.detector.snapshot
 
-    assert JOBS == len(snapshot.judgements)
+    assert JOBS == len(snapshot.detections)
     assert first.keys() == snapshot.backlog.lateness.keys()
-    assert {"discover", "read", "judge", "publish"} == snapshot.stages.keys()
+    assert {"discover", "read", "detect", "publish"} == snapshot.stages.keys()
     assert all(seconds > 0 for seconds in snapshot.stages.values())
 
 
@@ -158,26 +158,26 @@ def test_jobs_that_hang_or_raise_stop_no_other() -> None:
         here.reader.trouble_with = {f'job_id="{job(3)}"': ValueError("a bug")}
         good = {job(number) for number in range(4, JOBS)}
         here.thread.start()
-        wait_for(lambda: here.judged().keys() == good)
-        first = here.judged()
-        wait_for(lambda: all(here.judged()[name] > first[name] + 2 for name in good))
+        wait_for(lambda: here.evaluated().keys() == good)
+        first = here.evaluated()
+        wait_for(lambda: all(here.evaluated()[name] > first[name] + 2 for name in good))
         # Half of the four threads.
         assert 2 == here.reader.most_hanging
         troubled = {concern[1]: reason for concern, reason in here.detector.trouble.reasons.items()}
         assert dict.fromkeys(hanging, "timeout") | {job(3): "ValueError"} == troubled
 
         here.reader.hangs, here.reader.trouble_with = (), {}
-        wait_for(lambda: len(here.judged()) == JOBS)
+        wait_for(lambda: len(here.evaluated()) == JOBS)
 
 
 def test_a_discovery_that_hangs_does_not_stop_the_known_jobs() -> None:
     with running() as here:
         here.thread.start()
-        wait_for(lambda: len(here.judged()) == JOBS)
+        wait_for(lambda: len(here.evaluated()) == JOBS)
         here.reader.hangs = ("host_job_info",)
         discovered = here.detector.snapshot.discovered
-        first = here.judged()
-        wait_for(lambda: all(here.judged()[name] > first[name] + 2 for name in first))
+        first = here.evaluated()
+        wait_for(lambda: all(here.evaluated()[name] > first[name] + 2 for name in first))
         # One that had begun may have ended.
         assert here.detector.snapshot.discovered is not None
         assert discovered is not None
@@ -187,12 +187,12 @@ def test_a_discovery_that_hangs_does_not_stop_the_known_jobs() -> None:
 def test_a_job_that_fails_while_nothing_can_be_discovered_is_read_soon_after() -> None:
     with running() as here:
         here.thread.start()
-        wait_for(lambda: len(here.judged()) == JOBS)
+        wait_for(lambda: len(here.evaluated()) == JOBS)
         here.reader.trouble = "unreachable"
         wait_for(lambda: len(here.detector.trouble.reasons) == JOBS + 1)
         back = here.detector.clock() - START - PAST
         here.reader.trouble = None
-        wait_for(lambda: all(judged > back for judged in here.judged().values()))
+        wait_for(lambda: all(evaluated > back for evaluated in here.evaluated().values()))
         assert {} == here.detector.trouble.reasons
 
 
@@ -214,7 +214,7 @@ def test_a_bug_does_not_end_the_loop(caplog: pytest.LogCaptureFixture) -> None:
         here.thread.start()
         wait_for(lambda: any(r.getMessage() == "loop_failed" for r in caplog.records))
         here.detector.publish = publish  # type: ignore[method-assign]
-        wait_for(lambda: len(here.judged()) == JOBS)
+        wait_for(lambda: len(here.evaluated()) == JOBS)
 
 
 def raise_a_bug(*_: object) -> None:
@@ -227,16 +227,16 @@ def test_an_unexpected_error_of_the_discovery_is_told_and_tried_again() -> None:
         here.thread.start()
         wait_for(lambda: here.detector.trouble.reasons == {("discovery",): "ValueError"})
         here.reader.trouble_with = {}
-        wait_for(lambda: len(here.judged()) == JOBS)
+        wait_for(lambda: len(here.evaluated()) == JOBS)
 
 
 def test_a_snapshot_does_not_change_while_jobs_are_judged() -> None:
     with running() as here:
         here.thread.start()
-        wait_for(lambda: len(here.judged()) == JOBS)
+        wait_for(lambda: len(here.evaluated()) == JOBS)
         snapshot = here.detector.snapshot
-        kept = (snapshot.judgements, dict(snapshot.last_success), dict(snapshot.stages))
-        first = here.judged()
-        wait_for(lambda: all(here.judged()[name] > first[name] for name in first))
-        assert kept == (snapshot.judgements, snapshot.last_success, snapshot.stages)
+        kept = (snapshot.detections, dict(snapshot.last_success), dict(snapshot.stages))
+        first = here.evaluated()
+        wait_for(lambda: all(here.evaluated()[name] > first[name] for name in first))
+        assert kept == (snapshot.detections, snapshot.last_success, snapshot.stages)
         assert np.all(np.array(list(snapshot.backlog.lateness.values())) >= 0)

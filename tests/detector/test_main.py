@@ -47,7 +47,7 @@ def test_help_lists_the_commands_and_needs_no_extras() -> None:
         [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False
     )
     assert (0, "") == (done.returncode, done.stderr)
-    assert "judge jobs and serve the findings" in done.stdout
+    assert "evaluate jobs and serve the findings" in done.stdout
     assert "train the models" in done.stdout
 
 
@@ -72,7 +72,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-@pytest.mark.parametrize("arguments", [[], ["judge"], ["run", "--port", "1"], ["train"]])
+@pytest.mark.parametrize("arguments", [[], ["detect"], ["run", "--port", "1"], ["train"]])
 def test_wrong_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(arguments)

@@ -12,8 +12,8 @@ JOBS = [f"job-{number}" for number in range(1000)]
 names = st.sets(st.text(min_size=1, max_size=8), min_size=1, max_size=6)
 
 
-def sight(*members: str, **judges: set[str]) -> Sight:
-    return Sight(frozenset(members), {job: frozenset(who) for job, who in judges.items()})
+def sight(*members: str, **evaluates: set[str]) -> Sight:
+    return Sight(frozenset(members), {job: frozenset(who) for job, who in evaluates.items()})
 
 
 def job_of(member: str, *others: str) -> str:
@@ -88,39 +88,39 @@ def test_a_member_that_comes_counts_at_once() -> None:
 def test_a_job_stays_until_its_new_owner_publishes_it() -> None:
     job = job_of("b", "a")
     group = Group("a", 1)
-    assert {job} == group.share([job], judged=[])
+    assert {job} == group.share([job], evaluated=[])
 
     group.update(sight("a", "b"))
-    assert {job} == group.share([job], judged=[job])
+    assert {job} == group.share([job], evaluated=[job])
     group.update(sight("a", "b", **{job: {"a", "b"}}))
-    assert set() == group.share([job], judged=[job])
+    assert set() == group.share([job], evaluated=[job])
 
 
 def test_a_job_that_was_not_judged_yet_goes_at_once() -> None:
     job = job_of("b", "a")
     group = Group("a", 1)
     group.update(sight("a", "b"))
-    assert set() == group.share([job], judged=[])
+    assert set() == group.share([job], evaluated=[])
 
 
 def test_with_two_copies_a_job_stays_until_both_owners_publish_it() -> None:
     job = next(job for job in JOBS if set(owners(job, "abc", 2)) == {"b", "c"})
     group = Group("a", 2)
     group.update(sight("a", "b", "c", **{job: {"a", "b"}}))
-    assert {job} == group.share([job], judged=[job])
+    assert {job} == group.share([job], evaluated=[job])
     group.update(sight("a", "b", "c", **{job: {"a", "b", "c"}}))
-    assert set() == group.share([job], judged=[job])
+    assert set() == group.share([job], evaluated=[job])
 
 
 def test_a_job_comes_back_when_its_owner_goes() -> None:
     job = job_of("b", "a")
     group = Group("a", 1)
     group.update(sight("a", "b", **{job: {"b"}}))
-    assert set() == group.share([job], judged=[])
+    assert set() == group.share([job], evaluated=[])
     for _ in range(2):
         group.update(sight("a"))
-    assert {job} == group.share([job], judged=[])
+    assert {job} == group.share([job], evaluated=[])
 
 
 def test_jobs_that_do_not_run_are_nobodys() -> None:
-    assert set() == Group("a", 1).share([], judged=["ended"])
+    assert set() == Group("a", 1).share([], evaluated=["ended"])

@@ -7,11 +7,11 @@ import subprocess
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from detector.fakes import a_finding, a_streak
+from detector.fakes import a_deviation, a_finding
 from peerwatch_detector import __version__
-from peerwatch_detector.detection.explanation.explain import Explanation, JobCourse, Sureness
+from peerwatch_detector.detection.explanation.explain import Confidence, Explanation, JobCourse
 from peerwatch_detector.detection.explanation.fault_families import UNKNOWN
-from peerwatch_detector.detection.pipeline import Judgement
+from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.reading import ReadingStatistics
 from peerwatch_detector.service.metrics import Membership, Page, Snapshot
@@ -25,7 +25,7 @@ WHY = Explanation(
     2000.0,
     (),
     JobCourse("trains"),
-    Sureness(0.7, "likely"),
+    Confidence(0.7, "likely"),
     UNKNOWN,
     before_restart=False,
     sentence=SENTENCE,
@@ -33,13 +33,13 @@ WHY = Explanation(
 NASTY = 'a "b"\\c\nd'
 
 
-def judgement(**changes: object) -> Judgement:
+def detection(**changes: object) -> Detection:
     values: dict = {
         "job": Job("job-1", ("a", "b")),
         "time": 2000.0,
         "comparable": True,
         "findings": (a_finding("a", gpu="3", since=1234.5),),
-        "streaks": (a_streak("a"),),
+        "deviations": (a_deviation("a"),),
         "fault_scores": {"a": 1.0, "b": 0.25},
         "normal_scores": {"load": {"a": 1.5, "b": math.nan}},
         "zscores": {"load": {"a": -2.5, "b": math.inf}},
@@ -47,14 +47,14 @@ def judgement(**changes: object) -> Judgement:
         "coverage": {"load": 0.5},
     }
     values |= changes
-    return Judgement(**values, explanations=dict.fromkeys(values["findings"], WHY))
+    return Detection(**values, explanations=dict.fromkeys(values["findings"], WHY))
 
 
 FULL = Snapshot(
-    judgements=(judgement(),),
+    detections=(detection(),),
     last_success={"job-1": 1990.0},
     discovered=1995.0,
-    stages={"discover": 0.1, "read": 0.2, "judge": 0.3},
+    stages={"discover": 0.1, "read": 0.2, "detect": 0.3},
     models=(("load", "identity", ""),),
     reading=ReadingStatistics(
         samples=1234,
@@ -169,12 +169,12 @@ def test_a_detector_that_has_not_read_yet_says_so() -> None:
 
 
 def test_odd_names_survive_the_page() -> None:
-    odd = judgement(
+    odd = detection(
         job=Job(NASTY, (NASTY,)),
         findings=(a_finding(NASTY, job_id=NASTY),),
         fault_scores={NASTY: 1.0},
     )
-    found = samples(Snapshot(judgements=(odd,)))
+    found = samples(Snapshot(detections=(odd,)))
     assert 1.0 == found["peerwatch_fault_score", NASTY, NASTY]
 
 

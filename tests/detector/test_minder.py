@@ -85,7 +85,7 @@ def test_every_variant_is_its_slow_version(
         distance=variant.get("distance", "euclidean"),
         limit=variant.get("fill_seconds", 600),
     )
-    # ``raised`` is the end of the cycle in which the window was judged.
+    # ``raised`` is the end of the cycle in which the window was evaluated.
     ends = [min(150, -(-(end + 1) // cycle) * cycle) - 1 for *_, end in expected]
     assert [(*one[:3], end) for one, end in zip(expected, ends, strict=True)] == found(replay)
 
@@ -143,12 +143,12 @@ def test_an_absent_node_is_no_finding_of_the_papers_methods() -> None:
     values[3, 100:] = np.nan
     for method, expected in (("minder", []), ("zscore", []), ("peerwatch", ["node-03"])):
         replay = Replay(config_for(method=method), {"load": values})
-        replay.silent_since = {"node-03": START + 99.0}
+        replay.absent_since = {"node-03": START + 99.0}
         assert expected == [one.node for one in replay.run()]
 
 
 def test_a_job_too_small_to_compare_names_nobody() -> None:
-    config = several("load", similarity={"threshold": 1.0}, smallest_job=4)
+    config = several("load", similarity={"threshold": 1.0}, min_nodes=4)
     three, four = (np.tile(healthy(1, 600), (nodes, 1)) for nodes in (3, 4))
     three[1, ONSET:] += 0.3
     four[1, ONSET:] += 0.3

@@ -10,7 +10,7 @@ import pytest
 
 from detector.fakes import START, Replay, healthy, shifted
 from detector.test_minder import found, rough, several
-from peerwatch_detector.detection.pipeline import Judgement, judge
+from peerwatch_detector.detection.pipeline import Detection, detect
 from peerwatch_detector.errors import ModelError
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.models.base import INTEGRATED, Model
@@ -25,16 +25,16 @@ class ModelledReplay(Replay):
 
     models: dict[str, Model] = field(default_factory=dict)
 
-    def step(self, until: int) -> Judgement:
+    def step(self, until: int) -> Detection:
         left = max(0, min(self.done - self.config.margin_seconds, until - 31))
         frames = {name: self.frame(name, left, until) for name in self.values}
         models: dict[str, Model] = {name: Identity() for name in self.values}
         job, now = Job(self.job_id, self.nodes, {}), START + until - 1.0
         before = dict(self.state.standing)
-        judgement = judge(job, frames, models | self.models, self.config, self.state, now)
+        detection = detect(job, frames, models | self.models, self.config, self.state, now)
         self.raised += [f for n, f in self.state.standing.items() if before.get(n) != f]
         self.done = until
-        return judgement
+        return detection
 
 
 def as_one_model(levels: dict[str, float], embed: Callable | None = None) -> IntegratedLstmVae:

@@ -22,7 +22,7 @@ from peerwatch_detector.detection.methods.minder.windows import (
     causal_window,
     causal_windows,
 )
-from peerwatch_detector.detection.pipeline import JobState, Judgement
+from peerwatch_detector.detection.pipeline import Detection, JobState
 
 
 class Told(Candidates):
@@ -66,17 +66,17 @@ def test_every_long_streak_and_the_last_one_are_seen_whole(
 ) -> None:
     times, told = walk
     before = None if since is None else (since[0], int(times[0]) - since[1])
-    expected = naive.long_streaks(told, times.tolist(), needed, before)
+    expected = naive.long_deviations(told, times.tolist(), needed, before)
     candidates = Told(times, told)
-    candidates.look_for_streaks(needed, math.nan if before is None else before[1])
+    candidates.find_deviations(needed, math.nan if before is None else before[1])
     seen: list[int | None] = [
         NOBODY if one == UNSEEN and heard else (int(one) if heard else None)
         for one, heard in zip(candidates.found, candidates.heard, strict=True)
     ]
-    assert expected == naive.long_streaks(seen, times.tolist(), needed, before)
+    assert expected == naive.long_deviations(seen, times.tolist(), needed, before)
     end = max((time for time, one in zip(times, told, strict=True) if one is not None), default=0)
     running = [
-        [one for one in naive.long_streaks(who, times.tolist(), 0, before) if one[2] == end]
+        [one for one in naive.long_deviations(who, times.tolist(), 0, before) if one[2] == end]
         for who in (told, seen)
     ]
     assert running[0] == running[1]
@@ -85,7 +85,7 @@ def test_every_long_streak_and_the_last_one_are_seen_whole(
 def test_a_job_without_a_fault_is_looked_at_here_and_there() -> None:
     told: list[int | None] = np.random.default_rng(1).integers(0, 50, 900).tolist()
     candidates = Told(START + np.arange(900), told)
-    candidates.look_for_streaks(240, math.nan)
+    candidates.find_deviations(240, math.nan)
     assert 900 / 30 > candidates.looks
 
 
@@ -152,18 +152,18 @@ class Exhaustive:
     """Lets a replay look at every window."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        def look_for_streaks(candidates: Candidates, needed: float, since: float) -> None:
+        def find_deviations(candidates: Candidates, needed: float, since: float) -> None:
             candidates.look_everywhere()
 
-        patch.setattr(Candidates, "look_for_streaks", look_for_streaks)
+        patch.setattr(Candidates, "find_deviations", find_deviations)
 
 
-def outcome(judgement: Judgement, state: JobState) -> tuple[object, ...]:
+def outcome(detection: Detection, state: JobState) -> tuple[object, ...]:
     return (
-        sorted((one.node, one.metric, one.since, one.score) for one in judgement.findings),
-        [(s.node, s.metric, s.since, s.seconds, s.score, s.quiet) for s in judgement.streaks],
-        repr(judgement.normal_scores),
-        repr(judgement.continuity),
+        sorted((one.node, one.metric, one.since, one.score) for one in detection.findings),
+        [(s.node, s.metric, s.since, s.seconds, s.score, s.quiet) for s in detection.deviations],
+        repr(detection.normal_scores),
+        repr(detection.continuity),
         sorted(state.standing),
     )
 
@@ -196,7 +196,7 @@ def test_what_is_published_is_that_of_the_walk_through_all_windows(
             steps = []
             for cut in [*cuts, 300]:
                 if replay.done + cut <= 300 or cut == 300:
-                    judgement = replay.step(min(300, replay.done + cut))
-                    steps.append(outcome(judgement, replay.state))
+                    detection = replay.step(min(300, replay.done + cut))
+                    steps.append(outcome(detection, replay.state))
             found.append(steps)
     assert found[1] == found[0]

@@ -21,7 +21,7 @@ def settings(**changes: object) -> DetectorConfig:
     return variant(DetectorConfig.model_validate(SETTINGS), changes)
 
 
-def named(case: Case, **changes: object) -> list[tuple[str, str]]:
+def flagged(case: Case, **changes: object) -> list[tuple[str, str]]:
     return [(one.node, one.metric) for one in replay(case, settings(**changes), EMPTY).findings]
 
 
@@ -47,7 +47,7 @@ def test_a_worker_that_becomes_slower_is_named(factor: float) -> None:
     for worker in (0, 3, 9):
         values = whole.copy()
         values[worker, 120:] *= factor
-        assert [(f"worker-{worker}", METRIC)] == named(to_case("slow", values, None))
+        assert [(f"worker-{worker}", METRIC)] == flagged(to_case("slow", values, None))
 
 
 def test_a_table_is_put_on_its_steps(tmp_path: Path) -> None:

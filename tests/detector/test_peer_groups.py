@@ -118,12 +118,12 @@ def test_the_service_learns_roles_from_a_label_or_the_nodes_names(settings: dict
     reader.roles = {("job-1", name): name[0] for name in names}
     here = World(config, clock, reader, Detector(config, reader, EMPTY, clock))
     here.run(60)
-    (judgement,) = here.detector.snapshot.judgements
+    (detection,) = here.detector.snapshot.detections
     wanted = {name: name[0] for name in names}
-    assert wanted == judgement.job.roles
+    assert wanted == detection.job.roles
     reader.remove_node("job-1", "b-2", clock.now)
     here.run(30)
-    assert wanted == here.detector.snapshot.judgements[0].job.roles
+    assert wanted == here.detector.snapshot.detections[0].job.roles
 
 
 def test_a_restart_in_mid_fault_does_not_take_the_fault_for_the_nodes_usual_level() -> None:

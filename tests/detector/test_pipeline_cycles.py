@@ -31,18 +31,18 @@ def test_findings_do_not_depend_on_how_the_cycles_fall(method: str, cycle: int) 
 
 def states(replay: Replay) -> dict[str, list[float]]:
     memory = replay.state.metrics["load"]
-    usual = memory.baseline.usual(memory.judged_until + 15)
+    usual = memory.baseline.usual(memory.evaluated_until + 15)
     found: dict[str, list[float]] = {
         "learned": memory.baseline.learned.tolist(),
         "offset": np.round(np.nan_to_num(usual.offset, nan=-9), 6).tolist(),
         "spread": np.round(np.nan_to_num(usual.spread, nan=-9), 6).tolist(),
-        "judged": [memory.judged_until],
+        "evaluated": [memory.evaluated_until],
     }
     for name, trail in (("high", memory.high), ("low", memory.low)):
         found |= {
-            f"{name} start": np.nan_to_num(trail.streaks.start, nan=-1).tolist(),
-            f"{name} last": np.nan_to_num(trail.streaks.last, nan=-1).tolist(),
-            f"{name} quiet": trail.streaks.quiet.tolist(),
+            f"{name} start": np.nan_to_num(trail.deviations.start, nan=-1).tolist(),
+            f"{name} last": np.nan_to_num(trail.deviations.last, nan=-1).tolist(),
+            f"{name} quiet": trail.deviations.quiet.tolist(),
             f"{name} since": np.nan_to_num(trail.since, nan=-1).tolist(),
             f"{name} strength": np.round(trail.strength, 6).tolist(),
         }

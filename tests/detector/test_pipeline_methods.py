@@ -34,19 +34,19 @@ def naive_minder(
 ) -> tuple[str, float, float] | None:
     """Return node, first second and second of detection, sample by sample."""
     names = node_names(len(values))
-    streak: tuple[int, int] | None = None
+    deviation: tuple[int, int] | None = None
     for end, window in enumerate(naive.windows(values, 8), start=7):
         points = np.clip(np.array(window), 0, 1)[None]
         sums = naive.distance_sums(points, np.ones((1, len(values)), dtype=bool))
         scores = naive.normal_score(sums[0].tolist())
         best = int(np.argmax(scores))
         if scores[best] <= threshold:
-            streak = None
+            deviation = None
             continue
-        if streak is None or streak[0] != best:
-            streak = (best, end)
-        if end - streak[1] >= needed:
-            return names[best], float(streak[1]), float(end)
+        if deviation is None or deviation[0] != best:
+            deviation = (best, end)
+        if end - deviation[1] >= needed:
+            return names[best], float(deviation[1]), float(end)
     return None
 
 

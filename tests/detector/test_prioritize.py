@@ -106,7 +106,7 @@ def test_everything_else_of_a_configuration_is_kept(
     text = (
         "# ours\nprometheus:\n  url: http://example:9090  # the big one\n"
         "metrics:\n  enabled: [cpu_usage, gpu_duty_cycle]\n"
-        "  overrides: {cpu_usage: {smallest_effect: 0.2}}\n# end\n"
+        "  overrides: {cpu_usage: {min_effect_size: 0.2}}\n# end\n"
     )
     config.write_text(text)
     assert 0 == run(cases, "--config", config, "--output", output)
@@ -261,10 +261,10 @@ def test_a_broken_case_is_named_and_the_others_are_used(
     output = tmp_path / "order.yaml"
     assert 2 == run(broken, cases, unlabelled, "--output", output)
     told = capsys.readouterr()
-    named = [line for line in told.err.splitlines() if line.startswith("peerwatch-detector: ")]
-    assert 2 == len(named)
-    assert f"{broken}: is not a case" in named[0]
-    assert f"{unlabelled}/case.json: has no truth" in named[1]
+    flagged = [line for line in told.err.splitlines() if line.startswith("peerwatch-detector: ")]
+    assert 2 == len(flagged)
+    assert f"{broken}: is not a case" in flagged[0]
+    assert f"{unlabelled}/case.json: has no truth" in flagged[1]
     assert told.out.startswith("6 cases, 4 with a fault")
     assert ORDER == [one.name for one in load_config(output).detection_metrics()]
 

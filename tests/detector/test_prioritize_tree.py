@@ -149,7 +149,7 @@ def test_a_gpu_metric_counts_by_the_mean_of_its_node(tmp_path: Path) -> None:
             {"truth": {"fault": "nic", "nodes": ["node-01"]}}, "no onset_seconds", id="no onset"
         ),
         pytest.param(
-            {"truth": {"fault": None}, "nodes": 2}, "at least smallest_job = 3", id="two nodes"
+            {"truth": {"fault": None}, "nodes": 2}, "at least min_nodes = 3", id="two nodes"
         ),
         pytest.param(
             {"truth": {"fault": None}, "seconds": 7}, "7 steps are less than one", id="short"

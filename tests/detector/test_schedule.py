@@ -17,7 +17,7 @@ USUAL = {f"job-{number:03d}": Cost() for number in range(200)}
 costs = st.builds(
     Cost,
     read=st.floats(0.001, 20),
-    judge=st.floats(0.001, 3),
+    detect=st.floats(0.001, 3),
     nodes=st.integers(1, 32),
     fails=st.booleans(),
 )
@@ -53,15 +53,15 @@ def test_turns_are_spread_over_the_cycle() -> None:
 def test_a_job_that_hangs_one_that_fails_and_one_100_times_dearer_delay_nobody_by_a_cycle() -> None:
     bad = {
         "hangs": Cost(read=10, fails=True),
-        "raises": Cost(judge=0, fails=True),
-        "dear": Cost(judge=2),
+        "raises": Cost(detect=0, fails=True),
+        "dear": Cost(detect=2),
     }
     process = Process(USUAL | bad)
     process.run(20 * CYCLE)
 
     assert max(turn.late for turn in process.turns if turn.job_id in USUAL) < CYCLE
     settled = [turn for turn in process.turns if turn.began > 1000 + 2 * CYCLE]
-    # Two seconds at the judge are what the dear job takes; nobody waits for more than that.
+    # Two seconds at the evaluate are what the dear job takes; nobody waits for more than that.
     assert max(turn.late for turn in settled if turn.job_id in USUAL) < 3
     assert {20, 21} >= {len(process.late(job_id)) for job_id in USUAL}
     assert process.schedule.backlog(process.now).skipped == 0
@@ -91,9 +91,9 @@ def test_when_the_process_cannot_keep_up_all_cycles_stretch_alike() -> None:
     process = Process(jobs)
     process.run(100 * CYCLE)
 
-    # 54 s of judging in a cycle of 15 s: each has its turn every 3.6 cycles.
+    # 54 s of evaluating in a cycle of 15 s: each has its turn every 3.6 cycles.
     turns = [len(process.late(job_id)) for job_id in jobs]
-    assert 100 * CYCLE / sum(cost.judge for cost in jobs.values()) == pytest.approx(
+    assert 100 * CYCLE / sum(cost.detect for cost in jobs.values()) == pytest.approx(
         min(turns), abs=2
     )
     assert max(turns) - min(turns) <= 2
@@ -104,7 +104,7 @@ def test_when_the_process_cannot_keep_up_all_cycles_stretch_alike() -> None:
 
 
 def test_a_job_dearer_than_its_size_is_judged_more_rarely_instead_of_delaying_the_others() -> None:
-    jobs = {f"job-{number}": Cost(judge=1) for number in range(40)} | {"dear": Cost(judge=20)}
+    jobs = {f"job-{number}": Cost(detect=1) for number in range(40)} | {"dear": Cost(detect=20)}
     process = Process(jobs)
     process.run(100 * CYCLE)
     process.turns.clear()
@@ -128,7 +128,7 @@ def test_no_job_starves(jobs: dict[str, Cost], threads: int) -> None:
 
     # Longest for the smallest job: until all others have cost as much for their size as its own
     # turn did, after the longest back-off.
-    dearest = max((cost.read + cost.judge) / cost.nodes for cost in jobs.values())
+    dearest = max((cost.read + cost.detect) / cost.nodes for cost in jobs.values())
     longest = 6 * CYCLE + 2 * (dearest + 25) * sum(cost.nodes for cost in jobs.values())
     waited = 0.0
     while jobs.keys() != {turn.job_id for turn in process.turns}:
@@ -141,7 +141,7 @@ def test_no_job_starves(jobs: dict[str, Cost], threads: int) -> None:
 @given(
     jobs=st.dictionaries(
         st.text(max_size=8),
-        st.builds(Cost, read=st.just(0.0), judge=st.floats(2, 8), nodes=st.integers(1, 20)),
+        st.builds(Cost, read=st.just(0.0), detect=st.floats(2, 8), nodes=st.integers(1, 20)),
         min_size=8,
         max_size=12,
     )
@@ -154,7 +154,7 @@ def test_while_all_are_behind_each_has_its_share_but_for_one_turn(jobs: dict[str
 
     # The bound of start-time fair queueing, with two turns of each for what is read ahead.
     served = {job_id: process.seconds_used(job_id) / jobs[job_id].nodes for job_id in jobs}
-    turn = {job_id: cost.judge / cost.nodes for job_id, cost in jobs.items()}
+    turn = {job_id: cost.detect / cost.nodes for job_id, cost in jobs.items()}
     # A job that at times has all it needs, one turn a cycle, is not behind.
     behind = [job_id for job_id in jobs if min(process.late(job_id)) > CYCLE]
     for one in behind:

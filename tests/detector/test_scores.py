@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detector.fakes import a_finding, a_streak, named
+from detector.fakes import a_deviation, a_finding, flagged
 from peerwatch_detector.detection.findings import (
-    Streak,
+    Deviation,
     fault_scores,
     raise_findings,
     raise_strongest,
@@ -15,13 +15,13 @@ from peerwatch_detector.detection.findings import (
 )
 
 
-def raised(*streaks: Streak, standing: dict | None = None) -> list[tuple[str, str]]:
-    return named(raise_findings("job-1", 2000.0, standing or {}, list(streaks)))
+def raised(*deviations: Deviation, standing: dict | None = None) -> list[tuple[str, str]]:
+    return flagged(raise_findings("job-1", 2000.0, standing or {}, list(deviations)))
 
 
 def test_a_ripe_streak_becomes_a_finding_with_all_it_knows() -> None:
-    streak = a_streak("a", gpu="3", metric="power", rank=4, since=1234.0, score=7.5)
-    (finding,) = raise_findings("job-7", 2000.0, {}, [streak])
+    deviation = a_deviation("a", gpu="3", metric="power", rank=4, since=1234.0, score=7.5)
+    (finding,) = raise_findings("job-7", 2000.0, {}, [deviation])
     expected = a_finding(
         "a",
         job_id="job-7",
@@ -37,27 +37,27 @@ def test_a_ripe_streak_becomes_a_finding_with_all_it_knows() -> None:
 
 
 def test_a_streak_that_is_too_short_waits() -> None:
-    assert [] == raised(a_streak(seconds=239.0))
-    assert [("a", "load")] == raised(a_streak(seconds=240.0))
+    assert [] == raised(a_deviation(seconds=239.0))
+    assert [("a", "load")] == raised(a_deviation(seconds=240.0))
 
 
 def test_the_first_metric_of_the_priority_names_the_node_once() -> None:
-    low, high = a_streak(metric="low", rank=5, seconds=900), a_streak(metric="high", rank=2)
+    low, high = a_deviation(metric="low", rank=5, seconds=900), a_deviation(metric="high", rank=2)
     assert [("a", "high")] == raised(low, high)
 
 
 def test_a_node_that_is_named_already_is_not_named_again() -> None:
-    assert [] == raised(a_streak("a"), standing={"a": a_finding("a", rank=9)})
+    assert [] == raised(a_deviation("a"), standing={"a": a_finding("a", rank=9)})
 
 
 def test_two_nodes_are_both_named_by_one_metric_longest_first() -> None:
-    short, long = a_streak("a", seconds=250), a_streak("b", seconds=260)
+    short, long = a_deviation("a", seconds=250), a_deviation("b", seconds=260)
     assert [("b", "load"), ("a", "load")] == raised(short, long)
 
 
 def test_a_lower_metric_waits_while_a_stronger_sign_on_another_node_grows() -> None:
-    symptom = a_streak("b", metric="queue", rank=3, since=1000.0)
-    cause = a_streak("a", metric="load", rank=1, since=1010.0, seconds=60.0)
+    symptom = a_deviation("b", metric="queue", rank=3, since=1000.0)
+    cause = a_deviation("a", metric="load", rank=1, since=1010.0, seconds=60.0)
     assert [] == raised(symptom, cause)
 
 
@@ -74,48 +74,48 @@ def test_a_lower_metric_waits_while_a_stronger_sign_on_another_node_grows() -> N
     ids=["too young", "in a pause", "same rank", "lower rank", "same node", "began later"],
 )
 def test_nothing_is_waited_for_without_reason(change: dict) -> None:
-    lower = a_streak("b", metric="queue", rank=3, since=1000.0)
+    lower = a_deviation("b", metric="queue", rank=3, since=1000.0)
     values = {"metric": "load", "rank": 1, "since": 1010.0, "seconds": 60.0, "node": "a"}
-    other = a_streak(**(values | change))
+    other = a_deviation(**(values | change))
     assert ("b", "queue") in raised(lower, other)
 
 
 def test_a_symptom_of_a_standing_finding_is_not_named() -> None:
     standing = {"a": a_finding("a", rank=1, since=1000.0)}
-    assert [] == raised(a_streak("b", rank=3, since=950.0), standing=standing)
-    assert [] == raised(a_streak("b", rank=3, since=1300.0), standing=standing)
+    assert [] == raised(a_deviation("b", rank=3, since=950.0), standing=standing)
+    assert [] == raised(a_deviation("b", rank=3, since=1300.0), standing=standing)
 
 
 def test_what_begins_long_after_a_finding_is_no_symptom_of_it() -> None:
     standing = {"a": a_finding("a", rank=1, since=1000.0)}
-    assert [] == raised(a_streak("b", rank=3, since=1599.0), standing=standing)
-    assert [("b", "load")] == raised(a_streak("b", rank=3, since=1600.0), standing=standing)
+    assert [] == raised(a_deviation("b", rank=3, since=1599.0), standing=standing)
+    assert [("b", "load")] == raised(a_deviation("b", rank=3, since=1600.0), standing=standing)
 
 
 def test_what_began_clearly_earlier_is_no_symptom() -> None:
     standing = {"a": a_finding("a", rank=1, since=1000.0)}
-    assert [("b", "load")] == raised(a_streak("b", rank=3, since=940.0), standing=standing)
+    assert [("b", "load")] == raised(a_deviation("b", rank=3, since=940.0), standing=standing)
 
 
 def test_a_metric_as_strong_as_the_standing_one_is_no_symptom() -> None:
     standing = {"a": a_finding("a", rank=3, since=1000.0)}
-    assert [("b", "load")] == raised(a_streak("b", rank=3), standing=standing)
-    assert [("b", "load")] == raised(a_streak("b", rank=1), standing=standing)
+    assert [("b", "load")] == raised(a_deviation("b", rank=3), standing=standing)
+    assert [("b", "load")] == raised(a_deviation("b", rank=1), standing=standing)
 
 
 def test_a_finding_made_in_the_same_cycle_suppresses_its_symptoms() -> None:
-    cause, symptom = a_streak("a", rank=1), a_streak("b", rank=2, metric="queue")
+    cause, symptom = a_deviation("a", rank=1), a_deviation("b", rank=2, metric="queue")
     assert [("a", "load")] == raised(symptom, cause)
 
 
 def test_findings_do_not_depend_on_the_order_of_the_streaks() -> None:
-    streaks = [
-        a_streak("a", rank=2),
-        a_streak("b", rank=1, metric="first"),
-        a_streak("c", rank=1, metric="first", since=400.0, seconds=840.0),
-        a_streak("d", rank=3, metric="third", since=700.0),
+    deviations = [
+        a_deviation("a", rank=2),
+        a_deviation("b", rank=1, metric="first"),
+        a_deviation("c", rank=1, metric="first", since=400.0, seconds=840.0),
+        a_deviation("d", rank=3, metric="third", since=700.0),
     ]
-    assert raised(*streaks) == raised(*reversed(streaks))
+    assert raised(*deviations) == raised(*reversed(deviations))
 
 
 def test_only_the_plain_zscore_warns() -> None:
@@ -131,18 +131,18 @@ def test_a_finding_falls_when_its_node_was_quiet_long_enough() -> None:
 
 
 def test_fault_scores_tell_how_far_the_longest_streak_is() -> None:
-    streaks = [
-        a_streak("a", seconds=60.0),
-        a_streak("a", seconds=120.0, metric="other"),
-        a_streak("b", seconds=999.0),
+    deviations = [
+        a_deviation("a", seconds=60.0),
+        a_deviation("a", seconds=120.0, metric="other"),
+        a_deviation("b", seconds=999.0),
     ]
-    scores = fault_scores(("a", "b", "c", "d"), {"d": a_finding("d")}, streaks)
+    scores = fault_scores(("a", "b", "c", "d"), {"d": a_finding("d")}, deviations)
     assert {"a": pytest.approx(0.495), "b": 0.99, "c": 0.0, "d": 1.0} == scores
 
 
-streak_lists = st.lists(
+deviation_lists = st.lists(
     st.builds(
-        a_streak,
+        a_deviation,
         st.sampled_from("abcd"),
         metric=st.sampled_from(["one", "two", "three"]),
         rank=st.integers(0, 4),
@@ -154,53 +154,54 @@ streak_lists = st.lists(
 )
 
 
-@given(streaks=streak_lists, old=st.sets(st.sampled_from("abcd")))
-def test_findings_are_ripe_new_and_one_per_node(streaks: list[Streak], old: set[str]) -> None:
+@given(deviations=deviation_lists, old=st.sets(st.sampled_from("abcd")))
+def test_findings_are_ripe_new_and_one_per_node(deviations: list[Deviation], old: set[str]) -> None:
     standing = {node: a_finding(node, rank=2) for node in old}
-    new = raise_findings("job-1", 2000.0, standing, streaks)
+    new = raise_findings("job-1", 2000.0, standing, deviations)
     nodes = [finding.node for finding in new]
     assert sorted(set(nodes)) == sorted(nodes)
     assert not old & set(nodes)
     for finding in new:
         assert any(
-            s.ripe and (s.node, s.metric, s.since) == (finding.node, finding.metric, finding.since)
-            for s in streaks
+            s.sustained
+            and (s.node, s.metric, s.since) == (finding.node, finding.metric, finding.since)
+            for s in deviations
         )
 
 
-@given(streaks=streak_lists)
+@given(deviations=deviation_lists)
 def test_fault_scores_lie_between_0_and_1_and_reach_1_with_a_finding_only(
-    streaks: list[Streak],
+    deviations: list[Deviation],
 ) -> None:
-    scores = fault_scores(("a", "b", "c", "d"), {"a": a_finding("a")}, streaks)
+    scores = fault_scores(("a", "b", "c", "d"), {"a": a_finding("a")}, deviations)
     assert 1.0 == scores.pop("a")
     assert all(0 <= score <= 0.99 for score in scores.values())
 
 
 def test_something_ripe_alone_is_always_named() -> None:
-    assert [("a", "load")] == raised(a_streak("a"), a_streak("b", seconds=10.0, rank=0))
+    assert [("a", "load")] == raised(a_deviation("a"), a_deviation("b", seconds=10.0, rank=0))
 
 
 def strongest(
-    *streaks: Streak, recent: tuple = (), standing: dict | None = None, symptoms: bool = True
+    *deviations: Deviation, recent: tuple = (), standing: dict | None = None, symptoms: bool = True
 ) -> list[tuple[str, str]]:
     found = raise_strongest(
-        "job-1", 2000.0, standing or {}, recent, list(streaks), symptoms=symptoms
+        "job-1", 2000.0, standing or {}, recent, list(deviations), symptoms=symptoms
     )
-    return named(found)
+    return flagged(found)
 
 
 def test_the_strongest_deviation_names_first_whatever_its_metric() -> None:
-    weak = a_streak("a", metric="first", rank=1, score=2.0)
-    strong = a_streak("b", metric="second", rank=9, score=3.0)
+    weak = a_deviation("a", metric="first", rank=1, score=2.0)
+    strong = a_deviation("b", metric="second", rank=9, score=3.0)
     assert [("b", "second"), ("a", "first")] == strongest(weak, strong)
 
 
 def test_a_node_is_named_once_by_its_strongest_metric() -> None:
-    streaks = a_streak(metric="x", score=2.0), a_streak(metric="y", rank=5, score=4.0)
-    assert [("a", "y")] == strongest(*streaks)
-    assert [] == strongest(*streaks, standing={"a": a_finding("a")})
-    assert [] == strongest(a_streak(seconds=239.0))
+    deviations = a_deviation(metric="x", score=2.0), a_deviation(metric="y", rank=5, score=4.0)
+    assert [("a", "y")] == strongest(*deviations)
+    assert [] == strongest(*deviations, standing={"a": a_finding("a")})
+    assert [] == strongest(a_deviation(seconds=239.0))
 
 
 @pytest.mark.parametrize(
@@ -219,23 +220,23 @@ def test_a_second_node_needs_to_begin_together_and_to_be_of_one_size(
     since: float, score: float, found: bool
 ) -> None:
     first = a_finding("a", since=1000.0, score=9.0)
-    second = a_streak("b", since=since, score=score)
+    second = a_deviation("b", since=since, score=score)
     assert found is bool(strongest(second, recent=(first,)))
     assert [("b", "load")] == strongest(second, recent=(first,), symptoms=False)
 
 
 def test_a_finding_that_fell_does_not_keep_its_own_node_from_being_named_again() -> None:
-    assert [("a", "load")] == strongest(a_streak("a", since=1300.0), recent=(a_finding("a"),))
+    assert [("a", "load")] == strongest(a_deviation("a", since=1300.0), recent=(a_finding("a"),))
 
 
 def test_a_vanished_node_is_always_named_and_explains_what_others_show() -> None:
-    gone = a_streak("a", metric="absent", rank=0, score=0.0, since=1300.0)
-    other = a_streak("b", since=1310.0, score=50.0)
+    gone = a_deviation("a", metric="absent", rank=0, score=0.0, since=1300.0)
+    other = a_deviation("b", since=1310.0, score=50.0)
     assert [("a", "absent")] == strongest(other, gone)
     assert [("a", "absent")] == strongest(gone, recent=(a_finding("c"),))
 
 
 def test_a_streak_passes_its_severity_on() -> None:
-    streak = a_streak(severity="warning")
-    (finding,) = raise_strongest("job-1", 1.0, {}, (), [streak], symptoms=True)
+    deviation = a_deviation(severity="warning")
+    (finding,) = raise_strongest("job-1", 1.0, {}, (), [deviation], symptoms=True)
     assert "warning" == finding.severity

@@ -42,8 +42,8 @@ def test_every_step_is_judged_once_however_long_the_cycles_are() -> None:
         here = world()
         here.run(ONSET + 300, cycle)
         memory = here.detector.memories["job-1"].state.metrics["load"]
-        seen.append((memory.judged_until, memory.baseline.learned.tolist(), here.findings()))
-    # A step every 5 s, the last 600 s of them; the faulty node's streak is not learned, so its
+        seen.append((memory.evaluated_until, memory.baseline.learned.tolist(), here.findings()))
+    # A step every 5 s, the last 600 s of them; the faulty node's deviation is not learned, so its
     # older steps are still there.
     assert [[120], [120], [120], [120]] == seen[0][1]
     assert START + ONSET + 295 == seen[0][0]
@@ -117,7 +117,7 @@ def test_samples_that_are_not_held_for_longer_than_needed_change_nothing(outage:
     for _ in range(20):
         kept.run(15)
         lost.run(15)
-        assert repr(kept.detector.snapshot.judgements) == repr(lost.detector.snapshot.judgements)
+        assert repr(kept.detector.snapshot.detections) == repr(lost.detector.snapshot.detections)
     assert ["node-01"] == [finding[1] for finding in lost.findings()]
     held = [here.detector.memories["job-1"].reader for here in (kept, lost)]
     assert [900.0, True] == [held[0].kept_seconds("load"), held[1].kept_seconds("load") < 90]
@@ -131,7 +131,7 @@ def test_nothing_is_remembered_of_a_job_that_went_while_it_was_read() -> None:
     here.reader.members.clear()
     here.run(300)
     assert {} == here.detector.memories
-    here.detector.judge("job-1", attempt(work))
+    here.detector.detect("job-1", attempt(work))
     assert {} == here.detector.trouble.reasons
 
 
@@ -160,8 +160,8 @@ def test_a_node_that_leaves_the_job_in_order_is_not_a_finding_and_its_finding_fa
     here.reader.leave("job-1", "node-03", here.clock.now)
     here.run(60)
     assert [] == here.findings()
-    judgement = here.detector.snapshot.judgements[0]
-    assert ("node-00", "node-02", "node-04") == judgement.job.nodes
+    detection = here.detector.snapshot.detections[0]
+    assert ("node-00", "node-02", "node-04") == detection.job.nodes
     here.run(120)
     assert [] == here.findings()
 
@@ -175,10 +175,10 @@ def test_an_ended_job_lingers_and_then_everything_about_it_vanishes(
     for node in node_names(4):
         here.reader.leave("job-1", node, here.clock.now)
     here.run(60)
-    assert [False] == [one.job.running for one in here.detector.snapshot.judgements]
+    assert [False] == [one.job.running for one in here.detector.snapshot.detections]
     here.run(90)
     snapshot = here.detector.snapshot
-    assert ((), {}) == (snapshot.judgements, snapshot.last_success)
+    assert ((), {}) == (snapshot.detections, snapshot.last_success)
     assert {} == here.detector.memories
     assert "job_ended job_id=job-1" == caplog.records[-1].getMessage()
 
@@ -189,7 +189,7 @@ def test_a_job_that_all_nodes_leave_at_once_names_nobody() -> None:
     for node in node_names(4):
         here.reader.remove_node("job-1", node, here.clock.now)
     here.run(105)
-    assert 1 == len(here.detector.snapshot.judgements)
+    assert 1 == len(here.detector.snapshot.detections)
     assert [] == here.findings()
 
 
@@ -233,9 +233,9 @@ def test_jobs_are_judged_apart() -> None:
 def test_a_metric_nobody_exports_is_left_out() -> None:
     here = world(config_for(metric("missing"), metric("load")))
     here.run(ONSET + 300)
-    judgement = here.detector.snapshot.judgements[0]
-    assert {"load": 1.0} == judgement.coverage
-    assert [("node-01", "load", 2)] == [(f.node, f.metric, f.rank) for f in judgement.findings]
+    detection = here.detector.snapshot.detections[0]
+    assert {"load": 1.0} == detection.coverage
+    assert [("node-01", "load", 2)] == [(f.node, f.metric, f.rank) for f in detection.findings]
 
 
 def test_late_samples_within_the_overlap_are_read() -> None:
@@ -264,7 +264,7 @@ def test_the_models_of_the_snapshot_name_every_metric() -> None:
 def test_the_stages_of_a_cycle_are_timed() -> None:
     here = world()
     here.run(15)
-    assert {"discover", "read", "judge", "publish"} == set(here.detector.snapshot.stages)
+    assert {"discover", "read", "detect", "publish"} == set(here.detector.snapshot.stages)
     assert all(0 <= seconds < 60 for seconds in here.detector.snapshot.stages.values())
 
 
@@ -335,6 +335,6 @@ def test_a_job_that_ended_while_it_was_read_is_not_judged() -> None:
     here.run(180)
     assert {} == here.detector.memories
 
-    assert here.detector.judge("job-1", reading)
+    assert here.detector.detect("job-1", reading)
     here.detector.publish(Backlog())
-    assert () == here.detector.snapshot.judgements
+    assert () == here.detector.snapshot.detections

@@ -39,7 +39,7 @@ class ScrapedReader(FakeReader):
                     for one in self.scraped.values()
                     if one.membership.group == group and one.membership.shares
                 ]
-            if query == promql.judged_jobs(group):
+            if query == promql.evaluated_jobs(group):
                 return [
                     self._one(job_id=job_id, member=one.membership.member)
                     for one in self.scraped.values()
@@ -83,9 +83,9 @@ class Cluster:
         for snapshot in self.reader.scraped.values():
             self.reader.publish(snapshot)
 
-    def judged(self) -> dict[str, set[str]]:
+    def evaluated(self) -> dict[str, set[str]]:
         return {
-            member: {one.job.job_id for one in detector.snapshot.judgements}
+            member: {one.job.job_id for one in detector.snapshot.detections}
             for member, detector in self.detectors.items()
         }
 
@@ -94,8 +94,8 @@ class Cluster:
         return {
             (member, one.job_id, one.node, one.since)
             for member, snapshot in self.reader.scraped.items()
-            for judgement in snapshot.judgements
-            for one in judgement.findings
+            for detection in snapshot.detections
+            for one in detection.findings
         }
 
 
@@ -127,8 +127,8 @@ def test_two_detectors_share_the_jobs(cluster: Cluster) -> None:
     cluster.start("b")
     cluster.run(5 * CYCLE)
 
-    assert {"a": share("a", "a", "b"), "b": share("b", "a", "b")} == cluster.judged()
-    assert all(cluster.judged().values())
+    assert {"a": share("a", "a", "b"), "b": share("b", "a", "b")} == cluster.evaluated()
+    assert all(cluster.evaluated().values())
 
 
 def test_a_detector_of_another_group_or_alone_takes_no_jobs(cluster: Cluster) -> None:
@@ -137,7 +137,7 @@ def test_a_detector_of_another_group_or_alone_takes_no_jobs(cluster: Cluster) ->
     cluster.start("alone", enabled=False)
     cluster.run(5 * CYCLE)
 
-    assert {one: set(JOBS) for one in ("a", "fine", "alone")} == cluster.judged()
+    assert {one: set(JOBS) for one in ("a", "fine", "alone")} == cluster.evaluated()
 
 
 def test_with_replication_2_two_of_three_judge_every_job(cluster: Cluster) -> None:
@@ -146,8 +146,8 @@ def test_with_replication_2_two_of_three_judge_every_job(cluster: Cluster) -> No
         cluster.start(member, replication=2)
     cluster.run(5 * CYCLE)
 
-    assert {one: share(one, *group, replication=2) for one in group} == cluster.judged()
-    assert 2 * len(JOBS) == sum(map(len, cluster.judged().values()))
+    assert {one: share(one, *group, replication=2) for one in group} == cluster.evaluated()
+    assert 2 * len(JOBS) == sum(map(len, cluster.evaluated().values()))
 
 
 def test_both_copies_of_a_job_say_the_same(cluster: Cluster) -> None:
@@ -172,10 +172,10 @@ def test_a_killed_detectors_jobs_move_and_its_finding_stands(
 
     del cluster.detectors[owner]
     cluster.run(CYCLE)
-    assert share(other, "a", "b") == cluster.judged()[other]
+    assert share(other, "a", "b") == cluster.evaluated()[other]
     # Two looks that do not see it; here there is one look a cycle.
     cluster.run(2 * CYCLE)
-    assert set(JOBS) == cluster.judged()[other]
+    assert set(JOBS) == cluster.evaluated()[other]
     assert {(other, *finding)} == cluster.findings()
     assert not [r for r in caplog.records if "finding_raised" in r.getMessage()]
 
@@ -205,7 +205,7 @@ def test_a_detector_that_returns_gets_its_jobs_and_the_other_keeps_them_until_th
     assert all(published), "nobody published it for a while"
     assert {"a", "b"} in published
     assert {owner} == published[-1]
-    assert {"a": share("a", "a", "b"), "b": share("b", "a", "b")} == cluster.judged()
+    assert {"a": share("a", "a", "b"), "b": share("b", "a", "b")} == cluster.evaluated()
     assert not [r for r in caplog.records if "finding_raised" in r.getMessage()]
 
 
@@ -221,9 +221,9 @@ def test_a_detector_that_cannot_be_scraped_goes_on_and_nobody_drops_a_job(
     cluster.cut_off.add(owner)
     for _ in range(6):
         cluster.run(CYCLE)
-        assert share(owner, "a", "b") <= cluster.judged()[owner]
+        assert share(owner, "a", "b") <= cluster.evaluated()[owner]
     assert {(other, *finding)} == cluster.findings()
-    assert set(JOBS) == cluster.judged()[other]
+    assert set(JOBS) == cluster.evaluated()[other]
 
     cluster.cut_off.clear()
     cluster.run(4 * CYCLE)
@@ -234,12 +234,12 @@ def test_one_scrape_that_fails_moves_nothing(cluster: Cluster) -> None:
     for member in ("a", "b"):
         cluster.start(member)
     cluster.run(5 * CYCLE)
-    before = cluster.judged()
+    before = cluster.evaluated()
     cluster.cut_off.add("a")
     cluster.scrape()
     cluster.cut_off.clear()
     cluster.run(CYCLE)
-    assert before == cluster.judged()
+    assert before == cluster.evaluated()
 
 
 def test_who_is_there_is_asked_before_any_job_is_judged(cluster: Cluster) -> None:
@@ -247,7 +247,7 @@ def test_who_is_there_is_asked_before_any_job_is_judged(cluster: Cluster) -> Non
     cluster.run(3 * CYCLE)
     cluster.start("b")
     cluster.run(CYCLE)
-    assert share("b", "a", "b") == cluster.judged()["b"]
+    assert share("b", "a", "b") == cluster.evaluated()["b"]
 
 
 def test_a_detector_that_cannot_ask_who_is_there_judges_all(cluster: Cluster) -> None:
@@ -257,8 +257,8 @@ def test_a_detector_that_cannot_ask_who_is_there_judges_all(cluster: Cluster) ->
     cluster.reader.trouble_with = {"peerwatch_detector_member": refused}
     cluster.run(3 * CYCLE)
 
-    assert {one: set(JOBS) for one in "ab"} == cluster.judged()
+    assert {one: set(JOBS) for one in "ab"} == cluster.evaluated()
     assert {("members",): "refused"} == cluster.detectors["a"].trouble.reasons
     cluster.reader.trouble_with = {}
     cluster.run(4 * CYCLE)
-    assert {"a": share("a", "a", "b"), "b": share("b", "a", "b")} == cluster.judged()
+    assert {"a": share("a", "a", "b"), "b": share("b", "a", "b")} == cluster.evaluated()

@@ -16,8 +16,8 @@ from pydantic import BaseModel
 from detector.fakes import (
     ONSET,
     START,
+    a_deviation,
     a_finding,
-    a_streak,
     config_for,
     metric,
     node_names,
@@ -114,16 +114,16 @@ def test_times_come_back_from_ticks_as_they_were(step: float) -> None:
     ticks = Ticks.of(step)
     finding = a_finding(since=START + 0.5, raised=START + 61.0)
     assert finding == ticks.finding_in_seconds(ticks.finding(finding))
-    streak = a_streak(since=START + 1.0, seconds=3.0, threshold=4.0, quiet=0.5)
+    deviation = a_deviation(since=START + 1.0, seconds=3.0, threshold=4.0, quiet=0.5)
     counted = replace(
-        streak,
-        since=streak.since * ticks.per_second,
+        deviation,
+        since=deviation.since * ticks.per_second,
         seconds=3.0 * ticks.per_second,
         threshold=4.0 * ticks.per_second,
         quiet=0.5 * ticks.per_second,
     )
-    assert streak == ticks.streak_in_seconds(counted)
-    silent = ticks.job(Job("j", ("a",), {"a": START + 2.0})).silent_since
+    assert deviation == ticks.deviation_in_seconds(counted)
+    silent = ticks.job(Job("j", ("a",), {"a": START + 2.0})).absent_since
     assert {"a": (START + 2.0) * ticks.per_second} == silent
 
 
@@ -225,16 +225,16 @@ def test_what_a_judgement_says_is_in_seconds() -> None:
     values = shifted(4, 1200, {1: 0.3})
     config = config_for(metric(), **shortened(0.1), step_seconds=0.1)
     last = None
-    for judgement in cycles(case_of(values, 0.1), config, EMPTY):
-        last = judgement
+    for detection in cycles(case_of(values, 0.1), config, EMPTY):
+        last = detection
     assert last is not None
     (finding,) = last.findings
     assert ONSET / 10 <= finding.since <= ONSET / 10 + 1
     assert 119.0 < last.time < 120.0
-    (streak,) = last.streaks
-    assert (finding.since, 10.0) == (streak.since, streak.threshold)
-    assert 88.0 < streak.seconds < 90.0
-    assert streak.seconds == last.continuity["load"]["node-01"]
+    (deviation,) = last.deviations
+    assert (finding.since, 10.0) == (deviation.since, deviation.threshold)
+    assert 88.0 < deviation.seconds < 90.0
+    assert deviation.seconds == last.continuity["load"]["node-01"]
     why = last.explanations[finding]
     assert finding.raised - 2 <= why.made <= finding.raised
     assert [finding.since] == [one.since for one in why.metrics]

@@ -55,7 +55,7 @@ def test_between_two_steps_the_evidence_stands() -> None:
 
 
 def test_two_metrics_name_it_sooner() -> None:
-    values = changed(stopped_rank(), "tcp_throughput", 2, 0.05, FAULT)
+    values = changed(stopped_rank(), "network_throughput", 2, 0.05, FAULT)
     ((node, _, _, raised),) = found(values, cycle=5)
     assert "node-02" == node
     assert 25 <= raised - ONSET <= 45
@@ -94,13 +94,13 @@ def test_a_metric_that_warns_is_a_warning_where_nothing_was_lost() -> None:
 
 def test_a_program_beside_the_job_is_no_finding() -> None:
     values = changed(training(1500), "cpu_usage", 4, 1.8, FAULT)
-    values = changed(values, "tcp_throughput", 4, 30.0, FAULT)
+    values = changed(values, "network_throughput", 4, 30.0, FAULT)
     assert [] == found(values)
 
 
 def test_a_late_writer_is_no_finding() -> None:
     values = training(1200, rests=(ONSET - 40, ONSET), waits=(ONSET, ONSET + 90))
-    for name, factor in (("cpu_usage", 1.5), ("tcp_throughput", 100.0)):
+    for name, factor in (("cpu_usage", 1.5), ("network_throughput", 100.0)):
         changed(values, name, 3, factor, slice(ONSET - 40, ONSET + 90))
     assert [] == found(values)
     assert ["node-03"] == nodes_found(values, peerwatch={"load": False})
@@ -129,7 +129,7 @@ def test_nothing_is_judged_while_the_gpus_rest() -> None:
     values = changed(training(1500, rests=(ONSET, 1500)), "cpu_usage", 1, 0.2, FAULT)
     one = replay(values)
     assert [] == one.run()
-    assert 0.0 == one.judgement.fault_scores["node-01"]
+    assert 0.0 == one.detection.fault_scores["node-01"]
 
 
 def test_a_rest_neither_counts_nor_breaks_a_streak() -> None:
@@ -149,7 +149,7 @@ def test_congestion_that_comes_to_two_nodes_at_once_names_nobody() -> None:
     similarity = {"largest_share": 0.5}
     one = replay(values, similarity=similarity)
     assert [] == one.run()
-    assert one.judgement.comparable is False
+    assert one.detection.comparable is False
     off = nodes_found(values, similarity=similarity, peerwatch={"common_cause": False})
     assert {"node-01", "node-04"} == set(off)
 
@@ -201,21 +201,21 @@ def test_after_long_waiting_weaker_deviations_count() -> None:
 
 def test_a_node_that_fell_silent_when_the_wait_began_explains_it() -> None:
     here = replay(stopped_rank(node=4))
-    here.silent_since = {"node-02": START + ONSET + 5.0}
+    here.absent_since = {"node-02": START + ONSET + 5.0}
     assert [("node-02", "absent")] == [(one.node, one.metric) for one in here.run(ONSET + 120, 5)]
 
 
 def test_a_node_that_is_heard_again_explains_nothing() -> None:
     here = replay(stopped_rank(node=4))
-    here.silent_since = {"node-02": START + ONSET + 5.0}
+    here.absent_since = {"node-02": START + ONSET + 5.0}
     assert [] == here.run(ONSET + 50, 5)
-    here.silent_since = {}
+    here.absent_since = {}
     assert ["node-04"] == [one.node for one in here.run(ONSET + 80, 5)]
 
 
 def test_a_silent_node_that_the_job_works_on_without_has_the_whole_continuity() -> None:
     here = replay(training(1100))
-    here.silent_since = {"node-02": START + ONSET + 0.0}
+    here.absent_since = {"node-02": START + ONSET + 0.0}
     assert [] == here.run(ONSET + 235, 5)
     (finding,) = here.run(ONSET + 300, 5)
     assert ("node-02", "absent") == (finding.node, finding.metric)
@@ -224,7 +224,7 @@ def test_a_silent_node_that_the_job_works_on_without_has_the_whole_continuity() 
 
 def test_a_silent_node_that_the_job_worked_on_without_explains_no_later_wait() -> None:
     here = replay(stopped_rank(node=4))
-    here.silent_since = {"node-02": START + ONSET - 50.0}
+    here.absent_since = {"node-02": START + ONSET - 50.0}
     assert ["node-04"] == [one.node for one in here.run(ONSET + 120, 5)]
 
 
@@ -250,7 +250,7 @@ def test_who_starts_late_after_a_halt_is_no_finding_unless_it_lasts() -> None:
 
 def test_an_older_silence_explains_no_wait() -> None:
     here = replay(stopped_rank(node=4), absent={"threshold_seconds": 600})
-    here.silent_since = {"node-02": START + ONSET - 120.0}
+    here.absent_since = {"node-02": START + ONSET - 120.0}
     assert ["node-04"] == [one.node for one in here.run(ONSET + 80, 5)]
 
 
@@ -289,7 +289,7 @@ def test_a_difference_instead_of_a_factor_asks_for_the_smallest_effect() -> None
     for effect, names in ((0.1, ["node-01"]), (0.2, [])):
         metrics = {
             "enabled": list(values),
-            "overrides": {"cpu_usage": {"smallest_effect": effect}},
+            "overrides": {"cpu_usage": {"min_effect_size": effect}},
         }
         assert names == nodes_found(values, metrics=metrics, peerwatch={"scale": "difference"})
     assert ["node-01"] == nodes_found(values, metrics=metrics)
@@ -324,7 +324,7 @@ def test_samples_that_come_late_are_learned_from_and_judged() -> None:
 @pytest.mark.parametrize("cycle", [5, 7, 30, 10_000])
 @pytest.mark.parametrize("level_seconds", [15, 60])
 def test_findings_do_not_depend_on_how_the_cycles_fall(cycle: int, level_seconds: int) -> None:
-    values = changed(stopped_rank(), "tcp_throughput", 2, 0.05, FAULT)
+    values = changed(stopped_rank(), "network_throughput", 2, 0.05, FAULT)
     for array in values.values():
         array[..., np.random.default_rng(5).random(900) < 0.1] = np.nan
     settings = {"level_seconds": level_seconds}
@@ -353,7 +353,7 @@ def test_the_order_of_the_nodes_means_nothing(order: list[int]) -> None:
 def test_all_values_larger_by_one_factor_change_no_finding(factor: float) -> None:
     values = stopped_rank()
     larger = values | {
-        name: values[name] * np.float32(factor) for name in ("cpu_usage", "tcp_throughput")
+        name: values[name] * np.float32(factor) for name in ("cpu_usage", "network_throughput")
     }
     expected = found(values)
     assert expected

@@ -11,7 +11,7 @@ import pytest
 from peerwatch_detector.bench.simulated_job import CYCLE, SECONDS, Rehearsal, made_up_frames
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection import threads
-from peerwatch_detector.detection.pipeline import Judgement
+from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.detection.threads import each, worthwhile
 from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.models.shipped import configured_bundle
@@ -80,9 +80,9 @@ def test_a_job_without_samples_is_not_worth_it() -> None:
     assert 1 == worthwhile(6, [])
 
 
-def judged(method: str, count: int) -> list[Judgement]:
+def evaluated(method: str, count: int) -> list[Detection]:
     config = DetectorConfig.model_validate(
-        {"method": method, "scheduling": {"judging_threads": count}}
+        {"method": method, "scheduling": {"detection_threads": count}}
     )
     bundle, _ = configured_bundle(config)
     frames = made_up_frames(NODES, 2, config, faulty=True)
@@ -102,7 +102,7 @@ def test_what_is_found_does_not_depend_on_it(monkeypatch: pytest.MonkeyPatch, me
 
     monkeypatch.setattr(threads, "_pool", watched)
 
-    alone, together = judged(method, 1), judged(method, 3)
+    alone, together = evaluated(method, 1), evaluated(method, 3)
 
     assert {3} == used
     # As text, so that a missing score equals a missing score.

@@ -89,7 +89,7 @@ def test_pages_of_a_healthy_job(site: Site) -> None:
     site.run(300)
     assert "none" in site.get("/")
     page = site.get("/jobs/job-1")
-    assert "No node is judged faulty." in page
+    assert "No node is flagged." in page
     assert "None" not in page
     assert 1 == page.count("<svg")
 
@@ -187,7 +187,7 @@ def test_json_tells_jobs_findings_and_candidates(site: Site) -> None:
         job["running"],
         job["comparable"],
     )
-    assert START + 898 == job["judged_until"]
+    assert START + 898 == job["evaluated_until"]
     (finding,) = job["findings"]
     assert {
         "node": "node-01",
@@ -253,7 +253,7 @@ def test_pages_load_nothing_from_elsewhere(site: Site) -> None:
 def test_a_finding_is_explained_on_the_page_with_people_s_units(site: Site) -> None:
     site.add_job("job-1")
     site.run(900)
-    (job,) = site.detector.snapshot.judgements
+    (job,) = site.detector.snapshot.detections
     (why,) = job.explanations.values()
     (one,) = why.metrics
     page = site.get("/jobs/job-1")
@@ -284,16 +284,16 @@ def test_json_tells_the_explanation(site: Site) -> None:
     assert {"course": "unknown", "loss": None, "waits_seconds": None} == why["job"]
     assert 0.5 <= why["sure"]["ratio"] <= 1
     assert {"family", "short", "text", "look"} == why["means"].keys()
-    assert why["made"] <= job["judged_until"]
+    assert why["made"] <= job["evaluated_until"]
     assert why["before_restart"] is False
 
 
 def test_an_explanation_stays_as_it_was_when_the_node_was_named(site: Site) -> None:
     site.add_job("job-1")
     site.run(780)
-    (before,) = site.detector.snapshot.judgements[0].explanations.values()
+    (before,) = site.detector.snapshot.detections[0].explanations.values()
     site.run(120)
-    (after,) = site.detector.snapshot.judgements[0].explanations.values()
+    (after,) = site.detector.snapshot.detections[0].explanations.values()
     assert before == after
 
 
@@ -353,8 +353,8 @@ def test_only_so_many_pictures_are_kept(site: Site, monkeypatch: pytest.MonkeyPa
     site.add_job("job-1")
     site.run(900)
     pictures = web.Pictures(site.detector)
-    (judgement,) = site.detector.snapshot.judgements
+    (detection,) = site.detector.snapshot.detections
     with create_app(site.detector).test_request_context():
-        found = {node: pictures.get(judgement, "load", node, None) for node in judgement.job.nodes}
+        found = {node: pictures.get(detection, "load", node, None) for node in detection.job.nodes}
     assert all("<svg" in str(one) for one in found.values())
     assert not pictures.held

@@ -18,7 +18,7 @@ LEVELS = {
     "gpu_duty_cycle": (0.99, 1.0, 0.05),
     "gpu_power": (500.0, 200.0, 90.0),
     "cpu_usage": (0.3, 0.3, 0.35),
-    "tcp_throughput": (2e6, 2e6, 2e6),
+    "network_throughput": (2e6, 2e6, 2e6),
     "ecn_rate": (400.0, 1.0, 1.0),
 }
 PER_GPU = ("gpu_tensor_activity", "gpu_duty_cycle", "gpu_power")

@@ -36,9 +36,9 @@ class World:
     def findings(self, job_id: str = "job-1") -> list[tuple[str, ...]]:
         return [
             (*finding.key, finding.since)
-            for judgement in self.detector.snapshot.judgements
-            if judgement.job.job_id == job_id
-            for finding in judgement.findings
+            for detection in self.detector.snapshot.detections
+            if detection.job.job_id == job_id
+            for finding in detection.findings
         ]
 
 

@@ -45,7 +45,7 @@ LOAD = {
     "recorded": METRIC,
     "expression": "load{ {{- job -}} }",
     "bounds": [0, 1],
-    "smallest_effect": 0.1,
+    "min_effect_size": 0.1,
 }
 
 
@@ -58,7 +58,7 @@ class DetectorGroup:
     ports
         By member.
     replication
-        How many of them judge the same job.
+        How many of them evaluate the same job.
     """
 
     stack: Stack
@@ -93,8 +93,8 @@ class DetectorGroup:
         """Return the label that Prometheus gives a member's series."""
         return f"127.0.0.1:{self.ports[member]}"
 
-    def judged(self) -> dict[str, set[str]]:
-        """Return the jobs that each member publishes a judgement of."""
+    def evaluated(self) -> dict[str, set[str]]:
+        """Return the jobs that each member publishes a detection of."""
         found: dict[str, set[str]] = {member: set() for member in self.ports}
         for one in query(self.prometheus.url, "peerwatch_job_owner"):
             found[one["metric"]["member"]].add(one["metric"]["job_id"])

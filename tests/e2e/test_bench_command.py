@@ -65,10 +65,10 @@ def test_every_way_is_timed_on_what_the_server_has(
     assert [NODES] * 4 == [one["series"] for one in found["reading"]]
     assert all(one["samples"] >= NODES * 550 for one in found["reading"][:3])
     assert all(one["seconds"] > 0 for one in found["reading"])
-    assert (8, "peerwatch") == (found["judging"]["nodes"], found["judging"]["method"])
-    assert 1 == found["judging"]["threads"]
-    assert found["judging"]["cold"] > 0
-    assert found["judging"]["cold_cpu"] > 0
+    assert (8, "peerwatch") == (found["detecting"]["nodes"], found["detecting"]["method"])
+    assert 1 == found["detecting"]["threads"]
+    assert found["detecting"]["cold"] > 0
+    assert found["detecting"]["cold_cpu"] > 0
 
 
 def test_the_answer_for_people_says_what_a_cycle_costs(
@@ -106,7 +106,7 @@ def test_a_server_that_is_down_costs_only_its_part(capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
-        (["--nodes", "2"], "--nodes 2 must be at least smallest_job 3"),
+        (["--nodes", "2"], "--nodes 2 must be at least min_nodes 3"),
         (["--metrics", "0"], "--metrics 0 must be between 1 and the 18"),
         (["--metrics", "19"], "--metrics 19 must be between 1 and the 18"),
     ],

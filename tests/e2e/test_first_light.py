@@ -158,7 +158,7 @@ def models(loop: Loop) -> Path:
 def paged(loop: Loop, models: Path) -> Loop:
     """The loop after the first page."""
     loop.start_detector(models)
-    wait_for("the job judged", lambda: loop.jobs() and loop.jobs()[0]["comparable"])
+    wait_for("the job evaluated", lambda: loop.jobs() and loop.jobs()[0]["comparable"])
     time.sleep(5)
     assert loop.pages == ()
     assert loop.query("peerwatch_finding") == []

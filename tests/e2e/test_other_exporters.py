@@ -49,7 +49,7 @@ EXPECTED = {
     "nvlink_bandwidth": 2.35e11,
     "pcie_bandwidth": 1.2e10,
     "tcp_rdma_throughput": 1e10,
-    "tcp_throughput": 1.5e8,
+    "network_throughput": 1.5e8,
     "memory_usage": 0.75,
     "gpu_memory_used": 40960 * 2**20,
 }

@@ -21,7 +21,7 @@ from dashboard_queries import DASHBOARDS, panel_queries
 from peerwatch_demo.stack import Server, Stack, free_ports, prometheus, prometheus_config
 from peerwatch_demo.stack import Target as Scraped
 from peerwatch_detector.config import DetectorConfig
-from peerwatch_detector.detection.pipeline import Judgement
+from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.models.shipped import configured_bundle
 from peerwatch_detector.reading.reader import PrometheusReader
 from peerwatch_detector.service.detector import Detector
@@ -62,7 +62,7 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["series", "expressions"])
-def judgement(server: Server, request: pytest.FixtureRequest) -> Iterator[Judgement]:
+def detection(server: Server, request: pytest.FixtureRequest) -> Iterator[Detection]:
     """What a detector says of the job, by the series or by the joined expressions."""
     config = DetectorConfig.model_validate(
         {"preset": "fast", "prometheus": {"url": server.url, "recorded": request.param}}
@@ -70,28 +70,28 @@ def judgement(server: Server, request: pytest.FixtureRequest) -> Iterator[Judgem
     with PrometheusReader(config.prometheus) as reader:
         detector = Detector(config, reader, configured_bundle(config)[0])
 
-        def judged() -> Judgement | None:
+        def evaluated() -> Detection | None:
             detector.cycle()
-            # What a busy machine did not scrape in time is missing from what is judged.
-            found = detector.snapshot.judgements
+            # What a busy machine did not scrape in time is missing from what is evaluated.
+            found = detector.snapshot.detections
             return found[0] if found and {1.0} == {*found[0].coverage.values()} else None
 
-        yield wait_for("a judgement", judged)
+        yield wait_for("a detection", evaluated)
 
 
-def test_the_job_and_its_nodes_are_known(judgement: Judgement) -> None:
-    assert NODES == judgement.job.nodes
-    assert judgement.comparable
+def test_the_job_and_its_nodes_are_known(detection: Detection) -> None:
+    assert NODES == detection.job.nodes
+    assert detection.comparable
 
 
-def test_every_metric_comes_from_every_node(judgement: Judgement) -> None:
+def test_every_metric_comes_from_every_node(detection: Detection) -> None:
     names = {one.name for one in DetectorConfig(preset="fast").detection_metrics()}
 
-    assert dict.fromkeys(names, 1.0) == judgement.coverage
+    assert dict.fromkeys(names, 1.0) == detection.coverage
 
 
-def test_nobody_is_named_in_health(judgement: Judgement) -> None:
-    assert () == judgement.findings
+def test_nobody_is_named_in_health(detection: Detection) -> None:
+    assert () == detection.findings
 
 
 @pytest.mark.parametrize("board", ["job", "fabric"])

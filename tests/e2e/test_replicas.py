@@ -38,7 +38,7 @@ def paged(pair: DetectorGroup) -> DetectorGroup:
     """The pair after the page about the faulty node, which the one to be killed has found."""
     for member in MEMBERS:
         pair.start(member)
-    wait_for("the jobs are shared out", lambda: pair.judged() == OWNED)
+    wait_for("the jobs are shared out", lambda: pair.evaluated() == OWNED)
     pair.page.loaded.add(FAULTY_NODE)
     wait_for("a page", pair.pages)
     return pair
@@ -46,7 +46,7 @@ def paged(pair: DetectorGroup) -> DetectorGroup:
 
 def test_each_judges_its_share_and_one_page_comes(paged: DetectorGroup) -> None:
     assert all(OWNED.values())
-    wait_for("the jobs are shared out", lambda: paged.judged() == OWNED)
+    wait_for("the jobs are shared out", lambda: paged.evaluated() == OWNED)
     (page,) = paged.pages()
     assert page.nodes() == (FAULTY_NODE,)
     (finding,) = wait_for("it is scraped", lambda: query(paged.prometheus.url, "peerwatch_finding"))
@@ -61,24 +61,24 @@ def test_a_killed_detectors_jobs_move_and_return_without_a_second_page(
     killed = time.time()
     paged.processes[KILLED].kill()
     # Two cycles are the promise; a busy machine may take longer to schedule everybody.
-    wait_for("all jobs are taken over", lambda: paged.judged()[SURVIVOR] == set(JOBS), 60)
+    wait_for("all jobs are taken over", lambda: paged.evaluated()[SURVIVOR] == set(JOBS), 60)
     assert before == pytest.approx(since(paged), abs=2)
     wait_for("it is missed", lambda: missed(paged) == {KILLED})
 
     returned = time.time()
     paged.start(KILLED)
-    wait_for("it has its jobs back", lambda: paged.judged() == OWNED)
+    wait_for("it has its jobs back", lambda: paged.evaluated() == OWNED)
     back = time.time()
     wait_for("nobody is missed", lambda: not missed(paged))
     # An alert that resolved or came again would have been sent by then.
     wait_for("the rules have seen it", lambda: time.time() > back + 10)
 
     assert before == pytest.approx(since(paged), abs=2)
-    # Nobody was without a judge while the jobs went back: for a moment they had two.
-    judging = f'count(peerwatch_job_owner{{job_id="{FAULTY_JOB}"}})'
-    judges = paged.values(judging, returned, back, scraped=SURVIVOR)
-    assert None not in judges
-    assert 2 == max(judge or 0 for judge in judges)
+    # Nobody was without a evaluate while the jobs went back: for a moment they had two.
+    detecting = f'count(peerwatch_job_owner{{job_id="{FAULTY_JOB}"}})'
+    evaluates = paged.values(detecting, returned, back, scraped=SURVIVOR)
+    assert None not in evaluates
+    assert 2 == max(detect or 0 for detect in evaluates)
     firing = 'count(ALERTS{alertname="PeerwatchFaultyNode",alertstate="firing"})'
     assert {1.0} == set(paged.values(firing, killed, back + 10))
     assert 1 == len(paged.pages())

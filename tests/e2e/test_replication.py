@@ -1,4 +1,4 @@
-"""Of three detectors two judge each job; one of the two is killed: one page, and no gap.
+"""Of three detectors two evaluate each job; one of the two is killed: one page, and no gap.
 
 Both publish the same finding, so whatever rules and dashboards count must come out as if one did.
 """
@@ -39,11 +39,11 @@ pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]
 
 @pytest.fixture(scope="module")
 def paged() -> Iterator[DetectorGroup]:
-    """The group after the page about a node that both who judge its job have found."""
+    """The group after the page about a node that both who evaluate its job have found."""
     with detector_group(MEMBERS, JOBS, replication=2) as group:
         for member in MEMBERS:
             group.start(member)
-        wait_for("the jobs are shared out", lambda: group.judged() == owned(MEMBERS))
+        wait_for("the jobs are shared out", lambda: group.evaluated() == owned(MEMBERS))
         group.page.loaded.add(FAULTY_NODE)
         wait_for("both name the node", lambda: group.naming() == {KILLED, SURVIVOR})
         wait_for("a page", group.pages)
@@ -88,7 +88,7 @@ def taken_over(paged: DetectorGroup) -> Taken:
     """The group after one of the two who named the node was killed and a third took it over."""
     before, killed = since(paged), time.time()
     paged.processes[KILLED].kill()
-    wait_for("a third takes its jobs over", lambda: paged.judged() == owned(LEFT))
+    wait_for("a third takes its jobs over", lambda: paged.evaluated() == owned(LEFT))
     wait_for("both name the node again", lambda: paged.naming() == set(LEFT))
     settled = time.time() + SETTLED_SECONDS
     wait_for("the rules have seen it", lambda: time.time() > settled)
@@ -157,7 +157,7 @@ def of_one(expression: str, instance: str) -> str:
 def rows(url: str, expression: str, at: float) -> Rows | str:
     """Return the rows of an answer: the labels, and the number where things are counted.
 
-    Two detectors judge at different seconds: their scores differ, and what they say in words.
+    Two detectors evaluate at different seconds: their scores differ, and what they say in words.
     """
     counts = re.search(r"\b(count|sum|changes)\b", expression) is not None
     try:

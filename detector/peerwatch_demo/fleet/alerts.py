@@ -109,7 +109,7 @@ def _fate(
 ) -> str:
     causes = [by_fingerprint.get(cause) for cause in alert["status"]["inhibitedBy"]]
     if causes:
-        names = sorted({_named(cause) for cause in causes if cause is not None})
+        names = sorted({_flagged(cause) for cause in causes if cause is not None})
         return f"silenced by {', '.join(names) or 'an alert that is gone'}"
     receiver = alert["receivers"][0]["name"]
     path = {"pager": "page"}.get(receiver, receiver)
@@ -118,7 +118,7 @@ def _fate(
     return _ROUTES.get(receiver, f"goes to {receiver}")
 
 
-def _named(cause: Mapping[str, Any]) -> str:
+def _flagged(cause: Mapping[str, Any]) -> str:
     labels = cause["labels"]
     return f"{labels['alertname']}{_on([labels['node']] if 'node' in labels else [])}"
 

@@ -95,14 +95,14 @@ class FleetDemo:
             config = alertmanager_config(self._place.alertmanager_example, receiver.url)
             pager = alertmanager(stack, ports[1], config)
             server = self._start_prometheus(stack, hosts, pager, (ports[0], ports[2]))
-            judge = self._start_detector(stack, server, ports[2])
-            watcher = Watcher(server.url, judge.url, receiver)
+            detect = self._start_detector(stack, server, ports[2])
+            watcher = Watcher(server.url, detect.url, receiver)
             verdict = self._break_and_wait(hosts, server, watcher, receiver)
             self._explain(server, pager, receiver)
             self._draw(server)
             if self._settings.hold:
                 places = {"Prometheus": server.url, "Alertmanager": pager.url}
-                hold(self._console, {**places, "detector": f"{judge.url}/"})
+                hold(self._console, {**places, "detector": f"{detect.url}/"})
             return verdict.right
 
     def _start_nodes(self, stack: Stack) -> Hosts:
@@ -125,9 +125,9 @@ class FleetDemo:
         self, stack: Stack, hosts: Hosts, pager: Server, ports: tuple[int, int]
     ) -> Server:
         labels = {"cluster": CLUSTER}
-        judge = Target(detector.DETECTOR_JOB, f"127.0.0.1:{ports[1]}", labels)
+        detect = Target(detector.DETECTOR_JOB, f"127.0.0.1:{ports[1]}", labels)
         config = prometheus_config(
-            [*hosts.targets, judge],
+            [*hosts.targets, detect],
             rules=self._place.rules,
             alertmanager=pager.url,
             interval=f"{self._interval}s",
@@ -142,9 +142,9 @@ class FleetDemo:
 
     def _start_detector(self, stack: Stack, server: Server, port: int) -> Server:
         config = detector_config(server.url, port, Patience())
-        judge = detector.start_detector(stack, self._place, config, port)
-        self._console.line("peerwatch-detector run: it has read the past and judges every 2 s")
-        return judge
+        detect = detector.start_detector(stack, self._place, config, port)
+        self._console.line("peerwatch-detector run: it has read the past and evaluates every 2 s")
+        return detect
 
     def _break_and_wait(
         self, hosts: Hosts, server: Server, watcher: Watcher, receiver: WebhookReceiver

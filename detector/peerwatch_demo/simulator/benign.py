@@ -27,7 +27,7 @@ def plan_late_writer(
 def write_late(values: Values, work: Workload, late: tuple[int, slice]) -> None:
     """Give the late writer the load of a checkpoint while it writes."""
     node, span = late
-    for metric in ("cpu_usage", "tcp_throughput"):
+    for metric in ("cpu_usage", "network_throughput"):
         train, _, checkpoint, *_ = work.levels[metric]
         values[metric][node, span] *= checkpoint / train
 
@@ -56,7 +56,7 @@ def _host_agent(random: np.random.Generator, values: Values) -> None:
     span = slice(start, start + int(random.integers(90, 800)))
     values["cpu_usage"][node, span] += random.uniform(5, 25)
     if random.random() < 0.7:
-        values["tcp_throughput"][node, span] += 10 ** random.uniform(6.5, 8.3)
+        values["network_throughput"][node, span] += 10 ** random.uniform(6.5, 8.3)
     if random.random() < 0.5:
         disk = values["disk_usage"][node]
         disk[start:] += np.linspace(0, random.uniform(0.2, 3), len(disk) - start)
@@ -81,7 +81,7 @@ def _group_congestion(random: np.random.Generator, values: Values) -> None:
 
 def _glitch(random: np.random.Generator, values: Values) -> None:
     metric = str(
-        random.choice(["cpu_usage", "pfc_tx_rate", "ecn_rate", "tcp_throughput", "gpu_power"])
+        random.choice(["cpu_usage", "pfc_tx_rate", "ecn_rate", "network_throughput", "gpu_power"])
     )
     node, start = _place(random, values)
     span = slice(start, start + int(random.integers(2, 25)))

@@ -65,7 +65,7 @@ _DEAD_RANKS = (
     Sign("cpu_usage", 0.2, 0.8),
     Sign("memory_usage", 0.75, 0.5),
     Sign("gpu_memory_used", 0.12, 0.5),
-    Sign("tcp_throughput", 0.1, 0.6),
+    Sign("network_throughput", 0.1, 0.6),
     Sign("rdma", 0.05, 0.6),
 )
 _CONGESTED = (
@@ -79,10 +79,16 @@ KINDS: dict[str, Kind] = {
     "gpu_exec_error": Kind(
         (Sign("gpu_power", 0.6, 0.7, gpus=1), Sign("cpu_usage", 0.6, 0.5)), halts=1.0
     ),
-    "hdfs_error": Kind((Sign("cpu_usage", 0.4, 0.8), Sign("tcp_throughput", 0.15, 0.9)), halts=1.0),
+    "hdfs_error": Kind(
+        (Sign("cpu_usage", 0.4, 0.8), Sign("network_throughput", 0.15, 0.9)), halts=1.0
+    ),
     "gpu_drop": Kind((*_DEAD_RANKS, Sign("gpu_duty_cycle", 0.0, 0.9, gpus=1)), halts=0.9),
     "machine_unreachable": Kind(
-        (Sign("everything", 0.0, 0.5), Sign("tcp_throughput", 0.15, 1.0), Sign("rdma", 0.05, 1.0)),
+        (
+            Sign("everything", 0.0, 0.5),
+            Sign("network_throughput", 0.15, 1.0),
+            Sign("rdma", 0.05, 1.0),
+        ),
         halts=1.0,
     ),
     "pcie_downgrade": Kind((*_CONGESTED, Sign("pcie_bandwidth", 0.6, 0.9)), halts=0.0),

@@ -36,14 +36,14 @@ _TEXTURES: dict[str, _Texture] = {
     "cpu_usage": _Texture(2.5, 1.0, 0.05),
     "memory_usage": _Texture(0.8, 0.3, 0.002),
     "disk_usage": _Texture(3.0, 0.02, 0.0005),
-    "tcp_throughput": _Texture(3.0, 2.0, 0.15),
+    "network_throughput": _Texture(3.0, 2.0, 0.15),
     "rdma": _Texture(0.3, 0.3, 0.10),
     "pfc_tx_rate": _Texture(1.0, 2.0, 0.30),
     "ecn_rate": _Texture(1.0, 2.0, 0.10),
     "pcie_bandwidth": _Texture(0.1, 0.2, 0.06),
 }
 # Rank 0 also logs, serves the rendezvous and talks to the scheduler.
-_RANK_ZERO = {"cpu_usage": 1.15, "tcp_throughput": 4.0, "memory_usage": 1.02}
+_RANK_ZERO = {"cpu_usage": 1.15, "network_throughput": 4.0, "memory_usage": 1.02}
 # The older boards of a mixed job: slower, busier, with less power.
 _OLDER = {
     "gpu_power": 0.72,
@@ -149,7 +149,7 @@ def finish(random: np.random.Generator, values: Values) -> Values:
     target = target + random.normal(0, 2, (*target.shape[:2], 1))
     values["gpu_temperature"] = _lagged(target)
     values["cnp_rate"] = values["ecn_rate"] * random.normal(0.5, 0.02, values["ecn_rate"].shape)
-    values["tcp_rdma_throughput"] = values["tcp_throughput"] + values.pop("rdma")
+    values["tcp_rdma_throughput"] = values["network_throughput"] + values.pop("rdma")
     for metric in ("pfc_tx_rate", "ecn_rate", "cnp_rate"):
         # They are counts: what is read once a second is whole packets.
         values[metric] = random.poisson(np.maximum(values[metric], 0)).astype(float)

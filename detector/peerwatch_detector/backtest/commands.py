@@ -62,7 +62,7 @@ def run_evaluate(options: argparse.Namespace, config: DetectorConfig, bundle: Bu
         )
     folders = find_cases(options.cases)
     told = Teller(len(folders), sys.stderr)
-    judged = []
+    evaluated = []
     for outcome in replay_cases(folders, methods | changed, bundle, options.processes):
         told.tell(outcome)
         if outcome.error:
@@ -70,19 +70,22 @@ def run_evaluate(options: argparse.Namespace, config: DetectorConfig, bundle: Bu
         if reason := lacks_truth(outcome):
             told.refuse(reason)
             continue
-        judged.append(outcome)
+        evaluated.append(outcome)
     code = told.end()
-    if not judged:
+    if not evaluated:
         raise CaseError("None of the cases could be evaluated; see above.")
     evaluations, rows = (
-        {name: evaluate(judged, [outcome.findings[name] for outcome in judged]) for name in some}
+        {
+            name: evaluate(evaluated, [outcome.findings[name] for outcome in evaluated])
+            for name in some
+        }
         for some in (methods, changed)
     )
-    references = {name: evaluate(judged, some) for name, some in guesses(judged).items()}
+    references = {name: evaluate(evaluated, some) for name, some in guesses(evaluated).items()}
     sys.stdout.write(report(evaluations, rows, references))
     if options.output:
         groups = {"methods": evaluations, "ablations": rows, "references": references}
-        _write(options.output, _as_json(judged, told.refused, groups))
+        _write(options.output, _as_json(evaluated, told.refused, groups))
     if options.picture:
         _write(options.picture, draw(evaluations))
     return code
@@ -184,11 +187,11 @@ def _truth(options: argparse.Namespace) -> Truth | None:
 
 
 def _as_json(
-    judged: list[Outcome], refused: list[str], groups: dict[str, dict[str, Evaluation]]
+    evaluated: list[Outcome], refused: list[str], groups: dict[str, dict[str, Evaluation]]
 ) -> str:
     report = {
         "version": __version__,
-        "cases": [str(outcome.folder) for outcome in judged],
+        "cases": [str(outcome.folder) for outcome in evaluated],
         "refused": refused,
         **{
             group: {name: asdict(one) for name, one in evaluations.items()}

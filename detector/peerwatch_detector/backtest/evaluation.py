@@ -26,7 +26,7 @@ HEALTHY = "healthy"
 
 
 class Naming(Protocol):
-    """What is judged of a finding: whom it names, and when."""
+    """What is evaluated of a finding: whom it names, and when."""
 
     @property
     def node(self) -> str:
@@ -47,7 +47,7 @@ class Guess:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How one case was judged.
+    """How one case was evaluated.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def lacks_truth(outcome: Outcome) -> str:
     return ""
 
 
-def judge_case(outcome: Outcome, namings: Sequence[Naming]) -> Verdict:
+def evaluate_case(outcome: Outcome, namings: Sequence[Naming]) -> Verdict:
     """Compare what was named in a case with its truth.
 
     Parameters
@@ -174,7 +174,7 @@ def evaluate(outcomes: Sequence[Outcome], namings: Sequence[Sequence[Naming]]) -
         What the method named in each of them.
     """
     verdicts = tuple(
-        judge_case(outcome, named) for outcome, named in zip(outcomes, namings, strict=True)
+        evaluate_case(outcome, flagged) for outcome, flagged in zip(outcomes, namings, strict=True)
     )
     return Evaluation(
         measure(verdicts),

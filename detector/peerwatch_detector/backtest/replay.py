@@ -1,4 +1,4 @@
-"""Replays a recorded job as the online detector would have judged it, cycle by cycle.
+"""Replays a recorded job as the online detector would have evaluated it, cycle by cycle.
 
 The stages are those of ``run``: only the samples come from a case instead of from Prometheus.
 At the cycle that ends at time t nothing younger than ``t - prometheus.lag_seconds`` is looked
@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from peerwatch_detector.backtest.cases import Case
 from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.detection.findings import Finding
-from peerwatch_detector.detection.pipeline import JobState, Judgement, judge
+from peerwatch_detector.detection.pipeline import Detection, JobState, detect
 from peerwatch_detector.detection.steps import Ticks, context_steps
 from peerwatch_detector.errors import CaseError
 from peerwatch_detector.frame import JobFrame
@@ -59,8 +59,8 @@ def replay(case: Case, config: DetectorConfig, bundle: Bundle) -> Replay:
     """
     raised: list[Finding] = []
     known: set[tuple[str, float]] = set()
-    for judgement in cycles(case, config, bundle):
-        for finding in judgement.findings:
+    for detection in cycles(case, config, bundle):
+        for finding in detection.findings:
             key = (finding.node, finding.raised)
             if key not in known:
                 known.add(key)
@@ -70,8 +70,8 @@ def replay(case: Case, config: DetectorConfig, bundle: Bundle) -> Replay:
     return Replay(case.name, tuple(raised), len(frame.nodes) * length)
 
 
-def cycles(case: Case, config: DetectorConfig, bundle: Bundle) -> Iterator[Judgement]:
-    """Yield the judgement of every cycle of a case, at the steps of the case.
+def cycles(case: Case, config: DetectorConfig, bundle: Bundle) -> Iterator[Detection]:
+    """Yield the detection of every cycle of a case, at the steps of the case.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def cycles(case: Case, config: DetectorConfig, bundle: Bundle) -> Iterator[Judge
             metric.name: _cut(case.frames[metric.name], metric, config, state, step)
             for metric in metrics
         }
-        yield judge(_job(case, roles, heard, step), frames, models, config, state, newest)
+        yield detect(_job(case, roles, heard, step), frames, models, config, state, newest)
 
 
 def _at_step(config: DetectorConfig, case: Case) -> DetectorConfig:
@@ -117,7 +117,7 @@ def _at_step(config: DetectorConfig, case: Case) -> DetectorConfig:
             for one in error.errors()
         )
         raise CaseError(
-            f"{case.name}: cannot be judged at its steps of {case.step_seconds:g} s: {mistakes}."
+            f"{case.name}: cannot be evaluated at its steps of {case.step_seconds:g} s: {mistakes}."
         ) from error
 
 
@@ -147,11 +147,11 @@ def _cut(
     frame: JobFrame, metric: MetricConfig, config: DetectorConfig, state: JobState, step: int
 ) -> JobFrame:
     """Return the steps that the service would read at this cycle."""
-    judged, seconds = state.metrics.get(metric.name), config.step_seconds
+    evaluated, seconds = state.metrics.get(metric.name), config.step_seconds
     per_second = Ticks.of(seconds).per_second
     since = 0
-    if judged:
-        since = int(np.searchsorted(frame.times, judged.judged_until / per_second))
+    if evaluated:
+        since = int(np.searchsorted(frame.times, evaluated.evaluated_until / per_second))
     margin = config.margin_seconds + (metric.peak_seconds or 0)
     since -= math.ceil(round(margin / seconds, 6))
     oldest = step - round(config.history_seconds / seconds)

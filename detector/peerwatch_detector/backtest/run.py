@@ -1,4 +1,4 @@
-"""Replays recorded cases, each as the online detector would have judged it, some at a time.
+"""Replays recorded cases, each as the online detector would have evaluated it, some at a time.
 
 Cases are independent of one another, so they are shared out over processes. What comes back is
 in the order of the folders, whatever finished first; a broken case costs only itself.
@@ -50,9 +50,9 @@ class Outcome:
     not_looked_at
         Metrics of the case, with their units, that the configuration does not compare.
     incomplete
-        What the case lacks, though it could be judged; or empty.
+        What the case lacks, though it could be evaluated; or empty.
     error
-        Why it could not be judged; or empty.
+        Why it could not be evaluated; or empty.
     """
 
     folder: Path
@@ -194,7 +194,7 @@ def _replay_folder(folder: Path, *, variants: Variants, bundle: Bundle) -> Outco
         return Outcome(
             folder,
             folder.name,
-            error=f"{folder}: judging it failed with {error!r}; please report this.",
+            error=f"{folder}: evaluating it failed with {error!r}; please report this.",
         )
     unheard = case.unheard()
     return Outcome(
@@ -205,7 +205,7 @@ def _replay_folder(folder: Path, *, variants: Variants, bundle: Bundle) -> Outco
         case.truth,
         findings,
         unknown,
-        f"{folder / SAMPLES}: no sample of {', '.join(unheard)} in any metric; judged without."
+        f"{folder / SAMPLES}: no sample of {', '.join(unheard)} in any metric; evaluated without."
         if unheard
         else "",
     )

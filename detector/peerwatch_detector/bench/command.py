@@ -1,7 +1,7 @@
 """What one's own server and machine give: ``peerwatch-detector bench``.
 
-Reading is timed on the series that the server has, judging on a job made up to the size asked for;
-what that means for a cycle follows in proportion to the series.
+Reading is timed on the series that the server has, evaluating on a job made up to the size asked
+for; what that means for a cycle follows in proportion to the series.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ class ReadingCost:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgingCost:
-    """What judging a made-up job cost.
+class DetectionCost:
+    """What evaluating a made-up job cost.
 
     Parameters
     ----------
     nodes, metrics, method, threads
-        What was judged, and in how many threads.
+        What was evaluated, and in how many threads.
     cold, cycle
         Seconds of the first call and of a cycle after it; wall time.
     cold_cpu, cycle_cpu
@@ -93,19 +93,20 @@ def run_bench(options: argparse.Namespace, config: DetectorConfig, bundle: Bundl
     Raises
     ------
     BenchError
-        If fewer nodes or metrics are asked for than can be judged, or more metrics than there are.
+        If fewer nodes or metrics are asked for than can be evaluated, or more metrics than there
+        are.
     """
     config = _narrowed(config, options)
-    judging = measure_judging(config, bundle, options.nodes)
+    detecting = measure_detection(config, bundle, options.nodes)
     reading: list[ReadingCost] = []
     trouble = ""
     try:
         reading = measure_reading(config, options.series, options.node_label)
     except (ReadError, BenchError) as error:
         trouble = str(error)
-    text = report(judging, reading, config.prometheus.shown_url)
+    text = report(detecting, reading, config.prometheus.shown_url)
     if options.json:
-        costs = {"judging": asdict(judging), "reading": [asdict(one) for one in reading]}
+        costs = {"detecting": asdict(detecting), "reading": [asdict(one) for one in reading]}
         text = json.dumps(costs | {"trouble": trouble}, indent=2)
     sys.stdout.write(text + "\n")
     if trouble:
@@ -121,17 +122,17 @@ def _narrowed(config: DetectorConfig, options: argparse.Namespace) -> DetectorCo
         raise BenchError(
             f"--metrics {asked} must be between 1 and the {len(names)} that are configured."
         )
-    if options.nodes < config.smallest_job:
+    if options.nodes < config.min_nodes:
         raise BenchError(
-            f"--nodes {options.nodes} must be at least smallest_job {config.smallest_job}: "
+            f"--nodes {options.nodes} must be at least min_nodes {config.min_nodes}: "
             "fewer nodes are not compared."
         )
     metrics = config.metrics.model_copy(update={"enabled": names[:asked]})
     return config.model_copy(update={"metrics": metrics})
 
 
-def measure_judging(config: DetectorConfig, bundle: Bundle, nodes: int) -> JudgingCost:
-    """Judge a made-up job of so many nodes: the first call, and the cycles after it."""
+def measure_detection(config: DetectorConfig, bundle: Bundle, nodes: int) -> DetectionCost:
+    """Evaluate a made-up job of so many nodes: the first call, and the cycles after it."""
     models = bundle.models(config, config.detection_metrics())
     # Once for a small job, so that everything is compiled and loaded.
     small = Rehearsal(config, models, made_up_frames(16, 1, config, faulty=False))
@@ -141,11 +142,11 @@ def measure_judging(config: DetectorConfig, bundle: Bundle, nodes: int) -> Judgi
     job = Rehearsal(config, models, frames)
     cold, *cycles = (_seconds(job, SECONDS + cycle * CYCLE) for cycle in range(CYCLES + 1))
     usual = np.median(cycles, axis=0)
-    return JudgingCost(
+    return DetectionCost(
         nodes,
         len(frames),
         config.method,
-        worthwhile(config.scheduling.judging_threads, frames.values()),
+        worthwhile(config.scheduling.detection_threads, frames.values()),
         cold[0],
         float(usual[0]),
         cold[1],
@@ -155,10 +156,10 @@ def measure_judging(config: DetectorConfig, bundle: Bundle, nodes: int) -> Judgi
 
 
 def _seconds(job: Rehearsal, second: int) -> tuple[float, float]:
-    """Judge up to a second; return wall time and own CPU time."""
-    judge = job.until(second)
+    """Evaluate up to a second; return wall time and own CPU time."""
+    detect = job.until(second)
     wall, own = time.perf_counter(), time.process_time()
-    judge()
+    detect()
     return time.perf_counter() - wall, time.process_time() - own
 
 
@@ -223,21 +224,21 @@ def _read(
     return best
 
 
-def report(judging: JudgingCost, reading: Sequence[ReadingCost], url: str) -> str:
+def report(detecting: DetectionCost, reading: Sequence[ReadingCost], url: str) -> str:
     """Return the answer for people, in Markdown."""
     cores = len(os.sched_getaffinity(0))
-    threads = "in one thread" if judging.threads == 1 else f"in {judging.threads} threads"
-    series = judging.nodes * judging.metrics
-    what = f"{judging.nodes} nodes x {judging.metrics} metrics"
+    threads = "in one thread" if detecting.threads == 1 else f"in {detecting.threads} threads"
+    series = detecting.nodes * detecting.metrics
+    what = f"{detecting.nodes} nodes x {detecting.metrics} metrics"
     lines = [
-        f"Judging a made-up job of {what}, method {judging.method}, {threads} on {cores} cores:",
+        f"Judging a made-up job of {what}, method {detecting.method}, {threads} on {cores} cores:",
         "",
         "| | seconds | own CPU, s |",
         "|---|---|---|",
-        f"| first call, {SECONDS} s | {judging.cold:.2f} | {judging.cold_cpu:.2f} |",
-        f"| a cycle, {CYCLE} s more | {judging.cycle:.3f} | {judging.cycle_cpu:.3f} |",
+        f"| first call, {SECONDS} s | {detecting.cold:.2f} | {detecting.cold_cpu:.2f} |",
+        f"| a cycle, {CYCLE} s more | {detecting.cycle:.3f} | {detecting.cycle_cpu:.3f} |",
         "",
-        f"Memory of this process: {judging.resident:.0f} MiB.",
+        f"Memory of this process: {detecting.resident:.0f} MiB.",
     ]
     if not reading:
         return "\n".join(lines)
@@ -254,8 +255,8 @@ def report(judging: JudgingCost, reading: Sequence[ReadingCost], url: str) -> st
         for one in reading
     ]
     long = [one.scaled(series) for one in reading if one.span_seconds >= SECONDS]
-    start = judging.cold + min(long)
-    cycle = judging.cycle + reading[-1].scaled(series)
+    start = detecting.cold + min(long)
+    cycle = detecting.cycle + reading[-1].scaled(series)
     lines += [
         "",
         f"A detector that starts needs about {start:.1f} s for such a job, and each cycle of "

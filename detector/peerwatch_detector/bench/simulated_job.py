@@ -1,4 +1,4 @@
-"""A made-up training job, to measure what judging a job of its size costs on this machine.
+"""A made-up training job, to measure what evaluating a job of its size costs on this machine.
 
 It trains for a quarter of an hour and then goes on: metrics have a level of their own, nodes an
 offset, all share the iterations and the checkpoints, samples are missing here and there, and one
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.config import DetectorConfig, MetricConfig
-from peerwatch_detector.detection.pipeline import Judgement, judge
+from peerwatch_detector.detection.pipeline import Detection, detect
 from peerwatch_detector.detection.state import JobState
 from peerwatch_detector.detection.steps import context_steps
 from peerwatch_detector.frame import JobFrame, mean_over_gpus
@@ -94,12 +94,12 @@ def _frame(
 
 @dataclass(slots=True)
 class Rehearsal:
-    """The made-up job, judged cycle after cycle as the service would.
+    """The made-up job, evaluated cycle after cycle as the service would.
 
     Parameters
     ----------
     config, models
-        As for ``judge``.
+        As for ``detect``.
     frames
         From ``made_up_frames``.
     """
@@ -108,20 +108,22 @@ class Rehearsal:
     models: dict[str, Model]
     frames: Mapping[str, JobFrame]
     state: JobState = field(default_factory=JobState)
-    judged: int = 0
+    evaluated: int = 0
 
-    def until(self, second: int) -> Callable[[], Judgement]:
-        """Return the judgement of the time up to a second, to be called once.
+    def until(self, second: int) -> Callable[[], Detection]:
+        """Return the detection of the time up to a second, to be called once.
 
-        What comes before it, cutting the frames, is reading and not judging.
+        What comes before it, cutting the frames, is reading and not evaluating.
         """
         margin = int(self.config.margin_seconds)
-        left = max(0, min(self.judged - margin, second - context_steps(1))) if self.judged else 0
+        left = (
+            max(0, min(self.evaluated - margin, second - context_steps(1))) if self.evaluated else 0
+        )
         frames = {name: _cut(frame, left, second) for name, frame in self.frames.items()}
         job = Job(JOB, next(iter(frames.values())).nodes)
         now = float(START + second - 1)
-        self.judged = second
-        return lambda: judge(job, frames, self.models, self.config, self.state, now)
+        self.evaluated = second
+        return lambda: detect(job, frames, self.models, self.config, self.state, now)
 
 
 def _cut(frame: JobFrame, left: int, right: int) -> JobFrame:

@@ -1,4 +1,4 @@
-"""The settings of the judgement: when a node is unlike its peers, for how long, and what follows.
+"""The settings of the detection: when a node is unlike its peers, for how long, and what follows.
 
 Part of ``DetectorConfig``; every addition of method ``peerwatch`` is a switch of its own, so that
 an evaluation can leave it out.
@@ -67,7 +67,7 @@ class PeerwatchConfig(Section):
     scale: Literal["factor", "difference"] = Field(
         default="factor",
         description="Whether nodes are compared by factors, or by differences in the metric's unit "
-        "(then smallest_effect counts instead of smallest_ratio).",
+        "(then min_effect_size counts instead of min_ratio).",
     )
     threshold: float = Field(
         default=4.0,
@@ -87,7 +87,7 @@ class PeerwatchConfig(Section):
     )
     direction: bool = Field(
         default=True,
-        description="Judge a metric on its harmful side only, where it has one.",
+        description="Evaluate a metric on its harmful side only, where it has one.",
     )
     peer_groups: bool = Field(
         default=True,
@@ -111,12 +111,12 @@ class PeerwatchConfig(Section):
         default=0.2,
         ge=0,
         le=0.9,
-        description="Below this share of its usual level a metric is not judged, except for high "
-        "values; 0 always judges it.",
+        description="Below this share of its usual level a metric is not evaluated, except for "
+        "high values; 0 always evaluates it.",
     )
     progress: bool = Field(
         default=True,
-        description="Judge by the job's progress too; false asks for the whole continuity of "
+        description="Evaluate by the job's progress too; false asks for the whole continuity of "
         "every node, as where no metric tells of progress.",
     )
     progress_metrics: list[str] = Field(
@@ -136,7 +136,7 @@ class PeerwatchConfig(Section):
         ge=0,
         le=1,
         description="While the busy metric is below this the job checkpoints or was halted: "
-        "nothing is judged and streaks are frozen.",
+        "nothing is evaluated and deviations are frozen.",
     )
     waiting_share: float = Field(
         default=0.2,
@@ -173,7 +173,8 @@ class PeerwatchConfig(Section):
         default=60.0,
         ge=0,
         le=600,
-        description="How long before the job began to wait a streak may have begun to explain it.",
+        description="How long before the job began to wait a deviation that explains it may have "
+        "begun.",
     )
     patience_seconds: float = Field(
         default=110.0,
@@ -184,7 +185,10 @@ class PeerwatchConfig(Section):
         "anew: a wait before it works again asks for the whole continuity.",
     )
     relaxed: float = Field(
-        default=0.6, gt=0, le=1, description="How much weaker, as a share of the smallest effect."
+        default=0.6,
+        gt=0,
+        le=1,
+        description="How much weaker, as a share of the minimum effect size.",
     )
     symptoms: bool = Field(
         default=True,
@@ -274,10 +278,10 @@ class ContinuityConfig(Section):
     """How long a candidate must last, unless the job waits for it (``peerwatch.fast``)."""
 
     threshold_seconds: float = Field(
-        default=240.0, gt=0, le=7200, description="Length of the streak that makes a finding."
+        default=240.0, gt=0, le=7200, description="Length of the deviation that makes a finding."
     )
     gap_seconds: float = Field(
-        default=10.0, ge=0, le=600, description="Pause inside a streak that does not break it."
+        default=10.0, ge=0, le=600, description="Pause inside a deviation that does not break it."
     )
     clear_seconds: float = Field(
         default=120.0,

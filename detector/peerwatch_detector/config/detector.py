@@ -70,8 +70,8 @@ Method = Literal["peerwatch", "minder", "zscore"]
 
 # Steps of history that are kept of every series: 15 minutes at 10 ms.
 _MOST_STEPS = 100_000
-# Method peerwatch judges every so many steps of up to a second.
-_JUDGED_EVERY = 5
+# Method peerwatch evaluates every so many steps of up to a second.
+_EVALUATED_EVERY = 5
 
 
 def _is_step(seconds: float) -> float:
@@ -127,7 +127,7 @@ class DetectorConfig(Section):
         "dcgm-exporter, node_exporter and rdma_exporter.",
     )
     metrics: MetricsConfig = Field(default_factory=MetricsConfig)
-    method: Method = Field(default="peerwatch", description="How nodes are judged.")
+    method: Method = Field(default="peerwatch", description="How nodes are evaluated.")
     models: Models = Field(
         default="default",
         description="The LSTM-VAEs of method minder: default or null, those that ship with the "
@@ -139,11 +139,11 @@ class DetectorConfig(Section):
         ge=0.01,
         le=60,
         description="Time between two samples: whole seconds, or what divides a second. Below a "
-        "second the judgement counts steps where it otherwise counts seconds, except in the "
+        "second the detection counts steps where it otherwise counts seconds, except in the "
         "settings named seconds. A recorded case tells its own.",
     )
     cycle_seconds: float = Field(
-        default=15.0, ge=0.5, le=600, description="Time between two judgements of a job."
+        default=15.0, ge=0.5, le=600, description="Time between two detections of a job."
     )
     history_seconds: Seconds = Field(
         default=900,
@@ -155,15 +155,15 @@ class DetectorConfig(Section):
     held_samples: int = Field(
         default=24_000_000,
         ge=0,
-        description="Samples of one metric of a job that are held once they are judged, for the "
+        description="Samples of one metric of a job that are held once they are evaluated, for the "
         "page's pictures, 4 bytes each: of 100,000 GPUs the last 240 s, of up to 26,000 nodes or "
-        "GPUs all of history_seconds. What judging needs is held whatever it takes.",
+        "GPUs all of history_seconds. What evaluating needs is held whatever it takes.",
     )
     window_length: int = Field(default=8, ge=2, le=128, description="Samples of one window.")
     fill_limit_seconds: Seconds = Field(
         default=10, ge=0, le=300, description="A gap up to this long is filled by its neighbour."
     )
-    smallest_job: int = Field(
+    min_nodes: int = Field(
         default=3, ge=2, le=1000, description="Jobs with fewer nodes are not compared."
     )
     rate_window_seconds: int = Field(
@@ -188,7 +188,7 @@ class DetectorConfig(Section):
     @classmethod
     def _history_is_some_steps(cls, history: float, info: ValidationInfo) -> float:
         step, cycle = info.data.get("step_seconds", 1), info.data.get("cycle_seconds", 0)
-        # Coarse steps are judged on a grid of seconds, so seconds are enough.
+        # Coarse steps are evaluated on a grid of seconds, so seconds are enough.
         least, most = 60 * min(step, 1), min(7200, _MOST_STEPS * step)
         if not least <= history <= most:
             raise ValueError(
@@ -219,7 +219,7 @@ class DetectorConfig(Section):
         cls, peerwatch: PeerwatchConfig, info: ValidationInfo
     ) -> PeerwatchConfig:
         step = info.data.get("step_seconds", 1)
-        least = max(_JUDGED_EVERY * min(step, 1), step)
+        least = max(_EVALUATED_EVERY * min(step, 1), step)
         if info.data.get("method") == "peerwatch" and peerwatch.level_seconds < least:
             raise ValueError(
                 f"level_seconds {peerwatch.level_seconds:g} must be at least {least:g} with "
@@ -229,7 +229,7 @@ class DetectorConfig(Section):
 
     @field_validator("continuity")
     @classmethod
-    def _history_holds_a_streak(
+    def _history_holds_a_deviation(
         cls, continuity: ContinuityConfig, info: ValidationInfo
     ) -> ContinuityConfig:
         history = info.data.get("history_seconds", math.inf)
@@ -238,7 +238,7 @@ class DetectorConfig(Section):
         if needed > history:
             raise ValueError(
                 f"threshold_seconds + window_length = {needed:g} must be at most history_seconds "
-                f"{history!r}, or a restart would lose streaks; raise history_seconds"
+                f"{history!r}, or a restart would lose deviations; raise history_seconds"
             )
         return continuity
 

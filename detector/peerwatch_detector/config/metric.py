@@ -55,7 +55,7 @@ class MetricConfig(Section):
         description="The same as PromQL; a Jinja2 template over job and window."
     )
     bounds: Bounds = Field(description="Limits of the Min-Max scaling, in the unit.")
-    smallest_effect: float = Field(
+    min_effect_size: float = Field(
         gt=0, description="Deviation from the peers below which a node is never a candidate."
     )
     direction: Direction = Field(default="both", description="Which deviation means harm.")
@@ -63,14 +63,14 @@ class MetricConfig(Section):
         default=None,
         gt=0,
         description="Added to values before they are compared by factors, so that two values next "
-        "to nothing are alike. Default: smallest_effect.",
+        "to nothing are alike. Default: min_effect_size.",
     )
-    smallest_ratio: float | None = Field(
+    min_ratio: float | None = Field(
         default=None,
         gt=1,
         le=1000,
         description="Factor between a node and its peers below which it is never a candidate of "
-        "method peerwatch. Default: smallest_effect seen from the job's usual level.",
+        "method peerwatch. Default: min_effect_size seen from the job's usual level.",
     )
     kind: Kind = Field(
         default="work",
@@ -93,19 +93,17 @@ class MetricConfig(Section):
     @property
     def level_floor(self) -> float:
         """The floor in force."""
-        return self.smallest_effect if self.floor is None else self.floor
+        return self.min_effect_size if self.floor is None else self.floor
 
 
 class Overrides(Section):
     """Changes to one metric of the preset; what is left out stays."""
 
     bounds: Bounds | None = Field(default=None, description="See bounds.")
-    smallest_effect: float | None = Field(default=None, gt=0, description="See smallest_effect.")
+    min_effect_size: float | None = Field(default=None, gt=0, description="See min_effect_size.")
     direction: Direction | None = Field(default=None, description="See direction.")
     floor: float | None = Field(default=None, gt=0, description="See floor.")
-    smallest_ratio: float | None = Field(
-        default=None, gt=1, le=1000, description="See smallest_ratio."
-    )
+    min_ratio: float | None = Field(default=None, gt=1, le=1000, description="See min_ratio.")
     kind: Kind | None = Field(default=None, description="See kind.")
     warns: bool | None = Field(default=None, description="See warns.")
     peak_seconds: Seconds | None = Field(

@@ -27,11 +27,11 @@ class SchedulingConfig(Section):
         description="Training jobs that are read at a time. Jobs that were slow to read lately "
         "hold at most half of them; with 1, a read that hangs delays all others.",
     )
-    judging_threads: int = Field(
+    detection_threads: int = Field(
         default=1,
         ge=1,
         le=64,
-        description="Metrics of a training job that are judged at a time, in jobs of at least "
+        description="Metrics of a training job that are evaluated at a time, in jobs of at least "
         "2,500 nodes, or GPUs if metrics are per GPU; what is found does not depend on it. Give "
         "more than 1 only if as many CPU cores are idle: on a busy host it costs more than it "
         "brings.",
@@ -44,7 +44,7 @@ class ReplicasConfig(Section):
     enabled: bool = Field(
         default=False,
         description="Share the jobs with the other detectors of the group, found through "
-        "Prometheus, which must scrape all of them. False judges every job.",
+        "Prometheus, which must scrape all of them. False evaluates every job.",
     )
     member: str | None = Field(
         default=None,
@@ -64,7 +64,7 @@ class ReplicasConfig(Section):
         default=1,
         ge=1,
         le=5,
-        description="How many detectors judge the same job; rules and dashboards count their "
+        description="How many detectors evaluate the same job; rules and dashboards count their "
         "findings once.",
     )
 
@@ -73,7 +73,7 @@ class ReplicasConfig(Section):
     def _copies_need_replicas(cls, replication: int, info: ValidationInfo) -> int:
         if replication > 1 and info.data.get("enabled") is False:
             raise ValueError(
-                f"{replication} detectors cannot judge the same job while enabled is false; set "
+                f"{replication} detectors cannot evaluate the same job while enabled is false; set "
                 "enabled to true"
             )
         return replication

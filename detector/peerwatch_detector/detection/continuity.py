@@ -1,4 +1,4 @@
-"""Which candidates last (NSDI'25, section 4.4): streaks of the same node over time."""
+"""Which candidates last (NSDI'25, section 4.4): deviations of the same node over time."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from numpy.typing import NDArray
 
 from peerwatch_detector.detection.similarity import Mask
 
-# A hole in the data longer than this ends a streak: nothing is known about what lay in it.
+# A hole in the data longer than this ends a deviation: nothing is known about what lay in it.
 LONGEST_HOLE = 120.0
 
 
-class Streaks:
+class DeviationTracker:
     """Follows, per node of one metric, for how long it has been the candidate.
 
-    Time runs in data: seconds in which a node could not be judged neither lengthen nor break a
-    streak, so that a hole in Prometheus does not clear a fault.
+    Time runs in data: seconds in which a node could not be evaluated neither lengthen nor break a
+    deviation, so that a hole in Prometheus does not clear a fault.
 
     Parameters
     ----------
     gap_seconds
-        A pause up to this long inside a streak does not break it.
+        A pause up to this long inside a deviation does not break it.
     step_seconds
         Time between two steps; a step after a hole counts as one.
     lead_seconds
-        How long before its first candidate a streak begins.
+        How long before its first candidate a deviation begins.
     """
 
     def __init__(
@@ -37,10 +37,10 @@ class Streaks:
         self.start: NDArray[np.float64] = np.empty(0)
         self.last: NDArray[np.float64] = np.empty(0)
         self.quiet: NDArray[np.float64] = np.empty(0)
-        self._judged: NDArray[np.float64] = np.empty(0)
+        self._evaluated: NDArray[np.float64] = np.empty(0)
 
     def follow(self, nodes: tuple[str, ...]) -> None:
-        """Go on with these nodes: known ones keep their streak, new ones begin without."""
+        """Go on with these nodes: known ones keep their deviation, new ones begin without."""
         if nodes == self.nodes:
             return
         known = {node: index for index, node in enumerate(self.nodes)}
@@ -48,27 +48,27 @@ class Streaks:
             ("start", np.nan),
             ("last", np.nan),
             ("quiet", 0.0),
-            ("_judged", np.nan),
+            ("_evaluated", np.nan),
         ):
             old = getattr(self, name)
             setattr(self, name, np.array([old[known[n]] if n in known else blank for n in nodes]))
         self.nodes = nodes
 
-    def update(self, time: float, candidates: Mask, judged: Mask) -> None:
+    def update(self, time: float, candidates: Mask, evaluated: Mask) -> None:
         """Take in one step.
 
         Parameters
         ----------
         time
             Unix time of the step.
-        candidates, judged
+        candidates, evaluated
             Shape (n_nodes,): who is a candidate, and about whom anything is known at all.
         """
-        elapsed = np.where(np.isfinite(self._judged), time - self._judged, 0.0)
-        lost = judged & (elapsed > LONGEST_HOLE)
+        elapsed = np.where(np.isfinite(self._evaluated), time - self._evaluated, 0.0)
+        lost = evaluated & (elapsed > LONGEST_HOLE)
         begin = candidates & (~np.isfinite(self.start) | lost)
-        # Only judged time counts as quiet.
-        quiet = judged & ~candidates
+        # Only evaluated time counts as quiet.
+        quiet = evaluated & ~candidates
         self.quiet = np.where(
             candidates, 0.0, self.quiet + np.where(quiet, np.minimum(elapsed, self.step_seconds), 0)
         )
@@ -76,10 +76,10 @@ class Streaks:
         self.last = np.where(candidates, time, self.last)
         broken = quiet & ((self.quiet > self.gap_seconds) | lost)
         self.start = np.where(broken, np.nan, self.start)
-        self._judged = np.where(judged, time, self._judged)
+        self._evaluated = np.where(evaluated, time, self._evaluated)
 
     def rest(self, times: NDArray[np.int64]) -> None:
-        """Take in steps at which all could be judged and nobody was a candidate, shape (n,)."""
+        """Take in steps at which all could be evaluated and nobody was a candidate, shape (n,)."""
         if not len(times):
             return
         nobody = np.zeros(len(self.nodes), dtype=bool)
@@ -87,8 +87,8 @@ class Streaks:
         between = np.diff(times)
         self.quiet += np.minimum(between, self.step_seconds).sum()
         self.start[(self.quiet > self.gap_seconds) | (between > LONGEST_HOLE).any()] = np.nan
-        self._judged[:] = times[-1]
+        self._evaluated[:] = times[-1]
 
     def seconds(self) -> NDArray[np.float64]:
-        """Return the length of every node's present streak, shape (n_nodes,), 0 = none."""
+        """Return the length of every node's present deviation, shape (n_nodes,), 0 = none."""
         return np.where(np.isfinite(self.start), self.last - self.start, 0.0)

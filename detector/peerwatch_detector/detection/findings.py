@@ -1,4 +1,4 @@
-"""From streaks to findings: who is named, by which metric, and for how long it stands."""
+"""From deviations to findings: who is named, by which metric, and for how long it stands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Severity = Literal["critical", "warning"]
 # The metric name under which a node that vanished is named.
 ABSENT = "absent"
 
-# A stronger sign is waited for once its streak has come this share of its way.
+# A stronger sign is waited for once its deviation has come this share of its way.
 _WORTH_WAITING = 0.25
 # What began this long before another node's finding is not that finding's symptom.
 _ONSET_SLACK = 60.0
@@ -23,7 +23,7 @@ _TWIN_SECONDS, _TWIN_SHARE = 45.0, 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Streak:
+class Deviation:
     """How a candidate stands in one metric at the end of a cycle.
 
     Parameters
@@ -35,7 +35,7 @@ class Streak:
     rank
         Place in the metric priority, 0 first.
     since
-        Unix time of the first window of the streak.
+        Unix time of the first window of the deviation.
     seconds, threshold
         Its length, and the length that makes it a finding.
     score
@@ -43,7 +43,7 @@ class Streak:
     quiet
         Seconds since the node was last a candidate.
     severity
-        How a finding of this streak is routed.
+        How a finding of this deviation is routed.
     high
         Whether the node is above its peers; None for methods that do not tell.
     """
@@ -62,14 +62,14 @@ class Streak:
     high: bool | None = None
 
     @property
-    def ripe(self) -> bool:
-        """Whether the streak lasts long enough."""
+    def sustained(self) -> bool:
+        """Whether the deviation lasts long enough."""
         return self.seconds >= self.threshold
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A node judged faulty, until it is quiet for long enough.
+    """A node evaluated faulty, until it is quiet for long enough.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class Finding:
     since
         Unix time from which the node deviates.
     raised
-        Unix time at which the streak was long enough.
+        Unix time at which the deviation was long enough.
     score
         Score when it was raised.
     """
@@ -108,9 +108,9 @@ def severity_of(method: str) -> Severity:
 
 
 def raise_findings(
-    job_id: str, now: float, standing: Mapping[str, Finding], streaks: list[Streak]
+    job_id: str, now: float, standing: Mapping[str, Finding], deviations: list[Deviation]
 ) -> list[Finding]:
-    """Name the nodes whose streaks are ripe, in metric priority.
+    """Name the nodes whose deviations are ripe, in metric priority.
 
     A node is named once, by the first metric that can. While a metric of higher priority names
     another node, or is well on its way to, what the lower ones show on this node began as that
@@ -122,26 +122,26 @@ def raise_findings(
     job_id
         The training job.
     now
-        Unix time of the judgement.
+        Unix time of the detection.
     standing
         Findings that stand, by node.
-    streaks
-        All present streaks of the job.
+    deviations
+        All present deviations of the job.
 
     Returns
     -------
     list[Finding]
         The new ones.
     """
-    named = dict(standing)
+    flagged = dict(standing)
     new = []
-    for streak in sorted(streaks, key=lambda s: (s.rank, -s.seconds, s.node)):
-        if streak.node in named or not streak.ripe:
+    for deviation in sorted(deviations, key=lambda s: (s.rank, -s.seconds, s.node)):
+        if deviation.node in flagged or not deviation.sustained:
             continue
-        if _is_symptom(streak, named.values()) or _must_wait(streak, streaks):
+        if _is_symptom(deviation, flagged.values()) or _must_wait(deviation, deviations):
             continue
-        finding = _finding(job_id, now, streak)
-        named[streak.node] = finding
+        finding = _finding(job_id, now, deviation)
+        flagged[deviation.node] = finding
         new.append(finding)
     return new
 
@@ -151,66 +151,68 @@ def raise_strongest(
     now: float,
     standing: Mapping[str, Finding],
     recent: Iterable[Finding],
-    streaks: list[Streak],
+    deviations: list[Deviation],
     *,
     symptoms: bool,
 ) -> list[Finding]:
-    """Name the nodes whose streaks are ripe, the strongest deviation first.
+    """Name the nodes whose deviations are ripe, the strongest deviation first.
 
-    Used where the job's progress says when to judge: then the node that holds the others up
+    Used where the job's progress says when to evaluate: then the node that holds the others up
     deviates most. What begins on another node within ten minutes of a finding is its symptom,
     unless both began together and are of one size. A node that vanished is always named.
 
     Parameters
     ----------
-    job_id, now, standing, streaks
+    job_id, now, standing, deviations
         As for ``raise_findings``.
     recent
         Findings of the last minutes, those that fell included.
     symptoms
         Whether symptoms are held back.
     """
-    named, earlier, new = dict(standing), [*recent], []
-    for streak in sorted(streaks, key=lambda s: (s.metric != ABSENT, -s.score, s.rank, s.node)):
-        if streak.node in named or not streak.ripe:
+    flagged, earlier, new = dict(standing), [*recent], []
+    for deviation in sorted(
+        deviations, key=lambda s: (s.metric != ABSENT, -s.score, s.rank, s.node)
+    ):
+        if deviation.node in flagged or not deviation.sustained:
             continue
-        if symptoms and streak.metric != ABSENT and _follows(streak, earlier):
+        if symptoms and deviation.metric != ABSENT and _follows(deviation, earlier):
             continue
-        finding = _finding(job_id, now, streak)
-        named[streak.node] = finding
+        finding = _finding(job_id, now, deviation)
+        flagged[deviation.node] = finding
         earlier.append(finding)
         new.append(finding)
     return new
 
 
-def _follows(streak: Streak, earlier: Iterable[Finding]) -> bool:
-    """Whether a streak is a symptom of another node's finding."""
+def _follows(deviation: Deviation, earlier: Iterable[Finding]) -> bool:
+    """Whether a deviation is a symptom of another node's finding."""
     for finding in earlier:
-        apart = abs(streak.since - finding.since)
-        if finding.node == streak.node or apart > _SYMPTOMS_WITHIN:
+        apart = abs(deviation.since - finding.since)
+        if finding.node == deviation.node or apart > _SYMPTOMS_WITHIN:
             continue
         if finding.metric == ABSENT or apart > _TWIN_SECONDS:
             return True
-        if streak.score < _TWIN_SHARE * finding.score:
+        if deviation.score < _TWIN_SHARE * finding.score:
             return True
     return False
 
 
-def _finding(job_id: str, now: float, streak: Streak) -> Finding:
-    severity: Severity = streak.severity
-    if severity_of(streak.method) == "warning":
+def _finding(job_id: str, now: float, deviation: Deviation) -> Finding:
+    severity: Severity = deviation.severity
+    if severity_of(deviation.method) == "warning":
         severity = "warning"
     return Finding(
         job_id,
-        streak.node,
-        streak.gpu,
-        streak.metric,
-        streak.method,
+        deviation.node,
+        deviation.gpu,
+        deviation.metric,
+        deviation.method,
         severity,
-        streak.rank,
-        streak.since,
+        deviation.rank,
+        deviation.since,
         now,
-        streak.score,
+        deviation.score,
     )
 
 
@@ -225,7 +227,7 @@ def still_standing(
         Findings by node.
     quiet
         Per node, seconds (of data) in which no metric had it as a candidate; nodes that cannot
-        be judged now are left out, and their findings stand.
+        be evaluated now are left out, and their findings stand.
     clear_seconds
         Quiet time after which a finding falls.
     """
@@ -235,31 +237,31 @@ def still_standing(
 
 
 def fault_scores(
-    nodes: tuple[str, ...], standing: Mapping[str, Finding], streaks: list[Streak]
+    nodes: tuple[str, ...], standing: Mapping[str, Finding], deviations: list[Deviation]
 ) -> dict[str, float]:
-    """Return the evidence against every node: 1 = a finding stands, else how far a streak is."""
+    """Return the evidence against every node: 1 = a finding stands, else how far a deviation is."""
     scores = dict.fromkeys(nodes, 0.0)
-    for streak in streaks:
-        progress = 0.99 * min(1.0, streak.seconds / streak.threshold)
-        scores[streak.node] = max(scores.get(streak.node, 0.0), progress)
+    for deviation in deviations:
+        progress = 0.99 * min(1.0, deviation.seconds / deviation.threshold)
+        scores[deviation.node] = max(scores.get(deviation.node, 0.0), progress)
     return scores | dict.fromkeys(standing, 1.0)
 
 
-def _is_symptom(streak: Streak, named: Iterable[Finding]) -> bool:
+def _is_symptom(deviation: Deviation, flagged: Iterable[Finding]) -> bool:
     return any(
-        finding.rank < streak.rank
-        and finding.node != streak.node
-        and -_ONSET_SLACK < streak.since - finding.since < _SYMPTOMS_WITHIN
-        for finding in named
+        finding.rank < deviation.rank
+        and finding.node != deviation.node
+        and -_ONSET_SLACK < deviation.since - finding.since < _SYMPTOMS_WITHIN
+        for finding in flagged
     )
 
 
-def _must_wait(streak: Streak, streaks: list[Streak]) -> bool:
+def _must_wait(deviation: Deviation, deviations: list[Deviation]) -> bool:
     return any(
-        other.rank < streak.rank
-        and other.node != streak.node
+        other.rank < deviation.rank
+        and other.node != deviation.node
         and other.seconds >= _WORTH_WAITING * other.threshold
         and other.quiet == 0
-        and streak.since > other.since - _ONSET_SLACK
-        for other in streaks
+        and deviation.since > other.since - _ONSET_SLACK
+        for other in deviations
     )

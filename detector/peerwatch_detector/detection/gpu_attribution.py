@@ -8,11 +8,11 @@ from peerwatch_detector.config import MetricConfig
 from peerwatch_detector.frame import JobFrame
 
 
-def guilty_gpu(frame: JobFrame, node: int, metric: MetricConfig) -> str:
+def deviating_gpu(frame: JobFrame, node: int, metric: MetricConfig) -> str:
     """Return the GPU that alone carries a node's deviation, or "" if there is none.
 
-    One GPU is named if it lies further than the smallest effect from the median of all the job's
-    GPUs, and at least three times as far as the node's second worst.
+    One GPU is named if it lies further than the minimum effect size from the median of all the
+    job's GPUs, and at least three times as far as the node's second worst.
     """
     if frame.gpu_values is None or len(frame.gpus) < 2:
         return ""
@@ -26,4 +26,4 @@ def guilty_gpu(frame: JobFrame, node: int, metric: MetricConfig) -> str:
     away = np.nan_to_num(np.abs(levels[node] - np.nanmedian(levels)))
     order = np.argsort(away)
     worst, second = away[order[-1]], away[order[-2]]
-    return frame.gpus[order[-1]] if worst > max(metric.smallest_effect, 3 * second) else ""
+    return frame.gpus[order[-1]] if worst > max(metric.min_effect_size, 3 * second) else ""

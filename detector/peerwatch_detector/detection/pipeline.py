@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 
 from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.detection.checks.absent import absent_seconds
-from peerwatch_detector.detection.continuity import Streaks
+from peerwatch_detector.detection.continuity import DeviationTracker
 from peerwatch_detector.detection.explanation.explain import Explanation
 from peerwatch_detector.detection.explanation.record import explain_all
 from peerwatch_detector.detection.findings import (
     ABSENT,
+    Deviation,
     Finding,
-    Streak,
     fault_scores,
     still_standing,
 )
-from peerwatch_detector.detection.gpu_attribution import guilty_gpu
+from peerwatch_detector.detection.gpu_attribution import deviating_gpu
 from peerwatch_detector.detection.methods.minder import method as minder
 from peerwatch_detector.detection.methods.peerwatch.method import look, missed, raise_new, walk
 from peerwatch_detector.detection.methods.peerwatch.views import View, view
@@ -40,11 +40,11 @@ from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.models.base import Model
 
-__all__ = ["JobState", "Judgement", "MetricState", "guilty_gpu", "judge", "new_metric_state"]
+__all__ = ["Detection", "JobState", "MetricState", "detect", "deviating_gpu", "new_metric_state"]
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class Detection:
     """What a cycle says about one job.
 
     Parameters
@@ -52,14 +52,14 @@ class Judgement:
     job
         The job and its nodes.
     time
-        Unix time up to which samples were judged.
+        Unix time up to which samples were evaluated.
     comparable
         False with too few nodes, or while too many of them deviate at once in some metric, which is
         left out then.
-    findings, streaks, fault_scores
+    findings, deviations, fault_scores
         See ``scores``.
     normal_scores, zscores, continuity
-        Per metric, per node, the newest values; NaN where the node could not be judged.
+        Per metric, per node, the newest values; NaN where the node could not be evaluated.
     coverage
         Per metric, the share of the nodes with a sample in the newest window.
     explanations
@@ -70,7 +70,7 @@ class Judgement:
     time: float
     comparable: bool
     findings: tuple[Finding, ...]
-    streaks: tuple[Streak, ...]
+    deviations: tuple[Deviation, ...]
     fault_scores: dict[str, float]
     normal_scores: dict[str, dict[str, float]]
     zscores: dict[str, dict[str, float]]
@@ -79,15 +79,15 @@ class Judgement:
     explanations: dict[Finding, Explanation] = field(default_factory=dict)
 
 
-def judge(
+def detect(
     job: Job,
     frames: Mapping[str, JobFrame],
     models: dict[str, Model],
     config: DetectorConfig,
     state: JobState,
     now: float,
-) -> Judgement:
-    """Judge one job on the samples that came since the last cycle.
+) -> Detection:
+    """Evaluate one job on the samples that came since the last cycle.
 
     Parameters
     ----------
@@ -108,8 +108,8 @@ def judge(
     metrics = config.detection_metrics()
     compared = _comparable(frames, config)
     moment = now * ticks.per_second
-    judgement = _judge(ticks.job(job), metrics, compared, models, in_ticks(config), state, moment)
-    return _in_seconds(replace(judgement, job=job), ticks)
+    detection = _detect(ticks.job(job), metrics, compared, models, in_ticks(config), state, moment)
+    return _in_seconds(replace(detection, job=job), ticks)
 
 
 def look_ahead(
@@ -121,13 +121,13 @@ def look_ahead(
 ) -> None:
     """Compare some metrics of a job before all are there, with method ``peerwatch``.
 
-    ``judge`` goes on from there: of these metrics it needs only what is new, and samples of steps
+    ``detect`` goes on from there: of these metrics it needs only what is new, and samples of steps
     at which somebody was a candidate. Those that tell what the job does come first.
 
     Parameters
     ----------
     job, frames, models, config, state
-        As for ``judge``.
+        As for ``detect``.
     """
     compared, config = _comparable(frames, config), in_ticks(config)
     views = _views(job, _ranked(config.detection_metrics(), compared), compared, config, state)
@@ -142,7 +142,7 @@ def _comparable(frames: Mapping[str, JobFrame], config: DetectorConfig) -> dict[
     def comparable(metric: MetricConfig) -> JobFrame:
         return ticks.frame(with_peaks(frames[metric.name], metric.peak_seconds, step))
 
-    threads = worthwhile(config.scheduling.judging_threads, frames.values())
+    threads = worthwhile(config.scheduling.detection_threads, frames.values())
     found = each(comparable, known, threads)
     return {metric.name: frame for metric, frame in zip(known, found, strict=True)}
 
@@ -186,25 +186,25 @@ def _views(
         name = metric.name
         return view(frames[name], metric, rank, config, state.metrics[name], roles)
 
-    return each(prepared, ranked, worthwhile(config.scheduling.judging_threads, frames.values()))
+    return each(prepared, ranked, worthwhile(config.scheduling.detection_threads, frames.values()))
 
 
-def _in_seconds(judgement: Judgement, ticks: Ticks) -> Judgement:
+def _in_seconds(detection: Detection, ticks: Ticks) -> Detection:
     return replace(
-        judgement,
-        time=judgement.time / ticks.per_second,
-        findings=tuple(ticks.finding_in_seconds(one) for one in judgement.findings),
-        streaks=tuple(ticks.streak_in_seconds(one) for one in judgement.streaks),
+        detection,
+        time=detection.time / ticks.per_second,
+        findings=tuple(ticks.finding_in_seconds(one) for one in detection.findings),
+        deviations=tuple(ticks.deviation_in_seconds(one) for one in detection.deviations),
         continuity={
-            metric: ticks.in_seconds(lengths) for metric, lengths in judgement.continuity.items()
+            metric: ticks.in_seconds(lengths) for metric, lengths in detection.continuity.items()
         },
         explanations={
-            ticks.finding_in_seconds(one): why for one, why in judgement.explanations.items()
+            ticks.finding_in_seconds(one): why for one, why in detection.explanations.items()
         },
     )
 
 
-def _judge(
+def _detect(
     job: Job,
     metrics: Iterable[MetricConfig],
     frames: dict[str, JobFrame],
@@ -212,11 +212,11 @@ def _judge(
     config: DetectorConfig,
     state: JobState,
     now: float,
-) -> Judgement:
-    """Judge one job; all times are in ticks."""
+) -> Detection:
+    """Evaluate one job; all times are in ticks."""
     inherited = set(state.standing.values()) - state.explanations.keys()
     ranked = _ranked(metrics, frames)
-    threads = worthwhile(config.scheduling.judging_threads, frames.values())
+    threads = worthwhile(config.scheduling.detection_threads, frames.values())
     _follow(job, ranked, frames, config, state)
 
     def score(metric: MetricConfig) -> None:
@@ -225,42 +225,42 @@ def _judge(
 
     if config.method != "minder":
         each(score, [metric for _, metric in ranked], threads)
-    silence = absent_seconds(job.silent_since, len(job.nodes), now, config.absent.after_seconds)
+    silence = absent_seconds(job.absent_since, len(job.nodes), now, config.absent.after_seconds)
     # The papers' methods know no absent nodes: Minder fills what a silent node lacks.
     own = config.method == "peerwatch" and config.absent.enabled
-    absent = _absent_streaks(silence, config, now) if own else []
-    enough = len(job.nodes) >= config.smallest_job
+    absent = _absent_deviations(silence, config, now) if own else []
+    enough = len(job.nodes) >= config.min_nodes
     if config.method == "peerwatch":
         views = _views(job, ranked, frames, config, state)
-        streaks = walk(job, views, models, config, state, now, absent)
+        deviations = walk(job, views, models, config, state, now, absent)
         absent = missed(absent, config, state)
         ready = absent
     elif config.method == "minder":
-        streaks = minder.walk(job, ranked, frames, models, config, state, now)
+        deviations = minder.walk(job, ranked, frames, models, config, state, now)
         ready = []
     else:
-        streaks = []
+        deviations = []
         for rank, metric in ranked:
-            streaks += _metric_streaks(metric, rank, frames[metric.name], config, state)
-        ready = streaks if enough else []
-    state.last_silent |= dict.fromkeys(job.silent_since, now)
+            deviations += _metric_deviations(metric, rank, frames[metric.name], config, state)
+        ready = deviations if enough else []
+    state.last_absent |= dict.fromkeys(job.absent_since, now)
     state.standing = still_standing(
         state.standing, _quiet(job, state, silence, now), config.continuity.clear_seconds
     )
     known = state.progress is not None and state.progress.known
     raise_new(job.job_id, now, ready, config, state, known=known)
-    judged = [metric for _, metric in ranked]
-    newest = max((float(frames[m.name].times[-1]) for m in judged), default=now)
-    _explain(job, inherited, int(newest), [*absent, *streaks], frames, config, state)
+    evaluated = [metric for _, metric in ranked]
+    newest = max((float(frames[m.name].times[-1]) for m in evaluated), default=now)
+    _explain(job, inherited, int(newest), [*absent, *deviations], frames, config, state)
     common = any(memory.common_cause for memory in state.metrics.values())
-    return _judgement(job, judged, [*absent, *streaks], enough and not common, state, newest)
+    return _detection(job, evaluated, [*absent, *deviations], enough and not common, state, newest)
 
 
 def _explain(
     job: Job,
     inherited: set[Finding],
     newest: int,
-    streaks: list[Streak],
+    deviations: list[Deviation],
     frames: dict[str, JobFrame],
     config: DetectorConfig,
     state: JobState,
@@ -269,8 +269,8 @@ def _explain(
     standing = set(state.standing.values())
     new = standing - state.explanations.keys() - inherited
     older = standing & inherited
-    explain_all(job, new, newest, streaks, frames, config, state)
-    explain_all(job, older, newest, streaks, frames, config, state, before_restart=True)
+    explain_all(job, new, newest, deviations, frames, config, state)
+    explain_all(job, older, newest, deviations, frames, config, state, before_restart=True)
     state.explanations = {one: why for one, why in state.explanations.items() if one in standing}
 
 
@@ -287,7 +287,7 @@ def _score_windows(
     newest = config.window_length + limit if stepwise else 0
     filled = fill_nearest(frame.values[:, -newest:], limit)
     ends = frame.times[-filled.shape[1] :][config.window_length - 1 :].astype(np.int64)
-    new = ends == ends[-1:] if stepwise else ends > memory.judged_until
+    new = ends == ends[-1:] if stepwise else ends > memory.evaluated_until
     cut = windows(filled, config.window_length)[new]
     if not len(cut):
         return
@@ -299,7 +299,7 @@ def _score_windows(
     if not stepwise:
         outlying = outliers(z, config.zscore.threshold, metric.direction)
         _follow_zscore(ends[new], outlying, present, memory)
-        memory.judged_until = int(ends[-1])
+        memory.evaluated_until = int(ends[-1])
     memory.normal, memory.z = normal[-1], z[-1]
     memory.coverage = float(present[-1].mean())
 
@@ -321,27 +321,31 @@ def _follow_zscore(
         memory.zscore.update(float(end), outlying[step], present[step])
 
 
-def _absent_streaks(silence: dict[str, float], config: DetectorConfig, now: float) -> list[Streak]:
+def _absent_deviations(
+    silence: dict[str, float], config: DetectorConfig, now: float
+) -> list[Deviation]:
     needed = config.absent.threshold_seconds
     return [
-        Streak(node, "", ABSENT, ABSENT, 0, now - seconds, seconds, needed, seconds / needed, 0.0)
+        Deviation(
+            node, "", ABSENT, ABSENT, 0, now - seconds, seconds, needed, seconds / needed, 0.0
+        )
         for node, seconds in silence.items()
     ]
 
 
-def _metric_streaks(
+def _metric_deviations(
     metric: MetricConfig,
     rank: int,
     frame: JobFrame,
     config: DetectorConfig,
     state: JobState,
-) -> list[Streak]:
+) -> list[Deviation]:
     memory = state.metrics[metric.name]
     lengths, since = memory.zscore.seconds(), memory.zscore.start
     return [
-        Streak(
+        Deviation(
             memory.zscore.nodes[index],
-            guilty_gpu(frame, int(index), metric),
+            deviating_gpu(frame, int(index), metric),
             metric.name,
             "zscore",
             rank,
@@ -356,14 +360,14 @@ def _metric_streaks(
 
 
 def _quiet(job: Job, state: JobState, silence: dict[str, float], now: float) -> dict[str, float]:
-    """Per node named that can be judged, the shortest quiet time over all metrics and methods."""
+    """Per flagged node that can be evaluated, the shortest quiet time over metrics and methods."""
     # A silent node tells nothing about itself, so what was found stands.
     quiet: dict[str, float] = {}
-    for node in state.standing.keys() - job.silent_since.keys() - silence.keys():
+    for node in state.standing.keys() - job.absent_since.keys() - silence.keys():
         # A node that is back was not quiet before.
-        times = [now - state.last_silent[node]] if node in state.last_silent else []
+        times = [now - state.last_absent[node]] if node in state.last_absent else []
         for memory in state.metrics.values():
-            known = [one for one in memory.streaks if node in one.nodes]
+            known = [one for one in memory.deviations if node in one.nodes]
             times += [float(one.quiet[one.nodes.index(node)]) for one in known]
         # One that left the job is nobody's fault any more.
         if times or node not in job.nodes:
@@ -371,22 +375,22 @@ def _quiet(job: Job, state: JobState, silence: dict[str, float], now: float) -> 
     return quiet
 
 
-def _judgement(
+def _detection(
     job: Job,
     metrics: list[MetricConfig],
-    streaks: list[Streak],
+    deviations: list[Deviation],
     comparable: bool,
     state: JobState,
     time: float,
-) -> Judgement:
+) -> Detection:
     memories = {metric.name: state.metrics[metric.name] for metric in metrics}
-    return Judgement(
+    return Detection(
         job=job,
         time=time,
         comparable=comparable,
         findings=tuple(state.standing.values()),
-        streaks=tuple(streaks),
-        fault_scores=fault_scores(job.nodes, state.standing, streaks),
+        deviations=tuple(deviations),
+        fault_scores=fault_scores(job.nodes, state.standing, deviations),
         normal_scores={n: _by_node(m.similarity, m.normal) for n, m in memories.items()},
         zscores={n: _by_node(m.zscore, m.z) for n, m in memories.items()},
         continuity={n: _by_node(m.similarity, m.continuity()) for n, m in memories.items()},
@@ -395,5 +399,5 @@ def _judgement(
     )
 
 
-def _by_node(streaks: Streaks, values: NDArray[np.float64]) -> dict[str, float]:
-    return dict(zip(streaks.nodes, values.tolist(), strict=True))
+def _by_node(deviations: DeviationTracker, values: NDArray[np.float64]) -> dict[str, float]:
+    return dict(zip(deviations.nodes, values.tolist(), strict=True))

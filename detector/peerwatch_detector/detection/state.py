@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.config import DetectorConfig
-from peerwatch_detector.detection.continuity import Streaks
+from peerwatch_detector.detection.continuity import DeviationTracker
 from peerwatch_detector.detection.explanation.explain import Explanation
-from peerwatch_detector.detection.findings import Finding, Streak
+from peerwatch_detector.detection.findings import Deviation, Finding
 from peerwatch_detector.detection.methods.peerwatch.baseline import Baseline
 from peerwatch_detector.detection.methods.peerwatch.deviation import Compared
 from peerwatch_detector.detection.methods.peerwatch.evidence import Moment, Trail
@@ -25,17 +25,17 @@ _NO_GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 class MetricState:
     """What one metric of one job remembers between cycles.
 
-    ``compared`` is what it showed, by step, as far as that is not weighed yet; ``judged_until`` the
-    step up to which it was compared.
+    ``compared`` is what it showed, by step, as far as that is not weighed yet; ``evaluated_until``
+    the step up to which it was compared.
     """
 
-    similarity: Streaks
-    zscore: Streaks
+    similarity: DeviationTracker
+    zscore: DeviationTracker
     baseline: Baseline
     high: Trail
     low: Trail
     stepwise: bool
-    judged_until: int = 0
+    evaluated_until: int = 0
     normal: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     z: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     peak: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
@@ -76,25 +76,25 @@ class MetricState:
     def needed_from(self) -> int:
         """Return the tick from which samples are needed: that of the first candidate to weigh."""
         shown = (time for time, found in self.compared.items() if found.anybody)
-        return min([self.judged_until, *shown])
+        return min([self.evaluated_until, *shown])
 
     @property
-    def streaks(self) -> tuple[Streaks, ...]:
-        """The streaks of the method in use, which keep a finding standing."""
+    def deviations(self) -> tuple[DeviationTracker, ...]:
+        """The deviations of the method in use, which keep a finding standing."""
         if self.stepwise:
-            return (self.high.streaks, self.low.streaks)
+            return (self.high.deviations, self.low.deviations)
         return (self.similarity, self.zscore)
 
     def continuity(self) -> NDArray[np.float64]:
-        """Return the length of every node's longest streak, shape (n_nodes,)."""
-        used = self.streaks if self.stepwise else (self.similarity,)
+        """Return the length of every node's longest deviation, shape (n_nodes,)."""
+        used = self.deviations if self.stepwise else (self.similarity,)
         longest: NDArray[np.float64] = np.max([one.seconds() for one in used], axis=0)
         return longest
 
 
 @dataclass(slots=True)
 class JobState:
-    """What one job remembers between cycles: streaks, findings and why, who was silent when.
+    """What one job remembers between cycles: deviations, findings and why, who was silent when.
 
     ``ahead`` are the steps that metrics were compared at, but that are not weighed yet.
     """
@@ -103,8 +103,8 @@ class JobState:
     standing: dict[str, Finding] = field(default_factory=dict)
     recent: list[Finding] = field(default_factory=list)
     explanations: dict[Finding, Explanation] = field(default_factory=dict)
-    streaks: list[Streak] = field(default_factory=list)
-    last_silent: dict[str, float] = field(default_factory=dict)
+    deviations: list[Deviation] = field(default_factory=list)
+    last_absent: dict[str, float] = field(default_factory=dict)
     progress: Progress | None = None
     stepped_until: int = 0
     phase: Phase = field(default_factory=Phase)
@@ -144,11 +144,11 @@ class Course:
 def new_metric_state(config: DetectorConfig) -> MetricState:
     """Return the empty memory of a metric that is seen for the first time."""
     gap = 0.0 if config.method == "minder" else config.continuity.gap_seconds
-    # The paper's methods judge every sample, which may come every few seconds.
+    # The paper's methods evaluate every sample, which may come every few seconds.
     step = max(1.0, config.step_seconds)
     return MetricState(
-        Streaks(gap, step),
-        Streaks(gap, step),
+        DeviationTracker(gap, step),
+        DeviationTracker(gap, step),
         Baseline(config.similarity.baseline_seconds),
         Trail(gap),
         Trail(gap),

@@ -1,10 +1,10 @@
-"""Between seconds and ticks: the judgement counts time in ticks, everything around it in seconds.
+"""Between seconds and ticks: the detection counts time in ticks, everything around it in seconds.
 
 A tick is a step of the samples where that is shorter than a second, else a second. So one code
-judges samples of every second and of every 10 ms: what it calls seconds are ticks, its windows
-hold as many samples and its habits, such as judging every fifth, cost as much. Settings in seconds
-keep their length; what has no setting shrinks with the step. With steps of a second or more a tick
-is a second, and nothing here changes a number.
+evaluates samples of every second and of every 10 ms: what it calls seconds are ticks, its windows
+hold as many samples and its habits, such as evaluating every fifth, cost as much. Settings in
+seconds keep their length; what has no setting shrinks with the step. With steps of a second or more
+a tick is a second, and nothing here changes a number.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.config import DetectorConfig
-from peerwatch_detector.detection.findings import Finding, Streak
+from peerwatch_detector.detection.findings import Deviation, Finding
 from peerwatch_detector.frame import JobFrame, mean_over_gpus, to_grid
 from peerwatch_detector.jobs import Job
 
@@ -38,7 +38,7 @@ SAMPLES: Mapping[str, frozenset[str]] = {
     "": frozenset({"fill_limit_seconds"}),
     "minder": frozenset({"fill_seconds"}),
 }
-# Read before anything is judged, or by those who read.
+# Read before anything is evaluated, or by those who read.
 UNTOUCHED: Mapping[str, frozenset[str]] = {
     "": frozenset({"step_seconds", "cycle_seconds", "history_seconds", "rate_window_seconds"}),
     "prometheus": frozenset({"timeout_seconds", "lag_seconds"}),
@@ -75,8 +75,8 @@ class Ticks:
 
     def job(self, job: Job) -> Job:
         """Return a job with its silent nodes' times in ticks."""
-        silent = {node: since * self.per_second for node, since in job.silent_since.items()}
-        return replace(job, silent_since=silent)
+        silent = {node: since * self.per_second for node, since in job.absent_since.items()}
+        return replace(job, absent_since=silent)
 
     def frame(self, frame: JobFrame) -> JobFrame:
         """Return a frame with its times in ticks."""
@@ -101,14 +101,14 @@ class Ticks:
             raised=finding.raised / self.per_second,
         )
 
-    def streak_in_seconds(self, streak: Streak) -> Streak:
-        """Return a streak with its times in seconds."""
+    def deviation_in_seconds(self, deviation: Deviation) -> Deviation:
+        """Return a deviation with its times in seconds."""
         return replace(
-            streak,
-            since=streak.since / self.per_second,
-            seconds=streak.seconds / self.per_second,
-            threshold=streak.threshold / self.per_second,
-            quiet=streak.quiet / self.per_second,
+            deviation,
+            since=deviation.since / self.per_second,
+            seconds=deviation.seconds / self.per_second,
+            threshold=deviation.threshold / self.per_second,
+            quiet=deviation.quiet / self.per_second,
         )
 
     def in_seconds(self, lengths: Mapping[str, float]) -> dict[str, float]:
@@ -123,7 +123,7 @@ class Ticks:
 
 
 def in_ticks(config: DetectorConfig) -> DetectorConfig:
-    """Return the settings that the judgement counts with.
+    """Return the settings that the detection counts with.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ _LEAST_UNITS = 2500
 
 
 def worthwhile(threads: int, frames: Iterable[JobFrame]) -> int:
-    """Return in how many threads to judge a job: those asked for, or 1 if the job is small.
+    """Return in how many threads to evaluate a job: those asked for, or 1 if the job is small.
 
     Parameters
     ----------
@@ -63,4 +63,4 @@ def each(work: Callable[[Item], Result], items: Sequence[Item], threads: int) ->
 
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="judge")
+    return ThreadPoolExecutor(threads, thread_name_prefix="detect")

@@ -72,7 +72,7 @@ def read_windows(
 
 
 def largest_zscores(
-    values: NDArray[np.float32], length: int, limit: int, smallest_job: int
+    values: NDArray[np.float32], length: int, limit: int, min_nodes: int
 ) -> NDArray[np.float64]:
     """Return the largest absolute Z-score over the nodes of every window, the stride its length.
 
@@ -84,7 +84,7 @@ def largest_zscores(
         Samples per window; windows that overlap would be told apart by a few samples only.
     limit
         Most steps from a gap to the nearest sample, which fills it.
-    smallest_job
+    min_nodes
         Nodes that must have a whole window, else there is nothing to compare.
 
     Returns
@@ -95,7 +95,7 @@ def largest_zscores(
     filled = fill_nearest(values, limit, lookahead=limit)
     means = windows(filled, length)[::length].mean(axis=2, dtype=np.float64)
     scores = np.abs(zscores(means))
-    enough = np.isfinite(scores).sum(axis=1) >= smallest_job
+    enough = np.isfinite(scores).sum(axis=1) >= min_nodes
     largest: NDArray[np.float64] = np.nan_to_num(scores, nan=0.0).max(axis=1, initial=0.0)
     return np.where(enough, largest, 0.0)
 
@@ -130,7 +130,7 @@ def _labelled(
             continue
         values = case.frames[metric.name].values
         lacking[column] = not np.isfinite(values).any()
-        found = largest_zscores(values, length, limit, config.smallest_job)
+        found = largest_zscores(values, length, limit, config.min_nodes)
         features[:, column] = found[kept]
     return LabelledWindows(outcome, features, label[kept] == 1, lacking)
 
@@ -151,9 +151,9 @@ def _check(outcome: Outcome, case: Case, config: DetectorConfig) -> None:
             f"{outcome.folder / SAMPLES}: none of its metrics is known to the configuration: "
             f"{', '.join(outcome.not_looked_at)}; name them in metrics.extra, with their units."
         )
-    if len(case.nodes) < config.smallest_job:
+    if len(case.nodes) < config.min_nodes:
         raise CaseError(
-            f"{file}: {len(case.nodes)} node(s), at least smallest_job = {config.smallest_job} "
+            f"{file}: {len(case.nodes)} node(s), at least min_nodes = {config.min_nodes} "
             "are compared."
         )
     steps = len(next(iter(case.frames.values())).times)

@@ -5,7 +5,7 @@ is given to the next that joins, so a job whose nodes come and go takes no more 
 largest size. Pages are drawn while a read is written, so every access takes the lock.
 
 A large job's range is most of what a detector holds. Its first read is kept in the order of frames,
-so that it can be judged where it lies; what is judged is held for as long as there is room.
+so that it can be evaluated where it lies; what is evaluated is held for as long as there is room.
 """
 
 from __future__ import annotations

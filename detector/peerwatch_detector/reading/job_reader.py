@@ -1,4 +1,4 @@
-"""Reads one job, cycle by cycle: what is new into its rings, what is judged out of them."""
+"""Reads one job, cycle by cycle: what is new into its rings, what is evaluated out of them."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class JobReading:
 
     @property
     def trouble(self) -> ReadError | None:
-        """Why the job cannot be judged: the server failed, or refused every single metric."""
+        """Why the job cannot be evaluated: the server failed, or refused every single metric."""
         found = [error for error in self.errors.values() if error is not None]
         refused = found[0] if found and len(found) == len(self.errors) else None
         return self.grave or refused
 
     @property
     def grave(self) -> ReadError | None:
-        """Why nothing can be judged whatever else is read: the server failed."""
+        """Why nothing can be evaluated whatever else is read: the server failed."""
         found = [error for error in self.errors.values() if error is not None]
         return next((error for error in found if error.reason not in _OF_ONE_METRIC), None)
 
@@ -124,11 +124,11 @@ class JobReader:
         self,
         nodes: Sequence[str],
         now: float,
-        judged_until: Mapping[str, float],
+        evaluated_until: Mapping[str, float],
         metrics: Collection[str] | None = None,
         seconds: float | None = None,
     ) -> JobReading:
-        """Read what is new of every metric, or of some, and cut the frames to judge.
+        """Read what is new of every metric, or of some, and cut the frames to evaluate.
 
         Parameters
         ----------
@@ -136,8 +136,8 @@ class JobReader:
             The job's nodes now.
         now
             Unix time.
-        judged_until
-            By metric, the tick up to which it was judged.
+        evaluated_until
+            By metric, the tick up to which it was evaluated.
         metrics
             Which; None is all.
         seconds
@@ -148,24 +148,24 @@ class JobReader:
         JobReading
             Its frames hold until the next call, and are not to be changed.
         """
-        self.release(judged_until, now)
+        self.release(evaluated_until, now)
         errors = self._follower.update(nodes, now, metrics, seconds)
         good = [name for name, error in errors.items() if error is None]
-        return JobReading(self.frames(nodes, now, judged_until, good), errors)
+        return JobReading(self.frames(nodes, now, evaluated_until, good), errors)
 
     def frames(
         self,
         nodes: Sequence[str],
         now: float,
-        judged_until: Mapping[str, float],
+        evaluated_until: Mapping[str, float],
         metrics: Collection[str],
     ) -> dict[str, JobFrame]:
-        """Cut the frames to judge out of what was read; see ``read``."""
+        """Cut the frames to evaluate out of what was read; see ``read``."""
         end = self._follower.newest_step(now)
         frames: dict[str, JobFrame] = {}
         for metric in self._metrics:
             if metric.name in metrics and self._follower.holds(metric.name):
-                first = self._first(metric, judged_until.get(metric.name), end)
+                first = self._first(metric, evaluated_until.get(metric.name), end)
                 frames[metric.name] = self._follower.frame(
                     metric.name, nodes, first, end, lent=True
                 )
@@ -183,21 +183,21 @@ class JobReader:
         known = {one.name for one in self._metrics}
         return metric in known and self._follower.holds(metric)
 
-    def release(self, judged_until: Mapping[str, float], now: float) -> None:
-        """Give back the memory of what is judged, where it is too much."""
+    def release(self, evaluated_until: Mapping[str, float], now: float) -> None:
+        """Give back the memory of what is evaluated, where it is too much."""
         end = self._follower.newest_step(now)
         for metric in self._metrics:
-            if metric.name in judged_until:
-                first = self._first(metric, judged_until[metric.name], end)
+            if metric.name in evaluated_until:
+                first = self._first(metric, evaluated_until[metric.name], end)
                 self._follower.release(metric.name, first, self._config.held_samples)
 
-    def _first(self, metric: MetricConfig, judged_until: float | None, end: int) -> int:
+    def _first(self, metric: MetricConfig, evaluated_until: float | None, end: int) -> int:
         """Return the step at which the samples must begin that new windows are made of."""
         step = self._config.step_seconds
         first = end - round(self._config.history_seconds / step)
         since = first
-        if judged_until is not None:
-            since = math.floor(round(judged_until / (self._ticks.per_second * step), 6))
+        if evaluated_until is not None:
+            since = math.floor(round(evaluated_until / (self._ticks.per_second * step), 6))
         margin = self._config.margin_seconds + (metric.peak_seconds or 0)
         since -= math.ceil(round(margin / step, 6))
         return max(first, min(since, end - context_steps(step)))

@@ -72,8 +72,8 @@ def members(group: str) -> str:
     return f"max by (member) (peerwatch_detector_member{{{_of_group(group)}}}) == 1"
 
 
-def judged_jobs(group: str) -> str:
-    """Return the query for (job_id, member) pairs: which detector publishes which judgement."""
+def evaluated_jobs(group: str) -> str:
+    """Return the query for (job_id, member) pairs: which detector publishes which detection."""
     return f"max by (job_id, member) (peerwatch_job_owner{{{_of_group(group)}}})"
 
 

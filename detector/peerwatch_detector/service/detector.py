@@ -4,7 +4,7 @@ The detector keeps nothing on disk. After a restart it reads the last minutes ag
 through them as it would have done then, and takes up the findings that it published before.
 A Prometheus that cannot be read leaves everything as it stood: findings stand, the page is
 served, a metric says so, and the next cycle tries again. When which job has its turn is decided
-in ``loop`` and ``schedule``, which detector judges it in ``members``.
+in ``loop`` and ``schedule``, which detector evaluates it in ``members``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from functools import partial
 
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection.findings import Finding
-from peerwatch_detector.detection.pipeline import JobState, Judgement, judge, look_ahead
+from peerwatch_detector.detection.pipeline import Detection, JobState, detect, look_ahead
 from peerwatch_detector.detection.steps import Ticks
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.frame import JobFrame
@@ -43,7 +43,7 @@ _CLOCK_WENT_BACK = 10.0
 
 @dataclass(slots=True)
 class JobMemory:
-    """What the detector holds of one job: samples, streaks, findings.
+    """What the detector holds of one job: samples, deviations, findings.
 
     The state counts ticks; ``seconds`` is what its last turn took, by stage.
     """
@@ -51,7 +51,7 @@ class JobMemory:
     reader: JobReader | None = None
     state: JobState = field(default_factory=JobState)
     restored: bool = False
-    judgement: Judgement | None = None
+    detection: Detection | None = None
     last_success: float | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -63,7 +63,7 @@ class JobMemory:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A job's new samples, on their way to the judge.
+    """A job's new samples, on their way to the evaluate.
 
     Parameters
     ----------
@@ -88,12 +88,12 @@ class Reading:
 
     @property
     def moment(self) -> float:
-        """The time to judge at: nobody is silent for longer than somebody has looked."""
-        return self.known if self.job.silent_since else self.now
+        """The time to evaluate at: nobody is silent for longer than somebody has looked."""
+        return self.known if self.job.absent_since else self.now
 
 
 class Detector:
-    """Judges training jobs.
+    """Evaluates training jobs.
 
     Each job's samples are read in any thread, one at a time, and a large job's first ones are
     compared there; all else happens in one thread.
@@ -133,18 +133,18 @@ class Detector:
         self._discovered: float | None = None
         self._owned: set[str] = set()
         # Who shares the jobs with this detector is not known before it has looked once.
-        self._may_judge = not config.replicas.enabled
+        self._may_evaluate = not config.replicas.enabled
         self._seconds = {"discover": 0.0, "publish": 0.0}
         labels = ((name, model.name, model.fingerprint) for name, model in self.models.items())
         self.snapshot = Snapshot(models=tuple(labels))
 
     def cycle(self) -> None:
-        """Discover, judge every job, publish: at once what ``Loop`` spreads over time."""
+        """Discover, evaluate every job, publish: at once what ``Loop`` spreads over time."""
         self.discovered(attempt(self.find))
         if self.config.replicas.enabled:
             self.looked(attempt(self.look))
         for job_id in self.share():
-            self.judge(job_id, attempt(self.reading(job_id)))
+            self.detect(job_id, attempt(self.reading(job_id)))
         self.publish(Backlog())
 
     def find(self) -> Found:
@@ -167,7 +167,7 @@ class Detector:
         self._follow()
 
     def look(self) -> Sight:
-        """Ask who else is there and judges what, in any thread.
+        """Ask who else is there and evaluates what, in any thread.
 
         Raises
         ------
@@ -184,11 +184,11 @@ class Detector:
             self.group.update(outcome.result)
         if self.group.members != before:
             logger.info("members_changed members=%s", ",".join(self.group.members))
-        self._may_judge = True
+        self._may_evaluate = True
         self._follow()
 
     def share(self) -> dict[str, int]:
-        """Return the number of nodes of every job that this detector judges."""
+        """Return the number of nodes of every job that this detector evaluates."""
         return {job_id: len(self._jobs[job_id].nodes) for job_id in sorted(self.memories)}
 
     def reading(self, job_id: str) -> Callable[[], Reading]:
@@ -200,11 +200,11 @@ class Detector:
             if back > _CLOCK_WENT_BACK:
                 # What is held lies in the future, and would hide all that comes until then.
                 logger.warning("clock_went_back job_id=%s seconds=%.0f", job_id, back)
-                memory = self.memories[job_id] = JobMemory(judgement=memory.judgement)
+                memory = self.memories[job_id] = JobMemory(detection=memory.detection)
         return partial(self._reading, self._jobs[job_id], memory, self._discovered)
 
-    def judge(self, job_id: str, outcome: Outcome[Reading]) -> bool:
-        """Judge a job that has been read, and return whether both went well."""
+    def detect(self, job_id: str, outcome: Outcome[Reading]) -> bool:
+        """Evaluate a job that has been read, and return whether both went well."""
         memory, reading = self.memories.get(job_id), outcome.result
         if memory is None or (reading is not None and reading.memory is not memory):
             # It has ended, or gone to another detector, in the meantime.
@@ -214,8 +214,8 @@ class Detector:
         if reading is not None:
             for metric, failure in reading.errors.items():
                 self.trouble.report(("job", job_id, metric), failure)
-            judged = attempt(partial(self._judge, reading))
-            memory.seconds["judge"], error = judged.seconds, judged.error
+            evaluated = attempt(partial(self._detect, reading))
+            memory.seconds["detect"], error = evaluated.seconds, evaluated.error
         # One job that cannot be read, or that meets a bug, must not stop the others.
         self.trouble.report(("job", job_id), error)
         return error is None
@@ -224,11 +224,13 @@ class Detector:
         """Put a new snapshot in the place of the old one."""
         began = time.perf_counter()
         replicas = self.config.replicas
-        judged = {job_id: m for job_id, m in self.memories.items() if m.judgement}
+        evaluated = {job_id: m for job_id, m in self.memories.items() if m.detection}
         self.snapshot = Snapshot(
-            judgements=tuple(m.judgement for m in judged.values() if m.judgement),
+            detections=tuple(m.detection for m in evaluated.values() if m.detection),
             last_success={
-                job_id: m.last_success for job_id, m in judged.items() if m.last_success is not None
+                job_id: m.last_success
+                for job_id, m in evaluated.items()
+                if m.last_success is not None
             },
             discovered=self._discovered,
             stages=self._stages(),
@@ -239,24 +241,24 @@ class Detector:
                 replicas.group,
                 self.group.own,
                 shares=replicas.enabled,
-                jobs={job_id: job_id in self._owned for job_id in judged},
+                jobs={job_id: job_id in self._owned for job_id in evaluated},
             ),
         )
         self._seconds["publish"] = time.perf_counter() - began
 
     def _stages(self) -> dict[str, float]:
         turns = [memory.seconds for memory in self.memories.values()]
-        of_jobs = {stage: sum(one.get(stage, 0.0) for one in turns) for stage in ("read", "judge")}
+        of_jobs = {stage: sum(one.get(stage, 0.0) for one in turns) for stage in ("read", "detect")}
         return self._seconds | of_jobs
 
     def _follow(self) -> None:
         """Begin with the jobs that have come to this detector, and give up those that have gone."""
-        if not self._may_judge:
+        if not self._may_evaluate:
             return
         wanted = self._owned = set(self._jobs)
         if self.config.replicas.enabled:
-            judged = {job_id for job_id, memory in self.memories.items() if memory.judgement}
-            wanted = self.group.share(self._jobs, judged)
+            evaluated = {job_id for job_id, memory in self.memories.items() if memory.detection}
+            wanted = self.group.share(self._jobs, evaluated)
             self._owned = {job_id for job_id in wanted if self.group.owns(job_id)}
         for job_id in sorted(wanted - self.memories.keys()):
             self.memories[job_id] = JobMemory()
@@ -316,12 +318,12 @@ class Detector:
         memory.restored = True
         return found
 
-    def _judge(self, reading: Reading) -> None:
+    def _detect(self, reading: Reading) -> None:
         memory, state = reading.memory, reading.memory.state
         before = self._ticks.standing_in_seconds(state.standing)
-        judgement = judge(
+        detection = detect(
             reading.job, reading.frames, self.models, self.config, state, reading.moment
         )
-        memory.judgement, memory.last_success = judgement, reading.now
-        after = {finding.node: finding for finding in judgement.findings}
-        log_changes(before, after, judgement.explanations)
+        memory.detection, memory.last_success = detection, reading.now
+        after = {finding.node: finding for finding in detection.findings}
+        log_changes(before, after, detection.explanations)

@@ -49,7 +49,7 @@ class Discovery:
         self._failed = False
 
     def find(self, now: float) -> Found:
-        """Return the jobs to judge.
+        """Return the jobs to evaluate.
 
         Raises
         ------
@@ -73,7 +73,7 @@ class Discovery:
         return Found(now, tuple(replace(job, roles=self._roles(job)) for job in jobs))
 
     def sight(self) -> Sight:
-        """Return which detectors of the group are there, and what they judge.
+        """Return which detectors of the group are there, and what they evaluate.
 
         Raises
         ------
@@ -82,11 +82,11 @@ class Discovery:
         """
         group = self.config.replicas.group
         there = self.reader.instant(promql.members(group))
-        judges: dict[str, set[str]] = {}
-        for one in self.reader.instant(promql.judged_jobs(group)):
-            judges.setdefault(one.labels["job_id"], set()).add(one.labels["member"])
+        evaluates: dict[str, set[str]] = {}
+        for one in self.reader.instant(promql.evaluated_jobs(group)):
+            evaluates.setdefault(one.labels["job_id"], set()).add(one.labels["member"])
         members = frozenset(one.labels["member"] for one in there)
-        return Sight(members, {job_id: frozenset(who) for job_id, who in judges.items()})
+        return Sight(members, {job_id: frozenset(who) for job_id, who in evaluates.items()})
 
     def _looked_lately(self, now: float) -> bool:
         """Whether no more time passed since the last answer than does between two looks.

@@ -1,7 +1,7 @@
-"""Runs a detector: what is due is read in threads and judged in this one, until told to stop.
+"""Runs a detector: what is due is read in threads and evaluated in this one, until told to stop.
 
 Discovery, the look at the other members and the reads of the jobs each have threads of their own,
-so that one that hangs stops nothing else. Jobs are judged one after the other, each in as many
+so that one that hangs stops nothing else. Jobs are evaluated one after the other, each in as many
 threads as its arithmetic is worth (``threads``); the page is served from the last snapshot
 meanwhile.
 """
@@ -33,12 +33,12 @@ _LONGEST_WAIT = 0.5
 
 
 class Loop:
-    """Lets a detector judge its jobs, each at its time.
+    """Lets a detector evaluate its jobs, each at its time.
 
     Parameters
     ----------
     detector
-        What judges.
+        What evaluates.
     clock
         Seconds that never jump.
     """
@@ -76,14 +76,14 @@ class Loop:
                 workers.stop()
 
     def _step(self) -> None:
-        """Start what is due, judge a job that has been read, or wait for something to do."""
+        """Start what is due, evaluate a job that has been read, or wait for something to do."""
         now = self._clock()
         for one in self._repeated:
             one.ask_if_due(now)
         while (job_id := self.schedule.begin(now)) is not None:
             self._readers.submit(self.detector.reading(job_id), partial(self._has_read, job_id))
         if self._read:
-            self._judge(*self._read.popleft())
+            self._detect(*self._read.popleft())
         self._inbox.take(0.0 if self._read else self._seconds_until_due())
         self.detector.publish(self.schedule.backlog(self._clock()))
 
@@ -107,9 +107,9 @@ class Loop:
         self.schedule.has_read(job_id, outcome.seconds)
         self._read.append((job_id, outcome))
 
-    def _judge(self, job_id: str, outcome: Outcome[Reading]) -> None:
+    def _detect(self, job_id: str, outcome: Outcome[Reading]) -> None:
         began = self._clock()
-        good = self.detector.judge(job_id, outcome)
+        good = self.detector.detect(job_id, outcome)
         now = self._clock()
         self.schedule.end(job_id, now - began, now, failed=not good)
 

@@ -1,8 +1,8 @@
-"""Which detectors are alive, and which of them judges which training job.
+"""Which detectors are alive, and which of them evaluates which training job.
 
 There is no database and no leader: every detector publishes that it is there and which jobs it
-judges, reads both of all others from Prometheus, and comes to the same answer by rendezvous
-hashing. Where two disagree for a while, as when one of them is cut off, both judge the job; the
+evaluates, reads both of all others from Prometheus, and comes to the same answer by rendezvous
+hashing. Where two disagree for a while, as when one of them is cut off, both evaluate the job; the
 rules count what both publish once.
 """
 
@@ -26,12 +26,12 @@ class Sight:
     ----------
     members
         Names of the detectors that are there.
-    judges
-        By job, those that publish its judgement.
+    evaluates
+        By job, those that publish its detection.
     """
 
     members: frozenset[str]
-    judges: Mapping[str, frozenset[str]]
+    evaluates: Mapping[str, frozenset[str]]
 
 
 class Group:
@@ -42,14 +42,14 @@ class Group:
     own
         Name of this detector, which always counts itself.
     replication
-        How many judge the same job.
+        How many evaluate the same job.
     """
 
     def __init__(self, own: str, replication: int) -> None:
         self.own = own
         self.replication = replication
         self._misses: dict[str, int] = {own: 0}
-        self._judges: Mapping[str, frozenset[str]] = {}
+        self._evaluates: Mapping[str, frozenset[str]] = {}
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -62,41 +62,41 @@ class Group:
             self._misses[member] = 0 if member in sight.members else self._misses.get(member, 0) + 1
         self._misses[self.own] = 0
         self._misses = {one: n for one, n in self._misses.items() if n < _LEAST_MISSES}
-        self._judges = sight.judges
+        self._evaluates = sight.evaluates
 
     def owns(self, job_id: str) -> bool:
-        """Return whether this detector is among those that are to judge a job."""
+        """Return whether this detector is among those that are to evaluate a job."""
         return self.own in owners(job_id, self._misses, self.replication)
 
     def keeps(self, job_id: str) -> bool:
-        """Return whether a job that this detector judges must stay with it for now.
+        """Return whether a job that this detector evaluates must stay with it for now.
 
-        It stays until all who own it have judged it: rather twice than not at all.
+        It stays until all who own it have evaluated it: rather twice than not at all.
         """
-        judges = self._judges.get(job_id, frozenset())
-        return self.owns(job_id) or not judges.issuperset(
+        evaluates = self._evaluates.get(job_id, frozenset())
+        return self.owns(job_id) or not evaluates.issuperset(
             owners(job_id, self._misses, self.replication)
         )
 
-    def share(self, jobs: Iterable[str], judged: Collection[str]) -> set[str]:
-        """Return the jobs to judge.
+    def share(self, jobs: Iterable[str], evaluated: Collection[str]) -> set[str]:
+        """Return the jobs to evaluate.
 
         Parameters
         ----------
         jobs
             All that run.
-        judged
-            Those of which this detector publishes a judgement.
+        evaluated
+            Those of which this detector publishes a detection.
         """
         return {
             job_id
             for job_id in jobs
-            if self.owns(job_id) or (job_id in judged and self.keeps(job_id))
+            if self.owns(job_id) or (job_id in evaluated and self.keeps(job_id))
         }
 
 
 def owners(job_id: str, members: Iterable[str], replication: int) -> tuple[str, ...]:
-    """Return who judges a job, the first in line first.
+    """Return who evaluates a job, the first in line first.
 
     By highest random weight (rendezvous hashing, Thaler and Ravishankar 1998): a member that comes
     or goes moves only its own jobs.

@@ -13,7 +13,7 @@ from math import isfinite
 from typing import get_args
 
 from peerwatch_detector import __version__
-from peerwatch_detector.detection.pipeline import Judgement
+from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.errors import ReadFailure
 from peerwatch_detector.reading import ReadingStatistics
 from peerwatch_detector.reading.settings import Way
@@ -27,7 +27,7 @@ _KEPT_SERIES = 500_000
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Which detector this is, and what of all it judges.
+    """Which detector this is, and what of all it evaluates.
 
     Parameters
     ----------
@@ -36,8 +36,8 @@ class Membership:
     shares
         Whether it shares the jobs with the others of the group.
     jobs
-        The jobs it publishes a judgement of: whether it owns them, or judges them until their new
-        owner does.
+        The jobs it publishes a detection of: whether it owns them, or evaluates them until their
+        new owner does.
     """
 
     group: str = "default"
@@ -52,14 +52,14 @@ class Snapshot:
 
     Parameters
     ----------
-    judgements
-        The last judgement of every job.
+    detections
+        The last detection of every job.
     last_success
-        Unix time at which it was last read and judged without an error, by job.
+        Unix time at which it was last read and evaluated without an error, by job.
     discovered
         Unix time at which the jobs were last read.
     stages
-        Seconds that each stage took last, of ``read`` and ``judge`` the sum over all jobs.
+        Seconds that each stage took last, of ``read`` and ``detect`` the sum over all jobs.
     models
         (metric, model name, fingerprint) in use.
     reading
@@ -67,10 +67,10 @@ class Snapshot:
     backlog
         How far behind the detector is.
     membership
-        Which jobs it judges among the detectors.
+        Which jobs it evaluates among the detectors.
     """
 
-    judgements: tuple[Judgement, ...] = ()
+    detections: tuple[Detection, ...] = ()
     last_success: dict[str, float] = field(default_factory=dict)
     discovered: float | None = None
     stages: dict[str, float] = field(default_factory=dict)
@@ -110,11 +110,11 @@ def _findings(snapshot: Snapshot) -> Iterator[Family]:
     finding = family("peerwatch_finding")
     start = family("peerwatch_finding_start_timestamp_seconds")
     info = family("peerwatch_finding_info")
-    for judgement in snapshot.judgements:
-        for one in judgement.findings:
+    for detection in snapshot.detections:
+        for one in detection.findings:
             finding.add_metric(one.key, 1)
             start.add_metric(one.key, one.since)
-            if why := judgement.explanations.get(one):
+            if why := detection.explanations.get(one):
                 about = (one.job_id, one.node, one.gpu, one.metric, one.method)
                 info.add_metric((*about, why.means.family, why.sentence), 1)
     yield from (finding, start, info)
@@ -125,7 +125,7 @@ def _scores(snapshot: Snapshot) -> Iterator[Family]:
     normal = family("peerwatch_normal_score")
     continuity = family("peerwatch_continuity_seconds")
     zscore = family("peerwatch_zscore")
-    for one in snapshot.judgements:
+    for one in snapshot.detections:
         job_id = one.job.job_id
         fault.rows += [((job_id, node), score) for node, score in one.fault_scores.items()]
         _add(normal, job_id, one.normal_scores)
@@ -147,11 +147,11 @@ def _jobs(snapshot: Snapshot) -> Iterator[Family]:
     comparable = family("peerwatch_job_comparable")
     coverage = family("peerwatch_data_coverage_ratio")
     success = family("peerwatch_cycle_last_success_timestamp_seconds")
-    for judgement in snapshot.judgements:
-        job = judgement.job
+    for detection in snapshot.detections:
+        job = detection.job
         nodes.add_metric((job.job_id,), len(job.nodes))
-        comparable.add_metric((job.job_id,), float(judgement.comparable))
-        for metric, share in judgement.coverage.items():
+        comparable.add_metric((job.job_id,), float(detection.comparable))
+        for metric, share in detection.coverage.items():
             coverage.add_metric((job.job_id, metric), share)
     for job_id, time in snapshot.last_success.items():
         success.add_metric((job_id,), time)

@@ -21,7 +21,7 @@ from peerwatch_detector.reading.decode import prepare as prepare_reading
 
 @cache
 def prepare() -> None:
-    """Call every compiled function of reading and judging once, on next to nothing.
+    """Call every compiled function of reading and evaluating once, on next to nothing.
 
     Without a cache of compiled code this takes some 20 s, with one a fraction of a second.
     """

@@ -1,4 +1,4 @@
-"""Takes up the findings that stood before this process judged the job.
+"""Takes up the findings that stood before this process evaluated the job.
 
 After a restart they are its own, after a take-over another detector's; either way they stand in
 Prometheus.

@@ -1,11 +1,11 @@
-"""Which training job is read and judged next: fair, without a clock, thread or network of its own.
+"""Which training job is read and evaluated next: fair, without a clock, thread or network.
 
 Every job is due once a cycle, at a time within it that follows from its id, so that the server
 sees a trickle and not a burst. Of the jobs that are due, the one goes first whose turn begins
 earliest in virtual time (start-time fair queueing, Goyal et al. 1996): a turn ends, and the next
 begins, as much later as it cost for the job's size. While all are behind, each gets the process's
 time by the number of its nodes: cycles stretch alike, and a job that costs 100 times as much as
-others of its size is judged the more rarely instead of delaying them.
+others of its size is evaluated the more rarely instead of delaying them.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Backlog:
     Parameters
     ----------
     lateness
-        Seconds, by job: from when it was due to the end of its last turn, judged or failed; while
-        it is overdue by more than that, by how much.
+        Seconds, by job: from when it was due to the end of its last turn, evaluated or failed;
+        while it is overdue by more than that, by how much.
     waiting
-        Jobs that are due and neither read nor judged at the moment.
+        Jobs that are due and neither read nor evaluated at the moment.
     skipped
         Cycles of all jobs so far that were left out because the turn before had not ended.
     """
@@ -52,7 +52,7 @@ class _Turns:
     weight: int
     phase: float
     due: float
-    stage: Literal["waiting", "reading", "judging"] = "waiting"
+    stage: Literal["waiting", "reading", "detecting"] = "waiting"
     start_tag: float | None = None
     finish_tag: float = 0.0
     ended: float = -math.inf
@@ -70,7 +70,7 @@ class Schedule:
     cycle_seconds
         Time between two turns of a job.
     threads
-        Jobs that may be read at a time. As many may wait, read, to be judged.
+        Jobs that may be read at a time. As many may wait, read, to be evaluated.
     """
 
     def __init__(self, cycle_seconds: float, threads: int) -> None:
@@ -104,7 +104,7 @@ class Schedule:
         """Return the job to read now, None if none is due or no thread is free for it."""
         self._queue(now)
         stages = [job.stage for job in self._jobs.values()]
-        if stages.count("reading") >= self.threads or stages.count("judging") >= self.threads:
+        if stages.count("reading") >= self.threads or stages.count("detecting") >= self.threads:
             return None
         total = sum(job.weight for job in self._jobs.values())
         reading = [job for job in self._jobs.values() if job.stage == "reading"]
@@ -124,7 +124,7 @@ class Schedule:
         return job_id
 
     def has_read(self, job_id: str, seconds: float) -> None:
-        """Take down that a job has been read; it waits to be judged.
+        """Take down that a job has been read; it waits to be evaluated.
 
         Parameters
         ----------
@@ -134,7 +134,7 @@ class Schedule:
             How long it held its thread.
         """
         job = self._jobs[job_id]
-        job.stage, job.read_seconds = "judging", seconds
+        job.stage, job.read_seconds = "detecting", seconds
         self._charge(job, seconds / self.threads)
 
     def end(self, job_id: str, seconds: float, now: float, *, failed: bool = False) -> None:
@@ -145,11 +145,11 @@ class Schedule:
         job_id
             The job.
         seconds
-            How long it was judged.
+            How long it was evaluated.
         now
             Seconds of the caller's clock.
         failed
-            Whether reading or judging it failed.
+            Whether reading or evaluating it failed.
         """
         job = self._jobs[job_id]
         self._charge(job, max(_LEAST_COST, seconds))

@@ -71,7 +71,7 @@ class TrainingOptions:
         Above it, the largest share of the held-out windows' variance that may be lost.
     largest_level_error
         Largest mean squared error of the means of windows from all over the scale; 7 % of the
-        scale off, as far as the smallest effects that matter are.
+        scale off, as far as the minimum effect sizes that matter are.
     seed
         Makes a training repeatable.
     """

@@ -177,7 +177,7 @@ class _Gathering:
     def add(self, frames: dict[str, JobFrame], step_seconds: float) -> None:
         """Fill, scale and cut the frames of one range."""
         metrics = {metric.name: metric for metric in self.config.detection_metrics()}
-        # As the judgement has it: samples further apart than a second count as seconds.
+        # As the detection has it: samples further apart than a second count as seconds.
         limit = round(self.config.fill_limit_seconds / min(step_seconds, 1.0))
         length = self.config.window_length
         cuts = {}

@@ -16,8 +16,8 @@ from werkzeug.routing import PathConverter
 
 from peerwatch_detector import __version__
 from peerwatch_detector.detection.explanation.explain import Explanation, MetricEvidence
-from peerwatch_detector.detection.findings import ABSENT, Finding, Streak
-from peerwatch_detector.detection.pipeline import Judgement
+from peerwatch_detector.detection.findings import ABSENT, Deviation, Finding
+from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.service.metrics import Page
 from peerwatch_detector.units import metric_words, number, quantity
@@ -70,7 +70,7 @@ class NodeView:
 
     name: str
     score: float
-    streak: Streak | None
+    deviation: Deviation | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +119,11 @@ def create_app(detector: Detector) -> flask.Flask:
 
     @app.get("/api/v1/jobs")
     def jobs() -> dict[str, Any]:
-        return {"jobs": [_as_json(one) for one in detector.snapshot.judgements]}
+        return {"jobs": [_as_json(one) for one in detector.snapshot.detections]}
 
     @app.get("/")
     def index() -> str:
-        views = [_job_view(detector, pictures, one) for one in detector.snapshot.judgements]
+        views = [_job_view(detector, pictures, one) for one in detector.snapshot.detections]
         total = sum(len(view.findings) for view in views)
         return flask.render_template(
             "index.html", jobs=views, total=total, job_info=detector.config.discovery.job_info
@@ -131,7 +131,7 @@ def create_app(detector: Detector) -> flask.Flask:
 
     @app.get("/jobs/<anything:job_id>")
     def job_page(job_id: str) -> str:
-        found = [one for one in detector.snapshot.judgements if one.job.job_id == job_id]
+        found = [one for one in detector.snapshot.detections if one.job.job_id == job_id]
         if not found:
             flask.abort(404, f"No training job {job_id!r} is known; / lists those that are.")
         view = _job_view(detector, pictures, found[0])
@@ -151,13 +151,13 @@ def create_app(detector: Detector) -> flask.Flask:
     return app
 
 
-def _as_json(judgement: Judgement) -> dict[str, Any]:
+def _as_json(detection: Detection) -> dict[str, Any]:
     return {
-        "job_id": judgement.job.job_id,
-        "nodes": list(judgement.job.nodes),
-        "running": judgement.job.running,
-        "comparable": judgement.comparable,
-        "judged_until": judgement.time,
+        "job_id": detection.job.job_id,
+        "nodes": list(detection.job.nodes),
+        "running": detection.job.running,
+        "comparable": detection.comparable,
+        "evaluated_until": detection.time,
         "findings": [
             {
                 "node": f.node,
@@ -168,9 +168,9 @@ def _as_json(judgement: Judgement) -> dict[str, Any]:
                 "score": f.score,
                 "since": f.since,
                 "raised": f.raised,
-                "explanation": _explained(judgement.explanations.get(f)),
+                "explanation": _explained(detection.explanations.get(f)),
             }
-            for f in judgement.findings
+            for f in detection.findings
         ],
         "candidates": [
             {
@@ -180,11 +180,11 @@ def _as_json(judgement: Judgement) -> dict[str, Any]:
                 "method": s.method,
                 "continuity_seconds": s.seconds,
                 "threshold_seconds": s.threshold,
-                "normal_score": _known(judgement.normal_scores.get(s.metric, {}).get(s.node)),
+                "normal_score": _known(detection.normal_scores.get(s.metric, {}).get(s.node)),
                 "score": s.score,
                 "since": s.since,
             }
-            for s in judgement.streaks
+            for s in detection.deviations
         ],
     }
 
@@ -198,39 +198,39 @@ def _known(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _job_view(detector: Detector, pictures: Pictures, judgement: Judgement) -> JobView:
-    longest: dict[str, Streak] = {}
-    for streak in sorted(judgement.streaks, key=lambda s: s.seconds / s.threshold):
-        longest[streak.node] = streak
+def _job_view(detector: Detector, pictures: Pictures, detection: Detection) -> JobView:
+    longest: dict[str, Deviation] = {}
+    for deviation in sorted(detection.deviations, key=lambda s: s.seconds / s.threshold):
+        longest[deviation.node] = deviation
     ranking = [
         NodeView(node, score, longest.get(node))
-        for node, score in sorted(judgement.fault_scores.items(), key=lambda kv: (-kv[1], kv[0]))
+        for node, score in sorted(detection.fault_scores.items(), key=lambda kv: (-kv[1], kv[0]))
     ]
-    state = "running" if judgement.job.running else "ended"
-    if not judgement.comparable:
+    state = "running" if detection.job.running else "ended"
+    if not detection.comparable:
         state += ", not comparable now"
     return JobView(
-        judgement.job.job_id,
-        judgement.job.nodes,
+        detection.job.job_id,
+        detection.job.nodes,
         state,
-        _ago(detector.clock() - judgement.time),
-        [_finding_view(detector, pictures, judgement, one) for one in judgement.findings],
+        _ago(detector.clock() - detection.time),
+        [_finding_view(detector, pictures, detection, one) for one in detection.findings],
         ranking,
     )
 
 
 def _finding_view(
-    detector: Detector, pictures: Pictures, judgement: Judgement, finding: Finding
+    detector: Detector, pictures: Pictures, detection: Detection, finding: Finding
 ) -> FindingView:
     if finding.metric == ABSENT:
         sentence, drawn, note = "vanished: its exporter cannot be reached", None, ""
     else:
         sentence = f"differs from its peers in {finding.metric}"
-        drawn = pictures.get(judgement, finding.metric, finding.node, finding)
+        drawn = pictures.get(detection, finding.metric, finding.node, finding)
         unit = next((m.unit for m in detector.metrics if m.name == finding.metric), "")
         gpu = f" GPU {finding.gpu}" if finding.gpu else ""
         note = f"{finding.metric} in {unit}; red: {finding.node}{gpu}, grey: its peers"
-    why = judgement.explanations.get(finding)
+    why = detection.explanations.get(finding)
     return FindingView(
         finding.node,
         finding.gpu,
@@ -263,23 +263,23 @@ def _row(one: MetricEvidence) -> EvidenceRow:
     )
 
 
-def _chosen(pictures: Pictures, judgement: Judgement, view: JobView) -> dict[str, Any]:
+def _chosen(pictures: Pictures, detection: Detection, view: JobView) -> dict[str, Any]:
     """Return the metric and node the visitor asked for, or the ones with most evidence."""
-    nodes, metrics = judgement.job.nodes, list(judgement.coverage)
+    nodes, metrics = detection.job.nodes, list(detection.coverage)
     first = view.ranking[0]
-    metric = flask.request.args.get("metric") or (first.streak.metric if first.streak else "")
+    metric = flask.request.args.get("metric") or (first.deviation.metric if first.deviation else "")
     node = flask.request.args.get("node") or first.name
     metric = metric if metric in metrics else (metrics[0] if metrics else "")
     node = node if node in nodes else first.name
     return {
         "metric": metric,
         "node": node,
-        "picture": pictures.get(judgement, metric, node, None),
+        "picture": pictures.get(detection, metric, node, None),
     }
 
 
 class Pictures:
-    """What was drawn of the last judgements, once for all who look.
+    """What was drawn of the last detections, once for all who look.
 
     Each page is loaded again every few seconds by everybody who has it open, which must not keep
     Prometheus from its answer.
@@ -302,14 +302,14 @@ class Pictures:
         return len(self._drawn)
 
     def get(
-        self, judgement: Judgement, metric: str, node: str, finding: Finding | None
+        self, detection: Detection, metric: str, node: str, finding: Finding | None
     ) -> Markup | None:
         """Return the picture of a node's metric, None if nothing is held of it."""
-        key = (judgement.job.job_id, judgement.time, metric, node, finding)
+        key = (detection.job.job_id, detection.time, metric, node, finding)
         # Locked all the while: who comes second waits for the picture instead of drawing it too.
         with self._lock:
             if key not in self._drawn:
-                drawn = self._drawn[key] = _draw(self._detector, judgement, metric, node, finding)
+                drawn = self._drawn[key] = _draw(self._detector, detection, metric, node, finding)
                 self._size += _size(drawn)
                 while self._size > _KEPT_BYTES:
                     self._size -= _size(self._drawn.pop(next(iter(self._drawn))))
@@ -324,14 +324,14 @@ def _size(drawn: Markup | None) -> int:
 
 
 def _draw(
-    detector: Detector, judgement: Judgement, metric: str, node: str, finding: Finding | None
+    detector: Detector, detection: Detection, metric: str, node: str, finding: Finding | None
 ) -> Markup | None:
-    memory = detector.memories.get(judgement.job.job_id)
+    memory = detector.memories.get(detection.job.job_id)
     held = memory.reader if memory else None
-    job = judgement.job
+    job = detection.job
     if held is None or node not in job.nodes:
         return None
-    start, end = _shown_range(finding, int(judgement.time), int(held.kept_seconds(metric)))
+    start, end = _shown_range(finding, int(detection.time), int(held.kept_seconds(metric)))
     frame = held.frame(metric, job.nodes, start, end)
     if frame is None:
         return None

@@ -56,10 +56,10 @@
 {{- $found := list -}}
 {{- $values := .Values.detector -}}
 {{- if lt (int $values.replicas) 1 -}}
-{{- $found = append $found (printf "detector.replicas: %v leaves nobody to judge the jobs; at least 1, or set detector.enabled to false." $values.replicas) -}}
+{{- $found = append $found (printf "detector.replicas: %v leaves nobody to evaluate the jobs; at least 1, or set detector.enabled to false." $values.replicas) -}}
 {{- end -}}
 {{- if gt (int $values.replication) (max 1 (int $values.replicas) | int) -}}
-{{- $found = append $found (printf "detector.replication: %v detectors cannot judge the same job where detector.replicas is %v; at most that many." $values.replication $values.replicas) -}}
+{{- $found = append $found (printf "detector.replication: %v detectors cannot evaluate the same job where detector.replicas is %v; at most that many." $values.replication $values.replicas) -}}
 {{- end -}}
 {{- if not (or $values.existingSecret .Values.prometheus.url) -}}
 {{- $found = append $found "prometheus.url: is empty; give the address that the detector shall read, such as http://prometheus:9090." -}}

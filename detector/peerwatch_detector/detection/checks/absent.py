@@ -1,6 +1,6 @@
 """A node that vanishes is a finding, not missing data.
 
-Only a node that vanishes alone: when most of a job's nodes fall silent together, the job ended
+Only a node that vanishes alone: when most of a job's nodes become absent together, the job ended
 or the monitoring broke, and nobody is named.
 """
 
@@ -11,7 +11,7 @@ SMALLEST_PRESENT_SHARE = 0.5
 
 
 def absent_seconds(
-    silent_since: dict[str, float], nodes: int, now: float, after_seconds: float
+    absent_since: dict[str, float], nodes: int, now: float, after_seconds: float
 ) -> dict[str, float]:
     """Return for how long each absent node has been silent.
 
@@ -31,7 +31,7 @@ def absent_seconds(
     dict[str, float]
         Seconds by node; empty if too few nodes are left to compare with.
     """
-    if nodes - len(silent_since) < SMALLEST_PRESENT_SHARE * nodes:
+    if nodes - len(absent_since) < SMALLEST_PRESENT_SHARE * nodes:
         return {}
-    silence = {node: now - since for node, since in silent_since.items()}
+    silence = {node: now - since for node, since in absent_since.items()}
     return {node: seconds for node, seconds in silence.items() if seconds >= after_seconds}

@@ -22,7 +22,7 @@ from peerwatch_detector.detection.explanation.fault_families import (
     Shown,
     meaning_of,
 )
-from peerwatch_detector.detection.findings import ABSENT, Finding, Streak
+from peerwatch_detector.detection.findings import ABSENT, Deviation, Finding
 from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.units import metric_words, quantity
 
@@ -54,7 +54,7 @@ class MetricEvidence:
     since
         Unix time from which it deviates.
     effects
-        How far in smallest effects that matter; None for methods that do not measure it.
+        How far in minimum effect sizes that matter; None for methods that do not measure it.
     kind
         The metric's kind; deviations of one network are one piece of evidence.
     """
@@ -123,7 +123,7 @@ class JobCourse:
 
 
 @dataclass(frozen=True, slots=True)
-class Sureness:
+class Confidence:
     """How sure it is that the node is at fault.
 
     Parameters
@@ -140,7 +140,7 @@ class Sureness:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Everything a person needs to judge a finding.
+    """Everything a person needs to evaluate a finding.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ class Explanation:
     made: float
     metrics: tuple[MetricEvidence, ...]
     job: JobCourse
-    sure: Sureness
+    sure: Confidence
     means: Meaning
     before_restart: bool
     sentence: str
@@ -195,7 +195,7 @@ def explain(
     ordered = tuple(
         sorted(evidence, key=lambda one: (one.metric != finding.metric, -(one.effects or 0)))
     )
-    # After a restart the streaks seem to begin where the samples that were read again do.
+    # After a restart the deviations seem to begin where the samples that were read again do.
     together = [
         one
         for one in ordered
@@ -205,7 +205,7 @@ def explain(
     if finding.metric == ABSENT:
         shown |= {(ABSENT, "high")}
     strength = max([finding.score, *(one.effects or 0.0 for one in together)])
-    sure = sureness(
+    sure = confidence(
         # A vanished node is no matter of degree.
         np.inf if finding.metric == ABSENT else strength,
         len({one.source for one in together}),
@@ -216,17 +216,17 @@ def explain(
     return Explanation(time, ordered, job, sure, means, before_restart, text)
 
 
-def sureness(strength: float, sources: int, length: float) -> Sureness:
+def confidence(strength: float, sources: int, length: float) -> Confidence:
     """Say how sure it is that a node is at fault.
 
     A doubt of one half is cut down by each of three things on its own: by up to 60 % by a strong
-    deviation (half of that at twice the smallest effect), by up to 60 % by independent metrics
+    deviation (half of that at twice the minimum effect size), by up to 60 % by independent metrics
     (half of that with two), and by up to 40 % by its length. More of any never makes it less sure.
 
     Parameters
     ----------
     strength
-        Largest deviation in smallest effects, or the score of methods that do not measure it.
+        Largest deviation in minimum effect sizes, or the score of methods that do not measure it.
     sources
         Number of independent metrics; those of the network count as one.
     length
@@ -245,11 +245,11 @@ def sureness(strength: float, sources: int, length: float) -> Sureness:
     words: Words = "likely"
     if ratio >= 0.75:
         words = "almost certainly" if ratio >= 0.9 else "very likely"
-    return Sureness(ratio, words)
+    return Confidence(ratio, words)
 
 
 def measure(
-    streak: Streak,
+    deviation: Deviation,
     metric: MetricConfig,
     frame: JobFrame,
     peers: Collection[str],
@@ -260,7 +260,7 @@ def measure(
 
     Parameters
     ----------
-    streak
+    deviation
         The deviation.
     metric, frame
         Its metric and the samples.
@@ -272,30 +272,30 @@ def measure(
         Length of the trailing mean that is compared.
     """
     first, last = np.searchsorted(frame.times, (time - seconds, time), side="right")
-    index = frame.nodes.index(streak.node)
-    if streak.gpu in frame.gpus and frame.gpu_values is not None:
+    index = frame.nodes.index(deviation.node)
+    if deviation.gpu in frame.gpus and frame.gpu_values is not None:
         levels = _means(frame.gpu_values[:, :, first:last])
-        own = float(levels[index, frame.gpus.index(streak.gpu)])
+        own = float(levels[index, frame.gpus.index(deviation.gpu)])
     else:
         levels = _means(frame.values[:, first:last])
         own = float(levels[index])
-    same = np.array([node in peers and node != streak.node for node in frame.nodes])
+    same = np.array([node in peers and node != deviation.node for node in frame.nodes])
     others = levels[same].ravel()
     others = others[np.isfinite(others)]
     low, median, high = np.quantile(others, (0.1, 0.5, 0.9)) if len(others) else [np.nan] * 3
-    side = streak.high if streak.high is not None else not own < median
+    side = deviation.high if deviation.high is not None else not own < median
     return MetricEvidence(
-        streak.metric,
+        deviation.metric,
         metric.unit,
-        streak.gpu,
+        deviation.gpu,
         "high" if side else "low",
         _known(own),
         _known(median),
         _known(low),
         _known(high),
         _known(own / median) if median > 0 else None,
-        streak.since,
-        streak.score if streak.method == "peerwatch" else None,
+        deviation.since,
+        deviation.score if deviation.method == "peerwatch" else None,
         metric.kind,
     )
 
@@ -319,13 +319,13 @@ def _sentence(
     finding: Finding,
     metrics: tuple[MetricEvidence, ...],
     job: JobCourse,
-    sure: Sureness,
+    sure: Confidence,
     means: Meaning,
     *,
     before_restart: bool,
 ) -> str:
     gpu = f" GPU {_short(finding.gpu, _LONGEST_WORD)}" if finding.gpu else ""
-    named = _short(metric_words(finding.metric), _LONGEST_WORD)
+    flagged = _short(metric_words(finding.metric), _LONGEST_WORD)
     head = f"{_short(finding.node)}{gpu}"
     since = datetime.fromtimestamp(finding.since, UTC).strftime("since %H:%M:%S UTC")
     if finding.metric == ABSENT:
@@ -333,9 +333,9 @@ def _sentence(
     elif metrics:
         what = metrics[0].text()
     elif before_restart:
-        what = f"was unlike its peers in {named}, is not now"
+        what = f"was unlike its peers in {flagged}, is not now"
     else:
-        what = f"unlike its peers in {named}"
+        what = f"unlike its peers in {flagged}"
     more = f" and {len(metrics) - 1} more" if len(metrics) > 1 else ""
     course = job.text()
     verdict = f"{sure.words} at fault: {means.short}"

@@ -120,7 +120,7 @@ FAMILIES: tuple[FaultFamily, ...] = (
             "The stack of the rank's process (py-spy dump), and the last lines of its log.",
         ),
         _shown("heartbeat_age", direction="high"),
-        _shown("cpu_usage", "gpu_duty_cycle", "tcp_throughput", "gpu_power", direction="low"),
+        _shown("cpu_usage", "gpu_duty_cycle", "network_throughput", "gpu_power", direction="low"),
     ),
     # Minder: PCIe downgrading and NIC faults raise the faulty machine's pause frames, and its
     # congestion marks, because the host no longer takes what the network brings.
@@ -160,7 +160,7 @@ FAMILIES: tuple[FaultFamily, ...] = (
         _shown(
             "cpu_usage",
             "memory_usage",
-            "tcp_throughput",
+            "network_throughput",
             "gpu_memory_used",
             "gpu_duty_cycle",
             "gpu_power",
@@ -227,7 +227,7 @@ FAMILIES: tuple[FaultFamily, ...] = (
         ),
         _shown("tcp_rdma_throughput", direction="low")
         | _shown("tcp_retransmissions", "tcp_send_queue", "ecn_rate", "cnp_rate", direction="high"),
-        _shown("tcp_throughput", "nvlink_bandwidth", direction="low"),
+        _shown("network_throughput", "nvlink_bandwidth", direction="low"),
     ),
     # Editorial: a GPU that does less while the job goes on.
     FaultFamily(
@@ -257,7 +257,9 @@ FAMILIES: tuple[FaultFamily, ...] = (
             "The processes that are not the job's, by CPU and memory (top), and on the GPUs "
             "(nvidia-smi).",
         ),
-        _shown("cpu_usage", "memory_usage", "tcp_throughput", "gpu_memory_used", direction="high"),
+        _shown(
+            "cpu_usage", "memory_usage", "network_throughput", "gpu_memory_used", direction="high"
+        ),
     ),
 )
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection.explanation.explain import JobCourse, explain, measure
-from peerwatch_detector.detection.findings import ABSENT, Finding, Streak
+from peerwatch_detector.detection.findings import ABSENT, Deviation, Finding
 from peerwatch_detector.detection.roles import peers_of
 from peerwatch_detector.detection.state import JobState
 from peerwatch_detector.detection.steps import Ticks
@@ -34,7 +34,7 @@ def explain_all(
     job: Job,
     findings: Collection[Finding],
     time: int,
-    streaks: list[Streak],
+    deviations: list[Deviation],
     frames: dict[str, JobFrame],
     config: DetectorConfig,
     state: JobState,
@@ -51,7 +51,7 @@ def explain_all(
         To explain; all stand.
     time
         Unix time in ticks; no later sample is used.
-    streaks, frames
+    deviations, frames
         All that run, and the samples by metric.
     config, state
         Settings; the state is changed in place.
@@ -67,7 +67,7 @@ def explain_all(
         peers = peers_of(finding.node, job, config)
         measured = [
             measure(one, metrics[one.metric], frames[one.metric], peers, time, seconds)
-            for one in streaks
+            for one in deviations
             if one.node == finding.node and one.metric in frames
         ]
         absent = finding.metric == ABSENT
@@ -83,7 +83,7 @@ def explain_all(
 
 
 def _course(since: float, time: int, config: DetectorConfig, state: JobState) -> JobCourse:
-    """Return what the job does, by the last step that was judged; lengths are in seconds."""
+    """Return what the job does, by the last step that was evaluated; lengths are in seconds."""
     per_second = Ticks.of(config.step_seconds).per_second
     if state.progress is None or not state.phase.known:
         return JobCourse("unknown")

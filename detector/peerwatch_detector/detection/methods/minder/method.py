@@ -4,12 +4,12 @@ Every window of every metric has at most one candidate, the node with the highes
 that is over the threshold. A node that stays the candidate for the continuity threshold is named,
 by the first metric in the priority that has such a node; the metrics after it are not asked then.
 
-The paper calls its detection every eight minutes on the last fifteen; here each window is judged
+The paper calls its detection every eight minutes on the last fifteen; here each window is evaluated
 once, when it comes. The nearest sample stands for a missing one, yet never one from after the
-window, so that a window looks the same whenever it is judged. The paper compares machines, so a
+window, so that a window looks the same whenever it is evaluated. The paper compares machines, so a
 metric of GPUs is their mean.
 
-Windows that cannot matter are passed over (``minder_windows``): they belong to no streak that is
+Windows that cannot matter are passed over (``minder_windows``): they belong to no deviation that is
 long enough or still runs, and while a finding stands they are asked whether its node is quiet.
 """
 
@@ -22,8 +22,8 @@ from functools import partial
 import numpy as np
 
 from peerwatch_detector.config import DetectorConfig, MetricConfig
-from peerwatch_detector.detection.findings import Finding, Streak, still_standing
-from peerwatch_detector.detection.gpu_attribution import guilty_gpu
+from peerwatch_detector.detection.findings import Deviation, Finding, still_standing
+from peerwatch_detector.detection.gpu_attribution import deviating_gpu
 from peerwatch_detector.detection.methods.minder.windows import Candidates, MetricWindows, Points
 from peerwatch_detector.detection.similarity import Mask
 from peerwatch_detector.detection.state import JobState, MetricState
@@ -40,7 +40,7 @@ Ranked = Sequence[tuple[int, MetricConfig]]
 
 @dataclass(slots=True)
 class Part:
-    """One metric's new windows, and how far they are taken into its streaks.
+    """One metric's new windows, and how far they are taken into its deviations.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Part:
     candidates
         Their candidates, by the metric alone or by all joined.
     passed
-        How many windows are in the streaks.
+        How many windows are in the deviations.
     """
 
     rank: int
@@ -74,7 +74,7 @@ class Part:
         return -1 if row is None else int(self.candidates.found[row])
 
     def follow(self, time: float) -> None:
-        """Take the windows up to a time into the streaks; what nobody looked at had nobody."""
+        """Take the windows up to a time into the deviations; what nobody looked at had nobody."""
         ends, found = self.candidates.ends, self.candidates.found
         until = int(np.searchsorted(ends, time, side="right"))
         marked = self.passed + np.flatnonzero(found[self.passed : until] >= 0)
@@ -86,19 +86,19 @@ class Part:
     def _update(self, row: int) -> None:
         mask: Mask = np.zeros(len(self.frame.nodes), dtype=bool)
         mask[self.candidates.found[row]] = True
-        # A window with another candidate ends a streak, heard from its node or not.
+        # A window with another candidate ends a deviation, heard from its node or not.
         end = float(self.candidates.ends[row])
         self.memory.similarity.update(end, mask, np.ones_like(mask))
         self.passed = row + 1
 
     def _rest(self, until: int) -> None:
-        """Take windows without a candidate into the streaks."""
+        """Take windows without a candidate into the deviations."""
         rows = slice(self.passed, until)
         self.memory.similarity.rest(self.candidates.ends[rows][self.candidates.heard[rows]])
         self.passed = max(self.passed, until)
 
     def keep_peak(self) -> None:
-        """Keep the score of the streak that runs, in its last window."""
+        """Keep the score of the deviation that runs, in its last window."""
         for node in np.flatnonzero(np.isfinite(self.memory.similarity.start)):
             rows = np.flatnonzero(self.candidates.found == node)
             if len(rows):
@@ -114,18 +114,18 @@ class Part:
         enough
             Seconds beyond which more do not matter.
         """
-        streaks = self.memory.similarity
-        if name not in streaks.nodes:
+        deviations = self.memory.similarity
+        if name not in deviations.nodes:
             return
-        node = streaks.nodes.index(name)
-        quiet, before, step = 0.0, None, streaks.step_seconds
+        node = deviations.nodes.index(name)
+        quiet, before, step = 0.0, None, deviations.step_seconds
         for row in np.flatnonzero(self.candidates.heard[: self.passed])[::-1]:
             end = int(self.candidates.ends[row])
             quiet += 0.0 if before is None else min(before - end, step)
-            if quiet >= min(enough, streaks.quiet[node]):
+            if quiet >= min(enough, deviations.quiet[node]):
                 break
             if self.candidates.is_candidate(int(row), node):
-                streaks.quiet[node] = quiet
+                deviations.quiet[node] = quiet
             before = end
 
 
@@ -137,8 +137,8 @@ def walk(
     config: DetectorConfig,
     state: JobState,
     now: float,
-) -> list[Streak]:
-    """Judge all new windows of a job.
+) -> list[Deviation]:
+    """Evaluate all new windows of a job.
 
     Parameters
     ----------
@@ -157,14 +157,14 @@ def walk(
 
     Returns
     -------
-    list[Streak]
-        The running streaks after the last window.
+    list[Deviation]
+        The running deviations after the last window.
     """
-    threads = worthwhile(config.scheduling.judging_threads, frames.values())
+    threads = worthwhile(config.scheduling.detection_threads, frames.values())
     begin = partial(_part, frames=frames, models=models, config=config, state=state)
     parts = each(begin, ranked, threads)
     if config.minder.join == "per_metric":
-        each(partial(_look_for_streaks, config=config), parts, threads)
+        each(partial(_find_deviations, config=config), parts, threads)
     else:
         _join(parts, models.get(INTEGRATED), config)
     each(partial(_publish, config=config), parts, threads)
@@ -175,11 +175,11 @@ def walk(
         for part in parts:
             part.follow(time)
         _clear(job, parts, time, config, state)
-        if len(job.nodes) >= config.smallest_job:
+        if len(job.nodes) >= config.min_nodes:
             _name(job.job_id, parts, time, now, config, state)
     _finish(parts, config, state)
     shown = _asked(parts, config)
-    return [streak for part in shown for streak in _streaks(part, config)]
+    return [deviation for part in shown for deviation in _deviations(part, config)]
 
 
 def _needed(config: DetectorConfig) -> float:
@@ -195,7 +195,7 @@ def _part(
 ) -> Part:
     rank, metric = ranked
     frame, memory = frames[metric.name], state.metrics[metric.name]
-    windows = MetricWindows(metric, frame, models[metric.name], config, memory.judged_until)
+    windows = MetricWindows(metric, frame, models[metric.name], config, memory.evaluated_until)
     candidates = Candidates(
         windows.ends,
         windows.heard(),
@@ -206,12 +206,12 @@ def _part(
     return Part(rank, metric, frame, memory, windows, candidates)
 
 
-def _look_for_streaks(part: Part, config: DetectorConfig) -> None:
-    part.candidates.look_for_streaks(_needed(config), _running_since(part))
+def _find_deviations(part: Part, config: DetectorConfig) -> None:
+    part.candidates.find_deviations(_needed(config), _running_since(part))
 
 
 def _running_since(part: Part) -> float:
-    """Return when the streak began that runs since the last cycle; NaN = none does."""
+    """Return when the deviation began that runs since the last cycle; NaN = none does."""
     start = part.memory.similarity.start
     running = start[np.isfinite(start)]
     return float(running[0]) if len(running) else np.nan
@@ -231,21 +231,21 @@ def _publish(part: Part, config: DetectorConfig) -> None:
 
 
 def _finish(parts: list[Part], config: DetectorConfig, state: JobState) -> None:
-    """Take all windows into the streaks; the next cycle cannot ask for what was skipped."""
+    """Take all windows into the deviations; the next cycle cannot ask for what was skipped."""
     for part in parts:
         part.follow(np.inf)
         part.keep_peak()
         for node in state.standing:
             part.settle(node, config.continuity.clear_seconds)
         if len(part.candidates.ends):
-            part.memory.judged_until = int(part.candidates.ends[-1])
+            part.memory.evaluated_until = int(part.candidates.ends[-1])
 
 
 def _join(parts: list[Part], integrated: Model | None, config: DetectorConfig) -> None:
     """Give all metrics the candidates of their joined points.
 
-    Judged are the windows that all metrics have. A metric that no node has does not count; a node
-    takes part if it has all others.
+    Evaluated are the windows that all metrics have. A metric that no node has does not count; a
+    node takes part if it has all others.
     """
     if not parts:
         return
@@ -307,13 +307,13 @@ def _through_one_model(
 
 
 def _asked(parts: list[Part], config: DetectorConfig) -> list[Part]:
-    """Return the parts that are judged: joined they all say the same."""
+    """Return the parts that are evaluated: joined they all say the same."""
     return parts if config.minder.join == "per_metric" else parts[:1]
 
 
 def _clear(job: Job, parts: list[Part], time: int, config: DetectorConfig, state: JobState) -> None:
     """Let findings fall whose nodes have not been candidates for long enough."""
-    silent = state.last_silent.keys() | job.silent_since.keys()
+    silent = state.last_absent.keys() | job.absent_since.keys()
     enough = config.continuity.clear_seconds
     quiet: dict[str, float] = {}
     for node in state.standing.keys() - silent:
@@ -329,8 +329,8 @@ def _clear(job: Job, parts: list[Part], time: int, config: DetectorConfig, state
 
 def _quiet(node: str, state: JobState) -> float:
     """Return for how long no metric had a node as candidate, as far as anybody looked."""
-    all_streaks = [memory.similarity for memory in state.metrics.values()]
-    known = [one.quiet[one.nodes.index(node)] for one in all_streaks if node in one.nodes]
+    all_deviations = [memory.similarity for memory in state.metrics.values()]
+    known = [one.quiet[one.nodes.index(node)] for one in all_deviations if node in one.nodes]
     return float(min(known, default=0.0))
 
 
@@ -339,9 +339,9 @@ def _name(
 ) -> None:
     """Name the node of the first metric in the priority that has one."""
     for part in _asked(parts, config):
-        row, streaks = part.row(time), part.memory.similarity
+        row, deviations = part.row(time), part.memory.similarity
         index = part.candidate(time)
-        if row is None or index < 0 or not time - streaks.start[index] >= _needed(config):
+        if row is None or index < 0 or not time - deviations.start[index] >= _needed(config):
             continue
         node = part.frame.nodes[index]
         if node not in state.standing:
@@ -350,12 +350,12 @@ def _name(
             state.standing[node] = Finding(
                 job_id,
                 node,
-                guilty_gpu(shown.frame, index, shown.metric),
+                deviating_gpu(shown.frame, index, shown.metric),
                 shown.metric.name,
                 "minder",
                 "critical",
                 shown.rank,
-                float(streaks.start[index]),
+                float(deviations.start[index]),
                 now,
                 part.candidates.score(row),
             )
@@ -371,22 +371,22 @@ def _showing(parts: list[Part], time: int, node: int) -> Part:
     return parts[int(np.argmax(np.nan_to_num(own, nan=-np.inf)))]
 
 
-def _streaks(part: Part, config: DetectorConfig) -> list[Streak]:
-    streaks = part.memory.similarity
-    lengths = streaks.seconds()
+def _deviations(part: Part, config: DetectorConfig) -> list[Deviation]:
+    deviations = part.memory.similarity
+    lengths = deviations.seconds()
     needed = config.continuity.threshold_seconds if config.minder.continuity else 1.0
     return [
-        Streak(
-            streaks.nodes[index],
-            guilty_gpu(part.frame, int(index), part.metric),
+        Deviation(
+            deviations.nodes[index],
+            deviating_gpu(part.frame, int(index), part.metric),
             part.metric.name,
             "minder",
             part.rank,
-            float(streaks.start[index]),
+            float(deviations.start[index]),
             float(lengths[index]),
             needed,
             float(np.nan_to_num(part.memory.peak[index])),
-            float(streaks.quiet[index]),
+            float(deviations.quiet[index]),
         )
-        for index in np.flatnonzero(np.isfinite(streaks.start))
+        for index in np.flatnonzero(np.isfinite(deviations.start))
     ]

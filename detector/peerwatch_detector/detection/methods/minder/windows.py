@@ -1,6 +1,6 @@
 """The windows of method ``minder``, embedded and compared only when somebody asks for them.
 
-A streak as long as the continuity threshold holds a window at every multiple of that threshold.
+A deviation as long as the continuity threshold holds a window at every multiple of that threshold.
 So it is enough to look at one window in so many, and to go on to both sides where it has a
 candidate for as long as the candidate stays the same; what was skipped can be asked for later. A
 job without a fault costs some windows in place of hundreds, and what is found is the same.
@@ -111,7 +111,7 @@ class MetricWindows:
         Whose windows, and what embeds them.
     config
         Settings.
-    judged_until
+    evaluated_until
         Windows that end later are new.
     """
 
@@ -121,7 +121,7 @@ class MetricWindows:
         frame: JobFrame,
         model: Model,
         config: DetectorConfig,
-        judged_until: int,
+        evaluated_until: int,
     ) -> None:
         self.metric, self.frame = metric, frame
         switches, self._length = config.minder, config.window_length
@@ -132,7 +132,7 @@ class MetricWindows:
         self._model = Identity() if raw else model
         self.distance = _OF_ONE_METRIC.get(switches.distance, switches.distance)
         ends = frame.times[self._length - 1 :].astype(np.int64)
-        self._first = int(np.searchsorted(ends, judged_until, side="right"))
+        self._first = int(np.searchsorted(ends, evaluated_until, side="right"))
         self.ends = ends[self._first :]
 
     def cut(self, row: int) -> NDArray[np.float32]:
@@ -238,15 +238,15 @@ class Candidates:
         for row in range(len(self.ends)):
             self.look(row)
 
-    def look_for_streaks(self, needed: float, since: float) -> None:
-        """Look at all windows of every streak that lasts as long as needed, and of the last one.
+    def find_deviations(self, needed: float, since: float) -> None:
+        """Look at all windows of every deviation that lasts as long as needed, and of the last one.
 
         Parameters
         ----------
         needed
-            Length of a streak that counts.
+            Length of a deviation that counts.
         since
-            When the streak began that ran before these windows; NaN = none did.
+            When the deviation began that ran before these windows; NaN = none did.
         """
         rows = np.flatnonzero(self.heard)
         for place in anchors(self.ends[rows], needed, since):
@@ -264,16 +264,16 @@ class Candidates:
 
 
 def anchors(times: NDArray[np.int64], needed: float, since: float) -> list[int]:
-    """Return places in ``times`` of which every streak as long as needed holds at least one.
+    """Return places in ``times`` of which every deviation as long as needed holds at least one.
 
     Parameters
     ----------
     times
         Unix times of the windows in which anybody takes part, rising.
     needed
-        Length of a streak from its first window to its last.
+        Length of a deviation from its first window to its last.
     since
-        When the streak began that ran before the first window; NaN = none did.
+        When the deviation began that ran before the first window; NaN = none did.
 
     Returns
     -------
@@ -283,10 +283,10 @@ def anchors(times: NDArray[np.int64], needed: float, since: float) -> list[int]:
     if not len(times):
         return []
     places = {len(times) - 1}
-    ripe = int(np.searchsorted(times, since + needed))
-    if ripe < len(times):
+    sustained = int(np.searchsorted(times, since + needed))
+    if sustained < len(times):
         # The one that ran is long enough if it reaches this window.
-        places.add(ripe)
+        places.add(sustained)
     place = int(np.searchsorted(times, times[0] + needed, side="right")) - 1
     while place < len(times):
         places.add(place)

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from peerwatch_detector import compiled
 from peerwatch_detector.detection.methods.peerwatch.peers import Levels
 
-# Jobs are judged at whole multiples of this many seconds, whatever the cycles. With samples finer
-# than a second the seconds of this module are ticks (``steps``).
+# Jobs are evaluated at whole multiples of this many seconds, whatever the cycles. With samples
+# finer than a second the seconds of this module are ticks (``steps``).
 STEP = 5
 # The offsets are learned anew once in this many seconds, at whole multiples of it, so that the
 # same samples give the same offsets however the cycles fall.
 _PERIOD = 15
-# A unit is judged once this many seconds of its past are known, or half of a shorter baseline.
+# A unit is evaluated once this many seconds of its past are known, or half of a shorter baseline.
 _LEAST_SECONDS = 60
 # The newest seconds do not count yet: a slow deviation must not become normal while it grows.
 _GUARD_SECONDS = 20
@@ -29,7 +29,7 @@ _GUARD_SECONDS = 20
 _SPREAD_SECONDS = 600
 # A median absolute deviation times this estimates a normal standard deviation.
 _MAD_TO_STD = 1.4826
-# What is judged is a mean over several samples, which wanders about half as much as they do.
+# What is evaluated is a mean over several samples, which wanders about half as much as they do.
 _MEAN_TO_SAMPLE = 0.5
 
 
@@ -116,7 +116,7 @@ class Baseline:
         return np.full((nodes, len(self.gpus), self._slots), np.nan, dtype=np.float32)
 
     def assume_like_peers(self, node: str) -> None:
-        """Judge ``node`` as if it had no offset: of its past only faulty seconds are known."""
+        """Evaluate ``node`` as if it had no offset: of its past only faulty seconds are known."""
         if node in self.nodes and self.seconds:
             self._alike.add(node)
             self._past[self.nodes.index(node)] = 0.0

@@ -17,8 +17,8 @@ from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection.methods.peerwatch.baseline import Usual
 from peerwatch_detector.detection.methods.peerwatch.deviation import (
     Compared,
-    Deviation,
     Side,
+    StepDeviations,
     deviate,
     side,
     spreads_needed,
@@ -51,11 +51,11 @@ def compare_steps(
     """
     memory = one.memory
     for moment in moments:
-        if moment.time <= memory.judged_until:
+        if moment.time <= memory.evaluated_until:
             continue
         if not moment.phase.idle:
             memory.compared[moment.time] = _compare(one, moment, models, config)
-        memory.judged_until = moment.time
+        memory.evaluated_until = moment.time
 
 
 def _compare(
@@ -63,7 +63,7 @@ def _compare(
 ) -> Compared:
     """Take one metric through comparison, candidates and learning."""
     nodes = len(one.frame.nodes)
-    judged: NDArray[np.bool_] = np.zeros(nodes, dtype=bool)
+    evaluated: NDArray[np.bool_] = np.zeros(nodes, dtype=bool)
     blind: NDArray[np.bool_] = np.zeros(nodes, dtype=bool)
     sides = {sign: Side(np.zeros(nodes), np.full(nodes, -1), common=False) for sign in (1, -1)}
     unlike = None
@@ -73,20 +73,20 @@ def _compare(
         deviation = _deviation(one, group, moment, config)
         evident = _evident(deviation, len(group.within), moment, config)
         if unlike is not None:
-            evident |= np.repeat(unlike[group.judged], len(one.gpus))
+            evident |= np.repeat(unlike[group.evaluated], len(one.gpus))
         shape = (len(group.within), len(one.gpus))
         known: Mask = np.asarray(np.isfinite(deviation.effects).reshape(shape).any(axis=1))
-        judged[group.judged] = known[group.within]
-        blind[group.judged] = deviation.collapsed and config.peerwatch.first
+        evaluated[group.evaluated] = known[group.within]
+        blind[group.evaluated] = deviation.collapsed and config.peerwatch.first
         for sign, whole in sides.items():
             part = _candidates(one, deviation, evident, shape, sign, moment, config)
-            whole.strength[group.judged] = part.strength[group.within]
-            whole.gpu[group.judged] = part.gpu[group.within]
+            whole.strength[group.evaluated] = part.strength[group.within]
+            whole.gpu[group.evaluated] = part.gpu[group.within]
             sides[sign] = replace(whole, common=whole.common or part.common)
-    return Compared.of((sides[1], sides[-1]), judged, blind)
+    return Compared.of((sides[1], sides[-1]), evaluated, blind)
 
 
-def _deviation(one: View, group: Group, moment: Moment, config: DetectorConfig) -> Deviation:
+def _deviation(one: View, group: Group, moment: Moment, config: DetectorConfig) -> StepDeviations:
     """Compare the units of a group at one step, and learn from it."""
     columns = one.columns(moment.time, config.peerwatch.level_seconds)
     usual = group.baseline.usual(moment.time)
@@ -102,7 +102,7 @@ def _deviation(one: View, group: Group, moment: Moment, config: DetectorConfig) 
     return deviation
 
 
-def _evident(deviation: Deviation, nodes: int, moment: Moment, config: DetectorConfig) -> Mask:
+def _evident(deviation: StepDeviations, nodes: int, moment: Moment, config: DetectorConfig) -> Mask:
     """Mark the units whose deviation is beyond doubt, shape (n_units,)."""
     settings = config.peerwatch
     needed = settings.threshold
@@ -118,7 +118,7 @@ def _evident(deviation: Deviation, nodes: int, moment: Moment, config: DetectorC
 
 def _candidates(
     one: View,
-    deviation: Deviation,
+    deviation: StepDeviations,
     evident: Mask,
     shape: tuple[int, int],
     sign: int,
@@ -153,7 +153,7 @@ def _unlike(one: View, time: int, model: Model, config: DetectorConfig) -> Mask:
     embeddings = np.zeros((1, len(present), points.shape[1]), dtype=np.float32)
     embeddings[0, present] = points
     low, high = one.metric.bounds
-    effect = one.metric.smallest_effect / (high - low) * np.sqrt(length)
+    effect = one.metric.min_effect_size / (high - low) * np.sqrt(length)
     floor = np.array([[effect * (float(present.sum()) - 1)]])
     score = peer_score(distance_sums(embeddings, present[None]), floor)[0]
     over: Mask = np.nan_to_num(score) >= config.similarity_threshold
@@ -164,7 +164,7 @@ def _learn(
     one: View,
     group: Group,
     time: int,
-    deviation: Deviation,
+    deviation: StepDeviations,
     usual: Usual,
     collapsed_share: float,
 ) -> None:

@@ -15,13 +15,13 @@ from peerwatch_detector.detection.methods.peerwatch.baseline import Usual
 from peerwatch_detector.detection.methods.peerwatch.levels import Scale
 from peerwatch_detector.detection.methods.peerwatch.peers import Levels, compare
 
-# A unit this far on its way to the smallest effect is not learned from.
+# A unit this far on its way to the minimum effect size is not learned from.
 _SUSPECT = 0.6
-# Of what deviates together some fall short of the smallest effect or of the largest deviation.
+# Of what deviates together some fall short of the minimum effect size or of the largest deviation.
 _ALIKE_EFFECT, _ALIKE_SHARE = 0.75, 0.5
 # While the job's level has collapsed, this share of its usual level is the least floor.
 _COLLAPSED_FLOOR = 0.3
-# Moved away from the peers' plain level by this share of the smallest effect.
+# Moved away from the peers' plain level by this share of the minimum effect size.
 _AWAY = 0.7
 # Up to so many nodes the threshold needs no allowance for their number.
 _PLAIN_NODES = 64
@@ -30,20 +30,20 @@ _ALONE = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Deviation:
+class StepDeviations:
     """How far every unit is from where its peers are, at one step.
 
     Parameters
     ----------
     effects
-        Distance in smallest effects, positive = higher than the peers, shape (n_units,);
+        Distance in minimum effect sizes, positive = higher than the peers, shape (n_units,);
         NaN = not known.
     spreads
         The same in spreads of its own past, not signed.
     away
         Whether the unit also moved away from the peers' plain level, in the same direction.
     collapsed
-        Whether the job's level is so far below its usual one that only growth can be judged.
+        Whether the job's level is so far below its usual one that only growth can be evaluated.
     """
 
     effects: Levels
@@ -65,7 +65,7 @@ class Side:
     Parameters
     ----------
     strength
-        Per node, its evidence in smallest effects, shape (n_nodes,); 0 = no candidate.
+        Per node, its evidence in minimum effect sizes, shape (n_nodes,); 0 = no candidate.
     gpu
         Per node, the index of the one GPU that carries it, or -1.
     common
@@ -87,45 +87,45 @@ class Compared:
         How many there are.
     candidates
         Of the side above the peers and of that below: indices of the nodes whose evidence reaches
-        the smallest effect, its strength, and the GPU that carries it.
+        the minimum effect size, its strength, and the GPU that carries it.
     common
         By side, whether candidates were dropped because too many nodes deviate alike.
-    judged, blind
+    evaluated, blind
         As bits: about whom anything is known, and whose peers' level has collapsed.
     """
 
     nodes: int
     candidates: tuple[tuple[NDArray[np.intp], Levels, NDArray[np.int64]], ...]
     common: tuple[bool, ...]
-    judged: NDArray[np.uint8]
+    evaluated: NDArray[np.uint8]
     blind: NDArray[np.uint8]
 
     @classmethod
     def of(
-        cls, sides: Sequence[Side], judged: NDArray[np.bool_], blind: NDArray[np.bool_]
+        cls, sides: Sequence[Side], evaluated: NDArray[np.bool_], blind: NDArray[np.bool_]
     ) -> Compared:
         """Keep what counts of both sides, the one above the peers first."""
         found = [np.flatnonzero(one.strength >= 1) for one in sides]
         return cls(
-            len(judged),
+            len(evaluated),
             tuple(
                 (at, one.strength[at], one.gpu[at]) for at, one in zip(found, sides, strict=True)
             ),
             tuple(one.common for one in sides),
-            np.packbits(judged),
+            np.packbits(evaluated),
             np.packbits(blind),
         )
 
     def sides(self) -> Iterator[tuple[Side, NDArray[np.bool_], NDArray[np.bool_]]]:
-        """Return each side with who was judged and who was blind; what does not count is 0."""
-        judged, blind = (
+        """Return each side with who was evaluated and who was blind; what does not count is 0."""
+        evaluated, blind = (
             np.unpackbits(bits, count=self.nodes).astype(np.bool_)
-            for bits in (self.judged, self.blind)
+            for bits in (self.evaluated, self.blind)
         )
         for (at, strength, gpu), common in zip(self.candidates, self.common, strict=True):
             whole = Side(np.zeros(self.nodes), np.full(self.nodes, -1), common)
             whole.strength[at], whole.gpu[at] = strength, gpu
-            yield whole, judged, blind
+            yield whole, evaluated, blind
 
     @property
     def anybody(self) -> bool:
@@ -149,7 +149,7 @@ def deviate(
     metric: MetricConfig,
     scale: Scale,
     config: PeerwatchConfig,
-) -> Deviation:
+) -> StepDeviations:
     """Compare every unit with its peers.
 
     Parameters
@@ -175,15 +175,15 @@ def deviate(
     # What usually shows nothing cannot show less than usual.
     nothing = scale.nothing(usual.offset, usual.level)
     distance = np.where(nothing, np.maximum(distance, 0.0), distance)
-    effect = scale.smallest_effect(metric, usual.level)
+    effect = scale.min_effect_size(metric, usual.level)
     plain = scale.distance(scale.restored(own, usual.offset), level, floor)
     away = (np.sign(plain) == np.sign(distance)) & (np.abs(plain) >= _AWAY * effect)
     spreads = np.abs(distance) / np.maximum(usual.spread, 1e-6)
-    return Deviation(distance / effect, spreads, away, collapsed)
+    return StepDeviations(distance / effect, spreads, away, collapsed)
 
 
 def side(
-    deviation: Deviation,
+    deviation: StepDeviations,
     evident: NDArray[np.bool_],
     shape: tuple[int, int],
     sign: int,

@@ -1,7 +1,7 @@
-"""From candidates to streaks, and how long a streak must last by what else is known.
+"""From candidates to deviations, and how long a deviation must last by what else is known.
 
-A streak counts for more while the job waits for one of its ranks, for less while the job goes on
-as before. The clock of streaks stops while the job is idle.
+A deviation counts for more while the job waits for one of its ranks, for less while the job goes on
+as before. The clock of deviations stops while the job is idle.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.config import DetectorConfig, MetricConfig
-from peerwatch_detector.detection.continuity import Streaks
-from peerwatch_detector.detection.findings import Severity, Streak
+from peerwatch_detector.detection.continuity import DeviationTracker
+from peerwatch_detector.detection.findings import Deviation, Severity
 from peerwatch_detector.detection.methods.peerwatch.baseline import STEP
 from peerwatch_detector.detection.methods.peerwatch.deviation import Side
 from peerwatch_detector.detection.methods.peerwatch.progress import Phase
 from peerwatch_detector.detection.similarity import Mask
 
-# Streaks of one metric that began within so many seconds of each other began together.
+# Deviations of one metric that began within so many seconds of each other began together.
 _TOGETHER_SECONDS = 60.0
 # More nodes than this that began together have a common cause; congestion spreads to two.
 _MOST_TOGETHER = {"work": 2, "load": 2, "network": 1}
-# A streak's strength is its largest deviation, forgotten at this rate per step.
+# A deviation's strength is its largest deviation, forgotten at this rate per step.
 _FORGET = 0.9
 # While the job waits for long, what began this much earlier may explain it.
 _LATE_SLACK = 2.0
 # What was seen only before the level of all collapsed must have begun this close to that.
 _HELD_SLACK = 0.5
-# And have been this large, in smallest effects: when the level of all falls within seconds, a node
-# whose samples are a second or two ahead is below its peers for a moment.
+# And have been this large, in minimum effect sizes: when the level of all falls within seconds, a
+# node whose samples are a second or two ahead is below its peers for a moment.
 _HELD_STRENGTH = 3.0
 
 
@@ -67,16 +67,16 @@ class Moment:
 
 
 class Trail:
-    """The streaks of all nodes on one side of one metric.
+    """The deviations of all nodes on one side of one metric.
 
     Parameters
     ----------
     gap_seconds
-        As for ``Streaks``.
+        As for ``DeviationTracker``.
     """
 
     def __init__(self, gap_seconds: float) -> None:
-        self.streaks = Streaks(gap_seconds, STEP, STEP)
+        self.deviations = DeviationTracker(gap_seconds, STEP, STEP)
         self.since: NDArray[np.float64] = np.empty(0)
         self.strength: NDArray[np.float64] = np.empty(0)
         self.gpu: NDArray[np.int64] = np.empty(0, dtype=np.int64)
@@ -84,9 +84,9 @@ class Trail:
         self.common = False
 
     def follow(self, nodes: tuple[str, ...]) -> None:
-        """Go on with these nodes, as ``Streaks.follow``."""
-        known = {node: index for index, node in enumerate(self.streaks.nodes)}
-        if nodes == self.streaks.nodes:
+        """Go on with these nodes, as ``DeviationTracker.follow``."""
+        known = {node: index for index, node in enumerate(self.deviations.nodes)}
+        if nodes == self.deviations.nodes:
             return
         for name, blank in (
             ("since", np.nan),
@@ -96,9 +96,11 @@ class Trail:
         ):
             old = getattr(self, name)
             setattr(self, name, np.array([old[known[n]] if n in known else blank for n in nodes]))
-        self.streaks.follow(nodes)
+        self.deviations.follow(nodes)
 
-    def update(self, moment: Moment, found: Side, judged: Mask, blind: Mask | None = None) -> None:
+    def update(
+        self, moment: Moment, found: Side, evaluated: Mask, blind: Mask | None = None
+    ) -> None:
         """Take in the candidates of one step.
 
         Parameters
@@ -107,19 +109,19 @@ class Trail:
             The present.
         found
             The candidates.
-        judged, blind
+        evaluated, blind
             Shape (n_nodes,): about whom anything is known, and whose peers' level has collapsed.
             What a node showed until then is held: it was the first. None = nobody's has.
         """
-        seen = judged & (found.strength >= 1)
+        seen = evaluated & (found.strength >= 1)
         blind = np.zeros_like(seen) if blind is None else blind
         # When the levels are back, what was held has explained nothing.
-        self.streaks.start = np.where(self.held & ~blind, np.nan, self.streaks.start)
-        self.held = np.isfinite(self.streaks.start) & ~seen & blind
+        self.deviations.start = np.where(self.held & ~blind, np.nan, self.deviations.start)
+        self.held = np.isfinite(self.deviations.start) & ~seen & blind
         candidates = seen | self.held
-        before = self.streaks.start
-        self.streaks.update(moment.clock, candidates, judged)
-        begun = candidates & (self.streaks.start != before)
+        before = self.deviations.start
+        self.deviations.update(moment.clock, candidates, evaluated)
+        begun = candidates & (self.deviations.start != before)
         self.since = np.where(begun, moment.time - STEP, self.since)
         kept = np.where(begun, 0.0, _FORGET * self.strength)
         self.strength = np.where(seen, np.maximum(kept, found.strength), self.strength)
@@ -127,12 +129,12 @@ class Trail:
         self.common = found.common
 
     def running(self) -> NDArray[np.intp]:
-        """Return the indices of the nodes with a streak."""
-        return np.flatnonzero(np.isfinite(self.streaks.start))
+        """Return the indices of the nodes with a deviation."""
+        return np.flatnonzero(np.isfinite(self.deviations.start))
 
     def together(self) -> NDArray[np.int64]:
-        """Return for every running streak how many, itself included, began together with it."""
-        start = self.streaks.start[self.running()]
+        """Return for every running deviation how many, itself included, began together with it."""
+        start = self.deviations.start[self.running()]
         ordered = np.sort(start)
         above = np.searchsorted(ordered, start + _TOGETHER_SECONDS, side="right")
         below = np.searchsorted(ordered, start - _TOGETHER_SECONDS, side="left")
@@ -141,7 +143,7 @@ class Trail:
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """One running streak, as evidence against its node.
+    """One running deviation, as evidence against its node.
 
     Parameters
     ----------
@@ -152,7 +154,7 @@ class Sign:
     since, began
         When it began, in Unix time and on the job's clock.
     seconds, quiet, strength
-        Length, seconds since it was last seen, largest recent deviation in smallest effects.
+        Length, seconds since it was last seen, largest recent deviation in minimum effect sizes.
     held
         Seen until the level of all collapsed, and counted on since.
     """
@@ -189,7 +191,7 @@ def collect_signs(
     high: bool,
     common_cause: bool,
 ) -> tuple[list[Sign], bool]:
-    """Return the running streaks of a trail, and whether some were left out as common.
+    """Return the running deviations of a trail, and whether some were left out as common.
 
     Parameters
     ----------
@@ -202,26 +204,26 @@ def collect_signs(
     high
         The side.
     common_cause
-        Whether streaks that began together are left out.
+        Whether deviations that began together are left out.
     """
-    running, streaks = trail.running(), trail.streaks
+    running, deviations = trail.running(), trail.deviations
     if not len(running):
         return [], False
     alone = trail.together() <= _MOST_TOGETHER[metric.kind]
     if not common_cause:
         alone[:] = True
-    seconds = streaks.seconds()
+    seconds = deviations.seconds()
     signs = [
         Sign(
-            streaks.nodes[index],
+            deviations.nodes[index],
             gpus[trail.gpu[index]] if 0 <= trail.gpu[index] < len(gpus) else "",
             metric,
             rank,
             high,
             float(trail.since[index]),
-            float(streaks.start[index]),
+            float(deviations.start[index]),
             float(seconds[index]),
-            float(streaks.quiet[index]),
+            float(deviations.quiet[index]),
             float(trail.strength[index]),
             bool(trail.held[index]),
         )
@@ -235,13 +237,13 @@ def weigh(
     moment: Moment,
     loss: Callable[[float], float],
     config: DetectorConfig,
-) -> list[Streak]:
+) -> list[Deviation]:
     """Say of every sign how long it must last.
 
     Parameters
     ----------
     signs
-        All running streaks of the job.
+        All running deviations of the job.
     moment
         The present.
     loss
@@ -251,12 +253,12 @@ def weigh(
 
     Returns
     -------
-    list[Streak]
+    list[Deviation]
         One per sign; those that cannot become a finding now are never ripe.
     """
     if not moment.phase.known:
         needed = config.continuity.threshold_seconds
-        return [_streak(sign, needed, "critical") for sign in signs]
+        return [_deviation(sign, needed, "critical") for sign in signs]
     by_node: dict[str, list[Sign]] = {}
     for sign in signs:
         by_node.setdefault(sign.node, []).append(sign)
@@ -266,7 +268,7 @@ def weigh(
         needed, severity = _needed(sign, by_node[sign.node], moment, loss, config)
         if sign.is_load and config.peerwatch.load and (explained or moment.phase.waiting):
             needed = np.inf
-        found.append(_streak(sign, needed, severity))
+        found.append(_deviation(sign, needed, severity))
     return found
 
 
@@ -316,10 +318,10 @@ def _needed_while_waiting(
     return min(needed, config.continuity.threshold_seconds)
 
 
-def _streak(sign: Sign, needed: float, severity: Severity) -> Streak:
+def _deviation(sign: Sign, needed: float, severity: Severity) -> Deviation:
     # Evidence that cannot name now is shown as half of the way at most.
     threshold = needed if np.isfinite(needed) else max(2 * sign.seconds, 1.0)
-    return Streak(
+    return Deviation(
         sign.node,
         sign.gpu,
         sign.metric.name,

@@ -1,8 +1,8 @@
 """In which scale levels are compared: by factors (default) or by differences.
 
 By factors a node's permanent offset is one constant, whether the job computes or waits, and one
-smallest effect serves every cluster. A floor per metric keeps factors between two values that are
-both next to nothing from counting.
+minimum effect size serves every cluster. A floor per metric keeps factors between two values that
+are both next to nothing from counting.
 """
 
 from __future__ import annotations
@@ -78,18 +78,18 @@ class Scale:
             return levels - others
         return np.log(np.maximum(levels, 0) + floor) - np.log(np.maximum(others, 0) + floor)
 
-    def smallest_effect(self, metric: MetricConfig, usual: float) -> float:
+    def min_effect_size(self, metric: MetricConfig, usual: float) -> float:
         """Return the distance below which a deviation never matters.
 
         Parameters
         ----------
         metric
-            Its ``smallest_ratio``, or else its ``smallest_effect`` seen from the usual level.
+            Its ``min_ratio``, or else its ``min_effect_size`` seen from the usual level.
         usual
             The job's usual level.
         """
         if not self.by_factor:
-            return metric.smallest_effect
-        if metric.smallest_ratio is not None:
-            return float(np.log(metric.smallest_ratio))
-        return float(np.log1p(metric.smallest_effect / (max(usual, 0) + self.floor)))
+            return metric.min_effect_size
+        if metric.min_ratio is not None:
+            return float(np.log(metric.min_ratio))
+        return float(np.log1p(metric.min_effect_size / (max(usual, 0) + self.floor)))

@@ -1,6 +1,6 @@
 """The method ``peerwatch``, step by step.
 
-Steps lie at whole multiples of a few seconds, whatever the cycles, and every metric is judged at
+Steps lie at whole multiples of a few seconds, whatever the cycles, and every metric is evaluated at
 the same step, so that what one metric shows can be weighed by what the others do. With samples
 finer than a second the seconds of this module are ticks (``steps``), settings and times alike.
 """
@@ -16,8 +16,8 @@ import numpy as np
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection.explanation.record import explain_all, least_compared
 from peerwatch_detector.detection.findings import (
+    Deviation,
     Finding,
-    Streak,
     raise_findings,
     raise_strongest,
     still_standing,
@@ -52,9 +52,9 @@ def walk(
     config: DetectorConfig,
     state: JobState,
     now: float,
-    absent: list[Streak],
-) -> list[Streak]:
-    """Judge all new steps of a job.
+    absent: list[Deviation],
+) -> list[Deviation]:
+    """Evaluate all new steps of a job.
 
     Parameters
     ----------
@@ -75,14 +75,14 @@ def walk(
 
     Returns
     -------
-    list[Streak]
-        The running streaks after the last step.
+    list[Deviation]
+        The running deviations after the last step.
     """
     look(job, views, models, config, state)
     frames = {one.metric.name: one.frame for one in views}
     progress = _progress(config, state)
     # A cycle may be shorter than a step: what ran at the last one still does.
-    streaks = [one for one in state.streaks if one.node in job.nodes]
+    deviations = [one for one in state.deviations if one.node in job.nodes]
     while state.ahead:
         state.back_to(state.ahead[0])
         moment = state.ahead.pop(0).moment
@@ -90,18 +90,20 @@ def walk(
         _follow(views, moment)
         signs = _signs(views, config)
         loss = partial(progress.loss, time=time, least_seconds=least_compared(config))
-        streaks = weigh(signs, moment, loss, config)
+        deviations = weigh(signs, moment, loss, config)
         _clear(job, time, config, state)
-        if len(job.nodes) >= config.smallest_job and not moment.phase.idle:
+        if len(job.nodes) >= config.min_nodes and not moment.phase.idle:
             gone = _gone(absent, time, config, state)
             known = moment.phase.known
-            ripe = gone if _silence_explains(gone, moment, config, state) else [*gone, *streaks]
-            new = raise_new(job.job_id, now, ripe, config, state, known=known)
-            explain_all(job, new, time, streaks, frames, config, state)
-    state.streaks = streaks
+            sustained = (
+                gone if _silence_explains(gone, moment, config, state) else [*gone, *deviations]
+            )
+            new = raise_new(job.job_id, now, sustained, config, state, known=known)
+            explain_all(job, new, time, deviations, frames, config, state)
+    state.deviations = deviations
     for one in views:
-        one.memory.judged_until = state.stepped_until
-    return streaks
+        one.memory.evaluated_until = state.stepped_until
+    return deviations
 
 
 def look(
@@ -133,26 +135,26 @@ def look(
         moment = _moment(time, progress, config, state)
         state.ahead.append(state.course(moment))
     moments = [one.moment for one in state.ahead]
-    threads = worthwhile(config.scheduling.judging_threads, [one.frame for one in views])
+    threads = worthwhile(config.scheduling.detection_threads, [one.frame for one in views])
     each(partial(compare_steps, moments=moments, models=models, config=config), views, threads)
 
 
 def _follow(views: list[View], moment: Moment) -> None:
-    """Take what the metrics showed at a step into their streaks."""
+    """Take what the metrics showed at a step into their deviations."""
     for one in views:
         found = one.memory.compared.pop(moment.time, None)
         if found is None:
             continue
-        for trail, (side, judged, blind) in zip(
+        for trail, (side, evaluated, blind) in zip(
             (one.memory.high, one.memory.low), found.sides(), strict=True
         ):
-            trail.update(moment, side, judged, blind if trail is one.memory.low else None)
+            trail.update(moment, side, evaluated, blind if trail is one.memory.low else None)
 
 
 def raise_new(
     job_id: str,
     now: float,
-    streaks: list[Streak],
+    deviations: list[Deviation],
     config: DetectorConfig,
     state: JobState,
     *,
@@ -162,19 +164,19 @@ def raise_new(
     if known:
         recent = [*state.recent, *state.standing.values()]
         symptoms = config.peerwatch.symptoms
-        new = raise_strongest(job_id, now, state.standing, recent, streaks, symptoms=symptoms)
+        new = raise_strongest(job_id, now, state.standing, recent, deviations, symptoms=symptoms)
     else:
-        new = raise_findings(job_id, now, state.standing, streaks)
+        new = raise_findings(job_id, now, state.standing, deviations)
     state.standing |= {finding.node: finding for finding in new}
     kept = [one for one in state.recent if now - one.raised <= _REMEMBER_SECONDS]
     state.recent = [*kept, *new]
     return new
 
 
-def missed(absent: list[Streak], config: DetectorConfig, state: JobState) -> list[Streak]:
+def missed(absent: list[Deviation], config: DetectorConfig, state: JobState) -> list[Deviation]:
     """Return the absent nodes with the silence that each must reach to be named.
 
-    A job cannot work without one of its nodes. Where it went on working after a node fell silent,
+    A job cannot work without one of its nodes. Where it went on working after a node became absent,
     only the node's exporter is known to be gone: such a node has as much time as any other that a
     working job bears.
     """
@@ -185,25 +187,27 @@ def missed(absent: list[Streak], config: DetectorConfig, state: JobState) -> lis
     ]
 
 
-def _outlived(absent: Streak, config: DetectorConfig, state: JobState) -> bool:
-    """Whether the job worked on after a node fell silent."""
+def _outlived(absent: Deviation, config: DetectorConfig, state: JobState) -> bool:
+    """Whether the job worked on after a node became absent."""
     noticed = state.phase.noticed_seconds * Ticks.of(config.step_seconds).per_second
     return state.worked_at - absent.since > config.absent.after_seconds + noticed
 
 
-def _gone(absent: list[Streak], time: int, config: DetectorConfig, state: JobState) -> list[Streak]:
+def _gone(
+    absent: list[Deviation], time: int, config: DetectorConfig, state: JobState
+) -> list[Deviation]:
     """Return the absent nodes as they stood at a step, or when they were last looked for."""
     return [
-        replace(streak, seconds=min(time - streak.since, streak.seconds))
-        for streak in missed(absent, config, state)
-        if time - streak.since >= config.absent.after_seconds
+        replace(deviation, seconds=min(time - deviation.since, deviation.seconds))
+        for deviation in missed(absent, config, state)
+        if time - deviation.since >= config.absent.after_seconds
     ]
 
 
 def _silence_explains(
-    gone: list[Streak], moment: Moment, config: DetectorConfig, state: JobState
+    gone: list[Deviation], moment: Moment, config: DetectorConfig, state: JobState
 ) -> bool:
-    """Whether a node fell silent when the job began to wait, and is not named for it yet.
+    """Whether a node became absent when the job began to wait, and is not named for it yet.
 
     It will be, or it comes back; until then nobody else is the reason.
     """
@@ -212,7 +216,7 @@ def _silence_explains(
     since = moment.time - (moment.clock - moment.waiting_since)
     slack = config.peerwatch.slack_seconds
     return any(
-        abs(one.since - since) <= slack and not one.ripe and not _outlived(one, config, state)
+        abs(one.since - since) <= slack and not one.sustained and not _outlived(one, config, state)
         for one in gone
     )
 
@@ -227,7 +231,7 @@ def _progress(config: DetectorConfig, state: JobState) -> Progress:
 
 
 def _steps(views: list[View], state: JobState) -> range:
-    """Return the times of the steps that are not judged yet."""
+    """Return the times of the steps that are not evaluated yet."""
     times = [one.frame.times for one in views if len(one.frame.times)]
     if not times:
         return range(0)
@@ -282,11 +286,11 @@ def _clear(job: Job, time: int, config: DetectorConfig, state: JobState) -> None
         return
     quiet: dict[str, float] = {}
     for memory in state.metrics.values():
-        for streaks in memory.streaks:
-            for node in state.standing.keys() & set(streaks.nodes):
-                seconds = float(streaks.quiet[streaks.nodes.index(node)])
+        for deviations in memory.deviations:
+            for node in state.standing.keys() & set(deviations.nodes):
+                seconds = float(deviations.quiet[deviations.nodes.index(node)])
                 quiet[node] = min(quiet.get(node, np.inf), seconds)
-    spoke = state.last_silent.keys() | job.silent_since.keys()
+    spoke = state.last_absent.keys() | job.absent_since.keys()
     # What was quiet before a fault began says nothing about its end.
     heard = {
         node: min(seconds, time - state.standing[node].since)

@@ -18,7 +18,7 @@ from peerwatch_detector.config.detection import PeerwatchConfig
 from peerwatch_detector.detection.methods.peerwatch.pace import pace, usual_lull
 from peerwatch_detector.detection.methods.peerwatch.peers import Levels
 
-# Seconds remembered: long enough to compare before and after a long streak.
+# Seconds remembered: long enough to compare before and after a long deviation.
 _MEMORY = 3600
 # The usual level is this quantile of this long a past: checkpoints and stalls do not lower it.
 _USUAL_QUANTILE, _USUAL_SECONDS = 0.8, 600

@@ -1,4 +1,4 @@
-"""One metric's samples of a cycle as they are judged: by unit, and by who is whose peer."""
+"""One metric's samples of a cycle as they are evaluated: by unit, and by who is whose peer."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Group:
 
     Parameters
     ----------
-    judged
-        Indices of the nodes that are judged here, in the order of the frame.
+    evaluated
+        Indices of the nodes that are evaluated here, in the order of the frame.
     within
         Which of the group's nodes those are, shape (n_group_nodes,).
     units
@@ -38,7 +38,7 @@ class Group:
         What they do in the job; empty = all nodes.
     """
 
-    judged: NDArray[np.intp]
+    evaluated: NDArray[np.intp]
     within: NDArray[np.bool_]
     units: Units
     middle: Levels
@@ -61,7 +61,7 @@ class View:
     middle
         The job's median, shape (n_steps,).
     groups
-        Who is compared with whom; every node is judged in one of them.
+        Who is compared with whom; every node is evaluated in one of them.
     memory
         What is remembered of the metric.
     scale
