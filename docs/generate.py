@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, get_args
 
 from chart_schema import chart_schema
 from chart_values import chart_readme
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
+from configuration_page import configuration_page
+from tables import cell
 
 from peerwatch_detector.config import DetectorConfig, load_preset
 from peerwatch_exporter.catalog import CATALOG, DOMAINS
@@ -50,8 +49,8 @@ def metrics_page() -> str:
         for spec in specs:
             labels = ", ".join(f"`{label}`" for label in spec.labels) or "-"
             lines.append(
-                f"| `{spec.name}` | {spec.kind} | {spec.unit} | {labels} | {_cell(spec.help)} "
-                f"| {spec.hardware or '-'} | {_cell(spec.source)} |"
+                f"| `{spec.name}` | {spec.kind} | {spec.unit} | {labels} | {cell(spec.help)} "
+                f"| {spec.hardware or '-'} | {cell(spec.source)} |"
             )
     lines += [
         "",
@@ -67,20 +66,6 @@ def metrics_page() -> str:
         f"| {m.min_effect_size:g} | {m.direction} |"
         for m in load_preset("peerwatch").metrics
     ]
-    return "\n".join(lines) + "\n"
-
-
-def configuration_page() -> str:
-    """Return docs/configuration.md: every setting of both programs."""
-    lines = [
-        "# Configuration",
-        "",
-        "Generated from the two `config.py`; edit it there. Unknown keys, wrong types and",
-        "impossible values are refused at start, all at once, each with its path.",
-    ]
-    for title, model in (("Exporter", ExporterConfig), ("Detector", DetectorConfig)):
-        lines += ["", f"## {title}", "", "| setting | default | limits | meaning |"]
-        lines += ["|---|---|---|---|", *_rows(model, "")]
     return "\n".join(lines) + "\n"
 
 
@@ -114,52 +99,6 @@ def xid_page() -> str:
         ),
     ]
     return "\n".join(lines) + "\n"
-
-
-def _rows(model: type[BaseModel], prefix: str) -> list[str]:
-    rows = []
-    for name, field in model.model_fields.items():
-        section = _section(field)
-        if section is not None:
-            rows += _rows(section, f"{prefix}{name}.")
-            continue
-        rows.append(
-            f"| `{prefix}{name}` | {_default(field)} | {_limits(field)} "
-            f"| {_cell(field.description or '')} |"
-        )
-    return rows
-
-
-def _section(field: FieldInfo) -> type[BaseModel] | None:
-    kind = field.annotation
-    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
-
-
-def _default(field: FieldInfo) -> str:
-    if field.is_required():
-        return "required"
-    value: Any = field.get_default(call_default_factory=True, validated_data={})
-    if value is None:
-        return "-"
-    if isinstance(value, Path):
-        value = str(value)
-    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
-
-
-def _limits(field: FieldInfo) -> str:
-    words = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
-    limits = [
-        f"{sign} {getattr(limit, key):g}"
-        for limit in field.metadata
-        for key, sign in words.items()
-        if getattr(limit, key, None) is not None
-    ]
-    choices = [str(one) for one in get_args(field.annotation) if isinstance(one, str)]
-    return ", ".join(limits) or " or ".join(f"`{one}`" for one in choices) or "-"
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
 
 
 def main() -> int:
