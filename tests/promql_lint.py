@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
-PRESET = ROOT / "detector" / "peerwatch_detector" / "presets" / "peerwatch.yaml"
+PRESET = ROOT / "detector" / "peerwatch_detector" / "config" / "presets" / "peerwatch.yaml"
 
 # Set by the scrape configuration, on every series.
 TARGET_LABELS = frozenset({"cluster", "node", "instance", "job"})

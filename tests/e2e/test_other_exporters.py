@@ -26,7 +26,7 @@ from peerwatch_detector.reading.promql import job_matcher, joined_query, present
 
 ROOT = Path(__file__).parents[2]
 PAGES = Path(__file__).parent / "pages"
-PRESET = ROOT / "detector" / "peerwatch_detector" / "presets" / "dcgm.yaml"
+PRESET = ROOT / "detector" / "peerwatch_detector" / "config" / "presets" / "dcgm.yaml"
 RULES = ROOT / "rules" / "dcgm" / "dcgm.rules.yaml"
 NODES = ("node-1", "node-2")
 JOB = "4711"
