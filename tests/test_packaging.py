@@ -50,11 +50,12 @@ def run(site: Path, code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_wheel_holds_two_packages_and_the_pack(wheel: Path) -> None:
+def test_the_wheel_holds_the_packages_and_the_pack(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     tops = {name.split("/")[0] for name in names}
     assert tops == {
+        "peerwatch_common",
         "peerwatch_exporter",
         "peerwatch_detector",
         "peerwatch-0.1.0.data",
@@ -65,13 +66,14 @@ def test_the_wheel_holds_two_packages_and_the_pack(wheel: Path) -> None:
 @pytest.mark.parametrize(
     "path",
     [
+        "peerwatch_common/py.typed",
         "peerwatch_exporter/py.typed",
         "peerwatch_exporter/hook/sitecustomize.py",
         "peerwatch_exporter/collectors/gpu.py",
         "peerwatch_detector/config/presets/dcgm.yaml",
         "peerwatch_detector/config/presets/peerwatch.yaml",
-        "peerwatch_detector/templates/index.html",
-        "peerwatch_detector/templates/picture.svg",
+        "peerwatch_detector/web/templates/index.html",
+        "peerwatch_detector/web/templates/picture.svg",
         "peerwatch-0.1.0.data/data/share/peerwatch/rules/dcgm/dcgm.rules.yaml",
         "peerwatch-0.1.0.data/data/share/peerwatch/rules/node.rules.yaml",
         "peerwatch-0.1.0.data/data/share/peerwatch/dashboards/job.json",
@@ -113,7 +115,7 @@ def test_the_commands_run_from_the_wheel(installed: Path, module: str) -> None:
 
 def test_the_installed_detector_is_whole(installed: Path) -> None:
     code = (
-        "from peerwatch_detector import config, web\n"
+        "from peerwatch_detector import config\n"
         "assert config.__file__.startswith(sys.path[0])\n"
         "print(len(config.load_config(None).detection_metrics()))"
     )
@@ -124,10 +126,11 @@ def test_the_installed_detector_is_whole(installed: Path) -> None:
 
 def test_the_running_exporter_and_detector_load_no_torch(installed: Path) -> None:
     code = (
-        "from peerwatch_exporter import server, runner\n"
+        "from peerwatch_exporter.process import service\n"
         "heavy = {'numpy', 'torch', 'requests', 'flask'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
-        "from peerwatch_detector import service, web\n"
+        "from peerwatch_detector.service import loop\n"
+        "from peerwatch_detector.web import app\n"
         "assert 'torch' not in sys.modules\n"
     )
     assert run(installed, code).stderr == ""
