@@ -6,9 +6,9 @@ import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.collector import NoData
+from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.schedule.worker import ThreadWorker
-from peerwatch_exporter.sources.gpu.gpu_facts import GpuFacts
+from peerwatch_exporter.sources.gpu.facts import GpuFacts
 from peerwatch_exporter.sources.gpu.nvml_access import shared_nvml
 from peerwatch_exporter.sources.gpu.nvml_facts import FactsReader
 

@@ -10,7 +10,7 @@ from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.errors import ConfigError
 from peerwatch_exporter.process.command_line import parse
 from peerwatch_exporter.process.logs import set_up_logging
-from peerwatch_exporter.settings.state import settled_config
+from peerwatch_exporter.settings.isolated_load import settled_config
 from peerwatch_exporter.web.server import ListenError
 
 if TYPE_CHECKING:

@@ -15,10 +15,11 @@ from pathlib import Path
 
 from host_tree import HostTree
 
-from peerwatch_exporter.collector import NoData, PartialData, Registration, registrations
+from peerwatch_exporter.collector import Registration, registrations
+from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.sources import Paths, Sources
-from peerwatch_exporter.sources.readings import GpuIdentity
+from peerwatch_exporter.sources.gpu.readings import GpuIdentity
 
 
 class _Clock:

@@ -13,7 +13,7 @@ from fake_nvml import install
 from fixture_cases import FIXTURES, NOW, ethtool_of, library_of, root_of
 from hardware_cases import FakeClock
 from peerwatch_exporter.collector import registrations
-from peerwatch_exporter.pages.pages import Pages
+from peerwatch_exporter.pages.endpoints import Pages
 from peerwatch_exporter.schedule.runner import Runner, make_workers
 from peerwatch_exporter.settings.load import load_config
 from peerwatch_exporter.sources import Paths, Sources

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from peerwatch_exporter.catalog.sampled_counters import COUNTERS
 from peerwatch_exporter.sampler.burst import MAX_POINTS, answer, parse
-from peerwatch_exporter.sampler.counters import COUNTERS
 from peerwatch_exporter.sampler.layout import Group, Layout, Series
 from peerwatch_exporter.sampler.process import SamplerState
 from peerwatch_exporter.sampler.ring import MISSING, RingError, Rows

@@ -16,7 +16,7 @@ from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.demo import SCENARIOS, scenarios, start
 from peerwatch_exporter.demo.node import DemoNode
 from peerwatch_exporter.demo.nvml import DemoNvml
-from peerwatch_exporter.pages.pages import Pages
+from peerwatch_exporter.pages.endpoints import Pages
 from peerwatch_exporter.schedule.runner import Runner, make_workers
 from peerwatch_exporter.settings.load import load_config
 

@@ -16,7 +16,6 @@ from peerwatch_exporter.catalog import CATALOG
 from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.driver import wire
 from peerwatch_exporter.driver.progress_marker import FACTS, LIBRARY, SharedMark, open_mark
-from peerwatch_exporter.driver.settings import from_plain, to_plain
 from peerwatch_exporter.driver.wire import (
     FamilyPacker,
     FamilyUnpacker,
@@ -25,7 +24,8 @@ from peerwatch_exporter.driver.wire import (
     pack,
 )
 from peerwatch_exporter.settings.config import ExporterConfig
-from peerwatch_exporter.sources.kernel.two_sources import TwoSources
+from peerwatch_exporter.settings.plain import from_plain, to_plain
+from peerwatch_exporter.sources.kernel.deduplication import TwoSources
 
 PLAIN = st.recursive(
     st.none()

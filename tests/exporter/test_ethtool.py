@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from fake_ethtool import FakeEthtool
 from hardware_cases import FIXTURES, FakeClock, case_node, collected, node, only
 from peerwatch_exporter.catalog import CATALOG
-from peerwatch_exporter.collector import NoData, PartialData
 from peerwatch_exporter.collectors.ethtool import STATISTICS
+from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.settings.config import EthtoolConfig, ExporterConfig
 from peerwatch_exporter.sources.nic.ethtool import (
     EthtoolIoctl,

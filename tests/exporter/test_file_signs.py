@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from peerwatch_exporter.sources.files.file_signs import file_signs
+from peerwatch_exporter.sources.files.fingerprints import file_signs
 from peerwatch_exporter.sources.jobs.heartbeat import HeartbeatFiles
 from peerwatch_exporter.sources.jobs.mapping import MappingFiles
 

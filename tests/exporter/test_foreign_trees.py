@@ -15,10 +15,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from fake_ethtool import FakeEthtool
 from foreign_tree import TREES, unpack
 from hardware_cases import FakeClock, only
-from peerwatch_exporter.collector import NoData, PartialData, registrations
+from peerwatch_exporter.collector import registrations
+from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.sources import Paths, Sources
-from peerwatch_exporter.sources.readings import GpuIdentity
+from peerwatch_exporter.sources.gpu.readings import GpuIdentity
 from procfs_tree import ProcTree
 
 HOST = ("cpu", "disk", "edac", "memory", "network", "pressure", "tcp")

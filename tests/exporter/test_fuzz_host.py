@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from fake_ethtool import FakeEthtool
 from hardware_cases import FakeClock
 from pci_tree import GPU, NIC, PciFiles
-from peerwatch_exporter.collector import NoData, PartialData, registrations
+from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.collectors.ethtool import STATISTICS
+from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.sources import Paths, Sources
 from peerwatch_exporter.sources.host.pci_link import PciLinks

@@ -6,7 +6,7 @@ import pynvml
 import pytest
 
 from hardware_cases import case_node, collected, node, only, scenario_of
-from peerwatch_exporter.collector import NoData
+from peerwatch_exporter.errors import NoData
 
 UUID = "GPU-{0:08x}-51ce-4a7b-9d20-7be1f00c{0:04x}".format
 ZERO = ("0", UUID(0))

@@ -6,12 +6,12 @@ import pynvml
 import pytest
 
 from hardware_cases import collected, node, only, scenario_of
-from peerwatch_exporter.collector import NoData
 from peerwatch_exporter.collectors.gpu_samples import GpuSamplesCollector
+from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.sampler.process import Sampler
 from peerwatch_exporter.settings.config import ExporterConfig, SamplerConfig
 from peerwatch_exporter.sources import Paths, Sources
-from peerwatch_exporter.sources.gpu.gpu_facts import GpuFacts
+from peerwatch_exporter.sources.gpu.facts import GpuFacts
 
 POWER, UTILIZATION = (
     str(number) for number in (pynvml.NVML_TOTAL_POWER_SAMPLES, pynvml.NVML_GPU_UTILIZATION_SAMPLES)

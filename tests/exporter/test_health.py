@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardware_cases import case_node, collected, node, only, scenario_of
-from peerwatch_exporter.collector import NoData
+from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.settings.config import ExporterConfig, GpuConfig
 from peerwatch_exporter.sources.gpu.nvml import Nvml
 from peerwatch_exporter.sources.gpu.nvml_access import share_nvml

@@ -6,13 +6,13 @@ import pytest
 
 from fake_ethtool import FakeEthtool
 from hardware_cases import FakeClock, only
-from peerwatch_exporter.collector import NoData, PartialData
 from peerwatch_exporter.collectors.cpu import CpuCollector
 from peerwatch_exporter.collectors.disk import DiskCollector
 from peerwatch_exporter.collectors.edac import EdacCollector
 from peerwatch_exporter.collectors.network import NetworkCollector
 from peerwatch_exporter.collectors.tasks import TasksCollector
 from peerwatch_exporter.collectors.tcp import TcpCollector
+from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.settings.config import ExporterConfig, ScopeConfig
 from peerwatch_exporter.sources import Paths, Sources
 from peerwatch_exporter.sources.host.processes import ProcessTable, read_file

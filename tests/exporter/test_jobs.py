@@ -9,20 +9,21 @@ import pytest
 
 from fake_kubelet import container, devices, kubelet, pod, pods
 from hardware_cases import NOW, FakeClock, collected, only
-from peerwatch_exporter.collector import PartialData
 from peerwatch_exporter.collectors.jobs import JobsCollector
 from peerwatch_exporter.collectors.ranks import RanksCollector
+from peerwatch_exporter.errors import PartialData
 from peerwatch_exporter.settings.config import (
     ExporterConfig,
     HeartbeatConfig,
     JobsConfig,
     ScopeConfig,
 )
-from peerwatch_exporter.settings.pod_names import PodNaming, check_naming
+from peerwatch_exporter.settings.pod_names import check_naming
 from peerwatch_exporter.sources import Paths, Sources
+from peerwatch_exporter.sources.gpu.readings import GpuIdentity
 from peerwatch_exporter.sources.host.processes import ProcessTable, read_file
-from peerwatch_exporter.sources.jobs.job_merge import MOST_JOBS
-from peerwatch_exporter.sources.readings import GpuIdentity
+from peerwatch_exporter.sources.jobs.merge import MOST_JOBS
+from peerwatch_exporter.sources.jobs.pod_names import PodNaming
 from procfs_tree import ProcTree
 
 UUIDS = tuple(f"GPU-{n}0000000-1111-2222-3333-444444444444" for n in range(8))

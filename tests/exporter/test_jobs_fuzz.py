@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from hardware_cases import FakeClock
 from peerwatch_exporter.collectors.jobs import JobsCollector
 from peerwatch_exporter.settings.config import ExporterConfig, JobsConfig
-from peerwatch_exporter.settings.pod_names import PodNaming
 from peerwatch_exporter.sources import Paths, Sources
-from peerwatch_exporter.sources.jobs.job_claims import Boards, Claim, Gpu, Pod
-from peerwatch_exporter.sources.jobs.job_environment import job_facts, possible_gpus
-from peerwatch_exporter.sources.jobs.job_merge import MOST_JOBS, MOST_ROWS, merge
+from peerwatch_exporter.sources.gpu.readings import GpuIdentity
+from peerwatch_exporter.sources.jobs.claims import Boards, Claim, Gpu, Pod
+from peerwatch_exporter.sources.jobs.environment import job_facts, possible_gpus
 from peerwatch_exporter.sources.jobs.mapping import LONGEST_JOB_ID, REASONS, read_mapping
+from peerwatch_exporter.sources.jobs.merge import MOST_JOBS, MOST_ROWS, merge
+from peerwatch_exporter.sources.jobs.pod_names import PodNaming
 from peerwatch_exporter.sources.jobs.ranks import rank_identity
-from peerwatch_exporter.sources.readings import GpuIdentity
 
 BOARDS = Boards([GpuIdentity(index, f"GPU-{index}0000000-1111") for index in range(4)])
 FILE_NAMES = st.one_of(

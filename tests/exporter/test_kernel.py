@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardware_cases import case_node, collected
-from peerwatch_exporter.collector import NoData
 from peerwatch_exporter.collectors.kernel import (
     CLASSES,
     SIGNATURES,
@@ -15,6 +14,7 @@ from peerwatch_exporter.collectors.kernel import (
     KernelEvents,
     classify,
 )
+from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.settings.config import ExporterConfig
 
 PCI = "0000:3a:00.0"

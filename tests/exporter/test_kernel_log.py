@@ -16,7 +16,7 @@ from peerwatch_exporter.collectors.sxid import SxidCollector
 from peerwatch_exporter.collectors.xid import XidCollector
 from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.sources import Paths, Sources
-from peerwatch_exporter.sources.kernel.kernel_log import Admission, Bursts, KernelLog, lines_of
+from peerwatch_exporter.sources.kernel.log import Admission, Bursts, KernelLog, lines_of
 
 STAT = "cpu 1 2 3 4 5 6 7 8 9 10\nbtime 1000\nctxt 5\n"
 FRAGMENTS = [

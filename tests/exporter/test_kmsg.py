@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardware_cases import FIXTURES
-from peerwatch_exporter.collector import NoData
+from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.sources.kernel.kmsg import KernelMessage, Kmsg, parse_record
 
 

@@ -12,10 +12,10 @@ from fake_ethtool import FakeEthtool
 from hardware_cases import case_node, collected, node, only
 from open_files import open_below
 from pci_tree import GPU, NIC, PciFiles
-from peerwatch_exporter.collector import NoData, PartialData
+from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.settings.config import ExporterConfig, NicConfig
+from peerwatch_exporter.sources.gpu.readings import GpuIdentity
 from peerwatch_exporter.sources.nic.rdma import MAX_PORTS
-from peerwatch_exporter.sources.readings import GpuIdentity
 
 
 def both(node):

@@ -11,8 +11,8 @@ import pytest
 
 from fake_nvml import FakeNvml, install
 from hardware_cases import scenario_of
-from peerwatch_exporter.collector import NoData
 from peerwatch_exporter.driver.progress_marker import Mark
+from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.sources.gpu.nvml import Nvml
 from peerwatch_exporter.sources.gpu.nvml_access import DriverReloadedError, GpuLostError, NvmlError
 

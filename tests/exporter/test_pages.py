@@ -17,9 +17,9 @@ from prometheus_client.openmetrics.parser import (
 from fake_collectors import Blocking, Returning, Rows, StandingProcesses, wait_until, worker_of
 from hardware_cases import NOW, FakeClock
 from peerwatch_exporter.catalog import CATALOG
-from peerwatch_exporter.pages.pages import Pages
+from peerwatch_exporter.pages.endpoints import Pages
+from peerwatch_exporter.pages.scrapers import Given, Scrapers
 from peerwatch_exporter.schedule.runner import Runner
-from peerwatch_exporter.schedule.scrapers import Given, Scrapers
 from peerwatch_exporter.snapshot import TimedFamily
 from peerwatch_exporter.sources import Paths, Sources
 

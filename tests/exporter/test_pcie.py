@@ -6,7 +6,7 @@ import pytest
 
 from hardware_cases import case_node, collected, node, only
 from pci_tree import GPU, NIC, NVSWITCH, PciFiles
-from peerwatch_exporter.collector import NoData
+from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.sources.host.pci import MAX_FUNCTIONS, PciTree, nearest
 from peerwatch_exporter.sources.host.sysfs import Sysfs
 

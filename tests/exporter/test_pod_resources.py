@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from fake_kubelet import container, devices, field, kubelet, pod, pods, varint
 from hardware_cases import FakeClock
+from peerwatch_exporter.sources.gpu.readings import GpuIdentity
+from peerwatch_exporter.sources.jobs.claims import Boards, Gpu, Pod
 from peerwatch_exporter.sources.jobs.grpc_unary import GrpcError, UnaryClient
-from peerwatch_exporter.sources.jobs.job_claims import Boards, Gpu, Pod
 from peerwatch_exporter.sources.jobs.pod_resources import (
     ContainerDevices,
     PodResourcesProvider,
@@ -28,7 +29,6 @@ from peerwatch_exporter.sources.jobs.pod_resources import (
     gpu_of,
 )
 from peerwatch_exporter.sources.jobs.protobuf import MalformedMessageError
-from peerwatch_exporter.sources.readings import GpuIdentity
 
 METHOD = "/v1.PodResourcesLister/List"
 UUIDS = tuple(f"GPU-{n}0000000-1111-2222-3333-444444444444" for n in range(8))

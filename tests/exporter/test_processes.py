@@ -17,10 +17,10 @@ from peerwatch_exporter.collectors.disk import DiskCollector
 from peerwatch_exporter.collectors.memory import MemoryCollector
 from peerwatch_exporter.settings.config import ExporterConfig, ScopeConfig
 from peerwatch_exporter.sources import Paths, Sources, real_sources
+from peerwatch_exporter.sources.host.environments import EnvironmentIndex
+from peerwatch_exporter.sources.host.monotonic_sum import InheritedSum, RisingSum
 from peerwatch_exporter.sources.host.processes import ProcessTable, read_file
 from peerwatch_exporter.sources.host.procfs import GarbledFileError
-from peerwatch_exporter.sources.host.rising import InheritedSum, RisingSum
-from peerwatch_exporter.sources.jobs.environments import EnvironmentIndex
 from procfs_tree import ProcTree
 
 MARK = {"PEERWATCH_NODE": "node-1"}

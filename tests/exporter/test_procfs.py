@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peerwatch_exporter.collector import NoData
 from peerwatch_exporter.collectors.pressure import PressureCollector
+from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.sources import Paths, Sources, real_sources
 from peerwatch_exporter.sources.host.procfs import GarbledFileError, Procfs

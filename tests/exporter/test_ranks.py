@@ -13,9 +13,9 @@ import time
 import pytest
 
 from hardware_cases import NOW, FakeClock, collected, only
-from peerwatch_exporter.collector import NoData, PartialData
 from peerwatch_exporter.collectors.jobs import JobsCollector
 from peerwatch_exporter.collectors.ranks import RanksCollector
+from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.settings.config import (
     ExporterConfig,
     HeartbeatConfig,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peerwatch_exporter.sampler.counters import COUNTERS
+from peerwatch_exporter.catalog.sampled_counters import COUNTERS
 from peerwatch_exporter.sampler.layout import (
     Group,
     Layout,

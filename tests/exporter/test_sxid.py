@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from hardware_cases import case_node, collected, only
 from peerwatch_exporter.catalog.sxid_codes import SXIDS
-from peerwatch_exporter.collector import NoData
 from peerwatch_exporter.collectors.sxid import (
     MAX_SWITCHES,
     MAX_UNKNOWN_CODES,
@@ -16,6 +15,7 @@ from peerwatch_exporter.collectors.sxid import (
     OTHER_SWITCH,
     SxidLog,
 )
+from peerwatch_exporter.errors import NoData
 
 BOOT = 1767225600
 

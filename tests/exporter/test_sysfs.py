@@ -12,7 +12,7 @@ import pytest
 
 from hardware_cases import FakeClock
 from open_files import open_below
-from peerwatch_exporter.sources.files.kept_files import KeptFiles
+from peerwatch_exporter.sources.files.open_files import KeptFiles
 from peerwatch_exporter.sources.host.sysfs import Sysfs, pci_address
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from fake_collectors import Blocking, Failing, Returning, wait_until, worker_of
 from hardware_cases import NOW, FakeClock
-from peerwatch_exporter.collector import NoData, PartialData
+from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.schedule.worker import ThreadWorker, error_class
 
 

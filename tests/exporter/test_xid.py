@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from hardware_cases import FIXTURES, case_node, collected, node, only, scenario_of
 from peerwatch_exporter.catalog.xid_codes import SEVERITIES, XIDS, critical_codes
-from peerwatch_exporter.collector import NoData, PartialData
 from peerwatch_exporter.collectors.xid import (
     MAX_PAIRS,
     MAX_UNKNOWN_CODES,
@@ -19,8 +18,9 @@ from peerwatch_exporter.collectors.xid import (
     OTHER_CODE,
     XidLog,
 )
+from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.settings.config import ExporterConfig, XidConfig
-from peerwatch_exporter.sources.gpu.gpu_facts import XidEvent
+from peerwatch_exporter.sources.gpu.facts import XidEvent
 from peerwatch_exporter.sources.kernel.kmsg import Kmsg
 
 BOOT = 1767225600

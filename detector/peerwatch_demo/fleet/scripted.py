@@ -18,7 +18,7 @@ from peerwatch_exporter.demo.node_plan import JOB_ID
 from peerwatch_exporter.demo.nvml import DemoNvml
 from peerwatch_exporter.demo.nvml_library import put_in_place
 from peerwatch_exporter.demo.scenario import Scenario
-from peerwatch_exporter.pages.pages import Pages
+from peerwatch_exporter.pages.endpoints import Pages
 from peerwatch_exporter.schedule.runner import Runner, make_workers
 from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.settings.load import load_config

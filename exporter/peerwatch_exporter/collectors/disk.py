@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
-from peerwatch_exporter.collector import NoData, PartialData, register
+from peerwatch_exporter.collector import register
+from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.sources.host.usage import MAX_DISKS, usage_source
 
 if TYPE_CHECKING:

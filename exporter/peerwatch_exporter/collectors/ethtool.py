@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from peerwatch_exporter.catalog import family
-from peerwatch_exporter.collector import NoData, PartialData, register
+from peerwatch_exporter.collector import register
+from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.sources.host.sysfs import Sysfs
 from peerwatch_exporter.sources.nic.ethtool import (
     SelectedStatistics,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.gpu.nvml import Gpu
-    from peerwatch_exporter.sources.readings import GpuIdentity, GpuReading
+    from peerwatch_exporter.sources.gpu.readings import GpuIdentity, GpuReading
 
 _SINGLE = {
     "gpu_utilization_ratio": "utilization_ratio",

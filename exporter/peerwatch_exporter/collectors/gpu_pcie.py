@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
-from peerwatch_exporter.collector import NoData, register
+from peerwatch_exporter.collector import register
+from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, shared_nvml
 from peerwatch_exporter.sources.gpu.nvml_pcie import read_bytes, read_link
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.gpu.nvml import Gpu
-    from peerwatch_exporter.sources.readings import PcieBytes, PcieLink
+    from peerwatch_exporter.sources.gpu.readings import PcieBytes, PcieLink
 
 # Links change their generation with the load and their errors are few: no need of every second.
 _LINK_SECONDS = 10.0

@@ -6,7 +6,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
-from peerwatch_exporter.collector import NoData, register
+from peerwatch_exporter.collector import register
+from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.sampler.window import Window
 from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, shared_nvml
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.catalog import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
-    from peerwatch_exporter.sources.gpu.gpu_facts import SampleBatch
+    from peerwatch_exporter.sources.gpu.facts import SampleBatch
     from peerwatch_exporter.sources.gpu.nvml import Gpu
     from peerwatch_exporter.sources.gpu.nvml_samples import SampledQuantity
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
-from peerwatch_exporter.collector import NoData, register
+from peerwatch_exporter.collector import register
+from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, shared_nvml
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.gpu.nvml import Gpu
-    from peerwatch_exporter.sources.readings import HealthReading
+    from peerwatch_exporter.sources.gpu.readings import HealthReading
 
 _SINGLE = {
     "gpu_sram_ecc_threshold_exceeded": "sram_threshold_exceeded",

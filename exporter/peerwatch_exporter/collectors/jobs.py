@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
-from peerwatch_exporter.collector import PartialData, register
-from peerwatch_exporter.settings.pod_names import PodNaming
-from peerwatch_exporter.sources.gpu.gpu_processes import CgroupProvider
-from peerwatch_exporter.sources.jobs.job_claims import Answer, Boards, Claim
-from peerwatch_exporter.sources.jobs.job_environment import EnvironmentProvider
-from peerwatch_exporter.sources.jobs.job_merge import MOST_JOBS, MOST_ROWS, Jobs, merge
+from peerwatch_exporter.collector import register
+from peerwatch_exporter.errors import PartialData
+from peerwatch_exporter.sources.jobs.cgroup_provider import CgroupProvider
+from peerwatch_exporter.sources.jobs.claims import Answer, Boards, Claim
+from peerwatch_exporter.sources.jobs.environment import EnvironmentProvider
 from peerwatch_exporter.sources.jobs.mapping import MappingProvider
+from peerwatch_exporter.sources.jobs.merge import MOST_JOBS, MOST_ROWS, Jobs, merge
+from peerwatch_exporter.sources.jobs.pod_names import PodNaming
 from peerwatch_exporter.sources.jobs.pod_resources import PodResourcesProvider
 
 if TYPE_CHECKING:
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
     from peerwatch_exporter.catalog import Family
     from peerwatch_exporter.settings.config import ExporterConfig, HeartbeatConfig
     from peerwatch_exporter.sources import Sources
+    from peerwatch_exporter.sources.gpu.readings import GpuIdentity
+    from peerwatch_exporter.sources.jobs.claims import Provider
     from peerwatch_exporter.sources.jobs.heartbeat import HeartbeatFiles
-    from peerwatch_exporter.sources.jobs.job_claims import Provider
-    from peerwatch_exporter.sources.jobs.job_merge import JobRow
-    from peerwatch_exporter.sources.readings import GpuIdentity
+    from peerwatch_exporter.sources.jobs.merge import JobRow
 
 # The kubelet is asked once in ten runs; a call must leave room for the rest of that run.
 _SHARE_OF_DEADLINE = 0.6

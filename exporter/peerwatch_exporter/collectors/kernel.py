@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import register
-from peerwatch_exporter.sources.kernel.kernel_log import Bursts, KernelLog, lines_of
+from peerwatch_exporter.sources.kernel.log import Bursts, KernelLog, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

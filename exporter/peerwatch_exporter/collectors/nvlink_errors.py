@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
-from peerwatch_exporter.collector import NoData, register
+from peerwatch_exporter.collector import register
+from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.sources.gpu.nvlink import NvlinkReader
 from peerwatch_exporter.sources.gpu.nvlink_c2c import C2cReader
 from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, shared_nvml
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.gpu.nvml import Gpu
-    from peerwatch_exporter.sources.readings import C2cLink, LinkReading
+    from peerwatch_exporter.sources.gpu.readings import C2cLink, LinkReading
 
 # Metrics with one more label, whose values are the keys of the reading.
 _KEYED = {

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
-from peerwatch_exporter.collector import NoData, register
+from peerwatch_exporter.collector import register
+from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.sources.host.pci import MAX_FUNCTIONS, PCI_DEVICES, PciTree
 from peerwatch_exporter.sources.host.pci_link import PciLinks
 from peerwatch_exporter.sources.host.sysfs import Sysfs

@@ -6,7 +6,8 @@ import errno
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
-from peerwatch_exporter.collector import NoData, register
+from peerwatch_exporter.collector import register
+from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.sources.host.procfs import Procfs
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
-from peerwatch_exporter.collector import NoData, PartialData, register
+from peerwatch_exporter.collector import register
+from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.sources.jobs.mapping import MappingFiles
 from peerwatch_exporter.sources.jobs.rank_use import RankUse
 from peerwatch_exporter.sources.jobs.ranks import RankFinder

@@ -19,10 +19,11 @@ from peerwatch_exporter.catalog.xid_codes import (
     recovery_action,
     severity_of,
 )
-from peerwatch_exporter.collector import NoData, PartialData, register
+from peerwatch_exporter.collector import register
+from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.sources.host.sysfs import pci_address
-from peerwatch_exporter.sources.kernel.kernel_log import Admission, KernelLog, lines_of
-from peerwatch_exporter.sources.kernel.two_sources import TwoSources
+from peerwatch_exporter.sources.kernel.deduplication import TwoSources
+from peerwatch_exporter.sources.kernel.log import Admission, KernelLog, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.catalog.xid_codes import Severity
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
-    from peerwatch_exporter.sources.gpu.gpu_facts import XidEvent
+    from peerwatch_exporter.sources.gpu.facts import XidEvent
 
 # Stands for every code or address beyond the limits below; shown as "other".
 OTHER_CODE = -1

@@ -22,7 +22,7 @@ from peerwatch_exporter.demo.ranks import Ranks
 from peerwatch_exporter.demo.rhythm import STEP_SECONDS
 from peerwatch_exporter.demo.scenarios import SCENARIOS
 from peerwatch_exporter.demo.sysfs import Sysfs
-from peerwatch_exporter.driver.settings import from_plain, to_plain
+from peerwatch_exporter.settings.plain import from_plain, to_plain
 from peerwatch_exporter.sources import Paths, Sources
 
 if TYPE_CHECKING:

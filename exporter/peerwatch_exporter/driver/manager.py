@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 from peerwatch_exporter.driver.child import COMMAND, ChildGoneError, ChildProcess
 from peerwatch_exporter.driver.limits import Limits
 from peerwatch_exporter.driver.reaper import Funeral
-from peerwatch_exporter.driver.settings import to_plain
 from peerwatch_exporter.driver.slot import Answer, Slot
 from peerwatch_exporter.driver.state import Crew
 from peerwatch_exporter.driver.version import DriverVersion
 from peerwatch_exporter.driver.wire import WireError
 from peerwatch_exporter.driver.workers import DriverWorker
 from peerwatch_exporter.process.logs import log_form
+from peerwatch_exporter.settings.plain import to_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

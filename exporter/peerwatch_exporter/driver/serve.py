@@ -17,7 +17,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from peerwatch_exporter.collector import NoData, PartialData, registered
+from peerwatch_exporter.collector import registered
 from peerwatch_exporter.driver.progress_marker import (
     FACTS,
     FIRST_COLLECTOR,
@@ -26,11 +26,12 @@ from peerwatch_exporter.driver.progress_marker import (
     Mark,
     open_mark,
 )
-from peerwatch_exporter.driver.settings import from_plain
 from peerwatch_exporter.driver.wire import FamilyPacker, Inbox, pack
+from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.process.logs import set_up_logging
 from peerwatch_exporter.process.memory import search_rarely
 from peerwatch_exporter.schedule.worker import error_class
+from peerwatch_exporter.settings.plain import from_plain
 from peerwatch_exporter.sources import Paths, Sources
 from peerwatch_exporter.sources.gpu.nvml import Nvml
 from peerwatch_exporter.sources.gpu.nvml_access import DriverReloadedError, NvmlError, share_nvml

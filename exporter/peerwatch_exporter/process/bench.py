@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter import __version__
-from peerwatch_exporter.pages.pages import Pages
+from peerwatch_exporter.pages.endpoints import Pages
 from peerwatch_exporter.schedule.runner import Runner, make_workers
 from peerwatch_exporter.web.compression import GzipCache
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qsl
 
-from peerwatch_exporter.sampler.counters import COUNTERS
+from peerwatch_exporter.catalog.sampled_counters import COUNTERS
 from peerwatch_exporter.sampler.ring import RingError
 from peerwatch_exporter.sampler.steps import lengths, steps
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from peerwatch_exporter.sampler.counters import COUNTERS
+from peerwatch_exporter.catalog.sampled_counters import COUNTERS
 from peerwatch_exporter.sampler.files import CounterFiles
 from peerwatch_exporter.sampler.layout import Group, Series
 from peerwatch_exporter.sampler.ring import MISSING
@@ -20,7 +20,7 @@ from peerwatch_exporter.sources.nic.rdma import RDMA_ROOT
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from peerwatch_exporter.sampler.counters import Counter
+    from peerwatch_exporter.catalog.sampled_counters import Counter
     from peerwatch_exporter.sampler.settings import Settings
     from peerwatch_exporter.sources.host.sysfs import Sysfs
     from peerwatch_exporter.sources.nic.ethtool import EthtoolReader

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from peerwatch_exporter.sampler.counters import COUNTERS, Counter
+from peerwatch_exporter.catalog.sampled_counters import COUNTERS, Counter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from peerwatch_exporter.collector import NoData, PartialData
+from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.schedule.serial_executor import PATIENCE_SECONDS, Lane
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from peerwatch_exporter.catalog.sampled_counters import SampledCounter
+
 # Pydantic looks the name up when it builds the class.
 from peerwatch_exporter.catalog.xid_codes import Severity
-from peerwatch_exporter.sampler.counters import SampledCounter
 from peerwatch_exporter.settings.pod_names import check_naming
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.sources.gpu.gpu_facts import GpuFacts
+from peerwatch_exporter.sources.gpu.facts import GpuFacts
 from peerwatch_exporter.sources.host.own_processes import OwnProcesses
 from peerwatch_exporter.sources.host.processes import ProcessTable
 from peerwatch_exporter.sources.jobs.heartbeat import HeartbeatFiles

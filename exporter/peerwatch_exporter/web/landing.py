@@ -12,7 +12,7 @@ from peerwatch_exporter.web.style import STYLE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from peerwatch_exporter.sources.readings import GpuIdentity
+    from peerwatch_exporter.sources.gpu.readings import GpuIdentity
 
 # Markup up to here is ours; everything from the node goes through escape().
 _ENDPOINTS = (

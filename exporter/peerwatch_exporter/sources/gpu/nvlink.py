@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from peerwatch_exporter.sources.readings import LinkReading, NvlinkBytes
+from peerwatch_exporter.sources.gpu.readings import LinkReading, NvlinkBytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.sources.readings import C2cLink
+from peerwatch_exporter.sources.gpu.readings import C2cLink
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,9 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 
-from peerwatch_exporter.collector import NoData
-from peerwatch_exporter.driver.progress_marker import Mark
-from peerwatch_exporter.sources.gpu.nvml_access import DriverReloadedError, GpuLostError, NvmlError
+from peerwatch_exporter.errors import NoData
+from peerwatch_exporter.sources.gpu.nvml_access import (
+    CallMarker,
+    DriverReloadedError,
+    GpuLostError,
+    NoMarker,
+    NvmlError,
+)
 from peerwatch_exporter.sources.gpu.nvml_fields import (
     ENERGY,
     EVENT_BITS,
@@ -30,8 +35,8 @@ from peerwatch_exporter.sources.gpu.nvml_fields import (
     POWER_INSTANT,
     THROTTLE_FIELDS,
 )
+from peerwatch_exporter.sources.gpu.readings import GpuIdentity, GpuReading
 from peerwatch_exporter.sources.host.sysfs import pci_address
-from peerwatch_exporter.sources.readings import GpuIdentity, GpuReading
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -176,7 +181,7 @@ class Gpu:
     def call(self, function: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401
         """Call a pynvml function of this GPU; None if the GPU or the driver lacks it."""
         if self._handle is not None:
-            self._nvml.mark.at(self.identity.index)
+            self._nvml.marker.at(self.identity.index)
             try:
                 return self._nvml.call(function, self._handle, *arguments, **options)
             except GpuLostError:
@@ -237,7 +242,7 @@ class Nvml:
 
     Parameters
     ----------
-    mark
+    marker
         Where every call says which GPU it is for.
     only
         Index of the one GPU that may be touched; None: all but those excluded.
@@ -246,9 +251,13 @@ class Nvml:
     """
 
     def __init__(
-        self, mark: Mark | None = None, *, only: int | None = None, excluded: Collection[int] = ()
+        self,
+        marker: CallMarker | None = None,
+        *,
+        only: int | None = None,
+        excluded: Collection[int] = (),
     ) -> None:
-        self.mark = mark or Mark()
+        self.marker: CallMarker = marker or NoMarker()
         self._only = only
         self._excluded = frozenset(excluded)
         self._lock = threading.Lock()
@@ -295,7 +304,7 @@ class Nvml:
             If the library fails.
         """
         with self._lock:
-            self.mark.at(-1)
+            self.marker.at(-1)
             self._initialise()
             count = self.call("nvmlDeviceGetCount")
             if not count:
@@ -362,7 +371,7 @@ class Nvml:
         """Return the GPU at an index; its identity is asked for once, and again after a loss."""
         if known is not None and known.answers:
             return known
-        self.mark.at(index)
+        self.marker.at(index)
         try:
             handle = self.call("nvmlDeviceGetHandleByIndex", index)
             identity = self._identity(index, handle)

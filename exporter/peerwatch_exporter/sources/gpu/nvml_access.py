@@ -6,7 +6,7 @@ MiB, so it is imported where the first of them is made: in the driver process.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from peerwatch_exporter.sources import Sources
@@ -29,6 +29,20 @@ class DriverReloadedError(NvmlError):
     """The driver was unloaded or exchanged; only a new process can use the one there is now."""
 
     error_class = "nvml_driver_reloaded"
+
+
+class CallMarker(Protocol):
+    """Is told before every call which GPU it is for."""
+
+    def at(self, gpu: int) -> None:
+        """Note the index of the GPU that is called next; -1 if the call concerns none."""
+
+
+class NoMarker:
+    """For a process that nobody watches."""
+
+    def at(self, gpu: int) -> None:
+        """Note nothing."""
 
 
 def shared_nvml(sources: Sources) -> Nvml:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 
-from peerwatch_exporter.sources.gpu.gpu_facts import XidEvent
+from peerwatch_exporter.sources.gpu.facts import XidEvent
 from peerwatch_exporter.sources.gpu.nvml_access import DriverReloadedError, GpuLostError, NvmlError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class EventReader:
 
     def read(self, gpus: Collection[Gpu], now: float) -> list[XidEvent]:
         """Return the events since the last call, as received at ``now`` (Unix time)."""
-        self._nvml.mark.at(-1)
+        self._nvml.marker.at(-1)
         if self._set is None:
             self._set = self._nvml.call("nvmlEventSetCreate")
             if self._set is None:
@@ -52,7 +52,7 @@ class EventReader:
         for gpu in gpus:
             if self._registered.get(gpu.identity.index) is not gpu and gpu.answers:
                 self._register(gpu)
-        self._nvml.mark.at(-1)
+        self._nvml.marker.at(-1)
         events = []
         for _ in range(_MAX_EVENTS):
             event = self._next()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pynvml
 
 from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError
-from peerwatch_exporter.sources.readings import ActivityReading
+from peerwatch_exporter.sources.gpu.readings import ActivityReading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

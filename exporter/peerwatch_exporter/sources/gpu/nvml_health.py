@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pynvml
 
-from peerwatch_exporter.sources.readings import HealthReading
+from peerwatch_exporter.sources.gpu.readings import HealthReading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

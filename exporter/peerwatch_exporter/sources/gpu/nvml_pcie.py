@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.sources.readings import PcieBytes, PcieLink
+from peerwatch_exporter.sources.gpu.readings import PcieBytes, PcieLink
 
 if TYPE_CHECKING:
     from peerwatch_exporter.sources.gpu.nvml import Gpu

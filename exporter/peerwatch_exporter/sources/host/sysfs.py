@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from peerwatch_exporter.sources.files.kept_files import READ_BYTES, KeptFiles
+from peerwatch_exporter.sources.files.open_files import READ_BYTES, KeptFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

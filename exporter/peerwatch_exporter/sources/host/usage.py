@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from peerwatch_exporter.sources.host.environments import EnvironmentIndex
+from peerwatch_exporter.sources.host.monotonic_sum import InheritedSum
 from peerwatch_exporter.sources.host.procfs import DiskStat, Procfs
-from peerwatch_exporter.sources.host.rising import InheritedSum
-from peerwatch_exporter.sources.jobs.environments import EnvironmentIndex
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

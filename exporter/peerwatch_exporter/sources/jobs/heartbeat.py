@@ -14,14 +14,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.sources.files.file_signs import file_signs
+from peerwatch_exporter.sources.files.fingerprints import file_signs
 from peerwatch_exporter.sources.files.regular_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from peerwatch_exporter.sources.files.file_signs import Sign
+    from peerwatch_exporter.sources.files.fingerprints import Sign
 
 # A rank writes it again and again on a local disk, so an unseen change is made good soon.
 _STEP_SECONDS = 0.05

@@ -16,15 +16,15 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from peerwatch_exporter.sources.files.file_signs import file_signs
+from peerwatch_exporter.sources.files.fingerprints import file_signs
 from peerwatch_exporter.sources.files.regular_file import NotAFileError, TooLargeError, read_regular
-from peerwatch_exporter.sources.jobs.job_claims import Answer, Claim, Gpu
+from peerwatch_exporter.sources.jobs.claims import Answer, Claim, Gpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from peerwatch_exporter.sources.files.file_signs import Sign
+    from peerwatch_exporter.sources.files.fingerprints import Sign
 
 _LOG = logging.getLogger(__name__)
 

@@ -13,17 +13,17 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.settings.pod_names import LONGEST_POD_NAME
+from peerwatch_exporter.sources.jobs.claims import Answer, Claim, Gpu, Pod
 from peerwatch_exporter.sources.jobs.grpc_unary import GrpcError, UnaryClient
-from peerwatch_exporter.sources.jobs.job_claims import Answer, Claim, Gpu, Pod
+from peerwatch_exporter.sources.jobs.pod_names import LONGEST_POD_NAME
 from peerwatch_exporter.sources.jobs.protobuf import MalformedMessageError, chunks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from peerwatch_exporter.sources.jobs.claims import Boards
     from peerwatch_exporter.sources.jobs.grpc_unary import Unary
-    from peerwatch_exporter.sources.jobs.job_claims import Boards
 
 _METHOD = "/v1.PodResourcesLister/List"
 _MAX_BYTES = 16 * 1024 * 1024

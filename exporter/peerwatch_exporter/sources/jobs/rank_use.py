@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
-from peerwatch_exporter.sources.host.rising import InheritedSum, RisingSum
+from peerwatch_exporter.sources.host.monotonic_sum import InheritedSum, RisingSum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -6,9 +6,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from peerwatch_exporter.sources.host.environments import EnvironmentIndex
 from peerwatch_exporter.sources.host.procfs import TICKS_PER_SECOND, Procfs
 from peerwatch_exporter.sources.host.usage import is_marked
-from peerwatch_exporter.sources.jobs.environments import EnvironmentIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

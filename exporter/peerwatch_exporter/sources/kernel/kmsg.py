@@ -9,7 +9,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from peerwatch_exporter.collector import NoData
+from peerwatch_exporter.errors import NoData
 
 # One read of /dev/kmsg returns one record; the kernel refuses smaller buffers than a record.
 _RECORD_BYTES = 16384

@@ -13,7 +13,7 @@ from peerwatch_exporter.sources.host.sysfs import pci_address
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from peerwatch_exporter.sources.gpu.gpu_facts import GpuFacts
+    from peerwatch_exporter.sources.gpu.facts import GpuFacts
     from peerwatch_exporter.sources.host.pci import Nearness, PciFunction
     from peerwatch_exporter.sources.host.sysfs import Sysfs
 

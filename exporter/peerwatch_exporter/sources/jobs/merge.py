@@ -19,13 +19,13 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from peerwatch_exporter.sources.jobs.job_claims import Gpu, Pod
+from peerwatch_exporter.sources.jobs.claims import Gpu, Pod
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from peerwatch_exporter.settings.pod_names import PodNaming
-    from peerwatch_exporter.sources.jobs.job_claims import Boards, Claim
+    from peerwatch_exporter.sources.jobs.claims import Boards, Claim
+    from peerwatch_exporter.sources.jobs.pod_names import PodNaming
 
 MOST_JOBS = 256
 MOST_ROWS = 1024

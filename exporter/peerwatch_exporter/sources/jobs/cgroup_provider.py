@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.sources.jobs.cgroups import CgroupReader
-from peerwatch_exporter.sources.jobs.job_claims import Answer, Claim
+from peerwatch_exporter.sources.jobs.claims import Answer, Claim
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.jobs.cgroups import CgroupOwner
-    from peerwatch_exporter.sources.jobs.job_claims import Boards
+    from peerwatch_exporter.sources.jobs.claims import Boards
 
 _MOST_PIDS = 4096
 

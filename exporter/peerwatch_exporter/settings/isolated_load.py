@@ -1,8 +1,8 @@
 """Lets a short-lived process read the settings, so that the exporter need not carry pydantic.
 
 Checking the settings with pydantic takes 17 MiB that a process never gives back; nothing of it is
-needed afterwards. ``settled_config`` asks ``python -m peerwatch_exporter.settings.state``, which
-answers with the settings, or with every mistake in them.
+needed afterwards. ``settled_config`` runs ``python -m peerwatch_exporter.settings.isolated_load``,
+which answers with the settings, or with every mistake in them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, cast
 
-from peerwatch_exporter.driver.settings import from_plain, to_plain
 from peerwatch_exporter.errors import ConfigError
+from peerwatch_exporter.settings.plain import from_plain, to_plain
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from peerwatch_exporter.settings.config import ExporterConfig
 
-_MODULE = "peerwatch_exporter.settings.state"
+_MODULE = "peerwatch_exporter.settings.isolated_load"
 
 
 def settled_config(

@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from peerwatch_exporter.sources.host.environments import EnvironmentIndex
 from peerwatch_exporter.sources.host.procfs import Procfs
 from peerwatch_exporter.sources.host.usage import is_marked
-from peerwatch_exporter.sources.jobs.environments import EnvironmentIndex
-from peerwatch_exporter.sources.jobs.job_claims import Answer, Claim, Gpu
+from peerwatch_exporter.sources.jobs.claims import Answer, Claim, Gpu
 from peerwatch_exporter.sources.jobs.mapping import is_job_id
 from peerwatch_exporter.sources.jobs.ranks import job_of, rank_identity
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
-    from peerwatch_exporter.sources.jobs.job_claims import Boards
+    from peerwatch_exporter.sources.jobs.claims import Boards
 
 # Slurm lists the board's own indices; CUDA's count from 0 inside a container or cgroup.
 _GPU_VARIABLES = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES")

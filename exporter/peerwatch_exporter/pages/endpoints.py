@@ -6,8 +6,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.pages.render import Renderer
+from peerwatch_exporter.pages.scrapers import Given, Scrapers
 from peerwatch_exporter.schedule.fast import UNTIMED, fast_up
-from peerwatch_exporter.schedule.scrapers import Given, Scrapers
 from peerwatch_exporter.snapshot import TimedFamily
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from peerwatch_exporter.sources.readings import GpuIdentity
+    from peerwatch_exporter.sources.gpu.readings import GpuIdentity
 
 
 class Gpu(NamedTuple):
