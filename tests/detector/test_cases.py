@@ -289,3 +289,32 @@ def test_a_job_without_samples_is_refused() -> None:
     config, reader = world()
     with pytest.raises(TrainingError, match="Job 'other' has no samples"):
         windows_from_prometheus(config, reader, "other", START, START + 300.0)
+
+
+def test_a_metric_under_an_alias_gets_its_own_name(tmp_path: Path) -> None:
+    values = np.full((1, 5), 3.0, dtype=np.float32)
+    write_aliased(tmp_path / "alias", {"tcp_throughput": values})
+    case = load_case(tmp_path / "alias")
+    assert ["network_throughput"] == list(case.frames) == list(case.units)
+    assert "network_throughput" == case.frames["network_throughput"].metric
+    # The name itself wins; what else there is keeps its own.
+    both = {"tcp_throughput": values, "network_throughput": values + 1}
+    write_aliased(tmp_path / "both", both)
+    case = load_case(tmp_path / "both")
+    assert {"tcp_throughput", "network_throughput"} == set(case.frames)
+    assert 4.0 == case.frames["network_throughput"].values[0, 0]
+
+
+def write_aliased(folder: Path, arrays: dict[str, np.ndarray]) -> None:
+    folder.mkdir()
+    about = {"unit": "bytes per second", "axes": ["node", "time"]}
+    meta = {
+        "name": "a",
+        "job_id": "j",
+        "step_seconds": 1,
+        "seconds": 5,
+        "nodes": ["n"],
+        "metrics": dict.fromkeys(arrays, about),
+    }
+    (folder / "case.json").write_text(json.dumps(meta))
+    np.savez(folder / "samples.npz", **arrays)

@@ -88,7 +88,7 @@ def test_where_nothing_tells_of_progress_continuity_alone_decides() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "loss", "named"),
+    ("seconds", "loss", "flagged"),
     [(240, 0.02, True), (235, 0.5, False), (240, 0.019, False), (900, math.nan, False)],
 )
 def test_while_the_job_goes_on_only_lost_progress_makes_a_finding(
@@ -116,14 +116,14 @@ def test_a_metric_that_warns_is_a_warning_without_lost_progress() -> None:
     assert (True, "critical") == (deviation.sustained, deviation.severity)
 
 
-@pytest.mark.parametrize(("seconds", "named"), [(40, False), (45, True)])
+@pytest.mark.parametrize(("seconds", "flagged"), [(40, False), (45, True)])
 def test_while_the_job_waits_less_continuity_is_enough(seconds: float, flagged: bool) -> None:
     sign = a_sign(seconds=seconds)
     assert flagged is bool(sustained(sign, phase=WAITS, waiting_since=BEGAN))
     assert [] == sustained(sign, phase=WAITS, waiting_since=BEGAN, config=without(fast=False))
 
 
-@pytest.mark.parametrize(("seconds", "named"), [(235, False), (240, True)])
+@pytest.mark.parametrize(("seconds", "flagged"), [(235, False), (240, True)])
 def test_a_job_that_starts_waits_for_late_ranks_as_long_as_it_takes(
     seconds: float, flagged: bool
 ) -> None:
@@ -147,7 +147,7 @@ def test_network_metrics_count_as_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "waited", "named"),
+    ("before", "waited", "flagged"),
     [(60, 50, True), (61, 50, False), (120, 110, True), (121, 110, False)],
 )
 def test_what_began_long_before_the_job_waited_does_not_explain_it(
@@ -240,7 +240,7 @@ def test_what_was_held_ends_with_the_collapse_and_begins_anew() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "waited", "named"),
+    ("before", "waited", "flagged"),
     [(20.0, 60.0, False), (20.0, 120.0, True), (40.0, 120.0, False), (-5.0, 120.0, True)],
 )
 def test_who_was_first_counts_once_the_wait_is_longer_than_checkpoints_are_late(

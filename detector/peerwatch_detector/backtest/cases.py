@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peerwatch_detector.config import MetricConfig
+from peerwatch_detector.config import MetricConfig, names_by_alias
 from peerwatch_detector.errors import DAMAGED_ARCHIVE, CaseError
 from peerwatch_detector.frame import JobFrame, mean_over_gpus
 
@@ -113,7 +113,7 @@ def find_cases(paths: Iterable[Path]) -> list[Path]:
 def load_case(folder: Path) -> Case:
     """Read a case folder.
 
-    Infinite samples count as missing.
+    Infinite samples count as missing. Metrics under an alias get their detection metric's name.
 
     Raises
     ------
@@ -129,10 +129,12 @@ def load_case(folder: Path) -> Case:
             arrays = {str(name): samples[name] for name in samples.files}
         _check_clocks(folder, meta, arrays)
         for name, about in meta["metrics"].items():
-            units[name], factor = _TO_BASE.get(about["unit"], (about["unit"], 1.0))
+            unit, factor = _TO_BASE.get(about["unit"], (about["unit"], 1.0))
             values = _values(folder, name, about, arrays, (len(nodes), len(times)))
             scaled = values * np.float32(factor)
-            frames[name] = _frame(meta["job_id"], name, about, nodes, times, scaled)
+            metric = _metric_name(name, meta["metrics"])
+            units[metric] = unit
+            frames[metric] = _frame(meta["job_id"], metric, about, nodes, times, scaled)
         truth = _truth(folder, meta.get("truth"), nodes)
         case = Case(
             str(meta["name"]),
@@ -152,6 +154,12 @@ def load_case(folder: Path) -> Case:
     if not frames:
         raise CaseError(f"{folder / DESCRIPTION}: lists no metrics; at least one is needed.")
     return case
+
+
+def _metric_name(name: str, metrics: Mapping[str, Any]) -> str:
+    """Return the detection metric that a case holds under ``name``, which may be an alias."""
+    metric = names_by_alias().get(name, name)
+    return name if metric in metrics else metric
 
 
 def save_case(case: Case, folder: Path, *, more: Mapping[str, object] | None = None) -> None:

@@ -17,6 +17,7 @@ from peerwatch_detector.config.detector import (
     SeriesName,
     load_config,
     load_preset,
+    names_by_alias,
 )
 
 __all__ = [
@@ -36,4 +37,5 @@ __all__ = [
     "SeriesName",
     "load_config",
     "load_preset",
+    "names_by_alias",
 ]

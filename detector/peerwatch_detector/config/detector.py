@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import (
@@ -64,9 +65,11 @@ __all__ = [
     "SeriesName",
     "load_config",
     "load_preset",
+    "names_by_alias",
 ]
 
 Method = Literal["peerwatch", "minder", "zscore"]
+PresetName = Literal["peerwatch", "fast", "dcgm"]
 
 # Steps of history that are kept of every series: 15 minutes at 10 ms.
 _MOST_STEPS = 100_000
@@ -120,7 +123,7 @@ class DetectorConfig(Section):
 
     prometheus: PrometheusConfig = Field(default_factory=PrometheusConfig)
     listen: ListenConfig = Field(default_factory=ListenConfig)
-    preset: Literal["peerwatch", "fast", "dcgm"] = Field(
+    preset: PresetName = Field(
         default="peerwatch",
         description="What to read: peerwatch, the series that the recording rules make of "
         "peerwatch-exporter's; fast, those of its fast page, without rules; dcgm, those of "
@@ -318,6 +321,14 @@ def load_preset(name: str) -> Preset:
     """Return a preset that ships with the package; parsing it takes longer than a cycle."""
     text = resources.files("peerwatch_detector.config.presets").joinpath(f"{name}.yaml").read_text()
     return Preset.model_validate(yaml.safe_load(text))
+
+
+@cache
+def names_by_alias() -> Mapping[str, str]:
+    """Return the name of a shipped metric by each of its aliases."""
+    presets = (load_preset(name) for name in get_args(PresetName))
+    metrics = (metric for preset in presets for metric in preset.metrics)
+    return {alias: metric.name for metric in metrics for alias in metric.aliases}
 
 
 def load_config(path: Path | None, changes: dict[str, Any] | None = None) -> DetectorConfig:

@@ -43,6 +43,9 @@ class MetricConfig(Section):
     """One metric to compare nodes by; an entry of a preset."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description="Label value of ``metric``.")
+    aliases: list[str] = Field(
+        default=[], description="Other names under which recorded cases hold it."
+    )
     unit: str = Field(min_length=1, description="Base unit of the values, in words.")
     scope: Scope = Field(default="node", description="One value per node, or per GPU of a node.")
     recorded: SeriesName = Field(description="Series of the recording rules.")
