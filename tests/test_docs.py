@@ -19,14 +19,13 @@ ROOT = Path(__file__).parents[1]
 README = ROOT / "exporter" / "README.md"
 EXPORTER = ROOT / "docs" / "exporter.md"
 FAQ = ROOT / "docs" / "faq.md"
-BY_HAND = (
-    ROOT / "README.md",
-    README,
-    EXPORTER,
-    ROOT / "docs" / "benchmarks.md",
-    ROOT / "docs" / "evaluation.md",
-    ROOT / "helm" / "peerwatch" / "README.md",
+DOCUMENTS = sorted(
+    path
+    for folder in (".", "docs", "docs/runbooks", "detector", "exporter", "helm/peerwatch")
+    for path in (ROOT / folder).glob("*.md")
 )
+PACKAGES = {path.parent.name: path.parent for path in ROOT.glob("*/peerwatch_*/__init__.py")}
+FOLDERS = ("exporter", "detector", "docs", "rules", "dashboards", "helm", "tests")
 PREFIXES = ("gpu_", "nvlink_", "nvswitch_", "nic_", "pcie_", "host_", "rank_", "fast_")
 
 
@@ -64,10 +63,42 @@ def test_switched_off_collectors_exist() -> None:
     assert set() == named - set(registrations())
 
 
-@pytest.mark.parametrize("path", BY_HAND, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_links_lead_somewhere(path: Path) -> None:
-    links = re.findall(r"\]\((?!https?:)([^)#]+)", text_of(path))
-    assert [] == [link for link in links if not (path.parent / link).exists()]
+def anchors(path: Path) -> set[str]:
+    """Return the anchors of a document's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.*)", text_of(path), re.MULTILINE)
+    plain = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title) for title in titles]
+    return {re.sub(r"[^a-z0-9_ -]", "", title.lower()).replace(" ", "-") for title in plain}
+
+
+def module_exists(name: str) -> bool:
+    """Return whether a dotted name is a package, a module, or an attribute of one."""
+    package, *rest = name.split(".")
+    for known in (rest, rest[:-1]):
+        place = PACKAGES[package].joinpath(*known)
+        if place.is_dir() or place.with_suffix(".py").exists():
+            return True
+    return False
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_links_lead_to_a_file_and_a_heading(path: Path) -> None:
+    for link, heading in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", text_of(path)):
+        target = path.parent / link if link else path
+        assert target.exists(), link
+        assert not heading or heading in anchors(target), f"{link}#{heading}"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_files_and_modules_named_exist(path: Path) -> None:
+    text = text_of(path)
+    starts = "|".join(FOLDERS)
+    named = set(re.findall(rf"(?<![\w./:-])((?:{starts})/[\w./-]*[\w/])", text))
+    # A page may leave out the folder of its own component.
+    roots = (ROOT, ROOT / "detector", ROOT / "exporter", path.parent)
+    missing = [name for name in sorted(named) if not any((root / name).exists() for root in roots)]
+    assert [] == missing
+    modules = set(re.findall(rf"\b((?:{'|'.join(PACKAGES)})(?:\.\w+)+)", text))
+    assert [] == [name for name in sorted(modules) if not module_exists(name)]
 
 
 def test_the_example_shows_the_defaults() -> None:

@@ -7,6 +7,7 @@ import struct
 from pathlib import Path
 
 import pytest
+import yaml
 
 from dashboard_queries import DASHBOARDS, load, panels
 
@@ -42,7 +43,7 @@ def test_every_dashboard_has_its_picture_in_the_documentation(take):
 
 
 def test_no_picture_is_left_over(take):
-    expected = {f"{picture.name}.png" for picture in take.PICTURES}
+    expected = {f"{picture.name}.png" for picture in take.PICTURES} | {f"{take.PAGE}.png"}
 
     assert expected == {file.name for file in FOLDER.glob("*.png")}
 
@@ -54,6 +55,26 @@ def test_pictures_are_small_and_of_the_present_layout(take):
 
         assert file.stat().st_size <= LARGEST_BYTES, file.name
         assert (take.WIDTH, take.height(picture)) == size_of(file), f"make pictures: {file.name}"
+
+
+def test_the_page_shown_is_the_one_of_the_demo(take):
+    """Its words are those of the run in docs/demo.md, and of the rule that fired."""
+    picture = FOLDER / f"{take.PAGE}.png"
+    parts = dict(
+        re.findall(r'id="(\w+)">(.*?)</', (FOLDER / "page" / "index.html").read_text(), re.DOTALL)
+    )
+    (told,) = re.findall(
+        r"^    page:  (.*?)^    RIGHT",
+        (ROOT / "docs" / "demo.md").read_text(),
+        re.DOTALL | re.MULTILINE,
+    )
+    rules = yaml.safe_load((ROOT / "rules" / "node.rules.yaml").read_text())["groups"][0]["rules"]
+    (alert,) = [rule for rule in rules if rule["alert"] == "PeerwatchFaultyNode"]
+
+    assert take.PAGE_SIZE == size_of(picture)
+    assert picture.stat().st_size <= LARGEST_BYTES
+    assert told.split() == parts["what"].split()
+    assert f"{alert['annotations']['summary']} demo-4711 node-5" == parts["title"]
 
 
 def test_chosen_variables_and_rows_are_those_of_the_dashboard(take):

@@ -1,8 +1,9 @@
-"""Draws the shipped dashboards: ``make pictures``.
+"""Draws the documentation's pictures: ``make pictures``.
 
 A small fleet runs for nine minutes with three faults (``record``); then each dashboard's JSON is
-drawn over what Prometheus saw, by the page in ``viewer/``, in headless Chromium. Chromium and
-Prometheus must be on PATH.
+drawn over what Prometheus saw, by the viewer in ``viewer/``, in headless Chromium. Chromium and
+Prometheus must be on PATH. ``--page`` draws only the notification in ``page/``, which needs neither
+a recording nor Prometheus.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ DASHBOARDS = HERE.parents[1] / "dashboards"
 WIDTH = 1500
 # As in viewer/main.js and viewer.css: a cell of the grid, and what stands above and below it.
 _CELL, _AROUND = 38, 62
+PAGE = "page"
+PAGE_SIZE = (1100, 390)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +78,14 @@ def height(picture: Picture) -> int:
     return len(shown) * _CELL + _AROUND
 
 
+def take_page(output: Path) -> None:
+    """Draw the notification as it arrives."""
+    with Studio(HERE / PAGE, DASHBOARDS) as studio:
+        studio.draw("", output / f"{PAGE}.png", *PAGE_SIZE)
+
+
 def take(folder: Path, output: Path) -> None:
-    """Draw every picture from a recording into a folder."""
+    """Draw every dashboard from a recording into a folder."""
     recording = record.load(folder)
     with (
         tempfile.TemporaryDirectory(prefix="peerwatch-pictures-") as place,
@@ -104,9 +113,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--recording", type=Path, help="draw this one again instead of a new one")
     parser.add_argument("--keep", type=Path, help="keep the recording in this new folder")
+    parser.add_argument("--page", action="store_true", help="draw only the notification")
     parser.add_argument("--output", type=Path, default=HERE, help="where the pictures go")
     options = parser.parse_args(arguments)
     try:
+        take_page(options.output)
+        if options.page:
+            return 0
         if options.recording:
             take(options.recording, options.output)
             return 0
