@@ -35,7 +35,7 @@ MAY_BE_EMPTY: Mapping[tuple[str, str], str] = {
     ("detector", "Jobs it sees least of"): "one column counts metrics that no node has",
 }
 
-# Metrics that a node of ``--demo`` does not have, and why; queries about them may return nothing.
+# Metrics that a simulated node does not have, and why; queries about them may return nothing.
 NOT_IN_THE_DEMO: Mapping[str, str] = {
     "exporter_job_mapping_errors_total": "the job is found without a mapping directory",
     "nic_burst_pfc_pause_frames_per_second": "the sampler's process asks the real driver",

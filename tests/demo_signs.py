@@ -1,4 +1,4 @@
-"""How each scenario of --demo shows on the page: a question about two pages, one after the other.
+"""How each scenario of the simulated node shows: a condition on two scrapes, one after the other.
 
 A page is a mapping from (metric, label values in the catalogue's order) to the value.
 """

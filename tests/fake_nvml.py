@@ -1,7 +1,7 @@
-"""The fake NVML library for tests; it lives in the package, where ``--demo`` runs on it too."""
+"""The fake NVML library for tests; it lives with the simulated node, which runs on it too."""
 
 from __future__ import annotations
 
-from peerwatch_exporter.demo.nvml_library import FakeNvml, install
+from peerwatch_demo.simulated_node.nvml_library import FakeNvml, install
 
 __all__ = ["FakeNvml", "install"]

@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import Any
 
 from fake_ethtool import FileEthtool
-from peerwatch_exporter.demo.ethtool import DemoEthtool
-from peerwatch_exporter.demo.node import Tree
-from peerwatch_exporter.demo.node_plan import SLOTS
-from peerwatch_exporter.demo.nvml import DemoNvml
-from peerwatch_exporter.demo.nvml_library import FakeNvml
-from peerwatch_exporter.demo.scenarios import SCENARIOS
+from peerwatch_demo.simulated_node.ethtool import SimulatedEthtool
+from peerwatch_demo.simulated_node.node import Tree
+from peerwatch_demo.simulated_node.node_plan import SLOTS
+from peerwatch_demo.simulated_node.nvml import SimulatedNvml
+from peerwatch_demo.simulated_node.nvml_library import FakeNvml
+from peerwatch_demo.simulated_node.scenarios import SCENARIOS
 from peerwatch_exporter.sources.nic.ethtool import EthtoolReader
 
 FIXTURES = Path(__file__).parent / "exporter" / "fixtures"
@@ -74,7 +74,7 @@ def library_of(case: str, is_first: Callable[[], bool] = lambda: False) -> FakeN
         def clock() -> float:
             return start if starts_healthy and is_first() else NOW
 
-        return DemoNvml(SCENARIOS[name], _SEED, start, onset, clock)
+        return SimulatedNvml(SCENARIOS[name], _SEED, start, onset, clock)
     scenario = scenario_of(case)
     return None if scenario is None else FakeNvml(scenario)
 
@@ -85,7 +85,7 @@ def ethtool_of(case: str) -> EthtoolReader:
     if "demo" in composition:
         tree = Tree(_temporary(), SCENARIOS[composition["demo"]], _SEED, NOW, composition["onset"])
         nics = {slot.interface: nic for slot, nic in zip(SLOTS, tree.nics, strict=True)}
-        return DemoEthtool(nics, lambda: composition["seconds"])
+        return SimulatedEthtool(nics, lambda: composition["seconds"])
     return FileEthtool(root_of(case) / "ethtool.json")
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from peerwatch_demo.simulated_node.scenarios import SCENARIOS
 from peerwatch_exporter.catalog import CATALOG
 from peerwatch_exporter.catalog.spec import HARDWARE
 from peerwatch_exporter.collector import registrations
-from peerwatch_exporter.demo.scenarios import SCENARIOS
 from peerwatch_exporter.settings.load import load_config
 
 ROOT = Path(__file__).parents[1]
@@ -49,7 +49,7 @@ def test_metrics_named_exist(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [README, EXPORTER], ids=lambda path: path.parent.name)
 def test_scenarios_named_exist(path: Path) -> None:
-    named = set(re.findall(r"--demo ([a-z_]+)", text_of(path)))
+    named = set(re.findall(r"peerwatch_demo\.exporter ([a-z_]+)", text_of(path)))
     assert named
     assert set() == named - set(SCENARIOS)
 

@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 import yaml
 
+from peerwatch_demo.exporter import make_parser as simulated_parser
+from peerwatch_demo.simulated_node.scenarios import SCENARIOS
 from peerwatch_demo.stack import find_program
 from peerwatch_detector.command_line import parser as detector_parser
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.config import load_config as load_detector_config
 from peerwatch_exporter.collector import registrations
-from peerwatch_exporter.demo.scenarios import SCENARIOS
 from peerwatch_exporter.process.command_line import parse as parse_exporter
 from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.settings.load import load_config as load_exporter_config
@@ -175,11 +176,14 @@ def test_ports_of_compose_are_free_of_each_other_and_on_the_loopback():
 
 def test_one_of_the_made_up_nodes_breaks():
     nodes = [one for name, one in services().items() if name.startswith("node-")]
-    options = [parse_exporter(node["command"]) for node in nodes]
+    assert all(["python", "-m", "peerwatch_demo.exporter"] == node["entrypoint"] for node in nodes)
+    parsed = [simulated_parser().parse_known_args(node["command"]) for node in nodes]
+    options = [node for node, _ in parsed]
 
-    assert {"healthy", "pfc_storm"} == {one.demo for one in options} <= set(SCENARIOS)
-    assert 1 == sum(one.demo != "healthy" for one in options)
-    assert list(range(len(nodes))) == [one.demo_seed for one in options]
+    assert all(parse_exporter(flags) for _, flags in parsed)
+    assert {"healthy", "pfc_storm"} == {node.scenario for node in options} <= set(SCENARIOS)
+    assert 1 == sum(node.scenario != "healthy" for node in options)
+    assert list(range(len(nodes))) == [node.seed for node in options]
     # More than two others: with three nodes all must be outside of the others' range.
     assert len(nodes) >= DetectorConfig().min_nodes + 1
 

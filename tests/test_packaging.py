@@ -57,6 +57,7 @@ def test_the_wheel_holds_the_packages_and_the_pack(wheel: Path) -> None:
     assert tops == {
         "peerwatch_common",
         "peerwatch_exporter",
+        "peerwatch_demo",
         "peerwatch_detector",
         "peerwatch-0.1.0.data",
         "peerwatch-0.1.0.dist-info",
@@ -70,6 +71,7 @@ def test_the_wheel_holds_the_packages_and_the_pack(wheel: Path) -> None:
         "peerwatch_exporter/py.typed",
         "peerwatch_exporter/hook/sitecustomize.py",
         "peerwatch_exporter/collectors/gpu.py",
+        "peerwatch_demo/simulated_node/driver.py",
         "peerwatch_detector/config/presets/dcgm.yaml",
         "peerwatch_detector/config/presets/peerwatch.yaml",
         "peerwatch_detector/web/templates/index.html",

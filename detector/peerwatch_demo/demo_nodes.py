@@ -1,4 +1,4 @@
-"""A small fleet without hardware: real exporters over the scripted nodes of ``--demo``."""
+"""A small fleet without hardware: real exporters over simulated nodes."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def start_nodes(
     targets, started = [], []
     for seed, (node, port) in enumerate(zip(nodes, free_ports(len(nodes)), strict=True)):
         address = f"127.0.0.1:{port}"
-        command = [sys.executable, "-m", "peerwatch_exporter", "--listen", address]
-        command += ["--demo", node.scenario, "--demo.seed", str(seed)]
-        command += ["--demo.onset", f"{onset_seconds:g}", *node.options]
+        command = [sys.executable, "-m", "peerwatch_demo.exporter", node.scenario]
+        command += ["--seed", str(seed), "--onset", f"{onset_seconds:g}"]
+        command += ["--listen", address, *node.options]
         started.append((address, stack.start(f"exporter-{node.name}", command)))
         targets.append(Target(EXPORTER_JOB, address, {"node": node.name}))
     for address, process in started:

@@ -18,14 +18,23 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from peerwatch_exporter.collector import Registration
+    from peerwatch_exporter.process.assembly import OpenHost
     from peerwatch_exporter.settings.config import ExporterConfig
 
 # Enough for threads that mostly wait; saves 2 MiB on a machine with 2 CPUs, more on larger ones.
 _ARENAS = 2
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit status."""
+def main(arguments: Sequence[str] | None = None, open_host: OpenHost | None = None) -> int:
+    """Run the command line; return the exit status.
+
+    Parameters
+    ----------
+    arguments
+        Those of the command line; unset: of this process.
+    open_host
+        Lends the machine to read; unset: the one that this process runs on.
+    """
     options = parse(arguments)
     set_up_logging(options.log_level, options.log_format)
     if options.command == "hook-path":
@@ -37,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         config = _settings(options, registered)
-        return _run(options, config, registered)
+        return _run(options, config, registered, open_host)
     except ConfigError as error:
         count = len(error.mistakes)
         what = "1 mistake" if count == 1 else f"{count} mistakes"
@@ -74,45 +83,27 @@ def _settings(
     paths = {name: getattr(options, f"path_{name}") for name in ("procfs", "sysfs", "kmsg")}
     given = {name: path for name, path in paths.items() if path is not None}
     web = {} if options.web_config_file is None else {"config_file": options.web_config_file}
-    mistakes: list[str] = []
-    if options.demo is not None:
-        from peerwatch_exporter.demo import SCENARIOS  # noqa: PLC0415
-
-        if options.demo not in SCENARIOS:
-            known = ", ".join(sorted(SCENARIOS))
-            mistakes.append(f"--demo: no scenario {options.demo!r}; there are {known}")
-    try:
-        config = settled_config(
-            options.config,
-            listen=options.listen,
-            known_collectors=registered,
-            overrides={"paths": given, "web": web},
-        )
-    except ConfigError as error:
-        mistakes += error.mistakes
-    if mistakes:
-        raise ConfigError(mistakes)
-    return config
+    return settled_config(
+        options.config,
+        listen=options.listen,
+        known_collectors=registered,
+        overrides={"paths": given, "web": web},
+    )
 
 
 def _run(
-    options: argparse.Namespace, config: ExporterConfig, registered: Mapping[str, Registration]
+    options: argparse.Namespace,
+    config: ExporterConfig,
+    registered: Mapping[str, Registration],
+    open_host: OpenHost | None,
 ) -> int:
     # Before the first thread: a heap that a thread has got stays.
     from peerwatch_exporter.process.memory import limit_arenas, search_rarely  # noqa: PLC0415
 
     limit_arenas(_ARENAS)
-    from peerwatch_exporter.process.assembly import DEFAULT_ONSET_SECONDS, Demo, assembled  # noqa: PLC0415
+    from peerwatch_exporter.process.assembly import assembled, this_host  # noqa: PLC0415
 
-    demo = None
-    if options.demo is not None:
-        onset = options.demo_onset
-        demo = Demo(
-            options.demo,
-            options.demo_seed or 0,
-            DEFAULT_ONSET_SECONDS if onset is None else onset,
-        )
-    with assembled(config, registered, demo) as parts:
+    with assembled(config, registered, open_host or this_host) as parts:
         if options.command == "bench":
             from peerwatch_exporter.process.bench import bench  # noqa: PLC0415
 

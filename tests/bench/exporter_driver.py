@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from peerwatch_exporter.demo.nvml_library import FakeNvml, install
+from peerwatch_demo.simulated_node.nvml_library import FakeNvml, install
 from peerwatch_exporter.driver import __main__ as driver
 
 

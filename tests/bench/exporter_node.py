@@ -7,6 +7,7 @@ Only what needs hardware is replaced: the ioctl of network drivers, and NVML in 
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import sys
@@ -16,11 +17,12 @@ from typing import TYPE_CHECKING
 
 from bench.host_tree import HostTree
 from peerwatch_exporter import __main__ as exporter
-from peerwatch_exporter.driver import manager
-from peerwatch_exporter.process import assembly
-from peerwatch_exporter.sources import Sources, real_sources
+from peerwatch_exporter.process.assembly import Host
+from peerwatch_exporter.sources import real_sources
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     # Loading it would load pydantic, which the exporter itself does not.
     from peerwatch_exporter.settings.config import ExporterConfig
 
@@ -45,12 +47,12 @@ def run(directory: Path, config: str) -> int:
     """Run the exporter's command line on the files of a directory; return its exit status."""
     ethtool = HostTree(directory).ethtool()
 
-    def sources_on_tree(settings: ExporterConfig) -> Sources:
-        return replace(real_sources(settings), ethtool=ethtool)
+    @contextlib.contextmanager
+    def host(settings: ExporterConfig) -> Iterator[Host]:
+        command = (sys.executable, str(HERE / "exporter_driver.py"), str(directory))
+        yield Host(settings, replace(real_sources(settings), ethtool=ethtool), command)
 
-    assembly.real_sources = sources_on_tree
-    manager.COMMAND = (sys.executable, str(HERE / "exporter_driver.py"), str(directory))
-    return exporter.main(["--config", config, "--log-level", "warning"])
+    return exporter.main(["--config", config, "--log-level", "warning"], host)
 
 
 if __name__ == "__main__":

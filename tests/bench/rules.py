@@ -107,7 +107,7 @@ def _page(stack: Stack) -> list[tuple[str, dict[str, str], float]]:
     """Return name, labels and value of every series of a demo node once its rates are there."""
     (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "peerwatch_exporter", "--demo", "healthy"]
+    command = [sys.executable, "-m", "peerwatch_demo.exporter", "healthy"]
     server = stack.start(
         "exporter", [*command, "--listen", f"127.0.0.1:{port}"], ready=f"{url}/-/ready"
     )

@@ -21,8 +21,8 @@ from peerwatch_demo.fleet.host import Host
 from peerwatch_demo.fleet.past import Past, recorded_names
 from peerwatch_demo.fleet.plan import PlannedNode, make_plan
 from peerwatch_demo.fleet.scripted import ScriptedNode
+from peerwatch_demo.simulated_node.nvml_library import FakeNvml
 from peerwatch_exporter.catalog import CATALOG
-from peerwatch_exporter.demo.nvml_library import FakeNvml
 from peerwatch_exporter.snapshot import Moment, Snapshot
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,8 +6,8 @@ import pytest
 
 from peerwatch_demo.fleet import __main__ as entry
 from peerwatch_demo.fleet.plan import FAULTS, Plan, PlanError, fleet_size, make_plan
-from peerwatch_exporter.demo.rhythm import CYCLE_SECONDS, SIGNALS, Course
-from peerwatch_exporter.demo.scenarios import SCENARIOS
+from peerwatch_demo.simulated_node.rhythm import CYCLE_SECONDS, SIGNALS, Course
+from peerwatch_demo.simulated_node.scenarios import SCENARIOS
 
 
 @pytest.mark.parametrize("text", ["8", " 64 ", "256"])

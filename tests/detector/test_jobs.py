@@ -125,7 +125,9 @@ def test_a_missed_scrape_is_not_silence() -> None:
     assert {"c": 15.0} == absent_seconds({"c": 85.0}, 4, 100.0, 15.0)
 
 
-@pytest.mark.parametrize(("nodes", "silent", "flagged"), [(4, 2, 2), (4, 3, 0), (3, 2, 0), (2, 1, 1)])
+@pytest.mark.parametrize(
+    ("nodes", "silent", "flagged"), [(4, 2, 2), (4, 3, 0), (3, 2, 0), (2, 1, 1)]
+)
 def test_silence_means_nothing_once_most_nodes_are_silent(
     nodes: int, silent: int, flagged: int
 ) -> None:

@@ -8,34 +8,32 @@ python simulated_node.py DIRECTORY EXPORTER_CONFIG
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from fake_ethtool import FileEthtool
+from peerwatch_demo.simulated_node.nvml_library import FakeNvml, put_in_place
 from peerwatch_exporter import __main__ as exporter
-from peerwatch_exporter.demo.nvml_library import FakeNvml, put_in_place
-from peerwatch_exporter.driver.manager import Driver
 from peerwatch_exporter.driver.serve import options_of, serve
-from peerwatch_exporter.process import assembly
+from peerwatch_exporter.process.assembly import Host
 from peerwatch_exporter.settings.config import ExporterConfig
-from peerwatch_exporter.sources import Sources, real_sources
+from peerwatch_exporter.sources import real_sources
 
 
 def run(directory: Path, config: str) -> int:
     """Run the exporter's command line on the files of a directory; return its exit status."""
 
-    def simulated_sources(settings: ExporterConfig) -> Sources:
-        return replace(real_sources(settings), ethtool=FileEthtool(directory / "ethtool.json"))
+    @contextlib.contextmanager
+    def host(settings: ExporterConfig) -> Iterator[Host]:
+        sources = replace(real_sources(settings), ethtool=FileEthtool(directory / "ethtool.json"))
+        command = (sys.executable, __file__, "driver", str(directory / "nvml.json"))
+        yield Host(settings, sources, command)
 
-    def simulated_driver(settings: ExporterConfig, sources: Sources, *_: object) -> Driver:
-        command = [sys.executable, __file__, "driver", str(directory / "nvml.json")]
-        return Driver(settings, sources, command=command)
-
-    assembly.real_sources = simulated_sources
-    assembly._driver = simulated_driver
-    return exporter.main(["--config", config])
+    return exporter.main(["--config", config], host)
 
 
 def run_driver(arguments: list[str]) -> int:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from peerwatch_demo.simulated_node.scenarios import SCENARIOS
 from peerwatch_demo.stack import (
     Stack,
     Target,
@@ -26,7 +27,6 @@ from peerwatch_demo.stack import (
     prometheus_config,
     wait_http,
 )
-from peerwatch_exporter.demo.scenarios import SCENARIOS
 
 ROOT = Path(__file__).parents[2]
 RULES = sorted((ROOT / "rules").glob("*.rules.yaml"))
@@ -75,8 +75,8 @@ def found() -> Iterator[dict[str, set[str]]]:
         addresses = {name: f"127.0.0.1:{port}" for name, port in zip(SCENARIOS, ports, strict=True)}
         started = []
         for name, address in addresses.items():
-            command = [sys.executable, "-m", "peerwatch_exporter", "--demo", name]
-            command += ["--demo.onset", str(ONSET_SECONDS), "--listen", address]
+            command = [sys.executable, "-m", "peerwatch_demo.exporter", name]
+            command += ["--onset", str(ONSET_SECONDS), "--listen", address]
             started.append((address, stack.start(name, command)))
         targets = [
             Target("peerwatch-exporter", address, {"node": name})

@@ -47,8 +47,8 @@ def server() -> Iterator[Server]:
         targets = []
         for seed, (node, port) in enumerate(zip(NODES, ports, strict=True)):
             address = f"127.0.0.1:{port}"
-            command = [sys.executable, "-m", "peerwatch_exporter", "--demo", "healthy"]
-            command += ["--demo.seed", str(seed), "--listen", address]
+            command = [sys.executable, "-m", "peerwatch_demo.exporter", "healthy"]
+            command += ["--seed", str(seed), "--listen", address]
             stack.start(node, command, ready=f"http://{address}/-/ready", seconds=60)
             labels = {"node": node, "__metrics_path__": "/metrics/fast"}
             targets.append(Scraped(FAST, address, labels))

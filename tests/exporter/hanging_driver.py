@@ -14,8 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-from peerwatch_exporter.demo.nvml_library import FakeNvml, put_in_place
-from peerwatch_exporter.demo.nvml_registry import ReturnCode
+from peerwatch_demo.simulated_node.nvml_library import FakeNvml, put_in_place
+from peerwatch_demo.simulated_node.nvml_registry import ReturnCode
 from peerwatch_exporter.driver.serve import options_of, serve
 from peerwatch_exporter.driver.wire import pack
 

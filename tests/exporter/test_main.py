@@ -18,7 +18,6 @@ import peerwatch_exporter
 from peerwatch_exporter import __version__
 from peerwatch_exporter.__main__ import main
 from peerwatch_exporter.collector import registrations
-from peerwatch_exporter.demo import SCENARIOS
 from peerwatch_exporter.process.notify import Notifier
 from web_client import Authority, ask, eventually, hash_of
 
@@ -155,12 +154,12 @@ def test_log_can_be_json():
 def test_main_process_loads_no_ssl_bcrypt_or_pynvml_unless_asked():
     code = (
         "import sys, time\n"
-        "from peerwatch_exporter import service\n"
+        "from peerwatch_exporter.process import service\n"
         "from peerwatch_exporter.__main__ import main\n"
         "def look(exporter, *_):\n"
         "    while exporter.runner.snapshot(60).number < 3: time.sleep(0.1)\n"
         "    print(sorted({'ssl', 'bcrypt', 'pynvml', 'http.client', 'prometheus_client', 'numpy',"
-        " 'peerwatch_exporter.demo'} & set(sys.modules)), flush=True)\n"
+        " 'peerwatch_demo'} & set(sys.modules)), flush=True)\n"
         "service._follow = look\n"
         "main(['--listen', '127.0.0.1:0', '--log-level', 'error'])\n"
     )
@@ -183,10 +182,9 @@ def test_mistakes_in_file_and_flags_are_listed_together(tmp_path, capsys):
     absent = str(tmp_path / "absent")
     told = mistakes(
         capsys, "--config", str(path), "--path.procfs", absent, "--path.sysfs", str(path),
-        "--path.kmsg", absent, "--demo", "no_gpus", "--listen", "nowhere",
+        "--path.kmsg", absent, "--listen", "nowhere",
     )  # fmt: skip
     starts = [
-        "--demo: no scenario 'no_gpus'; there are ",
         "--listen: 'nowhere' is not HOST:PORT",
         f"paths.procfs: '{absent}' is no directory",
         f"paths.sysfs: '{path}' is no directory",
@@ -213,9 +211,6 @@ def test_mistakes_in_the_web_configuration_end_the_process_with_2(tmp_path, caps
         (["start"], "invalid choice: 'start'"),
         (["--json"], "belong to the command bench"),
         (["bench", "--seconds", "0"], "not between 1 and 3600"),
-        (["--demo.seed", "1"], "need --demo SCENARIO"),
-        (["--demo", "healthy", "--demo.onset", "nan"], "nan is no number of seconds"),
-        (["--demo", "healthy", "--demo.onset=-inf"], "-inf is no number of seconds"),
     ],
 )
 def test_impossible_flags_end_the_process_with_2(arguments, text, capsys):
@@ -239,7 +234,6 @@ def test_help_names_everything_one_needs(capsys):
         main(["--help"])
     text = capsys.readouterr().out
     assert 0 == ended.value.code
-    assert set(SCENARIOS) <= set(text.split())
     for word in ("/metrics/fast", "SIGHUP", "NOTIFY_SOCKET", "exit status", "examples:", "9400"):
         assert word in text
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 from peerwatch_demo.faults import choose_node
-from peerwatch_exporter.demo.node_plan import GPUS
-from peerwatch_exporter.demo.scenario import Scenario
-from peerwatch_exporter.demo.scenarios import SCENARIOS
+from peerwatch_demo.simulated_node.node_plan import GPUS
+from peerwatch_demo.simulated_node.scenario import Scenario
+from peerwatch_demo.simulated_node.scenarios import SCENARIOS
 
 SMALLEST, LARGEST = 8, 256
 DEFAULT_FAULT = "pfc_storm"

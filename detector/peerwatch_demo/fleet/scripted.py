@@ -11,13 +11,13 @@ from functools import cache
 from pathlib import Path
 
 from peerwatch_demo.fleet.plan import PlannedNode
+from peerwatch_demo.simulated_node.node import Tree
+from peerwatch_demo.simulated_node.node_plan import JOB_ID
+from peerwatch_demo.simulated_node.nvml import SimulatedNvml
+from peerwatch_demo.simulated_node.nvml_library import put_in_place
+from peerwatch_demo.simulated_node.scenario import Scenario
 from peerwatch_exporter import __version__
 from peerwatch_exporter.collector import registrations
-from peerwatch_exporter.demo.node import Tree
-from peerwatch_exporter.demo.node_plan import JOB_ID
-from peerwatch_exporter.demo.nvml import DemoNvml
-from peerwatch_exporter.demo.nvml_library import put_in_place
-from peerwatch_exporter.demo.scenario import Scenario
 from peerwatch_exporter.pages.endpoints import Pages
 from peerwatch_exporter.schedule.runner import Runner, make_workers
 from peerwatch_exporter.settings.config import ExporterConfig
@@ -80,7 +80,7 @@ class ScriptedNode:
         root.mkdir(parents=True)
         self._tree = Tree(root, scenario, planned.seed, start, onset - start)
         self._tree.create()
-        self._library = DemoNvml(scenario, planned.seed, start, onset - start, self._clock)
+        self._library = SimulatedNvml(scenario, planned.seed, start, onset - start, self._clock)
         config = self._tree.settings(_default_config())
         sources = self._tree.sources(self._clock, self._clock)
         # A process of its own for the driver, as in production, would cost 64 times 20 MiB.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from peerwatch_exporter.collector import Registration
-    from peerwatch_exporter.demo.node import DemoNode
     from peerwatch_exporter.driver.manager import Driver
     from peerwatch_exporter.sampler.fine import FineSamples
     from peerwatch_exporter.sampler.process import Sampler
@@ -22,26 +22,37 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.web.app import Burst
 
-DEFAULT_ONSET_SECONDS = 60.0
-
 
 @dataclass(frozen=True, slots=True)
-class Demo:
-    """Which demonstration is shown.
+class Host:
+    """The machine that an exporter reads.
 
     Parameters
     ----------
-    name
-        The scenario.
-    seed
-        Equal seeds give equal nodes.
-    onset_seconds
-        When its fault begins, from the start.
+    config
+        The settings, as they hold on it.
+    sources
+        Where everything but the GPUs is read from.
+    driver_command
+        Starts a driver process over its GPU library; ``None``: the real one's.
+    notes
+        Lines for the landing page.
     """
 
-    name: str
-    seed: int = 0
-    onset_seconds: float = DEFAULT_ONSET_SECONDS
+    config: ExporterConfig
+    sources: Sources
+    driver_command: Sequence[str] | None = None
+    notes: tuple[str, ...] = ()
+
+
+# Lends a host, for the settings of the file and the flags.
+OpenHost = Callable[["ExporterConfig"], AbstractContextManager[Host]]
+
+
+@contextlib.contextmanager
+def this_host(config: ExporterConfig) -> Iterator[Host]:
+    """Lend the machine that the process runs on."""
+    yield Host(config, real_sources(config))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,68 +85,40 @@ class Parts:
 
 @contextlib.contextmanager
 def assembled(
-    config: ExporterConfig, registered: Mapping[str, Registration], demo: Demo | None = None
+    config: ExporterConfig,
+    registered: Mapping[str, Registration],
+    open_host: OpenHost = this_host,
 ) -> Iterator[Parts]:
-    """Lend the parts; a demonstration ends with them.
+    """Lend the parts; the host ends with them.
 
     Parameters
     ----------
     config, registered
         The settings and the collectors there are.
-    demo
-        Shown instead of this node.
+    open_host
+        Lends the machine to read.
     """
-    with contextlib.ExitStack() as stack:
-        command: tuple[str, ...] | None = None
-        notes: tuple[str, ...] = ()
-        if demo is None:
-            sources = real_sources(config)
-        else:
-            node = _started(demo)
-            stack.callback(node.stop)
-            config = node.settings(config)
-            sources = node.sources(config)
-            command = (sys.executable, "-m", "peerwatch_exporter.driver", *node.driver_arguments)
-            notes = (_note(demo),)
-        sampler = _sampler(config, sources)
+    with open_host(config) as host:
+        sampler = _sampler(host.config, host.sources)
         yield Parts(
-            config,
-            sources,
+            host.config,
+            host.sources,
             registered,
-            driver=_driver(config, sources, registered, command),
+            driver=_driver(host, registered),
             sampler=sampler,
             burst=None if sampler is None else sampler.burst,
-            fine=_fine(config, sampler, sources),
-            notes=notes,
+            fine=_fine(host.config, sampler, host.sources),
+            notes=host.notes,
         )
 
 
-def _started(demo: Demo) -> DemoNode:
-    # Only a demonstration pays for it.
-    from peerwatch_exporter.demo import start  # noqa: PLC0415
-
-    return start(demo.name, demo.seed, demo.onset_seconds)
-
-
-def _note(demo: Demo) -> str:
-    return (
-        f"A demonstration: everything here is made up. Scenario {demo.name}, seed {demo.seed}, "
-        f"fault after {demo.onset_seconds:g} s."
-    )
-
-
-def _driver(
-    config: ExporterConfig,
-    sources: Sources,
-    registered: Mapping[str, Registration],
-    command: tuple[str, ...] | None,
-) -> Driver | None:
-    names = enabled_collectors(config, registered)
+def _driver(host: Host, registered: Mapping[str, Registration]) -> Driver | None:
+    names = enabled_collectors(host.config, registered)
     if not any(registered[name].place == "driver" for name in names):
         return None
     from peerwatch_exporter.driver.manager import Driver  # noqa: PLC0415
 
-    return Driver(config, sources, command=command)
+    return Driver(host.config, host.sources, command=host.driver_command)
 
 
 def _sampler(config: ExporterConfig, sources: Sources) -> Sampler | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,20 +52,8 @@ examples:
   peerwatch-exporter --config /etc/peerwatch/exporter.yaml --listen 127.0.0.1:9400
   peerwatch-exporter --web.config.file /etc/peerwatch/web-config.yaml
   peerwatch-exporter --path.procfs /host/proc --path.sysfs /host/sys      # in a container
-  peerwatch-exporter --demo lost_gpu --demo.onset 30                      # without any GPU
   peerwatch-exporter bench --seconds 10
 """
-
-
-class _Parser(argparse.ArgumentParser):
-    """Names the scenarios in the help, and loads them for nothing else."""
-
-    def format_help(self) -> str:
-        from peerwatch_exporter.demo import SCENARIOS  # noqa: PLC0415
-
-        width = max(map(len, SCENARIOS))
-        lines = (f"  {name:<{width}}  {summary}\n" for name, summary in SCENARIOS.items())
-        return f"{super().format_help()}\nscenarios of --demo:\n{''.join(lines)}"
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -77,16 +64,12 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         parser.error("--seconds and --json belong to the command bench")
     if options.seconds is not None and not 1 <= options.seconds <= 3600:
         parser.error(f"--seconds: {options.seconds:g} is not between 1 and 3600")
-    if options.demo is None and (options.demo_seed, options.demo_onset) != (None, None):
-        parser.error("--demo.seed and --demo.onset need --demo SCENARIO")
-    if options.demo_onset is not None and not math.isfinite(options.demo_onset):
-        parser.error(f"--demo.onset: {options.demo_onset:g} is no number of seconds such as 60")
     return options
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = _Parser(
+    parser = argparse.ArgumentParser(
         prog="peerwatch-exporter",
         description=_DESCRIPTION,
         epilog=_EPILOG,
@@ -99,7 +82,6 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"peerwatch-exporter {__version__}")
     _add_settings(parser.add_argument_group("settings", "They win over the file."))
     _add_logging(parser.add_argument_group("log (standard error)"))
-    _add_demo(parser.add_argument_group("demonstration", "A scripted node instead of this one."))
     bench = parser.add_argument_group("bench")
     bench.add_argument("--seconds", type=float, metavar="S", help="how long it measures (10)")
     bench.add_argument("--json", action="store_true", help="print JSON instead of a table")
@@ -149,18 +131,4 @@ def _add_logging(group: argparse._ArgumentGroup) -> None:
         choices=("logfmt", "json"),
         default="logfmt",
         help="how a line looks (%(default)s)",
-    )
-
-
-def _add_demo(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--demo", metavar="SCENARIO", help="what happens; the names stand below")
-    group.add_argument(
-        "--demo.seed", dest="demo_seed", type=int, metavar="N", help="equal seeds, equal nodes (0)"
-    )
-    group.add_argument(
-        "--demo.onset",
-        dest="demo_onset",
-        type=float,
-        metavar="S",
-        help="seconds from the start until the fault begins (60)",
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.demo.node_plan import DRIVER_VERSION, SLOTS, addresses
+from peerwatch_demo.simulated_node.node_plan import DRIVER_VERSION, SLOTS, addresses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from peerwatch_exporter.demo.files import Files
-    from peerwatch_exporter.demo.scenario import Scenario
+    from peerwatch_demo.simulated_node.files import Files
+    from peerwatch_demo.simulated_node.scenario import Scenario
 
 _BOOT = (
     (5, 0.0, "Linux version 6.13.0-demo (builder@demo) (gcc 14.2.0) #1 SMP PREEMPT_DYNAMIC"),

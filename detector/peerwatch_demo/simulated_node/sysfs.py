@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.demo.nics import RATE
-from peerwatch_exporter.demo.node_plan import SLOTS
+from peerwatch_demo.simulated_node.nics import RATE
+from peerwatch_demo.simulated_node.node_plan import SLOTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from peerwatch_exporter.demo.files import Files
-    from peerwatch_exporter.demo.machine import Machine
-    from peerwatch_exporter.demo.nics import Nic
-    from peerwatch_exporter.demo.node_plan import Slot
-    from peerwatch_exporter.demo.scenario import Scenario
+    from peerwatch_demo.simulated_node.files import Files
+    from peerwatch_demo.simulated_node.machine import Machine
+    from peerwatch_demo.simulated_node.nics import Nic
+    from peerwatch_demo.simulated_node.node_plan import Slot
+    from peerwatch_demo.simulated_node.scenario import Scenario
 
 _SPEEDS = {3: "8.0 GT/s PCIe", 4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe"}
 _BRIDGE, _NETWORK, _DISPLAY, _SWITCH = "0x060400", "0x020000", "0x030200", "0x068000"

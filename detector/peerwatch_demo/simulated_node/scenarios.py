@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.demo.scenario import (
+from peerwatch_demo.simulated_node.scenario import (
     ALL_GPUS,
     Change,
     GpuFault,

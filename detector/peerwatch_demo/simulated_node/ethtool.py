@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from peerwatch_exporter.demo.nics import Nic
+    from peerwatch_demo.simulated_node.nics import Nic
 
 
-class DemoEthtool:
+class SimulatedEthtool:
     """Answers for the interfaces of the node's NICs.
 
     Parameters

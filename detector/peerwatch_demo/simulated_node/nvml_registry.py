@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pynvml
 
 if TYPE_CHECKING:
-    from peerwatch_exporter.demo.nvml_library import FakeNvml
+    from peerwatch_demo.simulated_node.nvml_library import FakeNvml
 
 Function = Callable[..., int]
 FUNCTIONS: dict[str, Function] = {}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pynvml
 
-from peerwatch_exporter.demo.nvml_registry import device_function, value_of
+from peerwatch_demo.simulated_node.nvml_registry import device_function, value_of
 
 _CLOCK_NAMES = {
     pynvml.NVML_CLOCK_GRAPHICS: "graphics",

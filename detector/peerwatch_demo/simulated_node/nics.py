@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.demo.rhythm import noise
+from peerwatch_demo.simulated_node.rhythm import noise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from peerwatch_exporter.demo.scenario import NicFault, Scenario
+    from peerwatch_demo.simulated_node.scenario import NicFault, Scenario
 
 _BYTES_PER_SECOND = 32e9
 _PACKET_BYTES = 4096 + 62

@@ -1,4 +1,4 @@
-"""The fake NVML library of a demonstration: boards that live, by the wall clock."""
+"""The NVML library of the simulated node: boards that live, by the wall clock."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 
-from peerwatch_exporter.demo.boards import Board
-from peerwatch_exporter.demo.node_plan import DRIVER_VERSION, GPUS
-from peerwatch_exporter.demo.nvml_library import FakeNvml, put_in_place
-from peerwatch_exporter.demo.nvml_registry import ReturnCode
-from peerwatch_exporter.demo.scenarios import SCENARIOS
+from peerwatch_demo.simulated_node.boards import Board
+from peerwatch_demo.simulated_node.node_plan import DRIVER_VERSION, GPUS
+from peerwatch_demo.simulated_node.nvml_library import FakeNvml
+from peerwatch_demo.simulated_node.nvml_registry import ReturnCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from peerwatch_exporter.demo.scenario import Scenario
+    from peerwatch_demo.simulated_node.scenario import Scenario
 
 # A GPU that hangs still has a name: its driver remembers.
 _REMEMBERED = frozenset(
@@ -27,7 +26,7 @@ _REMEMBERED = frozenset(
 _SAME_SECONDS = 0.05
 
 
-class DemoNvml(FakeNvml):
+class SimulatedNvml(FakeNvml):
     """Answers for a scenario as it stands now.
 
     Parameters
@@ -101,14 +100,3 @@ class DemoNvml(FakeNvml):
 
     def _seconds(self) -> float:
         return self._clock() - self._start
-
-
-def install_demo(name: str, seed: int, start: float, onset: float) -> None:
-    """Put the fake library of a scenario behind pynvml, for as long as this process lives.
-
-    Raises
-    ------
-    KeyError
-        If there is no such scenario.
-    """
-    put_in_place(DemoNvml(SCENARIOS[name], seed, start, onset))

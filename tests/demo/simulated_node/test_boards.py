@@ -11,11 +11,11 @@ import pytest
 
 from fake_nvml import install
 from hardware_cases import NOW, FakeClock
+from peerwatch_demo.simulated_node.ethtool import SimulatedEthtool
+from peerwatch_demo.simulated_node.nics import Nic
+from peerwatch_demo.simulated_node.nvml import SimulatedNvml
+from peerwatch_demo.simulated_node.scenarios import SCENARIOS
 from peerwatch_exporter.collectors.ethtool import STATISTICS
-from peerwatch_exporter.demo.ethtool import DemoEthtool
-from peerwatch_exporter.demo.nics import Nic
-from peerwatch_exporter.demo.nvml import DemoNvml
-from peerwatch_exporter.demo.scenarios import SCENARIOS
 
 ONSET = 60.0
 POWER, UTILIZATION = pynvml.NVML_TOTAL_POWER_SAMPLES, pynvml.NVML_GPU_UTILIZATION_SAMPLES
@@ -25,7 +25,7 @@ POWER, UTILIZATION = pynvml.NVML_TOTAL_POWER_SAMPLES, pynvml.NVML_GPU_UTILIZATIO
 def boards(name, at=0.0):
     """Yield the clock and the handles of a demonstration's GPUs."""
     clock = FakeClock(NOW + at)
-    with install(DemoNvml(SCENARIOS[name], 1, NOW, ONSET, clock=clock)):
+    with install(SimulatedNvml(SCENARIOS[name], 1, NOW, ONSET, clock=clock)):
         pynvml.nvmlInit()
         yield clock, [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(8)]
 
@@ -124,7 +124,7 @@ def test_network_driver_has_every_statistic_that_is_read_of_a_priority_with_pfc(
 
 
 def test_unknown_interface_is_refused_as_by_the_kernel():
-    reader = DemoEthtool({}, lambda: 0.0)
+    reader = SimulatedEthtool({}, lambda: 0.0)
     for ask in (reader.names, reader.values):
         with pytest.raises(OSError, match="No such device") as refused:
             ask("eth99")

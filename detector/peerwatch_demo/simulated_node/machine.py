@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.demo.node_plan import CPUS, MEMORY_BYTES, SLOTS
-from peerwatch_exporter.demo.rhythm import noise
+from peerwatch_demo.simulated_node.node_plan import CPUS, MEMORY_BYTES, SLOTS
+from peerwatch_demo.simulated_node.rhythm import noise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from peerwatch_exporter.demo.scenario import Scenario
+    from peerwatch_demo.simulated_node.scenario import Scenario
 
 # What a scenario may change of the host, and in which unit per second (queues: bytes at a time).
 COUNTERS = (

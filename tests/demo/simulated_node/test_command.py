@@ -1,4 +1,4 @@
-"""The command line with --demo: the real exporter, its driver process and its web server."""
+"""The exporter over a simulated node: the real one, its driver process and its web server."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from demo_signs import SIGNS
+from peerwatch_demo.exporter import main
+from peerwatch_demo.simulated_node import SCENARIOS
 from peerwatch_exporter.catalog import CATALOG
-from peerwatch_exporter.demo import SCENARIOS
 
+COMMAND = (sys.executable, "-m", "peerwatch_demo.exporter")
 # Generous: the machine may be busy, and some collectors run every 10 s.
 LIMIT_SECONDS = 180
 # A GPU is known by its index only if it was seen before it was lost.
@@ -36,7 +38,7 @@ sampler:
 @contextlib.contextmanager
 def exporter(log, *arguments):
     """Run the exporter; yield a function that returns the samples of a page."""
-    command = [sys.executable, "-m", "peerwatch_exporter", "--listen", "127.0.0.1:0", *arguments]
+    command = [*COMMAND, *arguments, "--listen", "127.0.0.1:0"]
     with log.open("wb") as file:
         process = subprocess.Popen(command, stderr=file)
     try:
@@ -74,7 +76,7 @@ def wait_for(question):
 @pytest.mark.parametrize("name", sorted(SIGNS.keys() - {"hung_gpu"}))
 def test_scenario_shows_on_the_page_of_the_real_exporter(name, tmp_path):
     onset = LATE_ONSETS.get(name, "0")
-    with exporter(tmp_path / "log", "--demo", name, "--demo.onset", onset) as page:
+    with exporter(tmp_path / "log", name, "--onset", onset) as page:
         first = page()
         wait_for(lambda: SIGNS[name](first, page()))
 
@@ -82,7 +84,7 @@ def test_scenario_shows_on_the_page_of_the_real_exporter(name, tmp_path):
 
 
 def test_hung_gpu_costs_the_page_nothing_else(tmp_path):
-    with exporter(tmp_path / "log", "--demo", "hung_gpu", "--demo.onset", "3") as page:
+    with exporter(tmp_path / "log", "hung_gpu", "--onset", "3") as page:
         wait_for(lambda: SIGNS["hung_gpu"]({}, page()))
         restarts = wait_for(
             lambda: sum(
@@ -98,7 +100,7 @@ def test_hung_gpu_costs_the_page_nothing_else(tmp_path):
 def test_sampler_of_a_demonstration_shows_every_metric_of_its_own(tmp_path):
     config = tmp_path / "exporter.yaml"
     config.write_text(SAMPLER)
-    arguments = ("--demo", "healthy", "--config", str(config))
+    arguments = ("healthy", "--config", str(config))
     missing = {name for name in CATALOG if name.startswith(SAMPLED)} - NOT_SAMPLED
     with exporter(tmp_path / "log", *arguments) as page:
 
@@ -114,7 +116,7 @@ def test_sampler_of_a_demonstration_shows_every_metric_of_its_own(tmp_path):
 
 def test_temporary_files_are_gone_afterwards(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    with exporter(tmp_path / "log", "--demo", "healthy") as page:
+    with exporter(tmp_path / "log", "healthy") as page:
         page()
         assert [path.name for path in tmp_path.iterdir() if path.name.startswith("peerwatch-demo")]
 
@@ -122,17 +124,46 @@ def test_temporary_files_are_gone_afterwards(tmp_path, monkeypatch):
 
 
 def test_help_names_every_scenario():
-    command = [sys.executable, "-m", "peerwatch_exporter", "--help"]
-    text = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    text = subprocess.run([*COMMAND, "--help"], capture_output=True, check=True, text=True).stdout
 
     for name, summary in SCENARIOS.items():
         assert re.search(rf"^ +{name} +{re.escape(summary)}$", text, re.MULTILINE)
 
 
 def test_unknown_scenario_is_refused_with_the_names_there_are(tmp_path):
-    command = [sys.executable, "-m", "peerwatch_exporter", "--demo", "no_such_thing"]
+    command = [*COMMAND, "no_such_thing"]
     run = subprocess.run(command, capture_output=True, check=False, text=True, cwd=Path.cwd())
 
     assert run.returncode == 2
     assert "no_such_thing" in run.stderr
     assert all(name in run.stderr for name in SCENARIOS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "required: SCENARIO"),
+        (["healthy", "--onset", "nan"], "nan is no number of seconds"),
+        (["healthy", "--onset=-inf"], "-inf is no number of seconds"),
+        (["healthy", "--seed", "one"], "invalid int value: 'one'"),
+        (["healthy", "--web.config"], "unrecognized arguments: --web.config"),
+    ],
+)
+def test_impossible_flags_end_the_process_with_2(arguments, text, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert 2 == ended.value.code
+    assert text in capsys.readouterr().err
+
+
+def test_it_needs_no_more_than_the_base_install():
+    code = (
+        "import sys\n"
+        "from peerwatch_demo.exporter import main\n"
+        "import peerwatch_demo.simulated_node.node, peerwatch_demo.simulated_node.driver\n"
+        "assert 0 == main(['healthy', 'bench', '--seconds', '1', '--json'])\n"
+        "heavy = {'numpy', 'numba', 'torch', 'requests', 'flask', 'peerwatch_detector'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "[]" == done.stdout.splitlines()[-1]

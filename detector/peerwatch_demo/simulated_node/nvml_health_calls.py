@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 
-from peerwatch_exporter.demo.nvml_registry import (
+from peerwatch_demo.simulated_node.nvml_registry import (
     address_of,
     device_function,
     library_function,
@@ -16,7 +16,7 @@ from peerwatch_exporter.demo.nvml_registry import (
 )
 
 if TYPE_CHECKING:
-    from peerwatch_exporter.demo.nvml_library import FakeNvml
+    from peerwatch_demo.simulated_node.nvml_library import FakeNvml
 
 _SEVERITIES = ("corrected", "uncorrected")
 # nvmlGpmMetric_t: number, NVML's answer, value, and pointers to two names and a unit.

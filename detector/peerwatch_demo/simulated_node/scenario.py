@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from peerwatch_exporter.demo.rhythm import Course
+from peerwatch_demo.simulated_node.rhythm import Course
 
 if TYPE_CHECKING:
-    from peerwatch_exporter.demo.rhythm import Mode
+    from peerwatch_demo.simulated_node.rhythm import Mode
 
 ALL_GPUS = range(8)
 

@@ -1,4 +1,4 @@
-"""Every scenario of --demo shows its change, on the files and boards of one moment."""
+"""Every scenario of the simulated node shows its change, on files and boards of one moment."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from demo_signs import SIGNS
 from fake_nvml import install
 from hardware_cases import NOW, FakeClock
+from peerwatch_demo.simulated_node import SCENARIOS, scenarios
+from peerwatch_demo.simulated_node.node import SimulatedNode
+from peerwatch_demo.simulated_node.nvml import SimulatedNvml
 from peerwatch_exporter.catalog import CATALOG
 from peerwatch_exporter.collector import registrations
-from peerwatch_exporter.demo import SCENARIOS, scenarios, start
-from peerwatch_exporter.demo.node import DemoNode
-from peerwatch_exporter.demo.nvml import DemoNvml
 from peerwatch_exporter.pages.endpoints import Pages
 from peerwatch_exporter.schedule.runner import Runner, make_workers
 from peerwatch_exporter.settings.load import load_config
@@ -28,7 +28,7 @@ NOT_SHOWN = {
     "exporter_collector_error_info": "nothing fails",
     "exporter_job_mapping_errors_total": "the job is found without a mapping directory",
     "exporter_nvml_errors_total": "no call fails but those for a lost GPU",
-    "exporter_nvml_restarts_total": "told by the driver's parent: see test_demo_command.py",
+    "exporter_nvml_restarts_total": "told by the driver's parent: see test_command.py",
     "exporter_nvml_unkillable_processes": "told by the driver's parent",
     "gpu_retired_pages": "boards before Ampere only",
     "gpu_page_retirement_pending": "boards before Ampere only",
@@ -44,13 +44,13 @@ NOT_SHOWN = {
 def demo(name, seed=1):
     """Yield a function that gives the samples of the page at a time after the start."""
     clock = FakeClock()
-    node = DemoNode(name, seed, ONSET, clock=clock)
+    node = SimulatedNode(name, seed, ONSET, clock=clock)
     try:
         node.tree.create()
         registered = registrations()
         config = node.settings(load_config(None, listen=None, known_collectors=registered))
         sources = replace(node.sources(config), monotonic=clock)
-        with install(DemoNvml(scenarios.SCENARIOS[name], seed, NOW, ONSET, clock=clock)):
+        with install(SimulatedNvml(scenarios.SCENARIOS[name], seed, NOW, ONSET, clock=clock)):
             runner = Runner(
                 make_workers(config, sources, registered, None),
                 sources,
@@ -141,9 +141,9 @@ def test_same_seed_and_time_give_the_same_page():
 
 def test_driver_that_starts_in_the_middle_goes_on_with_the_counters():
     clock = FakeClock(NOW + 10)
-    old = DemoNvml(scenarios.SCENARIOS["nvlink_errors"], 1, NOW, ONSET, clock=clock)
+    old = SimulatedNvml(scenarios.SCENARIOS["nvlink_errors"], 1, NOW, ONSET, clock=clock)
     clock.now = NOW + 100
-    new = DemoNvml(scenarios.SCENARIOS["nvlink_errors"], 1, NOW, ONSET, clock=clock)
+    new = SimulatedNvml(scenarios.SCENARIOS["nvlink_errors"], 1, NOW, ONSET, clock=clock)
 
     assert old.board(4) == new.board(4)
     assert new.board(4)["fields"]["163"][7] > 0
@@ -167,7 +167,8 @@ def test_scenarios_together_show_every_metric_of_the_exporter():
 
 
 def test_node_leaves_nothing_behind():
-    node = start("nic_flap", 1, 0.0)
+    node = SimulatedNode("nic_flap", 1, 0.0)
+    node.start()
     assert (node.root / "proc" / "stat").exists()
     node.stop()
     node.stop()
@@ -177,4 +178,4 @@ def test_node_leaves_nothing_behind():
 
 def test_unknown_scenario_is_refused():
     with pytest.raises(KeyError):
-        start("no_such_thing", 1, 0.0)
+        SimulatedNode("no_such_thing", 1, 0.0)

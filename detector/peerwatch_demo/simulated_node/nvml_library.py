@@ -55,8 +55,8 @@ from typing import TYPE_CHECKING, Any
 import pynvml
 
 # Each module registers the functions it answers.
-from peerwatch_exporter.demo import nvml_activity_calls, nvml_board_calls, nvml_health_calls
-from peerwatch_exporter.demo.nvml_registry import (
+from peerwatch_demo.simulated_node import nvml_activity_calls, nvml_board_calls, nvml_health_calls
+from peerwatch_demo.simulated_node.nvml_registry import (
     FUNCTIONS,
     ReturnCode,
     library_function,

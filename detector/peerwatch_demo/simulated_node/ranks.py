@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.demo.node_plan import (
+from peerwatch_demo.simulated_node.node_plan import (
     FIRST_RANK,
     GPUS,
     JOB_ID,
@@ -18,8 +18,8 @@ from peerwatch_exporter.demo.node_plan import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from peerwatch_exporter.demo.files import Files
-    from peerwatch_exporter.demo.scenario import Scenario
+    from peerwatch_demo.simulated_node.files import Files
+    from peerwatch_demo.simulated_node.scenario import Scenario
 
 _LOADERS = 2
 _TICKS = 100

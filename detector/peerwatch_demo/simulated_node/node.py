@@ -1,4 +1,4 @@
-"""The fake node as the exporter's command line uses it."""
+"""The simulated node as an exporter reads it: its files, its sources and its life."""
 
 from __future__ import annotations
 
@@ -6,32 +6,35 @@ import atexit
 import logging
 import os
 import shutil
+import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from peerwatch_exporter.demo.ethtool import DemoEthtool
-from peerwatch_exporter.demo.files import Files
-from peerwatch_exporter.demo.kernel_log import KernelLog
-from peerwatch_exporter.demo.machine import Machine
-from peerwatch_exporter.demo.nics import Nic
-from peerwatch_exporter.demo.node_plan import SLOTS, UPTIME_SECONDS
-from peerwatch_exporter.demo.ranks import Ranks
-from peerwatch_exporter.demo.rhythm import STEP_SECONDS
-from peerwatch_exporter.demo.scenarios import SCENARIOS
-from peerwatch_exporter.demo.sysfs import Sysfs
+from peerwatch_demo.simulated_node.ethtool import SimulatedEthtool
+from peerwatch_demo.simulated_node.files import Files
+from peerwatch_demo.simulated_node.kernel_log import KernelLog
+from peerwatch_demo.simulated_node.machine import Machine
+from peerwatch_demo.simulated_node.nics import Nic
+from peerwatch_demo.simulated_node.node_plan import SLOTS, UPTIME_SECONDS
+from peerwatch_demo.simulated_node.ranks import Ranks
+from peerwatch_demo.simulated_node.rhythm import STEP_SECONDS
+from peerwatch_demo.simulated_node.scenarios import SCENARIOS
+from peerwatch_demo.simulated_node.sysfs import Sysfs
 from peerwatch_exporter.settings.plain import from_plain, to_plain
 from peerwatch_exporter.sources import Paths, Sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from peerwatch_exporter.demo.scenario import Scenario
+    from peerwatch_demo.simulated_node.scenario import Scenario
     from peerwatch_exporter.settings.config import ExporterConfig
 
 _LOG = logging.getLogger(__name__)
+
+_DRIVER = (sys.executable, "-m", "peerwatch_demo.simulated_node.driver")
 
 _MEMORY = "/dev/shm"  # noqa: S108 - the node makes a private directory in it
 # How often the files change; the bytes of the ports as often as a sampler could see it.
@@ -108,11 +111,11 @@ class Tree:
     ) -> Sources:
         """Return the sources of the fake node, which lives by these clocks."""
         nics = {slot.interface: nic for slot, nic in zip(SLOTS, self.nics, strict=True)}
-        ethtool = DemoEthtool(nics, lambda: clock() - self._start)
+        ethtool = SimulatedEthtool(nics, lambda: clock() - self._start)
         return Sources(self.paths, clock=clock, monotonic=monotonic, ethtool=ethtool)
 
 
-class DemoNode:
+class SimulatedNode:
     """A fake node that lives by the wall clock, in a temporary directory of its own.
 
     Parameters
@@ -150,10 +153,11 @@ class DemoNode:
         self._is_sampled = False
 
     @property
-    def driver_arguments(self) -> tuple[str, ...]:
-        """Options that make ``peerwatch_exporter.driver`` answer from the same scenario."""
-        options = ("--demo", "--seed", "--start", "--onset")
-        return tuple(word for pair in zip(options, self._arguments, strict=True) for word in pair)
+    def driver_command(self) -> tuple[str, ...]:
+        """How to start a driver process that answers from the same scenario."""
+        options = ("--scenario", "--seed", "--start", "--onset")
+        pairs = zip(options, self._arguments, strict=True)
+        return (*_DRIVER, *(word for pair in pairs for word in pair))
 
     def start(self) -> None:
         """Write the node's files and keep them up to date."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from peerwatch_exporter.demo.node_plan import LINKS, SLOTS
-from peerwatch_exporter.demo.rhythm import noise
+from peerwatch_demo.simulated_node.node_plan import LINKS, SLOTS
+from peerwatch_demo.simulated_node.rhythm import noise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from peerwatch_exporter.demo.scenario import Change, GpuFault, Scenario
+    from peerwatch_demo.simulated_node.scenario import Change, GpuFault, Scenario
 
 _REASONS = {
     "sw_power_cap": (0x4, "74"),
