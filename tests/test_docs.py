@@ -130,3 +130,18 @@ def test_the_generated_page_has_every_metric_and_explains_what_it_needs() -> Non
     assert [] == [name for name in HARDWARE if f"| {name} | " not in page]
     assert [] == [name for name in CATALOG if f"| `{name}` | " not in page]
     assert re.search(r"^\| `gpu_energy_joules_total` .*\| Volta \|", page, re.MULTILINE)
+
+
+def test_the_configuration_page_begins_with_few_settings_and_leaves_none_out() -> None:
+    page = text_of(ROOT / "docs" / "configuration.md")
+    common, everything = page.split("## Common settings", 1)[1].split("## All settings", 1)
+    listed = re.findall(r"^\| `([\w.]+)` \|", everything, re.MULTILINE)
+    chosen = re.findall(r"^\| (?:exporter|detector) \| `([\w.]+)` \|", common, re.MULTILINE)
+    plain, switches = everything.split("### Settings of method minder", 1)
+
+    assert 0 < len(chosen) <= 15
+    assert set(chosen) <= set(listed)
+    assert "`minder." not in plain
+    assert "`peerwatch.away`" in switches.split("### Ablation switches", 1)[1]
+    # Both programs have a section listen; no other setting is listed twice.
+    assert {name for name in listed if listed.count(name) > 1} == {"listen.address", "listen.port"}
