@@ -55,7 +55,7 @@ def test_scenarios_named_exist(path: Path) -> None:
 
 
 def test_switched_off_collectors_exist() -> None:
-    table = text_of(EXPORTER).split("## Beside other exporters", 1)[1]
+    table = text_of(EXPORTER).split("## Running alongside other exporters", 1)[1]
     rows = [line.split("|")[2:4] for line in table.splitlines() if line.startswith("| ")][1:]
     lists = [names for row in rows for cell in row for names in re.findall(r"`([a-z_, ]+)`", cell)]
     named = {name for words in lists for name in words.split(", ")}

@@ -133,7 +133,7 @@ def test_the_finding_that_is_explained_has_the_columns_of_the_page() -> None:
 def test_metrics_named_exist(path: Path) -> None:
     text = text_of(path)
     series = set(re.findall(r"\bpeerwatch_[a-z_]+\b", text))
-    modules = {"peerwatch_detector", "peerwatch_demo", "peerwatch_exporter"}
+    modules = {path.parent.name for path in ROOT.glob("*/peerwatch_*/__init__.py")}
     assert set() == series - set(CATALOG) - modules
     rules = "".join(file.read_text() for file in (ROOT / "rules").glob("*.rules.yaml"))
     recorded = set(re.findall(r"- record: (\S+)", rules))
