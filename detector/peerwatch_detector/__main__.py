@@ -70,7 +70,7 @@ def _bundle(config: DetectorConfig) -> Bundle:
     bundle, left_out = configured_bundle(config)
     for reason in left_out:
         logging.getLogger("peerwatch_detector").warning("shipped_model_left_out %s", reason)
-    if config.method == "minder" and config.minder.model == "vae":
+    if config.method_config.needs_models:
         names = [one.name for one in config.detection_metrics() if one.name not in bundle.cards]
         if names and config.models != "none":
             logging.getLogger("peerwatch_detector").warning(

@@ -104,16 +104,14 @@ def run_export(options: argparse.Namespace, config: DetectorConfig) -> int:
 
 
 def _lacks_model(config: DetectorConfig, bundle: Bundle) -> bool:
-    """Whether a configuration of method minder would have models but for the bundle."""
+    """Whether a configuration would have models but for the bundle."""
     names = {metric.name for metric in config.detection_metrics()}
-    wants = config.method == "minder" and config.minder.model == "vae"
-    return wants and config.minder.join != "integrated" and not names <= bundle.cards.keys()
+    return config.method_config.needs_models and not names <= bundle.cards.keys()
 
 
 def _lacks_integrated(config: DetectorConfig, bundle: Bundle) -> bool:
-    """Whether a configuration of method minder needs a model of all metrics that is not there."""
-    wants = config.method == "minder" and config.minder.join == "integrated"
-    return wants and bundle.integrated is None
+    """Whether a configuration needs a model of all metrics that is not there."""
+    return config.method_config.needs_integrated_model and bundle.integrated is None
 
 
 class Teller:

@@ -7,7 +7,7 @@ an evaluation can leave it out.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -24,6 +24,37 @@ class Section(BaseModel):
     """A frozen group of settings that refuses keys it does not know."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class MethodConfig(Section):
+    """The settings of one method, and what all must know of it; ``method`` names the section."""
+
+    default_similarity_threshold: ClassVar[float] = 5.0
+
+    @property
+    def default_metrics(self) -> list[str] | None:
+        """Names of the metrics it compares unless the configuration says which; None = all."""
+        return None
+
+    @property
+    def leading_metrics(self) -> frozenset[str] | None:
+        """Metrics that must be read first where it compares some before others; None = never."""
+        return None
+
+    @property
+    def own_fill_seconds(self) -> float | None:
+        """How far a sample stands for a missing one, if ``fill_limit_seconds`` does not say it."""
+        return None
+
+    @property
+    def needs_models(self) -> bool:
+        """Whether it embeds every metric by a trained model."""
+        return False
+
+    @property
+    def needs_integrated_model(self) -> bool:
+        """Whether it embeds all metrics together by one trained model."""
+        return False
 
 
 class SimilarityConfig(Section):
@@ -55,7 +86,7 @@ class SimilarityConfig(Section):
     )
 
 
-class PeerwatchConfig(Section):
+class PeerwatchConfig(MethodConfig):
     """What method peerwatch adds; each addition can be switched off alone."""
 
     level_seconds: Seconds = Field(
@@ -208,9 +239,16 @@ class PeerwatchConfig(Section):
         "progress wanders by a few percent, and programs beside the job are common.",
     )
 
+    @property
+    def leading_metrics(self) -> frozenset[str]:
+        """Those that tell what the job does, by which all others are compared."""
+        return frozenset({*self.progress_metrics, self.busy_metric})
 
-class MinderConfig(Section):
+
+class MinderConfig(MethodConfig):
     """Method minder as in the paper (NSDI'25); the switches give its variants and its baseline."""
+
+    default_similarity_threshold: ClassVar[float] = 2.0
 
     metrics: list[str] = Field(
         default=[
@@ -256,6 +294,26 @@ class MinderConfig(Section):
         description="How far away the nearest sample may be that stands for a missing one. The "
         "paper names no limit; what history_seconds holds is one.",
     )
+
+    @property
+    def default_metrics(self) -> list[str]:
+        """The paper's, in its priority."""
+        return self.metrics
+
+    @property
+    def own_fill_seconds(self) -> float:
+        """The paper fills whatever is missing."""
+        return self.fill_seconds
+
+    @property
+    def needs_models(self) -> bool:
+        """Whether windows pass the models of their metrics."""
+        return self.model == "vae" and self.join != "integrated"
+
+    @property
+    def needs_integrated_model(self) -> bool:
+        """Whether windows pass the one model of all metrics."""
+        return self.join == "integrated"
 
     @model_validator(mode="after")
     def _baseline_is_whole(self) -> Self:
@@ -334,7 +392,7 @@ class PeersConfig(Section):
         return (found.group(1) or "") if found else ""
 
 
-class ZScoreConfig(Section):
+class ZScoreConfig(MethodConfig):
     """The outlier rule of Aegis: beyond mean + 2 standard deviations for ten minutes."""
 
     threshold: float = Field(default=2.0, gt=0, description="Standard deviations from the mean.")

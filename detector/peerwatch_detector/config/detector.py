@@ -27,6 +27,7 @@ from pydantic import (
 from peerwatch_detector.config.detection import (
     AbsentConfig,
     ContinuityConfig,
+    MethodConfig,
     MinderConfig,
     PeersConfig,
     PeerwatchConfig,
@@ -223,7 +224,7 @@ class DetectorConfig(Section):
     ) -> PeerwatchConfig:
         step = info.data.get("step_seconds", 1)
         least = max(_EVALUATED_EVERY * min(step, 1), step)
-        if info.data.get("method") == "peerwatch" and peerwatch.level_seconds < least:
+        if info.data.get("method") == info.field_name and peerwatch.level_seconds < least:
             raise ValueError(
                 f"level_seconds {peerwatch.level_seconds:g} must be at least {least:g} with "
                 f"step_seconds {step:g}; raise it"
@@ -282,6 +283,16 @@ class DetectorConfig(Section):
         return minder
 
     @property
+    def method_config(self) -> MethodConfig:
+        """The section of the method in force."""
+        sections: dict[Method, MethodConfig] = {
+            "peerwatch": self.peerwatch,
+            "minder": self.minder,
+            "zscore": self.zscore,
+        }
+        return sections[self.method]
+
+    @property
     def discovery(self) -> Discovery:
         """The preset's discovery series."""
         return load_preset(self.preset).discovery
@@ -291,12 +302,13 @@ class DetectorConfig(Section):
         """The similarity threshold in force for the method."""
         if self.similarity.threshold is not None:
             return self.similarity.threshold
-        return 2.0 if self.method == "minder" else 5.0
+        return self.method_config.default_similarity_threshold
 
     @property
     def margin_seconds(self) -> float:
         """How far before the first new step a cycle's samples must begin, peaks not counted."""
-        fill = self.minder.fill_seconds if self.method == "minder" else self.fill_limit_seconds
+        own = self.method_config.own_fill_seconds
+        fill = self.fill_limit_seconds if own is None else own
         window = (self.window_length - 1) * self.step_seconds
         return max(window + fill, self.peerwatch.level_seconds)
 
@@ -306,9 +318,9 @@ class DetectorConfig(Section):
         names = list(by_name)
         if self.metrics.enabled is not None:
             names = self.metrics.enabled
-        elif self.method == "minder":
+        elif (default := self.method_config.default_metrics) is not None:
             extra = [metric.name for metric in self.metrics.extra]
-            names = list(dict.fromkeys(n for n in (*self.minder.metrics, *extra) if n in by_name))
+            names = list(dict.fromkeys(n for n in (*default, *extra) if n in by_name))
         merged = []
         for name in names:
             change = self.metrics.overrides.get(name, Overrides()).model_dump(exclude_none=True)

@@ -193,7 +193,7 @@ class Bundle:
             if reason := card.misfit(metric, length):
                 raise ModelError(reason)
             found[metric.name] = LstmVae(self.weights[metric.name], embedding)
-        if config.method == "minder" and config.minder.join == "integrated":
+        if config.method_config.needs_integrated_model:
             card_of_all = self.integrated
             if card_of_all is None:
                 raise ModelError(

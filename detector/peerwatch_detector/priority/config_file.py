@@ -18,8 +18,8 @@ def place_of(config: DetectorConfig) -> Place:
     ``minder.metrics`` counts for method minder only, and only while ``metrics.enabled`` is not
     set.
     """
-    if config.method == "minder" and config.metrics.enabled is None:
-        return "minder", "metrics"
+    if config.metrics.enabled is None and config.method_config.default_metrics is not None:
+        return config.method, "metrics"
     return "metrics", "enabled"
 
 
