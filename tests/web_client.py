@@ -22,7 +22,7 @@ OPENMETRICS_PAGE = b"# openmetrics\n" + b"host_cpus 2\n" * 400 + b"# EOF\n"
 
 
 class FakePages:
-    """Pages that remember what they were asked."""
+    """Endpoints that remember what they were asked."""
 
     def __init__(self):
         self.asked = []

@@ -10,7 +10,7 @@ from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.errors import ConfigError
 from peerwatch_exporter.process.command_line import parse
 from peerwatch_exporter.process.logs import set_up_logging
-from peerwatch_exporter.settings.isolated_load import settled_config
+from peerwatch_exporter.settings.isolated_load import load_config_in_subprocess
 from peerwatch_exporter.web.server import ListenError
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _settings(
     paths = {name: getattr(options, f"path_{name}") for name in ("procfs", "sysfs", "kmsg")}
     given = {name: path for name, path in paths.items() if path is not None}
     web = {} if options.web_config_file is None else {"config_file": options.web_config_file}
-    return settled_config(
+    return load_config_in_subprocess(
         options.config,
         listen=options.listen,
         known_collectors=registered,

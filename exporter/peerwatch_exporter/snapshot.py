@@ -1,4 +1,4 @@
-"""What one tick of the clock found, and how the collectors' families become one page."""
+"""What one tick of the clock found, and how the collectors' families become one exposition."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class TimedFamily:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """The fast page's values of one tick.
+class FastSnapshot:
+    """The fast endpoint's values of one tick.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything the pages show of one tick; nobody changes it once it is made.
+    """Everything the endpoints expose of one tick; nobody changes it once it is made.
 
     Parameters
     ----------
@@ -57,11 +57,12 @@ class Snapshot:
     time, monotonic
         When the tick was (Unix time), and by the clock for durations.
     families
-        The whole page, each metric once, the exporter's own included.
+        The full exposition, each metric once, the exporter's own included.
     own
-        What the exporter says about itself, for a page without the collectors.
-    moments
-        The fast page's values of this tick and, if history is kept, of those before; oldest first.
+        What the exporter says about itself, for an exposition without the collectors.
+    fast_history
+        The fast endpoint's values of this tick and, if history is kept, of those before; oldest
+        first.
     """
 
     number: int
@@ -69,16 +70,16 @@ class Snapshot:
     monotonic: float
     families: tuple[Family, ...]
     own: tuple[Family, ...]
-    moments: tuple[Moment, ...]
+    fast_history: tuple[FastSnapshot, ...]
 
     @property
-    def first_moment(self) -> int:
-        """The number of the snapshot that the oldest moment belongs to."""
-        return self.number - len(self.moments) + 1
+    def first_in_history(self) -> int:
+        """The number of the snapshot that the oldest of them belongs to."""
+        return self.number - len(self.fast_history) + 1
 
 
 def merge(families: Iterable[Family]) -> list[Family]:
-    """Join families of the same name, for a page may declare each name once; drop empty ones."""
+    """Join families of the same name, as an exposition declares each name once; drop empty ones."""
     merged: dict[str, Family] = {}
     joined: set[str] = set()
     for item in families:
@@ -102,7 +103,7 @@ class Distinct:
 
     It remembers what it let pass: mostly the label sets are the same a second later, and often
     the values too. A family that says nothing new is the very same object again, so that nobody
-    has to look at it twice.
+    has to compare it again.
     """
 
     def __init__(self) -> None:
@@ -111,9 +112,9 @@ class Distinct:
 
     def __call__(self, families: Iterable[Family]) -> tuple[Family, ...]:
         """Return the families with every label set once; of several the first value counts."""
-        return tuple([self._one(item) for item in families])
+        return tuple([self._distinct(item) for item in families])
 
-    def _one(self, item: Family) -> Family:
+    def _distinct(self, item: Family) -> Family:
         name = item.spec.name
         before = self._passed.get(name)
         if before is not None and (before is item or before.rows == item.rows):

@@ -23,7 +23,7 @@ from peerwatch_demo.fleet.plan import PlannedNode, make_plan
 from peerwatch_demo.fleet.scripted import ScriptedNode
 from peerwatch_demo.simulated_node.nvml_library import FakeNvml
 from peerwatch_exporter.catalog import CATALOG
-from peerwatch_exporter.snapshot import Moment, Snapshot
+from peerwatch_exporter.snapshot import FastSnapshot, Snapshot
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAN = make_plan(8, "nic_down", "1")
@@ -110,7 +110,7 @@ class SlowNode:
     def visit(self, at: float, slow_seconds: float) -> Snapshot:
         self.visits.append(at)
         self.now += self.seconds
-        return Snapshot(len(self.visits), at, at, (), (), (Moment(at, ()),))
+        return Snapshot(len(self.visits), at, at, (), (), (FastSnapshot(at, ()),))
 
 
 def past_of(node: SlowNode, step: float) -> Samples:

@@ -1,4 +1,4 @@
-"""Pages of made-up nodes and detectors that follow a script, for the rules to be played on.
+"""Endpoints of made-up nodes and detectors that follow a script, for the rules to be played on.
 
 Time on these pages runs ``speed`` times as fast as on the wall, like the rules' own durations.
 """

@@ -13,7 +13,7 @@ from fake_nvml import install
 from fixture_cases import FIXTURES, NOW, ethtool_of, library_of, root_of
 from hardware_cases import FakeClock
 from peerwatch_exporter.collector import registrations
-from peerwatch_exporter.pages.endpoints import Pages
+from peerwatch_exporter.pages.endpoints import Endpoints
 from peerwatch_exporter.schedule.runner import Runner, make_workers
 from peerwatch_exporter.settings.load import load_config
 from peerwatch_exporter.sources import Paths, Sources
@@ -70,7 +70,7 @@ def runner_of(case: str, monotonic: FakeClock | None = None) -> Runner:
 
 
 @contextlib.contextmanager
-def pages_of(case: str) -> Iterator[Pages]:
+def pages_of(case: str) -> Iterator[Endpoints]:
     """Yield the pages of a fixture case: the second snapshot of a node that stands still.
 
     Rates and activity are means since the snapshot before, so the first one has none.
@@ -82,7 +82,7 @@ def pages_of(case: str) -> Iterator[Pages]:
         monotonic.now += 1
         # All again: in the first tick some read what others had not yet written.
         runner.tick(everybody=True)
-        yield Pages(runner)
+        yield Endpoints(runner)
         runner.stop()
 
 

@@ -15,7 +15,12 @@ from hypothesis import strategies as st
 from peerwatch_exporter.catalog import CATALOG
 from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.driver import wire
-from peerwatch_exporter.driver.progress_marker import FACTS, LIBRARY, SharedMark, open_mark
+from peerwatch_exporter.driver.progress_marker import (
+    FACTS,
+    LIBRARY,
+    SharedProgressMarker,
+    open_progress_marker,
+)
 from peerwatch_exporter.driver.wire import (
     FamilyPacker,
     FamilyUnpacker,
@@ -25,7 +30,7 @@ from peerwatch_exporter.driver.wire import (
 )
 from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.settings.plain import from_plain, to_plain
-from peerwatch_exporter.sources.kernel.deduplication import TwoSources
+from peerwatch_exporter.sources.kernel.deduplication import EventDeduplicator
 
 PLAIN = st.recursive(
     st.none()
@@ -155,9 +160,9 @@ def test_setting_that_cannot_travel_is_refused():
 
 
 def test_mark_is_seen_by_the_other_side():
-    shared = SharedMark()
+    shared = SharedProgressMarker()
     assert LIBRARY == shared.read().phase
-    mark = open_mark(shared.descriptor)
+    mark = open_progress_marker(shared.descriptor)
     mark.enter(FACTS)
     mark.at(7)
     first = shared.read()
@@ -215,7 +220,7 @@ def test_driver_process_refuses_to_be_started_by_hand():
 
 
 def count(*reports):
-    events = TwoSources()
+    events = EventDeduplicator()
     return sum(events.is_new("x", source, at) for source, at in reports)
 
 
@@ -243,7 +248,7 @@ def test_there_are_never_more_events_than_reports(reports):
 
 
 def test_flood_of_keys_is_bounded():
-    events = TwoSources()
+    events = EventDeduplicator()
     for key in range(5000):
         events.is_new(key, "a", float(key))
 

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from hardware_cases import NOW
 from peerwatch_detector.config import load_preset
 from peerwatch_exporter.catalog import CATALOG, DOMAINS, family
-from peerwatch_exporter.schedule.fast import TABLE, UNTIMED, FastMetric, FastPage, Pick
-from peerwatch_exporter.schedule.scheduled_collector import Held
+from peerwatch_exporter.schedule.fast_aggregator import FastAggregator
+from peerwatch_exporter.schedule.fast_metrics import TABLE, UNTIMED, FastMetric, Selector
+from peerwatch_exporter.schedule.scheduled_collector import LatestResult
 from peerwatch_exporter.schedule.worker import Report
 
 
-def held(started, collector="c", **rows):
+def latest_results(started, collector="c", **rows):
     """Return what a collector's run gave, {metric: [(labels, value)]}."""
     families = []
     for name, found in rows.items():
@@ -24,7 +25,7 @@ def held(started, collector="c", **rows):
         item.rows = list(found)
         families.append(item)
     report = Report(collector, tuple(families), True, None, 0.0, NOW, 0, {})
-    return Held(report, report.families, started, 0)
+    return LatestResult(report, report.families, started, 0)
 
 
 def values(page, reports, time=NOW):
@@ -37,9 +38,9 @@ def values(page, reports, time=NOW):
 
 def second(values_after, values_before, **more):
     """Return the page of a second in which some metrics went from one set of rows to another."""
-    page = FastPage()
-    values(page, [held(10.0, **values_before)])
-    return values(page, [held(11.0, **values_after, **more)])
+    page = FastAggregator()
+    values(page, [latest_results(10.0, **values_before)])
+    return values(page, [latest_results(11.0, **values_after, **more)])
 
 
 def only(page, *names):
@@ -65,18 +66,18 @@ def test_table_and_catalogue_name_the_same_metrics():
 
 @pytest.mark.parametrize("metric", TABLE, ids=lambda metric: metric.name)
 def test_metric_is_made_of_catalogued_metrics_by_labels_they_have(metric):
-    labels = {label for name in metric.pick.metrics for label in CATALOG[name].labels}
-    assert CATALOG[metric.name].labels == metric.pick.per
-    assert set(metric.pick.per) <= labels
-    for condition in (metric.pick.only, metric.pick.without):
+    labels = {label for name in metric.selector.metrics for label in CATALOG[name].labels}
+    assert CATALOG[metric.name].labels == metric.selector.per
+    assert set(metric.selector.per) <= labels
+    for condition in (metric.selector.only, metric.selector.without):
         assert condition is None or condition[0] in labels
     assert metric.share_of is None or metric.share_of in CATALOG
-    kinds = {CATALOG[name].kind for name in metric.pick.metrics}
+    kinds = {CATALOG[name].kind for name in metric.selector.metrics}
     assert kinds == ({"counter"} if metric.form in {"total", "rate"} else {"gauge"})
 
 
 def test_page_has_what_every_metric_of_the_detector_is_made_of():
-    made_of = {name for metric in TABLE for name in metric.pick.metrics}
+    made_of = {name for metric in TABLE for name in metric.selector.metrics}
     made_of |= {metric.share_of for metric in TABLE if metric.share_of is not None}
     for metric in load_preset("peerwatch").metrics:
         read = {name for name in CATALOG if name in metric.expression}
@@ -86,7 +87,7 @@ def test_page_has_what_every_metric_of_the_detector_is_made_of():
 
 
 def test_nothing_read_leaves_only_the_sign_of_life():
-    assert {("fast_up",): 1} == values(FastPage(), [])
+    assert {("fast_up",): 1} == values(FastAggregator(), [])
 
 
 def test_pauses_are_summed_over_ports_and_priorities_by_direction():
@@ -145,9 +146,9 @@ def test_cpu_usage_is_the_busy_share_of_all_cpus():
 
 def test_shares_need_their_whole():
     page = values(
-        FastPage(),
+        FastAggregator(),
         [
-            held(
+            latest_results(
                 10,
                 host_memory_available_bytes=[((), 25)],
                 host_memory_total_bytes=[((), 100)],
@@ -167,9 +168,9 @@ def test_gpu_values_are_by_index():
     both = [(("0", "a"), 0.25), (("1", "b"), 0.5)]
     links = [(("0", "a"), 10), (("1", "b"), 20)]
     page = values(
-        FastPage(),
+        FastAggregator(),
         [
-            held(
+            latest_results(
                 10,
                 gpu_utilization_ratio=both,
                 gpu_power_watts=both,
@@ -199,9 +200,9 @@ def test_job_info_and_oldest_heartbeat_are_by_job():
         return tuple(labels.get(label, "") for label in CATALOG["gpu_job_info"].labels)
 
     page = values(
-        FastPage(),
+        FastAggregator(),
         [
-            held(
+            latest_results(
                 10,
                 host_job_info=[(("a", "slurm"), 1), (("a", "torchelastic"), 1), (("b", "x"), 1)],
                 gpu_job_info=[(job("0", "a"), 1), (job("1", "a"), 1), (job("1", "b"), 1)],
@@ -227,8 +228,8 @@ def test_job_info_and_oldest_heartbeat_are_by_job():
 
 
 def test_age_grows_while_the_heartbeat_stands_still():
-    page = FastPage()
-    report = held(10, rank_heartbeat_timestamp_seconds=[(("a", "0"), NOW)])
+    page = FastAggregator()
+    report = latest_results(10, rank_heartbeat_timestamp_seconds=[(("a", "0"), NOW)])
     ages = [
         values(page, [report], NOW + seconds)["fast_heartbeat_age_seconds", "a"]
         for seconds in (0, 1, 2)
@@ -237,34 +238,34 @@ def test_age_grows_while_the_heartbeat_stands_still():
 
 
 def test_failed_run_gives_no_value_rather_than_an_old_one():
-    page = FastPage()
+    page = FastAggregator()
     counter = {"host_tcp_retransmitted_segments_total": [((), 5)]}
-    values(page, [held(10, **counter, host_tcp_send_queue_bytes=[((), 768)])])
-    assert {("fast_up",): 1} == values(page, [held(11)])
+    values(page, [latest_results(10, **counter, host_tcp_send_queue_bytes=[((), 768)])])
+    assert {("fast_up",): 1} == values(page, [latest_results(11)])
 
 
 def test_rate_goes_by_the_start_of_each_run_not_by_the_tick():
-    page = FastPage()
+    page = FastAggregator()
     name = "host_tcp_retransmitted_segments_total"
-    values(page, [held(10.0, **{name: [((), 0)]})])
-    late = values(page, [held(11.25, **{name: [((), 100)]})])
+    values(page, [latest_results(10.0, **{name: [((), 0)]})])
+    late = values(page, [latest_results(11.25, **{name: [((), 100)]})])
     assert 80 == late["fast_tcp_retransmitted_segments_per_second",]
 
 
 def test_collector_that_did_not_run_again_keeps_its_rate():
-    page = FastPage()
+    page = FastAggregator()
     name = "host_tcp_retransmitted_segments_total"
-    values(page, [held(10.0, **{name: [((), 0)]})])
-    report = held(20.0, **{name: [((), 100)]})
+    values(page, [latest_results(10.0, **{name: [((), 0)]})])
+    report = latest_results(20.0, **{name: [((), 100)]})
     first, again = values(page, [report]), values(page, [report])
     assert 10 == first["fast_tcp_retransmitted_segments_per_second",]
     assert first == again
 
 
 def test_value_of_what_did_not_change_is_the_same_family():
-    page = FastPage()
-    report = held(10, host_tcp_send_queue_bytes=[((), 768)])
-    changed = held(12, host_tcp_send_queue_bytes=[((), 0)])
+    page = FastAggregator()
+    report = latest_results(10, host_tcp_send_queue_bytes=[((), 768)])
+    changed = latest_results(12, host_tcp_send_queue_bytes=[((), 0)])
     _, first = page.families([report], NOW)
     _, again = page.families([report], NOW + 1)
     _, other = page.families([changed], NOW + 2)
@@ -275,9 +276,9 @@ def test_value_of_what_did_not_change_is_the_same_family():
     ("join", "expected"), [("sum", 9.0), ("max", 6.0), ("min", 1.0), ("mean", 3.0)]
 )
 def test_series_are_joined_as_the_table_says(join, expected):
-    table = [FastMetric("fast_tcp_send_queue_bytes", Pick(("gpu_power_watts",)), join=join)]
+    table = [FastMetric("fast_tcp_send_queue_bytes", Selector(("gpu_power_watts",)), join=join)]
     rows = [(("0", "a"), 1.0), (("1", "b"), 2.0), (("2", "c"), 6.0), (("3", "d"), math.nan)]
-    page = values(FastPage(table), [held(10, gpu_power_watts=rows)])
+    page = values(FastAggregator(table), [latest_results(10, gpu_power_watts=rows)])
     assert expected == page["fast_tcp_send_queue_bytes",]
 
 
@@ -296,14 +297,14 @@ def test_what_joins_and_what_says_that_the_node_is_there_has_no_timestamps():
     )
 )
 def test_whatever_is_read_the_page_is_made(runs):
-    page = FastPage()
+    page = FastAggregator()
     for number, found in enumerate(runs):
         rows = [((device,), value) for device, value in found.items()]
         plain = [((), value) for value in found.values()][:1]
         made = values(
             page,
             [
-                held(
+                latest_results(
                     float(number),
                     host_network_transmit_bytes_total=rows,
                     host_network_receive_bytes_total=rows,

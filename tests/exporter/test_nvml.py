@@ -11,7 +11,7 @@ import pytest
 
 from fake_nvml import FakeNvml, install
 from hardware_cases import scenario_of
-from peerwatch_exporter.driver.progress_marker import Mark
+from peerwatch_exporter.driver.progress_marker import ProgressMarker
 from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.sources.gpu.nvml import Nvml
 from peerwatch_exporter.sources.gpu.nvml_access import DriverReloadedError, GpuLostError, NvmlError
@@ -177,7 +177,7 @@ class MarkedNvml(FakeNvml):
 def test_every_call_says_first_which_gpu_it_is_for():
     memory = bytearray(3)
     with install(MarkedNvml(three(), memory)) as fake:
-        nvml = Nvml(Mark(memory))
+        nvml = Nvml(ProgressMarker(memory))
         for gpu in nvml.gpus():
             gpu.read()
             gpu.fields([(83, 0)])

@@ -17,8 +17,8 @@ from prometheus_client.openmetrics.parser import (
 from fake_collectors import Blocking, Returning, Rows, StandingProcesses, wait_until, worker_of
 from hardware_cases import NOW, FakeClock
 from peerwatch_exporter.catalog import CATALOG
-from peerwatch_exporter.pages.endpoints import Pages
-from peerwatch_exporter.pages.scrapers import Given, Scrapers
+from peerwatch_exporter.pages.endpoints import Endpoints
+from peerwatch_exporter.pages.scrapers import LastScrape, Scrapers
 from peerwatch_exporter.schedule.runner import Runner
 from peerwatch_exporter.snapshot import TimedFamily
 from peerwatch_exporter.sources import Paths, Sources
@@ -40,7 +40,7 @@ class Node:
         self.runner = Runner(
             workers, sources, deadline_seconds=deadline, version="1", history_seconds=history
         )
-        self.pages = Pages(self.runner, more_samples=more_samples)
+        self.pages = Endpoints(self.runner, more_samples=more_samples)
 
     def tick(self, seconds=1.0):
         """Let time pass, then take a snapshot."""
@@ -266,15 +266,15 @@ def test_no_sample_is_ever_given_twice_and_none_is_left_out(events):
 def test_scrapers_are_forgotten_after_ten_minutes_and_when_there_are_too_many():
     clock = FakeClock(0)
     scrapers = Scrapers(clock)
-    scrapers.give("old", Given(1, NOW))
+    scrapers.record("old", LastScrape(1, NOW))
     clock.now = 600
-    assert Given(1, NOW) == scrapers.last("old")
+    assert LastScrape(1, NOW) == scrapers.last("old")
     clock.now = 600.5
     assert scrapers.last("old") is None
     for number in range(64):
-        scrapers.give(f"s{number}", Given(number, NOW))
-    scrapers.give("s0", Given(99, NOW))
-    scrapers.give("one more", Given(100, NOW))
+        scrapers.record(f"s{number}", LastScrape(number, NOW))
+    scrapers.record("s0", LastScrape(99, NOW))
+    scrapers.record("one more", LastScrape(100, NOW))
     assert (99, None, 100) == (
         scrapers.last("s0").number,
         scrapers.last("s1"),
@@ -284,9 +284,9 @@ def test_scrapers_are_forgotten_after_ten_minutes_and_when_there_are_too_many():
 
 def test_scraper_names_are_not_kept_at_any_length():
     scrapers = Scrapers(FakeClock(0))
-    scrapers.give("x" * 10**6, Given(1, NOW))
+    scrapers.record("x" * 10**6, LastScrape(1, NOW))
     assert [128] == [len(name) for name in scrapers._known]
-    assert Given(1, NOW) == scrapers.last("x" * 10**6)
+    assert LastScrape(1, NOW) == scrapers.last("x" * 10**6)
 
 
 def test_garbled_values_never_cost_the_page(node):

@@ -18,7 +18,7 @@ from peerwatch_exporter.collectors.memory import MemoryCollector
 from peerwatch_exporter.settings.config import ExporterConfig, ScopeConfig
 from peerwatch_exporter.sources import Paths, Sources, real_sources
 from peerwatch_exporter.sources.host.environments import EnvironmentIndex
-from peerwatch_exporter.sources.host.monotonic_sum import InheritedSum, RisingSum
+from peerwatch_exporter.sources.host.monotonic_sum import InheritedSum, MonotonicSum
 from peerwatch_exporter.sources.host.processes import ProcessTable, read_file
 from peerwatch_exporter.sources.host.procfs import GarbledFileError
 from procfs_tree import ProcTree
@@ -107,7 +107,7 @@ histories = st.lists(
 
 @given(histories)
 def test_rising_sum_equals_the_growth_of_every_process(history):
-    rising = RisingSum()
+    rising = MonotonicSum()
     last, expected, before = {}, 0, 0
     for present in history:
         # A naive count: each process adds what it grew by; a new one adds all it has.

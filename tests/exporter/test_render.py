@@ -1,4 +1,4 @@
-"""Pages as text, against prometheus_client's renderer and parsers as the slow, obvious ones."""
+"""Endpoints as text, against prometheus_client's renderer and parsers as the slow, obvious ones."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import pytest
 
 from hardware_cases import FakeClock
 from open_files import open_below
-from peerwatch_exporter.sources.files.open_files import KeptFiles
+from peerwatch_exporter.sources.files.open_files import OpenFiles
 from peerwatch_exporter.sources.host.sysfs import Sysfs, pci_address
 
 
@@ -226,7 +226,7 @@ def test_kept_file_that_was_replaced_is_opened_anew(tmp_path, way):
 def test_kept_file_whose_device_went_away_is_opened_anew(tmp_path, monkeypatch, code):
     file = tmp_path / "counter"
     file.write_text("1\n")
-    files = KeptFiles(4)
+    files = OpenFiles(4)
     files.read(str(file))
     genuine = os.pread
     failures = iter([OSError(code, os.strerror(code))])
@@ -296,7 +296,7 @@ def test_files_beyond_the_limit_are_read_without_being_kept(tmp_path):
     for number in range(6):
         (tmp_path / str(number)).write_text(f"{number}\n")
     before = open_below(tmp_path)
-    files = KeptFiles(4)
+    files = OpenFiles(4)
     for _ in range(2):
         contents = [files.read(str(tmp_path / str(number))) for number in range(6)]
 

@@ -67,7 +67,7 @@ class Writer:
         for family in snapshot.families:
             if self._is_due(family, snapshot.time):
                 yield from self._lines(family, self._scraped, stamp)
-        for family in (*snapshot.moments[-1].families, *snapshot.families):
+        for family in (*snapshot.fast_history[-1].families, *snapshot.families):
             if family.spec.name in recorded_names():
                 yield from self._lines(family, self._recorded, stamp)
 

@@ -18,7 +18,7 @@ from peerwatch_demo.simulated_node.nvml_library import put_in_place
 from peerwatch_demo.simulated_node.scenario import Scenario
 from peerwatch_exporter import __version__
 from peerwatch_exporter.collector import registrations
-from peerwatch_exporter.pages.endpoints import Pages
+from peerwatch_exporter.pages.endpoints import Endpoints
 from peerwatch_exporter.schedule.runner import Runner, make_workers
 from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.settings.load import load_config
@@ -92,7 +92,7 @@ class ScriptedNode:
             version=__version__,
             longest_step_seconds=_LONGEST_STEP_SECONDS,
         )
-        self._pages = Pages(self._runner)
+        self._pages = Endpoints(self._runner)
 
     def visit(self, now: float, slow_seconds: float = _SLOW_SECONDS) -> Snapshot:
         """Let the node be as it is at a Unix time, and return what the exporter then reads.

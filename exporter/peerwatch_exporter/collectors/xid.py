@@ -22,7 +22,7 @@ from peerwatch_exporter.catalog.xid_codes import (
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.sources.host.sysfs import pci_address
-from peerwatch_exporter.sources.kernel.deduplication import TwoSources
+from peerwatch_exporter.sources.kernel.deduplication import EventDeduplicator
 from peerwatch_exporter.sources.kernel.log import Admission, KernelLog, lines_of
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class XidLog:
         self.recovery_actions: dict[str, str] = {}
         self._severity = severity or {}
         self.reports = {KMSG: 0, NVML: 0}
-        self._events = TwoSources()
+        self._events = EventDeduplicator()
         self._unknown_codes = Admission(MAX_UNKNOWN_CODES)
         self._pairs = Admission(MAX_PAIRS)
         self._fallen_gpu: str | None = None

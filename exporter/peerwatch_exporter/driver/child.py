@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import peerwatch_exporter
-from peerwatch_exporter.driver.progress_marker import SharedMark
+from peerwatch_exporter.driver.progress_marker import SharedProgressMarker
 from peerwatch_exporter.driver.wire import FamilyUnpacker, Inbox, pack
 
 if TYPE_CHECKING:
@@ -47,14 +47,14 @@ class ChildProcess:
     def __init__(self, command: Sequence[str], settings: dict[str, Any]) -> None:
         self.unpacker = FamilyUnpacker()
         self._inbox = Inbox()
-        self._mark = SharedMark()
+        self._marker = SharedProgressMarker()
         self.socket, theirs = socket.socketpair()
         try:
             self.process = subprocess.Popen(
-                [*command, *_options(theirs.fileno(), self._mark.descriptor)],
+                [*command, *_options(theirs.fileno(), self._marker.descriptor)],
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr if _has_descriptor(sys.stderr) else subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(), self._mark.descriptor),
+                pass_fds=(theirs.fileno(), self._marker.descriptor),
                 env=_environment(),
             )
         except OSError:
@@ -95,17 +95,17 @@ class ChildProcess:
 
     def activity(self) -> Activity:
         """Return what it is doing, without asking it."""
-        return self._mark.read()
+        return self._marker.read()
 
     def close(self) -> None:
         """Close this end of the channel."""
         self.socket.close()
-        if self._mark.descriptor >= 0:
-            self._mark.close()
+        if self._marker.descriptor >= 0:
+            self._marker.close()
 
 
-def _options(channel: int, mark: int) -> list[str]:
-    return ["--channel", str(channel), "--mark", str(mark), "--parent", str(os.getpid())]
+def _options(channel: int, marker: int) -> list[str]:
+    return ["--channel", str(channel), "--marker", str(marker), "--parent", str(os.getpid())]
 
 
 def _environment() -> dict[str, str]:

@@ -22,7 +22,7 @@ STARTING = "driver_starting"
 
 
 @dataclass(slots=True)
-class Ledger:
+class InFlightRequests:
     """One collector's runs; a restart of the driver process does not end them.
 
     Attributes

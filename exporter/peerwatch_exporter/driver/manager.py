@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from peerwatch_exporter.driver.child import COMMAND, ChildGoneError, ChildProcess
 from peerwatch_exporter.driver.limits import Limits
-from peerwatch_exporter.driver.reaper import Funeral
+from peerwatch_exporter.driver.reaper import Reaper
 from peerwatch_exporter.driver.slot import Answer, Slot
-from peerwatch_exporter.driver.state import Crew
+from peerwatch_exporter.driver.state import DriverState
 from peerwatch_exporter.driver.version import DriverVersion
 from peerwatch_exporter.driver.wire import WireError
 from peerwatch_exporter.driver.workers import DriverWorker
@@ -77,10 +77,10 @@ class Driver:
         self._sources = sources
         self._monotonic = sources.monotonic
         self._modules: list[tuple[str, str]] = []
-        self._funeral = Funeral(self._limits.death, kill)
+        self._reaper = Reaper(self._limits.death, kill)
         self._changed = threading.Condition()
-        self._crew = Crew(
-            self._limits, config.gpu.expected_count, sources.clock, self._funeral.unkillable
+        self._state = DriverState(
+            self._limits, config.gpu.expected_count, sources.clock, self._reaper.unkillable
         )
         self._version = DriverVersion(config.paths.procfs)
         self._released_until: float | None = None
@@ -93,7 +93,7 @@ class Driver:
     def workers(self, registrations: Sequence[Registration]) -> list[DriverWorker]:
         """Return a worker for each collector; these are the ones that the children run."""
         for one in registrations:
-            self._crew.add(one.name, one.interval_seconds)
+            self._state.add(one.name, one.interval_seconds)
             self._modules.append((one.name, one.factory.__module__))
         return [DriverWorker(self, one.name, one.interval_seconds) for one in registrations]
 
@@ -133,22 +133,22 @@ class Driver:
     def request(self, collector: str) -> None:
         """Ask all children for a collector, unless that is under way."""
         with self._changed:
-            self._crew.request(collector, self._monotonic())
+            self._state.request(collector, self._monotonic())
 
     def report(self, collector: str, deadline: float) -> Report:
         """Return what the node's GPUs say for a collector, waiting until ``deadline`` at most."""
         with self._changed:
-            if not self._crew.ledgers[collector].expired:
+            if not self._state.in_flight[collector].expired:
                 self._changed.wait_for(
-                    lambda: not self._crew.is_awaited(collector),
+                    lambda: not self._state.is_awaited(collector),
                     timeout=max(0.0, deadline - self._monotonic()),
                 )
-            return self._crew.report(collector, self._monotonic())
+            return self._state.report(collector, self._monotonic())
 
     def is_stuck(self, collector: str) -> bool:
         """Return whether a run has passed its deadline and not returned."""
         with self._changed:
-            return self._crew.ledgers[collector].expired
+            return self._state.in_flight[collector].expired
 
     def _run(self) -> None:
         self._looked_at = self._monotonic()
@@ -166,9 +166,9 @@ class Driver:
             except Exception:
                 # Whatever it is: without this thread no GPU would ever be read again.
                 _LOG.exception("driver manager failed")
-        for slot in self._crew.slots():
+        for slot in self._state.slots():
             self._end(slot)
-        self._funeral.wait(self._monotonic)
+        self._reaper.wait(self._monotonic)
 
     def _wake(self) -> None:
         # Where the pipe is full, enough wake-ups are waiting already.
@@ -200,7 +200,7 @@ class Driver:
 
     def _take(self, slot: Slot, kind: str, *arguments: Any) -> None:  # noqa: ANN401
         if kind == "answer":
-            self._crew.answered(slot, *arguments)
+            self._state.answered(slot, *arguments)
         elif kind == "facts":
             self._sources.gpus.take_in(*arguments[0])
         elif kind == "ready":
@@ -208,8 +208,8 @@ class Driver:
         elif kind == "absent":
             self._absent(slot, arguments[0])
         elif kind == "failed":
-            self._crew.failure = arguments[0]
-            if not self._crew.restarts["library_failed"]:
+            self._state.failure = arguments[0]
+            if not self._state.restarts["library_failed"]:
                 _LOG.warning("NVML cannot be used error=%s detail=%r", *arguments[:2])
             self._restart(slot, "library_failed")
         elif kind == "reloaded":
@@ -227,16 +227,16 @@ class Driver:
 
     def _give_up(self, reason: str, start_at: float) -> None:
         """Do without a driver until some time."""
-        for slot in self._crew.slots():
+        for slot in self._state.slots():
             self._end(slot)
-        self._crew.without_driver(reason, start_at)
+        self._state.without_driver(reason, start_at)
 
     def _reloaded(self, slot: Slot) -> None:
         """Begin anew with all GPUs: indexes may mean other boards now."""
-        for apart in self._crew.apart.values():
+        for apart in self._state.apart.values():
             self._end(apart)
-        self._crew.apart.clear()
-        self._restart(slot if slot.gpu is None else self._crew.main, "driver_reloaded")
+        self._state.apart.clear()
+        self._restart(slot if slot.gpu is None else self._state.main, "driver_reloaded")
 
     def _lost(self, slot: Slot) -> None:
         child = slot.child
@@ -249,8 +249,8 @@ class Driver:
     def _fail(self, slot: Slot, reason: str, gpu: int | None) -> None:
         """End a child that failed; a GPU that it was calling is set apart."""
         if slot.gpu is None and gpu is not None:
-            self._crew.apart.setdefault(gpu, Slot(gpu=gpu))
-            names = ",".join(map(str, sorted(self._crew.apart)))
+            self._state.apart.setdefault(gpu, Slot(gpu=gpu))
+            names = ",".join(map(str, sorted(self._state.apart)))
             _LOG.warning("GPU set apart gpu=%d reason=%s all=%s", gpu, reason, names)
             self._restart(slot, reason)
             # The cause is out of the way: nothing to wait for.
@@ -260,7 +260,7 @@ class Driver:
 
     def _restart(self, slot: Slot, reason: str | None) -> None:
         if reason is not None:
-            self._crew.restarts[reason] += 1
+            self._state.restarts[reason] += 1
         self._end(slot)
         slot.wait(self._monotonic(), self._limits)
 
@@ -271,19 +271,19 @@ class Driver:
             return
         self._selector.unregister(child.socket)
         self._sources.own_processes.remove(child.process.pid)
-        self._funeral.bury(child, slot.gpu, self._monotonic())
-        self._crew.child_ended(slot)
+        self._reaper.reap(child, slot.gpu, self._monotonic())
+        self._state.child_ended(slot)
 
     def _tend(self) -> None:
         now = self._monotonic()
         with self._changed:
             if now - self._looked_at > self._limits.poll + self._limits.hang:
-                for slot in self._crew.slots():
+                for slot in self._state.slots():
                     slot.pardon(now)
             self._looked_at = now
-            self._funeral.attend(now)
+            self._reaper.poll(now)
             self._look_for_driver(now)
-            for slot in self._crew.slots():
+            for slot in self._state.slots():
                 self._watch(slot, now)
             self._readmit(now)
             starting = [slot for slot in self._startable() if slot.start_at <= now]
@@ -294,20 +294,20 @@ class Driver:
         changed = self._version.changed()
         if self._released_until is not None:
             if not changed and now < self._released_until:
-                if self._crew.main.absent is None or self._crew.main.child is not None:
-                    self._crew.restarts["released"] += 1
+                if self._state.main.absent is None or self._state.main.child is not None:
+                    self._state.restarts["released"] += 1
                     self._give_up("The driver is released.", self._released_until)
-                self._crew.main.start_at = self._released_until
+                self._state.main.start_at = self._released_until
                 return
             self._released_until = None
-            self._crew.main.start_at = now
-        if changed and self._crew.main.child is None:
-            self._crew.main.start_at = now
+            self._state.main.start_at = now
+        if changed and self._state.main.child is None:
+            self._state.main.start_at = now
 
     def _watch(self, slot: Slot, now: float) -> None:
         if any(slot.owes(name, now, self._deadline_seconds) for name in slot.asked):
-            slot.calm_since = None
-        elif slot.calm_since is not None and now - slot.calm_since >= self._limits.trust:
+            slot.healthy_since = None
+        elif slot.healthy_since is not None and now - slot.healthy_since >= self._limits.trust:
             slot.pause = 0.0
         activity = slot.hangs(now, self._deadline_seconds, self._limits)
         if activity is None:
@@ -321,24 +321,24 @@ class Driver:
         """Give GPUs that are well again back to the main child."""
         well = [
             gpu
-            for gpu, slot in self._crew.apart.items()
-            if slot.calm_since is not None and now - slot.calm_since >= self._limits.trust
+            for gpu, slot in self._state.apart.items()
+            if slot.healthy_since is not None and now - slot.healthy_since >= self._limits.trust
         ]
         for gpu in well:
-            self._end(self._crew.apart.pop(gpu))
+            self._end(self._state.apart.pop(gpu))
             _LOG.info("GPU answers again and is no longer set apart gpu=%d", gpu)
-        if well and self._crew.main.child is not None:
-            self._crew.main.child.send("select", sorted(self._crew.apart))
+        if well and self._state.main.child is not None:
+            self._state.main.child.send("select", sorted(self._state.apart))
 
     def _startable(self) -> list[Slot]:
         """Return the slots that should have a child and have none."""
         apart = (
-            list(self._crew.apart.values())[:MOST_APART] if self._crew.main.absent is None else []
+            list(self._state.apart.values())[:MOST_APART] if self._state.main.absent is None else []
         )
         return [
             slot
-            for slot in (self._crew.main, *apart)
-            if slot.child is None and self._funeral.may_start(slot.gpu)
+            for slot in (self._state.main, *apart)
+            if slot.child is None and self._reaper.may_start(slot.gpu)
         ]
 
     def _begin(self, slot: Slot) -> None:
@@ -347,7 +347,7 @@ class Driver:
             "config": self._config,
             "collectors": self._modules,
             "only": slot.gpu,
-            "excluded": sorted(self._crew.apart) if slot.gpu is None else [],
+            "excluded": sorted(self._state.apart) if slot.gpu is None else [],
             "log_level": logging.getLevelName(logging.getLogger().getEffectiveLevel()),
             "log_format": log_form(),
         }
@@ -363,8 +363,8 @@ class Driver:
         with self._changed:
             now = self._monotonic()
             slot.started(child, now)
-            for name, ledger in self._crew.ledgers.items():
-                if ledger.asked_at is not None or slot.gpu is not None:
+            for name, in_flight in self._state.in_flight.items():
+                if in_flight.asked_at is not None or slot.gpu is not None:
                     slot.ask(name, now)
 
 

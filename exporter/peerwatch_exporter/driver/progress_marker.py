@@ -17,7 +17,7 @@ FACTS = 2
 FIRST_COLLECTOR = 3
 
 
-class MarkBytes(Protocol):
+class MarkerBytes(Protocol):
     """Bytes that can be written one by one: shared memory, or a bytearray where nobody looks."""
 
     def __getitem__(self, index: int, /) -> int:
@@ -46,7 +46,7 @@ class Activity(NamedTuple):
     step: int
 
 
-class Mark:
+class ProgressMarker:
     """The writing side; ``at`` is called before every call into the driver, so it is short.
 
     Parameters
@@ -57,8 +57,8 @@ class Mark:
 
     __slots__ = ("_memory",)
 
-    def __init__(self, memory: MarkBytes | None = None) -> None:
-        self._memory: MarkBytes = bytearray(3) if memory is None else memory
+    def __init__(self, memory: MarkerBytes | None = None) -> None:
+        self._memory: MarkerBytes = bytearray(3) if memory is None else memory
 
     def enter(self, phase: int) -> None:
         """Begin a phase, which concerns no GPU yet."""
@@ -72,7 +72,7 @@ class Mark:
         memory[_STEP] = (memory[_STEP] + 1) & 0xFF
 
 
-class SharedMark:
+class SharedProgressMarker:
     """The reading side: anonymous shared memory whose descriptor the child inherits.
 
     Attributes
@@ -82,7 +82,7 @@ class SharedMark:
     """
 
     def __init__(self) -> None:
-        self.descriptor = os.memfd_create("peerwatch-driver-mark")
+        self.descriptor = os.memfd_create("peerwatch-driver-marker")
         os.ftruncate(self.descriptor, _BYTES)
         self._memory = mmap.mmap(self.descriptor, _BYTES)
         # A child that still imports its modules is on its way to the library.
@@ -100,7 +100,7 @@ class SharedMark:
         self.descriptor = -1
 
 
-def open_mark(descriptor: int) -> Mark:
+def open_progress_marker(descriptor: int) -> ProgressMarker:
     """Return the writing side of an inherited descriptor.
 
     Raises
@@ -108,4 +108,4 @@ def open_mark(descriptor: int) -> Mark:
     OSError
         If the descriptor is no such memory.
     """
-    return Mark(mmap.mmap(descriptor, _BYTES))
+    return ProgressMarker(mmap.mmap(descriptor, _BYTES))

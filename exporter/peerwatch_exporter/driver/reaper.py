@@ -20,14 +20,14 @@ _GLANCE_SECONDS = 0.01
 
 
 @dataclass(slots=True)
-class _Dying:
+class _KilledProcess:
     child: ChildProcess
     gpu: int | None
     killed_at: float
     is_unkillable: bool = False
 
 
-class Funeral:
+class Reaper:
     """The processes that were killed and are not gone.
 
     A process in uninterruptible sleep in the driver does not end before its call returns, which
@@ -44,20 +44,20 @@ class Funeral:
     def __init__(self, patience: float, kill: Callable[[int, int], None]) -> None:
         self._patience = patience
         self._kill = kill
-        self._dying: list[_Dying] = []
+        self._killed: list[_KilledProcess] = []
 
-    def bury(self, child: ChildProcess, gpu: int | None, now: float) -> None:
+    def reap(self, child: ChildProcess, gpu: int | None, now: float) -> None:
         """Kill a process; ``gpu`` is the one it was for, None for the main one."""
         if child.process.poll() is None:
             self._kill(child.process.pid, signal.SIGKILL)
         child.close()
-        self._dying.append(_Dying(child, gpu, now))
+        self._killed.append(_KilledProcess(child, gpu, now))
 
-    def attend(self, now: float) -> None:
+    def poll(self, now: float) -> None:
         """Take note of those that have ended, and of those that do not."""
-        for one in list(self._dying):
+        for one in list(self._killed):
             if one.child.process.poll() is not None:
-                self._dying.remove(one)
+                self._killed.remove(one)
                 if one.is_unkillable:
                     _LOG.info("driver process ended at last pid=%d", one.child.process.pid)
             elif not one.is_unkillable and now - one.killed_at >= self._patience:
@@ -71,15 +71,15 @@ class Funeral:
     def wait(self, monotonic: Callable[[], float]) -> None:
         """Wait until all are gone, for as long as the patience lasts."""
         end = monotonic() + self._patience
-        while self._dying and monotonic() < end:
-            self.attend(monotonic())
+        while self._killed and monotonic() < end:
+            self.poll(monotonic())
             time.sleep(_GLANCE_SECONDS)
 
     def unkillable(self) -> int:
         """Return how many processes were left behind."""
-        return sum(one.is_unkillable for one in self._dying)
+        return sum(one.is_unkillable for one in self._killed)
 
     def may_start(self, gpu: int | None) -> bool:
         """Return whether a role has left few enough processes behind to get a new one."""
-        stuck = sum(one.is_unkillable for one in self._dying if one.gpu == gpu)
+        stuck = sum(one.is_unkillable for one in self._killed if one.gpu == gpu)
         return stuck < MOST_UNKILLABLE

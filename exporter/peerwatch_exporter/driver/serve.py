@@ -23,8 +23,8 @@ from peerwatch_exporter.driver.progress_marker import (
     FIRST_COLLECTOR,
     IDLE,
     LIBRARY,
-    Mark,
-    open_mark,
+    ProgressMarker,
+    open_progress_marker,
 )
 from peerwatch_exporter.driver.wire import FamilyPacker, Inbox, pack
 from peerwatch_exporter.errors import NoData, PartialData
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _READ_BYTES = 1 << 16
 _SET_PARENT_DEATH_SIGNAL = 1
-_REQUIRED = ("--channel", "--mark", "--parent")
+_REQUIRED = ("--channel", "--marker", "--parent")
 # Longer texts are no explanations.
 _DETAIL_CHARACTERS = 500
 
@@ -76,14 +76,14 @@ def serve(options: Mapping[str, str]) -> int:
     Parameters
     ----------
     options
-        ``channel`` and ``mark``, two inherited descriptors, and ``parent``, a process id.
+        ``channel`` and ``marker``, two inherited descriptors, and ``parent``, a process id.
     """
     # A terminal's Ctrl-C reaches every process; the parent ends this one in its own time.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _die_with(int(options["parent"]))
     channel = socket.socket(fileno=int(options["channel"]))
     try:
-        return _Server(channel, open_mark(int(options["mark"]))).run()
+        return _Server(channel, open_progress_marker(int(options["marker"]))).run()
     except (_ParentGoneError, BrokenPipeError, ConnectionResetError):
         return 0
 
@@ -99,9 +99,9 @@ def _die_with(parent: int) -> None:
 class _Server:
     """One driver process from its settings to its end."""
 
-    def __init__(self, channel: socket.socket, mark: Mark) -> None:
+    def __init__(self, channel: socket.socket, marker: ProgressMarker) -> None:
         self._channel = channel
-        self._mark = mark
+        self._marker = marker
         self._inbox = Inbox()
         self._unread: list[tuple[Any, ...]] = []
         self._packer = FamilyPacker()
@@ -113,7 +113,7 @@ class _Server:
         (_, settings) = self._receive()
         self._set_up(settings)
         try:
-            self._mark.enter(LIBRARY)
+            self._marker.enter(LIBRARY)
             self._nvml.gpus()
         except NoData as absent:
             self._send("absent", str(absent))
@@ -121,12 +121,12 @@ class _Server:
         except NvmlError as error:
             self._send("failed", error_class(error), str(error))
             return 1
-        self._mark.enter(IDLE)
+        self._marker.enter(IDLE)
         search_rarely()
         self._send("ready")
         try:
             while True:
-                self._mark.enter(IDLE)
+                self._marker.enter(IDLE)
                 self._handle(*self._receive())
         except DriverReloadedError as error:
             self._send("reloaded", str(error))
@@ -136,7 +136,7 @@ class _Server:
         set_up_logging(settings["log_level"], settings["log_format"])
         self._config = from_plain(settings["config"])
         paths = self._config.paths
-        self._nvml = Nvml(self._mark, only=settings["only"], excluded=settings["excluded"])
+        self._nvml = Nvml(self._marker, only=settings["only"], excluded=settings["excluded"])
         self._sources = Sources(Paths(procfs=paths.procfs, sysfs=paths.sysfs, kmsg=paths.kmsg))
         share_nvml(self._sources, self._nvml)
         self._facts = FactsReader(self._nvml, self._sources)
@@ -150,12 +150,12 @@ class _Server:
             self._nvml.exclude(frozenset(arguments[0]))
             return
         name = arguments[0]
-        self._mark.enter(self._phases[name])
+        self._marker.enter(self._phases[name])
         self._answer(name)
         if not self._is_asked():
-            self._mark.enter(FACTS)
+            self._marker.enter(FACTS)
             facts = self._facts.read()
-            self._mark.enter(IDLE)
+            self._marker.enter(IDLE)
             self._send("facts", facts)
 
     def _answer(self, name: str) -> None:
@@ -177,7 +177,7 @@ class _Server:
             families, success = [], False
             error, detail = error_class(failure), str(failure)
         # What follows concerns no GPU any more.
-        self._mark.enter(IDLE)
+        self._marker.enter(IDLE)
         packed = self._packer.pack(name, families)
         took = time.monotonic() - began
         detail = detail[:_DETAIL_CHARACTERS]

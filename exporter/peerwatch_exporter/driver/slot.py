@@ -47,7 +47,7 @@ class Slot:
         The newest answer by collector, also of a child that is gone.
     start_at
         Not to be started before (monotonic seconds).
-    calm_since
+    healthy_since
         Since when there is no trouble with it; None before its child's first answer.
     absent
         Why there is no driver, where there is none; a child that finds one clears it.
@@ -58,7 +58,7 @@ class Slot:
     asked: dict[str, float] = field(default_factory=dict)
     answers: dict[str, Answer] = field(default_factory=dict)
     start_at: float = 0.0
-    calm_since: float | None = None
+    healthy_since: float | None = None
     absent: str | None = None
     pause: float = 0.0
     _activity: Activity = _NOTHING_YET
@@ -67,7 +67,7 @@ class Slot:
     def started(self, child: ChildProcess, now: float) -> None:
         """Take a new child."""
         self.child = child
-        self.calm_since = None
+        self.healthy_since = None
         self._activity = _NOTHING_YET
         self._progress_at = now
         self.asked.clear()
@@ -82,8 +82,8 @@ class Slot:
         """Take an answer."""
         self.asked.pop(collector, None)
         self.answers[collector] = answer
-        if self.calm_since is None:
-            self.calm_since = answer.at
+        if self.healthy_since is None:
+            self.healthy_since = answer.at
 
     def wait(self, now: float, limits: Limits) -> None:
         """Put the next start off, each time for longer."""
@@ -122,5 +122,5 @@ class Slot:
         """Let go of the child's state; return what it still owed."""
         owed, self.asked = self.asked, {}
         self.child = None
-        self.calm_since = None
+        self.healthy_since = None
         return owed

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
-from peerwatch_exporter.driver.in_flight import STARTING, WHOLE, Ledger
+from peerwatch_exporter.driver.in_flight import STARTING, WHOLE, InFlightRequests
 from peerwatch_exporter.driver.node_view import NodeView, is_error_count, without_gpus
 from peerwatch_exporter.driver.slot import Slot
 
@@ -33,7 +33,7 @@ REASONS = (
 )
 
 
-class Crew:
+class DriverState:
     """The main child, those of GPUs that are set apart, and what is owed for each collector.
 
     Parameters
@@ -73,7 +73,7 @@ class Crew:
         self._intervals: dict[str, float] = {}
         self._had_driver = False
         self._began: float | None = None
-        self.ledgers: dict[str, Ledger] = {}
+        self.in_flight: dict[str, InFlightRequests] = {}
         self.main = Slot(gpu=None)
         self.apart: dict[int, Slot] = {}
         self.restarts: Counter[str] = Counter()
@@ -81,7 +81,7 @@ class Crew:
 
     def add(self, collector: str, interval_seconds: float) -> None:
         """Add a collector."""
-        self.ledgers[collector] = Ledger(collector)
+        self.in_flight[collector] = InFlightRequests(collector)
         self._intervals[collector] = interval_seconds
 
     def slots(self) -> list[Slot]:
@@ -94,32 +94,33 @@ class Crew:
             self._began = now
         for slot in self.slots():
             slot.ask(collector, now)
-        ledger = self.ledgers[collector]
-        if ledger.asked_at is None and self.main.absent is None:
-            ledger.begin(now)
+        in_flight = self.in_flight[collector]
+        if in_flight.asked_at is None and self.main.absent is None:
+            in_flight.begin(now)
 
     def is_awaited(self, collector: str) -> bool:
         """Return whether an answer is due from a child that can be expected to give one."""
-        if self.ledgers[collector].asked_at is not None:
+        if self.in_flight[collector].asked_at is not None:
             return True
         return any(
-            slot.calm_since is not None and collector in slot.asked for slot in self.apart.values()
+            slot.healthy_since is not None and collector in slot.asked
+            for slot in self.apart.values()
         )
 
     def answered(self, slot: Slot, collector: str, answer: Answer) -> None:
         """Take a child's answer."""
         slot.answered(collector, answer)
-        ledger = self.ledgers[collector]
+        in_flight = self.in_flight[collector]
         if slot.gpu is not None:
             if answer.success:
-                ledger.answered([str(slot.gpu)])
+                in_flight.answered([str(slot.gpu)])
             return
         self.failure = None
         self._had_driver = True
-        ledger.end()
+        in_flight.end()
         if answer.success:
-            ledger.last_success = self._clock()
-            ledger.answered(ledger.stuck_since.keys() - {str(gpu) for gpu in self.apart})
+            in_flight.last_success = self._clock()
+            in_flight.answered(in_flight.stuck_since.keys() - {str(gpu) for gpu in self.apart})
 
     def child_ended(self, slot: Slot) -> None:
         """Keep what must outlive a slot's child."""
@@ -137,51 +138,51 @@ class Crew:
         self.main.answers.clear()
         self.main.absent = reason
         self.main.start_at = start_at
-        for ledger in self.ledgers.values():
-            ledger.end()
-            ledger.stuck_since.clear()
+        for in_flight in self.in_flight.values():
+            in_flight.end()
+            in_flight.stuck_since.clear()
 
     def report(self, collector: str, now: float) -> Report:
         """Return what the node's GPUs say for a collector."""
-        ledger = self.ledgers[collector]
-        under_way = ledger.asked_at is not None
-        silent = self._silent_gpus(ledger, now)
+        in_flight = self.in_flight[collector]
+        under_way = in_flight.asked_at is not None
+        silent = self._silent_gpus(in_flight, now)
         if under_way and self._is_starting(now):
-            return ledger.report((), None, error=STARTING, success=False, now=now)
-        if ledger.asked_at is not None:
-            ledger.expire()
+            return in_flight.report((), None, error=STARTING, success=False, now=now)
+        if in_flight.asked_at is not None:
+            in_flight.expire()
             gpu = None if self.main.child is None else self.main.child.activity().gpu
             # While the child is started again after a GPU hung it, that GPU alone is to blame.
-            if gpu is not None or ledger.asked_at not in ledger.stuck_since.values():
-                ledger.stuck(WHOLE if gpu is None else str(gpu), ledger.asked_at)
+            if gpu is not None or in_flight.asked_at not in in_flight.stuck_since.values():
+                in_flight.stuck(WHOLE if gpu is None else str(gpu), in_flight.asked_at)
             silent |= set() if gpu is None else {gpu}
         parts = self._parts(collector, now, under_way=under_way, silent=silent)
         families = self._view.join(collector, parts)
         if collector == self._speaker():
             families = (*families, *self._own_families())
         if self.main.absent is not None:
-            ledger.last_success = self._clock()
-            return ledger.report(families, None, error=None, success=True, now=now)
+            in_flight.last_success = self._clock()
+            return in_flight.report(families, None, error=None, success=True, now=now)
         answer = self.main.answers.get(collector)
         if under_way or answer is None:
             error = self.failure or "deadline_exceeded"
-            return ledger.report(families, None, error=error, success=False, now=now)
+            return in_flight.report(families, None, error=error, success=False, now=now)
         error_word = answer.error or ("gpu_stuck" if silent else None)
-        return ledger.report(families, answer, error=error_word, success=answer.success, now=now)
+        return in_flight.report(families, answer, error=error_word, success=answer.success, now=now)
 
     def _is_starting(self, now: float) -> bool:
         """Return whether the first child of all may still be loading: late, but nobody's fault."""
         first = not self._had_driver and not self.restarts.total()
         return first and self._began is not None and now - self._began < self._limits.first_start
 
-    def _silent_gpus(self, ledger: Ledger, now: float) -> frozenset[int]:
+    def _silent_gpus(self, in_flight: InFlightRequests, now: float) -> frozenset[int]:
         """Return the GPUs set apart that owe an answer, and note since when."""
         silent = set()
         for gpu, slot in self.apart.items():
-            asked = slot.asked.get(ledger.collector)
-            if slot.child is None or slot.calm_since is None or asked is not None:
+            asked = slot.asked.get(in_flight.collector)
+            if slot.child is None or slot.healthy_since is None or asked is not None:
                 silent.add(gpu)
-                ledger.stuck(str(gpu), now if asked is None else asked)
+                in_flight.stuck(str(gpu), now if asked is None else asked)
         return frozenset(silent)
 
     def _parts(
@@ -201,7 +202,7 @@ class Crew:
 
     def _speaker(self) -> str:
         """Return the collector whose report carries what is known of the children themselves."""
-        return "gpu" if "gpu" in self.ledgers else min(self.ledgers)
+        return "gpu" if "gpu" in self.in_flight else min(self.in_flight)
 
     def _own_families(self) -> list[Family]:
         restarts = family("exporter_nvml_restarts_total")

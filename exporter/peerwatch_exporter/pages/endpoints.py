@@ -1,4 +1,4 @@
-"""The two pages, rendered from the newest snapshot when somebody asks and kept until the next."""
+"""The two metrics endpoints: expositions of the newest snapshot, kept until the next one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import threading
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.pages.render import Renderer
-from peerwatch_exporter.pages.scrapers import Given, Scrapers
-from peerwatch_exporter.schedule.fast import UNTIMED, fast_up
+from peerwatch_exporter.pages.scrapers import LastScrape, Scrapers
+from peerwatch_exporter.schedule.fast_aggregator import fast_up
+from peerwatch_exporter.schedule.fast_metrics import UNTIMED
 from peerwatch_exporter.snapshot import TimedFamily
 
 if TYPE_CHECKING:
@@ -15,24 +16,24 @@ if TYPE_CHECKING:
 
     from peerwatch_exporter.catalog import Family, MetricSpec
     from peerwatch_exporter.schedule.runner import Runner
-    from peerwatch_exporter.snapshot import Moment, Snapshot
+    from peerwatch_exporter.snapshot import FastSnapshot, Snapshot
 
 # A snapshot older than this says nothing about the node as it is: the clock's thread starves, or
 # the process was stopped and has just gone on.
 _STALE_SECONDS = 10.0
 
 
-class Pages:
-    """What the server sends; safe for any number of threads, and never reads from the node.
+class Endpoints:
+    """What a scrape gets; safe for any number of threads, and never reads from the node.
 
     Parameters
     ----------
     runner
-        Takes the snapshots. If it keeps history, the fast page holds, with the time of each, all
-        samples that the scraper was not given yet; else the newest values, plainly.
+        Takes the snapshots. If it keeps history, the fast endpoint gives, with the time of each,
+        all samples that the scraper did not get yet; else the newest values, without times.
     more_samples
-        Called for a fast page with history: returns further samples between two Unix times, such
-        as values read more often than once a second.
+        Called by the fast endpoint with history: returns further samples between two Unix times,
+        such as values read more often than once a second.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Pages:
         self._kept: dict[tuple[str, bool], tuple[Snapshot, bytes]] = {}
 
     def full(self, *, openmetrics: bool, timeout: float) -> bytes:
-        """Return the page with everything.
+        """Return the exposition of everything.
 
         Parameters
         ----------
@@ -65,29 +66,31 @@ class Pages:
                 return self._renderer.render(self._runner.own(), openmetrics=openmetrics)
             if self._is_stale(snapshot):
                 return self._renderer.render(snapshot.own, openmetrics=openmetrics)
-            return self._page("full", snapshot, snapshot.families, openmetrics)
+            return self._exposition("full", snapshot, snapshot.families, openmetrics)
 
     def fast(self, *, openmetrics: bool, scraper: str | None, timeout: float) -> bytes:
-        """Return the page of the few series that are read every second.
+        """Return the exposition of the few series that are read every second.
 
         Parameters
         ----------
         openmetrics, timeout
-            As for the full page.
+            As for ``full``.
         scraper
-            Who asks: with history each is given every sample once. ``None`` is a name too.
+            Who asks: with history each gets every sample once. ``None`` is a name too.
         """
         snapshot = self._runner.snapshot(timeout)
         with self._lock:
             if snapshot is None or self._is_stale(snapshot):
                 return self._renderer.render([fast_up()], openmetrics=openmetrics)
             if self._runner.history_seconds == 0:
-                return self._page("fast", snapshot, snapshot.moments[-1].families, openmetrics)
-            families = self._new_to(scraper or "", snapshot)
-            return self._renderer.render(families, openmetrics=openmetrics)
+                return self._exposition(
+                    "fast", snapshot, snapshot.fast_history[-1].families, openmetrics
+                )
+            unseen = self._new_to(scraper or "", snapshot)
+            return self._renderer.render(unseen, openmetrics=openmetrics)
 
     def readiness(self) -> tuple[bool, str]:
-        """Return whether the page is worth reading, and a sentence for a person."""
+        """Return whether the endpoints have something to show, and a sentence for a person."""
         snapshot = self._runner.snapshot(0)
         if snapshot is None:
             return False, "The first snapshot is not taken yet."
@@ -102,37 +105,37 @@ class Pages:
     def _is_stale(self, snapshot: Snapshot) -> bool:
         return self._runner.monotonic() - snapshot.monotonic > _STALE_SECONDS
 
-    def _page(
+    def _exposition(
         self, name: str, snapshot: Snapshot, families: Iterable[Family], openmetrics: bool
     ) -> bytes:
         kept = self._kept.get((name, openmetrics))
         if kept is None or kept[0] is not snapshot:
-            page = self._renderer.render(families, openmetrics=openmetrics)
-            kept = self._kept[name, openmetrics] = (snapshot, page)
+            text = self._renderer.render(families, openmetrics=openmetrics)
+            kept = self._kept[name, openmetrics] = (snapshot, text)
         return kept[1]
 
     def _new_to(self, scraper: str, snapshot: Snapshot) -> Sequence[Family | TimedFamily]:
-        newest = snapshot.moments[-1]
+        newest = snapshot.fast_history[-1]
         last = self._scrapers.last(scraper)
         if last is None:
-            last = Given(0, newest.time - self._runner.history_seconds)
-        moments = snapshot.moments[max(0, last.number + 1 - snapshot.first_moment) :]
-        self._scrapers.give(scraper, Given(snapshot.number, newest.time))
+            last = LastScrape(0, newest.time - self._runner.history_seconds)
+        unseen = snapshot.fast_history[max(0, last.number + 1 - snapshot.first_in_history) :]
+        self._scrapers.record(scraper, LastScrape(snapshot.number, newest.time))
         plain = [item for item in newest.families if item.spec.name in UNTIMED]
         more = () if self._more_samples is None else self._more_samples(last.time, newest.time)
-        return [*plain, *timed_families(moments), *more]
+        return [*plain, *timed_families(unseen), *more]
 
 
-def timed_families(moments: Sequence[Moment]) -> list[TimedFamily]:
-    """Return the samples of several moments by metric and series, by rising time."""
+def timed_families(history: Sequence[FastSnapshot]) -> list[TimedFamily]:
+    """Return the samples of several snapshots by metric and series, by rising time."""
     series: dict[MetricSpec, dict[tuple[str, ...], list[tuple[float, float]]]] = {}
-    for moment in moments:
-        for item in moment.families:
+    for snapshot in history:
+        for item in snapshot.families:
             if item.spec.name in UNTIMED:
                 continue
             samples = series.setdefault(item.spec, {})
             for labels, value in item.rows:
-                samples.setdefault(labels, []).append((value, moment.time))
+                samples.setdefault(labels, []).append((value, snapshot.time))
     return [
         TimedFamily(
             spec,

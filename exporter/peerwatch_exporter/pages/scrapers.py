@@ -1,4 +1,4 @@
-"""Who was given which samples: none is ever given twice to the same scraper."""
+"""Which scraper got which samples: none is ever sent twice to the same scraper."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 128
 
 
-class Given(NamedTuple):
-    """The newest that a scraper was given: the snapshot's number, and its Unix time."""
+class LastScrape(NamedTuple):
+    """The newest that a scraper got: the snapshot's number, and its Unix time."""
 
     number: int
     time: float
@@ -37,14 +37,14 @@ class Scrapers:
         self._most = most
         self._forget_seconds = forget_seconds
         # Oldest visit first.
-        self._known: dict[str, tuple[Given, float]] = {}
+        self._known: dict[str, tuple[LastScrape, float]] = {}
 
-    def last(self, scraper: str) -> Given | None:
+    def last(self, scraper: str) -> LastScrape | None:
         """Return what a scraper was given last; ``None`` if it is not remembered."""
         given, seen = self._known.get(scraper[:_LONGEST_NAME], (None, 0.0))
         return given if self._monotonic() - seen <= self._forget_seconds else None
 
-    def give(self, scraper: str, given: Given) -> None:
+    def record(self, scraper: str, given: LastScrape) -> None:
         """Remember what a scraper was given."""
         name = scraper[:_LONGEST_NAME]
         self._known.pop(name, None)

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter import __version__
-from peerwatch_exporter.pages.endpoints import Pages
+from peerwatch_exporter.pages.endpoints import Endpoints
 from peerwatch_exporter.schedule.runner import Runner, make_workers
 from peerwatch_exporter.web.compression import GzipCache
 
@@ -209,7 +209,7 @@ def _run(
     runner: Runner, seen: Mapping[str, _Seen], pages: Mapping[str, _Seen], seconds: float
 ) -> dict[str, int]:
     """Tick once a second, note what came of it; return the sizes of the newest pages."""
-    source, gzip = Pages(runner), GzipCache()
+    source, gzip = Endpoints(runner), GzipCache()
     sizes: dict[str, int] = {}
     # The first snapshot opens files and starts the driver process: it is no sample.
     runner.tick(everybody=True)
@@ -235,7 +235,7 @@ def _run(
 
 
 def _note_pages(
-    source: Pages, gzip: GzipCache, pages: Mapping[str, _Seen], sizes: dict[str, int]
+    source: Endpoints, gzip: GzipCache, pages: Mapping[str, _Seen], sizes: dict[str, int]
 ) -> None:
     before = _clocks()
     full = source.full(openmetrics=True, timeout=0)

@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter import __version__
-from peerwatch_exporter.pages.endpoints import Pages
+from peerwatch_exporter.pages.endpoints import Endpoints
 from peerwatch_exporter.process.notify import Notifier
 from peerwatch_exporter.schedule.runner import Runner, make_workers
 from peerwatch_exporter.web.app import App
@@ -74,7 +74,7 @@ class Exporter:
             port=lambda: self.server.port,
             notes=parts.notes,
         )
-        pages = Pages(self.runner, more_samples=parts.fine)
+        pages = Endpoints(self.runner, more_samples=parts.fine)
         self.server = MetricsServer(
             config.listen.address,
             config.listen.port,

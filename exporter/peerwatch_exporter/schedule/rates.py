@@ -1,7 +1,7 @@
 """Sums counters over a node's devices, and says how fast each sum rises.
 
 The sum of raw values would fall when a device is taken out and jump when it comes back, and both
-look like a reset or a burst to whoever takes a rate. So rises are added up, device by device.
+appear as a reset or a burst to whoever takes a rate. So rises are added up, device by device.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from peerwatch_exporter.catalog import Family
-
-Labels = tuple[str, ...]
+    from peerwatch_exporter.schedule.fast_metrics import Labels
 
 # A mean over more than this is no rate of the last second.
 LONGEST_STEP_SECONDS = 10.0

@@ -1,6 +1,6 @@
-"""Means over the last seconds, for values that swing with the steps of the job.
+"""RollingMean over the last seconds, for values that swing with the steps of the job.
 
-A training job repeats itself every few seconds. Whoever looks at a gauge as rarely as that sees
+A training job repeats itself every few seconds. Whoever reads a gauge as rarely as that sees
 the same part of a step again and again, and on another node, scraped at another moment, another
 part: healthy nodes differ for as long as the two rhythms keep in step. A mean over the time between
 two scrapes shows the whole of it.
@@ -24,7 +24,7 @@ _DIGITS = 9
 _Past: TypeAlias = "deque[tuple[float, dict[tuple[str, ...], float]]]"
 
 
-class Means:
+class RollingMean:
     """Puts the mean of the last seconds in the place of every gauge that swings.
 
     Parameters

@@ -1,7 +1,7 @@
-"""The fixed clock: once a second it asks the collectors that are due and publishes a snapshot.
+"""The fixed clock: once a second it runs the collectors that are due and publishes a snapshot.
 
-Pages are served from snapshots and never sample while they are answered: a scrape's timestamp is
-its start, so values read while a slow answer is under way would spoil every rate over a second.
+Scrapes are answered from snapshots and never sample: a scrape's timestamp is its start, so values
+read while a slow answer is under way would spoil every rate over a second.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from peerwatch_exporter.collector import registrations
-from peerwatch_exporter.schedule.fast import FastPage
+from peerwatch_exporter.schedule.fast_aggregator import FastAggregator
 from peerwatch_exporter.schedule.rates import LONGEST_STEP_SECONDS
-from peerwatch_exporter.schedule.rolling_mean import Means
-from peerwatch_exporter.schedule.scheduled_collector import held, seats
+from peerwatch_exporter.schedule.rolling_mean import RollingMean
+from peerwatch_exporter.schedule.scheduled_collector import latest_results, schedule_collectors
 from peerwatch_exporter.schedule.self_report import (
     collector_families,
     exporter_families,
     with_series_count,
 )
-from peerwatch_exporter.schedule.serial_executor import Lane
-from peerwatch_exporter.schedule.ticker import Beat
+from peerwatch_exporter.schedule.serial_executor import SerialExecutor
+from peerwatch_exporter.schedule.ticker import Ticker
 from peerwatch_exporter.schedule.worker import ThreadWorker
-from peerwatch_exporter.snapshot import Moment, Snapshot, merge
+from peerwatch_exporter.snapshot import FastSnapshot, Snapshot, merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from peerwatch_exporter.catalog import Family
     from peerwatch_exporter.collector import Collector, Registration
-    from peerwatch_exporter.schedule.scheduled_collector import Seat
+    from peerwatch_exporter.schedule.scheduled_collector import ScheduledCollector
     from peerwatch_exporter.schedule.worker import Worker
     from peerwatch_exporter.settings.config import CollectorsConfig, ExporterConfig
     from peerwatch_exporter.sources import Sources
@@ -76,11 +76,11 @@ class Runner:
     max_series
         Series one collector may publish.
     history_seconds
-        For how long the fast page's values are kept; 0 keeps the newest only.
+        For how long the fast endpoint's values are kept; 0 keeps the newest only.
     longest_step_seconds
-        Between two snapshots; a rise over more than this has no rate on the fast page.
+        Between two snapshots; a rise over more than this has no rate on the fast endpoint.
     mean_seconds
-        What swings with the steps of a job is on the full page as the mean of so long.
+        What swings with the steps of a job is on the full endpoint as the mean of so long.
 
     Attributes
     ----------
@@ -106,20 +106,20 @@ class Runner:
         self._deadline_seconds = deadline_seconds
         self._version = version
         self.history_seconds = history_seconds
-        self._seats = seats(workers, max_series)
-        self._fast = FastPage(longest_step_seconds=longest_step_seconds)
-        self._means = Means(mean_seconds)
+        self._scheduled = schedule_collectors(workers, max_series)
+        self._fast = FastAggregator(longest_step_seconds=longest_step_seconds)
+        self._rolling_mean = RollingMean(mean_seconds)
         self._lock = threading.Lock()
         self._newest: Snapshot | None = None
         self._first = threading.Event()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._beat: Beat | None = None
+        self._ticker: Ticker | None = None
 
     def start(self) -> None:
         """Take a first snapshot at once and then one every second, in a thread of its own."""
-        self._beat = Beat(self.monotonic(), self._clock())
-        self._thread = threading.Thread(target=self._run, args=(self._beat,), name="clock")
+        self._ticker = Ticker(self.monotonic(), self._clock())
+        self._thread = threading.Thread(target=self._run, args=(self._ticker,), name="clock")
         self._thread.daemon = True
         self._thread.start()
 
@@ -128,8 +128,8 @@ class Runner:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
-        for seat in self._seats:
-            seat.worker.close()
+        for scheduled in self._scheduled:
+            scheduled.worker.close()
 
     def tick(self, *, everybody: bool = False) -> Snapshot:
         """Take one snapshot now.
@@ -142,13 +142,17 @@ class Runner:
         with self._lock:
             time, started = self._clock(), self.monotonic()
             number = 1 if self._newest is None else self._newest.number + 1
-            asked = [seat for seat in self._seats if seat.request(number, always=everybody)]
+            asked = [
+                scheduled
+                for scheduled in self._scheduled
+                if scheduled.request(number, always=everybody)
+            ]
             # Those of this process run in the order they were asked: who waits for the last one
             # is woken once. Those of others take their time meanwhile.
             waiting = asked[::-1]
             waiting.sort(key=_is_elsewhere)
-            for seat in waiting:
-                seat.take(number, started, started + self._deadline_seconds)
+            for scheduled in waiting:
+                scheduled.take(number, started, started + self._deadline_seconds)
             self._newest = self._snapshot(number, time, started)
             self._first.set()
             return self._newest
@@ -166,58 +170,60 @@ class Runner:
     @property
     def names(self) -> list[str]:
         """The names of the collectors that run."""
-        return [seat.worker.name for seat in self._seats]
+        return [scheduled.worker.name for scheduled in self._scheduled]
 
     def stuck(self) -> list[str]:
         """Return the names of collectors whose last run has not returned in time."""
-        return [seat.worker.name for seat in self._seats if seat.worker.is_stuck()]
+        return [
+            scheduled.worker.name for scheduled in self._scheduled if scheduled.worker.is_stuck()
+        ]
 
     def status(self) -> tuple[CollectorStatus, ...]:
         """Return how each collector did; those that never ran have not succeeded."""
         known = registrations()
         return tuple(
             CollectorStatus(
-                seat.worker.name,
-                known[seat.worker.name].summary if seat.worker.name in known else "",
-                seat.worker.interval_seconds,
-                item is not None and item.report.success,
-                None if item is None else item.error,
-                0.0 if item is None else item.report.duration,
-                0.0 if item is None else item.stuck_seconds,
-                0 if item is None else item.series,
+                scheduled.worker.name,
+                known[scheduled.worker.name].summary if scheduled.worker.name in known else "",
+                scheduled.worker.interval_seconds,
+                latest is not None and latest.report.success,
+                None if latest is None else latest.error,
+                0.0 if latest is None else latest.report.duration,
+                0.0 if latest is None else latest.stuck_seconds,
+                0 if latest is None else latest.series,
             )
-            for seat in self._seats
-            for item in (seat.held,)
+            for scheduled in self._scheduled
+            for latest in (scheduled.latest,)
         )
 
-    def _run(self, beat: Beat) -> None:
+    def _run(self, ticker: Ticker) -> None:
         while True:
             try:
                 self.tick()
             except Exception:
-                # The page grows old and says so; the next tick may work again.
+                # The snapshot grows old and says so; the next tick may work again.
                 _LOG.exception("snapshot failed")
-            while not beat.due(self.monotonic()):
-                if self._stop.wait(beat.wait_seconds(self.monotonic())):
+            while not ticker.due(self.monotonic()):
+                if self._stop.wait(ticker.wait_seconds(self.monotonic())):
                     return
 
     def _snapshot(self, number: int, time: float, started: float) -> Snapshot:
-        reports = held(self._seats)
-        missed = 0 if self._beat is None else self._beat.missed
+        results = latest_results(self._scheduled)
+        missed = 0 if self._ticker is None else self._ticker.missed
         own = exporter_families(self._version, time, missed, self._processes.use())
-        own += collector_families(reports)
-        collected = merge(item for one in reports for item in one.families)
+        own += collector_families(results)
+        collected = merge(family for result in results for family in result.families)
         return Snapshot(
             number=number,
             time=time,
             monotonic=started,
-            families=with_series_count([*self._means(collected, started), *own]),
+            families=with_series_count([*self._rolling_mean(collected, started), *own]),
             own=with_series_count(own),
-            moments=self._moments(Moment(time, self._fast.families(reports, time))),
+            fast_history=self._fast_history(FastSnapshot(time, self._fast.families(results, time))),
         )
 
-    def _moments(self, newest: Moment) -> tuple[Moment, ...]:
-        kept = () if self._newest is None else self._newest.moments
+    def _fast_history(self, newest: FastSnapshot) -> tuple[FastSnapshot, ...]:
+        kept = () if self._newest is None else self._newest.fast_history
         oldest = newest.time - self.history_seconds
         # Timestamps must rise: where the Unix clock was set back, the past is dropped.
         if not kept or kept[-1].time >= newest.time:
@@ -225,8 +231,8 @@ class Runner:
         return (*(moment for moment in kept if moment.time > oldest), newest)
 
 
-def _is_elsewhere(seat: Seat) -> bool:
-    return not isinstance(seat.worker, ThreadWorker)
+def _is_elsewhere(scheduled: ScheduledCollector) -> bool:
+    return not isinstance(scheduled.worker, ThreadWorker)
 
 
 def make_workers(
@@ -255,7 +261,7 @@ def make_workers(
 
     chosen = [registered[name] for name in enabled_collectors(config, registered)]
     elsewhere = [item for item in chosen if item.place == "driver" and driver is not None]
-    lane = Lane("collectors")
+    executor = SerialExecutor("collectors")
     workers: list[Worker] = [
         ThreadWorker(
             item.name,
@@ -263,7 +269,7 @@ def make_workers(
             interval_seconds=item.interval_seconds,
             clock=sources.clock,
             monotonic=sources.monotonic,
-            lane=lane,
+            executor=executor,
         )
         for item in chosen
         if item not in elsewhere

@@ -1,4 +1,4 @@
-"""One worker's place in the schedule, and the newest it reported."""
+"""When each collector runs, and the newest result it gave."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LatestResult:
     """What a collector's newest run gave, kept until the next one.
 
     Parameters
@@ -25,7 +25,7 @@ class Held:
     report
         What the worker said.
     families
-        What the page gets of it: every label set once, and the series within the limit.
+        What is published of it: every label set once, and the series within the limit.
     started
         When that run began to read (monotonic seconds).
     dropped
@@ -44,7 +44,7 @@ class Held:
 
     @property
     def series(self) -> int:
-        """Series the collector adds to the page."""
+        """Series the collector publishes."""
         return sum(len(item.rows) for item in self.families)
 
     @property
@@ -53,7 +53,7 @@ class Held:
         return max(self.report.stuck_seconds.values(), default=0.0)
 
 
-class Seat:
+class ScheduledCollector:
     """Decides at which ticks a worker runs, and asks it.
 
     A collector that runs every 10 or 60 s has its ticks at a point of its own of that time, so
@@ -72,7 +72,7 @@ class Seat:
 
     def __init__(self, worker: Worker, phase: int, max_series: int) -> None:
         self.worker = worker
-        self.held: Held | None = None
+        self.latest: LatestResult | None = None
         self._every = interval_ticks(worker)
         self._phase = phase % self._every
         self._max_series = max_series
@@ -93,33 +93,33 @@ class Seat:
         self._requested = (always or tick >= self._next) and not stuck
         if self._requested:
             self.worker.request()
-        # What was stuck is looked at again at every tick, until it is seen not to be.
-        was_stuck = self.held is None or self.held.stuck_seconds > 0
+        # What was stuck is checked again at every tick, until it is seen not to be.
+        was_stuck = self.latest is None or self.latest.stuck_seconds > 0
         return self._requested or stuck or was_stuck
 
     def take(self, tick: int, started: float, deadline: float) -> None:
         """Take the worker's report, waiting until ``deadline`` at most."""
-        self.held = held = self._look(started, deadline)
+        self.latest = latest = self._result(started, deadline)
         if not self._requested:
             return
-        if held.report.success:
+        if latest.report.success:
             self._failures = 0
             self._next = tick + self._every - (tick - self._phase) % self._every
         else:
             self._next = tick + min(self._every, 2 ** min(self._failures, 10))
             self._failures += 1
 
-    def _look(self, started: float, deadline: float) -> Held:
+    def _result(self, started: float, deadline: float) -> LatestResult:
         try:
             report = self.worker.report(deadline)
             families, dropped = self._within_limit(self._distinct(report.families))
         except Exception as error:
-            # A worker must not fail; if one does, the others still make a page.
+            # A worker must not fail; if one does, the others are still published.
             name = self.worker.name
             report = Report(name, (), False, error_class(error), 0.0, None, 0, {})
             families, dropped = (), 0
         began = started if report.started is None else report.started
-        return Held(report, families, began, dropped)
+        return LatestResult(report, families, began, dropped)
 
     def _within_limit(self, families: tuple[Family, ...]) -> tuple[tuple[Family, ...], int]:
         # Families are compared as objects: those that did not change need not be counted again.
@@ -133,19 +133,23 @@ def interval_ticks(worker: Worker) -> int:
     return max(1, round(worker.interval_seconds / PERIOD_SECONDS))
 
 
-def seats(workers: Sequence[Worker], max_series: int) -> tuple[Seat, ...]:
-    """Return the workers' seats by name, those of one interval spread evenly over its ticks."""
+def schedule_collectors(
+    workers: Sequence[Worker], max_series: int
+) -> tuple[ScheduledCollector, ...]:
+    """Return the workers by name, those of one interval spread evenly over its ticks."""
     ordered = sorted(workers, key=lambda worker: worker.name)
     tiers: Mapping[int, list[Worker]] = {interval_ticks(worker): [] for worker in ordered}
     for worker in ordered:
         tiers[interval_ticks(worker)].append(worker)
     return tuple(
-        Seat(worker, tiers[every].index(worker) * every // len(tiers[every]), max_series)
+        ScheduledCollector(
+            worker, tiers[every].index(worker) * every // len(tiers[every]), max_series
+        )
         for worker in ordered
         for every in (interval_ticks(worker),)
     )
 
 
-def held(places: Iterable[Seat]) -> list[Held]:
-    """Return what is held of the workers that were asked at least once."""
-    return [place.held for place in places if place.held is not None]
+def latest_results(collectors: Iterable[ScheduledCollector]) -> list[LatestResult]:
+    """Return the newest result of each collector that ran at least once."""
+    return [item.latest for item in collectors if item.latest is not None]

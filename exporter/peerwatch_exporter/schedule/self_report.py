@@ -1,4 +1,4 @@
-"""What the exporter says about itself, as families of the page."""
+"""What the exporter says about itself, as metric families."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from peerwatch_exporter.catalog import Family
-    from peerwatch_exporter.schedule.scheduled_collector import Held
+    from peerwatch_exporter.schedule.scheduled_collector import LatestResult
     from peerwatch_exporter.sources.host.own_processes import ProcessUse
 
 
@@ -42,7 +42,7 @@ def exporter_families(
     return [*families, cpu, resident]
 
 
-def collector_families(held: Iterable[Held]) -> list[Family]:
+def collector_families(results: Iterable[LatestResult]) -> list[Family]:
     """Return how each collector's newest run went."""
     success = family("exporter_collector_success")
     duration = family("exporter_collector_duration_seconds")
@@ -51,25 +51,25 @@ def collector_families(held: Iterable[Held]) -> list[Family]:
     stuck = family("exporter_collector_stuck_seconds")
     dropped = family("exporter_collector_dropped_series")
     errors = family("exporter_collector_error_info")
-    for item in held:
-        report = item.report
+    for result in results:
+        report = result.report
         label = (report.collector,)
         success.rows.append((label, int(report.success)))
         duration.rows.append((label, report.duration))
         timeouts.rows.append((label, report.timeouts))
-        dropped.rows.append((label, item.dropped))
+        dropped.rows.append((label, result.dropped))
         # Always a row for the collector as a whole, so that a rule need not ask for its absence.
         for gpu, seconds in {"": 0.0, **report.stuck_seconds}.items():
             stuck.rows.append(((report.collector, gpu), seconds))
         if report.last_success is not None:
             last_success.rows.append((label, report.last_success))
-        if item.error is not None:
-            errors.rows.append(((report.collector, item.error), 1))
+        if result.error is not None:
+            errors.rows.append(((report.collector, result.error), 1))
     return [success, duration, last_success, timeouts, stuck, dropped, errors]
 
 
 def with_series_count(families: Sequence[Family]) -> tuple[Family, ...]:
-    """Return the families of a page, less the empty ones, and how many series that makes."""
+    """Return the families, less the empty ones, and how many series that makes."""
     filled = [item for item in families if item.rows]
     count = 1 + sum([len(item.rows) for item in filled])
     return (*filled, _single("exporter_series", count))

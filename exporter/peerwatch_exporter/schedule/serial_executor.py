@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS = 0.025
 
 
-class Lane:
+class SerialExecutor:
     """Work is done in the order it comes, in as few threads as nothing blocks.
 
     Parameters

@@ -1,4 +1,4 @@
-"""The fixed beat of the exporter: one tick per second, at the same point of every second."""
+"""The fixed clock of the exporter: one tick per second, at the same point of every second."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PERIOD_SECONDS = 1.0
 _TOLERANCE_SECONDS = 0.5
 
 
-class Beat:
+class Ticker:
     """Says when the next tick is, and counts those that could not be had.
 
     Ticks stand at ``phase + n`` seconds of the monotonic clock for whole ``n``. The phase is
@@ -30,7 +30,7 @@ class Beat:
 
     def __init__(self, monotonic: float, unix: float) -> None:
         self._phase = (monotonic - unix) % PERIOD_SECONDS
-        # The exporter takes a first snapshot at once: no tick follows on its heels.
+        # The exporter takes a first snapshot at once: no tick follows right after it.
         self._last = self._number(monotonic + _TOLERANCE_SECONDS)
         self.missed = 0
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from peerwatch_exporter.errors import NoData, PartialData
-from peerwatch_exporter.schedule.serial_executor import PATIENCE_SECONDS, Lane
+from peerwatch_exporter.schedule.serial_executor import PATIENCE_SECONDS, SerialExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,7 +116,7 @@ class ThreadWorker:
         How often it is to run.
     clock, monotonic
         Unix time, and seconds for durations.
-    lane
+    executor
         Where it runs, with others; unset: by itself.
     """
 
@@ -128,7 +128,7 @@ class ThreadWorker:
         interval_seconds: float = 1.0,
         clock: Callable[[], float],
         monotonic: Callable[[], float],
-        lane: Lane | None = None,
+        executor: SerialExecutor | None = None,
     ) -> None:
         self.name = name
         self.interval_seconds = interval_seconds
@@ -136,8 +136,8 @@ class ThreadWorker:
         self._clock = clock
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._lane = lane or Lane(f"collector-{name}")
-        self._lane.join()
+        self._executor = executor or SerialExecutor(f"collector-{name}")
+        self._executor.join()
         self._collector: Collector | None = None
         self._run: _Run | None = None
         self._timeouts = 0
@@ -151,7 +151,7 @@ class ThreadWorker:
             if self._closed or (self._run is not None and not self._run.done.is_set()):
                 return
             run = self._run = _Run(self._monotonic())
-        self._lane.submit(lambda: self._work(run))
+        self._executor.submit(lambda: self._work(run))
 
     def report(self, deadline: float) -> Report:
         """Wait for the run until ``deadline`` and say what came of it."""
@@ -190,13 +190,13 @@ class ThreadWorker:
             if self._closed:
                 return
             self._closed = True
-        self._lane.leave()
+        self._executor.leave()
 
     def _wait(self, run: _Run, seconds: float) -> None:
         while seconds > 0 and not run.done.wait(min(seconds, PATIENCE_SECONDS)):
             seconds -= PATIENCE_SECONDS
             # Perhaps it has not begun, because another one does not return.
-            self._lane.relieve()
+            self._executor.relieve()
 
     def _work(self, run: _Run) -> None:
         began = run.began = self._monotonic()
@@ -244,10 +244,10 @@ class ThreadWorker:
 
 
 def error_class(error: BaseException) -> str:
-    """Return the short word that names an error on the page."""
-    named = getattr(error, "error_class", None)
-    if isinstance(named, str):
-        return named
+    """Return the short word that names an error in ``exporter_collector_error_info``."""
+    explicit = getattr(error, "error_class", None)
+    if isinstance(explicit, str):
+        return explicit
     if isinstance(error, PermissionError):
         return "permission_denied"
     if isinstance(error, OSError):

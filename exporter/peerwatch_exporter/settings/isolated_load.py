@@ -1,8 +1,8 @@
 """Lets a short-lived process read the settings, so that the exporter need not carry pydantic.
 
 Checking the settings with pydantic takes 17 MiB that a process never gives back; nothing of it is
-needed afterwards. ``settled_config`` runs ``python -m peerwatch_exporter.settings.isolated_load``,
-which answers with the settings, or with every mistake in them.
+needed afterwards. ``load_config_in_subprocess`` runs this module with ``python -m``, which answers
+with the settings, or with every mistake in them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _MODULE = "peerwatch_exporter.settings.isolated_load"
 
 
-def settled_config(
+def load_config_in_subprocess(
     path: Path | None,
     *,
     listen: str | None,
@@ -43,7 +43,7 @@ def settled_config(
     ConfigError
         With every mistake found.
     """
-    question = {
+    request = {
         "path": None if path is None else str(path),
         "listen": listen,
         "known_collectors": sorted(known_collectors),
@@ -54,7 +54,7 @@ def settled_config(
     }
     done = subprocess.run(
         [sys.executable, "-m", _MODULE],
-        input=json.dumps(question).encode(),
+        input=json.dumps(request).encode(),
         stdout=subprocess.PIPE,
         check=False,
     )
@@ -67,21 +67,21 @@ def settled_config(
 
 
 def main() -> int:
-    """Answer the question on standard input."""
+    """Answer the request on standard input."""
     from pathlib import Path  # noqa: PLC0415 - only this process reads files
 
     from peerwatch_exporter.settings.load import load_config  # noqa: PLC0415 - it loads pydantic
 
-    question = json.load(sys.stdin)
-    path = question["path"]
+    request = json.load(sys.stdin)
+    path = request["path"]
     mistakes: list[str] = []
     plain = None
     try:
         config = load_config(
             None if path is None else Path(path),
-            listen=question["listen"],
-            known_collectors=question["known_collectors"],
-            overrides=question["overrides"],
+            listen=request["listen"],
+            known_collectors=request["known_collectors"],
+            overrides=request["overrides"],
         )
         plain = to_plain(config)
     except ConfigError as error:

@@ -23,7 +23,7 @@ _NO_STORE = ("Cache-Control", "no-store")
 
 
 class PageSource(Protocol):
-    """What renders the pages; ``pages.Pages`` does."""
+    """What renders the pages; ``pages.Endpoints`` does."""
 
     def full(self, *, openmetrics: bool, timeout: float) -> bytes:
         """Return the page with everything."""

@@ -16,7 +16,7 @@ from peerwatch_demo.simulated_node.node import SimulatedNode
 from peerwatch_demo.simulated_node.nvml import SimulatedNvml
 from peerwatch_exporter.catalog import CATALOG
 from peerwatch_exporter.collector import registrations
-from peerwatch_exporter.pages.endpoints import Pages
+from peerwatch_exporter.pages.endpoints import Endpoints
 from peerwatch_exporter.schedule.runner import Runner, make_workers
 from peerwatch_exporter.settings.load import load_config
 
@@ -77,7 +77,7 @@ def demo(name, seed=1):
 
 def fast_names(runner):
     """Return the names of the metrics on the fast page."""
-    text = Pages(runner).fast(openmetrics=False, scraper=None, timeout=0).decode()
+    text = Endpoints(runner).fast(openmetrics=False, scraper=None, timeout=0).decode()
     return {
         sample.name for family in text_string_to_metric_families(text) for sample in family.samples
     }

@@ -1,4 +1,4 @@
-"""Tells whether the files of a directory are as they were, by what ``stat`` says of them."""
+"""Whether the files of a directory are as they were, by what ``stat`` says of them."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ if TYPE_CHECKING:
 _STEP_SECONDS = 2.5
 
 
-class Sign(NamedTuple):
-    """Another one after a file was written, replaced or made readable."""
+class Fingerprint(NamedTuple):
+    """It changes when a file is written, replaced or made readable."""
 
     inode: int
     size: int
     written_ns: int
     changed_ns: int
 
-    def is_settled(self, now: float, step_seconds: float = _STEP_SECONDS) -> bool:
-        """Return whether a file read at a Unix time cannot change without changing its sign."""
+    def is_stable(self, now: float, step_seconds: float = _STEP_SECONDS) -> bool:
+        """Return whether a file read at a Unix time cannot change without a new fingerprint."""
         return now - self.changed_ns / 1e9 > step_seconds
 
 
-def file_signs(directory: Path) -> dict[str, Sign | None]:
-    """Return the sign of each file, by name; None of one that is gone or cannot be looked at.
+def file_fingerprints(directory: Path) -> dict[str, Fingerprint | None]:
+    """Return the fingerprint of each file, by name; None of a file that is gone or unreadable.
 
     Raises
     ------
     OSError
         If the directory cannot be read.
     """
-    signs: dict[str, Sign | None] = {}
+    fingerprints: dict[str, Fingerprint | None] = {}
     with os.scandir(directory) as entries:
         for entry in entries:
             try:
                 status = entry.stat()
             except OSError:
-                signs[entry.name] = None
+                fingerprints[entry.name] = None
                 continue
-            signs[entry.name] = Sign(
+            fingerprints[entry.name] = Fingerprint(
                 status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
             )
-    return signs
+    return fingerprints

@@ -18,7 +18,7 @@ READ_BYTES = 4096
 _GONE = frozenset({errno.ENODEV, errno.ESTALE, errno.EBADF, errno.ENOENT, errno.ENXIO})
 
 
-class KeptFiles:
+class OpenFiles:
     """Reads files and keeps them open, up to a limit; files beyond it are opened for each read.
 
     Parameters

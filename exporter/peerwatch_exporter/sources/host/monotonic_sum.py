@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 _NOTHING: Mapping[str, float] = {}
 
 
-class RisingSum:
+class MonotonicSum:
     """Adds up what each process's counters grew by.
 
     Prometheus takes a counter that falls for a restart of the exporter and would count the whole
@@ -61,7 +61,7 @@ class InheritedSum:
         Parameters
         ----------
         present
-            As for ``RisingSum``, each process read before its children. What is not known of a
+            As for ``MonotonicSum``, each process read before its children. What is not known of a
             process just now stays what it was. Where one ends that nobody here waits for, what the
             others do until the next call is not seen.
         """

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from peerwatch_exporter.sources.files.open_files import READ_BYTES, KeptFiles
+from peerwatch_exporter.sources.files.open_files import READ_BYTES, OpenFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -84,7 +84,7 @@ class Sysfs:
         self.skipped: Counter[str] = Counter()
         self._monotonic = monotonic
         self._prefix = f"{root}/"
-        self._kept = KeptFiles(keep_open) if keep_open else None
+        self._kept = OpenFiles(keep_open) if keep_open else None
         self._rest_seconds = rest_seconds
         self._refused: dict[str, float] = {}
         self._reported: set[str] = set()

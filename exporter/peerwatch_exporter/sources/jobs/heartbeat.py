@@ -14,14 +14,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.sources.files.fingerprints import file_signs
+from peerwatch_exporter.sources.files.fingerprints import file_fingerprints
 from peerwatch_exporter.sources.files.regular_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from peerwatch_exporter.sources.files.fingerprints import Sign
+    from peerwatch_exporter.sources.files.fingerprints import Fingerprint
 
 # A rank writes it again and again on a local disk, so an unseen change is made good soon.
 _STEP_SECONDS = 0.05
@@ -73,7 +73,7 @@ class HeartbeatFiles:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._known: dict[str, tuple[Sign, Heartbeat]] = {}
+        self._known: dict[str, tuple[Fingerprint, Heartbeat]] = {}
         self._newest = _NONE
 
     def read(self, directory: Path | None) -> Heartbeats:
@@ -85,21 +85,21 @@ class HeartbeatFiles:
             return _NONE
         with self._lock:
             try:
-                signs = file_signs(directory)
+                fingerprints = file_fingerprints(directory)
             except (FileNotFoundError, NotADirectoryError):
-                signs = {}
-            found = self._look(directory, signs)
+                fingerprints = {}
+            found = self._look(directory, fingerprints)
             if found != self._newest:
                 self._newest = found
             return self._newest
 
-    def _look(self, directory: Path, signs: Mapping[str, Sign | None]) -> Heartbeats:
+    def _look(self, directory: Path, fingerprints: Mapping[str, Fingerprint | None]) -> Heartbeats:
         ranks = []
         problems = []
-        known: dict[str, tuple[Sign, Heartbeat]] = {}
-        for name in sorted(signs):
+        known: dict[str, tuple[Fingerprint, Heartbeat]] = {}
+        for name in sorted(fingerprints):
             before = self._known.get(name)
-            if before is not None and before[0] == signs[name]:
+            if before is not None and before[0] == fingerprints[name]:
                 known[name] = before
                 ranks.append(before[1])
                 continue
@@ -115,9 +115,9 @@ class HeartbeatFiles:
                 problems.append(f"{directory / name}: {error}")
                 continue
             ranks.append(heartbeat)
-            sign = signs[name]
-            if sign is not None and sign.is_settled(now, _STEP_SECONDS):
-                known[name] = sign, heartbeat
+            fingerprint = fingerprints[name]
+            if fingerprint is not None and fingerprint.is_stable(now, _STEP_SECONDS):
+                known[name] = fingerprint, heartbeat
         self._known = known
         return Heartbeats(tuple(ranks), tuple(problems))
 

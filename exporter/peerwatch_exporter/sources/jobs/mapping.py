@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from peerwatch_exporter.sources.files.fingerprints import file_signs
+from peerwatch_exporter.sources.files.fingerprints import file_fingerprints
 from peerwatch_exporter.sources.files.regular_file import NotAFileError, TooLargeError, read_regular
 from peerwatch_exporter.sources.jobs.claims import Answer, Claim, Gpu
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from peerwatch_exporter.sources.files.fingerprints import Sign
+    from peerwatch_exporter.sources.files.fingerprints import Fingerprint
 
 _LOG = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ class MappingFiles:
     def __init__(self, directory: Path, clock: Callable[[], float] = time.time) -> None:
         self._directory = directory
         self._clock = clock
-        self._signs: dict[str, Sign | None] | None = None
+        self._fingerprints: dict[str, Fingerprint | None] | None = None
         self._mapping = JobMapping((), {})
 
     def read(self) -> JobMapping:
@@ -133,17 +133,17 @@ class MappingFiles:
             If the directory cannot be read.
         """
         now = self._clock()
-        signs = file_signs(self._directory)
-        if signs == self._signs:
+        fingerprints = file_fingerprints(self._directory)
+        if fingerprints == self._fingerprints:
             return self._mapping
         # Files that could not be used are tried again.
-        self._signs = None
+        self._fingerprints = None
         mapping = read_mapping(self._directory)
         if mapping != self._mapping:
             self._mapping = mapping
-        settled = all(sign is not None and sign.is_settled(now) for sign in signs.values())
-        if settled and not mapping.problems:
-            self._signs = signs
+        stable = all(found is not None and found.is_stable(now) for found in fingerprints.values())
+        if stable and not mapping.problems:
+            self._fingerprints = fingerprints
         return self._mapping
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
-from peerwatch_exporter.sources.host.monotonic_sum import InheritedSum, RisingSum
+from peerwatch_exporter.sources.host.monotonic_sum import InheritedSum, MonotonicSum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,7 +42,7 @@ class _RankSums:
 
     def __init__(self) -> None:
         self._use = InheritedSum()
-        self._waits = RisingSum()
+        self._waits = MonotonicSum()
 
     def update(
         self,

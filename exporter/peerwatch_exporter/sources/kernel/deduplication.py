@@ -15,7 +15,7 @@ _MAX_KEYS = 1024
 _MAX_EVENTS = 8
 
 
-class TwoSources:
+class EventDeduplicator:
     """Tells a new event from more of the same one, and from one that the other source reported.
 
     It does not matter who is first. Two events that both report are two, also if one source

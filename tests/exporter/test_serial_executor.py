@@ -1,4 +1,4 @@
-"""The lane: one thread for many collectors, and another one around a call that blocks."""
+"""The executor: one thread for many collectors, and another one around a call that blocks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from fake_collectors import Blocking, Returning, wait_until
 from hardware_cases import NOW, FakeClock
-from peerwatch_exporter.schedule.serial_executor import Lane
+from peerwatch_exporter.schedule.serial_executor import SerialExecutor
 from peerwatch_exporter.schedule.worker import ThreadWorker
 
 
@@ -20,110 +20,110 @@ def let_go():
 
 
 @pytest.fixture
-def lane(request):
+def executor(request):
     # Threads of other tests may still be ending.
-    lane = Lane(request.node.name)
-    lane.join()
-    yield lane
-    lane.leave()
+    executor = SerialExecutor(request.node.name)
+    executor.join()
+    yield executor
+    executor.leave()
 
 
 class Work:
     """Notes in which thread each piece of work was done."""
 
-    def __init__(self, lane):
-        self.lane = lane
+    def __init__(self, executor):
+        self.executor = executor
         self.threads = []
 
     def do(self, count):
         before = len(self.threads)
         for _ in range(count):
-            self.lane.submit(lambda: self.threads.append(threading.get_ident()))
+            self.executor.submit(lambda: self.threads.append(threading.get_ident()))
         return lambda: len(self.threads) == before + count
 
 
-def threads(lane):
-    return [thread for thread in threading.enumerate() if thread.name == lane._name]
+def threads(executor):
+    return [thread for thread in threading.enumerate() if thread.name == executor._name]
 
 
-def test_work_is_done_in_order_by_one_thread(lane):
+def test_work_is_done_in_order_by_one_thread(executor):
     done = []
     for number in range(50):
-        lane.submit(lambda number=number: done.append((number, threading.get_ident())))
+        executor.submit(lambda number=number: done.append((number, threading.get_ident())))
     wait_until(lambda: len(done) == 50)
     assert list(range(50)) == [number for number, _ in done]
     assert 1 == len({thread for _, thread in done})
     assert threading.get_ident() != done[0][1]
 
 
-def test_work_behind_a_call_that_blocks_goes_on_elsewhere(lane, let_go):
-    work = Work(lane)
-    lane.submit(let_go.wait)
+def test_work_behind_a_call_that_blocks_goes_on_elsewhere(executor, let_go):
+    work = Work(executor)
+    executor.submit(let_go.wait)
     done = work.do(3)
-    lane.relieve()
+    executor.relieve()
     wait_until(done)
-    assert 2 == len(threads(lane))
+    assert 2 == len(threads(executor))
 
 
-def test_second_thread_sleeps_once_the_first_is_free_again(lane, let_go):
-    work, freed = Work(lane), threading.Event()
-    lane.submit(lambda: (let_go.wait(), freed.set()))
-    lane.submit(lambda: None)
-    lane.relieve()
+def test_second_thread_sleeps_once_the_first_is_free_again(executor, let_go):
+    work, freed = Work(executor), threading.Event()
+    executor.submit(lambda: (let_go.wait(), freed.set()))
+    executor.submit(lambda: None)
+    executor.relieve()
     let_go.set()
     assert freed.wait(60)
-    wait_until(lambda: len(lane._idle) == 2)
+    wait_until(lambda: len(executor._idle) == 2)
     for _ in range(20):
         # Work is done a moment before the thread that did it sleeps.
         wait_until(work.do(5))
-        wait_until(lambda: len(lane._idle) == 2)
+        wait_until(lambda: len(executor._idle) == 2)
     # Whoever slept last is woken.
     assert 1 == len(set(work.threads[-50:]))
-    assert 2 == len(threads(lane))
+    assert 2 == len(threads(executor))
 
 
-def test_progress_is_no_reason_for_another_thread(lane, let_go):
-    work = Work(lane)
+def test_progress_is_no_reason_for_another_thread(executor, let_go):
+    work = Work(executor)
     for _ in range(5):
         wait_until(work.do(3))
-        lane.submit(let_go.wait)
-        lane.submit(lambda: None)
+        executor.submit(let_go.wait)
+        executor.submit(lambda: None)
         # Since the last call three pieces of work were done.
-        lane.relieve()
-        assert 1 == len(threads(lane))
+        executor.relieve()
+        assert 1 == len(threads(executor))
         let_go.set()
         wait_until(work.do(1))
         let_go.clear()
-        lane.relieve()
+        executor.relieve()
 
 
-def test_no_thread_is_started_while_nothing_waits(lane, let_go):
+def test_no_thread_is_started_while_nothing_waits(executor, let_go):
     entered = threading.Event()
-    lane.submit(lambda: (entered.set(), let_go.wait()))
+    executor.submit(lambda: (entered.set(), let_go.wait()))
     assert entered.wait(60)
     for _ in range(10):
-        lane.relieve()
-    assert 1 == len(threads(lane))
+        executor.relieve()
+    assert 1 == len(threads(executor))
 
 
 def test_threads_end_when_the_last_user_leaves():
-    lane = Lane("lane-of-two")
-    lane.join()
-    lane.join()
-    wait_until(Work(lane).do(1))
-    lane.leave()
-    wait_until(Work(lane).do(1))
-    lane.leave()
-    wait_until(lambda: "lane-of-two" not in {each.name for each in threading.enumerate()})
+    executor = SerialExecutor("executor-of-two")
+    executor.join()
+    executor.join()
+    wait_until(Work(executor).do(1))
+    executor.leave()
+    wait_until(Work(executor).do(1))
+    executor.leave()
+    wait_until(lambda: "executor-of-two" not in {each.name for each in threading.enumerate()})
 
 
 def test_collector_that_blocks_costs_only_itself(let_go):
-    clock, lane = FakeClock(), Lane("lane-test")
+    clock, executor = FakeClock(), SerialExecutor("executor-test")
     blocking = Blocking()
     blocking.let_go = let_go
     collectors = {"a": blocking, "b": Returning(), "c": Returning("host_load1")}
     workers = [
-        ThreadWorker(name, lambda one=one: one, clock=clock, monotonic=clock, lane=lane)
+        ThreadWorker(name, lambda one=one: one, clock=clock, monotonic=clock, executor=executor)
         for name, one in collectors.items()
     ]
     for _ in range(2):

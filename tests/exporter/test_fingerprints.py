@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from peerwatch_exporter.sources.files.fingerprints import file_signs
+from peerwatch_exporter.sources.files.fingerprints import file_fingerprints
 from peerwatch_exporter.sources.jobs.heartbeat import HeartbeatFiles
 from peerwatch_exporter.sources.jobs.mapping import MappingFiles
 
@@ -99,9 +99,9 @@ def test_mapping_with_a_problem_is_read_every_time(tmp_path):
 def test_file_that_cannot_be_looked_at_has_no_sign(tmp_path):
     (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
     (tmp_path / "here").write_text("")
-    signs = file_signs(tmp_path)
-    assert (None, 0) == (signs["gone"], signs["here"].size)
-    before = signs["here"]
+    fingerprints = file_fingerprints(tmp_path)
+    assert (None, 0) == (fingerprints["gone"], fingerprints["here"].size)
+    before = fingerprints["here"]
     os.replace(tmp_path / "here", tmp_path / "old")  # noqa: PTH105 - the other one is new
     (tmp_path / "here").write_text("")
-    assert before != file_signs(tmp_path)["here"]
+    assert before != file_fingerprints(tmp_path)["here"]
