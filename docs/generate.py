@@ -14,26 +14,30 @@ from configuration_page import configuration_page
 from tables import cell
 
 from peerwatch_detector.config import DetectorConfig, load_preset
-from peerwatch_exporter.catalog import CATALOG, DOMAINS
-from peerwatch_exporter.catalog.spec import HARDWARE
+from peerwatch_detector.service.catalog import SPECS as DETECTOR
+from peerwatch_exporter.catalog import DOMAINS as EXPORTER_DOMAINS
+from peerwatch_exporter.catalog.hardware import HARDWARE
 from peerwatch_exporter.catalog.sxid_codes import SXIDS
 from peerwatch_exporter.catalog.xid_codes import XIDS
 from peerwatch_exporter.settings.config import ExporterConfig
 
 HERE = Path(__file__).parent
 CHART = HERE.parent / "helm" / "peerwatch"
+DOMAINS = {**EXPORTER_DOMAINS, "Detector": DETECTOR}
+SPECS = [spec for specs in DOMAINS.values() for spec in specs]
 
 
 def metrics_page() -> str:
     """Return docs/metrics.md: every metric with unit, labels, meaning, hardware and raw source."""
-    used = {spec.hardware for spec in CATALOG.values()}
+    used = {spec.hardware for spec in SPECS}
     lines = [
         "# Metrics",
         "",
-        "Generated from `peerwatch_exporter.catalog`; edit it there. The scrape configuration adds",
-        "the target labels `node` and, where there are several, `cluster` to every series.",
+        "Generated from `peerwatch_exporter.catalog` and `peerwatch_detector.service.catalog`;",
+        "edit it there. The scrape configuration adds the target labels `node` and, where there",
+        "are several, `cluster` to every series.",
         "",
-        f"{len(CATALOG)} metrics. The column *needs* names the smallest hardware or software that",
+        f"{len(SPECS)} metrics. The column *needs* names the smallest hardware or software that",
         "has a metric; where it is `-`, every Linux node has it.",
         "",
         "| needs | what that is |",

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from peerwatch_exporter.catalog import CATALOG
+from all_metrics import ALL_METRICS
 
 Page = Mapping[tuple[str, ...], float]
 
 
 def values(page: Page, metric: str, **labels: str) -> list[float]:
     """Return the values of a metric's series with these labels."""
-    names = CATALOG[metric].labels
+    names = ALL_METRICS[metric].labels
     return [
         value
         for (name, *found), value in page.items()

@@ -92,9 +92,9 @@ ALERTS = {
 @cache
 def pack_schema() -> dict[str, Metric]:
     """Return every metric the pack may use: the catalogue, and what the recording rules build."""
-    from peerwatch_exporter.catalog import CATALOG
+    from all_metrics import ALL_METRICS
 
-    schema = {name: Metric(spec.kind, frozenset(spec.labels)) for name, spec in CATALOG.items()}
+    schema = {name: Metric(spec.kind, frozenset(spec.labels)) for name, spec in ALL_METRICS.items()}
     for metric in yaml.safe_load(PRESET.read_text())["metrics"]:
         labels = {"job_id", "node"} | ({"gpu"} if metric["scope"] == "gpu" else set())
         schema[metric["recorded"]] = Metric("gauge", frozenset(labels))

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from all_metrics import ALL_METRICS
 from peerwatch_demo.simulated_node.scenarios import SCENARIOS
-from peerwatch_exporter.catalog import CATALOG
-from peerwatch_exporter.catalog.spec import HARDWARE
+from peerwatch_exporter.catalog.hardware import HARDWARE
 from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.settings.load import load_config
 
@@ -44,7 +44,7 @@ def test_metrics_named_exist(path: Path) -> None:
     words = set(re.findall(r"`([a-z][a-z0-9_]+)(?:\{[^`]*\})?`", text_of(path)))
     metrics = {word for word in words if word.startswith((*PREFIXES, "exporter_"))}
     collectors = set(registrations())
-    assert set() == metrics - set(CATALOG) - collectors
+    assert set() == metrics - set(ALL_METRICS) - collectors
 
 
 @pytest.mark.parametrize("path", [README, EXPORTER], ids=lambda path: path.parent.name)
@@ -128,7 +128,7 @@ def test_the_generated_page_has_every_metric_and_explains_what_it_needs() -> Non
         timeout=60,
     ).stdout
     assert [] == [name for name in HARDWARE if f"| {name} | " not in page]
-    assert [] == [name for name in CATALOG if f"| `{name}` | " not in page]
+    assert [] == [name for name in ALL_METRICS if f"| `{name}` | " not in page]
     assert re.search(r"^\| `gpu_energy_joules_total` .*\| Volta \|", page, re.MULTILINE)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from all_metrics import ALL_METRICS
 from peerwatch_detector.backtest.cases import Truth, load_case
 from peerwatch_detector.command_line import parser
 from peerwatch_detector.config import (
@@ -18,7 +19,6 @@ from peerwatch_detector.config import (
     load_preset,
 )
 from peerwatch_detector.config.detection import PeerwatchConfig
-from peerwatch_exporter.catalog import CATALOG
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "detector" / "README.md"
@@ -134,7 +134,7 @@ def test_metrics_named_exist(path: Path) -> None:
     text = text_of(path)
     series = set(re.findall(r"\bpeerwatch_[a-z_]+\b", text))
     modules = {path.parent.name for path in ROOT.glob("*/peerwatch_*/__init__.py")}
-    assert set() == series - set(CATALOG) - modules
+    assert set() == series - set(ALL_METRICS) - modules
     rules = "".join(file.read_text() for file in (ROOT / "rules").glob("*.rules.yaml"))
     recorded = set(re.findall(r"- record: (\S+)", rules))
     assert recorded >= {metric.recorded for metric in load_preset("peerwatch").metrics}

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import bcrypt
 import trustme
 
-from peerwatch_exporter.sources.web_facts import WebFacts
+from peerwatch_common.web.facts import WebFacts
+from peerwatch_common.web.security import SecurityFile
+from peerwatch_common.web.server import MetricsServer
 from peerwatch_exporter.web.app import App
-from peerwatch_exporter.web.security import SecurityFile
-from peerwatch_exporter.web.server import MetricsServer
 
 TEXT_PAGE = b"# text\n" + b"host_cpus 2\n" * 400
 OPENMETRICS_PAGE = b"# openmetrics\n" + b"host_cpus 2\n" * 400 + b"# EOF\n"

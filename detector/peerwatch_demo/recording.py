@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from peerwatch_common.errors import PeerwatchError
 from peerwatch_demo.cluster import TELL_SECONDS, Cluster, node_names
 from peerwatch_demo.console import Console
 from peerwatch_demo.faults import Fault
@@ -28,7 +29,6 @@ from peerwatch_demo.webhook import WebhookReceiver
 from peerwatch_detector.backtest.cases import Truth, load_case
 from peerwatch_detector.backtest.export_case import Stretch, export_case
 from peerwatch_detector.config import load_config
-from peerwatch_detector.errors import PeerwatchError
 from peerwatch_detector.reading.reader import PrometheusReader
 
 _POLL_SECONDS = 0.5

@@ -32,8 +32,8 @@ def main(arguments: list[str] | None = None) -> int:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     try:
+        from peerwatch_common.errors import ConfigError, PeerwatchError  # noqa: PLC0415
         from peerwatch_detector.config import load_config  # noqa: PLC0415 - extras may be missing
-        from peerwatch_detector.errors import ConfigError, PeerwatchError  # noqa: PLC0415
     except ModuleNotFoundError as error:
         return _missing(error, "detector", "it")
     try:
@@ -196,8 +196,8 @@ def _train(options: argparse.Namespace, config: DetectorConfig) -> int:
 
 
 def _gather(options: argparse.Namespace, config: DetectorConfig) -> Windows:
+    from peerwatch_common.errors import ConfigError  # noqa: PLC0415
     from peerwatch_detector.backtest.cases import find_cases  # noqa: PLC0415
-    from peerwatch_detector.errors import ConfigError  # noqa: PLC0415
     from peerwatch_detector.reading.reader import PrometheusReader  # noqa: PLC0415
     from peerwatch_detector.training.healthy import (  # noqa: PLC0415
         windows_from_cases,

@@ -1,7 +1,6 @@
-"""The exceptions of the detector.
+"""The exceptions of the detector, beside those of every program.
 
 PeerwatchError
-├── ConfigError      the configuration file; carries every mistake at once
 ├── ReadError        Prometheus could not be read; carries a reason for the metric
 ├── CaseError        a case folder is missing something or broken
 ├── ModelError       a model bundle cannot be loaded or does not fit
@@ -14,6 +13,8 @@ from __future__ import annotations
 import zipfile
 import zlib
 from typing import Literal
+
+from peerwatch_common.errors import PeerwatchError
 
 ReadFailure = Literal[
     "unreachable",
@@ -38,24 +39,6 @@ DAMAGED_ARCHIVE = (
     zipfile.BadZipFile,
     zlib.error,
 )
-
-
-class PeerwatchError(Exception):
-    """Root of everything the detector raises on purpose; the message is meant for a person."""
-
-
-class ConfigError(PeerwatchError):
-    """The configuration is not usable.
-
-    Parameters
-    ----------
-    mistakes
-        Every mistake found, each as ``path: what is wrong, the limit, what to do``.
-    """
-
-    def __init__(self, mistakes: list[str]) -> None:
-        super().__init__("\n".join(mistakes))
-        self.mistakes = mistakes
 
 
 class ReadError(PeerwatchError):

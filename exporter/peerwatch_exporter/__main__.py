@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from peerwatch_common.errors import ConfigError
+from peerwatch_common.logs import set_up_logging
+from peerwatch_common.web.server import ListenError
 from peerwatch_exporter.collector import registrations
-from peerwatch_exporter.errors import ConfigError
 from peerwatch_exporter.process.command_line import parse
-from peerwatch_exporter.process.logs import set_up_logging
 from peerwatch_exporter.settings.isolated_load import load_config_in_subprocess
-from peerwatch_exporter.web.server import ListenError
 
 if TYPE_CHECKING:
     import argparse

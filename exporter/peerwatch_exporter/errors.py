@@ -1,14 +1,6 @@
-"""What the exporter raises: about its settings, and in place of what a collector reads."""
+"""What collectors raise in place of what they read."""
 
 from __future__ import annotations
-
-
-class ConfigError(Exception):
-    """The configuration cannot be used; ``mistakes`` has one line for each mistake."""
-
-    def __init__(self, mistakes: list[str]) -> None:
-        super().__init__("\n".join(mistakes))
-        self.mistakes = mistakes
 
 
 class NoData(Exception):  # noqa: N818 - it is an answer, not an error

@@ -9,25 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from peerwatch_exporter.catalog import Family, MetricSpec
+    from peerwatch_exporter.catalog import Family
 
 _labels_of = itemgetter(0)
-
-
-@dataclass(frozen=True, slots=True)
-class TimedFamily:
-    """Samples of one metric with the time of each.
-
-    Parameters
-    ----------
-    spec
-        The metric's entry in the catalogue.
-    rows
-        Label values, value and Unix time; the samples of a series together, by rising time.
-    """
-
-    spec: MetricSpec
-    rows: Sequence[tuple[tuple[str, ...], float, float]]
 
 
 @dataclass(frozen=True, slots=True)

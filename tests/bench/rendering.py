@@ -10,8 +10,8 @@ from prometheus_client.core import CollectorRegistry, CounterMetricFamily, Gauge
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from peerwatch_common.metrics.exposition import Renderer
 from peerwatch_exporter.catalog import CATALOG, Family
-from peerwatch_exporter.pages.render import Renderer
 
 _ROUNDS = 20
 

@@ -16,6 +16,7 @@ import pytest
 
 from detector.fakes import ONSET, config_for, metric, node_names, shifted
 from detector.small_case import write_case
+from peerwatch_common.errors import ConfigError
 from peerwatch_demo.simulator import FAMILIES, simulate
 from peerwatch_demo.simulator import write_case as write_simulated
 from peerwatch_detector.__main__ import main
@@ -23,7 +24,7 @@ from peerwatch_detector.backtest.ablation import ablations
 from peerwatch_detector.backtest.cases import find_cases, load_case, save_case
 from peerwatch_detector.backtest.run import Outcome, replay_cases, variant
 from peerwatch_detector.config import DetectorConfig, Method
-from peerwatch_detector.errors import CaseError, ConfigError
+from peerwatch_detector.errors import CaseError
 from peerwatch_detector.models.store import EMPTY
 
 METHODS = get_args(Method)

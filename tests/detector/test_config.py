@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from detector.fakes import metric
+from peerwatch_common.errors import ConfigError
 from peerwatch_detector.__main__ import main
 from peerwatch_detector.config import DetectorConfig, MetricConfig, load_config, load_preset
 from peerwatch_detector.config.prometheus import PrometheusConfig
-from peerwatch_detector.errors import ConfigError
 from peerwatch_exporter.catalog import CATALOG
 
 

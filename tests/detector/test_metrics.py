@@ -14,9 +14,9 @@ from peerwatch_detector.detection.explanation.fault_families import UNKNOWN
 from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.reading import ReadingStatistics
+from peerwatch_detector.service.catalog import SPECS
 from peerwatch_detector.service.metrics import Membership, Page, Snapshot
 from peerwatch_detector.service.schedule import Backlog
-from peerwatch_exporter.catalog.detector import SPECS
 
 ORDER = ("job_id", "node", "gpu", "metric", "model", "fingerprint", "method", "severity", "stage")
 ORDER += ("reason", "version", "family", "summary", "way", "group", "member")

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from detector import naive
 from detector.fakes import ONSET, START, Replay, config_for, healthy, metric, node_names, shifted
+from peerwatch_common.errors import ConfigError
 from peerwatch_detector.backtest.ablation import VARIANTS, method_ablations, method_config
 from peerwatch_detector.config import DetectorConfig, load_config
 from peerwatch_detector.detection.methods.minder.windows import causal_windows
-from peerwatch_detector.errors import ConfigError
 
 SEVEN = [
     "pfc_tx_rate",

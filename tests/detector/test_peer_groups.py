@@ -11,10 +11,11 @@ from detector.fakes import START, FakeClock, FakeReader, Replay, config_for, nod
 from detector.small_case import write_case
 from detector.world import ONSET as WORLD_ONSET
 from detector.world import World
+from peerwatch_common.errors import ConfigError
 from peerwatch_detector.backtest.cases import load_case, save_case
 from peerwatch_detector.backtest.replay import replay
 from peerwatch_detector.config import DetectorConfig, load_config
-from peerwatch_detector.errors import CaseError, ConfigError
+from peerwatch_detector.errors import CaseError
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.models.store import EMPTY
 from peerwatch_detector.service.detector import Detector

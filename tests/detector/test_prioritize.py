@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from detector.fakes import ONSET, healthy, shifted
 from detector.small_case import write_case
+from peerwatch_common.errors import ConfigError
 from peerwatch_detector.config import DetectorConfig, load_config
-from peerwatch_detector.errors import CaseError, ConfigError, TrainingError
+from peerwatch_detector.errors import CaseError, TrainingError
 from peerwatch_detector.priority.command import run_prioritize
 from peerwatch_detector.priority.config_file import merged, place_of, snippet
 from peerwatch_detector.priority.options import add_prioritize

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
+from peerwatch_common.errors import ConfigError
 from peerwatch_demo.simulator import FAMILIES, simulate
 from peerwatch_detector import __main__ as command
 from peerwatch_detector.config import DetectorConfig, load_config
-from peerwatch_detector.errors import ConfigError, ModelError
+from peerwatch_detector.errors import ModelError
 from peerwatch_detector.models import shipped
 from peerwatch_detector.models.base import INTEGRATED
 from peerwatch_detector.models.lstm_vae import LstmVae

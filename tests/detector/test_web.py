@@ -263,8 +263,8 @@ def test_a_finding_is_explained_on_the_page_with_people_s_units(site: Site) -> N
     assert f'<td class="n">{100 * one.value:.3g} %</td>' in page
     assert f'<td class="n">{100 * one.median:.3g} %</td>' in page
     assert f"{100 * one.low:.3g} % to {100 * one.high:.3g} %" in page
-    assert f"Sureness {why.sure.ratio:.2f} of 1 ({why.sure.words})" in page
-    assert "of the moment at which the node was named" in page
+    assert f"Confidence {why.sure.ratio:.2f} of 1 ({why.sure.words})" in page
+    assert "of the moment at which the node was flagged" in page
 
 
 def test_json_tells_the_explanation(site: Site) -> None:

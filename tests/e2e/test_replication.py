@@ -16,9 +16,9 @@ import yaml
 from asking import query, wait_for
 from detector_group import RULES, DetectorGroup, detector_group
 
+from all_metrics import ALL_METRICS
 from dashboard_queries import DASHBOARDS, dashboard_expressions
 from peerwatch_detector.service.members import owners
-from peerwatch_exporter.catalog import CATALOG
 
 MEMBERS = ("detector-0", "detector-1", "detector-2")
 JOBS = ("job-0",)
@@ -138,8 +138,8 @@ def counted_twice(group: DetectorGroup, expressions: Iterable[str]) -> list[str]
 
 def is_about_jobs(expression: str) -> bool:
     """Whether an expression reads what detectors say about jobs, and nothing about themselves."""
-    names = [name for name in _OURS.findall(expression) if name in CATALOG]
-    return bool(names) and all("job_id" in CATALOG[name].labels for name in names)
+    names = [name for name in _OURS.findall(expression) if name in ALL_METRICS]
+    return bool(names) and all("job_id" in ALL_METRICS[name].labels for name in names)
 
 
 def of_one(expression: str, instance: str) -> str:
@@ -148,7 +148,7 @@ def of_one(expression: str, instance: str) -> str:
     def narrowed(match: re.Match[str]) -> str:
         name, rest = match[0], match.string[match.end() :]
         only = f'{name}{{instance="{instance}"'
-        return only if name in CATALOG and rest.startswith("{") else f"{only}}}"
+        return only if name in ALL_METRICS and rest.startswith("{") else f"{only}}}"
 
     narrow = _OURS.sub(narrowed, expression)
     return narrow.replace(f'instance="{instance}"{{', f'instance="{instance}",')

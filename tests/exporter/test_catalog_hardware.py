@@ -2,8 +2,9 @@
 
 import pytest
 
+from peerwatch_common.metrics.spec import MetricSpec
 from peerwatch_exporter.catalog import CATALOG, DOMAINS
-from peerwatch_exporter.catalog.spec import HARDWARE, MetricSpec, needing
+from peerwatch_exporter.catalog.hardware import HARDWARE, needing
 
 ON_HARDWARE = (
     *("gpu_", "nvlink_", "nvswitch_", "nic_", "pcie_", "rank_"),

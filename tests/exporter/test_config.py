@@ -9,7 +9,7 @@ import pytest
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from peerwatch_exporter.errors import ConfigError
+from peerwatch_common.errors import ConfigError
 from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.settings.load import load_config
 

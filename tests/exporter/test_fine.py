@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peerwatch_exporter.errors import ConfigError
+from peerwatch_common.errors import ConfigError
 from peerwatch_exporter.sampler.fine import FineSamples, _on_grid
 from peerwatch_exporter.sampler.ring import MISSING
 from peerwatch_exporter.settings.load import load_config

@@ -10,12 +10,13 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from hardware_cases import collected, only
+from peerwatch_common.errors import ConfigError
 from peerwatch_exporter.catalog import CATALOG
 from peerwatch_exporter.catalog import sampler as catalog
 from peerwatch_exporter.catalog.sampled_counters import COUNTERS
 from peerwatch_exporter.collectors.gpu_samples import GpuSamplesCollector
 from peerwatch_exporter.collectors.sampler import SamplerCollector
-from peerwatch_exporter.errors import ConfigError, NoData, PartialData
+from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.sampler.layout import Group, Layout, Series
 from peerwatch_exporter.sampler.process import Sampler, SamplerState
 from peerwatch_exporter.sampler.settings import Settings

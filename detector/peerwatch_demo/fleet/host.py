@@ -17,10 +17,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+from peerwatch_common.metrics.exposition import TEXT_CONTENT_TYPE
 from peerwatch_demo.fleet.past import Past
 from peerwatch_demo.fleet.plan import Plan, PlannedNode
 from peerwatch_demo.fleet.scripted import ScriptedNode
-from peerwatch_exporter.pages.render import TEXT_CONTENT_TYPE
 
 # Later than any run: the fault has no time yet.
 _NEVER_SECONDS = 1e9

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal, get_args, get_origin
 
+from peerwatch_common.errors import ConfigError
 from peerwatch_detector.backtest.run import variant
 from peerwatch_detector.config import DetectorConfig
-from peerwatch_detector.errors import ConfigError
 
 _SECTION = "peerwatch"
 # Settings that 0 switches off, with what is off then.

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TextIO
 
+from peerwatch_common.errors import ConfigError
 from peerwatch_detector import __version__
 from peerwatch_detector.backtest.ablation import method_ablations, method_config
 from peerwatch_detector.backtest.cases import Truth, find_cases
@@ -21,7 +22,7 @@ from peerwatch_detector.backtest.picture import draw
 from peerwatch_detector.backtest.run import Outcome, line_of, replay_cases
 from peerwatch_detector.backtest.table import report
 from peerwatch_detector.config import DetectorConfig
-from peerwatch_detector.errors import CaseError, ConfigError
+from peerwatch_detector.errors import CaseError
 from peerwatch_detector.models.store import Bundle
 from peerwatch_detector.reading.reader import PrometheusReader
 

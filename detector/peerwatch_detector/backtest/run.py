@@ -20,11 +20,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from peerwatch_common.errors import ConfigError
 from peerwatch_detector.backtest.cases import SAMPLES, Case, Truth, load_case
 from peerwatch_detector.backtest.replay import replay
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection.findings import Finding
-from peerwatch_detector.errors import CaseError, ConfigError, ModelError
+from peerwatch_detector.errors import CaseError, ModelError
 from peerwatch_detector.models.store import Bundle
 
 # Configurations that a case is replayed with, by the name they are reported under.

@@ -24,6 +24,7 @@ from pydantic import (
     field_validator,
 )
 
+from peerwatch_common.errors import ConfigError
 from peerwatch_detector.config.detection import (
     AbsentConfig,
     ContinuityConfig,
@@ -47,7 +48,6 @@ from peerwatch_detector.config.metric import (
 )
 from peerwatch_detector.config.prometheus import PrometheusConfig, ReadingConfig
 from peerwatch_detector.config.service import ListenConfig, ReplicasConfig, SchedulingConfig
-from peerwatch_detector.errors import ConfigError
 
 __all__ = [
     "DetectorConfig",

@@ -8,10 +8,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from peerwatch_common.errors import ConfigError
 from peerwatch_detector.backtest.cases import find_cases
 from peerwatch_detector.backtest.commands import Teller
 from peerwatch_detector.config import DetectorConfig
-from peerwatch_detector.errors import CaseError, ConfigError
+from peerwatch_detector.errors import CaseError
 from peerwatch_detector.priority.config_file import merged, place_of, snippet
 from peerwatch_detector.priority.picture import draw
 from peerwatch_detector.priority.tree import Place, Priority, learn

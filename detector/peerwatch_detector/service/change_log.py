@@ -6,9 +6,9 @@ import logging
 import threading
 from collections.abc import Mapping
 
+from peerwatch_common.errors import PeerwatchError
 from peerwatch_detector.detection.explanation.explain import Explanation
 from peerwatch_detector.detection.findings import Finding
-from peerwatch_detector.errors import PeerwatchError
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""The detector's own page for Prometheus: findings, scores and how the detector itself is doing.
+"""What the detector publishes: findings, scores and how the detector itself is doing.
 
 Every page is built from one immutable snapshot, so a series exists exactly as long as the job,
 node or finding it speaks of: nothing stale is left behind.
@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import get_args
 
+from peerwatch_common.metrics.exposition import Renderer
+from peerwatch_common.metrics.spec import Family
 from peerwatch_detector import __version__
 from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.errors import ReadFailure
 from peerwatch_detector.reading import ReadingStatistics
 from peerwatch_detector.reading.settings import Way
+from peerwatch_detector.service.catalog import family
 from peerwatch_detector.service.schedule import Backlog
-from peerwatch_exporter.catalog import Family, family
-from peerwatch_exporter.pages.render import Renderer
 
 # Series whose text is kept from one page to the next: of 16,000 nodes and ten metrics.
 _KEPT_SERIES = 500_000

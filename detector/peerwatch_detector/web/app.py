@@ -14,6 +14,7 @@ from markupsafe import Markup
 from prometheus_client.exposition import choose_encoder
 from werkzeug.routing import PathConverter
 
+from peerwatch_common.metrics.exposition import OPENMETRICS_CONTENT_TYPE, TEXT_CONTENT_TYPE
 from peerwatch_detector import __version__
 from peerwatch_detector.detection.explanation.explain import Explanation, MetricEvidence
 from peerwatch_detector.detection.findings import ABSENT, Deviation, Finding
@@ -22,7 +23,6 @@ from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.service.metrics import Page
 from peerwatch_detector.units import metric_words, number, quantity
 from peerwatch_detector.web import picture
-from peerwatch_exporter.pages.render import OPENMETRICS_CONTENT_TYPE, TEXT_CONTENT_TYPE
 
 # How much of the past a picture shows, and how much of it lies before a finding's begin.
 _PICTURE_SECONDS, _BEFORE_SECONDS = 600, 240

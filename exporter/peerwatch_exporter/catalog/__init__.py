@@ -1,4 +1,4 @@
-"""Every metric Peerwatch writes, declared once.
+"""Every metric the exporter writes, declared once.
 
 The specs stand in one module per domain; this module joins them. Documentation, rule lint and
 dashboard tests read ``CATALOG``, so a name that is not here cannot be published or asked for.
@@ -6,7 +6,7 @@ dashboard tests read ``CATALOG``, so a name that is not here cannot be published
 
 from __future__ import annotations
 
-from peerwatch_exporter.catalog.detector import SPECS as DETECTOR
+from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog.ethtool import SPECS as ETHTOOL
 from peerwatch_exporter.catalog.fast import SPECS as FAST
 from peerwatch_exporter.catalog.gpu import SPECS as GPU
@@ -18,7 +18,6 @@ from peerwatch_exporter.catalog.nic import SPECS as NIC
 from peerwatch_exporter.catalog.pcie import SPECS as PCIE
 from peerwatch_exporter.catalog.sampler import SPECS as SAMPLER
 from peerwatch_exporter.catalog.self_metrics import SPECS as SELF
-from peerwatch_exporter.catalog.spec import Family, MetricSpec
 from peerwatch_exporter.catalog.xid import SPECS as XID
 
 __all__ = ["CATALOG", "DOMAINS", "Family", "MetricSpec", "family"]
@@ -36,7 +35,6 @@ DOMAINS: dict[str, tuple[MetricSpec, ...]] = {
     "The fast page": FAST,
     "Millisecond sampling": SAMPLER,
     "The exporter itself": SELF,
-    "Detector": DETECTOR,
 }
 
 CATALOG: dict[str, MetricSpec] = {spec.name: spec for specs in DOMAINS.values() for spec in specs}

@@ -6,7 +6,7 @@ sum. How each value is made stands in ``peerwatch_exporter.schedule.fast``.
 
 from __future__ import annotations
 
-from peerwatch_exporter.catalog.spec import MetricSpec
+from peerwatch_common.metrics.spec import MetricSpec
 
 _GPU = ("gpu",)
 _RATE = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peerwatch_exporter.catalog.spec import MetricSpec
+from peerwatch_common.metrics.spec import MetricSpec
 
 _PER_PROCESS = "with scope 'processes', the sum over the node's processes"
 

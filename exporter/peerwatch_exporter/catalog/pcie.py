@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from peerwatch_exporter.catalog.spec import MetricSpec, needing
+from peerwatch_common.metrics.spec import MetricSpec
+from peerwatch_exporter.catalog.hardware import needing
 
 _FUNCTION = ("bdf",)
 _DEVICES = "/sys/bus/pci/devices"

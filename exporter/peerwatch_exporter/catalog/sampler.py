@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peerwatch_exporter.catalog.spec import MetricSpec
+from peerwatch_common.metrics.spec import MetricSpec
 
 _STATISTIC = (
     "statistic: max, p99 (99 % of the samples were not above it) or mean of the last "

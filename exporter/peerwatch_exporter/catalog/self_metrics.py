@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peerwatch_exporter.catalog.spec import MetricSpec
+from peerwatch_common.metrics.spec import MetricSpec
 
 _COLLECTOR = ("collector",)
 

@@ -16,6 +16,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from peerwatch_common.logs import log_form
 from peerwatch_exporter.driver.child import COMMAND, ChildGoneError, ChildProcess
 from peerwatch_exporter.driver.limits import Limits
 from peerwatch_exporter.driver.reaper import Reaper
@@ -24,7 +25,6 @@ from peerwatch_exporter.driver.state import DriverState
 from peerwatch_exporter.driver.version import DriverVersion
 from peerwatch_exporter.driver.wire import WireError
 from peerwatch_exporter.driver.workers import DriverWorker
-from peerwatch_exporter.process.logs import log_form
 from peerwatch_exporter.settings.plain import to_plain
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from peerwatch_common.logs import set_up_logging
 from peerwatch_exporter.collector import registered
 from peerwatch_exporter.driver.progress_marker import (
     FACTS,
@@ -28,7 +29,6 @@ from peerwatch_exporter.driver.progress_marker import (
 )
 from peerwatch_exporter.driver.wire import FamilyPacker, Inbox, pack
 from peerwatch_exporter.errors import NoData, PartialData
-from peerwatch_exporter.process.logs import set_up_logging
 from peerwatch_exporter.process.memory import search_rarely
 from peerwatch_exporter.schedule.worker import error_class
 from peerwatch_exporter.settings.plain import from_plain

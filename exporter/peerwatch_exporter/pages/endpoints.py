@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.pages.render import Renderer
+from peerwatch_common.metrics.exposition import Renderer
+from peerwatch_common.metrics.spec import TimedFamily
 from peerwatch_exporter.pages.scrapers import LastScrape, Scrapers
 from peerwatch_exporter.schedule.fast_aggregator import fast_up
 from peerwatch_exporter.schedule.fast_metrics import UNTIMED
-from peerwatch_exporter.snapshot import TimedFamily
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -14,10 +14,10 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from peerwatch_common.web.compression import GzipCache
 from peerwatch_exporter import __version__
 from peerwatch_exporter.pages.endpoints import Endpoints
 from peerwatch_exporter.schedule.runner import Runner, make_workers
-from peerwatch_exporter.web.compression import GzipCache
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

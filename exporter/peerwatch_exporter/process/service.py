@@ -10,14 +10,14 @@ import signal
 import threading
 from typing import TYPE_CHECKING
 
+from peerwatch_common.web.security import SecurityFile
+from peerwatch_common.web.server import MetricsServer
 from peerwatch_exporter import __version__
 from peerwatch_exporter.pages.endpoints import Endpoints
 from peerwatch_exporter.process.notify import Notifier
 from peerwatch_exporter.schedule.runner import Runner, make_workers
 from peerwatch_exporter.web.app import App
 from peerwatch_exporter.web.landing import Landing
-from peerwatch_exporter.web.security import SecurityFile
-from peerwatch_exporter.web.server import MetricsServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -11,9 +11,9 @@ from bisect import bisect_left
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from peerwatch_common.metrics.spec import TimedFamily
 from peerwatch_exporter.catalog import CATALOG
 from peerwatch_exporter.sampler.ring import MISSING, RingError
-from peerwatch_exporter.snapshot import TimedFamily
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

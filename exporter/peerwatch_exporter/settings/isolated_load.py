@@ -12,7 +12,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, cast
 
-from peerwatch_exporter.errors import ConfigError
+from peerwatch_common.errors import ConfigError
 from peerwatch_exporter.settings.plain import from_plain, to_plain
 
 if TYPE_CHECKING:

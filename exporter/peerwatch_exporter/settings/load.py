@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from peerwatch_exporter.errors import ConfigError
+from peerwatch_common.errors import ConfigError
+from peerwatch_common.settings.yaml_file import read_yaml
 from peerwatch_exporter.settings.config import ExporterConfig
-from peerwatch_exporter.settings.yaml_file import read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from peerwatch_common.web.facts import WebFacts
 from peerwatch_exporter.sources.gpu.facts import GpuFacts
 from peerwatch_exporter.sources.host.own_processes import OwnProcesses
 from peerwatch_exporter.sources.host.processes import ProcessTable
 from peerwatch_exporter.sources.jobs.heartbeat import HeartbeatFiles
 from peerwatch_exporter.sources.jobs.process_jobs import ProcessJobs
 from peerwatch_exporter.sources.nic.ethtool import EthtoolIoctl
-from peerwatch_exporter.sources.web_facts import WebFacts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,1 +1,1 @@
-"""How the pages reach a client: requests, answers, TLS, logins; the server itself is server.py."""
+"""The exporter's endpoints and its landing page."""

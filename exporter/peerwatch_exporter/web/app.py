@@ -6,14 +6,14 @@ import re
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import parse_qs
 
-from peerwatch_exporter.pages.render import OPENMETRICS_CONTENT_TYPE, TEXT_CONTENT_TYPE
-from peerwatch_exporter.web.negotiation import prefers_openmetrics, scrape_timeout
-from peerwatch_exporter.web.response import Response, text
+from peerwatch_common.metrics.exposition import OPENMETRICS_CONTENT_TYPE, TEXT_CONTENT_TYPE
+from peerwatch_common.web.negotiation import prefers_openmetrics, scrape_timeout
+from peerwatch_common.web.response import Response, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from peerwatch_exporter.web.request import Request
+    from peerwatch_common.web.request import Request
 
     Burst = Callable[[str], tuple[str, bytes]]
 

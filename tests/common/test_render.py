@@ -16,9 +16,9 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from peerwatch_exporter.catalog import CATALOG, MetricSpec
-from peerwatch_exporter.pages.render import Renderer, number, series_text
-from peerwatch_exporter.snapshot import TimedFamily
+from all_metrics import ALL_METRICS
+from peerwatch_common.metrics.exposition import Renderer, number, series_text
+from peerwatch_common.metrics.spec import MetricSpec, TimedFamily
 
 LABELLED = MetricSpec("demo_things", "gauge", "1", ("zone", "area"), "Things.", "test")
 COUNTER = MetricSpec("demo_bytes_total", "counter", "bytes", ("device",), "Bytes.", "test")
@@ -223,7 +223,7 @@ def test_text_of_series_that_come_and_go_does_not_fill_the_memory():
 
 def test_no_name_stands_for_two_metrics_in_openmetrics():
     # There the counter x_total is called x.
-    names = [name.removesuffix("_total") for name in CATALOG]
+    names = [name.removesuffix("_total") for name in ALL_METRICS]
     assert sorted(set(names)) == sorted(names)
 
 

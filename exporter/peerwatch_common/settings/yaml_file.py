@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from peerwatch_exporter.errors import ConfigError
+from peerwatch_common.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path

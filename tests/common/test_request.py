@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peerwatch_exporter.web.request import (
+from peerwatch_common.web.request import (
     MAX_HEAD_BYTES,
     MAX_HEADERS,
     MAX_TARGET_BYTES,

@@ -8,13 +8,13 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.errors import ConfigError
+from peerwatch_common.errors import ConfigError
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator
 
-    from peerwatch_exporter.web.settings import TlsSettings
+    from peerwatch_common.web.settings import TlsSettings
 
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 _CURVES = {

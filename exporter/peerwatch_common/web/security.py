@@ -12,18 +12,18 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.errors import ConfigError
-from peerwatch_exporter.web.rate import RateLimit
+from peerwatch_common.errors import ConfigError
+from peerwatch_common.web.rate import RateLimit
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
     from pathlib import Path
 
-    from peerwatch_exporter.sources.web_facts import WebFacts
-    from peerwatch_exporter.web.load import Loaded
-    from peerwatch_exporter.web.passwords import Logins
-    from peerwatch_exporter.web.settings import WebSettings
+    from peerwatch_common.web.facts import WebFacts
+    from peerwatch_common.web.load import Loaded
+    from peerwatch_common.web.passwords import Logins
+    from peerwatch_common.web.settings import WebSettings
 
     _Stamp = tuple[int, int, int]
 
@@ -142,7 +142,7 @@ class SecurityFile:
 
     def _read(self, path: Path) -> None:
         # Here, not above: without a web configuration none of it is loaded.
-        from peerwatch_exporter.web.load import load_web_settings  # noqa: PLC0415
+        from peerwatch_common.web.load import load_web_settings  # noqa: PLC0415
 
         loaded = load_web_settings(path)
         before = self._loaded
@@ -153,7 +153,7 @@ class SecurityFile:
 
 
 def _named_files(path: Path) -> set[Path]:
-    from peerwatch_exporter.web.load import named_files  # noqa: PLC0415
+    from peerwatch_common.web.load import named_files  # noqa: PLC0415
 
     return named_files(path)
 
@@ -200,6 +200,6 @@ def _secured(loaded: Loaded, before: Loaded | None, current: Security) -> Securi
 def _logins(users: dict[str, str]) -> Logins | None:
     if not users:
         return None
-    from peerwatch_exporter.web.passwords import Logins  # noqa: PLC0415 - loads bcrypt
+    from peerwatch_common.web.passwords import Logins  # noqa: PLC0415 - loads bcrypt
 
     return Logins(users)

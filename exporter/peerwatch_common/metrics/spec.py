@@ -1,12 +1,12 @@
-"""What the catalogue says about one metric, and the family of samples it publishes."""
+"""What a catalogue says about one metric, and the family of samples it publishes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 
 class Sample(NamedTuple):
@@ -78,33 +78,20 @@ class Family:
         ]
 
 
-# The words of MetricSpec.hardware; every generation of GPUs includes the later ones.
-HARDWARE: Mapping[str, str] = {
-    "NVIDIA GPU": "any NVIDIA GPU with its driver",
-    "NVIDIA GPU, no MIG": "any NVIDIA GPU that is not split into instances",
-    "NVIDIA driver": "the NVIDIA driver, whatever the GPU",
-    "before Ampere": "NVIDIA GPUs older than Ampere",
-    "Volta": "NVIDIA GPUs from Volta on (V100)",
-    "Ampere": "NVIDIA GPUs from Ampere on (A100)",
-    "Hopper": "NVIDIA GPUs from Hopper on (H100, H200), without MIG",
-    "Hopper with NVSwitch": "NVIDIA GPUs from Hopper on, joined by NVSwitches",
-    "NVLink": "NVIDIA GPUs with NVLink",
-    "NVLink, Ampere to Hopper": "NVIDIA GPUs with NVLink of these generations",
-    "NVLink, Blackwell": "NVIDIA GPUs with NVLink from Blackwell on (B200)",
-    "NVLink-C2C": "NVIDIA GPUs beside a Grace CPU (GH200, GB200)",
-    "NVSwitch": "nodes with NVSwitches that the node's own driver serves",
-    "RDMA NIC": "any NIC below /sys/class/infiniband",
-    "RDMA NIC and GPU": "both, on PCIe",
-    "GPU or NIC on PCIe": "an NVIDIA GPU or an RDMA NIC on PCIe",
-    "PCIe AER": "the same, where the kernel handles their error reports",
-    "mlx5": "NVIDIA (Mellanox) NICs from ConnectX-4 on, with their driver mlx5",
-    "mlx5, RoCE": "the same, with RoCE and not InfiniBand",
-    "EDAC driver": "a memory controller that an EDAC driver of the kernel knows",
-    "Linux 4.20": "a kernel from 4.20 on with pressure stall information (PSI)",
-    "Linux 6.13": "a kernel from 6.13 on",
-    "training job": "a training job whose processes, files or scheduler name it",
-    "heartbeat": "a training job that writes heartbeat files",
-}
+@dataclass(frozen=True, slots=True)
+class TimedFamily:
+    """Samples of one metric with the time of each.
+
+    Parameters
+    ----------
+    spec
+        The metric's entry in the catalogue.
+    rows
+        Label values, value and Unix time; the samples of a series together, by rising time.
+    """
+
+    spec: MetricSpec
+    rows: Sequence[tuple[tuple[str, ...], float, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +113,8 @@ class MetricSpec:
     source
         Where the raw value comes from: file, NVML function, or the detector's stage.
     hardware
-        The smallest hardware or software that has it, a key of ``HARDWARE``; empty if every
-        Linux node does.
+        The smallest hardware or software that has it, a key of the exporter's ``HARDWARE``;
+        empty if every Linux node does.
     swings
         Whether it goes up and down with the steps of a job, so that the full page shows its mean.
     """
@@ -144,8 +131,3 @@ class MetricSpec:
     def family(self) -> Family:
         """Return an empty metric family; collectors fill it with ``add_metric``."""
         return Family(self)
-
-
-def needing(hardware: str, specs: Iterable[MetricSpec]) -> tuple[MetricSpec, ...]:
-    """Return the specs, with ``hardware`` for those that name none themselves."""
-    return tuple(replace(spec, hardware=spec.hardware or hardware) for spec in specs)

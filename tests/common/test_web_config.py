@@ -14,11 +14,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peerwatch_exporter.errors import ConfigError
-from peerwatch_exporter.sources.web_facts import WebFacts
-from peerwatch_exporter.web.load import load_web_settings
-from peerwatch_exporter.web.rate import RateLimit
-from peerwatch_exporter.web.security import SecurityFile
+from peerwatch_common.errors import ConfigError
+from peerwatch_common.web.facts import WebFacts
+from peerwatch_common.web.load import load_web_settings
+from peerwatch_common.web.rate import RateLimit
+from peerwatch_common.web.security import SecurityFile
 from web_client import (
     TEXT_PAGE,
     Authority,

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from peerwatch_exporter.errors import ConfigError
-from peerwatch_exporter.settings.yaml_file import read_yaml
-from peerwatch_exporter.web.settings import TlsSettings, WebSettings
+from peerwatch_common.errors import ConfigError
+from peerwatch_common.settings.yaml_file import read_yaml
+from peerwatch_common.web.settings import TlsSettings, WebSettings
 
 if TYPE_CHECKING:
     import ssl
@@ -96,7 +96,7 @@ def _absolute(section: dict[Any, Any], path: Path) -> dict[Any, Any]:
 def _context(tls: TlsSettings) -> ssl.SSLContext | None:
     if not tls.enabled:
         return None
-    from peerwatch_exporter.web.tls import make_context  # noqa: PLC0415 - 5 MiB
+    from peerwatch_common.web.tls import make_context  # noqa: PLC0415 - 5 MiB
 
     return make_context(tls)
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.snapshot import TimedFamily
+from peerwatch_common.metrics.spec import TimedFamily
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from peerwatch_exporter.catalog import Family, MetricSpec
+    from peerwatch_common.metrics.spec import Family, MetricSpec
 
 TEXT_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"

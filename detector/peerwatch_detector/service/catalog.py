@@ -1,8 +1,11 @@
-"""What the detector publishes. The label sets are a contract: rules and dashboards join on them."""
+"""Every metric the detector publishes, declared once.
+
+The label sets are a contract: rules and dashboards join on them.
+"""
 
 from __future__ import annotations
 
-from peerwatch_exporter.catalog.spec import MetricSpec
+from peerwatch_common.metrics.spec import Family, MetricSpec
 
 SPECS: tuple[MetricSpec, ...] = (
     MetricSpec(
@@ -264,3 +267,16 @@ SPECS: tuple[MetricSpec, ...] = (
         "service",
     ),
 )
+
+CATALOG: dict[str, MetricSpec] = {spec.name: spec for spec in SPECS}
+
+
+def family(name: str) -> Family:
+    """Return an empty metric family for a catalogued metric.
+
+    Raises
+    ------
+    KeyError
+        If ``name`` is not in the catalogue: declare it there first.
+    """
+    return CATALOG[name].family()

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peerwatch_exporter.web import connection as connection_module
+from peerwatch_common.web import connection as connection_module
+from peerwatch_common.web.compression import GzipCache
+from peerwatch_common.web.server import ListenError, MetricsServer
 from peerwatch_exporter.web.app import App
-from peerwatch_exporter.web.compression import GzipCache
-from peerwatch_exporter.web.server import ListenError, MetricsServer
 from web_client import (
     OPENMETRICS_PAGE,
     TEXT_PAGE,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peerwatch_exporter.web import passwords
-from peerwatch_exporter.web.passwords import (
+from peerwatch_common.web import passwords
+from peerwatch_common.web.passwords import (
     REMEMBER_SECONDS,
     REMEMBER_WRONG_SECONDS,
     Logins,

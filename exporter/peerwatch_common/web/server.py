@@ -10,15 +10,15 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.sources.web_facts import WebFacts
-from peerwatch_exporter.web.connection import Connection, Service
-from peerwatch_exporter.web.response import head, text
-from peerwatch_exporter.web.security import Security
+from peerwatch_common.web.connection import Connection, Service
+from peerwatch_common.web.facts import WebFacts
+from peerwatch_common.web.response import head, text
+from peerwatch_common.web.security import Security
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from peerwatch_exporter.web.connection import AnswersRequests
+    from peerwatch_common.web.connection import AnswersRequests
 
 _LOG = logging.getLogger(__name__)
 

@@ -9,17 +9,17 @@ import threading
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from peerwatch_exporter.web.compression import SMALLEST_BYTES, GzipCache
-from peerwatch_exporter.web.negotiation import accepts_gzip
-from peerwatch_exporter.web.request import BadRequestError, RequestReader
-from peerwatch_exporter.web.response import Response, head, text
+from peerwatch_common.web.compression import SMALLEST_BYTES, GzipCache
+from peerwatch_common.web.negotiation import accepts_gzip
+from peerwatch_common.web.request import BadRequestError, RequestReader
+from peerwatch_common.web.response import Response, head, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from peerwatch_exporter.sources.web_facts import WebFacts
-    from peerwatch_exporter.web.request import Request
-    from peerwatch_exporter.web.security import Security
+    from peerwatch_common.web.facts import WebFacts
+    from peerwatch_common.web.request import Request
+    from peerwatch_common.web.security import Security
 
 _LOG = logging.getLogger(__name__)
 
@@ -150,7 +150,7 @@ class Connection:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         security = self._service.security()
         if security.context is not None:
-            from peerwatch_exporter.web.tls import handshake  # noqa: PLC0415 - loaded with TLS only
+            from peerwatch_common.web.tls import handshake  # noqa: PLC0415 - loaded with TLS only
 
             self._socket.settimeout(HANDSHAKE_SECONDS)
             self._socket = handshake(self._socket, security.context, security.allowed_sans)

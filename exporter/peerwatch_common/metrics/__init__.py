@@ -1,0 +1,1 @@
+"""Metrics: their specification, families of samples, and the exposition that a scrape gets."""

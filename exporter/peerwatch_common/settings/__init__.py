@@ -1,0 +1,1 @@
+"""Settings: the files that people write, and every mistake in them."""

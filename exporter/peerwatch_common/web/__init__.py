@@ -1,0 +1,1 @@
+"""HTTP for every program: requests, responses, TLS, logins; the server itself is server.py."""

@@ -1,0 +1,44 @@
+"""Which hardware or software a metric needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from peerwatch_common.metrics.spec import MetricSpec
+
+# The words of MetricSpec.hardware; every generation of GPUs includes the later ones.
+HARDWARE: Mapping[str, str] = {
+    "NVIDIA GPU": "any NVIDIA GPU with its driver",
+    "NVIDIA GPU, no MIG": "any NVIDIA GPU that is not split into instances",
+    "NVIDIA driver": "the NVIDIA driver, whatever the GPU",
+    "before Ampere": "NVIDIA GPUs older than Ampere",
+    "Volta": "NVIDIA GPUs from Volta on (V100)",
+    "Ampere": "NVIDIA GPUs from Ampere on (A100)",
+    "Hopper": "NVIDIA GPUs from Hopper on (H100, H200), without MIG",
+    "Hopper with NVSwitch": "NVIDIA GPUs from Hopper on, joined by NVSwitches",
+    "NVLink": "NVIDIA GPUs with NVLink",
+    "NVLink, Ampere to Hopper": "NVIDIA GPUs with NVLink of these generations",
+    "NVLink, Blackwell": "NVIDIA GPUs with NVLink from Blackwell on (B200)",
+    "NVLink-C2C": "NVIDIA GPUs beside a Grace CPU (GH200, GB200)",
+    "NVSwitch": "nodes with NVSwitches that the node's own driver serves",
+    "RDMA NIC": "any NIC below /sys/class/infiniband",
+    "RDMA NIC and GPU": "both, on PCIe",
+    "GPU or NIC on PCIe": "an NVIDIA GPU or an RDMA NIC on PCIe",
+    "PCIe AER": "the same, where the kernel handles their error reports",
+    "mlx5": "NVIDIA (Mellanox) NICs from ConnectX-4 on, with their driver mlx5",
+    "mlx5, RoCE": "the same, with RoCE and not InfiniBand",
+    "EDAC driver": "a memory controller that an EDAC driver of the kernel knows",
+    "Linux 4.20": "a kernel from 4.20 on with pressure stall information (PSI)",
+    "Linux 6.13": "a kernel from 6.13 on",
+    "training job": "a training job whose processes, files or scheduler name it",
+    "heartbeat": "a training job that writes heartbeat files",
+}
+
+
+def needing(hardware: str, specs: Iterable[MetricSpec]) -> tuple[MetricSpec, ...]:
+    """Return the specs, with ``hardware`` for those that name none themselves."""
+    return tuple(replace(spec, hardware=spec.hardware or hardware) for spec in specs)
