@@ -66,10 +66,10 @@ def panels(detectors: str) -> list[Panel]:
         ),
         graph(
             "Waiting for answers",
-            "Seconds per second spent waiting for the server, by the way of reading; several "
+            "Seconds per second spent waiting for the server, by the API they are read by; several "
             "connections add up. Beside it, for how long a server that failed is left alone.",
             "s",
-            (rate("peerwatch_read_seconds_total", detectors, "way"), "{{way}}"),
+            (rate("peerwatch_read_seconds_total", detectors, "api"), "{{api}}"),
             (f"max(peerwatch_reader_wait_seconds{{{detectors}}})", "left alone for"),
         ),
         graph(
@@ -79,7 +79,7 @@ def panels(detectors: str) -> list[Panel]:
             "short",
             (f"sum(rate(peerwatch_read_splits_total{{{detectors}}}[$__rate_interval]))", "split"),
             (
-                f"sum(rate(peerwatch_read_partial_answers_total{{{detectors}}}[$__rate_interval]))",
+                f"sum(rate(peerwatch_read_partial_responses_total{{{detectors}}}[$__rate_interval]))",
                 "partial",
             ),
         ),

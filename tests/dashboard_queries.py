@@ -62,8 +62,8 @@ NOT_DRAWN: Mapping[str, str] = {
     "sampler_window_seconds": "a setting",
     "peerwatch_job_owner": "how detectors hand jobs over; their jobs are drawn",
     "peerwatch_cycles_skipped_total": "lateness tells the same, by job",
-    "peerwatch_read_questions_total": "the time that answers take is drawn",
-    "peerwatch_reader_info": "the way is in the time that answers take",
+    "peerwatch_read_requests_total": "the time that responses take is drawn",
+    "peerwatch_reader_info": "the API is in the time that responses take",
 }
 
 

@@ -28,8 +28,8 @@ from peerwatch_detector.frame import Series
 from peerwatch_detector.models.shipped import configured_bundle
 from peerwatch_detector.reading import Block, Grid, Reading, ReadingStatistics, Selection
 from peerwatch_detector.reading.decode.layout import Key
-from peerwatch_detector.reading.transport.envelope import Remarks
-from peerwatch_detector.reading.transport.request import Result
+from peerwatch_detector.reading.transport.envelope import Annotations
+from peerwatch_detector.reading.transport.request import RangeResult
 from peerwatch_detector.service import prepare
 from peerwatch_detector.service.detector import Detector
 
@@ -78,7 +78,7 @@ class MadeUpServer:
     """
 
     def __init__(self, config: DetectorConfig, nodes: int, gpus: int) -> None:
-        self.statistics = ReadingStatistics(up=True, way="remote_read")
+        self.statistics = ReadingStatistics(up=True, api="remote_read")
         self.names = tuple(f"gpu-node-{node:05d}" for node in range(nodes))
         self._metrics = {metric.name: metric for metric in config.detection_metrics()}
         rng = np.random.default_rng(nodes)
@@ -100,7 +100,7 @@ class MadeUpServer:
         """Read selections on the same steps; nobody is left out."""
         blocks = [self._block(one, grid) for one in selections]
         return [
-            Reading(one, Result(block, Remarks(), 0), "remote_read")
+            Reading(one, RangeResult(block, Annotations(), 0), "remote_read")
             for one, block in zip(selections, blocks, strict=True)
         ]
 

@@ -1,11 +1,11 @@
-"""How long it takes to read a job's range from a real Prometheus, next to the usual way.
+"""How long it takes to read a job's range from a real Prometheus, next to the usual API.
 
     python -m bench.reading [--nodes 1500] [--metrics 10] [--seconds 900] [--large] [--json]
 
 A Prometheus is filled with gauges and counters as nodes have them (a phase for every node, some
 jitter, missed scrapes), then read by `requests` and `json` with a loop over the samples, as people
-write it, and by every way of the detector. Jobs of 16 and 256 nodes show what a steady cycle costs
-where many jobs are small. --large reads 12,500 nodes as well, without the usual way, which takes
+write it, and by every API of the detector. Jobs of 16 and 256 nodes show what a steady cycle costs
+where many jobs are small. --large reads 12,500 nodes as well, without the usual API, which takes
 minutes there.
 """
 
@@ -35,21 +35,21 @@ from peerwatch_detector.reading import (
     ReadingSettings,
     Selection,
 )
-from peerwatch_detector.reading.settings import Choice
+from peerwatch_detector.reading.settings import ApiChoice
 
 JOB = "pretrain-17"
 LARGE = 12_500
 SMALL = (16, 256)
 # Before the range, so that its first steps have a sample, and so that it is not all there is.
 _LEAD_SECONDS = 60
-_WAYS: tuple[Choice, ...] = ("remote_read", "query", "query_range")
+_APIS: tuple[ApiChoice, ...] = ("remote_read", "query", "query_range")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one way of reading cost; times in seconds, best of some runs."""
+    """What one API cost; times in seconds, best of some runs."""
 
-    way: str
+    api: str
     nodes: int
     seconds: float
     own_cpu: float
@@ -105,20 +105,20 @@ def as_people_write_it(url: str, selections: Sequence[Selection], grid: Grid) ->
                 "end": grid.end / 1000,
                 "step": 1,
             }
-            answer = session.post(f"{url}/api/v1/query_range", data=form, timeout=600)
-            answer.raise_for_status()
-            result = answer.json()["data"]["result"]
+            response = session.post(f"{url}/api/v1/query_range", data=form, timeout=600)
+            response.raise_for_status()
+            result = response.json()["data"]["result"]
             values = np.full((len(result), grid.steps), np.nan, np.float32)
             for one in result:
                 row = nodes.setdefault(one["metric"]["node"], len(nodes))
                 for when, value in one["values"]:
                     values[row, round(when - grid.start / 1000)] = float(value)
-            total += len(answer.content)
+            total += len(response.content)
     return total
 
 
 def measure(directory: Path, nodes: int, metrics: int, seconds: int, *, usual: bool) -> list[Row]:
-    """Fill a server and return what every way cost."""
+    """Fill a server and return what every API cost."""
     end = int(time.time()) - 5
     grid = Grid.of_seconds(end - seconds, end - 1)
     names = [f"gpu-node-{node:05d}" for node in range(nodes)]
@@ -135,15 +135,15 @@ def measure(directory: Path, nodes: int, metrics: int, seconds: int, *, usual: b
                 server, lambda: as_people_write_it(server.url, selections, grid), repeats=1
             )
             rows.append(Row("requests + json, gzip", nodes, *cost, 1.0))
-        ways = _WAYS if usual else _WAYS[:1]
-        for way in ways:
+        apis = _APIS if usual else _APIS[:1]
+        for api in apis:
             settings = ReadingSettings(
-                server.url, way=way, timeout_seconds=600, deadline_seconds=600
+                server.url, api=api, timeout_seconds=600, deadline_seconds=600
             )
             with GridReader(settings) as reader:
                 cost = _cost(server, lambda: _read(reader, selections, grid, names), repeats=4)
             ratio = rows[0].seconds / cost[0] if usual else float("nan")
-            rows.append(Row(way, nodes, *cost, ratio))
+            rows.append(Row(api, nodes, *cost, ratio))
         rows.append(_follow(server, selections, names, end))
     return rows
 
@@ -155,7 +155,7 @@ def _read(
     for reading in reader.read(selections, grid, nodes):
         block = reading.result().block
         if len(block.keys) != len(nodes) or np.isnan(block.values).any():
-            raise RuntimeError(f"{reading.selection.metric}: something is missing in the answer.")
+            raise RuntimeError(f"{reading.selection.metric}: something is missing in the response.")
         block.frame(JOB, reading.selection.metric, nodes)
     return reader.statistics.received_bytes - before
 
@@ -199,13 +199,13 @@ def _cost(
 def table(rows: Sequence[Row]) -> str:
     """Return the results for people, in Markdown; ratios are to the first row."""
     lines = [
-        "| way | nodes | seconds | own CPU, s | server's CPU, s | MB | times faster |",
+        "| api | nodes | seconds | own CPU, s | server's CPU, s | MB | times faster |",
         "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         ratio = "-" if np.isnan(row.ratio) else f"{row.ratio:.1f}"
         lines.append(
-            f"| {row.way} | {row.nodes} | {row.seconds:.3f} | {row.own_cpu:.3f} | "
+            f"| {row.api} | {row.nodes} | {row.seconds:.3f} | {row.own_cpu:.3f} | "
             f"{row.server_cpu:.3f} | {row.megabytes:.1f} | {ratio} |"
         )
     return "\n".join(lines)

@@ -22,54 +22,54 @@ class Request:
     headers: dict[str, str]
 
 
-Answer = Callable[[BaseHTTPRequestHandler], None]
+Response = Callable[[BaseHTTPRequestHandler], None]
 
 
 @dataclass
 class FakePrometheus:
-    """The server's address, its next answer, and what it was asked."""
+    """The server's address, its next response, and what it was asked."""
 
     url: str
-    answer: Answer
+    response: Response
     requests: list[Request] = field(default_factory=list)
     release: threading.Event = field(default_factory=threading.Event)
 
 
-def send(status: int, body: bytes, content_type: str = "application/json") -> Answer:
+def send(status: int, body: bytes, content_type: str = "application/json") -> Response:
     """Answer with a whole body."""
 
-    def answer(handler: BaseHTTPRequestHandler) -> None:
+    def respond(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(status)
         handler.send_header("Content-Type", content_type)
         handler.send_header("Content-Length", str(len(body)))
         handler.end_headers()
         handler.wfile.write(body)
 
-    return answer
+    return respond
 
 
-def success(kind: str, result: list[dict[str, Any]]) -> Answer:
+def success(kind: str, result: list[dict[str, Any]]) -> Response:
     """Answer as the query API does."""
     data = {"status": "success", "data": {"resultType": kind, "result": result}}
     return send(200, json.dumps(data).encode())
 
 
-def refuse(status: int, kind: str, text: str) -> Answer:
+def refuse(status: int, kind: str, text: str) -> Response:
     """Answer with an error of the query API."""
     data = {"status": "error", "errorType": kind, "error": text}
     return send(status, json.dumps(data).encode())
 
 
-def cut_off(body: bytes, announced: int) -> Answer:
+def cut_off(body: bytes, announced: int) -> Response:
     """Send less than announced and close."""
 
-    def answer(handler: BaseHTTPRequestHandler) -> None:
+    def respond(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
         handler.send_header("Content-Length", str(announced))
         handler.end_headers()
         handler.wfile.write(body)
 
-    return answer
+    return respond
 
 
 def broken_chunks(handler: BaseHTTPRequestHandler) -> None:
@@ -86,7 +86,7 @@ def hang_up(handler: BaseHTTPRequestHandler) -> None:
 
 
 @contextmanager
-def fake_prometheus(answer: Answer) -> Iterator[FakePrometheus]:
+def fake_prometheus(response: Response) -> Iterator[FakePrometheus]:
     """Run the server on a free port."""
     known: list[FakePrometheus] = []
 
@@ -97,7 +97,7 @@ def fake_prometheus(answer: Answer) -> Iterator[FakePrometheus]:
             length = int(self.headers["Content-Length"])
             form = {k: v[0] for k, v in parse_qs(self.rfile.read(length).decode()).items()}
             known[0].requests.append(Request(self.path, form, dict(self.headers)))
-            known[0].answer(self)
+            known[0].response(self)
 
         def end_headers(self) -> None:
             # One connection per request: tests leave no idle ones behind.
@@ -109,7 +109,7 @@ def fake_prometheus(answer: Answer) -> Iterator[FakePrometheus]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    known.append(FakePrometheus(f"http://127.0.0.1:{server.server_port}", answer))
+    known.append(FakePrometheus(f"http://127.0.0.1:{server.server_port}", response))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

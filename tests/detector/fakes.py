@@ -19,8 +19,8 @@ from peerwatch_detector.jobs import Job
 from peerwatch_detector.models.identity import Identity
 from peerwatch_detector.reading import Block, Grid, Reading, ReadingStatistics, Selection, promql
 from peerwatch_detector.reading.reader import selection_of
-from peerwatch_detector.reading.transport.envelope import Remarks
-from peerwatch_detector.reading.transport.request import Result
+from peerwatch_detector.reading.transport.envelope import Annotations
+from peerwatch_detector.reading.transport.request import RangeResult
 
 START = 1_700_000_000
 # Second from which ``shifted`` nodes deviate.
@@ -181,7 +181,7 @@ class FakeReader:
     ) -> list[Reading]:
         return [Reading(one, self._outcome(one, grid), "query") for one in selections]
 
-    def _outcome(self, selection: Selection, grid: Grid) -> Result | ReadError:
+    def _outcome(self, selection: Selection, grid: Grid) -> RangeResult | ReadError:
         kind = "raw" if selection.expression is None else "stepped"
         query = selection.expression or selection.selector
         try:
@@ -194,7 +194,7 @@ class FakeReader:
             for job_id, _ in self.recorded
         }
         found = self.recorded.get(asked[selection], []) if selection in asked else []
-        return Result(self._block(found, selection, grid), Remarks(), 0)
+        return RangeResult(self._block(found, selection, grid), Annotations(), 0)
 
     def _block(self, series: list[Series], selection: Selection, grid: Grid) -> Block:
         age = 0.0 if selection.expression else self.config.prometheus.reading.max_age_seconds

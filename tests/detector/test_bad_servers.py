@@ -15,10 +15,10 @@ import pytest
 
 from detector.fakes import config_for, metric
 from detector.reading.fake_server import (
-    Answer,
-    Asked,
     FakeServer,
     Handler,
+    ReceivedRequest,
+    Response,
     fake_server,
     matrix,
     send,
@@ -30,52 +30,52 @@ from peerwatch_detector.service.detector import Detector
 NODES = ("a", "b", "c", "d")
 NOW = 1_700_000_000.0
 # Small enough for a test that fills them.
-LIMITS = {"max_answer_bytes": 1 << 20, "max_series": 500, "max_splits": 0}
+LIMITS = {"max_response_bytes": 1 << 20, "max_series": 500, "max_splits": 0}
 
 
-def info(names: tuple[str, ...] = NODES) -> Answer:
+def info(names: tuple[str, ...] = NODES) -> Response:
     """Answer as if one job ran on the nodes."""
     result = [{"metric": {"job_id": "j", "node": node}, "value": [NOW, "1"]} for node in names]
     data = {"resultType": "vector", "result": result}
     return send(200, json.dumps({"status": "success", "data": data}).encode())
 
 
-def samples() -> Answer:
+def samples() -> Response:
     values = [[NOW - 100 + second, "0.5"] for second in range(99)]
     return matrix([{"metric": {"node": node}, "values": values} for node in NODES])
 
 
-def stall(server: FakeServer) -> Answer:
-    def answer(handler: Handler, _: Asked) -> None:
+def stall(server: FakeServer) -> Response:
+    def respond(handler: Handler, _: ReceivedRequest) -> None:
         server.release.wait(60)
 
-    return answer
+    return respond
 
 
-def hang_up(_: FakeServer) -> Answer:
-    def answer(handler: Handler, _: Asked) -> None:
+def hang_up(_: FakeServer) -> Response:
+    def respond(handler: Handler, _: ReceivedRequest) -> None:
         handler.connection.shutdown(socket.SHUT_RDWR)
         handler.close_connection = True
 
-    return answer
+    return respond
 
 
-def broken_off(_: FakeServer) -> Answer:
-    def answer(handler: Handler, _: Asked) -> None:
+def broken_off(_: FakeServer) -> Response:
+    def respond(handler: Handler, _: ReceivedRequest) -> None:
         handler.send_response(200)
         handler.send_header("Content-Length", "5000")
         handler.end_headers()
         handler.wfile.write(b'{"status":"success","data":{"resultType":')
         handler.close_connection = True
 
-    return answer
+    return respond
 
 
 def endless(piece: bytes) -> Any:
     """Begin as the query API does and never end."""
 
-    def make(_: FakeServer) -> Answer:
-        def answer(handler: Handler, asked: Asked) -> None:
+    def make(_: FakeServer) -> Response:
+        def respond(handler: Handler, asked: ReceivedRequest) -> None:
             kind = "matrix" if "[" in asked.form.get("query", "") else "vector"
             handler.send_response(200)
             handler.send_header("Content-Type", "application/json")
@@ -86,13 +86,13 @@ def endless(piece: bytes) -> Any:
             for number in count():
                 handler.wfile.write(piece.replace(b"#", b"%d" % number) * 100)
 
-        return answer
+        return respond
 
     return make
 
 
-def constant(answer: Answer) -> Any:
-    return lambda _: answer
+def constant(response: Response) -> Any:
+    return lambda _: response
 
 
 SERIES = b'{"metric":{"node":"n#"},"values":[[1699999990,"1"]]},'
@@ -114,19 +114,19 @@ each_bad = pytest.mark.parametrize(
 )
 
 
-def is_range(asked: Asked) -> bool:
+def is_range(asked: ReceivedRequest) -> bool:
     return "ms]" in asked.form.get("query", "")
 
 
-def behave(server: FakeServer, *, bad_info: Answer | None, bad_ranges: Answer | None) -> None:
+def behave(server: FakeServer, *, bad_info: Response | None, bad_ranges: Response | None) -> None:
     """Let the server answer well but for what is given."""
 
-    def answer(handler: Handler, asked: Asked) -> None:
+    def respond(handler: Handler, asked: ReceivedRequest) -> None:
         good = samples() if is_range(asked) else info()
         bad = bad_ranges if is_range(asked) else bad_info
         (bad or good)(handler, asked)
 
-    server.answers["query"] = answer
+    server.responses["query"] = respond
 
 
 @contextmanager
@@ -139,7 +139,7 @@ def detector(
         prometheus={
             "url": server.url,
             "timeout_seconds": timeout_seconds,
-            "reading": {**LIMITS, "way": "query", **limits},
+            "reading": {**LIMITS, "api": "query", **limits},
         },
     )
     with PrometheusReader(config.prometheus) as reader:
@@ -195,11 +195,11 @@ def test_endless_answers_take_no_more_memory_than_the_limits(
     server: FakeServer, piece: bytes
 ) -> None:
     behave(server, bad_info=None, bad_ranges=endless(piece)(server))
-    with detector(server, max_answer_bytes=1 << 28, max_series=1000) as here:
+    with detector(server, max_response_bytes=1 << 28, max_series=1000) as here:
         tracemalloc.start()
         here.cycle()
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert {} == here.snapshot.last_success
-    # 1000 series of 360 steps, or a part of an answer without an end, and the buffers.
+    # 1000 series of 360 steps, or a part of a response without an end, and the buffers.
     assert peak < 150e6

@@ -209,10 +209,10 @@ def test_what_does_not_fit_the_step_is_refused(tmp_path: Path, text: str, expect
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("way: grpc", "way: input should be 'auto', 'remote_read', 'export', 'query' or"),
+        ("api: grpc", "api: input should be 'auto', 'remote_read', 'export', 'query' or"),
         ("connections: 0", "connections: input should be greater than or equal to 1, got 0"),
         ("max_age_seconds: 0", "max_age_seconds: input should be greater than or equal to 0.1"),
-        ("max_answer_bytes: 10", "max_answer_bytes: input should be greater than or equal to"),
+        ("max_response_bytes: 10", "max_response_bytes: input should be greater than or equal to"),
         ("partial: warn", "partial: input should be 'keep' or 'refuse', got 'warn'"),
         ("deadline: 5", "deadline: unknown key 'deadline'; did you mean 'deadline_seconds'?"),
     ],

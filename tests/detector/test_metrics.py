@@ -19,7 +19,7 @@ from peerwatch_detector.service.metrics import Membership, Page, Snapshot
 from peerwatch_detector.service.schedule import Backlog
 
 ORDER = ("job_id", "node", "gpu", "metric", "model", "fingerprint", "method", "severity", "stage")
-ORDER += ("reason", "version", "family", "summary", "way", "group", "member")
+ORDER += ("reason", "version", "family", "summary", "api", "group", "member")
 SENTENCE = 'a GPU 3: "Load" 12 % (peers 45 %), likely at fault'
 WHY = Explanation(
     2000.0,
@@ -65,7 +65,7 @@ FULL = Snapshot(
         seconds={"query": 0.5},
         errors={"timeout": 2},
         up=True,
-        way="remote_read",
+        api="remote_read",
         wait_seconds=12.5,
     ),
     backlog=Backlog({"job-1": 0.5, "job-2": 20.0}, waiting=1, skipped=3),
@@ -129,9 +129,9 @@ def test_values_are_those_of_the_snapshot() -> None:
         ("peerwatch_read_errors_total", "timeout"): 2.0,
         ("peerwatch_read_errors_total", "unreachable"): 0.0,
         ("peerwatch_read_bytes_total",): 56_000.0,
-        ("peerwatch_read_questions_total",): 7.0,
+        ("peerwatch_read_requests_total",): 7.0,
         ("peerwatch_read_splits_total",): 3.0,
-        ("peerwatch_read_partial_answers_total",): 1.0,
+        ("peerwatch_read_partial_responses_total",): 1.0,
         ("peerwatch_read_seconds_total", "query"): 0.5,
         ("peerwatch_read_seconds_total", "export"): 0.0,
         ("peerwatch_reader_info", "remote_read"): 1.0,

@@ -24,7 +24,7 @@ from peerwatch_detector.reading.decode import chunks
 from peerwatch_detector.reading.decode import frames
 
 prepare.prepare_apart()
-stages = [chunks.join_chunks, frames.take_frames, distances.distance_sums, forward.embed]
+stages = [chunks.join_chunks, frames.decode_frames, distances.distance_sums, forward.embed]
 print(json.dumps([[len(one.stats.cache_hits), len(one.stats.cache_misses)] for one in stages]))
 """
 

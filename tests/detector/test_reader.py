@@ -11,8 +11,8 @@ import pytest
 from pydantic import ValidationError
 
 from detector.fake_prometheus import (
-    Answer,
     FakePrometheus,
+    Response,
     broken_chunks,
     cut_off,
     fake_prometheus,
@@ -51,7 +51,7 @@ def reader_of(server: FakePrometheus) -> Iterator[Callable[..., PrometheusReader
 
 
 def test_a_vector_becomes_series_of_one_sample(server: FakePrometheus, reader_of: Readers) -> None:
-    server.answer = success("vector", [{"metric": {"node": "a"}, "value": [10.5, "3"]}])
+    server.response = success("vector", [{"metric": {"node": "a"}, "value": [10.5, "3"]}])
     reader = reader_of()
     (one,) = reader.instant("up")
     assert ({"node": "a"}, [10.5], [3.0]) == (one.labels, one.times.tolist(), one.values.tolist())
@@ -70,7 +70,7 @@ def test_an_empty_answer_is_no_error(server: FakePrometheus, reader_of: Readers)
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason", "text"),
+    ("response", "reason", "text"),
     [
         (refuse(400, "bad_data", "parse error: x"), "http_4xx", "answered 400: parse error: x"),
         (refuse(422, "execution", "many-to-many"), "refused", "answered 422: many-to-many"),
@@ -92,16 +92,16 @@ def test_an_empty_answer_is_no_error(server: FakePrometheus, reader_of: Readers)
         (success("vector", [{"metric": {}, "value": [1, "x"]}]), "malformed", "unexpected form"),
         (success("vector", [{"metric": 5, "value": [1, "2"]}]), "malformed", "unexpected form"),
         (success("vector", ["x"]), "malformed", "unexpected form"),  # type: ignore[list-item]
-        (send(200, b'{"status":"success","data":{"resu'), "truncated", "mid-answer"),
-        (cut_off(b'{"status":', 500), "truncated", "mid-answer"),
-        (broken_chunks, "truncated", "mid-answer"),
+        (send(200, b'{"status":"success","data":{"resu'), "truncated", "mid-response"),
+        (cut_off(b'{"status":', 500), "truncated", "mid-response"),
+        (broken_chunks, "truncated", "mid-response"),
         (hang_up, "unreachable", "cannot be reached"),
     ],
 )
 def test_whatever_goes_wrong_has_a_reason_and_is_counted(
-    server: FakePrometheus, reader_of: Readers, answer: Answer, reason: str, text: str
+    server: FakePrometheus, reader_of: Readers, response: Response, reason: str, text: str
 ) -> None:
-    server.answer = answer
+    server.response = response
     reader = reader_of()
     with pytest.raises(ReadError) as caught:
         reader.instant("up")
@@ -114,7 +114,7 @@ def test_whatever_goes_wrong_has_a_reason_and_is_counted(
 def test_a_server_that_does_not_answer_in_time_times_out(
     server: FakePrometheus, reader_of: Readers
 ) -> None:
-    server.answer = lambda _: server.release.wait(60) and None
+    server.response = lambda _: server.release.wait(60) and None
     reader = reader_of(timeout_seconds=0.2)
     began = time.monotonic()
     with pytest.raises(ReadError, match=r"within 0\.2 s") as caught:
@@ -135,7 +135,7 @@ def test_a_server_that_stalls_in_mid_answer_times_out(
         handler.wfile.flush()
         server.release.wait(10)
 
-    server.answer = stall
+    server.response = stall
     with pytest.raises(ReadError) as caught:
         reader_of(timeout_seconds=0.2).instant("up")
     assert "timeout" == caught.value.reason
@@ -165,11 +165,11 @@ def test_the_reader_recovers_when_the_server_does(
     server: FakePrometheus, reader_of: Readers
 ) -> None:
     reader = reader_of(reading={"longest_wait_seconds": 0.001})
-    good, server.answer = server.answer, refuse(503, "unavailable", "starting")
+    good, server.response = server.response, refuse(503, "unavailable", "starting")
     for _ in range(2):
         with pytest.raises(ReadError):
             reader.instant("up")
-    server.answer = good
+    server.response = good
     # A wait of a millisecond at most.
     until(lambda: [] == reader.instant("up"))
     assert (True, {"http_5xx": 2}) == (reader.statistics.up, reader.statistics.errors)
@@ -260,7 +260,7 @@ def test_a_server_that_failed_twice_is_left_alone_for_a_while(
     server: FakePrometheus, reader_of: Readers
 ) -> None:
     reader = reader_of(reading={"longest_wait_seconds": 3600})
-    server.answer = send(503, b"Busy")
+    server.response = send(503, b"Busy")
     for _ in range(4):
         with pytest.raises(ReadError) as caught:
             reader.instant("up")
@@ -277,7 +277,7 @@ def test_a_question_that_is_refused_does_not_keep_others_waiting(
     server: FakePrometheus, reader_of: Readers
 ) -> None:
     reader = reader_of()
-    server.answer = refuse(422, "execution", "many-to-many")
+    server.response = refuse(422, "execution", "many-to-many")
     for _ in range(4):
         with pytest.raises(ReadError, match="many-to-many"):
             reader.instant("up")
@@ -296,7 +296,7 @@ def test_the_configuration_without_a_file_is_that_of_the_readers() -> None:
 
 def test_every_setting_of_reading_reaches_the_reader() -> None:
     changed = {
-        "way": "export",
+        "api": "export",
         "connections": 3,
         "deadline_seconds": 11.0,
         "max_age_seconds": 12.0,
@@ -305,7 +305,7 @@ def test_every_setting_of_reading_reaches_the_reader() -> None:
         "max_points": 150,
         "max_samples": 160_000,
         "max_series": 170,
-        "max_answer_bytes": 1_800_000,
+        "max_response_bytes": 1_800_000,
         "max_splits": 19,
         "partial": "refuse",
         "longest_wait_seconds": 20.0,

@@ -48,20 +48,20 @@ def url() -> Iterator[str]:
     [[], ["--series", "node_load1", "--node-label", "instance"]],
     ids=["recorded", "foreign"],
 )
-def test_every_way_is_timed_on_what_the_server_has(
+def test_every_api_is_timed_on_what_the_server_has(
     url: str, asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = main(["bench", "--url", url, "--nodes", "8", "--json", *asked])
 
     found = json.loads(capsys.readouterr().out)
-    ways = [(one["way"], one["span_seconds"] > 800) for one in found["reading"]]
+    apis = [(one["api"], one["span_seconds"] > 800) for one in found["reading"]]
     assert 0 == code
     assert [
         ("remote_read", True),
         ("query", True),
         ("query_range", True),
         ("query", False),
-    ] == ways
+    ] == apis
     assert [NODES] * 4 == [one["series"] for one in found["reading"]]
     assert all(one["samples"] >= NODES * 550 for one in found["reading"][:3])
     assert all(one["seconds"] > 0 for one in found["reading"])

@@ -1,4 +1,4 @@
-"""All ways of reading give the same frame: a real Prometheus and a real VictoriaMetrics.
+"""All APIs give the same frame: a real Prometheus and a real VictoriaMetrics.
 
 The series have whatever series have in the field; what the frame must hold is computed from the
 written samples by slow obvious code.
@@ -43,8 +43,8 @@ OF_JOB = (Matcher("job_id", "=", JOB),)
 LEVEL = Selection("level", "job_node:level:ratio", OF_JOB)
 GPU_LEVEL = Selection("gpu_level", "job_gpu:level:ratio", OF_JOB)
 RATE = Selection("rate", "node_bytes_total", OF_JOB, rate_seconds=5)
-WAYS = {"prometheus": ["remote_read", "query", "query_range"]}
-WAYS["victoria-metrics"] = ["export", "query", "query_range"]
+APIS = {"prometheus": ["remote_read", "query", "query_range"]}
+APIS["victoria-metrics"] = ["export", "query", "query_range"]
 
 Samples = list[tuple[int, float]]
 
@@ -194,13 +194,13 @@ def is_stale(value: float) -> bool:
 
 
 both_servers = pytest.mark.parametrize(
-    ("server", "way"), [(server, way) for server, ways in WAYS.items() for way in ways]
+    ("server", "api"), [(server, api) for server, apis in APIS.items() for api in apis]
 )
 
 
 @both_servers
-def test_a_frame_holds_what_was_written(world: World, server: str, way: str) -> None:
-    found = frame(world, server, LEVEL, world.grid(), way=way)
+def test_a_frame_holds_what_was_written(world: World, server: str, api: str) -> None:
+    found = frame(world, server, LEVEL, world.grid(), api=api)
     assert world.nodes == found.nodes
     np.testing.assert_array_equal(world.grid().times, found.times)
     expected = np.float32(expected_level(world, world.grid(), server))
@@ -208,8 +208,8 @@ def test_a_frame_holds_what_was_written(world: World, server: str, way: str) -> 
 
 
 @both_servers
-def test_a_frame_per_gpu_holds_what_was_written(world: World, server: str, way: str) -> None:
-    found = frame(world, server, GPU_LEVEL, world.grid(), way=way)
+def test_a_frame_per_gpu_holds_what_was_written(world: World, server: str, api: str) -> None:
+    found = frame(world, server, GPU_LEVEL, world.grid(), api=api)
     assert ("0", "1", "2", "10") == found.gpus
     assert found.gpu_values is not None
     for node in ("node-a", "node-b", "node-c"):
@@ -222,9 +222,9 @@ def test_a_frame_per_gpu_holds_what_was_written(world: World, server: str, way: 
 
 
 @both_servers
-def test_rates_of_counters_survive_resets_and_gaps(world: World, server: str, way: str) -> None:
+def test_rates_of_counters_survive_resets_and_gaps(world: World, server: str, api: str) -> None:
     grid = world.grid(20)
-    found = frame(world, server, RATE, grid, way=way)
+    found = frame(world, server, RATE, grid, api=api)
     for node, samples in world.counters.items():
         np.testing.assert_array_equal(
             np.float32(naive_rates(samples, grid, AGE, 5)), found.values[world.nodes.index(node)]
@@ -232,26 +232,26 @@ def test_rates_of_counters_survive_resets_and_gaps(world: World, server: str, wa
     assert (found.values[np.isfinite(found.values)] >= 0).all()
 
 
-@pytest.mark.parametrize("server", WAYS)
-@pytest.mark.parametrize("way", ["query", "query_range"])
+@pytest.mark.parametrize("server", APIS)
+@pytest.mark.parametrize("api", ["query", "query_range"])
 @pytest.mark.parametrize("selection", [LEVEL, RATE], ids=["level", "rate"])
 def test_without_compiled_code_a_frame_is_the_same(
-    world: World, server: str, way: str, selection: Selection
+    world: World, server: str, api: str, selection: Selection
 ) -> None:
     grid = world.grid(20)
-    expected = frame(world, server, selection, grid, way=way)
-    settings = {"url": world.urls[server], "way": way, **SETTINGS}
+    expected = frame(world, server, selection, grid, api=api)
+    settings = {"url": world.urls[server], "api": api, **SETTINGS}
     used, rows, _ = read_without_numba("missing", settings, selection, grid, world.nodes)
-    assert way == used
+    assert api == used
     np.testing.assert_allclose([rows[node] for node in world.nodes], expected.values, rtol=1e-6)
 
 
-@pytest.mark.parametrize("server", WAYS)
+@pytest.mark.parametrize("server", APIS)
 @pytest.mark.parametrize("step", [0.01, 0.1, 0.5, 10.0])
 def test_other_steps_are_the_same_in_every_way(world: World, server: str, step: float) -> None:
     end = world.base // 60 * 60 + 120
     grid = Grid.of_seconds(end - 60, end, step)
-    frames = [frame(world, server, LEVEL, grid, way=way).values for way in WAYS[server]]
+    frames = [frame(world, server, LEVEL, grid, api=api).values for api in APIS[server]]
     age = max(AGE, round(1500 * step))
     samples = [one for one in world.level["node-a"] if not is_stale(one[1])]
     row = world.nodes.index("node-a")
@@ -260,7 +260,7 @@ def test_other_steps_are_the_same_in_every_way(world: World, server: str, step: 
         np.testing.assert_array_equal(frames[0], other)
 
 
-@pytest.mark.parametrize("server", WAYS)
+@pytest.mark.parametrize("server", APIS)
 def test_the_way_is_found_by_asking_the_server(world: World, server: str) -> None:
     reader = GridReader(ReadingSettings(world.urls[server], increment_seconds=60))
     expression = Selection("sum", "", expression=f"max by (node) ({LEVEL.selector})")
@@ -268,7 +268,7 @@ def test_the_way_is_found_by_asking_the_server(world: World, server: str) -> Non
     (short,) = reader.read([LEVEL], world.grid(250), world.nodes)
     (evaluated,) = reader.read([expression], world.grid(200, 210), world.nodes)
     reader.close()
-    assert [WAYS[server][0], "query", "query_range"] == [long.way, short.way, evaluated.way]
+    assert [APIS[server][0], "query", "query_range"] == [long.api, short.api, evaluated.api]
     assert len(world.level) == len(long.result().block.keys)
     assert (1, 1) == (long.result().block.duplicates, long.result().block.unnamed)
     assert reader.statistics.up
@@ -276,7 +276,7 @@ def test_the_way_is_found_by_asking_the_server(world: World, server: str) -> Non
     assert np.isfinite(evaluated.result().block.frame(JOB, "sum", ["node-a"]).values).all()
 
 
-@pytest.mark.parametrize("server", WAYS)
+@pytest.mark.parametrize("server", APIS)
 def test_following_gives_what_one_read_gives(world: World, server: str) -> None:
     settings = ReadingSettings(world.urls[server], **SETTINGS)
     reader = GridReader(settings)
@@ -287,13 +287,13 @@ def test_following_gives_what_one_read_gives(world: World, server: str) -> None:
     reader.close()
     grid = world.grid(62, 262)
     for selection in (LEVEL, RATE):
-        whole = frame(world, server, selection, grid, way="query")
+        whole = frame(world, server, selection, grid, api="query")
         found = follower.frame(selection.metric, world.nodes, world.base + 62, world.base + 262)
         np.testing.assert_array_equal(whole.times, found.times)
         np.testing.assert_array_equal(whole.values, found.values)
 
 
-@pytest.mark.parametrize("server", WAYS)
+@pytest.mark.parametrize("server", APIS)
 def test_samples_that_come_late_are_read_with_the_next(
     world: World, tmp_path: Path, server: str
 ) -> None:
@@ -316,14 +316,14 @@ def test_samples_that_come_late_are_read_with_the_next(
     np.testing.assert_array_equal(np.float32(naive_steps(late, world.grid(205, 256), AGE)), found)
 
 
-@pytest.mark.parametrize("way", ["query", "query_range"])
+@pytest.mark.parametrize("api", ["query", "query_range"])
 def test_what_a_server_refuses_as_too_much_is_read_in_parts(
-    world: World, tmp_path: Path, way: str
+    world: World, tmp_path: Path, api: str
 ) -> None:
     with Stack(tmp_path) as stack:
         small = prometheus(stack, "--query.max-samples=1500")
         write(small.url, written(world))
-        settings = ReadingSettings(small.url, way=way, **SETTINGS)  # type: ignore[arg-type]
+        settings = ReadingSettings(small.url, api=api, **SETTINGS)  # type: ignore[arg-type]
         reader = GridReader(settings)
         (reading,) = reader.read([LEVEL], world.grid(), world.nodes)
         reader.close()
@@ -333,19 +333,19 @@ def test_what_a_server_refuses_as_too_much_is_read_in_parts(
     assert {"refused": reader.statistics.splits} == reader.statistics.errors
 
 
-@pytest.mark.parametrize("server", WAYS)
+@pytest.mark.parametrize("server", APIS)
 def test_more_steps_than_a_server_allows_are_read_in_parts(world: World, server: str) -> None:
     grid = Grid.of_seconds(world.base, world.base + SECONDS, 0.008)
     narrow = Selection("level", LEVEL.series, (*OF_JOB, Matcher("node", "=", "node-a")))
-    whole = frame(world, server, narrow, grid, way="query")
+    whole = frame(world, server, narrow, grid, api="query")
     # Prometheus takes 11,000 points, VictoriaMetrics 30,000.
     for most in (11_000, 40_000):
-        found = frame(world, server, narrow, grid, way="query_range", max_points=most)
+        found = frame(world, server, narrow, grid, api="query_range", max_points=most)
         np.testing.assert_array_equal(whole.values, found.values)
 
 
 def test_a_wrong_selector_is_refused_at_once_and_says_why(world: World) -> None:
-    settings = ReadingSettings(world.urls["prometheus"], way="query")
+    settings = ReadingSettings(world.urls["prometheus"], api="query")
     reader = GridReader(settings)
     wrong = Selection("level", "level", (Matcher("node", "=~", "("),))
     (reading,) = reader.read([wrong], world.grid(), world.nodes)
@@ -358,6 +358,6 @@ def test_a_wrong_selector_is_refused_at_once_and_says_why(world: World) -> None:
 
 def test_the_benchmark_reads_what_it_fills(tmp_path: Path) -> None:
     rows = measure(tmp_path, nodes=3, metrics=2, seconds=40, usual=True)
-    ways = ["requests + json, gzip", "remote_read", "query", "query_range", "15 s of new samples"]
-    assert [(way, 3) for way in ways] == [(row.way, row.nodes) for row in rows]
+    apis = ["requests + json, gzip", "remote_read", "query", "query_range", "15 s of new samples"]
+    assert [(api, 3) for api in apis] == [(row.api, row.nodes) for row in rows]
     assert len(rows) + 2 == len(table(rows).splitlines())

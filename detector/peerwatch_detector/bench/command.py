@@ -25,20 +25,20 @@ from peerwatch_detector.errors import BenchError, ReadError
 from peerwatch_detector.models.store import Bundle
 from peerwatch_detector.reading import Grid, GridReader, Selection
 from peerwatch_detector.reading.reader import reading_settings
-from peerwatch_detector.reading.settings import Choice
+from peerwatch_detector.reading.settings import ApiChoice
 
-_WAYS: tuple[Choice, ...] = ("remote_read", "export", "query", "query_range")
+_APIS: tuple[ApiChoice, ...] = ("remote_read", "export", "query", "query_range")
 # The first may open connections and fill the server's caches.
 _RUNS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingCost:
-    """What reading by one way cost; of some runs the quickest.
+    """What reading by one API cost; of some runs the quickest.
 
     Parameters
     ----------
-    way
+    api
         How.
     span_seconds
         Length of the range.
@@ -48,7 +48,7 @@ class ReadingCost:
         Wall time, and CPU time of this process.
     """
 
-    way: str
+    api: str
     span_seconds: int
     series: int
     samples: int
@@ -166,7 +166,7 @@ def _seconds(job: Rehearsal, second: int) -> tuple[float, float]:
 def measure_reading(
     config: DetectorConfig, series: str | None, node_label: str
 ) -> list[ReadingCost]:
-    """Read what the server has, by every way that it answers, and then the newest seconds only.
+    """Read what the server has, by every API that it answers, and then the newest seconds only.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def measure_reading(
         selections = [Selection(series, series, node_label=node_label)]
     end = time.time() - config.prometheus.lag_seconds
     long, short = (Grid.of_seconds(end - span, end) for span in (SECONDS, CYCLE))
-    costs = [_read(config, way, selections, long) for way in _WAYS]
+    costs = [_read(config, api, selections, long) for api in _APIS]
     costs.append(_read(config, "auto", selections, short))
     found = [one for one in costs if one is not None and one.series]
     if not found:
@@ -202,10 +202,10 @@ def measure_reading(
 
 
 def _read(
-    config: DetectorConfig, way: Choice, selections: Sequence[Selection], grid: Grid
+    config: DetectorConfig, api: ApiChoice, selections: Sequence[Selection], grid: Grid
 ) -> ReadingCost | None:
-    """Read some selections a few times; None if the server does not do it that way."""
-    settings = replace(reading_settings(config.prometheus), way=way)
+    """Read some selections a few times; None if the server does not have that API."""
+    settings = replace(reading_settings(config.prometheus), api=api)
     best: ReadingCost | None = None
     with GridReader(settings) as reader:
         for _ in range(_RUNS):
@@ -213,13 +213,13 @@ def _read(
             readings = reader.read(selections, grid)
             wall, own = time.perf_counter() - wall, time.process_time() - own
             errors = [one.outcome for one in readings if isinstance(one.outcome, ReadError)]
-            if errors and errors[0].reason in {"http_4xx", "malformed"} and way != "query":
+            if errors and errors[0].reason in {"http_4xx", "malformed"} and api != "query":
                 return None
             blocks = [one.result().block for one in readings]
             count = sum(len(block.keys) + block.duplicates for block in blocks)
             samples = sum(block.samples for block in blocks)
             span = grid.steps * grid.step // 1000
-            cost = ReadingCost(readings[0].way, span, count, samples, wall, own)
+            cost = ReadingCost(readings[0].api, span, count, samples, wall, own)
             best = cost if best is None or wall < best.seconds else best
     return best
 
@@ -246,11 +246,11 @@ def report(detecting: DetectionCost, reading: Sequence[ReadingCost], url: str) -
         "",
         f"Reading from {url}:",
         "",
-        f"| way | range, s | series | samples | seconds | own CPU, s | for {series} series, s |",
+        f"| api | range, s | series | samples | seconds | own CPU, s | for {series} series, s |",
         "|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {one.way} | {one.span_seconds} | {one.series} | {one.samples} | {one.seconds:.3f} | "
+        f"| {one.api} | {one.span_seconds} | {one.series} | {one.samples} | {one.seconds:.3f} | "
         f"{one.cpu:.3f} | {one.scaled(series):.2f} |"
         for one in reading
     ]

@@ -13,7 +13,7 @@ from peerwatch_detector.config.detection import Section
 class ReadingConfig(Section):
     """How ranges are read, and the limits that keep the server and the detector small."""
 
-    way: Literal["auto", "remote_read", "export", "query", "query_range"] = Field(
+    api: Literal["auto", "remote_read", "export", "query", "query_range"] = Field(
         default="auto",
         description="remote_read: raw chunks (Prometheus, Mimir); export: raw lines "
         "(VictoriaMetrics); query: range selectors, query_range: a value per step (both "
@@ -49,39 +49,39 @@ class ReadingConfig(Section):
         default=120.0,
         ge=0,
         le=7200,
-        description="With way auto, ranges up to this long are read by query: there a read costs "
-        "by the series, and the other ways gain nothing.",
+        description="With API auto, ranges up to this long are read by query: there a read costs "
+        "by the series, and the other APIs gain nothing.",
     )
     max_points: int = Field(
         default=11_000,
         ge=60,
         le=1_000_000,
-        description="Most steps per series of one question; Prometheus refuses more than 11000.",
+        description="Most steps per series of one request; Prometheus refuses more than 11000.",
     )
     max_samples: int = Field(
         default=15_000_000,
         ge=100_000,
         le=1_000_000_000,
-        description="Most samples that one question makes the server load; what is more is asked "
-        "in parts. Prometheus allows 50 million and builds the answer in memory.",
+        description="Most samples that one request makes the server load; what is more is asked "
+        "in parts. Prometheus allows 50 million and builds the response in memory.",
     )
     max_series: int = Field(
-        default=200_000, ge=100, le=10_000_000, description="Most series of one answer."
+        default=200_000, ge=100, le=10_000_000, description="Most series of one response."
     )
-    max_answer_bytes: int = Field(
-        default=1 << 30, ge=1 << 20, le=1 << 40, description="Most bytes of one answer."
+    max_response_bytes: int = Field(
+        default=1 << 30, ge=1 << 20, le=1 << 40, description="Most bytes of one response."
     )
     max_splits: int = Field(
         default=8,
         ge=0,
         le=20,
-        description="How often a question that the server refuses for its size, answers too late "
+        description="How often a request that the server refuses for its size, answers too late "
         "or breaks off is cut in half.",
     )
     partial: Literal["keep", "refuse"] = Field(
         default="keep",
-        description="What to do with an answer that the server calls partial, as Thanos, Mimir and "
-        "VictoriaMetrics do when a store is down.",
+        description="What to do with a response that the server calls partial, as Thanos, Mimir "
+        "and VictoriaMetrics do when a store is down.",
     )
     longest_wait_seconds: float = Field(
         default=60.0,
@@ -101,7 +101,7 @@ class PrometheusConfig(Section):
         description="Base URL of any server with the Prometheus query API.",
     )
     timeout_seconds: float = Field(
-        default=10.0, gt=0, le=300, description="Longest wait for one answer, its end included."
+        default=10.0, gt=0, le=300, description="Longest wait for one response, its end included."
     )
     recorded: bool = Field(
         default=True,
@@ -116,7 +116,7 @@ class PrometheusConfig(Section):
         min_length=1,
         validate_default=True,
         description="File whose text is sent as Authorization: Bearer. It is read for every "
-        "question, so that the token in it may be exchanged.",
+        "request, so that the token in it may be exchanged.",
     )
     lag_seconds: float = Field(
         default=2.0,

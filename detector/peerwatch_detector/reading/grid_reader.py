@@ -1,11 +1,11 @@
-"""Reads metrics of a job onto a time grid, by the way that suits the server and the range.
+"""Reads metrics of a job onto a time grid, by the API that suits the server and the range.
 
     reader = GridReader(ReadingSettings(url="http://127.0.0.1:9090"))
     for reading in reader.read(selections, Grid.of_seconds(start, end), nodes):
         frame = reading.result().block.frame(job_id, reading.selection.metric, nodes)
 
-Questions that would pass the server's limits are asked in parts; one that the server refuses, does
-not answer in time or breaks off is cut in half and asked again.
+Requests that would pass the server's limits are asked in parts; one that the server refuses, does
+not response in time or breaks off is cut in half and asked again.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from peerwatch_detector.frame import Series
 from peerwatch_detector.reading.decode.block import join_nodes, join_steps
 from peerwatch_detector.reading.decode.layout import Layout
 from peerwatch_detector.reading.decode.prepare import prepare
-from peerwatch_detector.reading.decode.status import HopelessError
-from peerwatch_detector.reading.selection import Grid, Piece, Selection
-from peerwatch_detector.reading.settings import ReadingSettings, Way
+from peerwatch_detector.reading.decode.status import UnsplittableError
+from peerwatch_detector.reading.selection import Grid, Selection, SelectionPart
+from peerwatch_detector.reading.settings import Api, ReadingSettings
 from peerwatch_detector.reading.statistics import REFUSALS, ReadingStatistics
+from peerwatch_detector.reading.transport.apis import APIS
 from peerwatch_detector.reading.transport.backoff import Backoff
 from peerwatch_detector.reading.transport.connection import Connection
-from peerwatch_detector.reading.transport.envelope import Remarks
+from peerwatch_detector.reading.transport.envelope import Annotations
 from peerwatch_detector.reading.transport.instant import instant
-from peerwatch_detector.reading.transport.plain import MOST_SAMPLES
 from peerwatch_detector.reading.transport.probe import Abilities, probe
-from peerwatch_detector.reading.transport.request import Question, Result
-from peerwatch_detector.reading.transport.ways import WAYS
+from peerwatch_detector.reading.transport.request import RangeRequest, RangeResult
+from peerwatch_detector.reading.transport.uncompiled import MAX_UNCOMPILED_SAMPLES
 
-# A smaller question may succeed where one failed for these reasons.
-_SMALLER_MAY_DO: frozenset[ReadFailure] = frozenset(
+# A smaller request may succeed where one failed for these reasons.
+_SMALLER_MAY_WORK: frozenset[ReadFailure] = frozenset(
     {"refused", "too_large", "timeout", "truncated"}
 )
-# The server does not do this, whatever is asked; another way may.
-_OTHER_WAY_MAY_DO: frozenset[ReadFailure] = frozenset({"http_4xx", "malformed"})
+# The server does not do this, whatever is asked; another api may.
+_ANOTHER_API_MAY_WORK: frozenset[ReadFailure] = frozenset({"http_4xx", "malformed"})
 # Series of a selection whose nodes are not known, to begin with.
 _UNKNOWN_SERIES = 64
 # Of the layouts that are remembered; some 200 bytes each.
@@ -62,15 +62,15 @@ class Reading:
         What was asked for.
     outcome
         The series, or why there are none.
-    way
+    api
         How it was read.
     """
 
     selection: Selection
-    outcome: Result | ReadError
-    way: Way
+    outcome: RangeResult | ReadError
+    api: Api
 
-    def result(self) -> Result:
+    def result(self) -> RangeResult:
         """Return the series.
 
         Raises
@@ -106,7 +106,7 @@ class GridReader:
     Parameters
     ----------
     settings
-        Address, way, limits.
+        Address, api, limits.
     """
 
     def __init__(self, settings: ReadingSettings) -> None:
@@ -146,7 +146,7 @@ class GridReader:
         """What reading cost so far, as of now."""
         with self._lock:
             wait = self._backoff.left(time.monotonic())
-            return replace(self._statistics.as_of_now(), wait_seconds=wait)
+            return replace(self._statistics.snapshot(), wait_seconds=wait)
 
     def instant(self, query: str, at: float | None = None) -> list[Series]:
         """Return the value of every series of a query at a Unix time, one sample each.
@@ -163,7 +163,7 @@ class GridReader:
         ReadError
             If the server does not answer usefully, or is left alone since it failed before.
         """
-        # Compiling must not take from the time that the answer has.
+        # Compiling must not take from the time that the response has.
         prepare()
         deadline = time.monotonic() + self.settings.timeout_seconds
         self._backoff.check(time.monotonic())
@@ -196,18 +196,18 @@ class GridReader:
         grid
             On which steps.
         nodes
-            The job's nodes, as far as they are known: they tell how much a question asks for, and
+            The job's nodes, as far as they are known: they tell how much a request asks for, and
             by what it can be split.
         deadline
             On the clock of ``time.monotonic``; that of the settings if it is earlier.
         """
-        # Compiling must not take from the time that the answers have.
+        # Compiling must not take from the time that the responses have.
         prepare()
         deadline = min(deadline, time.monotonic() + self.settings.deadline_seconds)
         try:
             abilities = self._probed(deadline)
         except ReadError as error:
-            return [Reading(one, error, self._ways(one, grid, None)[0]) for one in selections]
+            return [Reading(one, error, self._apis(one, grid, None)[0]) for one in selections]
         names = tuple(nodes)
         todo = deque(enumerate(selections))
         found: dict[int, Reading] = {}
@@ -234,102 +234,106 @@ class GridReader:
         abilities: Abilities,
         deadline: float,
     ) -> Reading:
-        ways = self._ways(selection, grid, abilities)
-        piece = Piece(selection, grid, None, nodes)
-        for way in ways:
+        apis = self._apis(selection, grid, abilities)
+        part = SelectionPart(selection, grid, None, nodes)
+        for api in apis:
             try:
-                result = self._whole(way, piece, abilities, deadline)
+                result = self._whole(api, part, abilities, deadline)
             except ReadError as error:
                 self._count(error)
-                last = way == ways[-1] or error.reason not in _OTHER_WAY_MAY_DO
-                if last or isinstance(error, HopelessError):
-                    return Reading(selection, error, way)
+                last = api == apis[-1] or error.reason not in _ANOTHER_API_MAY_WORK
+                if last or isinstance(error, UnsplittableError):
+                    return Reading(selection, error, api)
             else:
                 self._note(selection, result)
-                return Reading(selection, result, way)
+                return Reading(selection, result, api)
         raise AssertionError("There is always a way.")
 
-    def _ways(
+    def _apis(
         self, selection: Selection, grid: Grid, abilities: Abilities | None
-    ) -> tuple[Way, ...]:
-        """Return the ways to try, in order."""
+    ) -> tuple[Api, ...]:
+        """Return the APIs to try, in order."""
         if selection.expression is not None:
             return ("query_range",)
-        if self.settings.way == "query_range" or (self.settings.way != "auto" and prepare()):
-            return (self.settings.way,)
-        ways = abilities.ways if abilities else ("query",)
+        if self.settings.api == "query_range" or (self.settings.api != "auto" and prepare()):
+            return (self.settings.api,)
+        apis = abilities.apis if abilities else ("query",)
         short = grid.steps * grid.step / 1000 <= self.settings.increment_seconds
-        return ways[ways.index("query") :] if short or not prepare() else ways
+        return apis[apis.index("query") :] if short or not prepare() else apis
 
-    def _whole(self, way: Way, piece: Piece, abilities: Abilities, deadline: float) -> Result:
-        """Read a selection in as few questions as the limits allow."""
+    def _whole(
+        self, api: Api, part: SelectionPart, abilities: Abilities, deadline: float
+    ) -> RangeResult:
+        """Read a selection in as few requests as the limits allow."""
         parts = [
-            Piece(piece.selection, grid, None, piece.known_nodes)
-            for grid in piece.grid.cut(self._most_steps(way, piece))
+            SelectionPart(part.selection, grid, None, part.known_nodes)
+            for grid in part.grid.cut(self._most_steps(api, part))
         ]
         results = [
-            self._part(way, part, abilities, deadline, self.settings.max_splits) for part in parts
+            self._part(api, part, abilities, deadline, self.settings.max_splits) for part in parts
         ]
         return _joined(results, by_nodes=False)
 
-    def _most_steps(self, way: Way, piece: Piece) -> int:
-        """Return how many steps one question may have; raw formats are not built in memory."""
-        if way in {"remote_read", "export"}:
-            return piece.grid.steps
-        most = self.settings.max_samples if prepare() else MOST_SAMPLES
-        most //= self._series(piece)
-        return max(1, min(self.settings.max_points, most, piece.grid.steps))
+    def _most_steps(self, api: Api, part: SelectionPart) -> int:
+        """Return how many steps one request may have; raw formats are not built in memory."""
+        if api in {"remote_read", "export"}:
+            return part.grid.steps
+        most = self.settings.max_samples if prepare() else MAX_UNCOMPILED_SAMPLES
+        most //= self._series(part)
+        return max(1, min(self.settings.max_points, most, part.grid.steps))
 
-    def _series(self, piece: Piece) -> int:
+    def _series(self, part: SelectionPart) -> int:
         """Return how many series to expect."""
-        known = len(piece.known_nodes if piece.nodes is None else piece.nodes) or _UNKNOWN_SERIES
-        seen = self._layouts.get(piece.selection) if piece.nodes is None else None
+        known = len(part.known_nodes if part.nodes is None else part.nodes) or _UNKNOWN_SERIES
+        seen = self._layouts.get(part.selection) if part.nodes is None else None
         return max(known, 0 if seen is None else seen.rows)
 
     def _part(
-        self, way: Way, piece: Piece, abilities: Abilities, deadline: float, splits: int
-    ) -> Result:
-        """Ask one question, or two halves of it where it fails for its size."""
+        self, api: Api, part: SelectionPart, abilities: Abilities, deadline: float, splits: int
+    ) -> RangeResult:
+        """Ask one request, or two halves of it where it fails for its size."""
         try:
-            return self._ask(way, piece, abilities, deadline)
-        except HopelessError:
+            return self._ask(api, part, abilities, deadline)
+        except UnsplittableError:
             raise
         except ReadError as error:
-            halves = piece.split() if splits > 0 else None
-            if error.reason not in _SMALLER_MAY_DO or halves is None:
+            halves = part.split() if splits > 0 else None
+            if error.reason not in _SMALLER_MAY_WORK or halves is None:
                 raise
             if time.monotonic() >= deadline:
                 raise
             self._count(error)
         with self._lock:
             self._statistics.splits += 1
-        results = [self._part(way, half, abilities, deadline, splits - 1) for half in halves]
+        results = [self._part(api, half, abilities, deadline, splits - 1) for half in halves]
         return _joined(results, by_nodes=halves[0].grid == halves[1].grid)
 
-    def _ask(self, way: Way, piece: Piece, abilities: Abilities, deadline: float) -> Result:
+    def _ask(
+        self, api: Api, part: SelectionPart, abilities: Abilities, deadline: float
+    ) -> RangeResult:
         connection = self._idle.get()
         began = time.monotonic()
         until = min(deadline, began + self.settings.timeout_seconds)
-        question = Question(
-            piece,
+        request = RangeRequest(
+            part,
             self.settings,
             until,
-            self._series(piece),
+            self._series(part),
             abilities.open_left,
             abilities.skips_nan,
-            self._layouts.get(piece.selection),
+            self._layouts.get(part.selection),
         )
         try:
-            return WAYS[way](connection, question)
+            return APIS[api](connection, request)
         except BaseException:
-            # Whatever state the connection is in, the next question gets a new one.
+            # Whatever state the connection is in, the next request gets a new one.
             connection.close()
             raise
         finally:
             self._idle.put(connection)
             with self._lock:
                 seconds = self._statistics.seconds
-                seconds[way] = seconds.get(way, 0.0) + time.monotonic() - began
+                seconds[api] = seconds.get(api, 0.0) + time.monotonic() - began
                 self._statistics.requests += 1
 
     def _probed(self, deadline: float) -> Abilities:
@@ -338,9 +342,9 @@ class GridReader:
             self._backoff.check(time.monotonic())
             if self._abilities is None:
                 self._abilities = self._probe(deadline)
-                chosen = self.settings.way
+                chosen = self.settings.api
                 with self._lock:
-                    self._statistics.way = self._abilities.ways[0] if chosen == "auto" else chosen
+                    self._statistics.api = self._abilities.apis[0] if chosen == "auto" else chosen
             return self._abilities
 
     def _probe(self, deadline: float) -> Abilities:
@@ -355,17 +359,17 @@ class GridReader:
         finally:
             self._idle.put(connection)
 
-    def _note(self, selection: Selection, result: Result) -> None:
+    def _note(self, selection: Selection, result: RangeResult) -> None:
         with self._lock:
             self._remember(selection, result.block.layout)
             self._statistics.up = True
             self._statistics.samples += result.block.samples
             self._statistics.received_bytes += result.received
-            self._statistics.partial += result.remarks.partial
+            self._statistics.partial += result.annotations.partial
             self._backoff.succeeded()
 
     def _remember(self, selection: Selection, layout: Layout | None) -> None:
-        """Keep the layout of an answer for the next one, and forget those of jobs long gone."""
+        """Keep the layout of a response for the next one, and forget those of jobs long gone."""
         if layout is None or self._layouts.get(selection) is layout:
             return
         self._layouts.pop(selection, None)
@@ -375,7 +379,7 @@ class GridReader:
             rows -= self._layouts.pop(next(iter(self._layouts))).rows
 
     def _count(self, error: ReadError, *, whole_server: bool = False) -> None:
-        """Count a failure; of a question that every server answers it is the server's own."""
+        """Count a failure; of a request that every server answers it is the server's own."""
         with self._lock:
             self._statistics.failed(error.reason)
             if whole_server:
@@ -384,12 +388,12 @@ class GridReader:
                 self._statistics.up = False
 
 
-def _joined(results: Sequence[Result], *, by_nodes: bool) -> Result:
+def _joined(results: Sequence[RangeResult], *, by_nodes: bool) -> RangeResult:
     if len(results) == 1:
         return results[0]
     blocks = [one.block for one in results]
-    return Result(
+    return RangeResult(
         join_nodes(blocks) if by_nodes else join_steps(blocks),
-        reduce(add, (one.remarks for one in results), Remarks()),
+        reduce(add, (one.annotations for one in results), Annotations()),
         sum(one.received for one in results),
     )

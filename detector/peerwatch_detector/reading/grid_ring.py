@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.frame import JobFrame
-from peerwatch_detector.reading.decode.block import Block, Places, frame_keys
+from peerwatch_detector.reading.decode.block import Block, FrameRows, frame_keys
 from peerwatch_detector.reading.decode.layout import Key
 from peerwatch_detector.reading.selection import Grid
 
@@ -47,7 +47,7 @@ class GridRing:
         self._needed: int | None = None
         # What was found the last time, None when it holds no more.
         self._kept: set[str] | None = None
-        self._places: Places | None = None
+        self._frame_rows: FrameRows | None = None
         self._written: tuple[tuple[Key, ...], NDArray[np.int64]] | None = None
 
     @property
@@ -67,7 +67,7 @@ class GridRing:
         return self._values.nbytes
 
     def write(self, block: Block, nodes: Iterable[str] = ()) -> None:
-        """Take the steps of a block, in place of what is there; steps too old are passed over.
+        """Write the steps of a block, in place of what is there; steps too old are passed over.
 
         Parameters
         ----------
@@ -128,7 +128,7 @@ class GridRing:
             for rows in (self._rows, self._reserved):
                 for key in [key for key in rows if key[0] not in wanted]:
                     self._free.append(rows.pop(key))
-                    self._places = self._written = None
+                    self._frame_rows = self._written = None
             self._kept = wanted
 
     def frame(
@@ -145,14 +145,14 @@ class GridRing:
             ring's own memory then.
         """
         with self._lock:
-            places = self._places_of(tuple(nodes))
+            places = self._frame_rows_of(tuple(nodes))
             if lent and self._is_whole(places, grid):
                 values = self._values
             else:
                 values = self._cut(places, grid)
             return places.frame(job_id, metric, grid, values)
 
-    def _is_whole(self, places: Places, grid: Grid) -> bool:
+    def _is_whole(self, places: FrameRows, grid: Grid) -> bool:
         """Whether a frame is just what the ring holds, in the same order."""
         first, last = grid.start // self.step, grid.end // self.step
         if (first, last) != (self._origin, self.newest) or grid.steps != self.steps:
@@ -163,7 +163,7 @@ class GridRing:
         in_place = np.array_equal(np.where(missing, own, places.order), own)
         return in_place and set(own[missing].tolist()) <= set(self._reserved.values())
 
-    def _cut(self, places: Places, grid: Grid) -> NDArray[np.float32]:
+    def _cut(self, places: FrameRows, grid: Grid) -> NDArray[np.float32]:
         """Return the rows and steps of a frame, shape (n_rows, n_steps)."""
         values = np.full((len(places.order), grid.steps), np.nan, np.float32)
         if self.newest is None or not len(self._values):
@@ -198,7 +198,7 @@ class GridRing:
         self._values = np.full((len(wanted), self.capacity), np.nan, np.float32)
         self._reserved = {key: row for row, key in enumerate(wanted)}
         self._origin = max(0, block.grid.end // self.step - self.capacity + 1)
-        self._free, self._places, self._written, self._kept = [], None, None, None
+        self._free, self._frame_rows, self._written, self._kept = [], None, None, None
         return block.only(self._reserved.keys())
 
     def _resize(self, steps: int) -> None:
@@ -216,11 +216,11 @@ class GridRing:
             count = right - left + 1
             self._values[:, to : to + count] = old[:, column : column + count]
 
-    def _places_of(self, nodes: tuple[str, ...]) -> Places:
+    def _frame_rows_of(self, nodes: tuple[str, ...]) -> FrameRows:
         """Return where the rows of nodes are, as found the last time if nothing changed since."""
-        if self._places is None or self._places.nodes != nodes:
-            self._places = Places.of(nodes, self._rows)
-        return self._places
+        if self._frame_rows is None or self._frame_rows.nodes != nodes:
+            self._frame_rows = FrameRows.of(nodes, self._rows)
+        return self._frame_rows
 
     def _rows_of(self, keys: tuple[Key, ...]) -> NDArray[np.int64]:
         """Return the rows of keys, which are those of the last block as a rule."""
@@ -232,7 +232,7 @@ class GridRing:
         """Return the rows of keys; new ones get a blank row."""
         for key in [key for key in keys if key in self._reserved]:
             self._rows[key] = self._reserved.pop(key)
-            self._places = self._kept = None
+            self._frame_rows = self._kept = None
         new = [key for key in keys if key not in self._rows]
         missing = len(new) - len(self._free)
         if missing > 0:
@@ -242,7 +242,7 @@ class GridRing:
             self._values = np.concatenate([self._values, np.empty((more, self.steps), np.float32)])
             self._free += range(have + more - 1, have - 1, -1)
         if new:
-            self._places = self._kept = None
+            self._frame_rows = self._kept = None
         for key in new:
             row = self._rows[key] = self._free.pop()
             self._values[row] = np.nan

@@ -13,7 +13,7 @@ from peerwatch_detector.frame import JobFrame, to_grid
 from peerwatch_detector.reading import Follower
 from peerwatch_detector.reading.reader import Reader, reading_settings, selection_of
 
-# These concern the question that was asked; anything else concerns the whole server.
+# These concern the request that was asked; anything else concerns the whole server.
 _OF_ONE_METRIC = frozenset({"refused", "http_4xx", "too_large"})
 # Up to so many samples a job's history is read at once, else so many metrics together: one is
 # decoded while the server works on another. A node has so many GPUs before anything is known.

@@ -22,7 +22,7 @@ from peerwatch_detector.reading import (
 
 
 class Reader(RangeReader, Protocol):
-    """Delivers series; the detector knows no other way to data."""
+    """Delivers series; the detector knows no other api to data."""
 
     def instant(self, query: str, at: float | None = None) -> list[Series]:
         """Return the value of every series of ``query`` at a Unix time, one sample each."""

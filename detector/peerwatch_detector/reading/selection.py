@@ -118,7 +118,7 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SelectionPart:
     """As much of a selection as one request asks for.
 
     Parameters
@@ -128,7 +128,7 @@ class Piece:
     nodes
         The nodes that the request names, or None for all.
     known_nodes
-        The nodes that there are, as far as the caller knows: what a piece can be split by.
+        The nodes that there are, as far as the caller knows: what a part can be split by.
     """
 
     selection: Selection
@@ -138,11 +138,11 @@ class Piece:
 
     @property
     def asked(self) -> Selection:
-        """The selection, narrowed to the nodes of the piece."""
+        """The selection, narrowed to the nodes of the part."""
         nodes = self.known_nodes if self.selection.by_node and self.nodes is None else self.nodes
         return self.selection if nodes is None else self.selection.of_nodes(nodes)
 
-    def split(self) -> tuple[Piece, Piece] | None:
+    def split(self) -> tuple[SelectionPart, SelectionPart] | None:
         """Return two halves by time, or by nodes when the range is short; None if neither can."""
         nodes = self.known_nodes if self.nodes is None else self.nodes
         if self.selection.expression is not None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Way = Literal["remote_read", "export", "query", "query_range"]
-Choice = Literal["auto", "remote_read", "export", "query", "query_range"]
+Api = Literal["remote_read", "export", "query", "query_range"]
+ApiChoice = Literal["auto", "remote_read", "export", "query", "query_range"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class ReadingSettings:
         Extra HTTP headers, such as Authorization or X-Scope-OrgID.
     bearer_token_file
         File with a token, read for every request; None sends none.
-    way
+    api
         How ranges are read: ``remote_read`` (Prometheus, Mimir), ``export`` (VictoriaMetrics),
         ``query`` (range selectors, everywhere), ``query_range`` (everywhere), or ``auto``: the
         first of these that the server answers.
@@ -30,7 +30,7 @@ class ReadingSettings:
         Most requests at the same time; one read takes half of them, so that a slow one leaves the
         others the rest.
     timeout_seconds
-        Longest wait for one answer, its body included; the server is told.
+        Longest wait for one response, its body included; the server is told.
     deadline_seconds
         Longest time for one read with all its parts and retries.
     max_age_seconds
@@ -41,21 +41,21 @@ class ReadingSettings:
     lag_seconds
         How far behind the clock a read ends.
     increment_seconds
-        Ranges up to this long are read by ``query`` when the way is ``auto``: there a read costs
+        Ranges up to this long are read by ``query`` when the API is ``auto``: there a read costs
         by the series, and remote read gains nothing.
     max_points
         Most steps per series of one query (Prometheus refuses more than 11,000).
     max_samples
         Most samples that one query makes the server load; far below query.max-samples (50 million)
-        because the server builds the whole answer in memory.
+        because the server builds the whole response in memory.
     max_series
-        Most series of one answer; what has more is refused, so that memory stays bounded.
-    max_answer_bytes
-        Most bytes of one answer; what is longer is refused.
+        Most series of one response; what has more is refused, so that memory stays bounded.
+    max_response_bytes
+        Most bytes of one response; what is longer is refused.
     max_splits
         How often a refused or truncated query is cut in half before it is given up.
     partial
-        What to do with an answer that the server calls partial (Thanos, Mimir, VictoriaMetrics):
+        What to do with a response that the server calls partial (Thanos, Mimir, VictoriaMetrics):
         ``keep`` it with its warnings, or ``refuse`` it.
     longest_wait_seconds
         Longest time that a server is left alone after it failed again and again.
@@ -64,7 +64,7 @@ class ReadingSettings:
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
     bearer_token_file: str | None = None
-    way: Choice = "auto"
+    api: ApiChoice = "auto"
     connections: int = 4
     timeout_seconds: float = 10.0
     deadline_seconds: float = 30.0
@@ -75,7 +75,7 @@ class ReadingSettings:
     max_points: int = 11_000
     max_samples: int = 15_000_000
     max_series: int = 200_000
-    max_answer_bytes: int = 1 << 30
+    max_response_bytes: int = 1 << 30
     max_splits: int = 8
     partial: Literal["keep", "refuse"] = "keep"
     longest_wait_seconds: float = 60.0

@@ -6,7 +6,7 @@ import copy
 from dataclasses import dataclass, field
 
 from peerwatch_detector.errors import ReadFailure
-from peerwatch_detector.reading.settings import Way
+from peerwatch_detector.reading.settings import Api
 
 # The server works, and does not do what was asked.
 REFUSALS: frozenset[ReadFailure] = frozenset({"refused", "http_4xx"})
@@ -21,17 +21,17 @@ class ReadingStatistics:
     samples, received_bytes
         What came.
     requests, splits
-        Questions about ranges, and how often one was cut in half.
+        Requests about ranges, and how often one was cut in half.
     partial
-        Answers that lack something, by the server's own words.
+        Responses that lack something, by the server's own words.
     seconds
-        Time that answers took by the way they were read, waiting for the server included; those
+        Time that answers took by the API they were read, waiting for the server included; those
         of several connections add up.
     errors
-        Failed questions by reason.
+        Failed requests by reason.
     up
-        Whether the last question was answered.
-    way
+        Whether the last request was answered.
+    api
         How long ranges are read; None until the server was asked what it can do.
     wait_seconds
         How long the server is left alone yet.
@@ -42,14 +42,14 @@ class ReadingStatistics:
     requests: int = 0
     splits: int = 0
     partial: int = 0
-    seconds: dict[Way, float] = field(default_factory=dict)
+    seconds: dict[Api, float] = field(default_factory=dict)
     errors: dict[ReadFailure, int] = field(default_factory=dict)
     up: bool = False
-    way: Way | None = None
+    api: Api | None = None
     wait_seconds: float = 0.0
 
     def failed(self, error: ReadFailure) -> None:
-        """Count a failed question; one that is refused says nothing about the others.
+        """Count a failed request; one that is refused says nothing about the others.
 
         A server that lets nobody in refuses all of them: what is asked of every server tells.
         """
@@ -57,6 +57,6 @@ class ReadingStatistics:
             self.up = False
         self.errors[error] = self.errors.get(error, 0) + 1
 
-    def as_of_now(self) -> ReadingStatistics:
+    def snapshot(self) -> ReadingStatistics:
         """Return a copy that does not change."""
         return copy.deepcopy(self)

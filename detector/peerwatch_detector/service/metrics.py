@@ -18,7 +18,7 @@ from peerwatch_detector import __version__
 from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.errors import ReadFailure
 from peerwatch_detector.reading import ReadingStatistics
-from peerwatch_detector.reading.settings import Way
+from peerwatch_detector.reading.settings import Api
 from peerwatch_detector.service.catalog import family
 from peerwatch_detector.service.schedule import Backlog
 
@@ -181,9 +181,9 @@ def _reading(snapshot: Snapshot) -> Iterator[Family]:
         "peerwatch_reader_wait_seconds": reading.wait_seconds,
         "peerwatch_read_samples_total": reading.samples,
         "peerwatch_read_bytes_total": reading.received_bytes,
-        "peerwatch_read_questions_total": reading.requests,
+        "peerwatch_read_requests_total": reading.requests,
         "peerwatch_read_splits_total": reading.splits,
-        "peerwatch_read_partial_answers_total": reading.partial,
+        "peerwatch_read_partial_responses_total": reading.partial,
     }
     for name, value in plain.items():
         one = family(name)
@@ -193,11 +193,11 @@ def _reading(snapshot: Snapshot) -> Iterator[Family]:
     for reason in get_args(ReadFailure):
         errors.add_metric((reason,), float(reading.errors.get(reason, 0)))
     seconds = family("peerwatch_read_seconds_total")
-    for way in get_args(Way):
-        seconds.add_metric((way,), reading.seconds.get(way, 0.0))
+    for api in get_args(Api):
+        seconds.add_metric((api,), reading.seconds.get(api, 0.0))
     info = family("peerwatch_reader_info")
-    if reading.way is not None:
-        info.add_metric((reading.way,), 1)
+    if reading.api is not None:
+        info.add_metric((reading.api,), 1)
     yield from (errors, seconds, info)
 
 

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 
 
 @dataclass
-class Asked:
+class ReceivedRequest:
     """What came: path, the form of it, headers, the whole body."""
 
     path: str
@@ -24,13 +24,13 @@ class Asked:
 
 
 Handler = BaseHTTPRequestHandler
-Answer = Callable[[Handler, Asked], None]
+Response = Callable[[Handler, ReceivedRequest], None]
 
 
 def send(
     status: int, body: bytes, content_type: str = "application/json", **headers: str
-) -> Answer:
-    def answer(handler: Handler, _: Asked) -> None:
+) -> Response:
+    def respond(handler: Handler, _: ReceivedRequest) -> None:
         handler.send_response(status)
         handler.send_header("Content-Type", content_type)
         handler.send_header("Content-Length", str(len(body)))
@@ -39,13 +39,13 @@ def send(
         handler.end_headers()
         handler.wfile.write(body)
 
-    return answer
+    return respond
 
 
 def chunked(
     *pieces: bytes, content_type: str = "application/json", end: bytes = b"0\r\n\r\n"
-) -> Answer:
-    def answer(handler: Handler, _: Asked) -> None:
+) -> Response:
+    def respond(handler: Handler, _: ReceivedRequest) -> None:
         handler.send_response(200)
         handler.send_header("Content-Type", content_type)
         handler.send_header("Transfer-Encoding", "chunked")
@@ -56,15 +56,15 @@ def chunked(
         if end != b"0\r\n\r\n":
             handler.close_connection = True
 
-    return answer
+    return respond
 
 
-def matrix(result: list[dict[str, Any]], **more: object) -> Answer:
+def matrix(result: list[dict[str, Any]], **more: object) -> Response:
     data = {"resultType": "matrix", "result": result}
     return send(200, json.dumps({"status": "success", "data": data, **more}).encode())
 
 
-def error(status: int, text: str) -> Answer:
+def error(status: int, text: str) -> Response:
     return send(status, json.dumps({"status": "error", "error": text}).encode())
 
 
@@ -78,15 +78,15 @@ NOT_FOUND = send(404, b"404 page not found", "text/plain")
 
 @dataclass
 class FakeServer:
-    """The address, the answers by the path's last word, and what was asked of them."""
+    """The address, the responses by the path's last word, and what was asked of them."""
 
     url: str = ""
-    answers: dict[str, Answer] = field(default_factory=dict)
-    asked: list[Asked] = field(default_factory=list)
+    responses: dict[str, Response] = field(default_factory=dict)
+    asked: list[ReceivedRequest] = field(default_factory=list)
     connections: set[tuple[str, int]] = field(default_factory=set)
     release: threading.Event = field(default_factory=threading.Event)
 
-    def answer(self, handler: Handler, asked: Asked) -> None:
+    def respond(self, handler: Handler, asked: ReceivedRequest) -> None:
         probing = asked.form.get("query") == "count_over_time(vector(1)[2s:1s])" or (
             b"peerwatch_probe" in asked.body
         )
@@ -96,7 +96,7 @@ class FakeServer:
             return
         if not probing:
             self.asked.append(asked)
-        self.answers.get(word, NOT_FOUND)(handler, asked)
+        self.responses.get(word, NOT_FOUND)(handler, asked)
 
 
 @contextmanager
@@ -113,7 +113,7 @@ def fake_server(context: ssl.SSLContext | None = None) -> Iterator[FakeServer]:
             form = {}
             if self.headers["Content-Type"] == "application/x-www-form-urlencoded":
                 form = {name: found[0] for name, found in parse_qs(body.decode()).items()}
-            known.answer(self, Asked(self.path, form, dict(self.headers), body))
+            known.respond(self, ReceivedRequest(self.path, form, dict(self.headers), body))
 
         def log_message(self, *_: object) -> None:
             pass
@@ -122,7 +122,7 @@ def fake_server(context: ssl.SSLContext | None = None) -> Iterator[FakeServer]:
         daemon_threads = True
 
         def handle_error(self, request: object, client_address: object) -> None:
-            # A client that hangs up in mid-answer is what some tests are about.
+            # A client that hangs up in mid-response is what some tests are about.
             pass
 
     server = Server(("127.0.0.1", 0), OurHandler)

@@ -68,9 +68,9 @@ def write(url: str, series: Iterable[Written], batch: int = 200) -> None:
     def send() -> None:
         content = snappy_block(message(waiting))
         connection.request("POST", "/api/v1/write", content, _HEADERS)
-        answer = connection.getresponse()
-        text = answer.read()
-        assert answer.status in {200, 204}, (answer.status, text)
+        response = connection.getresponse()
+        text = response.read()
+        assert response.status in {200, 204}, (response.status, text)
         waiting.clear()
 
     try:

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detector.reading.arrivals import block, empty, padded, take
 from detector.reading.chunk_writer import (
     chunk,
     field,
@@ -17,10 +16,11 @@ from detector.reading.chunk_writer import (
     slow_crc32c,
     xor_chunk,
 )
+from detector.reading.decoding import block, empty, padded, take
 from detector.reading.naive_grid import naive_steps
-from peerwatch_detector.reading.decode.arrival import ROWS, SAMPLES
 from peerwatch_detector.reading.decode.checksum import crc32c
-from peerwatch_detector.reading.decode.frames import take_frames
+from peerwatch_detector.reading.decode.frames import decode_frames
+from peerwatch_detector.reading.decode.grid_writer import ROWS, SAMPLES
 from peerwatch_detector.reading.decode.status import (
     BAD_CHECKSUM,
     BAD_CHUNK,
@@ -45,8 +45,8 @@ def samples(draw: st.DrawFn) -> Samples:
     return list(zip(chosen, numbers, strict=True))
 
 
-def decode(arrival, data, begin, end):
-    return take_frames(arrival, data, begin, end, 1 << 20)
+def decode(writer, data, begin, end):
+    return decode_frames(writer, data, begin, end, 1 << 20)
 
 
 def level(found: Samples) -> np.ndarray:
@@ -74,10 +74,10 @@ def test_samples_land_on_the_grid_however_they_are_cut(
         b"".join(frame(series(labels, [one])) for one in chunks),
     ):
         places = tuple(min(cut, len(data)) for cut in cuts)
-        arrival, status, end = take(decode, empty(GRID), data, places)
-        assert (MORE_BYTES, len(data), 1) == (status, end, arrival.counts[ROWS])
-        assert len(found) == arrival.counts[SAMPLES]
-        got = block(arrival, GRID, escaped=False)
+        writer, status, end = take(decode, empty(GRID), data, places)
+        assert (MORE_BYTES, len(data), 1) == (status, end, writer.counts[ROWS])
+        assert len(found) == writer.counts[SAMPLES]
+        got = block(writer, GRID, escaped=False)
         assert (("a", ""),) == got.keys
         np.testing.assert_array_equal(level(found), got.values[0])
 
@@ -86,8 +86,8 @@ def test_many_series_in_one_frame_get_room_as_they_come() -> None:
     all_series = [
         series({"node": f"n{k}", "gpu": str(k % 3)}, [chunk([(k, float(k))])]) for k in range(50)
     ]
-    arrival, status, _ = take(decode, empty(GRID), frame(*all_series[:49]) + frame(all_series[49]))
-    found = block(arrival, GRID, escaped=False)
+    writer, status, _ = take(decode, empty(GRID), frame(*all_series[:49]) + frame(all_series[49]))
+    found = block(writer, GRID, escaped=False)
     assert MORE_BYTES == status
     assert [(f"n{k}", str(k % 3)) for k in range(50)] == list(found.keys)
     assert [float(k) for k in range(50)] == [row[np.isfinite(row)][0] for row in found.values]
@@ -98,8 +98,8 @@ def test_markers_of_staleness_are_passed_over_and_other_nan_are_not() -> None:
     stale = np.array([0x7FF0000000000002], np.uint64).view(np.float64)[0]
     for value, expected in ((stale, 7.0), (math.nan, math.nan)):
         data = frame(series({"node": "a"}, [chunk([(0, 7.0), (1000, value)])]))
-        arrival, _, _ = take(decode, empty(GRID), data)
-        found = block(arrival, GRID, escaped=False).values[0]
+        writer, _, _ = take(decode, empty(GRID), data)
+        found = block(writer, GRID, escaped=False).values[0]
         np.testing.assert_array_equal(np.float32([7, expected]), found[:2])
 
 
@@ -107,8 +107,8 @@ def test_unknown_fields_are_passed_over() -> None:
     extra = field(9, 5) + field(10, b"text") + bytes([11 << 3 | 5, 1, 2, 3, 4])
     extra += bytes([12 << 3 | 1]) + bytes(8)
     one = series({"node": "a"}, [chunk([(0, 1.0)]) + extra]) + extra
-    arrival, status, _ = take(decode, empty(GRID), framed(field(1, one) + extra))
-    assert (MORE_BYTES, 1) == (status, arrival.counts[SAMPLES])
+    writer, status, _ = take(decode, empty(GRID), framed(field(1, one) + extra))
+    assert (MORE_BYTES, 1) == (status, writer.counts[SAMPLES])
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_flipped_bit_never_passes_the_checksum(found: Samples, data: st.DataOb
     bad = bytearray(good)
     bad[place // 8] ^= 1 << place % 8
     _, status, end = take(decode, empty(GRID), bytes(bad))
-    # A longer length waits for bytes that never come: the answer then ends within a frame.
+    # A longer length waits for bytes that never come: the response then ends within a frame.
     assert status in {BAD_CHECKSUM, BAD_FRAME, TOO_LONG} or (status, end) == (MORE_BYTES, 0)
 
 
@@ -212,10 +212,10 @@ def test_a_damaged_chunk_under_a_good_checksum_neither_crashes_nor_writes_elsewh
         good[data.draw(st.integers(0, len(good) - 1))] = data.draw(st.integers(0, 255))
     cut = data.draw(st.integers(0, len(good)))
     for message in (bytes(good), bytes(good[:cut])):
-        arrival, status, _ = take(decode, empty(GRID), framed(message))
+        writer, status, _ = take(decode, empty(GRID), framed(message))
         assert status in {MORE_BYTES, BAD_FRAME, BAD_CHUNK, HISTOGRAM}
-        assert arrival.counts[SAMPLES] <= 65_535 * 9
-        assert arrival.counts[ROWS] <= len(message)
+        assert writer.counts[SAMPLES] <= 65_535 * 9
+        assert writer.counts[ROWS] <= len(message)
 
 
 @given(st.binary(max_size=300))
@@ -234,8 +234,8 @@ def test_a_stream_that_is_cut_anywhere_gives_its_whole_frames_and_asks_for_more(
     second = frame(series({"node": "b"}, [chunk([(1000, 3.5)])]))
     data = first + second
     for length in range(len(data) + 1):
-        arrival = empty(GRID, rows=4)
-        status, place = decode(arrival, padded(data[:length]), 0, length)
+        writer = empty(GRID, rows=4)
+        status, place = decode(writer, padded(data[:length]), 0, length)
         whole = (length >= len(first)) + (length == len(data))
         assert (MORE_BYTES, [0, len(first), len(data)][whole]) == (status, place)
-        assert whole == arrival.counts[ROWS]
+        assert whole == writer.counts[ROWS]

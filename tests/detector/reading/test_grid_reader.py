@@ -17,10 +17,10 @@ import trustme
 
 from detector.reading.chunk_writer import chunk, frame, series
 from detector.reading.fake_server import (
-    Answer,
-    Asked,
     FakeServer,
     Handler,
+    ReceivedRequest,
+    Response,
     chunked,
     error,
     fake_server,
@@ -37,11 +37,11 @@ from peerwatch_detector.reading import (
     Selection,
     grid_reader,
 )
-from peerwatch_detector.reading.decode.arrival import close_rows, rates
 from peerwatch_detector.reading.decode.chunks import join_chunks
-from peerwatch_detector.reading.decode.export_lines import take_lines
-from peerwatch_detector.reading.decode.frames import take_frames
-from peerwatch_detector.reading.decode.matrix import take_matrix
+from peerwatch_detector.reading.decode.export_lines import decode_lines
+from peerwatch_detector.reading.decode.frames import decode_frames
+from peerwatch_detector.reading.decode.grid_writer import close_rows, rates
+from peerwatch_detector.reading.decode.matrix import decode_matrix
 
 LOAD = Selection("load", "node_load", (Matcher("job_id", "=", "j"),))
 GRID = Grid(1000, 20_000)
@@ -75,7 +75,7 @@ def values(reading: Reading) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("word", "answer", "way"),
+    ("word", "response", "api"),
     [
         ("read", chunked(FRAMES, content_type=STREAMED), "remote_read"),
         ("export", send(200, LINES, "application/stream+json; charset=utf-8"), "export"),
@@ -83,11 +83,11 @@ def values(reading: Reading) -> Any:
     ],
 )
 def test_the_cheapest_way_that_the_server_has_is_taken(
-    server: FakeServer, word: str, answer: Answer, way: str
+    server: FakeServer, word: str, response: Response, api: str
 ) -> None:
-    server.answers[word] = answer
+    server.responses[word] = response
     (reading,), reader = read(server.url, increment_seconds=1)
-    assert way == reading.way
+    assert api == reading.api
     np.testing.assert_array_equal(EXPECTED, values(reading))
     assert (2, 1, {}, True) == (
         reader.statistics.samples,
@@ -100,9 +100,9 @@ def test_the_cheapest_way_that_the_server_has_is_taken(
 def test_short_ranges_are_read_as_raw_samples_where_remote_read_gains_nothing(
     server: FakeServer,
 ) -> None:
-    server.answers |= {"read": chunked(FRAMES, content_type=STREAMED), "query": matrix([ONE])}
+    server.responses |= {"read": chunked(FRAMES, content_type=STREAMED), "query": matrix([ONE])}
     (reading,), _ = read(server.url)
-    assert "query" == reading.way
+    assert "query" == reading.api
     assert {"query": 'node_load{job_id="j"}[24001ms]', "time": "20.000", "timeout": "60s"} == (
         server.asked[0].form
     )
@@ -110,7 +110,7 @@ def test_short_ranges_are_read_as_raw_samples_where_remote_read_gains_nothing(
 
 def test_a_way_that_fails_is_replaced_by_the_next(server: FakeServer) -> None:
     """The probe sees a stream, but behind it stands something else."""
-    server.answers |= {
+    server.responses |= {
         "read": lambda handler, asked: (
             chunked(content_type=STREAMED)(handler, asked)
             if b"peerwatch_probe" in asked.body
@@ -119,7 +119,7 @@ def test_a_way_that_fails_is_replaced_by_the_next(server: FakeServer) -> None:
         "query": matrix([ONE]),
     }
     (reading,), reader = read(server.url, increment_seconds=1)
-    assert "query" == reading.way
+    assert "query" == reading.api
     np.testing.assert_array_equal(EXPECTED, values(reading))
     assert {"malformed": 1} == reader.statistics.errors
 
@@ -127,7 +127,7 @@ def test_a_way_that_fails_is_replaced_by_the_next(server: FakeServer) -> None:
 def test_an_expression_is_evaluated_by_steps_and_its_values_do_not_last(
     server: FakeServer,
 ) -> None:
-    server.answers["query_range"] = matrix([ONE])
+    server.responses["query_range"] = matrix([ONE])
     (reading,), _ = read(server.url, Selection("load", "", expression="max by (node) (x)"))
     form = server.asked[0].form
     assert ("max by (node) (x)", "1.000", "20.000", "1") == (
@@ -141,28 +141,28 @@ def test_an_expression_is_evaluated_by_steps_and_its_values_do_not_last(
     np.testing.assert_array_equal(expected, values(reading))
 
 
-def too_much(limit: int) -> Answer:
+def too_much(limit: int) -> Response:
     """Refuse what asks for more than some seconds of a range selector."""
 
-    def answer(handler: Handler, asked: Asked) -> None:
+    def respond(handler: Handler, asked: ReceivedRequest) -> None:
         length = int(asked.form["query"].rpartition("[")[2].removesuffix("ms]"))
         if length > limit:
             error(422, "query processing would load too many samples")(handler, asked)
         else:
             matrix([ONE])(handler, asked)
 
-    return answer
+    return respond
 
 
 def test_a_refused_question_is_cut_by_time(server: FakeServer) -> None:
-    server.answers["query"] = too_much(10_001)
-    (reading,), reader = read(server.url, way="query", nodes=())
+    server.responses["query"] = too_much(10_001)
+    (reading,), reader = read(server.url, api="query", nodes=())
     np.testing.assert_array_equal(EXPECTED, values(reading))
     assert reader.statistics.splits == reader.statistics.errors["refused"] > 1
 
 
 def test_a_short_refused_question_is_cut_by_nodes(server: FakeServer) -> None:
-    def answer(handler: Handler, asked: Asked) -> None:
+    def respond(handler: Handler, asked: ReceivedRequest) -> None:
         wanted = [
             node
             for node in ("a", "b", "c.d")
@@ -173,8 +173,8 @@ def test_a_short_refused_question_is_cut_by_nodes(server: FakeServer) -> None:
         else:
             matrix([{"metric": {"node": wanted[0]}, "values": [[1, "7"]]}])(handler, asked)
 
-    server.answers["query"] = answer
-    (reading,), _ = read(server.url, way="query", nodes=("a", "b", "c.d"))
+    server.responses["query"] = respond
+    (reading,), _ = read(server.url, api="query", nodes=("a", "b", "c.d"))
     assert {("a", ""), ("b", ""), ("c.d", "")} == set(reading.result().block.keys)
     assert 'node_load{job_id="j",node=~"b|c\\\\.d"}[24001ms]' in [
         asked.form["query"] for asked in server.asked
@@ -182,17 +182,17 @@ def test_a_short_refused_question_is_cut_by_nodes(server: FakeServer) -> None:
 
 
 def test_splitting_ends(server: FakeServer) -> None:
-    server.answers["query"] = error(422, "no")
-    (reading,), reader = read(server.url, way="query", max_splits=3)
+    server.responses["query"] = error(422, "no")
+    (reading,), reader = read(server.url, api="query", max_splits=3)
     with pytest.raises(ReadError, match="answered 422: no"):
         reading.result()
     assert (4, 3) == (reader.statistics.requests, reader.statistics.splits)
 
 
 def test_large_questions_are_asked_in_parts(server: FakeServer) -> None:
-    server.answers["query_range"] = matrix([ONE])
+    server.responses["query_range"] = matrix([ONE])
     (_,), reader = read(
-        server.url, way="query_range", nodes=("a", "b", "c"), max_samples=15, max_points=7
+        server.url, api="query_range", nodes=("a", "b", "c"), max_samples=15, max_points=7
     )
     assert 4 == reader.statistics.requests
     starts = [asked.form["start"] for asked in server.asked]
@@ -200,7 +200,7 @@ def test_large_questions_are_asked_in_parts(server: FakeServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason", "text"),
+    ("response", "reason", "text"),
     [
         (error(400, "parse error: x"), "http_4xx", "answered 400: parse error: x."),
         (error(401, "who?"), "http_4xx", "answered 401: who?"),
@@ -227,7 +227,7 @@ def test_large_questions_are_asked_in_parts(server: FakeServer) -> None:
         ),
         (matrix(["x"]), "malformed", "no series of samples"),  # type: ignore[list-item]
         (matrix([{"metric": {}, "histograms": []}]), "refused", "native histogram"),
-        (send(200, b'{"status":"succ'), "truncated", "mid-answer"),
+        (send(200, b'{"status":"succ'), "truncated", "mid-response"),
         (
             send(200, b'{"status":"success","data":{"resultType":"matrix","result":[{"metr'),
             "truncated",
@@ -236,20 +236,20 @@ def test_large_questions_are_asked_in_parts(server: FakeServer) -> None:
         (
             send(200, b'{"status":"success","data":{"resultType":"matrix","result":[]'),
             "truncated",
-            "mid-answer",
+            "mid-response",
         ),
-        (chunked(b'{"status":', end=b"40\r\nss"), "truncated", "mid-answer"),
+        (chunked(b'{"status":', end=b"40\r\nss"), "truncated", "mid-response"),
         (chunked(b"{", end=b"zz\r\n"), "truncated", "no valid length"),
-        (send(200, b"\x1f\x8b\x08broken", Content_Encoding="gzip"), "truncated", "mid-answer"),
+        (send(200, b"\x1f\x8b\x08broken", Content_Encoding="gzip"), "truncated", "mid-response"),
         (send(200, b"x", Content_Encoding="br"), "malformed", "Content-Encoding 'br'"),
     ],
     ids=lambda one: None if callable(one) else str(one)[:20],
 )
 def test_whatever_goes_wrong_has_a_reason_and_is_counted(
-    server: FakeServer, answer: Answer, reason: str, text: str
+    server: FakeServer, response: Response, reason: str, text: str
 ) -> None:
-    server.answers["query"] = answer
-    (reading,), reader = read(server.url, way="query", max_splits=0)
+    server.responses["query"] = response
+    (reading,), reader = read(server.url, api="query", max_splits=0)
     with pytest.raises(ReadError) as caught:
         reading.result()
     assert text in str(caught.value)
@@ -259,52 +259,52 @@ def test_whatever_goes_wrong_has_a_reason_and_is_counted(
 
 
 def test_a_stream_that_ends_within_a_frame_is_truncated(server: FakeServer) -> None:
-    server.answers["read"] = chunked(FRAMES[:-1], content_type=STREAMED)
-    (reading,), _ = read(server.url, way="remote_read", max_splits=0)
+    server.responses["read"] = chunked(FRAMES[:-1], content_type=STREAMED)
+    (reading,), _ = read(server.url, api="remote_read", max_splits=0)
     assert isinstance(reading.outcome, ReadError)
     assert "truncated" == reading.outcome.reason
 
 
 def test_an_error_behind_frames_is_shown(server: FakeServer) -> None:
-    server.answers["read"] = chunked(FRAMES, b"context canceled\n", content_type=STREAMED)
-    (reading,), _ = read(server.url, way="remote_read", max_splits=0)
+    server.responses["read"] = chunked(FRAMES, b"context canceled\n", content_type=STREAMED)
+    (reading,), _ = read(server.url, api="remote_read", max_splits=0)
     assert "context canceled" in str(reading.outcome)
 
 
 def test_a_server_without_streams_is_told_what_to_set(server: FakeServer) -> None:
-    server.answers["read"] = send(200, b"\0", "application/x-protobuf")
-    (reading,), _ = read(server.url, way="remote_read")
-    assert "set the way of reading to 'query'" in str(reading.outcome)
+    server.responses["read"] = send(200, b"\0", "application/x-protobuf")
+    (reading,), _ = read(server.url, api="remote_read")
+    assert "set the API to 'query'" in str(reading.outcome)
 
 
 def test_more_series_than_the_limit_are_refused_without_asking_again(server: FakeServer) -> None:
-    server.answers["query"] = matrix(
+    server.responses["query"] = matrix(
         [{"metric": {"node": str(k)}, "values": [[1, "1"]]} for k in range(20)]
     )
-    (reading,), reader = read(server.url, way="query", max_series=19)
+    (reading,), reader = read(server.url, api="query", max_series=19)
     assert "more than 19 series" in str(reading.outcome)
     assert 1 == reader.statistics.requests
-    (reading,), _ = read(server.url, way="query", max_series=20)
+    (reading,), _ = read(server.url, api="query", max_series=20)
     assert 20 == len(reading.result().block.keys)
 
 
 def test_an_endless_answer_is_refused(server: FakeServer) -> None:
-    def endless(handler: Handler, _: Asked) -> None:
+    def endless(handler: Handler, _: ReceivedRequest) -> None:
         handler.send_response(200)
         handler.send_header("Connection", "close")
         handler.end_headers()
         while not server.release.is_set():
             handler.wfile.write(bytes(1 << 16))
 
-    server.answers["query"] = endless
-    (reading,), _ = read(server.url, way="query", max_splits=0, max_answer_bytes=1 << 18)
+    server.responses["query"] = endless
+    (reading,), _ = read(server.url, api="query", max_splits=0, max_response_bytes=1 << 18)
     assert isinstance(reading.outcome, ReadError)
     assert "more than 262144 bytes" in str(reading.outcome)
 
 
 @pytest.mark.parametrize("begun", [False, True], ids=["silent", "stalls"])
 def test_a_server_that_does_not_answer_in_time_times_out(server: FakeServer, begun: bool) -> None:
-    def stall(handler: Handler, _: Asked) -> None:
+    def stall(handler: Handler, _: ReceivedRequest) -> None:
         if begun:
             handler.send_response(200)
             handler.send_header("Content-Length", "100")
@@ -312,8 +312,8 @@ def test_a_server_that_does_not_answer_in_time_times_out(server: FakeServer, beg
             handler.wfile.write(b"{")
         server.release.wait(60)
 
-    server.answers["query"] = stall
-    (reading,), _ = read(server.url, way="query", timeout_seconds=0.3, max_splits=0)
+    server.responses["query"] = stall
+    (reading,), _ = read(server.url, api="query", timeout_seconds=0.3, max_splits=0)
     assert isinstance(reading.outcome, ReadError)
     assert "timeout" == reading.outcome.reason
     assert "raise prometheus.timeout_seconds" in str(reading.outcome)
@@ -321,26 +321,26 @@ def test_a_server_that_does_not_answer_in_time_times_out(server: FakeServer, beg
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_server_that_lets_nobody_in_any_more_is_not_up(server: FakeServer, status: int) -> None:
-    server.answers |= {"query": matrix([ONE]), "query_range": matrix([ONE])}
+    server.responses |= {"query": matrix([ONE]), "query_range": matrix([ONE])}
     vector = send(200, b'{"status":"success","data":{"resultType":"vector","result":[]}}')
     with GridReader(ReadingSettings(server.url, longest_wait_seconds=0)) as reader:
         reader.read([LOAD], GRID, ("a",))[0].result()
         assert reader.statistics.up
         # As when a token has expired: the jobs are known, and go on being read.
-        server.answers = dict.fromkeys(("query", "query_range", "read"), error(status, "no"))
+        server.responses = dict.fromkeys(("query", "query_range", "read"), error(status, "no"))
         with pytest.raises(ReadError, match=str(status)):
             reader.instant("up")
         (reading,) = reader.read([LOAD], GRID, ("a",))
         assert isinstance(reading.outcome, ReadError)
         assert not reader.statistics.up
-        server.answers = {"query": vector}
+        server.responses = {"query": vector}
         reader.instant("up")
         assert reader.statistics.up
 
 
 def test_an_earlier_deadline_holds(server: FakeServer) -> None:
-    server.answers["query"] = matrix([ONE])
-    with GridReader(ReadingSettings(server.url, way="query", max_age_seconds=5)) as reader:
+    server.responses["query"] = matrix([ONE])
+    with GridReader(ReadingSettings(server.url, api="query", max_age_seconds=5)) as reader:
         (reading,) = reader.read([LOAD], GRID, ("a",))
         np.testing.assert_array_equal(EXPECTED, values(reading))
         asked = len(server.asked)
@@ -369,31 +369,31 @@ def test_a_header_that_cannot_be_sent_is_not_shown(server: FakeServer) -> None:
 
 
 def test_one_selection_that_fails_leaves_the_others(server: FakeServer) -> None:
-    def answer(handler: Handler, asked: Asked) -> None:
+    def respond(handler: Handler, asked: ReceivedRequest) -> None:
         good = "node_load" in asked.form["query"]
         (matrix([ONE]) if good else error(400, "bad"))(handler, asked)
 
-    server.answers["query"] = answer
-    (bad, good), _ = read(server.url, Selection("x", "x"), LOAD, way="query")
+    server.responses["query"] = respond
+    (bad, good), _ = read(server.url, Selection("x", "x"), LOAD, api="query")
     assert isinstance(bad.outcome, ReadError)
     np.testing.assert_array_equal(EXPECTED, values(good))
 
 
 def test_warnings_of_missing_stores_make_an_answer_partial(server: FakeServer) -> None:
     """Thanos and Mimir send warnings and infos, VictoriaMetrics isPartial."""
-    server.answers["query"] = matrix(
+    server.responses["query"] = matrix(
         [ONE], warnings=["receive series: store down"], infos=["PromQL info: x"]
     )
-    (reading,), reader = read(server.url, way="query")
-    remarks = reading.result().remarks
+    (reading,), reader = read(server.url, api="query")
+    annotations = reading.result().annotations
     assert (("receive series: store down",), ("PromQL info: x",), True) == (
-        remarks.warnings,
-        remarks.infos,
-        remarks.partial,
+        annotations.warnings,
+        annotations.infos,
+        annotations.partial,
     )
     assert 1 == reader.statistics.partial
-    (reading,), _ = read(server.url, way="query", partial="refuse", max_splits=0)
-    assert "partial answer: receive series: store down" in str(reading.outcome)
+    (reading,), _ = read(server.url, api="query", partial="refuse", max_splits=0)
+    assert "partial response: receive series: store down" in str(reading.outcome)
     assert ("false", "1") == (
         server.asked[-1].form["partial_response"],
         server.asked[-1].form["deny_partial_response"],
@@ -410,31 +410,31 @@ def test_warnings_of_missing_stores_make_an_answer_partial(server: FakeServer) -
     ],
 )
 def test_what_counts_as_partial(server: FakeServer, more: dict[str, Any], partial: bool) -> None:
-    server.answers["query"] = matrix([ONE], **more)
-    (reading,), _ = read(server.url, way="query")
-    assert partial is reading.result().remarks.partial
+    server.responses["query"] = matrix([ONE], **more)
+    (reading,), _ = read(server.url, api="query")
+    assert partial is reading.result().annotations.partial
 
 
 def test_connections_are_kept_and_a_dropped_one_is_opened_again(server: FakeServer) -> None:
-    server.answers["query"] = chunked(
+    server.responses["query"] = chunked(
         json.dumps(
             {"status": "success", "data": {"resultType": "matrix", "result": [ONE]}}
         ).encode()
     )
     with GridReader(
-        ReadingSettings(server.url, way="query", connections=1, max_age_seconds=5)
+        ReadingSettings(server.url, api="query", connections=1, max_age_seconds=5)
     ) as reader:
         for _ in range(3):
             np.testing.assert_array_equal(EXPECTED, values(reader.read([LOAD], GRID)[0]))
         assert 1 == len(server.connections)
-        good = server.answers["query"]
+        good = server.responses["query"]
 
-        def hang_up(handler: Handler, asked: Asked) -> None:
-            server.answers["query"] = good
+        def hang_up(handler: Handler, asked: ReceivedRequest) -> None:
+            server.responses["query"] = good
             handler.connection.shutdown(socket.SHUT_RDWR)
             handler.close_connection = True
 
-        server.answers["query"] = hang_up
+        server.responses["query"] = hang_up
         np.testing.assert_array_equal(EXPECTED, values(reader.read([LOAD], GRID)[0]))
     assert 2 == len(server.connections)
 
@@ -442,20 +442,20 @@ def test_connections_are_kept_and_a_dropped_one_is_opened_again(server: FakeServ
 def test_a_read_takes_half_of_the_connections_at_the_same_time(server: FakeServer) -> None:
     together = threading.Barrier(2)
 
-    def answer(handler: Handler, asked: Asked) -> None:
+    def respond(handler: Handler, asked: ReceivedRequest) -> None:
         together.wait(60)
         matrix([ONE])(handler, asked)
 
-    server.answers["query"] = answer
-    readings, _ = read(server.url, *[LOAD] * 4, way="query", connections=4, timeout_seconds=60)
+    server.responses["query"] = respond
+    readings, _ = read(server.url, *[LOAD] * 4, api="query", connections=4, timeout_seconds=60)
     for reading in readings:
         np.testing.assert_array_equal(EXPECTED, values(reading))
 
 
 def test_layouts_of_jobs_long_gone_are_forgotten(server: FakeServer, monkeypatch) -> None:
     monkeypatch.setattr(grid_reader, "_MOST_ROWS", 3)
-    server.answers["query"] = matrix([ONE, {"metric": {"node": "b"}, "values": [[1, "7"]]}])
-    with GridReader(ReadingSettings(server.url, way="query", max_age_seconds=5)) as reader:
+    server.responses["query"] = matrix([ONE, {"metric": {"node": "b"}, "values": [[1, "7"]]}])
+    with GridReader(ReadingSettings(server.url, api="query", max_age_seconds=5)) as reader:
         for job in range(9):
             for _ in range(2):
                 selection = Selection("load", "x", (Matcher("job_id", "=", f"{job}"),))
@@ -466,13 +466,13 @@ def test_layouts_of_jobs_long_gone_are_forgotten(server: FakeServer, monkeypatch
 def test_closing_breaks_off_what_is_under_way(server: FakeServer) -> None:
     asked = threading.Event()
 
-    def stall(handler: Handler, _: Asked) -> None:
+    def stall(handler: Handler, _: ReceivedRequest) -> None:
         asked.set()
         server.release.wait(60)
 
-    server.answers["query"] = stall
+    server.responses["query"] = stall
     limits = {"timeout_seconds": 600, "deadline_seconds": 600}
-    reader = GridReader(ReadingSettings(server.url, way="query", **limits))
+    reader = GridReader(ReadingSettings(server.url, api="query", **limits))
     found: list[Reading] = []
     # More than there are threads: the rest is never begun.
     reading = threading.Thread(target=lambda: found.extend(reader.read([LOAD] * 9, GRID)))
@@ -490,9 +490,9 @@ def test_closing_breaks_off_what_is_under_way(server: FakeServer) -> None:
 def test_headers_and_credentials_are_sent_and_no_compression_is_asked_for(
     server: FakeServer,
 ) -> None:
-    server.answers["query"] = matrix([ONE])
+    server.responses["query"] = matrix([ONE])
     url = server.url.replace("http://", "http://user:pass%20word@") + "/prefix/"
-    read(url, way="query", headers={"X-Scope-OrgID": "tenant"})
+    read(url, api="query", headers={"X-Scope-OrgID": "tenant"})
     asked = server.asked[0]
     assert "/prefix/api/v1/query" == asked.path
     assert ("identity", "tenant", "Basic dXNlcjpwYXNzIHdvcmQ=") == (
@@ -508,8 +508,8 @@ def test_compression_that_nobody_asked_for_is_undone(server: FakeServer) -> None
             {"status": "success", "data": {"resultType": "matrix", "result": [ONE] * 2000}}
         ).encode()
     )
-    server.answers["query"] = send(200, body, Content_Encoding="gzip")
-    (reading,), _ = read(server.url, way="query")
+    server.responses["query"] = send(200, body, Content_Encoding="gzip")
+    (reading,), _ = read(server.url, api="query")
     np.testing.assert_array_equal(EXPECTED, values(reading))
 
 
@@ -520,33 +520,33 @@ def test_tls_trusts_the_bundle_that_requests_would(monkeypatch, tmp_path) -> Non
     bundle = tmp_path / "ca.pem"
     authority.cert_pem.write_to_path(bundle)
     with fake_server(context) as server:
-        server.answers["query"] = matrix([ONE])
-        (reading,), _ = read(server.url, way="query")
+        server.responses["query"] = matrix([ONE])
+        (reading,), _ = read(server.url, api="query")
         assert "certificate verify failed" in str(reading.outcome)
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(bundle))
-        (reading,), _ = read(server.url, way="query")
+        (reading,), _ = read(server.url, api="query")
         np.testing.assert_array_equal(EXPECTED, values(reading))
 
 
 def test_a_proxy_gets_the_whole_address(server: FakeServer, monkeypatch) -> None:
-    server.answers["query"] = matrix([ONE])
+    server.responses["query"] = matrix([ONE])
     monkeypatch.setenv("http_proxy", server.url)
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
-    (reading,), _ = read("http://prometheus.invalid:9090/p", way="query")
+    (reading,), _ = read("http://prometheus.invalid:9090/p", api="query")
     np.testing.assert_array_equal(EXPECTED, values(reading))
     assert "http://prometheus.invalid:9090/p/api/v1/query" == server.asked[0].path
 
 
 def test_all_is_compiled_before_the_first_question(server: FakeServer) -> None:
-    server.answers |= {
+    server.responses |= {
         "read": chunked(FRAMES, content_type=STREAMED),
         "export": send(200, LINES, "application/stream+json"),
         "query": matrix([ONE]),
     }
     rate = Selection("rate", "bytes_total", rate_seconds=2)
-    for way in ("remote_read", "export", "query"):
-        for reading in read(server.url, LOAD, rate, way=way)[0]:
+    for api in ("remote_read", "export", "query"):
+        for reading in read(server.url, LOAD, rate, api=api)[0]:
             reading.result()
-    for function in (take_frames, take_matrix, take_lines, close_rows, rates, join_chunks):
+    for function in (decode_frames, decode_matrix, decode_lines, close_rows, rates, join_chunks):
         assert 1 == len(function.signatures)  # type: ignore[attr-defined]

@@ -24,8 +24,8 @@ from peerwatch_detector.reading import (
     ReadingStatistics,
     Selection,
 )
-from peerwatch_detector.reading.transport.envelope import Remarks
-from peerwatch_detector.reading.transport.request import Result
+from peerwatch_detector.reading.transport.envelope import Annotations
+from peerwatch_detector.reading.transport.request import RangeResult
 
 NODES = ("a", "b", "c", "d")
 CAPACITY = 10
@@ -243,13 +243,13 @@ class Store:
         self.deadlines.append(deadline)
         return [Reading(one, self._outcome(one, grid), "query") for one in selections]
 
-    def _outcome(self, selection: Selection, grid: Grid) -> Result | ReadError:
+    def _outcome(self, selection: Selection, grid: Grid) -> RangeResult | ReadError:
         if selection.metric in self.broken:
             return ReadError("timeout", "slow")
         rows = [naive_steps(one, grid, 5000) for one in self.samples.values()]
         keys = tuple((node, "") for node in self.samples)
         values = np.float32(rows).reshape(len(keys), grid.steps)
-        return Result(Block(grid, keys, values), Remarks(), 0)
+        return RangeResult(Block(grid, keys, values), Annotations(), 0)
 
 
 def follow(store: Store, **settings: float) -> Follower:

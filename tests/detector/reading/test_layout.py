@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detector.reading.arrivals import padded
-from peerwatch_detector.reading.decode.arrival import Arrival, new_arrival, open_row
+from detector.reading.decoding import padded
+from peerwatch_detector.reading.decode.grid_writer import GridWriter, new_grid_writer, open_row
 from peerwatch_detector.reading.decode.layout import layout_of
 from peerwatch_detector.reading.selection import Grid
 
@@ -20,9 +20,9 @@ labels = st.tuples(
 )
 
 
-def arrival_of(series: list[Labels]) -> Arrival:
+def arrival_of(series: list[Labels]) -> GridWriter:
     """Return rows of one step whose values are their numbers."""
-    arrival = new_arrival(Grid(0, 0), 0, counter=False, labels=("node", "gpu"), rows=len(series))
+    writer = new_grid_writer(Grid(0, 0), 0, counter=False, labels=("node", "gpu"), rows=len(series))
     for node, gpu, rest in series:
         text = "/".join((rest, node, gpu)).encode()
         place = len(rest.encode()) + 1
@@ -30,9 +30,9 @@ def arrival_of(series: list[Labels]) -> Arrival:
         spans = [0, len(text), place, end, end + 1, len(text)]
         spans[2:4] = spans[2:4] if node else [-1, -1]
         spans[4:6] = spans[4:6] if gpu else [-1, -1]
-        open_row(arrival, padded(text), np.array(spans, np.int64))
-    arrival.values[:, 0] = np.arange(len(series))
-    return arrival
+        open_row(writer, padded(text), np.array(spans, np.int64))
+    writer.values[:, 0] = np.arange(len(series))
+    return writer
 
 
 @given(rounds=st.lists(st.lists(labels, unique=True, min_size=1, max_size=12), max_size=4))
@@ -41,8 +41,8 @@ def test_a_known_layout_is_taken_only_for_the_same_labels(rounds: list[list[Labe
     for series in rounds:
         for _ in range(2):
             known = layout_of(arrival_of(series), escaped=False, known=known)
-            arrival = arrival_of(series)
-            found = dict(zip(known.keys, known.fold(arrival.values)[:, 0], strict=True))
+            writer = arrival_of(series)
+            found = dict(zip(known.keys, known.fold(writer.values)[:, 0], strict=True))
             expected: dict[tuple[str, str], list[tuple[str, int]]] = {}
             for row, (node, gpu, rest) in enumerate(series):
                 if node:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from peerwatch_detector.reading import Grid, Matcher, Selection
 from peerwatch_detector.reading.decode.block import Block, join_nodes, join_steps
-from peerwatch_detector.reading.selection import Piece
+from peerwatch_detector.reading.selection import SelectionPart
 from peerwatch_detector.reading.transport.protobuf import read_request, snappy_block, varint
 
 LOAD = Selection("load", "node_load", (Matcher("job_id", "=", 'a"b\\'),))
@@ -47,7 +47,7 @@ def test_the_parts_of_a_grid_are_the_grid(steps: int, most: int) -> None:
 
 
 def test_a_piece_is_split_until_nothing_is_left_to_split() -> None:
-    pieces = [Piece(LOAD, Grid(0, 250_000), None, ("a", "b", "c"))]
+    pieces = [SelectionPart(LOAD, Grid(0, 250_000), None, ("a", "b", "c"))]
     smallest = []
     while pieces:
         halves = pieces.pop().split()
@@ -56,8 +56,11 @@ def test_a_piece_is_split_until_nothing_is_left_to_split() -> None:
         else:
             pieces += halves
     assert len(smallest) >= 3 * 251
-    assert Piece(LOAD, Grid(0, 0)).split() is None
-    assert Piece(Selection("x", "", expression="x"), Grid(0, 0), None, ("a", "b")).split() is None
+    assert SelectionPart(LOAD, Grid(0, 0)).split() is None
+    assert (
+        SelectionPart(Selection("x", "", expression="x"), Grid(0, 0), None, ("a", "b")).split()
+        is None
+    )
 
 
 def test_blocks_are_joined_by_steps_and_by_nodes() -> None:
@@ -116,8 +119,8 @@ def test_series_that_tell_no_job_are_asked_for_by_node() -> None:
     power = Selection("power", "fast_gpu_power_watts", by_node=True)
     grid = Grid(0, 250_000)
 
-    whole = Piece(power, grid, None, ("gpu.a", "b"))
+    whole = SelectionPart(power, grid, None, ("gpu.a", "b"))
 
     assert r'fast_gpu_power_watts{node=~"gpu\\.a|b"}' == whole.asked.selector
-    assert 'fast_gpu_power_watts{node=~"b"}' == Piece(power, grid, ("b",)).asked.selector
-    assert "load{}" == Piece(Selection("load", "load"), grid, None, ("a",)).asked.selector
+    assert 'fast_gpu_power_watts{node=~"b"}' == SelectionPart(power, grid, ("b",)).asked.selector
+    assert "load{}" == SelectionPart(Selection("load", "load"), grid, None, ("a",)).asked.selector

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detector.reading.arrivals import Take, block, empty, take
+from detector.reading.decoding import Decoder, block, empty, take
 from detector.reading.naive_grid import naive_steps
-from peerwatch_detector.reading.decode.arrival import ROWS
-from peerwatch_detector.reading.decode.export_lines import take_lines
-from peerwatch_detector.reading.decode.matrix import take_matrix
+from peerwatch_detector.reading.decode.export_lines import decode_lines
+from peerwatch_detector.reading.decode.grid_writer import ROWS
+from peerwatch_detector.reading.decode.matrix import decode_matrix
 from peerwatch_detector.reading.decode.status import BAD_TEXT, FINISHED, HISTOGRAM, MORE_BYTES
 from peerwatch_detector.reading.selection import Grid
 
@@ -81,8 +81,8 @@ def check(data: dict[str, Samples], found: dict[str, list[float]]) -> None:
     assert set(data) == set(found)
 
 
-def rows(arrival) -> dict[str, list[float]]:
-    found = block(arrival, GRID)
+def rows(writer) -> dict[str, list[float]]:
+    found = block(writer, GRID)
     return {node: row.tolist() for (node, _), row in zip(found.keys, found.values, strict=True)}
 
 
@@ -92,9 +92,9 @@ def test_a_matrix_lands_on_the_grid_however_it_is_cut(
 ) -> None:
     text = matrix(data, (",", ":") if style == ",:" else (" ,\n ", " : "))
     places = tuple(min(cut, len(text)) for cut in cuts)
-    arrival, status, end = take(take_matrix, empty(GRID), text, places)
+    writer, status, end = take(decode_matrix, empty(GRID), text, places)
     assert (FINISHED, b',"warnings":[]}') == (status, text[end:])
-    check(data, rows(arrival))
+    check(data, rows(writer))
 
 
 @given(many(), st.lists(st.integers(0, 3000), max_size=4))
@@ -103,9 +103,9 @@ def test_lines_land_on_the_grid_however_they_are_cut(
 ) -> None:
     text = lines(data)
     places = tuple(min(cut, len(text)) for cut in cuts)
-    arrival, status, end = take(take_lines, empty(GRID), text, places)
+    writer, status, end = take(decode_lines, empty(GRID), text, places)
     assert (MORE_BYTES, len(text)) == (status, end)
-    check(data, rows(arrival))
+    check(data, rows(writer))
 
 
 def test_other_fields_of_a_series_are_passed_over() -> None:
@@ -116,9 +116,9 @@ def test_other_fields_of_a_series_are_passed_over() -> None:
         "values": [[1_700_000_000, "1"]],
         "after": [[]],
     }
-    arrival, status, _ = take(take_matrix, empty(GRID), json.dumps([one]).encode()[1:])
+    writer, status, _ = take(decode_matrix, empty(GRID), json.dumps([one]).encode()[1:])
     assert FINISHED == status
-    assert (("a", "3"),) == block(arrival, GRID).keys
+    assert (("a", "3"),) == block(writer, GRID).keys
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_other_fields_of_a_series_are_passed_over() -> None:
     ],
 )
 def test_what_is_no_matrix_is_told(text: bytes, status: int) -> None:
-    assert status == take(take_matrix, empty(GRID), text)[1]
+    assert status == take(decode_matrix, empty(GRID), text)[1]
 
 
 @pytest.mark.parametrize(
@@ -162,25 +162,25 @@ def test_what_is_no_matrix_is_told(text: bytes, status: int) -> None:
     ],
 )
 def test_what_is_no_line_is_told(text: bytes, status: int) -> None:
-    assert status == take(take_lines, empty(GRID), text)[1]
+    assert status == take(decode_lines, empty(GRID), text)[1]
 
 
-@pytest.mark.parametrize("decoder", [take_matrix, take_lines], ids=["matrix", "lines"])
+@pytest.mark.parametrize("decoder", [decode_matrix, decode_lines], ids=["matrix", "lines"])
 @given(data=many(), damage=st.data())
 def test_damaged_text_never_crashes(
-    decoder: Take, data: dict[str, Samples], damage: st.DataObject
+    decoder: Decoder, data: dict[str, Samples], damage: st.DataObject
 ) -> None:
-    text = bytearray(matrix(data) if decoder is take_matrix else lines(data))
+    text = bytearray(matrix(data) if decoder is decode_matrix else lines(data))
     for _ in range(damage.draw(st.integers(0, 5)) if text else 0):
         text[damage.draw(st.integers(0, len(text) - 1))] = damage.draw(st.integers(0, 255))
     cut = damage.draw(st.integers(0, len(text)))
-    arrival, status, end = take(decoder, empty(GRID), bytes(text[:cut]))
+    writer, status, end = take(decoder, empty(GRID), bytes(text[:cut]))
     assert status in {FINISHED, MORE_BYTES, BAD_TEXT, HISTOGRAM}
     assert 0 <= end <= cut
-    assert arrival.counts[ROWS] <= cut
+    assert writer.counts[ROWS] <= cut
 
 
 @given(st.binary(max_size=200))
 def test_garbage_never_crashes(data: bytes) -> None:
-    for decoder in (take_matrix, take_lines):
+    for decoder in (decode_matrix, decode_lines):
         assert take(decoder, empty(GRID), data)[1] in {FINISHED, MORE_BYTES, BAD_TEXT, HISTOGRAM}

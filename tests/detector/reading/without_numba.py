@@ -2,7 +2,7 @@
 
     python -m detector.reading.without_numba missing|broken SETTINGS SELECTION GRID NODES
 
-All but the first are JSON. Prints the way and the rows as JSON, NaN as null; the log goes to
+All but the first are JSON. Prints the API and the rows as JSON, NaN as null; the log goes to
 standard error.
 """
 
@@ -23,7 +23,7 @@ Rows = dict[str, list[float]]
 def read_without_numba(
     trouble: str, settings: dict[str, Any], selection: Any, grid: Any, nodes: tuple[str, ...]
 ) -> tuple[str, Rows, str]:
-    """Return the way, the rows by node, and the log."""
+    """Return the API, the rows by node, and the log."""
     texts = [json.dumps(one) for one in (settings, asdict(selection), asdict(grid), nodes)]
     done = subprocess.run(
         [sys.executable, "-m", "detector.reading.without_numba", trouble, *texts],
@@ -33,9 +33,9 @@ def read_without_numba(
         timeout=120,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    way, rows = json.loads(done.stdout)
+    api, rows = json.loads(done.stdout)
     known = {node: [math.nan if one is None else one for one in row] for node, row in rows.items()}
-    return way, known, done.stderr
+    return api, known, done.stderr
 
 
 def _fail(*_: object) -> NoReturn:
@@ -73,7 +73,7 @@ def main() -> None:
         node: [None if math.isnan(one) else one for one in row]
         for node, row in zip(nodes, values, strict=True)
     }
-    json.dump([reading.way, rows], sys.stdout)
+    json.dump([reading.api, rows], sys.stdout)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Bytes of an answer to samples on the time grid."""
+"""Bytes of a response to samples on the time grid."""

@@ -33,7 +33,7 @@ class Block:
     unnamed
         How many series had no node and were dropped.
     layout
-        How the rows came about, if they are those of one answer.
+        How the rows came about, if they are those of one response.
     """
 
     grid: Grid
@@ -47,7 +47,7 @@ class Block:
     def frame(self, job_id: str, metric: str, nodes: Sequence[str]) -> JobFrame:
         """Return the frame of a job; nodes without a row are NaN."""
         rows = {key: row for row, key in enumerate(self.keys)}
-        places = Places.of(tuple(nodes), rows)
+        places = FrameRows.of(tuple(nodes), rows)
         blank = np.empty((len(places.order), self.grid.steps), np.float32)
         values = self.values[places.order] if len(self.values) else blank
         values[places.order < 0] = np.nan
@@ -68,7 +68,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class FrameRows:
     """Where the rows of a frame stand among those of a block or a ring.
 
     Parameters
@@ -84,7 +84,7 @@ class Places:
     order: NDArray[np.int64]
 
     @classmethod
-    def of(cls, nodes: tuple[str, ...], rows: Mapping[Key, int]) -> Places:
+    def of(cls, nodes: tuple[str, ...], rows: Mapping[Key, int]) -> FrameRows:
         """Return the places of some nodes, given the row of every key."""
         gpus = _gpus(rows)
         keys = _keys(nodes, gpus)

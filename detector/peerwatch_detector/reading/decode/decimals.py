@@ -1,6 +1,6 @@
 """Decimal text to float64, correctly rounded, without a Python object per number.
 
-The text of a JSON answer must give the very value that the binary formats carry, or two ways of
+The text of a JSON response must give the very value that the binary formats carry, or two apis of
 reading would disagree. Short numbers are one exact multiplication or division (W. D. Clinger, "How
 to read floating point numbers accurately", 1990); the others take the product of their digits with
 a power of five of 128 bits (D. Lemire, "Number parsing at a gigabyte per second", 2021).

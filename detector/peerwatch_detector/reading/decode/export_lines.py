@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.compiled import compiled
-from peerwatch_detector.reading.decode.arrival import (
+from peerwatch_detector.reading.decode.decimals import read_decimal, to_float
+from peerwatch_detector.reading.decode.frames import equal
+from peerwatch_detector.reading.decode.grid_writer import (
     BATCH,
     LABEL_BYTES,
     ROWS,
     SAMPLES,
-    Arrival,
+    GridWriter,
     open_row,
-    put,
+    write_samples,
 )
-from peerwatch_detector.reading.decode.decimals import read_decimal, to_float
-from peerwatch_detector.reading.decode.frames import equal
 from peerwatch_detector.reading.decode.json_text import (
     CLOSE_LIST,
     CLOSE_OBJECT,
@@ -51,29 +51,29 @@ _FULL = -(1 << 60)
 
 
 @compiled
-def take_lines(arrival: Arrival, text: Bytes, begin: int, end: int) -> tuple[int, int]:
-    """Take all whole lines; arguments and result as those of ``take_matrix``."""
+def decode_lines(writer: GridWriter, text: Bytes, begin: int, end: int) -> tuple[int, int]:
+    """Decode all whole lines; arguments and result as those of ``decode_matrix``."""
     spans = np.empty(6, np.int64)
     while True:
         begin = blanks(text, begin)
         if begin >= end:
             return MORE_BYTES, begin
-        rows, label_bytes = arrival.counts[ROWS], arrival.counts[LABEL_BYTES]
-        samples = arrival.counts[SAMPLES]
-        stop = _take_line(arrival, text, begin, spans)
+        rows, label_bytes = writer.counts[ROWS], writer.counts[LABEL_BYTES]
+        samples = writer.counts[SAMPLES]
+        stop = _decode_line(writer, text, begin, spans)
         if stop >= 0:
             begin = stop
             continue
-        if arrival.counts[ROWS] > rows:
-            arrival.counts[ROWS], arrival.counts[LABEL_BYTES] = rows, label_bytes
-            arrival.counts[SAMPLES] = samples
+        if writer.counts[ROWS] > rows:
+            writer.counts[ROWS], writer.counts[LABEL_BYTES] = rows, label_bytes
+            writer.counts[SAMPLES] = samples
         if stop == _FULL:
             return MORE_ROOM, begin
         return (MORE_BYTES, begin) if -1 - stop >= end else (BAD_TEXT, -1 - stop)
 
 
 @compiled
-def _take_line(arrival: Arrival, text: Bytes, at: int, spans: NDArray[np.int64]) -> int:
+def _decode_line(writer: GridWriter, text: Bytes, at: int, spans: NDArray[np.int64]) -> int:
     if text[at] != OPEN_OBJECT:
         return -1 - at
     values, times, has_labels = -1, -1, False
@@ -88,7 +88,7 @@ def _take_line(arrival: Arrival, text: Bytes, at: int, spans: NDArray[np.int64])
         if at < 0:
             return at
         if equal(text, name, name_end, _METRIC):
-            at = labels(arrival, text, at, spans)
+            at = labels(writer, text, at, spans)
             has_labels = True
         elif equal(text, name, name_end, _VALUES):
             values, at = at, _behind_list(text, at)
@@ -105,10 +105,10 @@ def _take_line(arrival: Arrival, text: Bytes, at: int, spans: NDArray[np.int64])
             return -1 - at
     if not has_labels or values < 0 or times < 0:
         return -1 - at
-    row = open_row(arrival, text, spans)
+    row = open_row(writer, text, spans)
     if row < 0:
         return _FULL
-    stop = _take_pairs(arrival, row, text, values, times)
+    stop = _decode_pairs(writer, row, text, values, times)
     return at + 1 if stop >= 0 else stop
 
 
@@ -130,14 +130,14 @@ def _behind_list(text: Bytes, at: int) -> int:
 
 
 @compiled
-def _take_pairs(arrival: Arrival, row: int, text: Bytes, at: int, time_at: int) -> int:
-    """Take two lists of the same length side by side; integers of milliseconds in the second."""
+def _decode_pairs(writer: GridWriter, row: int, text: Bytes, at: int, time_at: int) -> int:
+    """Decode two lists of the same length side by side; integers of milliseconds in the second."""
     if text[at] != OPEN_LIST or text[time_at] != OPEN_LIST:
         return -1 - at
     at, time_at = blanks(text, at + 1), blanks(text, time_at + 1)
-    times, numbers, found = arrival.times, arrival.numbers, 0
+    times, numbers, found = writer.times, writer.numbers, 0
     while text[at] != CLOSE_LIST:
-        # A plain number is read here, for the reason given in matrix._take_values.
+        # A plain number is read here, for the reason given in matrix._decode_values.
         negative = text[at] == MINUS
         place = at + negative
         begin, digits, power = place, _U(0), 0
@@ -169,7 +169,7 @@ def _take_pairs(arrival: Arrival, row: int, text: Bytes, at: int, time_at: int) 
         times[found], numbers[found] = time, number
         found += 1
         if found == BATCH:
-            put(arrival, row, found)
+            write_samples(writer, row, found)
             found = 0
         if text[time_at] <= 32:
             time_at = blanks(text, time_at)
@@ -181,7 +181,7 @@ def _take_pairs(arrival: Arrival, row: int, text: Bytes, at: int, time_at: int) 
                 at, time_at = blanks(text, at), blanks(text, time_at)
         elif text[at] != CLOSE_LIST:
             return -1 - at
-    put(arrival, row, found)
+    write_samples(writer, row, found)
     return at + 1 if text[time_at] == CLOSE_LIST else -1 - time_at
 
 

@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.compiled import compiled, whole
-from peerwatch_detector.reading.decode.arrival import (
+from peerwatch_detector.reading.decode.checksum import crc32c
+from peerwatch_detector.reading.decode.grid_writer import (
     GPU,
     LABEL_BYTES,
     LABELS,
     NODE,
     ROWS,
     SAMPLES,
-    Arrival,
+    GridWriter,
     open_row,
 )
-from peerwatch_detector.reading.decode.checksum import crc32c
 from peerwatch_detector.reading.decode.status import (
     BAD_CHECKSUM,
     BAD_CHUNK,
@@ -41,10 +41,10 @@ _VARINT, _FIXED_64, _LENGTH, _FIXED_32 = 0, 1, 2, 5
 
 
 @compiled
-def take_frames(
-    arrival: Arrival, data: Bytes, begin: int, end: int, longest: int
+def decode_frames(
+    writer: GridWriter, data: Bytes, begin: int, end: int, longest: int
 ) -> tuple[int, int]:
-    """Take all whole frames.
+    """Decode all whole frames.
 
     Parameters
     ----------
@@ -75,14 +75,14 @@ def take_frames(
         )
         if crc32c(data, at + 4, stop) != told:
             return BAD_CHECKSUM, begin
-        rows, label_bytes = arrival.counts[ROWS], arrival.counts[LABEL_BYTES]
-        samples = arrival.counts[SAMPLES]
-        status = _take_message(arrival, data, at + 4, stop)
+        rows, label_bytes = writer.counts[ROWS], writer.counts[LABEL_BYTES]
+        samples = writer.counts[SAMPLES]
+        status = _decode_message(writer, data, at + 4, stop)
         if status != 0:
             if status == MORE_ROOM:
                 # Taken again as a whole; a row that went on drops what it has already.
-                arrival.counts[ROWS], arrival.counts[LABEL_BYTES] = rows, label_bytes
-                arrival.counts[SAMPLES] = samples
+                writer.counts[ROWS], writer.counts[LABEL_BYTES] = rows, label_bytes
+                writer.counts[SAMPLES] = samples
             return status, begin
         begin = stop
     return MORE_BYTES, begin
@@ -112,13 +112,13 @@ def _field(data: Bytes, at: int, end: int) -> tuple[int, int, int, int]:
 
 
 @compiled
-def _take_message(arrival: Arrival, data: Bytes, at: int, end: int) -> int:
+def _decode_message(writer: GridWriter, data: Bytes, at: int, end: int) -> int:
     while at < end:
         number, kind, begin, stop = _field(data, at, end)
         if number < 0:
             return BAD_FRAME
         if number == 1 and kind == _LENGTH:
-            status = _take_series(arrival, data, begin, stop)
+            status = _decode_series(writer, data, begin, stop)
             if status != 0:
                 return status
         at = stop
@@ -126,7 +126,7 @@ def _take_message(arrival: Arrival, data: Bytes, at: int, end: int) -> int:
 
 
 @compiled
-def _take_series(arrival: Arrival, data: Bytes, at: int, end: int) -> int:
+def _decode_series(writer: GridWriter, data: Bytes, at: int, end: int) -> int:
     spans = np.full(6, -1, np.int64)
     spans[LABELS] = at
     row = -1
@@ -135,15 +135,15 @@ def _take_series(arrival: Arrival, data: Bytes, at: int, end: int) -> int:
         if number < 0:
             return BAD_FRAME
         if number == 1 and kind == _LENGTH:
-            if row >= 0 or not _take_label(arrival, data, begin, stop, spans):
+            if row >= 0 or not _decode_label(writer, data, begin, stop, spans):
                 return BAD_FRAME
         elif number == 2 and kind == _LENGTH:
             if row < 0:
                 spans[LABELS + 1] = at
-                row = open_row(arrival, data, spans)
+                row = open_row(writer, data, spans)
                 if row < 0:
                     return MORE_ROOM
-            status = _take_chunk(arrival, row, data, begin, stop)
+            status = _decode_chunk_message(writer, row, data, begin, stop)
             if status != 0:
                 return status
         at = stop
@@ -151,7 +151,9 @@ def _take_series(arrival: Arrival, data: Bytes, at: int, end: int) -> int:
 
 
 @compiled
-def _take_label(arrival: Arrival, data: Bytes, at: int, end: int, spans: NDArray[np.int64]) -> bool:
+def _decode_label(
+    writer: GridWriter, data: Bytes, at: int, end: int, spans: NDArray[np.int64]
+) -> bool:
     """Note where the value lies if the label is that of the node or the GPU."""
     which, value_begin, value_end = -1, at, at
     while at < end:
@@ -159,9 +161,9 @@ def _take_label(arrival: Arrival, data: Bytes, at: int, end: int, spans: NDArray
         if number < 0 or kind != _LENGTH:
             return False
         if number == 1:
-            if equal(data, begin, stop, arrival.node_label):
+            if equal(data, begin, stop, writer.node_label):
                 which = NODE
-            elif equal(data, begin, stop, arrival.gpu_label):
+            elif equal(data, begin, stop, writer.gpu_label):
                 which = GPU
         elif number == 2:
             value_begin, value_end = begin, stop
@@ -183,7 +185,7 @@ def equal(data: Bytes, begin: int, end: int, word: Bytes) -> bool:
 
 
 @compiled
-def _take_chunk(arrival: Arrival, row: int, data: Bytes, at: int, end: int) -> int:
+def _decode_chunk_message(writer: GridWriter, row: int, data: Bytes, at: int, end: int) -> int:
     earliest, latest, encoding, content_begin, content_end = 0, 0, 0, 0, 0
     while at < end:
         number, kind, begin, stop = _field(data, at, end)
@@ -202,6 +204,6 @@ def _take_chunk(arrival: Arrival, row: int, data: Bytes, at: int, end: int) -> i
         at = stop
     if encoding != _XOR:
         return HISTOGRAM
-    if decode_chunk(arrival, row, data, content_begin, content_end, earliest, latest) < 0:
+    if decode_chunk(writer, row, data, content_begin, content_end, earliest, latest) < 0:
         return BAD_CHUNK
     return 0

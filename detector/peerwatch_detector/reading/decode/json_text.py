@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.compiled import compiled
-from peerwatch_detector.reading.decode.arrival import GPU, LABELS, NODE, Arrival
 from peerwatch_detector.reading.decode.frames import equal
+from peerwatch_detector.reading.decode.grid_writer import GPU, LABELS, NODE, GridWriter
 
 Bytes = NDArray[np.uint8]
 
@@ -80,7 +80,7 @@ def value(text: Bytes, at: int) -> int:
 
 
 @compiled
-def labels(arrival: Arrival, text: Bytes, at: int, spans: NDArray[np.int64]) -> int:
+def labels(writer: GridWriter, text: Bytes, at: int, spans: NDArray[np.int64]) -> int:
     """Read an object of label names and values, and note where node and GPU lie."""
     spans[:] = -1
     spans[LABELS] = at
@@ -100,9 +100,9 @@ def labels(arrival: Arrival, text: Bytes, at: int, spans: NDArray[np.int64]) -> 
         at = string(text, at)
         if at < 0:
             return at
-        if equal(text, name, name_end, arrival.node_label):
+        if equal(text, name, name_end, writer.node_label):
             spans[NODE], spans[NODE + 1] = begin, at - 1
-        elif equal(text, name, name_end, arrival.gpu_label):
+        elif equal(text, name, name_end, writer.gpu_label):
             spans[GPU], spans[GPU + 1] = begin, at - 1
         at = blanks(text, at)
         if text[at] == COMMA:

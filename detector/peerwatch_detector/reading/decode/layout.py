@@ -1,4 +1,4 @@
-"""From the labels of an answer's rows to nodes and GPUs; found once for answers that look alike.
+"""From the labels of a response's rows to nodes and GPUs; found once for responses that look alike.
 
 An increment brings the same series in the same order as the one before, so nothing has to be done
 for each of them again.
@@ -14,14 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.errors import ReadError
-from peerwatch_detector.reading.decode.arrival import GPU, LABEL_BYTES, LABELS, NODE, ROWS, Arrival
+from peerwatch_detector.reading.decode.grid_writer import (
+    GPU,
+    LABEL_BYTES,
+    LABELS,
+    NODE,
+    ROWS,
+    GridWriter,
+)
 
 Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which rows of an arrival belong to which node and GPU.
+    """Which rows of an writer belong to which node and GPU.
 
     Parameters
     ----------
@@ -45,7 +52,7 @@ class Layout:
 
     @property
     def rows(self) -> int:
-        """How many rows the answer had, those without a node left out."""
+        """How many rows the response had, those without a node left out."""
         return len(self.keys) + self.duplicates
 
     @property
@@ -63,33 +70,33 @@ class Layout:
         return values if self.order is None else values[self.order]
 
 
-def layout_of(arrival: Arrival, *, escaped: bool, known: Layout | None = None) -> Layout:
-    """Return the layout of an arrival.
+def layout_of(writer: GridWriter, *, escaped: bool, known: Layout | None = None) -> Layout:
+    """Return the layout of an writer.
 
     Parameters
     ----------
-    arrival
+    writer
         Whose labels the rows have.
     escaped
         Whether labels are the inside of JSON strings.
     known
-        That of an earlier answer; returned if the labels are the same.
+        That of an earlier response; returned if the labels are the same.
 
     Raises
     ------
     ReadError
         If a label is no valid text.
     """
-    raw = arrival.labels[: arrival.counts[LABEL_BYTES]].tobytes()
-    spans = arrival.spans[: arrival.counts[ROWS]]
+    raw = writer.labels[: writer.counts[LABEL_BYTES]].tobytes()
+    spans = writer.spans[: writer.counts[ROWS]]
     digest = hashlib.blake2b(raw, digest_size=16, salt=b"escaped" if escaped else b"")
     digest.update(spans.tobytes())
     if known is not None and known.digest == digest.digest():
         return known
-    return _new_layout(digest.digest(), raw, spans.tolist(), Names(escaped))
+    return _new_layout(digest.digest(), raw, spans.tolist(), LabelTexts(escaped))
 
 
-def _new_layout(digest: bytes, raw: bytes, spans: list[list[int]], names: Names) -> Layout:
+def _new_layout(digest: bytes, raw: bytes, spans: list[list[int]], names: LabelTexts) -> Layout:
     rows: dict[Key, list[int]] = {}
     unnamed = 0
     for row, span in enumerate(spans):
@@ -108,7 +115,7 @@ def _new_layout(digest: bytes, raw: bytes, spans: list[list[int]], names: Names)
 
 
 @dataclass(slots=True)
-class Names:
+class LabelTexts:
     """Turns bytes of labels into text, each spelling once.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Takes apart the matrix of a query's answer, from bytes to the grid.
+"""Takes apart the matrix of a query's response, from bytes to the grid.
 
 The format is that of "HTTP API", section "Range vectors", of the Prometheus documentation: a list
 of objects with ``metric``, the labels, and ``values``, a list of ``[seconds, "value"]``. Series of
@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.compiled import compiled
-from peerwatch_detector.reading.decode.arrival import (
+from peerwatch_detector.reading.decode.decimals import read_decimal, read_milliseconds, to_float
+from peerwatch_detector.reading.decode.frames import equal
+from peerwatch_detector.reading.decode.grid_writer import (
     BATCH,
     LABEL_BYTES,
     ROWS,
     SAMPLES,
-    Arrival,
+    GridWriter,
     open_row,
-    put,
+    write_samples,
 )
-from peerwatch_detector.reading.decode.decimals import read_decimal, read_milliseconds, to_float
-from peerwatch_detector.reading.decode.frames import equal
 from peerwatch_detector.reading.decode.json_text import (
     CLOSE_LIST,
     CLOSE_OBJECT,
@@ -53,13 +53,13 @@ _METRIC = np.frombuffer(b"metric", np.uint8)
 _VALUES = np.frombuffer(b"values", np.uint8)
 _HISTOGRAMS = np.frombuffer(b"histograms", np.uint8)
 _U = np.uint64
-# What _take_one says beside a place: below every ``-1 - place``.
+# What _decode_series says beside a place: below every ``-1 - place``.
 _FULL, _HAS_HISTOGRAM = -(1 << 60), -(1 << 60) - 1
 
 
 @compiled
-def take_matrix(arrival: Arrival, text: Bytes, begin: int, end: int) -> tuple[int, int]:
-    """Take all whole series of a list, from behind its bracket to behind the closing one.
+def decode_matrix(writer: GridWriter, text: Bytes, begin: int, end: int) -> tuple[int, int]:
+    """Decode all whole series of a list, from behind its bracket to behind the closing one.
 
     Parameters
     ----------
@@ -78,16 +78,16 @@ def take_matrix(arrival: Arrival, text: Bytes, begin: int, end: int) -> tuple[in
             return FINISHED, at + 1
         if text[at] == COMMA:
             at = blanks(text, at + 1)
-        rows, label_bytes = arrival.counts[ROWS], arrival.counts[LABEL_BYTES]
-        samples = arrival.counts[SAMPLES]
-        stop = _take_one(arrival, text, at, spans)
+        rows, label_bytes = writer.counts[ROWS], writer.counts[LABEL_BYTES]
+        samples = writer.counts[SAMPLES]
+        stop = _decode_series(writer, text, at, spans)
         if stop >= 0:
             begin = stop
             continue
         # Taken again as a whole; a row that went on drops what it has already.
-        if arrival.counts[ROWS] > rows:
-            arrival.counts[ROWS], arrival.counts[LABEL_BYTES] = rows, label_bytes
-            arrival.counts[SAMPLES] = samples
+        if writer.counts[ROWS] > rows:
+            writer.counts[ROWS], writer.counts[LABEL_BYTES] = rows, label_bytes
+            writer.counts[SAMPLES] = samples
         if stop == _FULL:
             return MORE_ROOM, begin
         if stop == _HAS_HISTOGRAM:
@@ -96,8 +96,8 @@ def take_matrix(arrival: Arrival, text: Bytes, begin: int, end: int) -> tuple[in
 
 
 @compiled
-def _take_one(arrival: Arrival, text: Bytes, at: int, spans: NDArray[np.int64]) -> int:
-    """Take one series; the labels must come before the values, as all servers send them."""
+def _decode_series(writer: GridWriter, text: Bytes, at: int, spans: NDArray[np.int64]) -> int:
+    """Decode one series; the labels must come before the values, as all servers send them."""
     if text[at] != OPEN_OBJECT:
         return -1 - at
     row = -1
@@ -112,16 +112,16 @@ def _take_one(arrival: Arrival, text: Bytes, at: int, spans: NDArray[np.int64]) 
         if at < 0:
             return at
         if equal(text, name, name_end, _METRIC) and row < 0:
-            at = labels(arrival, text, at, spans)
+            at = labels(writer, text, at, spans)
             if at < 0:
                 return at
-            row = open_row(arrival, text, spans)
+            row = open_row(writer, text, spans)
             if row < 0:
                 return _FULL
         elif equal(text, name, name_end, _VALUES):
             if row < 0:
                 return -1 - at
-            at = _take_values(arrival, row, text, at)
+            at = _decode_values(writer, row, text, at)
         elif equal(text, name, name_end, _HISTOGRAMS):
             return _HAS_HISTOGRAM
         else:
@@ -137,12 +137,12 @@ def _take_one(arrival: Arrival, text: Bytes, at: int, spans: NDArray[np.int64]) 
 
 
 @compiled
-def _take_values(arrival: Arrival, row: int, text: Bytes, at: int) -> int:
-    """Take a list of pairs."""
+def _decode_values(writer: GridWriter, row: int, text: Bytes, at: int) -> int:
+    """Decode a list of pairs."""
     if text[at] != OPEN_LIST:
         return -1 - at
     at = blanks(text, at + 1)
-    times, numbers, found = arrival.times, arrival.numbers, 0
+    times, numbers, found = writer.times, writer.numbers, 0
     while text[at] != CLOSE_LIST:
         # A pair as Go writes it, ``[1700000000.123,"12.5"]``, is read here: a call with an array
         # takes longer than what it does. Whatever looks different goes to _read_pair.
@@ -186,7 +186,7 @@ def _take_values(arrival: Arrival, row: int, text: Bytes, at: int) -> int:
             times[found], numbers[found] = time, number
         found += 1
         if found == BATCH:
-            put(arrival, row, found)
+            write_samples(writer, row, found)
             found = 0
         if text[at] == COMMA and text[at + 1] == OPEN_LIST:
             at += 1
@@ -194,7 +194,7 @@ def _take_values(arrival: Arrival, row: int, text: Bytes, at: int) -> int:
             at = _next_pair(text, at)
             if at < 0:
                 return at
-    put(arrival, row, found)
+    write_samples(writer, row, found)
     return at + 1
 
 

@@ -7,8 +7,8 @@ from typing import Final
 from peerwatch_detector.errors import ReadError, ReadFailure
 
 
-class HopelessError(ReadError):
-    """A ``ReadError`` that a smaller question would meet as well."""
+class UnsplittableError(ReadError):
+    """A ``ReadError`` that a smaller request would meet as well."""
 
 
 FINISHED: Final = 1
@@ -45,10 +45,10 @@ def error_of(status: int, url: str, place: int, near: bytes) -> ReadError:
     url
         Who sent it.
     place
-        Bytes of the answer before it.
+        Bytes of the response before it.
     near
         The bytes there; some are shown.
     """
     reason, text = _MEANINGS[status]
-    kind = HopelessError if status == HISTOGRAM else ReadError
+    kind = UnsplittableError if status == HISTOGRAM else ReadError
     return kind(reason, f"{url} sent {text}, after {place} bytes: {near[:60]!r}.")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.compiled import as_float, compiled, inlined, whole
-from peerwatch_detector.reading.decode.arrival import Arrival, put
+from peerwatch_detector.reading.decode.grid_writer import GridWriter, write_samples
 
 Bytes = NDArray[np.uint8]
 
@@ -28,7 +28,7 @@ _U = np.uint64
 
 @compiled
 def decode_chunk(
-    arrival: Arrival, row: int, data: Bytes, begin: int, end: int, earliest: int, latest: int
+    writer: GridWriter, row: int, data: Bytes, begin: int, end: int, earliest: int, latest: int
 ) -> int:
     """Put the samples of a chunk into a row.
 
@@ -50,7 +50,7 @@ def decode_chunk(
     at, bits, time, delta = begin + 2, _U(0), 0, 0
     leading, trailing = 0, 0
     place = 0  # in bits, from the second sample's value on
-    times, numbers, found = arrival.times, arrival.numbers, 0
+    times, numbers, found = writer.times, writer.numbers, 0
     for index in range(count):
         if index == 0:
             raw, at = read_varint(data, at, end)
@@ -81,7 +81,7 @@ def decode_chunk(
         if bits != _STALE:
             times[found], numbers[found] = time, as_float(bits)
             found += 1
-    put(arrival, row, found)
+    write_samples(writer, row, found)
     return count
 
 

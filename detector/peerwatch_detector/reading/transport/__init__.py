@@ -1,1 +1,1 @@
-"""How a range travels: connections, requests, answers."""
+"""How a range travels: connections, requests, responses."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from peerwatch_detector.errors import ReadError
 
-# A single failure may be anything; the question after it is asked at once.
+# A single failure may be anything; the request after it is asked at once.
 _TOLERATED = 1
 
 

@@ -1,4 +1,4 @@
-"""The body of an answer as it comes from the socket: chunks joined, within time and length."""
+"""The body of a response as it comes from the socket: chunks joined, within time and length."""
 
 from __future__ import annotations
 
@@ -91,16 +91,16 @@ class Body:
             self._give_up()
             raise ReadError(
                 "truncated",
-                f"{self.url} broke off in mid-answer after {self.read_bytes} bytes: {error}.",
+                f"{self.url} broke off in mid-response after {self.read_bytes} bytes: {error}.",
             ) from error
         self.read_bytes += count
-        if self.read_bytes > self._settings.max_answer_bytes:
+        if self.read_bytes > self._settings.max_response_bytes:
             self._give_up()
             raise ReadError(
                 "too_large",
-                f"{self.url} sends more than {self._settings.max_answer_bytes} bytes in one "
-                "answer; narrow the selection or raise "
-                "prometheus.reading.max_answer_bytes.",
+                f"{self.url} sends more than {self._settings.max_response_bytes} bytes in one "
+                "response; narrow the selection or raise "
+                "prometheus.reading.max_response_bytes.",
             )
         return count
 
@@ -214,7 +214,7 @@ def read_all(body: Body) -> bytes:
             body.close()
             raise ReadError(
                 "too_large",
-                f"{body.url} sends more than {_LONGEST_TEXT} bytes of JSON in one answer; is "
+                f"{body.url} sends more than {_LONGEST_TEXT} bytes of JSON in one response; is "
                 "prometheus.url the query API?",
             )
     return bytes(text)

@@ -2,7 +2,7 @@
 
 Trust, proxies and credentials come from where ``requests`` takes them (REQUESTS_CA_BUNDLE,
 HTTPS_PROXY, NO_PROXY, a netrc file, user and password in the URL), so a server that the detector's
-other questions reach is reached here too. Bodies are read from the socket in large pieces:
+other requests reach is reached here too. Bodies are read from the socket in large pieces:
 Prometheus sends one small chunk per series, which are joined in compiled code.
 """
 
@@ -34,13 +34,13 @@ from peerwatch_detector.reading.transport.body import Body, is_broken
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
-# Of an answer that is an error; more is not read.
+# Of a response that is an error; more is not read.
 _LONGEST_ERROR = 1 << 16
 
 
 @dataclass(slots=True)
-class Answer:
-    """The head of an answer, and its body yet to be read."""
+class Response:
+    """The head of a response, and its body yet to be read."""
 
     url: str
     status: int
@@ -94,8 +94,8 @@ class Connection:
 
     def post(
         self, path: str, content: bytes, headers: Mapping[str, str], deadline: float
-    ) -> Answer:
-        """Send a request and return the head of its answer.
+    ) -> Response:
+        """Send a request and return the head of its response.
 
         Parameters
         ----------
@@ -106,12 +106,12 @@ class Connection:
         headers
             Of this request alone.
         deadline
-            On the clock of ``time.monotonic``; the answer's body is bound by it too.
+            On the clock of ``time.monotonic``; the response's body is bound by it too.
 
         Raises
         ------
         ReadError
-            If the server cannot be reached or sends no answer in time.
+            If the server cannot be reached or sends no response in time.
         """
         if self._body is not None and not self._body.finished:
             self.close()
@@ -132,7 +132,7 @@ class Connection:
 
     def _post(
         self, path: str, content: bytes, headers: Mapping[str, str], deadline: float
-    ) -> Answer:
+    ) -> Response:
         left = deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError
@@ -140,7 +140,7 @@ class Connection:
         if connection.sock is None:
             connection.timeout = left
             connection.connect()
-        # Asked once there is a socket: whoever ends it later finds that.
+        # ReceivedRequest once there is a socket: whoever ends it later finds that.
         if self._ended:
             raise ConnectionAbortedError("the reader was closed")
         sock = connection.sock
@@ -151,7 +151,7 @@ class Connection:
         url = f"{self.url}/{path}"
         self._body = Body(response, sock, url, deadline, self.settings, self.close)
         content_type = response.headers.get("Content-Type", "")
-        return Answer(url, response.status, content_type, self._body)
+        return Response(url, response.status, content_type, self._body)
 
     def _token(self) -> dict[str, str]:
         """Return the header for the token's file, as it is now: tokens are exchanged in it."""
@@ -209,7 +209,7 @@ class Connection:
         if isinstance(error, TimeoutError):
             return ReadError(
                 "timeout",
-                f"{self.url} did not answer within {limit:g} s; raise "
+                f"{self.url} did not response within {limit:g} s; raise "
                 "prometheus.timeout_seconds or look at the server's load.",
             )
         if isinstance(error, ValueError) and not isinstance(error, OSError):
@@ -220,7 +220,7 @@ class Connection:
                 "prometheus.url and prometheus.headers.",
             )
         if is_broken(error):
-            return ReadError("truncated", f"{self.url} broke off in mid-answer: {error!r}.")
+            return ReadError("truncated", f"{self.url} broke off in mid-response: {error!r}.")
         return ReadError(
             "unreachable",
             f"{self.url} cannot be reached: {error}; check prometheus.url and that the server "
@@ -232,11 +232,11 @@ def _port(place: SplitResult) -> int:
     return place.port or (443 if place.scheme == "https" else 80)
 
 
-def read_error_text(answer: Answer) -> bytes:
-    """Return the beginning of the body of an answer that is an error."""
+def read_text(response: Response) -> bytes:
+    """Return the beginning of the body of a response that is an error."""
     text = bytearray()
     room = memoryview(bytearray(_LONGEST_ERROR))
-    while len(text) < _LONGEST_ERROR and (count := answer.body.read_into(room)):
+    while len(text) < _LONGEST_ERROR and (count := response.body.read_into(room)):
         text += room[:count]
     return bytes(text)
 

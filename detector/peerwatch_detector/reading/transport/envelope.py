@@ -1,7 +1,7 @@
-"""What stands around the series in an answer of the query API: status, warnings, partial or not.
+"""What stands around the series in a response of the query API: status, warnings, partial or not.
 
 Fields: "HTTP API", section "Format overview", of the Prometheus documentation (``warnings`` and,
-since 3.0, ``infos``); Thanos' Query sends ``warnings`` when a store did not answer
+since 3.0, ``infos``); Thanos' Query sends ``warnings`` when a store did not response
 (thanos.io, "Query", "Partial response"); VictoriaMetrics says ``isPartial``; Mimir answers as
 Prometheus does. A warning about the query's text itself begins with "PromQL warning".
 """
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from peerwatch_detector.errors import ReadError, ReadFailure
-from peerwatch_detector.reading.transport.connection import Answer, read_error_text
+from peerwatch_detector.reading.transport.connection import Response, read_text
 
 # The key of the list of series, never the inside of a string: there quotes are escaped.
 RESULT = re.compile(rb'[{,]\s*"result"\s*:\s*\[')
-# Of 4xx answers those that a smaller question would not get.
+# Of 4xx responses those that a smaller request would not get.
 _TOO_MUCH = re.compile(
     r"maximum resolution|too many|exceed|limit|larger than|max-|out of memory", re.IGNORECASE
 )
@@ -26,7 +26,7 @@ _LONGEST_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Remarks:
+class Annotations:
     """What a server said beside the series.
 
     Parameters
@@ -34,97 +34,97 @@ class Remarks:
     warnings, infos
         As sent.
     partial
-        Whether something is missing in the answer.
+        Whether something is missing in the response.
     """
 
     warnings: tuple[str, ...] = ()
     infos: tuple[str, ...] = ()
     partial: bool = False
 
-    def __add__(self, other: Remarks) -> Remarks:
-        return Remarks(
+    def __add__(self, other: Annotations) -> Annotations:
+        return Annotations(
             tuple(dict.fromkeys(self.warnings + other.warnings)),
             tuple(dict.fromkeys(self.infos + other.infos)),
             self.partial or other.partial,
         )
 
 
-def data_of(url: str, text: bytes, expected: str) -> tuple[dict[str, Any], Remarks]:
-    """Check an answer and return its data, and the remarks beside them.
+def data_of(url: str, text: bytes, expected: str) -> tuple[dict[str, Any], Annotations]:
+    """Check a response and return its data, and the annotations beside them.
 
     Parameters
     ----------
     url
         Who sent it.
     text
-        The answer; the caller may have taken the series out of it.
+        The response; the caller may have taken the series out of it.
     expected
         The ``resultType`` that was asked for.
 
     Raises
     ------
     ReadError
-        If it is no successful answer of the query API.
+        If it is no successful response of the query API.
     """
     try:
-        answer = json.loads(text)
+        response = json.loads(text)
     except ValueError as error:
         if text[:1] == b"{":
-            raise ReadError("truncated", f"{url} broke off in mid-answer: {error}.") from error
+            raise ReadError("truncated", f"{url} broke off in mid-response: {error}.") from error
         raise ReadError(
             "malformed",
             f"{url} answered with something that is not JSON: {text[:80]!r}; is prometheus.url "
             "the query API?",
         ) from error
-    data = answer.get("data") if isinstance(answer, dict) else None
-    if not isinstance(data, dict) or answer.get("status") != "success":
-        told = answer.get("error", "no reason given") if isinstance(answer, dict) else answer
+    data = response.get("data") if isinstance(response, dict) else None
+    if not isinstance(data, dict) or response.get("status") != "success":
+        told = response.get("error", "no reason given") if isinstance(response, dict) else response
         raise ReadError("malformed", f"{url} answered 200: {str(told)[:_LONGEST_SHOWN]}.")
     if data.get("resultType") != expected:
         raise ReadError(
             "malformed", f"{url}: expected a {expected}, got {data.get('resultType')!r}."
         )
-    warnings, infos = _texts(answer.get("warnings")), _texts(answer.get("infos"))
+    warnings, infos = _texts(response.get("warnings")), _texts(response.get("infos"))
     missing = [one for one in warnings if not one.startswith("PromQL warning")]
-    return data, Remarks(warnings, infos, bool(missing) or answer.get("isPartial") is True)
+    return data, Annotations(warnings, infos, bool(missing) or response.get("isPartial") is True)
 
 
 def _texts(found: object) -> tuple[str, ...]:
     return tuple(str(one) for one in found) if isinstance(found, list) else ()
 
 
-def check_status(answer: Answer) -> None:
-    """Refuse an answer that is an error.
+def check_status(response: Response) -> None:
+    """Refuse a response that is an error.
 
     Raises
     ------
     ReadError
-        ``refused`` if a smaller question may succeed, else ``http_4xx`` or ``http_5xx``.
+        ``refused`` if a smaller request may succeed, else ``http_4xx`` or ``http_5xx``.
     """
-    if answer.status < 300:
+    if response.status < 300:
         return
-    status = answer.status
-    text = _error_text(read_error_text(answer))
+    status = response.status
+    text = _error_text(read_text(response))
     if status < 400:
-        answer.body.close()
+        response.body.close()
         raise ReadError(
             "malformed",
-            f"{answer.url} answered {status}: it points elsewhere; set prometheus.url "
+            f"{response.url} answered {status}: it points elsewhere; set prometheus.url "
             "to where it points.",
         )
     too_much = status in {413, 422} or (status in {400, 429} and _TOO_MUCH.search(text))
     reason: ReadFailure = "http_5xx" if status >= 500 else "refused" if too_much else "http_4xx"
     if status == 503 and "timed out" in text:
         reason = "timeout"
-    raise ReadError(reason, f"{answer.url} answered {status}: {text}.")
+    raise ReadError(reason, f"{response.url} answered {status}: {text}.")
 
 
 def _error_text(body: bytes) -> str:
     """Return the reason in an error's body: a field of JSON, or plain text."""
     try:
-        answer = json.loads(body)
+        response = json.loads(body)
     except ValueError:
-        answer = None
-    if isinstance(answer, dict) and "error" in answer:
-        return str(answer["error"])[:1000].rstrip(".")
+        response = None
+    if isinstance(response, dict) and "error" in response:
+        return str(response["error"])[:1000].rstrip(".")
     return body[:_LONGEST_SHOWN].decode(errors="replace").strip().rstrip(".") or "no text"

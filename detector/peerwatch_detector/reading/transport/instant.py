@@ -1,4 +1,4 @@
-"""The present value of every series of a query: small answers, of which only labels matter."""
+"""The present value of every series of a query: small responses, of which only labels matter."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def instant(
     form = {"query": query, "timeout": f"{connection.settings.timeout_seconds:g}s"}
     if time is not None:
         form["time"] = f"{time:.3f}"
-    answer = connection.post("api/v1/query", urlencode(form).encode(), FORM, deadline)
-    check_status(answer)
-    data, _ = data_of(answer.url, read_all(answer.body), "vector")
-    return _series(answer.url, data)
+    response = connection.post("api/v1/query", urlencode(form).encode(), FORM, deadline)
+    check_status(response)
+    data, _ = data_of(response.url, read_all(response.body), "vector")
+    return _series(response.url, data)
 
 
 def _series(url: str, data: dict[str, Any]) -> list[Series]:

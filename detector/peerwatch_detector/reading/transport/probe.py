@@ -8,15 +8,15 @@ from urllib.parse import urlencode
 
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.reading.selection import Matcher
-from peerwatch_detector.reading.settings import Way
+from peerwatch_detector.reading.settings import Api
+from peerwatch_detector.reading.transport.apis import REMOTE_READ, STREAMED
 from peerwatch_detector.reading.transport.connection import (
     FORM,
-    Answer,
     Connection,
-    read_error_text,
+    Response,
+    read_text,
 )
 from peerwatch_detector.reading.transport.protobuf import read_request
-from peerwatch_detector.reading.transport.ways import REMOTE_READ, STREAMED
 
 _NOTHING = "peerwatch_probe"
 _EXPORTED = "application/stream+json"
@@ -28,7 +28,7 @@ class Abilities:
 
     Parameters
     ----------
-    ways
+    apis
         How ranges can be read, the cheapest first.
     open_left
         Whether a range leaves out a sample exactly as old as it is long: VictoriaMetrics, and
@@ -38,7 +38,7 @@ class Abilities:
         Whether NaN is only ever the end of a series: VictoriaMetrics.
     """
 
-    ways: tuple[Way, ...]
+    apis: tuple[Api, ...]
     open_left: bool
     skips_nan: bool
 
@@ -59,47 +59,48 @@ def probe(connection: Connection, deadline: float) -> Abilities:
         If it cannot be reached, or is no server with the query API.
     """
     exports = _exports(connection, deadline)
-    ways: tuple[Way, ...] = ("query", "query_range")
+    apis: tuple[Api, ...] = ("query", "query_range")
     if exports:
-        ways = ("export", *ways)
+        apis = ("export", *apis)
     elif _reads_remotely(connection, deadline):
-        ways = ("remote_read", *ways)
-    return Abilities(ways, exports or _is_open_left(connection, deadline), exports)
+        apis = ("remote_read", *apis)
+    return Abilities(apis, exports or _is_open_left(connection, deadline), exports)
 
 
 def _reads_remotely(connection: Connection, deadline: float) -> bool:
     content = read_request([Matcher("__name__", "=", _NOTHING)], 0, 1)
-    answer = connection.post("api/v1/read", content, REMOTE_READ, deadline)
-    return _succeeded(answer, STREAMED)
+    response = connection.post("api/v1/read", content, REMOTE_READ, deadline)
+    return _succeeded(response, STREAMED)
 
 
 def _exports(connection: Connection, deadline: float) -> bool:
     form = urlencode({"match[]": _NOTHING, "start": "0", "end": "1"})
-    answer = connection.post("api/v1/export", form.encode(), FORM, deadline)
-    return _succeeded(answer, _EXPORTED)
+    response = connection.post("api/v1/export", form.encode(), FORM, deadline)
+    return _succeeded(response, _EXPORTED)
 
 
 def _is_open_left(connection: Connection, deadline: float) -> bool:
     """Tell whether two seconds from a whole one to a whole one hold two steps of 1 s, not three."""
     form = urlencode({"query": "count_over_time(vector(1)[2s:1s])", "time": "1000"})
-    answer = connection.post("api/v1/query", form.encode(), FORM, deadline)
-    status, text = answer.status, read_error_text(answer)
+    response = connection.post("api/v1/query", form.encode(), FORM, deadline)
+    status, text = response.status, read_text(response)
     try:
         found = json.loads(text)["data"]["result"][0]["value"][1]
     except (ValueError, LookupError, TypeError) as error:
         if status < 300 or status in {404, 405}:
             raise ReadError(
                 "malformed",
-                f"{answer.url} answered {status}: {text[:80]!r}; is prometheus.url the query API?",
+                f"{response.url} answered {status}: {text[:80]!r}; is prometheus.url the query "
+                "API?",
             ) from error
-        # Refuses this question, for a reason that every question will show.
+        # Refuses this request, for a reason that every request will show.
         return False
     return bool(found == "2")
 
 
-def _succeeded(answer: Answer, content_type: str) -> bool:
-    """Tell whether an answer is a success of some type, and read it to its end."""
-    read_error_text(answer)
-    if not answer.body.finished:
-        answer.body.close()
-    return answer.status == 200 and answer.content_type.startswith(content_type)
+def _succeeded(response: Response, content_type: str) -> bool:
+    """Tell whether a response is a success of some type, and read it to its end."""
+    read_text(response)
+    if not response.body.finished:
+        response.body.close()
+    return response.status == 200 and response.content_type.startswith(content_type)

@@ -63,6 +63,6 @@ def snappy_block(data: bytes) -> bytes:
     """
     parts = [varint(len(data))]
     for begin in range(0, len(data), _LITERAL):
-        piece = data[begin : begin + _LITERAL]
-        parts += [bytes([61 << 2]), (len(piece) - 1).to_bytes(2, "little"), piece]
+        part = data[begin : begin + _LITERAL]
+        parts += [bytes([61 << 2]), (len(part) - 1).to_bytes(2, "little"), part]
     return b"".join(parts)

@@ -1,4 +1,4 @@
-"""A piece on its way to the server and back: what is asked for, and what came of it."""
+"""A part on its way to the server and back: what is asked for, and what came of it."""
 
 from __future__ import annotations
 
@@ -8,47 +8,47 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from peerwatch_detector.reading.decode.arrival import (
+from peerwatch_detector.reading.decode.block import Block
+from peerwatch_detector.reading.decode.grid_writer import (
     ROWS,
     SAMPLES,
-    Arrival,
+    GridWriter,
     close_rows,
-    new_arrival,
+    new_grid_writer,
     rates,
 )
-from peerwatch_detector.reading.decode.block import Block
 from peerwatch_detector.reading.decode.layout import Layout, layout_of
-from peerwatch_detector.reading.selection import Grid, Piece
+from peerwatch_detector.reading.selection import Grid, SelectionPart
 from peerwatch_detector.reading.settings import ReadingSettings
-from peerwatch_detector.reading.transport.envelope import Remarks
+from peerwatch_detector.reading.transport.envelope import Annotations
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """A piece that was read.
+class RangeResult:
+    """A part that was read.
 
     Parameters
     ----------
     block
         The series.
-    remarks
+    annotations
         What the server said beside them.
     received
-        Bytes of the answer.
+        Bytes of the response.
     """
 
     block: Block
-    remarks: Remarks
+    annotations: Annotations
     received: int
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """A piece on its way: the steps to fill, those before them that rates need, and the time.
+class RangeRequest:
+    """A part on its way: the steps to fill, those before them that rates need, and the time.
 
     Parameters
     ----------
-    piece
+    part
         What is wanted.
     settings
         The limits.
@@ -61,10 +61,10 @@ class Question:
     skips_nan
         Whether the server takes NaN for the end of a series.
     known
-        How an earlier answer was laid out.
+        How an earlier response was laid out.
     """
 
-    piece: Piece
+    part: SelectionPart
     settings: ReadingSettings
     deadline: float
     series: int
@@ -75,21 +75,21 @@ class Question:
     @property
     def window(self) -> int:
         """Steps of the window of rates; 0 for gauges."""
-        seconds = self.piece.selection.rate_seconds
-        return 0 if seconds is None else max(1, math.ceil(seconds * 1000 / self.piece.grid.step))
+        seconds = self.part.selection.rate_seconds
+        return 0 if seconds is None else max(1, math.ceil(seconds * 1000 / self.part.grid.step))
 
     @property
     def age(self) -> int:
         """Greatest age of a sample in ms; 0 for expressions, which have a value per step."""
-        if self.piece.selection.expression is not None:
+        if self.part.selection.expression is not None:
             return 0
         # Samples as far apart as the steps must not come and go with their jitter.
-        return max(round(self.settings.max_age_seconds * 1000), 3 * self.piece.grid.step // 2)
+        return max(round(self.settings.max_age_seconds * 1000), 3 * self.part.grid.step // 2)
 
     @property
     def grid(self) -> Grid:
         """The steps to fill: those wanted, and the window before them."""
-        grid = self.piece.grid
+        grid = self.part.grid
         return Grid(grid.start - self.window * grid.step, grid.end, grid.step)
 
     @property
@@ -97,10 +97,10 @@ class Question:
         """Time in ms of the oldest sample that counts."""
         return self.grid.start - self.age
 
-    def arrival(self, age: int) -> Arrival:
-        """Return an empty grid for an answer whose samples stand for some ms."""
-        selection = self.piece.selection
-        return new_arrival(
+    def writer(self, age: int) -> GridWriter:
+        """Return an empty grid for a response whose samples stand for some ms."""
+        selection = self.part.selection
+        return new_grid_writer(
             self.grid,
             age,
             skips_nan=self.skips_nan,
@@ -109,23 +109,23 @@ class Question:
             rows=min(self.series, self.settings.max_series),
         )
 
-    def block(self, arrival: Arrival, *, escaped: bool) -> Block:
+    def block(self, writer: GridWriter, *, escaped: bool) -> Block:
         """Return the filled grid."""
-        close_rows(arrival)
-        values = arrival.values[: arrival.counts[ROWS]]
+        close_rows(writer)
+        values = writer.values[: writer.counts[ROWS]]
         if self.window:
-            seconds = self.window * self.piece.grid.step / 1000
+            seconds = self.window * self.part.grid.step / 1000
             values = rates(values, self.window, seconds, self.window)
-        return self.folded(arrival, values, escaped=escaped)
+        return self.folded(writer, values, escaped=escaped)
 
-    def folded(self, arrival: Arrival, values: NDArray[np.float32], *, escaped: bool) -> Block:
-        """Return values with the labels of an arrival, one row per node and GPU."""
-        layout = layout_of(arrival, escaped=escaped, known=self.known)
+    def folded(self, writer: GridWriter, values: NDArray[np.float32], *, escaped: bool) -> Block:
+        """Return values with the labels of an writer, one row per node and GPU."""
+        layout = layout_of(writer, escaped=escaped, known=self.known)
         return Block(
-            self.piece.grid,
+            self.part.grid,
             layout.keys,
             layout.fold(values),
-            int(arrival.counts[SAMPLES]),
+            int(writer.counts[SAMPLES]),
             layout.duplicates,
             layout.unnamed,
             layout,

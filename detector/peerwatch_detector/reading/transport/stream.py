@@ -8,19 +8,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.errors import ReadError
-from peerwatch_detector.reading.decode.arrival import LABEL_BYTES, PADDING, Arrival, with_more_room
+from peerwatch_detector.reading.decode.grid_writer import (
+    LABEL_BYTES,
+    PADDING,
+    GridWriter,
+    with_capacity,
+)
 from peerwatch_detector.reading.decode.status import (
     FINISHED,
     MORE_BYTES,
     MORE_ROOM,
-    HopelessError,
+    UnsplittableError,
     error_of,
 )
 from peerwatch_detector.reading.settings import ReadingSettings
 from peerwatch_detector.reading.transport.body import Body
 
 Bytes = NDArray[np.uint8]
-Take = Callable[[Arrival, Bytes, int, int], tuple[int, int]]
+Decoder = Callable[[GridWriter, Bytes, int, int], tuple[int, int]]
 
 _FIRST_SIZE = 1 << 20
 # The longest frame, series or line; Prometheus' frames have 1 MiB, a series in JSON with 11,000
@@ -76,15 +81,15 @@ class Stream:
         self.begin = place
 
 
-def take_all(
-    stream: Stream, arrival: Arrival, take: Take, settings: ReadingSettings
-) -> tuple[Arrival, bool]:
+def decode_stream(
+    stream: Stream, writer: GridWriter, take: Decoder, settings: ReadingSettings
+) -> tuple[GridWriter, bool]:
     """Let a decoder take parts until it says that it finished, or the body ends.
 
     Returns
     -------
-    tuple[Arrival, bool]
-        The arrival, which may have got more room, and whether the decoder finished.
+    tuple[GridWriter, bool]
+        The writer, which may have got more room, and whether the decoder finished.
 
     Raises
     ------
@@ -93,32 +98,32 @@ def take_all(
     """
     more = True
     while more:
-        status, place = take(arrival, stream.data, stream.begin, stream.end)
+        status, place = take(writer, stream.data, stream.begin, stream.end)
         if status not in {FINISHED, MORE_BYTES, MORE_ROOM}:
             stream.body.close()
             near = stream.data[place : min(place + 60, stream.end)].tobytes()
             raise error_of(status, stream.body.url, stream.passed + place - stream.begin, near)
         stream.passed_to(place)
         if status == FINISHED:
-            return arrival, True
+            return writer, True
         if status == MORE_ROOM:
-            arrival = _grown(arrival, stream, settings)
+            writer = _grown(writer, stream, settings)
             continue
         more = stream.fill()
-    return arrival, False
+    return writer, False
 
 
-def _grown(arrival: Arrival, stream: Stream, settings: ReadingSettings) -> Arrival:
-    """Return the arrival with more room for what it lacks: labels, else rows."""
-    rows, used = len(arrival.cursor), int(arrival.counts[LABEL_BYTES])
+def _grown(writer: GridWriter, stream: Stream, settings: ReadingSettings) -> GridWriter:
+    """Return the writer with more room for what it lacks: labels, else rows."""
+    rows, used = len(writer.cursor), int(writer.counts[LABEL_BYTES])
     waiting = stream.end - stream.begin
-    if len(arrival.labels) - used < waiting:
-        return with_more_room(arrival, rows, used + 2 * waiting)
+    if len(writer.labels) - used < waiting:
+        return with_capacity(writer, rows, used + 2 * waiting)
     if rows >= settings.max_series:
         stream.body.close()
-        raise HopelessError(
+        raise UnsplittableError(
             "too_large",
             f"{stream.body.url} answers with more than {settings.max_series} series; narrow the "
             "selection or raise prometheus.reading.max_series.",
         )
-    return with_more_room(arrival, min(2 * rows, settings.max_series), 0)
+    return with_capacity(writer, min(2 * rows, settings.max_series), 0)

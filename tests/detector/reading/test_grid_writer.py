@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detector.reading.arrivals import padded
+from detector.reading.decoding import padded
 from detector.reading.naive_grid import naive_rates, naive_steps
-from peerwatch_detector.reading.decode.arrival import (
+from peerwatch_detector.reading.decode.grid_writer import (
     ROWS,
-    Arrival,
+    GridWriter,
     close_rows,
-    new_arrival,
+    new_grid_writer,
     open_row,
-    put,
     rates,
-    with_more_room,
+    with_capacity,
+    write_samples,
 )
 from peerwatch_detector.reading.selection import Grid
 
@@ -29,16 +29,16 @@ SPANS = np.array([0, 4, 0, 4, -1, -1])
 
 def fill(
     grid: Grid, age: int, samples: Samples, *, counter: bool = False, skips_nan: bool = False
-) -> Arrival:
-    arrival = new_arrival(
+) -> GridWriter:
+    writer = new_grid_writer(
         grid, age, counter=counter, labels=("node", "gpu"), rows=1, skips_nan=skips_nan
     )
-    assert 0 == open_row(arrival, padded(b"node"), SPANS)
+    assert 0 == open_row(writer, padded(b"node"), SPANS)
     for when, value in samples:
-        arrival.times[0], arrival.numbers[0] = when, value
-        put(arrival, 0, 1)
-    close_rows(arrival)
-    return arrival
+        writer.times[0], writer.numbers[0] = when, value
+        write_samples(writer, 0, 1)
+    close_rows(writer)
+    return writer
 
 
 samples = st.lists(
@@ -117,9 +117,9 @@ def test_a_counter_of_any_size_keeps_its_small_gains() -> None:
 
 
 def test_more_room_keeps_what_is_there() -> None:
-    arrival = fill(Grid(0, 2000), 5000, [(0, 1.0)])
-    assert -1 == open_row(arrival, padded(b"next"), SPANS)
-    more = with_more_room(arrival, 2, 10_000)
+    writer = fill(Grid(0, 2000), 5000, [(0, 1.0)])
+    assert -1 == open_row(writer, padded(b"next"), SPANS)
+    more = with_capacity(writer, 2, 10_000)
     assert 1 == open_row(more, padded(b"next"), SPANS)
     assert 1 == open_row(more, padded(b"next"), SPANS)
     close_rows(more)

@@ -2,7 +2,7 @@
 
 A step has the value of the newest sample at or before it, if that sample is not older than the
 greatest age; steps without one are NaN, and so are those whose newest sample is NaN or infinite.
-That is what ``last_over_time(series[age])`` gives, so all ways of reading agree. Markers of
+That is what ``last_over_time(series[age])`` gives, so all APIs agree. Markers of
 staleness are passed over, because range selectors hide them. Of two samples of a series with the
 same time the first counts, and a sample older than the one before it is dropped.
 
@@ -22,21 +22,21 @@ from peerwatch_detector.reading.selection import Grid
 Bytes = NDArray[np.uint8]
 _Number = TypeVar("_Number", bound=np.generic)
 
-# Indices of ``Arrival.counts``.
+# Indices of ``GridWriter.counts``.
 ROWS, LABEL_BYTES, SAMPLES = 0, 1, 2
-# Columns of ``Arrival.spans``: where in the labels' bytes a row's labels, node and GPU lie.
+# Columns of ``GridWriter.spans``: where in the labels' bytes a row's labels, node and GPU lie.
 LABELS, NODE, GPU = 0, 2, 4
 
 # Zeros that every decoder wants behind the bytes it gets.
 PADDING = 64
-# Samples that are put at once: as many as a chunk can have.
+# Samples that are write_samples at once: as many as a chunk can have.
 BATCH = 1 << 16
 
 _NEVER = -(1 << 60)
 _ALWAYS = 1 << 60
 
 
-class Arrival(NamedTuple):
+class GridWriter(NamedTuple):
     """The grid being filled; a named tuple of arrays, as compiled functions take it.
 
     Parameters
@@ -50,7 +50,7 @@ class Arrival(NamedTuple):
     before
         Counters: value at the row's last step with one.
     times, numbers
-        Samples on their way to ``put``, shape (BATCH,).
+        Samples on their way to ``write_samples``, shape (BATCH,).
     labels, spans
         Bytes of all label sets, and where each row's lie, shape (n_rows, 6).
     counts
@@ -62,7 +62,7 @@ class Arrival(NamedTuple):
     skips_nan
         Whether NaN is no sample but the end of a series: VictoriaMetrics keeps no other NaN.
     node_label, gpu_label
-        Names of the labels to find.
+        LabelTexts of the labels to find.
     """
 
     values: NDArray[np.float32]
@@ -84,7 +84,7 @@ class Arrival(NamedTuple):
     gpu_label: Bytes
 
 
-def new_arrival(
+def new_grid_writer(
     grid: Grid,
     age: int,
     *,
@@ -92,7 +92,7 @@ def new_arrival(
     labels: tuple[str, str],
     rows: int,
     skips_nan: bool = False,
-) -> Arrival:
+) -> GridWriter:
     """Return an empty grid with room for some rows.
 
     Parameters
@@ -104,14 +104,14 @@ def new_arrival(
     counter
         Whether increases are wanted instead of values.
     labels
-        Names of the labels of the node and of the GPU.
+        LabelTexts of the labels of the node and of the GPU.
     rows
         How many series to expect; more do no harm.
     skips_nan
         Whether NaN is no sample.
     """
     node_label, gpu_label = (np.frombuffer(name.encode(), np.uint8) for name in labels)
-    return Arrival(
+    return GridWriter(
         np.empty((rows, grid.steps), np.float32),
         np.empty(rows, np.int64),
         np.empty(rows, np.int64),
@@ -132,16 +132,16 @@ def new_arrival(
     )
 
 
-def with_more_room(arrival: Arrival, rows: int, label_bytes: int) -> Arrival:
+def with_capacity(writer: GridWriter, rows: int, label_bytes: int) -> GridWriter:
     """Return the same with room for so many rows and bytes of labels, if that is more."""
-    return arrival._replace(
-        values=_grown(arrival.values, rows),
-        cursor=_grown(arrival.cursor, rows),
-        newest=_grown(arrival.newest, rows),
-        value=_grown(arrival.value, rows),
-        before=_grown(arrival.before, rows),
-        spans=_grown(arrival.spans, rows),
-        labels=_grown(arrival.labels, label_bytes),
+    return writer._replace(
+        values=_grown(writer.values, rows),
+        cursor=_grown(writer.cursor, rows),
+        newest=_grown(writer.newest, rows),
+        value=_grown(writer.value, rows),
+        before=_grown(writer.before, rows),
+        spans=_grown(writer.spans, rows),
+        labels=_grown(writer.labels, label_bytes),
     )
 
 
@@ -154,7 +154,7 @@ def _grown(old: NDArray[_Number], length: int) -> NDArray[_Number]:
 
 
 @compiled
-def open_row(arrival: Arrival, text: Bytes, spans: NDArray[np.int64]) -> int:
+def open_row(writer: GridWriter, text: Bytes, spans: NDArray[np.int64]) -> int:
     """Begin a series, or go on with the one before if its labels are the same.
 
     Parameters
@@ -169,46 +169,46 @@ def open_row(arrival: Arrival, text: Bytes, spans: NDArray[np.int64]) -> int:
     int
         The row, or -1 if there is no room.
     """
-    row: int = arrival.counts[ROWS]
-    used = arrival.counts[LABEL_BYTES]
+    row: int = writer.counts[ROWS]
+    used = writer.counts[LABEL_BYTES]
     begin, length = spans[LABELS], spans[LABELS + 1] - spans[LABELS]
-    if row > 0 and _same(arrival, row - 1, text, begin, length):
+    if row > 0 and _same(writer, row - 1, text, begin, length):
         return row - 1
-    if row >= len(arrival.cursor) or used + length > len(arrival.labels):
+    if row >= len(writer.cursor) or used + length > len(writer.labels):
         return -1
     for k in range(length):
-        arrival.labels[used + k] = text[begin + k]
+        writer.labels[used + k] = text[begin + k]
     for k in range(6):
-        arrival.spans[row, k] = spans[k] if spans[k] < 0 else spans[k] - begin + used
-    arrival.cursor[row] = 0
-    arrival.newest[row] = _NEVER
-    arrival.value[row] = np.nan
-    arrival.before[row] = np.nan
-    arrival.counts[ROWS] = row + 1
-    arrival.counts[LABEL_BYTES] = used + length
+        writer.spans[row, k] = spans[k] if spans[k] < 0 else spans[k] - begin + used
+    writer.cursor[row] = 0
+    writer.newest[row] = _NEVER
+    writer.value[row] = np.nan
+    writer.before[row] = np.nan
+    writer.counts[ROWS] = row + 1
+    writer.counts[LABEL_BYTES] = used + length
     return row
 
 
 @compiled
-def _same(arrival: Arrival, row: int, text: Bytes, begin: int, length: int) -> bool:
-    start = arrival.spans[row, LABELS]
-    if arrival.spans[row, LABELS + 1] - start != length:
+def _same(writer: GridWriter, row: int, text: Bytes, begin: int, length: int) -> bool:
+    start = writer.spans[row, LABELS]
+    if writer.spans[row, LABELS + 1] - start != length:
         return False
     for k in range(length):  # noqa: SIM110 - generators cannot be compiled
-        if arrival.labels[start + k] != text[begin + k]:
+        if writer.labels[start + k] != text[begin + k]:
             return False
     return True
 
 
 @compiled
-def put(arrival: Arrival, row: int, count: int) -> None:
-    """Take the samples that stand in ``times`` and ``numbers``: decide the steps before each."""
+def write_samples(writer: GridWriter, row: int, count: int) -> None:
+    """Write the samples that stand in ``times`` and ``numbers``: decide the steps before each."""
     # All in local names: the arrays of a tuple are counted at every use otherwise.
-    times, numbers, values = arrival.times, arrival.numbers, arrival.values[row]
-    first, width, age, counter = arrival.first, arrival.step, arrival.age, arrival.counter
-    skips_nan = arrival.skips_nan
-    newest, value, before = arrival.newest[row], arrival.value[row], arrival.before[row]
-    step, steps, taken = arrival.cursor[row], len(values), 0
+    times, numbers, values = writer.times, writer.numbers, writer.values[row]
+    first, width, age, counter = writer.first, writer.step, writer.age, writer.counter
+    skips_nan = writer.skips_nan
+    newest, value, before = writer.newest[row], writer.value[row], writer.before[row]
+    step, steps, taken = writer.cursor[row], len(values), 0
     for k in range(count):
         time = times[k]
         if time <= newest or (skips_nan and np.isnan(numbers[k])):
@@ -228,19 +228,19 @@ def put(arrival: Arrival, row: int, count: int) -> None:
                 before = value
             step += 1
         newest, value = time, numbers[k]
-    arrival.newest[row], arrival.value[row], arrival.before[row] = newest, value, before
-    arrival.cursor[row] = step
-    arrival.counts[SAMPLES] += taken
+    writer.newest[row], writer.value[row], writer.before[row] = newest, value, before
+    writer.cursor[row] = step
+    writer.counts[SAMPLES] += taken
 
 
 @compiled
-def close_rows(arrival: Arrival) -> None:
+def close_rows(writer: GridWriter) -> None:
     """Decide what no later sample will."""
-    samples = arrival.counts[SAMPLES]
-    for row in range(arrival.counts[ROWS]):
-        arrival.times[0], arrival.numbers[0] = _ALWAYS, 0.0
-        put(arrival, row, 1)
-    arrival.counts[SAMPLES] = samples
+    samples = writer.counts[SAMPLES]
+    for row in range(writer.counts[ROWS]):
+        writer.times[0], writer.numbers[0] = _ALWAYS, 0.0
+        write_samples(writer, row, 1)
+    writer.counts[SAMPLES] = samples
 
 
 @compiled

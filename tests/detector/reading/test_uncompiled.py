@@ -14,11 +14,11 @@ from detector.reading.naive_grid import naive_rates, naive_steps
 from detector.reading.without_numba import read_without_numba
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.reading import Grid, Matcher, ReadingSettings, Selection
-from peerwatch_detector.reading.selection import Piece
+from peerwatch_detector.reading.selection import SelectionPart
 from peerwatch_detector.reading.transport.body import Body, read_all
-from peerwatch_detector.reading.transport.connection import Answer
-from peerwatch_detector.reading.transport.plain import plain_matrix
-from peerwatch_detector.reading.transport.request import Question
+from peerwatch_detector.reading.transport.connection import Response
+from peerwatch_detector.reading.transport.request import RangeRequest
+from peerwatch_detector.reading.transport.uncompiled import uncompiled_matrix
 
 GRID = Grid(1000, 30_000)
 ODD = 'o"dd\\nöde'
@@ -58,9 +58,9 @@ def rows_of(
         for labels, found in series
     ]
     data = {"status": "success", "data": {"resultType": "matrix", "result": result}}
-    answer = Answer("http://x", 200, "", Ready(json.dumps(data).encode()))
-    question = Question(Piece(selection, GRID), settings, 0.0, 1)
-    block = plain_matrix(answer, question, 5000).block
+    response = Response("http://x", 200, "", Ready(json.dumps(data).encode()))
+    request = RangeRequest(SelectionPart(selection, GRID), settings, 0.0, 1)
+    block = uncompiled_matrix(response, request, 5000).block
     return dict(zip(block.keys, block.values.tolist(), strict=True))
 
 
@@ -117,13 +117,13 @@ def test_without_numba_a_server_is_read_by_queries(trouble: str, reason: str, cu
     data = {"status": "success", "data": {"resultType": "matrix", "result": [one]}}
     text = json.dumps(data).encode()
     with fake_server() as server:
-        server.answers["query"] = chunked(text[:20], text[20:]) if cut else send(200, text)
+        server.responses["query"] = chunked(text[:20], text[20:]) if cut else send(200, text)
         # The probe finds a stream, which cannot be taken apart here.
-        server.answers["read"] = chunked(content_type=STREAMED)
+        server.responses["read"] = chunked(content_type=STREAMED)
         settings = {"url": server.url, "max_age_seconds": 5, "increment_seconds": 1}
         selection = Selection("m", "m", OF_JOB)
-        way, rows, log = read_without_numba(trouble, settings, selection, GRID, ("a",))
-    assert "query" == way
+        api, rows, log = read_without_numba(trouble, settings, selection, GRID, ("a",))
+    assert "query" == api
     expected = [1.5] * 6 + [np.nan] * 2 + [2.5] * 6 + [np.nan] * 16
     np.testing.assert_array_equal(expected, rows["a"])
     assert 1 == log.count("slow_reading")
