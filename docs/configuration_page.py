@@ -50,8 +50,8 @@ Both programs read one YAML file (`--config`), and both run without it: every se
 Unknown keys, wrong types and impossible values are refused at startup, all at once, each with its
 path. A dot in a name is a level of nesting: `listen.port` is `listen: {port: ...}`.
 `exporter/exporter.example.yaml` lists every setting of the exporter,
-`detector/detector.example.yaml` is a starting point for the detector. This page is generated from the
-programs' settings.
+`detector/detector.example.yaml` is a starting point for the detector. This page is generated from
+the programs' settings.
 
 ## Common settings
 """
