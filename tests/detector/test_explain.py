@@ -44,6 +44,7 @@ POWER = MetricConfig.model_validate(
 def evidence(metric: str = "cpu_usage", **changes: Any) -> MetricEvidence:
     values: dict[str, Any] = {
         "metric": metric,
+        "title": metric_words(metric),
         "unit": "ratio",
         "gpu": "",
         "direction": "low",

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping
-from functools import cache
-from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import (
@@ -46,6 +43,13 @@ from peerwatch_detector.config.metric import (
     Scope,
     SeriesName,
 )
+from peerwatch_detector.config.preset import (
+    Discovery,
+    Preset,
+    PresetName,
+    load_preset,
+    names_by_alias,
+)
 from peerwatch_detector.config.prometheus import PrometheusConfig, ReadingConfig
 from peerwatch_detector.config.service import ListenConfig, ReplicasConfig, SchedulingConfig
 
@@ -70,7 +74,6 @@ __all__ = [
 ]
 
 Method = Literal["peerwatch", "minder", "zscore"]
-PresetName = Literal["peerwatch", "fast", "dcgm"]
 
 # Steps of history that are kept of every series: 15 minutes at 10 ms.
 _MOST_STEPS = 100_000
@@ -103,20 +106,6 @@ def _is_bundle(models: object) -> object:
 
 Models = Annotated[Literal["default", "none"] | Path, BeforeValidator(_is_bundle)]
 Step = Annotated[float, AfterValidator(_is_step)]
-
-
-class Discovery(Section):
-    """The series that tell which node works for which training job."""
-
-    job_info: str = Field(description="Info series with job_id and node.")
-    presence: str = Field(description="Series that exists while a node can be scraped.")
-
-
-class Preset(Section):
-    """A shipped set of metrics for one family of exporters."""
-
-    discovery: Discovery
-    metrics: list[MetricConfig] = Field(min_length=1)
 
 
 class DetectorConfig(Section):
@@ -314,7 +303,8 @@ class DetectorConfig(Section):
 
     def detection_metrics(self) -> tuple[MetricConfig, ...]:
         """Return the metrics to compare, in priority order, overrides applied."""
-        by_name = {m.name: m for m in (*load_preset(self.preset).metrics, *self.metrics.extra)}
+        shipped: list[MetricConfig] = [*load_preset(self.preset).metrics]
+        by_name = {metric.name: metric for metric in (*shipped, *self.metrics.extra)}
         names = list(by_name)
         if self.metrics.enabled is not None:
             names = self.metrics.enabled
@@ -324,23 +314,9 @@ class DetectorConfig(Section):
         merged = []
         for name in names:
             change = self.metrics.overrides.get(name, Overrides()).model_dump(exclude_none=True)
-            merged.append(MetricConfig.model_validate(by_name[name].model_dump() | change))
+            metric = by_name[name]
+            merged.append(type(metric).model_validate(metric.model_dump() | change))
         return tuple(merged)
-
-
-@cache
-def load_preset(name: str) -> Preset:
-    """Return a preset that ships with the package; parsing it takes longer than a cycle."""
-    text = resources.files("peerwatch_detector.config.presets").joinpath(f"{name}.yaml").read_text()
-    return Preset.model_validate(yaml.safe_load(text))
-
-
-@cache
-def names_by_alias() -> Mapping[str, str]:
-    """Return the name of a shipped metric by each of its aliases."""
-    presets = (load_preset(name) for name in get_args(PresetName))
-    metrics = (metric for preset in presets for metric in preset.metrics)
-    return {alias: metric.name for metric in metrics for alias in metric.aliases}
 
 
 def load_config(path: Path | None, changes: dict[str, Any] | None = None) -> DetectorConfig:

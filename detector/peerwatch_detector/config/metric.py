@@ -9,6 +9,7 @@ import jinja2.meta
 from pydantic import AfterValidator, Field
 
 from peerwatch_detector.config.detection import Seconds, Section
+from peerwatch_detector.units import metric_words
 
 Scope = Literal["node", "gpu"]
 Direction = Literal["high", "low", "both"]
@@ -45,6 +46,11 @@ class MetricConfig(Section):
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description="Label value of ``metric``.")
     aliases: list[str] = Field(
         default=[], description="Other names under which recorded cases hold it."
+    )
+    title: str | None = Field(
+        default=None,
+        min_length=1,
+        description="What people read in its place. Default: the name, written out.",
     )
     unit: str = Field(min_length=1, description="Base unit of the values, in words.")
     scope: Scope = Field(default="node", description="One value per node, or per GPU of a node.")
@@ -92,6 +98,11 @@ class MetricConfig(Section):
         "what moves a fixed volume in bursts has the same mean however fast it is. Longer than an "
         "iteration, with a step_seconds shorter than a burst. Default: the values themselves.",
     )
+
+    @property
+    def shown_title(self) -> str:
+        """The title in force."""
+        return metric_words(self.name) if self.title is None else self.title
 
     @property
     def level_floor(self) -> float:

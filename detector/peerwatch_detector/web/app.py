@@ -21,7 +21,7 @@ from peerwatch_detector.detection.findings import ABSENT, Deviation, Finding
 from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.service.metrics import Page
-from peerwatch_detector.units import metric_words, number, quantity
+from peerwatch_detector.units import number, quantity
 from peerwatch_detector.web import picture
 
 # How much of the past a picture shows, and how much of it lies before a finding's begin.
@@ -251,7 +251,7 @@ def _finding_view(
 def _row(one: MetricEvidence) -> EvidenceRow:
     low, high = quantity(one.low, one.unit), quantity(one.high, one.unit)
     return EvidenceRow(
-        metric_words(one.metric),
+        one.title,
         one.gpu,
         one.direction,
         quantity(one.value, one.unit),

@@ -41,8 +41,8 @@ class MetricEvidence:
 
     Parameters
     ----------
-    metric, unit, gpu
-        Which; ``gpu`` is empty unless one GPU carries the deviation.
+    metric, title, unit, gpu
+        Which, by name and for people; ``gpu`` is empty unless one GPU carries the deviation.
     direction
         On which side of where it usually is among its peers.
     value
@@ -60,6 +60,7 @@ class MetricEvidence:
     """
 
     metric: str
+    title: str
     unit: str
     gpu: str
     direction: Direction
@@ -86,7 +87,7 @@ class MetricEvidence:
 
     def text(self) -> str:
         """Return the metric with its numbers: "CPU usage 12 % (peers 45 %)"."""
-        name = _short(metric_words(self.metric), _LONGEST_WORD)
+        name = _short(self.title, _LONGEST_WORD)
         value, median = (quantity(part, self.unit) for part in (self.value, self.median))
         if self.value is None:
             return f"{name} {self.direction}"
@@ -173,6 +174,7 @@ def explain(
     time: float,
     needed_seconds: float,
     *,
+    title: str | None = None,
     before_restart: bool = False,
 ) -> Explanation:
     """Explain a finding.
@@ -189,6 +191,8 @@ def explain(
         Unix time of the newest sample used.
     needed_seconds
         A length of the deviation beyond which more adds nothing.
+    title
+        Of the finding's metric, for people; default: its name, written out.
     before_restart
         Whether the finding was raised by an earlier process.
     """
@@ -212,7 +216,8 @@ def explain(
         (time - finding.since) / needed_seconds,
     )
     means = meaning_of(shown, job.course)
-    text = _sentence(finding, ordered, job, sure, means, before_restart=before_restart)
+    flagged = metric_words(finding.metric) if title is None else title
+    text = _sentence(finding, flagged, ordered, job, sure, means, before_restart=before_restart)
     return Explanation(time, ordered, job, sure, means, before_restart, text)
 
 
@@ -286,6 +291,7 @@ def measure(
     side = deviation.high if deviation.high is not None else not own < median
     return MetricEvidence(
         deviation.metric,
+        metric.shown_title,
         metric.unit,
         deviation.gpu,
         "high" if side else "low",
@@ -317,6 +323,7 @@ def _known(value: float) -> float | None:
 
 def _sentence(
     finding: Finding,
+    title: str,
     metrics: tuple[MetricEvidence, ...],
     job: JobCourse,
     sure: Confidence,
@@ -325,7 +332,7 @@ def _sentence(
     before_restart: bool,
 ) -> str:
     gpu = f" GPU {_short(finding.gpu, _LONGEST_WORD)}" if finding.gpu else ""
-    flagged = _short(metric_words(finding.metric), _LONGEST_WORD)
+    flagged = _short(title, _LONGEST_WORD)
     head = f"{_short(finding.node)}{gpu}"
     since = datetime.fromtimestamp(finding.since, UTC).strftime("since %H:%M:%S UTC")
     if finding.metric == ABSENT:

@@ -4,7 +4,8 @@ Minder's table 1 (NSDI'25) relates faults to metrics. Its cells are not publishe
 known is its shape: after an ECC error, a lost GPU or NIC, an NVLink or a CUDA error the CPU and GPU
 usage of the machine falls while the peers go on until the time-out; a downgraded PCIe link or a
 lost NIC shows as a surge of pause frames and as less throughput. Metrics stand in an OR relation:
-one is enough, more of them make the family a better match.
+one is enough, more of them make the family a better match. Which metric speaks for which family,
+and on which side of its peers, is part of the metric's entry in the preset (``faults``).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from peerwatch_detector.config.preset import Weight, load_preset
 from peerwatch_detector.detection.findings import ABSENT
 
 Direction = Literal["high", "low"]
@@ -54,6 +56,8 @@ class FaultFamily:
 
     Parameters
     ----------
+    name
+        By which the metrics of the preset refer to it.
     meaning
         In words.
     decisive
@@ -64,10 +68,11 @@ class FaultFamily:
         What the job does while such a fault lasts.
     """
 
+    name: str
     meaning: Meaning
     decisive: frozenset[Shown]
-    supporting: frozenset[Shown] = frozenset()
-    courses: frozenset[Course] = _ANY
+    supporting: frozenset[Shown]
+    courses: frozenset[Course]
 
     def explained(self, shown: frozenset[Shown], course: Course) -> int:
         """Return how many of the deviations the family explains; 0 = it does not fit."""
@@ -84,8 +89,38 @@ UNKNOWN = Meaning(
 )
 
 
-def _shown(*metrics: str, direction: Direction) -> frozenset[Shown]:
-    return frozenset((metric, direction) for metric in metrics)
+def _shown(family: str, weight: Weight) -> frozenset[Shown]:
+    """Return the deviations that speak for a family, as the metrics' entries say."""
+    return frozenset(
+        (metric.name, side)
+        for metric in load_preset("peerwatch").metrics
+        for side, weights in metric.faults.items()
+        if weights.get(family) == weight
+    )
+
+
+def _family(
+    meaning: Meaning,
+    courses: frozenset[Course] = _ANY,
+    *,
+    name: str | None = None,
+    decisive: frozenset[Shown] = frozenset(),
+) -> FaultFamily:
+    """Return a family, with a name of its own where it shares its meaning with another.
+
+    Parameters
+    ----------
+    meaning, courses
+        See ``FaultFamily``.
+    name
+        Default: the meaning's.
+    decisive
+        What belongs to it beside the metrics of the preset.
+    """
+    name = name or meaning.family
+    return FaultFamily(
+        name, meaning, decisive | _shown(name, "decisive"), _shown(name, "supporting"), courses
+    )
 
 
 _CANNOT_DRAIN = Meaning(
@@ -100,7 +135,7 @@ _CANNOT_DRAIN = Meaning(
 # Of two that explain equally much the first is taken.
 FAMILIES: tuple[FaultFamily, ...] = (
     # Minder: "machine unreachable"; the exporter's silence is read more directly than its PFC.
-    FaultFamily(
+    _family(
         Meaning(
             "unreachable",
             "machine down or cut off",
@@ -108,10 +143,10 @@ FAMILIES: tuple[FaultFamily, ...] = (
             "rebooting or cut off.",
             "Its console or BMC: is it up? Then the management network, then the exporter's unit.",
         ),
-        _shown(ABSENT, direction="high"),
+        decisive=frozenset({(ABSENT, "high")}),
     ),
     # MegaScale (NSDI'24): heartbeats of the ranks are watched, a rank that stops is hung or dead.
-    FaultFamily(
+    _family(
         Meaning(
             "hung_rank",
             "a rank hangs or died",
@@ -119,37 +154,21 @@ FAMILIES: tuple[FaultFamily, ...] = (
             "died.",
             "The stack of the rank's process (py-spy dump), and the last lines of its log.",
         ),
-        _shown("heartbeat_age", direction="high"),
-        _shown("cpu_usage", "gpu_duty_cycle", "network_throughput", "gpu_power", direction="low"),
     ),
     # Minder: PCIe downgrading and NIC faults raise the faulty machine's pause frames, and its
     # congestion marks, because the host no longer takes what the network brings.
-    FaultFamily(
+    _family(
         _CANNOT_DRAIN,
-        _shown("pfc_tx_rate", direction="high") | _shown("pcie_bandwidth", direction="low"),
-        _shown("ecn_rate", "cnp_rate", direction="high")
-        | _shown("tcp_rdma_throughput", direction="low"),
     ),
     # The same where the node alone is slow: its GPUs wait for the data, and no lower clock or
     # power would make it send pause frames.
-    FaultFamily(
+    _family(
         _CANNOT_DRAIN,
-        _shown("pfc_tx_rate", direction="high"),
-        _shown("ecn_rate", "cnp_rate", direction="high")
-        | _shown(
-            "tcp_rdma_throughput",
-            "pcie_bandwidth",
-            "nvlink_bandwidth",
-            "gpu_power",
-            "gpu_duty_cycle",
-            "gpu_graphics_activity",
-            "gpu_tensor_activity",
-            direction="low",
-        ),
         _GOES_ON,
+        name="slow_pcie_or_nic",
     ),
     # Minder: ECC, CUDA and GPU execution errors, a lost GPU, HDFS: usage falls, the peers wait.
-    FaultFamily(
+    _family(
         Meaning(
             "dead_rank",
             "its ranks died or hang",
@@ -157,27 +176,10 @@ FAMILIES: tuple[FaultFamily, ...] = (
             "other GPU error, a lost GPU, or an error of the software or its storage.",
             "Xid and ECC lines of the kernel log (dmesg), then the last lines of the ranks' logs.",
         ),
-        _shown(
-            "cpu_usage",
-            "memory_usage",
-            "network_throughput",
-            "gpu_memory_used",
-            "gpu_duty_cycle",
-            "gpu_power",
-            direction="low",
-        ),
-        _shown(
-            "tcp_rdma_throughput",
-            "gpu_graphics_activity",
-            "gpu_sm_clock",
-            "nvlink_bandwidth",
-            "pcie_bandwidth",
-            direction="low",
-        ),
         _STOPPED,
     ),
     # The reverse: in a collective nobody computes, so who still does is the one waited for.
-    FaultFamily(
+    _family(
         Meaning(
             "late_rank",
             "it still computes, others wait",
@@ -185,12 +187,10 @@ FAMILIES: tuple[FaultFamily, ...] = (
             "one step.",
             "The stack of the ranks (py-spy dump), and how much data their last step held.",
         ),
-        _shown("gpu_power", "gpu_tensor_activity", "gpu_graphics_activity", direction="high"),
-        _shown("nvlink_bandwidth", direction="high"),
         frozenset({"waits"}),
     ),
     # Llama 3 (table 5: thermal faults and sensors), Meta: a throttled GPU slows every rank.
-    FaultFamily(
+    _family(
         Meaning(
             "throttling",
             "heat or power throttling",
@@ -199,24 +199,20 @@ FAMILIES: tuple[FaultFamily, ...] = (
             "Clock event reasons, temperature and power limit (nvidia-smi -q -d "
             "PERFORMANCE,TEMPERATURE,POWER), then fans and power supplies.",
         ),
-        _shown("gpu_sm_clock", "gpu_power", direction="low"),
-        _shown("gpu_graphics_activity", "gpu_tensor_activity", direction="low"),
         _GOES_ON,
     ),
     # Minder: NVLink errors lower the traffic of the GPUs on that link.
-    FaultFamily(
+    _family(
         Meaning(
             "nvlink",
             "NVLink is slow or failing",
             "A GPU moves less over NVLink than its peers: a link is down, retrains or has errors.",
             "NVLink state and error counters (nvidia-smi nvlink -s and -e), Xid 74 in dmesg.",
         ),
-        _shown("nvlink_bandwidth", direction="low"),
-        _shown("gpu_power", "gpu_tensor_activity", direction="low"),
         _GOES_ON,
     ),
     # Minder: NIC dropout and optical cables (AOC) lower the throughput; packets are repeated.
-    FaultFamily(
+    _family(
         Meaning(
             "network",
             "NIC, cable or switch port",
@@ -225,12 +221,9 @@ FAMILIES: tuple[FaultFamily, ...] = (
             "State, speed and error counters of the NICs (ethtool, rdma link), then the switch "
             "port's.",
         ),
-        _shown("tcp_rdma_throughput", direction="low")
-        | _shown("tcp_retransmissions", "tcp_send_queue", "ecn_rate", "cnp_rate", direction="high"),
-        _shown("network_throughput", "nvlink_bandwidth", direction="low"),
     ),
     # Editorial: a GPU that does less while the job goes on.
-    FaultFamily(
+    _family(
         Meaning(
             "idle_gpu",
             "a GPU does less than its peers",
@@ -238,27 +231,16 @@ FAMILIES: tuple[FaultFamily, ...] = (
             "to do.",
             "Is the GPU there and whose processes are on it (nvidia-smi); Xid lines in dmesg.",
         ),
-        _shown(
-            "gpu_duty_cycle",
-            "gpu_tensor_activity",
-            "gpu_graphics_activity",
-            "gpu_memory_used",
-            direction="low",
-        ),
-        _shown("gpu_power", "nvlink_bandwidth", direction="low"),
         _GOES_ON,
     ),
     # Editorial: a node's host metrics rise when other programs run beside the job.
-    FaultFamily(
+    _family(
         Meaning(
             "host_load",
             "another process loads the host",
             "Another process on the host takes CPU, memory, network or GPU memory from the job.",
             "The processes that are not the job's, by CPU and memory (top), and on the GPUs "
             "(nvidia-smi).",
-        ),
-        _shown(
-            "cpu_usage", "memory_usage", "network_throughput", "gpu_memory_used", direction="high"
         ),
     ),
 )

@@ -78,6 +78,7 @@ def explain_all(
             _course(finding.since, time, config, state),
             time / ticks.per_second,
             needed / ticks.per_second,
+            title=metrics[finding.metric].shown_title if finding.metric in metrics else None,
             before_restart=before_restart,
         )
 
