@@ -1,6 +1,7 @@
 # make demo    a real training job, a real fault, one page with the right name (under 5 minutes)
 # make demo FLEET=64  the same on a simulated fleet with a past (under 3 minutes)
 # make test    everything that must hold before a change goes in
+# make generate  write again what repeats the code: rules, dashboards, tables and pages
 # make bench   what the exporter costs, next to node_exporter, and what reading and judging a job takes
 # make evaluate  how right the detector's methods are, on simulated cases (under 5 minutes)
 # make models  train the models that ship with the detector anew (under 10 minutes)
@@ -12,7 +13,7 @@
 SHELL := /bin/sh
 export PATH := $(CURDIR)/.venv/bin:$(PATH):$(CURDIR)/.tools/usr/bin
 
-.PHONY: help demo test lint format bench evaluate models pictures setup-demo setup-test setup-bench clean
+.PHONY: help demo test lint format generate bench evaluate models pictures setup-demo setup-test setup-bench clean
 
 help:
 	@echo 'make demo       run the whole loop on this machine: fault, finding, alert, page'
@@ -26,6 +27,7 @@ help:
 	@echo 'make test       lint, types, architecture, rules, unit and end-to-end tests'
 	@echo 'make lint       only the part of `make test` that runs no code'
 	@echo 'make format     let ruff format and repair the code'
+	@echo 'make generate   write again what repeats the code: rules, dashboards, tables and pages'
 	@echo 'make bench      what the exporter costs on this machine, next to node_exporter,'
 	@echo '                how fast the detector reads a job, next to requests and json,'
 	@echo '                and what a whole call and a whole cycle of it take'
@@ -55,6 +57,10 @@ lint: setup-test
 format: setup-test
 	ruff check --fix .
 	ruff format .
+
+generate: setup-test
+	python docs/generate.py
+	python dashboards/build.py
 
 bench: setup-bench
 	@PYTHONPATH=tests:exporter:detector python -m bench.exporter --seconds $(or $(SECONDS),30)

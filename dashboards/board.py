@@ -83,3 +83,27 @@ def _place(places: Sequence[models.GridPos]) -> None:
             x, y, height = 0, y + height, 0
         place.x, place.y = x, y
         x, height = x + place.w, max(height, place.h)
+
+
+def in_lines(panels: Sequence[Panel], at_most: int = 3) -> list[Panel]:
+    """Return panels as wide as fills every line, however many there are.
+
+    Parameters
+    ----------
+    panels
+        All of one height.
+    at_most
+        On a line; with one left over, the last two lines share what they have.
+    """
+    return [
+        panel.span(_COLUMNS // width)
+        for panel, width in zip(panels, line_lengths(len(panels), at_most), strict=True)
+    ]
+
+
+def line_lengths(count: int, at_most: int) -> list[int]:
+    """Return for each of so many panels how many share its line; lines differ by one at most."""
+    lines = -(-count // at_most)
+    longer = count - (count // max(1, lines)) * lines
+    lengths = [count // max(1, lines) + (line < longer) for line in range(lines)]
+    return [length for length in lengths for _ in range(length)]

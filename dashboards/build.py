@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
             continue
         stale += 1
         if options.check:
-            print(f"{file.name} is stale: run python dashboards/build.py", file=sys.stderr)
+            print(f"{file.name} is stale: run make generate", file=sys.stderr)
         else:
             file.write_text(text)
             print(f"wrote {file.name}")

@@ -1,4 +1,4 @@
-"""Writes what repeats the code: three pages, and the table and schema of the chart's values.
+"""Writes what repeats the code: pages, tables in pages, recording rules, the chart's schema.
 
 ``python docs/generate.py`` writes them, ``--check`` only says whether they are up to date.
 """
@@ -11,7 +11,9 @@ from pathlib import Path
 from chart_schema import chart_schema
 from chart_values import chart_readme
 from configuration_page import configuration_page
-from tables import cell
+from generated_tables import alert_rows, check_rows, collector_rows
+from recording_rules import RULE_SETS, recording_rules
+from tables import cell, with_table
 
 from peerwatch_detector.config import DetectorConfig, load_preset
 from peerwatch_detector.service.catalog import SPECS as DETECTOR
@@ -21,8 +23,8 @@ from peerwatch_exporter.catalog.sxid_codes import SXIDS
 from peerwatch_exporter.catalog.xid_codes import XIDS
 from peerwatch_exporter.settings.config import ExporterConfig
 
-HERE = Path(__file__).parent
-CHART = HERE.parent / "helm" / "peerwatch"
+ROOT = Path(__file__).resolve().parents[1]
+CHART = ROOT / "helm" / "peerwatch"
 DOMAINS = {**EXPORTER_DOMAINS, "Detector": DETECTOR}
 SPECS = [spec for specs in DOMAINS.values() for spec in specs]
 
@@ -62,11 +64,13 @@ def metrics_page() -> str:
         "",
         "What the detector compares nodes by, in the order it asks (preset `peerwatch`).",
         "",
-        "| metric | recorded series | unit | bounds | minimum effect size | harmful direction |",
-        "|---|---|---|---|---|---|",
+        "| metric | meaning | recorded series | unit | bounds | minimum effect size "
+        "| harmful direction |",
+        "|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| `{m.name}` | `{m.recorded}` | {m.unit} | {m.bounds[0]:g} to {m.bounds[1]:g} "
+        f"| `{m.name}` | {m.title}. {cell(m.meaning)} | `{m.recorded}` | {m.unit} "
+        f"| {m.bounds[0]:g} to {m.bounds[1]:g} "
         f"| {m.min_effect_size:g} | {m.direction} |"
         for m in load_preset("peerwatch").metrics
     ]
@@ -105,30 +109,43 @@ def xid_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> int:
-    """Write or check the pages; 1 if a checked page is stale."""
-    stale = []
+def generated() -> dict[Path, str]:
+    """Return the text of every file, by its path from the root of the repository."""
     pages = {
-        "metrics.md": metrics_page(),
-        "configuration.md": configuration_page(),
-        "xid.md": xid_page(),
-        "../helm/peerwatch/README.md": chart_readme(
+        Path("docs/metrics.md"): metrics_page(),
+        Path("docs/configuration.md"): configuration_page(),
+        Path("docs/xid.md"): xid_page(),
+        Path("helm/peerwatch/README.md"): chart_readme(
             (CHART / "README.md").read_text(), (CHART / "values.yaml").read_text()
         ),
-        "../helm/peerwatch/values.schema.json": chart_schema(
+        Path("helm/peerwatch/values.schema.json"): chart_schema(
             (CHART / "values.schema.json").read_text(),
             {"exporter": ExporterConfig, "detector": DetectorConfig},
         ),
     }
-    for name, page in pages.items():
-        path = HERE / name
-        if path.exists() and path.read_text() == page:
+    tables = {
+        Path("docs/rules.md"): ("alerts", alert_rows()),
+        Path("docs/runbooks/PeerwatchFaultyNode.md"): ("checks", check_rows()),
+        Path("exporter/README.md"): ("collectors", collector_rows()),
+    }
+    for path, (name, rows) in tables.items():
+        pages[path] = with_table((ROOT / path).read_text(), name, rows)
+    for name, rules in RULE_SETS.items():
+        pages[Path("rules", name)] = recording_rules(rules)
+    return pages
+
+
+def main() -> int:
+    """Write or check the files; 1 if a checked file is stale."""
+    stale = []
+    for path, text in generated().items():
+        if (ROOT / path).exists() and (ROOT / path).read_text() == text:
             continue
-        stale.append(name)
+        stale.append(str(path))
         if "--check" not in sys.argv:
-            path.write_text(page)
+            (ROOT / path).write_text(text)
     if stale and "--check" in sys.argv:
-        print(f"Stale: {', '.join(stale)}. Run: python docs/generate.py", file=sys.stderr)
+        print(f"Stale: {', '.join(stale)}. Run: make generate", file=sys.stderr)
         return 1
     return 0
 

@@ -75,13 +75,13 @@ The window of 15 s needs a scrape interval of at most 5 s for the counters used 
         15,
         {"node": 1, "gpu": 5},
         f"""\
-The series of recording.rules.yaml, made from dcgm-exporter, node_exporter and rdma_exporter instead of
-peerwatch-exporter. Load this file in place of that one, never both for the same nodes: they build the
-same names.
+The series of recording.rules.yaml, made from dcgm-exporter, node_exporter and rdma_exporter instead
+of peerwatch-exporter. Load this file in place of that one, never both for the same nodes: they
+build the same names.
 
 Generated from {_PRESETS}/dcgm.yaml with an empty job matcher
-and a window of 15 s. Change them there, then run `make generate`. That file also says what the scrape
-configuration must set (node, job_id) and which fields dcgm-exporter must be given.
+and a window of 15 s. Change them there, then run `make generate`. That file also says what the
+scrape configuration must set (node, job_id) and which fields dcgm-exporter must be given.
 
 A GPU that two jobs share has one series for each of them, as dcgm-exporter copies it.
 The window of 15 s needs a scrape interval of at most 5 s for the counters used here.
@@ -93,10 +93,10 @@ The window of 15 s needs a scrape interval of at most 5 s for the counters used 
         60,
         {"node": 15, "gpu": 15},
         f"""\
-The series of recording.rules.yaml from an endpoint that is scraped every 15 s, for the dashboards alone:
-every 15 s, rates over a minute. Load this file in place of that one where the detector reads the fast
-endpoints (preset: fast) and /metrics is scraped too rarely for rates over 15 s (docs/scaling.md). Never
-both for the same nodes: they build the same names.
+The series of recording.rules.yaml from an endpoint that is scraped every 15 s, for the dashboards
+alone: every 15 s, rates over a minute. Load this file in place of that one where the detector reads
+the fast endpoints (preset: fast) and /metrics is scraped too rarely for rates over 15 s
+(docs/scaling.md). Never both for the same nodes: they build the same names.
 
 Generated from {_PRESETS}/peerwatch.yaml with an empty job
 matcher and a window of a minute. Change them there, then run `make generate`.

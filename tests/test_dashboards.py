@@ -192,6 +192,18 @@ def test_no_line_of_panels_is_left_half_empty(path):
     assert {} == {y: line for y, line in lines.items() if len({height for _, height in line}) != 1}
 
 
+@pytest.mark.parametrize("count", range(1, 40))
+def test_any_number_of_panels_fills_its_lines(count, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "dashboards"))
+    from board import line_lengths
+
+    lengths = line_lengths(count, 3)
+
+    assert len(lengths) == count
+    assert all(lengths.count(length) % length == 0 for length in set(lengths))
+    assert set(lengths) <= {1, 2, 3} if count < 3 else set(lengths) <= {2, 3}
+
+
 VARIABLES_OF = {
     "fleet": ["datasource", "cluster"],
     "job": ["datasource", "cluster", "job_id", "node"],

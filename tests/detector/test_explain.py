@@ -15,7 +15,7 @@ from detector.fakes import metric as metric_settings
 from detector.training_job import ONSET, Values, replay, training
 from detector.world import ONSET as WORLD_ONSET
 from detector.world import world
-from peerwatch_detector.config import DetectorConfig, MetricConfig
+from peerwatch_detector.config import DetectorConfig, MetricConfig, load_preset
 from peerwatch_detector.detection.explanation.explain import (
     MOST_CHARACTERS,
     Explanation,
@@ -389,6 +389,10 @@ def test_families_by_metrics_direction_and_the_job(
 def test_every_family_is_written_out_and_speaks_of_metrics_that_exist() -> None:
     known = {metric.name for metric in DetectorConfig().detection_metrics()} | {"absent"}
     sides = {metric.name: metric.direction for metric in DetectorConfig().detection_metrics()}
+    named = {family.name for family in FAMILIES}
+    assert len(named) == len(FAMILIES)
+    for metric in load_preset("peerwatch").metrics:
+        assert named >= {name for weights in metric.faults.values() for name in weights}
     meanings = {family.meaning for family in FAMILIES}
     assert len({meaning.family for meaning in meanings}) == len(meanings)
     for family in FAMILIES:

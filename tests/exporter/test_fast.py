@@ -80,6 +80,8 @@ def test_page_has_what_every_metric_of_the_detector_is_made_of():
     made_of = {name for metric in TABLE for name in metric.selector.metrics}
     made_of |= {metric.share_of for metric in TABLE if metric.share_of is not None}
     for metric in load_preset("peerwatch").metrics:
+        if metric.fast is None:
+            continue
         read = {name for name in CATALOG if name in metric.expression}
         # A name may begin with another one's.
         longest = {name for name in read if not any(name != o and name in o for o in read)}

@@ -1,0 +1,66 @@
+"""The tables inside pages that are otherwise written by hand."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+
+import yaml
+from tables import cell
+
+from peerwatch_detector.config import load_preset
+from peerwatch_detector.config.preset import PresetMetric
+from peerwatch_exporter.collector import registrations
+
+RULES = Path(__file__).resolve().parents[1] / "rules"
+# The order of the page: from what pages most to what watches the monitoring.
+_ALERT_FILES = ("node", "gpu", "fabric", "job", "meta")
+
+
+def alert_rows() -> list[str]:
+    """Return a row for each alert of the rules; one of two severities is one row."""
+    files = [path.name.split(".")[0] for path in RULES.glob("*.rules.yaml")]
+    ordered = [*_ALERT_FILES, *sorted(set(files) - set(_ALERT_FILES))]
+    rules = [
+        rule
+        for name in ordered
+        for group in yaml.safe_load((RULES / f"{name}.rules.yaml").read_text())["groups"]
+        for rule in group["rules"]
+        if "alert" in rule
+    ]
+    rows = ["| alert | severity | role | says |", "|---|---|---|---|"]
+    for name, same in groupby(rules, key=lambda rule: str(rule["alert"])):
+        variants = list(same)
+        severities = [variant["labels"]["severity"] for variant in variants]
+        # The second rule of an alert is the one without a training job on the node.
+        severity = " with a job, else ".join(severities)
+        summary = variants[0]["annotations"]["summary"].removesuffix(".")
+        role = variants[0]["labels"]["role"]
+        rows.append(f"| [{name}](runbooks/{name}.md) | {severity} | {role} | {cell(summary)} |")
+    return rows
+
+
+def check_rows() -> list[str]:
+    """Return what to check on a node by metric; metrics with the same advice share a row."""
+    by_advice: dict[tuple[str, str], list[PresetMetric]] = {}
+    for metric in load_preset("peerwatch").metrics:
+        by_advice.setdefault((metric.check, metric.commands), []).append(metric)
+    rows = ["| metric | check | with |", "|---|---|---|"]
+    for (check, commands), metrics in by_advice.items():
+        names = ", ".join(metric.name for metric in metrics)
+        rows.append(f"| {names} | {cell(check)} | {cell(commands)} |")
+    rows.append(
+        "| (method absent) | power, network, kernel | `ping NODE`, console, BMC event log |"
+    )
+    return rows
+
+
+def collector_rows() -> list[str]:
+    """Return a row for each collector: what it reads, and how often."""
+    rows = ["| name | what | every |", "|---|---|---|"]
+    for name, collector in registrations().items():
+        summary = cell(collector.summary).removesuffix(".")
+        rows.append(
+            f"| `{name}` | {summary[0].upper()}{summary[1:]} | {collector.interval_seconds:g} s |"
+        )
+    return rows
