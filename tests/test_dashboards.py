@@ -192,6 +192,7 @@ def test_no_line_of_panels_is_left_half_empty(path):
     assert {} == {y: line for y, line in lines.items() if len({height for _, height in line}) != 1}
 
 
+@pytest.mark.filterwarnings("ignore:Prefer using dashboardv2:DeprecationWarning")
 @pytest.mark.parametrize("count", range(1, 40))
 def test_any_number_of_panels_fills_its_lines(count, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "dashboards"))
