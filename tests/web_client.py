@@ -12,11 +12,14 @@ from typing import NamedTuple
 import bcrypt
 import trustme
 
+from peerwatch_common.web.compression import GzipCache
 from peerwatch_common.web.facts import WebFacts
+from peerwatch_common.web.health import WithHealth
 from peerwatch_common.web.security import SecurityFile
-from peerwatch_common.web.server import MetricsServer
+from peerwatch_common.web.server import HttpServer
 from peerwatch_exporter.web.app import App
 
+PROGRAM = "peerwatch-exporter"
 TEXT_PAGE = b"# text\n" + b"host_cpus 2\n" * 400
 OPENMETRICS_PAGE = b"# openmetrics\n" + b"host_cpus 2\n" * 400 + b"# EOF\n"
 
@@ -66,8 +69,9 @@ def serving(pages, *, config_file=None, burst=None, monotonic=time.monotonic, **
     """Serve pages on a free port; yield the server, with its facts and its security file."""
     facts = WebFacts()
     security = SecurityFile(config_file, facts, monotonic)
-    app = App(pages, lambda: b"<html>", burst)
-    server = MetricsServer("127.0.0.1", 0, app, security=security.current, facts=facts, **options)
+    app = WithHealth(PROGRAM, pages.readiness, App(pages, lambda: b"<html>", burst))
+    options = {"security": security.current, "facts": facts, "gzip": GzipCache(), **options}
+    server = HttpServer(PROGRAM, "127.0.0.1", 0, app, **options)
     server.facts, server.file = facts, security
     server.start()
     try:

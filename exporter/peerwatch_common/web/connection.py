@@ -9,14 +9,15 @@ import threading
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from peerwatch_common.web.compression import SMALLEST_BYTES, GzipCache
+from peerwatch_common.web.compression import SMALLEST_BYTES
 from peerwatch_common.web.negotiation import accepts_gzip
 from peerwatch_common.web.request import BadRequestError, RequestReader
-from peerwatch_common.web.response import Response, head, text
+from peerwatch_common.web.response import Response, text, to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from peerwatch_common.web.compression import GzipCache
     from peerwatch_common.web.facts import WebFacts
     from peerwatch_common.web.request import Request
     from peerwatch_common.web.security import Security
@@ -34,7 +35,7 @@ _DRAIN_SECONDS = 1.0
 
 
 class AnswersRequests(Protocol):
-    """What answers; ``App`` does."""
+    """What answers, such as the exporter's ``App``."""
 
     def answer(self, request: Request) -> Response:
         """Return the answer to a request."""
@@ -45,28 +46,35 @@ class Service:
 
     Parameters
     ----------
+    program
+        Its name, such as ``peerwatch-exporter``.
     app
         Answers requests.
     security
         Returns what is in force now.
     facts
         Told of refused logins.
+    gzip
+        Compresses larger bodies; ``None`` sends them as they are.
     clock
         Unix time in seconds.
     """
 
     def __init__(
         self,
+        program: str,
         app: AnswersRequests,
         security: Callable[[], Security],
         facts: WebFacts,
+        gzip: GzipCache | None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.app = app
         self.security = security
         self.facts = facts
+        self.gzip = gzip
         self.clock = clock
-        self.gzip = GzipCache()
+        self._program = program
 
     def respond(self, request: Request) -> Response:
         """Return the answer to a request of a client that may or may not come in."""
@@ -84,7 +92,7 @@ class Service:
                 return text(503, "Too many logins are being checked.", ("Retry-After", "5"))
             if verdict.value == "wrong":
                 self.facts.count_failed_login()
-                challenge = 'Basic realm="peerwatch-exporter", charset="UTF-8"'
+                challenge = f'Basic realm="{self._program}", charset="UTF-8"'
                 return text(
                     401, "A user and a password are needed.", ("WWW-Authenticate", challenge)
                 )
@@ -99,7 +107,7 @@ class Service:
             return self.app.answer(request)
         except Exception:
             _LOG.exception("request failed path=%r", request.path)
-            return text(500, "The exporter could not answer; its log says why.")
+            return text(500, f"{self._program} could not answer; its log says why.")
 
 
 class Connection:
@@ -166,43 +174,52 @@ class Connection:
             try:
                 request = reader.read()
             except BadRequestError as error:
-                self._refuse(error.status, str(error))
+                self._refuse(reader, error.status, str(error))
                 return
             except TimeoutError:
-                self._refuse(408, f"The request was not complete after {HEAD_SECONDS:.0f} s.")
+                sentence = f"The request was not complete after {HEAD_SECONDS:.0f} s."
+                self._refuse(reader, 408, sentence)
                 return
             self.idle_since = None
             keep_alive = request.keep_alive and not self._ended.is_set()
-            self._answer(request, keep_alive=keep_alive)
+            self._answer(reader, request, keep_alive=keep_alive)
             if not keep_alive:
                 return
+            reader.http.start_next_cycle()
 
-    def _answer(self, request: Request, *, keep_alive: bool) -> None:
+    def _answer(self, reader: RequestReader, request: Request, *, keep_alive: bool) -> None:
         response = self._service.respond(request)
         body = response.body
-        if len(body) > SMALLEST_BYTES:
+        if len(body) > SMALLEST_BYTES and self._service.gzip is not None:
             headers = (*response.headers, ("Vary", "Accept, Accept-Encoding"))
             if accepts_gzip(request.header("accept-encoding")):
                 body = self._service.gzip.compress(body)
                 headers = (*headers, ("Content-Encoding", "gzip"))
             response = Response(response.status, response.body, response.content_type, headers)
-        self._send(response, body, with_body=request.method != "HEAD", keep_alive=keep_alive)
+        self._send(reader, response, body, keep_alive=keep_alive)
 
     def _send(
-        self, response: Response, body: bytes, *, with_body: bool, keep_alive: bool = False
+        self, reader: RequestReader, response: Response, body: bytes, *, keep_alive: bool = False
     ) -> None:
-        start = head(response, length=len(body), keep_alive=keep_alive, now=self._service.clock())
+        left = memoryview(
+            to_bytes(
+                reader.http,
+                response,
+                body,
+                with_body=not reader.is_head,
+                keep_alive=keep_alive,
+                now=self._service.clock(),
+            )
+        )
         self._allow(SEND_SECONDS)
-        # In one piece: small answers then are one packet.
-        left = memoryview(start + body if with_body else start)
         while left:
             self._socket.settimeout(self._remaining())
             left = left[self._socket.send(left) :]
 
-    def _refuse(self, status: int, sentence: str) -> None:
+    def _refuse(self, reader: RequestReader, status: int, sentence: str) -> None:
         headers = (("Allow", "GET, HEAD"),) if status == 405 else ()
         response = text(status, sentence, *headers)
-        self._send(response, response.body, with_body=True)
+        self._send(reader, response, response.body)
         # Closing with bytes unread would reset the connection, and the answer be lost.
         socket.socket.shutdown(self._socket, socket.SHUT_WR)
         self._allow(_DRAIN_SECONDS)

@@ -1,15 +1,15 @@
-"""Reads HTTP/1.x requests, strictly: what a scraper or a browser sends, and nothing else.
+"""Reads HTTP/1.x requests with h11: what a scraper or a browser sends, and nothing else.
 
-The standard library's parser loads 8 MiB (http.client, ssl, email); every training node would pay
-for that. Here a request is a line and some headers, bounded in size, count and time. What is
-ambiguous (a body, two lengths, folded lines, a bare line feed) is refused, not guessed.
+h11 decides what a request is. Here it is bounded in size and count, and what these servers have no
+use for (another method, a body, two logins) is refused.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import h11
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,11 +19,7 @@ MAX_HEAD_BYTES = 16384
 MAX_TARGET_BYTES = 4096
 MAX_HEADERS = 100
 
-_LINE = re.compile(rb"([A-Z]{1,16}) ([\x21-\x7e]+) HTTP/1\.([01])")
-_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
-# Twice in one request, these could mean one thing here and another in a proxy in front.
-_SINGLE = frozenset({"host", "content-length", "transfer-encoding", "authorization"})
+_TOO_LARGE = 431
 
 
 class BadRequestError(Exception):
@@ -73,22 +69,30 @@ class RequestReader:
         Returns up to so many bytes, at least one; none when the client has ended.
     client
         The client's address.
+
+    Attributes
+    ----------
+    http
+        The state of the connection, by which answers are written.
+    is_head
+        Whether the newest request is a HEAD, to which the answer has no body.
     """
 
     def __init__(self, receive: Callable[[int], bytes], client: str) -> None:
         self._receive = receive
         self._client = client
-        self._buffer = b""
+        self.http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+        self.is_head = False
 
     def wait(self) -> bool:
         """Wait for the first byte of a request; return False if the client has ended."""
-        # Empty lines between requests are old clients' habit, and harmless.
-        self._buffer = self._buffer.lstrip(b"\r\n")
-        while not self._buffer:
+        while not self.http.trailing_data[0]:
             data = self._receive(MAX_HEAD_BYTES)
             if not data:
                 return False
-            self._buffer = data.lstrip(b"\r\n")
+            # Empty lines before a request are old clients' habit, and harmless (RFC 9112, 2.2).
+            if begun := data.lstrip(b"\r\n"):
+                self.http.receive_data(begun)
         return True
 
     def read(self) -> Request:
@@ -101,61 +105,55 @@ class RequestReader:
         EOFError
             If the client ended in the middle of it.
         """
-        while b"\r\n\r\n" not in self._buffer:
-            if len(self._buffer) > MAX_HEAD_BYTES:
-                raise BadRequestError(431, f"The headers exceed {MAX_HEAD_BYTES} bytes.")
+        while (event := self._event()) is h11.NEED_DATA:
             data = self._receive(MAX_HEAD_BYTES)
             if not data:
                 raise EOFError
-            self._buffer += data
-        head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
-        if len(head) > MAX_HEAD_BYTES:
-            raise BadRequestError(431, f"The headers exceed {MAX_HEAD_BYTES} bytes.")
-        return parse(head, self._client)
+            self.http.receive_data(data)
+        assert isinstance(event, h11.Request), "nothing else begins a message of a client"
+        self.is_head = event.method == b"HEAD"
+        method, target, headers = _accepted(event)
+        if not isinstance(self._event(), h11.EndOfMessage):
+            raise BadRequestError(413, "Requests with a body are not served.")
+        path, _, query = _origin_form(target).partition("?")
+        keep_alive = self.http.their_state is h11.DONE
+        return Request(method, path, query, headers, keep_alive, self._client)
+
+    def _event(self) -> object:
+        try:
+            return self.http.next_event()
+        except h11.RemoteProtocolError as error:
+            status = error.error_status_hint
+            text = f"The headers exceed {MAX_HEAD_BYTES} bytes."
+            if status != _TOO_LARGE:
+                # Without what was sent, which may hold a password.
+                text = f"The request is malformed: {str(error).partition(':')[0]}."
+            raise BadRequestError(status, text) from None
 
 
-def parse(head: bytes, client: str) -> Request:
-    """Return the request of a head: request line and headers without the empty line.
-
-    Raises
-    ------
-    BadRequestError
-        If it is no request that can be served.
-    """
-    first, *lines = head.split(b"\r\n")
-    line = _LINE.fullmatch(first)
-    if line is None:
-        raise BadRequestError(400, "The request line is not METHOD TARGET HTTP/1.1.")
-    method, target, minor = (part.decode("ascii") for part in line.groups())
-    if len(target) > MAX_TARGET_BYTES:
+def _accepted(event: h11.Request) -> tuple[str, str, dict[str, str]]:
+    """Return method, target and headers of a request that is small enough and makes sense."""
+    if event.http_version not in {b"1.1", b"1.0"}:
+        raise BadRequestError(400, "Only HTTP/1.1 and HTTP/1.0 are served.")
+    if len(event.target) > MAX_TARGET_BYTES:
         raise BadRequestError(414, f"The target exceeds {MAX_TARGET_BYTES} bytes.")
-    headers = _headers(lines)
-    if method not in {"GET", "HEAD"}:
-        raise BadRequestError(405, "Only GET and HEAD are served.")
-    if minor == "1" and "host" not in headers:
-        raise BadRequestError(400, "The Host header is missing.")
-    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
-        raise BadRequestError(413, "Requests with a body are not served.")
-    path, _, query = _origin_form(target).partition("?")
-    return Request(method, path, query, headers, _keeps_alive(headers, minor), client)
-
-
-def _headers(lines: list[bytes]) -> dict[str, str]:
-    if len(lines) > MAX_HEADERS:
-        raise BadRequestError(431, f"There are more than {MAX_HEADERS} headers.")
+    if len(event.headers) > MAX_HEADERS:
+        raise BadRequestError(_TOO_LARGE, f"There are more than {MAX_HEADERS} headers.")
+    if sum(len(name) + len(value) + 4 for name, value in event.headers) > MAX_HEAD_BYTES:
+        raise BadRequestError(_TOO_LARGE, f"The headers exceed {MAX_HEAD_BYTES} bytes.")
     headers: dict[str, str] = {}
-    for line in lines:
-        raw_name, colon, raw_value = line.partition(b":")
-        if not colon or not _NAME.fullmatch(raw_name) or not _VALUE.fullmatch(raw_value):
-            raise BadRequestError(400, "A header line is malformed.")
-        name = raw_name.decode("ascii").lower()
-        value = raw_value.decode("latin-1").strip(" \t")
+    for raw_name, raw_value in event.headers:
+        name, value = raw_name.decode("ascii"), raw_value.decode("latin-1")
         if name in headers:
-            if name in _SINGLE:
-                raise BadRequestError(400, f"The header {name} stands twice.")
+            if name == "authorization":
+                # It could be one login here and another in a proxy in front.
+                raise BadRequestError(400, "The header authorization stands twice.")
             value = f"{headers[name]}, {value}"
         headers[name] = value
-    return headers
+    method = event.method.decode("ascii")
+    if method not in {"GET", "HEAD"}:
+        raise BadRequestError(405, "Only GET and HEAD are served.")
+    return method, event.target.decode("ascii"), headers
 
 
 def _origin_form(target: str) -> str:
@@ -166,8 +164,3 @@ def _origin_form(target: str) -> str:
     if not target.startswith("/"):
         raise BadRequestError(400, "The target does not start with a slash.")
     return target
-
-
-def _keeps_alive(headers: Mapping[str, str], minor: str) -> bool:
-    wishes = {wish.strip().lower() for wish in headers.get("connection", "").split(",")}
-    return "keep-alive" in wishes if minor == "0" else "close" not in wishes

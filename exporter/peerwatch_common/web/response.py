@@ -4,23 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from http import HTTPStatus
+
+import h11
 
 TEXT = "text/plain; charset=utf-8"
 
-_REASONS = {
-    200: "OK",
-    400: "Bad Request",
-    401: "Unauthorized",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    408: "Request Timeout",
-    413: "Content Too Large",
-    414: "URI Too Long",
-    429: "Too Many Requests",
-    431: "Request Header Fields Too Large",
-    500: "Internal Server Error",
-    503: "Service Unavailable",
-}
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
@@ -52,30 +41,48 @@ def text(status: int, sentence: str, *headers: tuple[str, str]) -> Response:
     return Response(status, f"{sentence}\n".encode(), headers=headers)
 
 
-def head(response: Response, *, length: int, keep_alive: bool, now: float) -> bytes:
-    """Return status line and headers up to and with the empty line.
+def to_bytes(
+    http: h11.Connection,
+    response: Response,
+    body: bytes,
+    *,
+    with_body: bool,
+    keep_alive: bool,
+    now: float,
+) -> bytes:
+    """Return an answer in one piece: small ones then are one packet.
 
     Parameters
     ----------
+    http
+        The state of the connection.
     response
         What is answered.
-    length
-        Bytes of the body as it is sent.
+    body
+        Its body as it is sent.
+    with_body
+        Whether it is sent: to a HEAD its length is the whole answer.
     keep_alive
         Whether the connection stays open.
     now
         Unix time in seconds.
     """
-    lines = [
-        f"HTTP/1.1 {response.status} {_REASONS.get(response.status, 'Error')}",
-        f"Date: {_http_date(now)}",
-        f"Content-Type: {response.content_type}",
-        f"Content-Length: {length}",
-        *(f"{name}: {value}" for name, value in response.headers),
+    headers = [
+        ("Date", _http_date(now)),
+        ("Content-Type", response.content_type),
+        ("Content-Length", str(len(body))),
+        *response.headers,
     ]
     if not keep_alive:
-        lines.append("Connection: close")
-    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+        headers.append(("Connection", "close"))
+    reason = HTTPStatus(response.status).phrase
+    events: list[h11.Event] = [
+        h11.Response(status_code=response.status, headers=headers, reason=reason)
+    ]
+    if with_body:
+        events.append(h11.Data(data=body))
+    events.append(h11.EndOfMessage())
+    return b"".join(http.send(event) or b"" for event in events)
 
 
 def _http_date(now: float) -> str:

@@ -10,14 +10,18 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+import h11
+
+from peerwatch_common.errors import PeerwatchError
 from peerwatch_common.web.connection import Connection, Service
 from peerwatch_common.web.facts import WebFacts
-from peerwatch_common.web.response import head, text
+from peerwatch_common.web.response import text, to_bytes
 from peerwatch_common.web.security import Security
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from peerwatch_common.web.compression import GzipCache
     from peerwatch_common.web.connection import AnswersRequests
 
 _LOG = logging.getLogger(__name__)
@@ -27,15 +31,17 @@ _BACKLOG = 128
 _STOP_SECONDS = 0.5
 
 
-class ListenError(Exception):
+class ListenError(PeerwatchError):
     """The address cannot be listened on; the message says why and what to do."""
 
 
-class MetricsServer:
+class HttpServer:
     """Listens from the moment it is made; serves between ``start`` and ``stop``.
 
     Parameters
     ----------
+    program
+        Its name, such as ``peerwatch-exporter``.
     address, port
         Where to listen; port 0 lets the system choose.
     app
@@ -47,6 +53,8 @@ class MetricsServer:
         been idle longest; where none is idle, it is answered 503.
     facts
         Told of what was refused.
+    gzip
+        Compresses larger bodies; ``None`` sends them as they are.
 
     Raises
     ------
@@ -56,6 +64,7 @@ class MetricsServer:
 
     def __init__(
         self,
+        program: str,
         address: str,
         port: int,
         app: AnswersRequests,
@@ -63,9 +72,10 @@ class MetricsServer:
         security: Callable[[], Security] = Security,
         max_connections: int = 64,
         facts: WebFacts | None = None,
+        gzip: GzipCache | None = None,
     ) -> None:
         self._facts = facts or WebFacts()
-        self._service = Service(app, security, self._facts)
+        self._service = Service(program, app, security, self._facts, gzip)
         self._max_connections = max_connections
         self._connections: dict[Connection, threading.Thread] = {}
         self._lock = threading.Lock()
@@ -164,13 +174,18 @@ class MetricsServer:
     def _turn_away(self, accepted: socket.socket) -> None:
         # A client that speaks TLS could not read it; it sees a closed connection.
         response = text(503, "Too many connections.", ("Retry-After", "5"))
-        start = head(
-            response, length=len(response.body), keep_alive=False, now=self._service.clock()
+        answer = to_bytes(
+            h11.Connection(h11.SERVER),
+            response,
+            response.body,
+            with_body=True,
+            keep_alive=False,
+            now=self._service.clock(),
         )
         try:
             accepted.setblocking(False)
             if self._service.security().context is None:
-                accepted.send(start + response.body)
+                accepted.send(answer)
         except OSError as error:
             _LOG.debug("could not turn away detail=%r", str(error))
         finally:

@@ -10,8 +10,10 @@ import signal
 import threading
 from typing import TYPE_CHECKING
 
+from peerwatch_common.web.compression import GzipCache
+from peerwatch_common.web.health import WithHealth
 from peerwatch_common.web.security import SecurityFile
-from peerwatch_common.web.server import MetricsServer
+from peerwatch_common.web.server import HttpServer
 from peerwatch_exporter import __version__
 from peerwatch_exporter.pages.endpoints import Endpoints
 from peerwatch_exporter.process.notify import Notifier
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from peerwatch_exporter.process.assembly import Parts
 
 _LOG = logging.getLogger(__name__)
+
+PROGRAM = "peerwatch-exporter"
 
 # How long the GPU driver is let go of, so that it can be unloaded and loaded again.
 RELEASE_SECONDS = 300.0
@@ -74,14 +78,17 @@ class Exporter:
             port=lambda: self.server.port,
             notes=parts.notes,
         )
-        pages = Endpoints(self.runner, more_samples=parts.fine)
-        self.server = MetricsServer(
+        endpoints = Endpoints(self.runner, more_samples=parts.fine)
+        app = App(endpoints, landing.render, parts.burst)
+        self.server = HttpServer(
+            PROGRAM,
             config.listen.address,
             config.listen.port,
-            App(pages, landing.render, parts.burst),
+            WithHealth(PROGRAM, endpoints.readiness, app),
             security=self.security.current,
             max_connections=config.web.max_connections,
             facts=sources.web,
+            gzip=GzipCache(),
         )
 
     def start(self) -> None:

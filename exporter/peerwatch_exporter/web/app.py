@@ -1,4 +1,4 @@
-"""Which path answers what."""
+"""Which path answers what, besides liveness and readiness."""
 
 from __future__ import annotations
 
@@ -22,37 +22,34 @@ _STATUS = re.compile(r"([1-5][0-9]{2})\b")
 _NO_STORE = ("Cache-Control", "no-store")
 
 
-class PageSource(Protocol):
-    """What renders the pages; ``pages.Endpoints`` does."""
+class Exposition(Protocol):
+    """What renders the metrics; ``pages.Endpoints`` does."""
 
     def full(self, *, openmetrics: bool, timeout: float) -> bytes:
-        """Return the page with everything."""
+        """Return all metrics."""
 
     def fast(self, *, openmetrics: bool, scraper: str | None, timeout: float) -> bytes:
-        """Return the page that the detector reads every second."""
-
-    def readiness(self) -> tuple[bool, str]:
-        """Return whether the pages mean something, and a sentence why."""
+        """Return the metrics that the detector reads every second."""
 
 
 class App:
-    """Answers requests; knows neither sockets nor passwords.
+    """Answers the exporter's requests; knows neither sockets nor passwords.
 
     Parameters
     ----------
-    pages
-        What renders the pages.
+    exposition
+        What renders the metrics.
     landing
-        Returns the HTML of the page for people.
+        Returns the HTML of the landing page.
     burst
         Answers ``/burst`` from its query string with a status and JSON; ``None`` if the sampler
         is off.
     """
 
     def __init__(
-        self, pages: PageSource, landing: Callable[[], bytes], burst: Burst | None = None
+        self, exposition: Exposition, landing: Callable[[], bytes], burst: Burst | None = None
     ) -> None:
-        self._pages = pages
+        self._exposition = exposition
         self._landing = landing
         self._burst = burst
 
@@ -60,24 +57,19 @@ class App:
         """Return the answer to a request."""
         match request.path:
             case "/metrics" | "/metrics/fast":
-                return self._page(request)
+                return self._metrics(request)
             case "/burst":
                 return self._bursts(request.query)
-            case "/-/healthy":
-                return text(200, "peerwatch-exporter is healthy.")
-            case "/-/ready":
-                ready, sentence = self._pages.readiness()
-                return text(200 if ready else 503, sentence.rstrip("\n"))
             case "/":
                 html = "text/html; charset=utf-8"
                 return Response(200, self._landing(), html, (_NO_STORE,))
         return text(404, "There is /metrics, /metrics/fast, /burst, /-/healthy, /-/ready and /.")
 
-    def _page(self, request: Request) -> Response:
+    def _metrics(self, request: Request) -> Response:
         openmetrics = prefers_openmetrics(request.header("accept"))
         timeout = scrape_timeout(request.header("x-prometheus-scrape-timeout-seconds"))
         if request.path == "/metrics":
-            body = self._pages.full(openmetrics=openmetrics, timeout=timeout)
+            body = self._exposition.full(openmetrics=openmetrics, timeout=timeout)
         else:
             scraper = parse_qs(request.query).get("scraper", [""])[-1]
             if scraper and not _SCRAPER.fullmatch(scraper):
@@ -88,7 +80,7 @@ class App:
                 )
             # Who asks for the head alone is given no samples, so none are to be counted as given.
             who = None if request.method == "HEAD" else scraper or request.client
-            body = self._pages.fast(openmetrics=openmetrics, scraper=who, timeout=timeout)
+            body = self._exposition.fast(openmetrics=openmetrics, scraper=who, timeout=timeout)
         return Response(200, body, OPENMETRICS_CONTENT_TYPE if openmetrics else TEXT_CONTENT_TYPE)
 
     def _bursts(self, query: str) -> Response:
