@@ -166,7 +166,7 @@ def test_the_case_in_the_readme_is_a_case(tmp_path: Path) -> None:
     case = load_case(tmp_path)
     metrics = load_preset("peerwatch").metrics
     assert Truth("nic", ("gpu042",), 1680.0, None) == case.truth
-    assert () == case.unknown(metrics)
+    assert () == case.not_compared(metrics)
 
 
 def test_the_example_names_defaults_of_metrics_too() -> None:

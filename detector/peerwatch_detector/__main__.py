@@ -18,7 +18,7 @@ from peerwatch_detector.command_line import changes, parser
 if TYPE_CHECKING:
     from peerwatch_detector.config import DetectorConfig
     from peerwatch_detector.models.store import Bundle
-    from peerwatch_detector.training.healthy import Windows
+    from peerwatch_detector.training.healthy import HealthyWindows
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -195,7 +195,7 @@ def _train(options: argparse.Namespace, config: DetectorConfig) -> int:
     return 0
 
 
-def _gather(options: argparse.Namespace, config: DetectorConfig) -> Windows:
+def _gather(options: argparse.Namespace, config: DetectorConfig) -> HealthyWindows:
     from peerwatch_common.errors import ConfigError  # noqa: PLC0415
     from peerwatch_detector.backtest.cases import find_cases  # noqa: PLC0415
     from peerwatch_detector.reading.reader import PrometheusReader  # noqa: PLC0415

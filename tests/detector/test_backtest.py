@@ -22,7 +22,7 @@ from peerwatch_demo.simulator import write_case as write_simulated
 from peerwatch_detector.__main__ import main
 from peerwatch_detector.backtest.ablation import ablations
 from peerwatch_detector.backtest.cases import find_cases, load_case, save_case
-from peerwatch_detector.backtest.run import Outcome, replay_cases, variant
+from peerwatch_detector.backtest.run import CaseResult, replay_cases, variant
 from peerwatch_detector.config import DetectorConfig, Method
 from peerwatch_detector.errors import CaseError
 from peerwatch_detector.models.store import EMPTY
@@ -58,8 +58,8 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return folders
 
 
-def flagged(outcome: Outcome, method: str) -> list[tuple[float, str, str, str]]:
-    return [(one.raised, one.node, one.gpu, one.metric) for one in outcome.findings[method]]
+def flagged(result: CaseResult, method: str) -> list[tuple[float, str, str, str]]:
+    return [(one.raised, one.node, one.gpu, one.metric) for one in result.findings[method]]
 
 
 def cut_short(folder: Path, step: int, target: Path) -> Path:
@@ -78,9 +78,9 @@ def cut_short(folder: Path, step: int, target: Path) -> Path:
     return target
 
 
-def outcomes(
+def results(
     folders: list[Path], methods: tuple[str, ...] = METHODS, **changes: object
-) -> list[Outcome]:
+) -> list[CaseResult]:
     config = variant(DetectorConfig(), QUICK | changes)
     variants = {method: variant(config, {"method": method}) for method in methods}
     return list(replay_cases(folders, variants, EMPTY))
@@ -95,7 +95,7 @@ def test_what_comes_later_changes_nothing_that_was_found(
     else:
         folder, cuts = simulated[which == "the other"], (465, 500, 640)
     pieces = [cut_short(folder, cut, tmp_path / f"cut-{cut}") for cut in cuts]
-    whole, *parts = outcomes([folder, *pieces])
+    whole, *parts = results([folder, *pieces])
     config = DetectorConfig()
     compared = 0
     for cut, part in zip(cuts, parts, strict=True):
@@ -116,13 +116,13 @@ def test_the_length_of_the_cycle_does_not_change_who_is_found(
     folders = [*simulated, faulty_case(tmp_path / "whole")]
     expected = [
         [one[1:] for one in flagged(usual, "peerwatch")]
-        for usual in outcomes(folders, ("peerwatch",))
+        for usual in results(folders, ("peerwatch",))
     ]
     assert all(expected)
     for cycle in (5, 40):
         actual = [
             [one[1:] for one in flagged(other, "peerwatch")]
-            for other in outcomes(folders, ("peerwatch",), cycle_seconds=cycle)
+            for other in results(folders, ("peerwatch",), cycle_seconds=cycle)
         ]
         assert expected == actual
 

@@ -178,7 +178,7 @@ def test_what_is_not_looked_at_is_told_with_its_unit(tmp_path: Path) -> None:
         MetricConfig.model_validate(one)
         for one in (metric("cpu_usage"), metric("gpu_duty_cycle", unit="percent"))
     ]
-    assert ("gpu_duty_cycle (ratio)", "unheard_of (ratio)") == case.unknown(known)
+    assert ("gpu_duty_cycle (ratio)", "unheard_of (ratio)") == case.not_compared(known)
 
 
 def test_a_node_is_unheard_only_if_no_metric_has_a_sample(tmp_path: Path) -> None:
@@ -187,7 +187,9 @@ def test_a_node_is_unheard_only_if_no_metric_has_a_sample(tmp_path: Path) -> Non
     other = np.full((4, 2, 200), 50.0)
     other[[1, 3]] = np.nan
     arrays = {"cpu_usage": one, "unheard_of": one, "gpu_duty_cycle": other}
-    assert ("node-01",) == load_case(write_case(tmp_path / "one", arrays=arrays)).unheard()
+    assert ("node-01",) == load_case(
+        write_case(tmp_path / "one", arrays=arrays)
+    ).nodes_without_samples()
 
 
 @pytest.mark.parametrize(

@@ -48,10 +48,10 @@ def test_every_fault_was_recorded_ten_times_and_half_an_hour_of_health() -> None
 
 @pytest.mark.parametrize("folder", CASES, ids=[folder.name for folder in CASES])
 def test_the_faulty_node_is_named_and_no_other(folder: Path, config: DetectorConfig) -> None:
-    (outcome,) = replay_cases([folder], {"": config}, EMPTY)
-    verdict = evaluate_case(outcome, outcome.findings[""])
+    (result,) = replay_cases([folder], {"": config}, EMPTY)
+    verdict = evaluate_case(result, result.findings[""])
 
-    assert "" == outcome.error
-    assert () == outcome.not_looked_at
+    assert "" == result.error
+    assert () == result.not_compared
     assert 0 == verdict.false_findings
     assert verdict.found == (verdict.fault is not None)

@@ -10,8 +10,8 @@ from detector import naive
 from detector.fakes import a_finding
 from peerwatch_detector.backtest.cases import Truth
 from peerwatch_detector.backtest.evaluation import (
+    CaseEvaluation,
     Guess,
-    Verdict,
     evaluate,
     evaluate_case,
     guesses,
@@ -20,8 +20,8 @@ from peerwatch_detector.backtest.evaluation import (
     size_group,
     wilson,
 )
-from peerwatch_detector.backtest.picture import draw
-from peerwatch_detector.backtest.run import Outcome
+from peerwatch_detector.backtest.picture import draw, figure_of
+from peerwatch_detector.backtest.run import CaseResult
 from peerwatch_detector.backtest.table import report
 
 NODES = ("a", "b", "c", "d")
@@ -29,16 +29,16 @@ FAULT = Truth("slow_nic", ("b",), 100.0, 400.0)
 HEALTHY = Truth(None, (), None, None)
 
 
-def outcome(truth: Truth | None, name: str = "one", nodes: tuple[str, ...] = NODES) -> Outcome:
-    return Outcome(Path("cases") / name, name, nodes, 864.0, truth)
+def result(truth: Truth | None, name: str = "one", nodes: tuple[str, ...] = NODES) -> CaseResult:
+    return CaseResult(Path("cases") / name, name, nodes, 864.0, truth)
 
 
-def evaluated(truth: Truth, *namings: tuple[str, float]) -> Verdict:
-    return evaluate_case(outcome(truth), [Guess(node, raised) for node, raised in namings])
+def evaluated(truth: Truth, *findings: tuple[str, float]) -> CaseEvaluation:
+    return evaluate_case(result(truth), [Guess(node, raised) for node, raised in findings])
 
 
 @pytest.mark.parametrize(
-    ("namings", "found", "false"),
+    ("findings", "found", "false"),
     [
         ([], False, 0),
         ([("b", 150)], True, 0),
@@ -53,9 +53,9 @@ def evaluated(truth: Truth, *namings: tuple[str, float]) -> Verdict:
     ],
 )
 def test_an_instance_is_found_by_its_first_finding_only(
-    namings: list[tuple[str, float]], found: bool, false: int
+    findings: list[tuple[str, float]], found: bool, false: int
 ) -> None:
-    verdict = evaluated(FAULT, *namings)
+    verdict = evaluated(FAULT, *findings)
     assert (found, false) == (verdict.found, verdict.false_findings)
 
 
@@ -82,8 +82,8 @@ def test_every_finding_in_a_healthy_case_is_false() -> None:
 
 def test_either_of_two_faulty_nodes_is_right() -> None:
     both = Truth("slow_nic", ("b", "d"), 100.0, None)
-    for namings in ([("d", 150.0)], [("b", 150.0), ("d", 151.0)]):
-        verdict = evaluated(both, *namings)
+    for findings in ([("d", 150.0)], [("b", 150.0), ("d", 151.0)]):
+        verdict = evaluated(both, *findings)
         assert (True, 0) == (verdict.found, verdict.false_findings)
 
 
@@ -151,9 +151,9 @@ def test_f1_is_resampled_by_case_and_repeats() -> None:
 
 def test_groups_are_by_fault_and_by_job_size() -> None:
     other = Truth("ecc_error", ("a",), 10.0, None)
-    outcomes = [outcome(FAULT), outcome(HEALTHY), outcome(other, nodes=tuple("abcdefghij"))]
+    results = [result(FAULT), result(HEALTHY), result(other, nodes=tuple("abcdefghij"))]
     flagged = [[a_finding("b", raised=150.0)], [], [a_finding("c", raised=20.0)]]
-    one = evaluate(outcomes, flagged)
+    one = evaluate(results, flagged)
     assert ["ecc_error", "healthy", "slow_nic"] == list(one.by_fault)
     assert ["1-4", "9-16"] == list(one.by_job_size)
     assert (1, 0) == (
@@ -170,16 +170,16 @@ def test_job_sizes_fall_into_one_group_each() -> None:
 
 
 def test_a_case_without_truth_is_refused_by_name() -> None:
-    assert "cases/one/case.json: has no truth" in lacks_truth(outcome(None))
-    assert "no nodes or no onset" in lacks_truth(outcome(Truth("x", (), 5.0, None)))
-    assert "no nodes or no onset" in lacks_truth(outcome(Truth("x", ("a",), None, None)))
-    assert "" == lacks_truth(outcome(FAULT)) == lacks_truth(outcome(HEALTHY))
+    assert "cases/one/case.json: has no truth" in lacks_truth(result(None))
+    assert "no nodes or no onset" in lacks_truth(result(Truth("x", (), 5.0, None)))
+    assert "no nodes or no onset" in lacks_truth(result(Truth("x", ("a",), None, None)))
+    assert "" == lacks_truth(result(FAULT)) == lacks_truth(result(HEALTHY))
 
 
 def test_references_guess_at_the_onset_and_leave_healthy_jobs_alone() -> None:
-    outcomes = [outcome(FAULT, str(index)) for index in range(300)] + [outcome(HEALTHY)]
-    made = guesses(outcomes)
-    assert made == guesses(outcomes)
+    results = [result(FAULT, str(index)) for index in range(300)] + [result(HEALTHY)]
+    made = guesses(results)
+    assert made == guesses(results)
     assert {("a", 100.0)} == {(one.node, one.raised) for (one,) in made["first node"][:-1]}
     drawn = [one.node for (one,) in made["random node"][:-1]]
     assert set(NODES) == set(drawn)
@@ -188,10 +188,10 @@ def test_references_guess_at_the_onset_and_leave_healthy_jobs_alone() -> None:
 
 
 def two_methods() -> dict[str, object]:
-    outcomes = [outcome(FAULT, "x"), outcome(FAULT, "y"), outcome(HEALTHY, "z")]
+    results = [result(FAULT, "x"), result(FAULT, "y"), result(HEALTHY, "z")]
     good = [[Guess("b", 150.0)], [Guess("b", 180.0)], []]
     bad = [[Guess("a", 150.0)], [], [Guess("a", 180.0)]]
-    return {"good": evaluate(outcomes, good), "bad & ugly": evaluate(outcomes, bad)}
+    return {"good": evaluate(results, good), "bad & ugly": evaluate(results, bad)}
 
 
 def test_the_table_shows_the_methods_side_by_side() -> None:
@@ -207,11 +207,38 @@ def test_the_table_shows_the_methods_side_by_side() -> None:
 
 def test_the_picture_is_svg_with_every_method_and_fault() -> None:
     root = ElementTree.fromstring(draw(two_methods()))
-    texts = [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
+    texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
     assert {"good", "bad & ugly", "precision", "slow_nic (2)"} <= set(texts)
-    lines = [one.get("points") for one in root.iter("{http://www.w3.org/2000/svg}polyline")]
-    # Both faults are named by the one, none by the other.
-    ends = [float(points.split()[-1].split(",")[1]) for points in lines]
-    starts = [float(points.split()[0].split(",")[1]) for points in lines]
-    assert 180.0 == starts[0] - ends[0]
-    assert starts[1] == ends[1]
+    assert draw(two_methods()) == draw(two_methods())
+
+
+def test_the_picture_shows_how_soon_faults_are_flagged() -> None:
+    *_, delays = figure_of(two_methods()).axes
+    lines = {line.get_label(): line.get_xydata().tolist() for line in delays.lines}
+    # Both faults are flagged by the one, none by the other.
+    assert [[0, 0], [50, 0.5], [80, 1], [720, 1]] == lines["good"]
+    assert [[0, 0], [720, 0]] == lines["bad & ugly"]
+
+
+def test_the_picture_shows_shares_with_their_intervals() -> None:
+    evaluations = two_methods()
+    rightness, faults, _ = figure_of(evaluations).axes
+    assert ["precision", "recall", "F1"] == [
+        text.get_text() for text in rightness.get_yticklabels()
+    ]
+    assert ["slow_nic (2)"] == [text.get_text() for text in faults.get_yticklabels()]
+    overall = evaluations["good"].overall
+    good = rightness.containers[0]
+    points, _, (intervals,) = good.lines
+    assert "good" == good.get_label()
+    assert [1.0, 1.0, 1.0] == points.get_xdata().tolist()
+    ends = [segment[:, 0].tolist() for segment in intervals.get_segments()]
+    shares = (overall.precision, overall.recall, overall.f1)
+    np.testing.assert_allclose([[share.low, share.high] for share in shares], ends)
+
+
+def test_healthy_cases_alone_make_a_picture_without_faults() -> None:
+    only = [result(HEALTHY, "x")]
+    figure = figure_of({"calm": evaluate(only, [[]])})
+    assert 2 == len(figure.axes)
+    assert [] == list(figure.axes[-1].lines)

@@ -78,7 +78,7 @@ def test_a_node_of_the_job_without_samples_is_in_the_case(tmp_path: Path) -> Non
     reader.members["job-1", "node-99"] = reader.members["job-1", NODES[0]]
     made = export_case(tmp_path / "one", STRETCH, None, config, reader)
     assert (*NODES, "node-99") == made.nodes
-    assert ("node-99",) == load_case(tmp_path / "one").unheard()
+    assert ("node-99",) == load_case(tmp_path / "one").nodes_without_samples()
 
 
 @pytest.mark.parametrize(

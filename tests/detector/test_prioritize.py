@@ -19,7 +19,7 @@ from peerwatch_common.errors import ConfigError
 from peerwatch_detector.config import DetectorConfig, load_config
 from peerwatch_detector.errors import CaseError, TrainingError
 from peerwatch_detector.priority.command import run_prioritize
-from peerwatch_detector.priority.config_file import merged, place_of, snippet
+from peerwatch_detector.priority.config_file import merged, order_setting, snippet
 from peerwatch_detector.priority.options import add_prioritize
 
 FAULT = {"fault": "slow_nic", "nodes": ["node-02"], "onset_seconds": ONSET, "halt_seconds": None}
@@ -137,12 +137,12 @@ def test_the_order_goes_where_the_configuration_reads_it(
 ) -> None:
     path = tmp_path / "detector.yaml"
     path.write_text(text)
-    assert place == place_of(load_config(path))
+    assert place == order_setting(load_config(path))
     changed, kept = merged(text, place, ORDER)
     assert kept
     path.write_text(changed)
     config = load_config(path)
-    assert place == place_of(config)
+    assert place == order_setting(config)
     assert ORDER == [metric.name for metric in config.detection_metrics()]
 
 
@@ -349,7 +349,7 @@ def test_what_is_missing_is_scikit_learn(cases: Path) -> None:
         [sys.executable, "-c", code], env=_environment(), capture_output=True, text=True, check=True
     )
     # The command line turns this name into the line that says how to install it.
-    assert "sklearn.tree\n" == done.stdout
+    assert "sklearn.metrics\n" == done.stdout
 
 
 def _environment() -> dict[str, str]:

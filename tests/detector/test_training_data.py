@@ -12,7 +12,7 @@ from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.errors import CaseError, TrainingError
 from peerwatch_detector.models.base import INTEGRATED
 from peerwatch_detector.training.healthy import (
-    Windows,
+    HealthyWindows,
     integrated_metrics,
     windows_from_cases,
     windows_from_prometheus,
@@ -21,7 +21,7 @@ from peerwatch_detector.training.healthy import (
 BOTH = DetectorConfig.model_validate({"metrics": {"enabled": ["gpu_duty_cycle", "cpu_usage"]}})
 
 
-def gathered_from(folder: Path, **arrays: np.ndarray) -> Windows:
+def gathered_from(folder: Path, **arrays: np.ndarray) -> HealthyWindows:
     return windows_from_cases(BOTH, [write_case(folder, arrays=arrays)])
 
 

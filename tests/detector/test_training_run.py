@@ -16,7 +16,7 @@ from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.errors import ModelError, TrainingError
 from peerwatch_detector.models.base import INTEGRATED
 from peerwatch_detector.training.fit import TrainingOptions
-from peerwatch_detector.training.healthy import Windows
+from peerwatch_detector.training.healthy import HealthyWindows
 from peerwatch_detector.training.progress import TrainingBar
 from peerwatch_detector.training.run import checkpoint_path, train_bundle
 
@@ -31,15 +31,15 @@ class Terminal(io.StringIO):
         return True
 
 
-def two() -> tuple[Windows, DetectorConfig]:
-    gathered = Windows({"load": healthy_windows(), "power": healthy_windows(0.6, seed=1)})
+def two() -> tuple[HealthyWindows, DetectorConfig]:
+    gathered = HealthyWindows({"load": healthy_windows(), "power": healthy_windows(0.6, seed=1)})
     return gathered, config_for(metric("load"), metric("power"))
 
 
 def test_a_run_trains_every_metric_it_has_samples_of() -> None:
     config = config_for(metric("load"), metric("missing"))
     out = io.StringIO()
-    run = train_bundle(Windows({"load": healthy_windows()}), config, QUICK, out)
+    run = train_bundle(HealthyWindows({"load": healthy_windows()}), config, QUICK, out)
     assert ["load"] == list(run.bundle.weights)
     assert {} == run.refused
     made = run.bundle.cards["load"]
@@ -83,7 +83,7 @@ def test_samples_that_are_broken_are_not_trained_on() -> None:
 
 
 def test_a_run_of_which_nothing_comes_says_why_of_every_metric() -> None:
-    gathered = Windows({"load": np.zeros((3, 8), np.float32)})
+    gathered = HealthyWindows({"load": np.zeros((3, 8), np.float32)})
     gathered["power"] = np.full((300, 8), 2, np.float32)
     with pytest.raises(TrainingError, match=r"Metric 'load': .* few .*Metric 'power': .* scale"):
         train_bundle(gathered, two()[1], QUICK, io.StringIO())
@@ -160,15 +160,15 @@ def test_an_interrupted_run_goes_on_and_gives_the_same_file(
     assert whole == output.read_bytes()
 
 
-def other_options(gathered: Windows, config: DetectorConfig) -> tuple:
+def other_options(gathered: HealthyWindows, config: DetectorConfig) -> tuple:
     return gathered, config, TrainingOptions(steps=30, seed=7, **LAX)
 
 
-def other_data(gathered: Windows, config: DetectorConfig) -> tuple:
-    return Windows(gathered | {"load": healthy_windows(seed=5)}), config, QUICK
+def other_data(gathered: HealthyWindows, config: DetectorConfig) -> tuple:
+    return HealthyWindows(gathered | {"load": healthy_windows(seed=5)}), config, QUICK
 
 
-def other_bounds(gathered: Windows, config: DetectorConfig) -> tuple:
+def other_bounds(gathered: HealthyWindows, config: DetectorConfig) -> tuple:
     return gathered, config_for(metric("load"), metric("power", bounds=[0, 2])), QUICK
 
 
@@ -178,7 +178,7 @@ def other_bounds(gathered: Windows, config: DetectorConfig) -> tuple:
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_another_training_starts_anew_and_says_why(
-    tmp_path: Path, change: Callable[[Windows, DetectorConfig], tuple], what: str
+    tmp_path: Path, change: Callable[[HealthyWindows, DetectorConfig], tuple], what: str
 ) -> None:
     checkpoint, out = tmp_path / "c", io.StringIO()
     train_bundle(*two(), QUICK, io.StringIO(), checkpoint=checkpoint)

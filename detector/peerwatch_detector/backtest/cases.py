@@ -85,12 +85,12 @@ class Case:
         """Whether the case has this detection metric, in its unit."""
         return self.units.get(metric.name) == metric.unit
 
-    def unknown(self, metrics: Iterable[MetricConfig]) -> tuple[str, ...]:
+    def not_compared(self, metrics: Iterable[MetricConfig]) -> tuple[str, ...]:
         """Return the metrics of the case that are not among ``metrics``, or in another unit."""
         looked_at = {metric.name for metric in metrics if self.fits(metric)}
         return tuple(f"{name} ({self.units[name]})" for name in self.units if name not in looked_at)
 
-    def unheard(self) -> tuple[str, ...]:
+    def nodes_without_samples(self) -> tuple[str, ...]:
         """Return the nodes without a single sample of any metric."""
         heard = np.zeros(len(self.nodes), dtype=bool)
         for frame in self.frames.values():

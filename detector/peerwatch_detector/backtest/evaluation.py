@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.backtest.cases import DESCRIPTION
-from peerwatch_detector.backtest.run import Outcome
+from peerwatch_detector.backtest.run import CaseResult
 
 # Normal quantile of a two-sided 95 % interval.
 _Z = 1.959964
@@ -25,7 +25,7 @@ _SIZES = (4, 8, 16, 32, 64, 256, 1024)
 HEALTHY = "healthy"
 
 
-class Naming(Protocol):
+class FindingLike(Protocol):
     """What is evaluated of a finding: whom it names, and when."""
 
     @property
@@ -46,7 +46,7 @@ class Guess:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CaseEvaluation:
     """How one case was evaluated.
 
     Parameters
@@ -117,12 +117,12 @@ class Evaluation:
     overall: Measure
     by_fault: Mapping[str, Measure]
     by_job_size: Mapping[str, Measure]
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[CaseEvaluation, ...]
 
 
-def lacks_truth(outcome: Outcome) -> str:
+def lacks_truth(result: CaseResult) -> str:
     """Return why a case cannot be evaluated, or an empty text."""
-    truth, file = outcome.truth, outcome.folder / DESCRIPTION
+    truth, file = result.truth, result.folder / DESCRIPTION
     if truth is None:
         return (
             f"{file}: has no truth; write what was wrong into it, or null as its fault if nothing "
@@ -133,48 +133,50 @@ def lacks_truth(outcome: Outcome) -> str:
     return ""
 
 
-def evaluate_case(outcome: Outcome, namings: Sequence[Naming]) -> Verdict:
+def evaluate_case(result: CaseResult, findings: Sequence[FindingLike]) -> CaseEvaluation:
     """Compare what was named in a case with its truth.
 
     Parameters
     ----------
-    outcome
+    result
         The case; it has a truth.
-    namings
+    findings
         In the order they were raised.
     """
-    truth = outcome.truth
+    truth = result.truth
     assert truth is not None
     onset = truth.onset_seconds
     if truth.fault is None or onset is None:
         onset = np.inf
-    after = [one for one in namings if one.raised >= onset]
+    after = [one for one in findings if one.raised >= onset]
     hit = after[0] if after and after[0].node in truth.nodes else None
     halt = truth.halt_seconds
-    return Verdict(
-        outcome.case,
+    return CaseEvaluation(
+        result.case,
         truth.fault,
-        len(outcome.nodes),
+        len(result.nodes),
         hit is not None,
-        sum(one.raised < onset or one.node not in truth.nodes for one in namings),
+        sum(one.raised < onset or one.node not in truth.nodes for one in findings),
         None if hit is None else hit.raised - onset,
         None if hit is None or halt is None else halt - hit.raised,
-        len(outcome.nodes) * outcome.seconds / _DAY,
+        len(result.nodes) * result.seconds / _DAY,
     )
 
 
-def evaluate(outcomes: Sequence[Outcome], namings: Sequence[Sequence[Naming]]) -> Evaluation:
+def evaluate(
+    results: Sequence[CaseResult], findings: Sequence[Sequence[FindingLike]]
+) -> Evaluation:
     """Measure one method over labelled cases.
 
     Parameters
     ----------
-    outcomes
+    results
         Cases with a truth.
-    namings
+    findings
         What the method named in each of them.
     """
     verdicts = tuple(
-        evaluate_case(outcome, flagged) for outcome, flagged in zip(outcomes, namings, strict=True)
+        evaluate_case(result, flagged) for result, flagged in zip(results, findings, strict=True)
     )
     return Evaluation(
         measure(verdicts),
@@ -184,7 +186,7 @@ def evaluate(outcomes: Sequence[Outcome], namings: Sequence[Sequence[Naming]]) -
     )
 
 
-def measure(verdicts: Sequence[Verdict]) -> Measure:
+def measure(verdicts: Sequence[CaseEvaluation]) -> Measure:
     """Count and divide; intervals after Wilson, that of F1 by resampling cases."""
     found = np.array([one.found for one in verdicts], dtype=np.int64)
     false = np.array([one.false_findings for one in verdicts], dtype=np.int64)
@@ -220,7 +222,7 @@ def wilson(hits: int, tries: int) -> Share:
     return Share(share, float(max(0.0, middle - half)), float(min(1.0, middle + half)))
 
 
-def guesses(outcomes: Sequence[Outcome], seed: int = 0) -> dict[str, list[list[Guess]]]:
+def guesses(results: Sequence[CaseResult], seed: int = 0) -> dict[str, list[list[Guess]]]:
     """Return two references that are told that and when something is wrong, and guess who.
 
     One always takes the job's first node, the other any node. A method that finds no more of the
@@ -228,11 +230,11 @@ def guesses(outcomes: Sequence[Outcome], seed: int = 0) -> dict[str, list[list[G
     """
     random = np.random.default_rng(seed)
     first, anyone = [], []
-    for outcome in outcomes:
-        truth = outcome.truth
+    for result in results:
+        truth = result.truth
         onset = truth.onset_seconds if truth and truth.fault else None
-        drawn = outcome.nodes[int(random.integers(len(outcome.nodes)))]
-        first.append([] if onset is None else [Guess(outcome.nodes[0], onset)])
+        drawn = result.nodes[int(random.integers(len(result.nodes)))]
+        first.append([] if onset is None else [Guess(result.nodes[0], onset)])
         anyone.append([] if onset is None else [Guess(drawn, onset)])
     return {"first node": first, "random node": anyone}
 
@@ -263,8 +265,8 @@ def _f1(found: NDArray[np.int64], false: NDArray[np.int64], faulty: NDArray[np.i
 
 
 def _grouped(
-    verdicts: Sequence[Verdict],
-    group: Callable[[Verdict], str],
+    verdicts: Sequence[CaseEvaluation],
+    group: Callable[[CaseEvaluation], str],
     order: Callable[[set[str]], list[str]],
 ) -> dict[str, Measure]:
     names = order({group(one) for one in verdicts})

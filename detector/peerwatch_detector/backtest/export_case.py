@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from peerwatch_detector.backtest.cases import Case, Truth, save_case
-from peerwatch_detector.config import DetectorConfig, MetricConfig
+from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.errors import CaseError
 from peerwatch_detector.reading import Block, Grid
 from peerwatch_detector.reading.reader import Reader, nodes_of_jobs, selection_of
@@ -84,8 +84,10 @@ def export_case(
     _check_truth(truth, nodes, end - start)
     names = tuple(sorted(nodes))
     frames, units = {}, {}
-    for metric, block in read.items():
-        frame = block.frame(job_id, metric.name, names)
+    for metric in config.detection_metrics():
+        if metric.name not in read:
+            continue
+        frame = read[metric.name].frame(job_id, metric.name, names)
         frames[metric.name] = replace(frame, times=frame.times - start)
         units[metric.name] = metric.unit
     case = Case(folder.name, job_id, float(config.step_seconds), frames, truth, units)
@@ -113,16 +115,16 @@ def _whole(stretch: Stretch, step_seconds: float) -> tuple[int, int]:
 
 def _read(
     job_id: str, grid: Grid, nodes: Iterable[str], config: DetectorConfig, reader: Reader
-) -> dict[MetricConfig, Block]:
-    """Return the metrics of which any node has a sample, the nodes that have none left out."""
+) -> dict[str, Block]:
+    """Return by metric the samples of the nodes that have any, if one has."""
     metrics = config.detection_metrics()
     selections = [selection_of(metric, job_id, config) for metric in metrics]
     readings = reader.read(selections, grid, sorted(nodes))
     blocks = {
-        metric: reading.result().block.with_samples()
+        metric.name: reading.result().block.with_samples()
         for metric, reading in zip(metrics, readings, strict=True)
     }
-    return {metric: block for metric, block in blocks.items() if block.keys}
+    return {name: block for name, block in blocks.items() if block.keys}
 
 
 def _nothing(stretch: Stretch, told: dict[str, set[str]], config: DetectorConfig) -> CaseError:

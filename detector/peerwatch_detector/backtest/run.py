@@ -33,7 +33,7 @@ Variants = Mapping[str, DetectorConfig]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CaseResult:
     """What came of one case folder.
 
     Parameters
@@ -48,7 +48,7 @@ class Outcome:
         What was wrong, as far as the folder tells.
     findings
         By variant, in the order they were raised; ``raised`` is in seconds from the start.
-    not_looked_at
+    not_compared
         Metrics of the case, with their units, that the configuration does not compare.
     incomplete
         What the case lacks, though it could be evaluated; or empty.
@@ -62,7 +62,7 @@ class Outcome:
     seconds: float = 0.0
     truth: Truth | None = None
     findings: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
-    not_looked_at: tuple[str, ...] = ()
+    not_compared: tuple[str, ...] = ()
     incomplete: str = ""
     error: str = ""
 
@@ -103,8 +103,8 @@ def variant(config: DetectorConfig, changes: Mapping[str, object]) -> DetectorCo
 
 def replay_cases(
     folders: Sequence[Path], variants: Variants, bundle: Bundle, processes: int = 1
-) -> Iterator[Outcome]:
-    """Replay every case with every variant and yield the outcomes in the order of the folders.
+) -> Iterator[CaseResult]:
+    """Replay every case with every variant and yield the results in the order of the folders.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def replay_cases(
     Raises
     ------
     CaseError
-        If a process is killed from outside; anything wrong with a case is in its outcome.
+        If a process is killed from outside; anything wrong with a case is in its result.
     ModelError
         If the models do not fit the configuration: that concerns every case.
     """
@@ -159,11 +159,11 @@ def _end_with_the_parent() -> None:
     threading.Thread(target=wait, name="parent", daemon=True).start()
 
 
-def line_of(outcome: Outcome, name: str) -> str:
+def line_of(result: CaseResult, name: str) -> str:
     """Return the JSON line of a case for one variant."""
     return json.dumps(
         {
-            "case": outcome.case,
+            "case": result.case,
             "findings": [
                 {
                     "time_seconds": finding.raised,
@@ -173,13 +173,13 @@ def line_of(outcome: Outcome, name: str) -> str:
                     "method": finding.method,
                     "score": float(finding.score),
                 }
-                for finding in outcome.findings[name]
+                for finding in result.findings[name]
             ],
         }
     )
 
 
-def _replay_folder(folder: Path, *, variants: Variants, bundle: Bundle) -> Outcome:
+def _replay_folder(folder: Path, *, variants: Variants, bundle: Bundle) -> CaseResult:
     try:
         case = load_case(folder)
         unknown = _unknown(folder, case, variants)
@@ -187,18 +187,18 @@ def _replay_folder(folder: Path, *, variants: Variants, bundle: Bundle) -> Outco
             name: replay(case, config, bundle).findings for name, config in variants.items()
         }
     except CaseError as error:
-        return Outcome(folder, folder.name, error=str(error))
+        return CaseResult(folder, folder.name, error=str(error))
     except ModelError:
         raise
     except Exception as error:
         # A bug met in one case must not cost the others.
-        return Outcome(
+        return CaseResult(
             folder,
             folder.name,
             error=f"{folder}: evaluating it failed with {error!r}; please report this.",
         )
-    unheard = case.unheard()
-    return Outcome(
+    unheard = case.nodes_without_samples()
+    return CaseResult(
         folder,
         case.name,
         case.nodes,
@@ -221,7 +221,7 @@ def _unknown(folder: Path, case: Case, variants: Variants) -> tuple[str, ...]:
         If those are all.
     """
     metrics = [one for config in variants.values() for one in config.detection_metrics()]
-    unknown = case.unknown(metrics)
+    unknown = case.not_compared(metrics)
     if len(unknown) == len(case.units):
         raise CaseError(
             f"{folder / SAMPLES}: none of its metrics is known to the configuration: "

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from peerwatch_common.errors import ConfigError
+from peerwatch_common.progress import Progress
+from peerwatch_detector.backtest.case_progress import CaseProgress
 from peerwatch_detector.backtest.cases import find_cases
-from peerwatch_detector.backtest.commands import Teller
-from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.backtest.output import check_outputs, check_picture, write_text
+from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.errors import CaseError
-from peerwatch_detector.priority.config_file import merged, place_of, snippet
-from peerwatch_detector.priority.picture import draw
-from peerwatch_detector.priority.tree import Place, Priority, learn
-from peerwatch_detector.priority.windows import read_windows
+from peerwatch_detector.priority.config_file import merged, order_setting, snippet
+from peerwatch_detector.priority.tree import PERMUTATIONS, Priority, RankedMetric, learn
+from peerwatch_detector.priority.windows import LabelledWindows, read_windows
 
 _HEADINGS = ("metric", "depth", "importance", "faulty side", "folds", "lacking")
 
@@ -29,50 +28,58 @@ def run_prioritize(options: argparse.Namespace, config: DetectorConfig) -> int:
     CaseError
         If no case can be used, or something cannot be written.
     ConfigError
-        If the picture is not to be an SVG file.
+        If the picture is not to be an SVG file, or cannot be drawn.
     TrainingError
         If the cases are too few, or tell nothing.
     """
-    if options.picture and options.picture.suffix.lower() != ".svg":
-        raise ConfigError([f"--picture {options.picture}: is drawn as SVG; name it *.svg."])
-    for path in filter(None, (options.output, options.picture)):
-        if path.is_dir() or not os.access(path.parent, os.W_OK):
-            raise CaseError(f"{path}: cannot be written; its folder must exist.")
+    check_picture(options.picture)
+    check_outputs(options.output, options.picture)
     # Read before it may be overwritten: --output may be the same file.
     present = options.config.read_text() if options.config else None
     # What is compared stays as it is; only the order is learnt.
     metrics = config.detection_metrics()
-    folders = find_cases(options.cases)
-    told = Teller(len(folders), sys.stderr)
-    read = []
-    for folder in folders:
-        read.append(read_windows(folder, metrics, config))
-        told.tell(read[-1].outcome)
-    code = told.end()
-    cases = [one for one in read if not one.outcome.error]
+    cases, code = _read(find_cases(options.cases), metrics, config)
     if not cases:
         raise CaseError("None of the cases could be used; see above.")
-    priority = learn(
-        cases,
-        [metric.name for metric in metrics],
-        depth=options.depth,
-        seed=options.seed,
-        progress=_show,
-    )
+    with Progress(sys.stderr, 1 + PERMUTATIONS, "cross-validation") as progress:
+        priority = learn(
+            cases,
+            [metric.name for metric in metrics],
+            depth=options.depth,
+            seed=options.seed,
+            progress=progress.advance,
+        )
     sys.stdout.write(table(priority))
     text = _configuration(priority, config, present, options)
     if options.output:
-        _write(options.output, text)
+        write_text(options.output, text)
     else:
         sys.stdout.write(f"\n{text}")
     if options.picture:
-        _write(options.picture, draw(priority))
+        # Loads matplotlib, which only a picture needs.
+        from peerwatch_detector.priority.picture import draw  # noqa: PLC0415
+
+        write_text(options.picture, draw(priority))
     return code
+
+
+def _read(
+    folders: Sequence[Path], metrics: Sequence[MetricConfig], config: DetectorConfig
+) -> tuple[list[LabelledWindows], int]:
+    """Return the cases that can be used, and 2 if one was broken or incomplete, else 0."""
+    cases = []
+    with CaseProgress(len(folders), sys.stderr) as progress:
+        for folder in folders:
+            case = read_windows(folder, metrics, config)
+            progress.add(case.result)
+            if not case.result.error:
+                cases.append(case)
+        return cases, progress.finish()
 
 
 def table(priority: Priority) -> str:
     """Return the order as a table, and how far the tree can be believed."""
-    rows = [_HEADINGS, *(_row(place, priority.folds) for place in priority.places)]
+    rows = [_HEADINGS, *(_row(ranked, priority.folds) for ranked in priority.ranking)]
     widths = [max(len(row[index]) for row in rows) for index in range(len(_HEADINGS))]
     lines = [_aligned(row, widths) for row in rows]
     median = priority.permuted[len(priority.permuted) // 2]
@@ -80,12 +87,12 @@ def table(priority: Priority) -> str:
     parts = [
         _counted(priority),
         "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]]),
-        f"Balanced accuracy on held-out cases: {priority.accuracy:.2f}; with labels dealt anew "
+        f"Balanced accuracy on held-out cases: {priority.accuracy:.2f}; with labels permuted "
         f"among\nthe cases {chance} in {len(priority.permuted)} draws; always the same answer "
         "0.50.",
-        "depth: questions before the metric's first. faulty side: where its thresholds have the\n"
+        "depth: splits before the metric's first. faulty side: where its thresholds have the\n"
         "faulty windows; method minder looks for high scores only. folds: trees of the\n"
-        "cross-validation that ask it. lacking: cases without a sample of it, taken as 0.",
+        "cross-validation that split by it. lacking: cases without a sample of it, taken as 0.",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -97,12 +104,18 @@ def _counted(priority: Priority) -> str:
     )
 
 
-def _row(place: Place, folds: int) -> tuple[str, ...]:
-    if place.depth is None:
-        return (place.metric, "-", "-", "-", f"{place.folds}/{folds}", str(place.lacking))
-    importance = f"{place.importance:.3f}"
-    asked = f"{place.folds}/{folds}"
-    return (place.metric, str(place.depth), importance, place.side, asked, str(place.lacking))
+def _row(ranked: RankedMetric, folds: int) -> tuple[str, ...]:
+    used, lacking = f"{ranked.folds}/{folds}", str(ranked.lacking)
+    if ranked.depth is None:
+        return (ranked.metric, "-", "-", "-", used, lacking)
+    return (
+        ranked.metric,
+        str(ranked.depth),
+        f"{ranked.importance:.3f}",
+        ranked.side,
+        used,
+        lacking,
+    )
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
@@ -115,32 +128,18 @@ def _configuration(
     priority: Priority, config: DetectorConfig, present: str | None, options: argparse.Namespace
 ) -> str:
     """Return the configuration to write, with the order in it."""
-    place = place_of(config)
+    setting = order_setting(config)
     if present is None or options.output is None:
         comment = (
             f"Order of the metrics learnt by prioritize --depth {options.depth} --seed "
             f"{options.seed} from\n{_counted(priority)}.\n"
             f"Balanced accuracy on held-out cases {priority.accuracy:.2f}."
         )
-        return snippet(place, priority.order, comment)
-    text, kept = merged(present, place, priority.order)
+        return snippet(setting, priority.order, comment)
+    text, kept = merged(present, setting, priority.order)
     if not kept:
         sys.stderr.write(
             f"peerwatch-detector: {options.config} cannot be changed in place; "
             f"{options.output} has its settings without its comments.\n"
         )
     return text
-
-
-def _show(done: int, total: int) -> None:
-    """Show how far the cross-validations are, on a terminal."""
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\x1b[K" + (f"cross-validation {done}/{total}" if done < total else ""))
-        sys.stderr.flush()
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text)
-    except OSError as error:
-        raise CaseError(f"{path}: cannot be written: {error.strerror}.") from error

@@ -9,10 +9,10 @@ import yaml
 
 from peerwatch_detector.config import DetectorConfig
 
-Place = tuple[str, str]
+SettingPath = tuple[str, str]
 
 
-def place_of(config: DetectorConfig) -> Place:
+def order_setting(config: DetectorConfig) -> SettingPath:
     """Return the section and key that the order in force is read from.
 
     ``minder.metrics`` counts for method minder only, and only while ``metrics.enabled`` is not
@@ -23,21 +23,21 @@ def place_of(config: DetectorConfig) -> Place:
     return "metrics", "enabled"
 
 
-def snippet(place: Place, order: Sequence[str], comment: str) -> str:
+def snippet(setting: SettingPath, order: Sequence[str], comment: str) -> str:
     """Return a configuration file that sets the order and nothing else."""
-    section, key = place
+    section, key = setting
     head = "".join(f"# {line}\n" for line in comment.splitlines())
     return f"{head}{section}:\n  {key}:\n{_block(order, 4)}\n"
 
 
-def merged(text: str, place: Place, order: Sequence[str]) -> tuple[str, bool]:
+def merged(text: str, setting: SettingPath, order: Sequence[str]) -> tuple[str, bool]:
     """Set the order in the text of a configuration file.
 
     Parameters
     ----------
     text
         YAML with a mapping at its top, or nothing.
-    place
+    setting
         Section and key.
     order
         Names of the metrics.
@@ -48,11 +48,11 @@ def merged(text: str, place: Place, order: Sequence[str]) -> tuple[str, bool]:
         The new text, and whether it is the old one but for the key. Where the text cannot be
         changed in place (aliases, unusual layout) it is written anew, without its comments.
     """
-    section, key = place
+    section, key = setting
     wanted: dict[str, Any] = dict(yaml.safe_load(text) or {})
     wanted[section] = dict(wanted.get(section) or {}) | {key: list(order)}
     try:
-        changed = _changed(text, place, order)
+        changed = _changed(text, setting, order)
         if yaml.safe_load(changed) == wanted:
             return changed, True
     except yaml.YAMLError:
@@ -64,9 +64,9 @@ def merged(text: str, place: Place, order: Sequence[str]) -> tuple[str, bool]:
     return plain if yaml.safe_load(plain) == wanted else escaped, False
 
 
-def _changed(text: str, place: Place, order: Sequence[str]) -> str:
+def _changed(text: str, setting: SettingPath, order: Sequence[str]) -> str:
     """Return the text with the value of the key replaced or inserted."""
-    name, key = place
+    name, key = setting
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     section = _entry(root, name)
     body = section[1] if section else None

@@ -1,133 +1,95 @@
-"""Draws the tree of the metric priority as SVG, from left to right."""
+"""Draws the tree of the metric priority."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from html import escape
+from textwrap import shorten, wrap
 
-from peerwatch_detector.backtest.svg import LINE, SOFT, text_element
-from peerwatch_detector.priority.tree import Branch, Priority
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from sklearn.tree import plot_tree
+
+from peerwatch_detector.backtest.figure import SOFT, style, svg_text
+from peerwatch_detector.priority.tree import Priority
 from peerwatch_detector.units import metric_words
 
-_LEFT, _TOP, _BOTTOM = 20, 92, 26
-_COLUMN, _ROW = 186, 46
-_BOX_WIDTH, _BOX_HEIGHT = 150, 36
-# What fits into a box at its size of letters.
-_LONGEST = 24
-_NARROWEST = 860
-_EDGE = "#c3cad1"
-_FAULTY, _HEALTHY = "#c62828", "#1565c0"
-
-
-@dataclass(frozen=True, slots=True)
-class _Placed:
-    """A branch with the place of its box: the left edge and the middle of its height."""
-
-    branch: Branch
-    x: float
-    y: float
-    children: tuple[_Placed, ...] = ()
+# Inches: a leaf's column, a level of the tree, the head, and the least width, which the head needs.
+_COLUMN, _LEVEL, _HEAD, _MIN_WIDTH = 1.15, 1.0, 0.9, 8.6
+# Letters of a metric's name in a box: of a line, and in all.
+_LINE, _LONGEST = 16, 32
 
 
 def draw(priority: Priority) -> str:
     """Return the picture as the text of an SVG file."""
-    root, bottom = _placed(priority.root, 0, _TOP)
-    every = list(_every(root))
-    right = max(one.x for one in every) + _BOX_WIDTH + _LEFT
-    width, height = max(_NARROWEST, right), bottom + _BOTTOM
-    parts = [
-        f'<svg viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" '
-        'role="img" xmlns="http://www.w3.org/2000/svg" '
-        'font-family="system-ui, DejaVu Sans, sans-serif" font-size="12">',
-        "<title>Decision tree of the metric priority</title>",
-        f'<rect width="{width:g}" height="{height:g}" fill="#fff"/>',
-        *_head(priority),
-        *(edge for one in every for edge in _edges(one)),
-        *(shape for one in every for shape in _box(one)),
-        "</svg>",
+    return svg_text(figure_of(priority))
+
+
+def figure_of(priority: Priority) -> Figure:
+    """Return the picture: the tree from its root down, faulty windows red, healthy ones blue."""
+    tree = priority.tree
+    width = max(_MIN_WIDTH, _COLUMN * tree.get_n_leaves())
+    height = _HEAD + _LEVEL * (1 + tree.get_depth())
+    with style():
+        figure = Figure(figsize=(width, height))
+        # plot_tree measures its boxes, which needs a canvas that can.
+        FigureCanvasAgg(figure)
+        axes = figure.add_axes((0, 0, 1, 1 - _HEAD / height))
+        drawn = plot_tree(tree, rounded=True, ax=axes, fontsize=8)
+        boxes = [text for text in drawn if text.get_bbox_patch() is not None]
+        shares, colours = _faulty_shares(priority), colormaps["RdBu_r"]
+        for box, words, share in zip(boxes, node_texts(priority), shares, strict=True):
+            box.set_text(words)
+            # The colour map's ends are too dark to write on.
+            box.get_bbox_patch().set_facecolor(colours(0.25 + 0.5 * share))
+        _draw_head(figure, priority)
+    return figure
+
+
+def node_texts(priority: Priority) -> list[str]:
+    """Return what stands in the box of every node of the tree, in the order of its nodes."""
+    inner, percent = priority.tree.tree_, 100 * _faulty_shares(priority)
+    return [
+        f"{_question(priority, node)}\n{percent[node]:.0f} % faulty"
+        if inner.feature[node] >= 0
+        else f"{percent[node]:.0f} % faulty\n{_counted(int(inner.n_node_samples[node]))}"
+        for node in range(inner.node_count)
     ]
-    return "\n".join(parts) + "\n"
 
 
-def _placed(branch: Branch, depth: int, top: float) -> tuple[_Placed, float]:
-    """Lay out a branch below ``top`` and return it with where the next one may begin."""
-    x = _LEFT + depth * _COLUMN
-    if branch.below is None or branch.above is None:
-        return _Placed(branch, x, top + _ROW / 2), top + _ROW
-    # Higher scores stand higher.
-    above, top = _placed(branch.above, depth + 1, top)
-    below, top = _placed(branch.below, depth + 1, top)
-    return _Placed(branch, x, (above.y + below.y) / 2, (above, below)), top
+def _faulty_shares(priority: Priority) -> NDArray[np.float64]:
+    """Return by node of the tree the share of its windows' weight that is faulty."""
+    healthy, faulty = priority.tree.tree_.value[:, 0].T
+    shares: NDArray[np.float64] = faulty / (healthy + faulty)
+    return shares
 
 
-def _every(one: _Placed) -> Iterator[_Placed]:
-    yield one
-    for child in one.children:
-        yield from _every(child)
+def _question(priority: Priority, node: int) -> str:
+    inner = priority.tree.tree_
+    words = metric_words(priority.metrics[inner.feature[node]])
+    lines = wrap(shorten(words, _LONGEST, placeholder="…"), _LINE)
+    return "\n".join([*lines, f"≤ {inner.threshold[node]:.2f}?"])
 
 
-def _head(priority: Priority) -> Iterator[str]:
-    title = (
+def _counted(windows: int) -> str:
+    return f"{windows} window{'' if windows == 1 else 's'}"
+
+
+def _draw_head(figure: Figure, priority: Priority) -> None:
+    lines = (
         f"What tells faulty windows: {priority.cases} cases, {priority.faults} with a fault, "
-        f"{priority.windows} windows"
-    )
-    yield text_element(_LEFT, 34, title, size=15)
-    right = (
+        f"{priority.windows} windows",
         f"Balanced accuracy on held-out cases {priority.accuracy:.2f}, at most "
-        f"{priority.permuted[-1]:.2f} with labels dealt anew among the cases"
+        f"{priority.permuted[-1]:.2f} with labels permuted among the cases",
+        "Largest Z-score over the nodes; share of the windows' weight, every case alike",
     )
-    yield text_element(_LEFT, 56, right, colour=SOFT)
-    x = _LEFT + 5
-    for colour, words in ((_FAULTY, "faulty"), (_HEALTHY, "healthy")):
-        yield f'<circle cx="{x}" cy="74" r="5" fill="{colour}"/>'
-        yield text_element(x + 10, 78, words)
-        x += 74
-    note = (
-        "share of the windows' weight, every case alike; asked is the largest Z-score over the "
-        "nodes"
-    )
-    yield text_element(x, 78, note, colour=SOFT)
-
-
-def _edges(one: _Placed) -> Iterator[str]:
-    """Draw what leads to the children, the thicker the more weight goes there."""
-    start = one.x + _BOX_WIDTH
-    for child in one.children:
-        middle = (start + child.x) / 2
-        thick = 1 + 7 * child.branch.weight
-        yield (
-            f'<path d="M{start:.1f},{one.y:.1f} C{middle:.1f},{one.y:.1f} {middle:.1f},'
-            f'{child.y:.1f} {child.x:.1f},{child.y:.1f}" fill="none" stroke="{_EDGE}" '
-            f'stroke-width="{thick:.1f}"/>'
+    for number, line in enumerate(lines):
+        height = 1 - (0.25 + 0.22 * number) / figure.get_figheight()
+        figure.text(
+            0.2 / figure.get_figwidth(),
+            height,
+            line,
+            fontsize=9 if number else 11,
+            color=SOFT if number else "black",
         )
-    # The signs stand where the lines do not run: these come from between the two children.
-    for child, sign, away in zip(one.children, (">", "≤"), (-4, 12), strict=False):
-        yield text_element(child.x - 8, child.y + away, sign, anchor="end", colour=SOFT)
-
-
-def _box(one: _Placed) -> Iterator[str]:
-    """Draw a question or an answer, with the share of faulty windows along its lower edge."""
-    branch, top = one.branch, one.y - _BOX_HEIGHT / 2
-    percent = f"{100 * branch.faulty:.0f} % faulty"
-    if one.children:
-        words = metric_words(branch.metric)
-        shown = words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
-        lines = (shown, f"over {branch.threshold:.2f}? {percent}")
-        fill = "#fff"
-    else:
-        words, fill = percent, "#f5f7f9"
-        lines = (percent, f"{branch.windows} window{'' if branch.windows == 1 else 's'}")
-    yield (
-        f'<rect x="{one.x:.1f}" y="{top:.1f}" width="{_BOX_WIDTH}" height="{_BOX_HEIGHT}" rx="3" '
-        f'fill="{fill}" stroke="{LINE}"><title>{escape(words)}</title></rect>'
-    )
-    faulty = _BOX_WIDTH * branch.faulty
-    edge = top + _BOX_HEIGHT - 3
-    for x, width, colour in (
-        (one.x, faulty, _FAULTY),
-        (one.x + faulty, _BOX_WIDTH - faulty, _HEALTHY),
-    ):
-        yield (f'<rect x="{x:.1f}" y="{edge:.1f}" width="{width:.1f}" height="3" fill="{colour}"/>')
-    yield text_element(one.x + 8, top + 14, lines[0], size=11)
-    yield text_element(one.x + 8, top + 27, lines[1], size=10, colour=SOFT)

@@ -1,59 +1,34 @@
 """The decision tree over labelled windows, and the order of the metrics it gives.
 
-Minder (NSDI'25, section 4.3) lets a tree tell faulty windows from healthy ones by the largest
-Z-score of each metric: what the tree asks first is what faults show in most, and is asked first by
-the detection too.
+Minder (NSDI'25, section 4.3) lets a tree separate faulty windows from healthy ones by the largest
+Z-score of each metric: what the tree splits by first is what faults show in most, and is compared
+first by the detection too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from peerwatch_detector.errors import TrainingError
-from peerwatch_detector.priority.fit import Fitting, Labels, dealt_anew
+from peerwatch_detector.priority.fit import Labels, TreeFitter, permuted
 from peerwatch_detector.priority.windows import LabelledWindows
 
 if TYPE_CHECKING:
     from sklearn.tree import DecisionTreeClassifier
 
-_PERMUTATIONS = 20
+# Enough to see how far chance goes: their largest is exceeded by chance once in 21 times.
+PERMUTATIONS = 20
 # From this share of its importance on a metric counts as read from one side only.
 _ONE_SIDED = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
-    """A node of the tree with all that is below it.
-
-    Parameters
-    ----------
-    windows
-        How many windows come here.
-    weight
-        Their share of all weight.
-    faulty
-        Share of that weight which is faulty.
-    metric, threshold
-        What is asked; empty and 0 for a leaf.
-    below, above
-        Where windows go with a Z-score up to the threshold, and beyond it; None for a leaf.
-    """
-
-    windows: int
-    weight: float
-    faulty: float
-    metric: str = ""
-    threshold: float = 0.0
-    below: Branch | None = None
-    above: Branch | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
+class RankedMetric:
     """One metric in the order.
 
     Parameters
@@ -61,14 +36,14 @@ class Place:
     metric
         Its name.
     depth
-        How many questions come before its first; None if the tree never asks it.
+        How many splits come before its first; None if the tree never splits by it.
     importance
         Its share of what all splits of the tree gain.
     side
         Where the faulty windows are: ``above`` its thresholds, ``below`` them, or ``both``; empty
-        if it is never asked.
+        if the tree never splits by it.
     folds
-        How many of the trees of the cross-validation ask it.
+        How many of the trees of the cross-validation split by it.
     lacking
         How many cases have no sample of it; there it counts as no deviation.
     """
@@ -87,10 +62,10 @@ class Priority:
 
     Parameters
     ----------
-    places
+    ranking
         All metrics, first in the order first.
-    root
-        The tree over all cases.
+    metrics
+        Their names in the order of the tree's features.
     cases, faults
         How many cases were used, and how many of them have windows within a fault.
     windows, faulty_windows
@@ -100,11 +75,13 @@ class Priority:
     accuracy
         Balanced accuracy on cases that the tree had not seen.
     permuted
-        The same for labels dealt anew among the cases, in rising order.
+        The same for labels permuted among the cases, in rising order.
+    tree
+        The tree over all cases.
     """
 
-    places: tuple[Place, ...]
-    root: Branch
+    ranking: tuple[RankedMetric, ...]
+    metrics: tuple[str, ...]
     cases: int
     faults: int
     windows: int
@@ -112,11 +89,12 @@ class Priority:
     folds: int
     accuracy: float
     permuted: tuple[float, ...]
+    tree: DecisionTreeClassifier = field(compare=False)
 
     @property
     def order(self) -> tuple[str, ...]:
         """The metrics' names in order."""
-        return tuple(place.metric for place in self.places)
+        return tuple(ranked.metric for ranked in self.ranking)
 
 
 def learn(
@@ -125,12 +103,12 @@ def learn(
     *,
     depth: int,
     seed: int,
-    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    progress: Callable[[], None] = lambda: None,
 ) -> Priority:
     """Fit the tree and order the metrics.
 
-    Metrics come by the depth of their first question, of those the one with more importance
-    first, and then as they are given; metrics that are never asked come last, as they are given.
+    Metrics come by the depth of their first split, of those the one with more importance first,
+    and then as they are given; metrics that are never split by come last, as they are given.
 
     Parameters
     ----------
@@ -139,70 +117,50 @@ def learn(
     metrics
         Names of the features, in the order that stands where the tree says nothing.
     depth
-        Most questions from the root to a leaf.
+        Most splits from the root to a leaf.
     seed
         Deals cases to the folds, breaks ties between splits, permutes labels.
     progress
-        Told how many of the cross-validations are done.
+        Called after each of the cross-validations, ``1 + PERMUTATIONS`` times.
 
     Raises
     ------
     TrainingError
         If fewer than two cases have windows within a fault, none has healthy ones, or nothing in
-        the windows tells them apart.
+        the windows separates them.
     """
     used = [case for case in cases if len(case.faulty)]
     labels = [case.faulty for case in used]
     _check(len(cases), labels)
-    features = [case.features for case in used]
-    fit = Fitting(features, depth, seed)
-    tree = fit.tree(labels, np.ones(len(used), dtype=bool))
-    if tree.tree_.feature[0] < 0:
+    fitter = TreeFitter([case.features for case in used], depth, seed)
+    tree = fitter.fit(labels, range(len(used)))
+    if tree.get_depth() == 0:
         raise TrainingError(
             "No metric's Z-scores tell faulty windows from healthy ones; the order stays. Check "
             "the onsets of the cases and metrics.enabled."
         )
-    total = 1 + _PERMUTATIONS
-    progress(0, total)
-    accuracy, trees = fit.validated(labels, np.random.default_rng(seed))
-    permuted = []
-    for round_, random in enumerate(np.random.default_rng(seed).spawn(_PERMUTATIONS), start=1):
-        progress(round_, total)
-        permuted.append(fit.validated(dealt_anew(labels, random), random)[0])
-    progress(total, total)
-    asked = [set(one.tree_.feature) for one in trees]
+    accuracy, trees, chance = _validated(fitter, labels, seed, progress)
     lacking = np.sum([case.lacking for case in used], axis=0)
-    root = _branch(tree, metrics, 0)
-    places = [
-        Place(
-            name,
-            _first_depth(root, name),
-            float(tree.feature_importances_[column]),
-            _side(root, name),
-            sum(column in features_asked for features_asked in asked),
-            int(lacking[column]),
-        )
-        for column, name in enumerate(metrics)
-    ]
     return Priority(
-        tuple(sorted(places, key=_rank)),
-        root,
+        _ranking(tree, trees, metrics, lacking),
+        tuple(metrics),
         len(used),
         sum(bool(label.any()) for label in labels),
         sum(map(len, labels)),
         int(sum(label.sum() for label in labels)),
         len(trees),
         accuracy,
-        tuple(sorted(permuted)),
+        chance,
+        tree,
     )
 
 
 def _check(given: int, labels: Labels) -> None:
-    sick = sum(bool(label.any()) for label in labels)
-    if sick < 2:
+    faulty = sum(bool(label.any()) for label in labels)
+    if faulty < 2:
         raise TrainingError(
-            f"Of {given} usable case(s) {sick} have a whole window within a fault; at least 2 are "
-            "needed, one to learn from and one to check with: give more labelled cases."
+            f"Of {given} usable case(s) {faulty} have a whole window within a fault; at least 2 "
+            "are needed, one to learn from and one to check with: give more labelled cases."
         )
     if all(label.all() for label in labels):
         raise TrainingError(
@@ -211,60 +169,70 @@ def _check(given: int, labels: Labels) -> None:
         )
 
 
-def _branch(tree: DecisionTreeClassifier, metrics: Sequence[str], index: int) -> Branch:
-    """Return a node of scikit-learn's tree with all that is below it."""
-    inner = tree.tree_
-    healthy, faulty = (float(value) for value in inner.value[index][0])
-    windows, weight = int(inner.n_node_samples[index]), float(inner.weighted_n_node_samples[index])
-    share = faulty / (healthy + faulty)
-    if inner.feature[index] < 0:
-        return Branch(windows, weight, share)
-    below, above = int(inner.children_left[index]), int(inner.children_right[index])
-    return Branch(
-        windows,
-        weight,
-        share,
-        metrics[inner.feature[index]],
-        float(inner.threshold[index]),
-        _branch(tree, metrics, below),
-        _branch(tree, metrics, above),
-    )
+def _validated(
+    fitter: TreeFitter, labels: Labels, seed: int, progress: Callable[[], None]
+) -> tuple[float, list[DecisionTreeClassifier], tuple[float, ...]]:
+    """Return the held-out accuracy, the trees of its folds, and the accuracies by chance."""
+    accuracy, trees = fitter.validate(labels, seed)
+    progress()
+    chance = []
+    for random in np.random.default_rng(seed).spawn(PERMUTATIONS):
+        dealt = int(random.integers(2**32))
+        chance.append(fitter.validate(permuted(labels, random), dealt)[0])
+        progress()
+    return accuracy, trees, tuple(sorted(chance))
 
 
-def _splits(branch: Branch, depth: int = 0) -> Iterator[tuple[int, Branch, Branch, Branch]]:
-    """Yield every split: its depth, itself, what is below and above its threshold."""
-    if branch.below is None or branch.above is None:
-        return
-    yield depth, branch, branch.below, branch.above
-    yield from _splits(branch.below, depth + 1)
-    yield from _splits(branch.above, depth + 1)
+def _ranking(
+    tree: DecisionTreeClassifier,
+    trees: Sequence[DecisionTreeClassifier],
+    metrics: Sequence[str],
+    lacking: NDArray[np.int64],
+) -> tuple[RankedMetric, ...]:
+    """Return all metrics in order."""
+    depths = _split_depths(tree)
+    used = [set(fold.tree_.feature.tolist()) for fold in trees]
+    ranking = [
+        RankedMetric(
+            metric,
+            depths.get(column),
+            float(tree.feature_importances_[column]),
+            _side(tree, column),
+            sum(column in features for features in used),
+            int(lacking[column]),
+        )
+        for column, metric in enumerate(metrics)
+    ]
+    return tuple(sorted(ranking, key=_sort_key))
 
 
-def _first_depth(root: Branch, metric: str) -> int | None:
-    return min((depth for depth, one, *_ in _splits(root) if one.metric == metric), default=None)
+def _split_depths(tree: DecisionTreeClassifier) -> dict[int, int]:
+    """Return the depth of the first split by every feature that the tree splits by."""
+    inner, depths = tree.tree_, {0: 0}
+    first: dict[int, int] = {}
+    # Scikit-learn numbers a tree's nodes from the root down.
+    for node in np.flatnonzero(inner.feature >= 0).tolist():
+        feature = int(inner.feature[node])
+        first[feature] = min(depths[node], first.get(feature, depths[node]))
+        for child in (inner.children_left[node], inner.children_right[node]):
+            depths[int(child)] = depths[node] + 1
+    return first
 
 
-def _side(root: Branch, metric: str) -> str:
+def _side(tree: DecisionTreeClassifier, feature: int) -> str:
     """Return on which side of a metric's thresholds the faulty windows are, by what splits gain."""
-    gains = {True: 0.0, False: 0.0}
-    for _, one, below, above in _splits(root):
-        if one.metric == metric:
-            gains[above.faulty > below.faulty] += _disorder(one) - _disorder(below, above)
-    total = sum(gains.values())
-    if total <= 0:
+    inner = tree.tree_
+    disorder = inner.weighted_n_node_samples * inner.impurity
+    healthy, faulty = inner.value[:, 0, 0], inner.value[:, 0, 1]
+    share = faulty / (healthy + faulty)
+    splits = np.flatnonzero(inner.feature == feature)
+    below, above = inner.children_left[splits], inner.children_right[splits]
+    gains = disorder[splits] - disorder[below] - disorder[above]
+    if gains.sum() <= 0:
         return ""
-    rising = gains[True] / total
+    rising = gains[share[above] > share[below]].sum() / gains.sum()
     return "above" if rising >= _ONE_SIDED else "below" if rising <= 1 - _ONE_SIDED else "both"
 
 
-def _disorder(*branches: Branch) -> float:
-    """Return the weighted entropy of some branches."""
-    shares = [(one.weight, np.array([one.faulty, 1 - one.faulty])) for one in branches]
-    return sum(
-        -weight * float((share[share > 0] * np.log2(share[share > 0])).sum())
-        for weight, share in shares
-    )
-
-
-def _rank(place: Place) -> tuple[float, float]:
-    return (np.inf if place.depth is None else place.depth, -place.importance)
+def _sort_key(ranked: RankedMetric) -> tuple[float, float]:
+    return (np.inf if ranked.depth is None else ranked.depth, -ranked.importance)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from peerwatch_detector.backtest.cases import DESCRIPTION, SAMPLES, Case, load_case
 from peerwatch_detector.backtest.evaluation import lacks_truth
-from peerwatch_detector.backtest.run import Outcome
+from peerwatch_detector.backtest.run import CaseResult
 from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.detection.preprocess import fill_nearest, windows
 from peerwatch_detector.detection.zscores import zscores
@@ -29,7 +29,7 @@ class LabelledWindows:
 
     Parameters
     ----------
-    outcome
+    result
         The case; without windows if it has an error.
     features
         Largest absolute Z-score over the nodes, shape (n_windows, n_metrics); 0 where a metric
@@ -40,7 +40,7 @@ class LabelledWindows:
         Which metrics the case has no sample of, shape (n_metrics,).
     """
 
-    outcome: Outcome
+    result: CaseResult
     features: NDArray[np.float64]
     faulty: NDArray[np.bool_]
     lacking: NDArray[np.bool_]
@@ -49,7 +49,7 @@ class LabelledWindows:
 def read_windows(
     folder: Path, metrics: Sequence[MetricConfig], config: DetectorConfig
 ) -> LabelledWindows:
-    """Read a case and cut it into windows; what is wrong with it is in the outcome's ``error``.
+    """Read a case and cut it into windows; what is wrong with it is in the result's ``error``.
 
     Parameters
     ----------
@@ -64,10 +64,10 @@ def read_windows(
         case = load_case(folder)
         return _labelled(folder, case, metrics, config)
     except CaseError as error:
-        outcome = Outcome(folder, folder.name, error=str(error))
+        result = CaseResult(folder, folder.name, error=str(error))
     width = len(metrics)
     return LabelledWindows(
-        outcome, np.empty((0, width)), np.empty(0, dtype=bool), np.ones(width, dtype=bool)
+        result, np.empty((0, width)), np.empty(0, dtype=bool), np.ones(width, dtype=bool)
     )
 
 
@@ -103,25 +103,25 @@ def largest_zscores(
 def _labelled(
     folder: Path, case: Case, metrics: Sequence[MetricConfig], config: DetectorConfig
 ) -> LabelledWindows:
-    unknown = case.unknown(metrics)
-    unheard = case.unheard()
-    outcome = Outcome(
+    unknown = case.not_compared(metrics)
+    unheard = case.nodes_without_samples()
+    result = CaseResult(
         folder,
         case.name,
         case.nodes,
         case.seconds,
         case.truth,
-        not_looked_at=unknown,
+        not_compared=unknown,
         incomplete=f"{folder / SAMPLES}: no sample of {', '.join(unheard)} in any metric; used "
         "without."
         if unheard
         else "",
     )
-    _check(outcome, case, config)
+    _check(result, case, config)
     length, limit = config.window_length, round(config.minder.fill_seconds / case.step_seconds)
     frame = next(iter(case.frames.values()))
     starts = frame.times[: len(frame.times) - length + 1 : length]
-    label = _labels(outcome, starts, case.step_seconds * length)
+    label = _labels(result, starts, case.step_seconds * length)
     kept = label >= 0
     features = np.zeros((int(kept.sum()), len(metrics)))
     lacking = np.ones(len(metrics), dtype=bool)
@@ -132,10 +132,10 @@ def _labelled(
         lacking[column] = not np.isfinite(values).any()
         found = largest_zscores(values, length, limit, config.min_nodes)
         features[:, column] = found[kept]
-    return LabelledWindows(outcome, features, label[kept] == 1, lacking)
+    return LabelledWindows(result, features, label[kept] == 1, lacking)
 
 
-def _check(outcome: Outcome, case: Case, config: DetectorConfig) -> None:
+def _check(result: CaseResult, case: Case, config: DetectorConfig) -> None:
     """Refuse a case that cannot say anything.
 
     Raises
@@ -143,13 +143,13 @@ def _check(outcome: Outcome, case: Case, config: DetectorConfig) -> None:
     CaseError
         If it has no truth, no known metric, too few nodes, or is shorter than a window.
     """
-    if reason := lacks_truth(outcome):
+    if reason := lacks_truth(result):
         raise CaseError(reason)
-    file = outcome.folder / DESCRIPTION
-    if len(outcome.not_looked_at) == len(case.units):
+    file = result.folder / DESCRIPTION
+    if len(result.not_compared) == len(case.units):
         raise CaseError(
-            f"{outcome.folder / SAMPLES}: none of its metrics is known to the configuration: "
-            f"{', '.join(outcome.not_looked_at)}; name them in metrics.extra, with their units."
+            f"{result.folder / SAMPLES}: none of its metrics is known to the configuration: "
+            f"{', '.join(result.not_compared)}; name them in metrics.extra, with their units."
         )
     if len(case.nodes) < config.min_nodes:
         raise CaseError(
@@ -164,13 +164,13 @@ def _check(outcome: Outcome, case: Case, config: DetectorConfig) -> None:
         )
 
 
-def _labels(outcome: Outcome, starts: NDArray[np.float64], length: float) -> NDArray[np.int64]:
+def _labels(result: CaseResult, starts: NDArray[np.float64], length: float) -> NDArray[np.int64]:
     """Return 1 for windows within the fault, 0 for healthy ones, -1 for those that are left out.
 
     Left out are windows across the onset, which are half healthy, and those that reach beyond the
     halt: a job that is over has no faulty node to tell.
     """
-    truth = outcome.truth
+    truth = result.truth
     if truth is None or truth.fault is None or truth.onset_seconds is None:
         return np.zeros(len(starts), dtype=np.int64)
     ends = starts + length

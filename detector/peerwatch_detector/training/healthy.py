@@ -28,7 +28,7 @@ from peerwatch_detector.reading.reader import Reader, nodes_of_jobs, selection_o
 _OUTSIDE = 0.01
 
 
-class Windows(dict[str, NDArray[np.float32]]):
+class HealthyWindows(dict[str, NDArray[np.float32]]):
     """Scaled healthy windows by metric, in the order of time.
 
     Shape (n, window_length) each; those of all metrics together, (n, window_length, n_metrics),
@@ -55,7 +55,7 @@ def windows_from_prometheus(
     end: float,
     *,
     integrated: bool = False,
-) -> Windows:
+) -> HealthyWindows:
     """Read one job's range and cut it into scaled windows.
 
     Parameters
@@ -73,13 +73,13 @@ def windows_from_prometheus(
 
     Returns
     -------
-    Windows
+    HealthyWindows
         Metrics without samples are left out.
 
     Raises
     ------
     TrainingError
-        If the range is empty or turned round.
+        If the range is empty or reversed.
     """
     if not config.window_length <= end - start < np.inf:
         raise TrainingError(
@@ -88,22 +88,21 @@ def windows_from_prometheus(
         )
     step, metrics = config.step_seconds, config.detection_metrics()
     selections = [selection_of(metric, job_id, config) for metric in metrics]
-    told = sorted(nodes_of_jobs(reader, config, start, end).get(job_id, ()))
+    nodes = sorted(nodes_of_jobs(reader, config, start, end).get(job_id, ()))
     frames = {}
-    for reading in reader.read(selections, Grid.of_seconds(start, end, step), told):
+    for reading in reader.read(selections, Grid.of_seconds(start, end, step), nodes):
         block, name = reading.result().block.with_samples(), reading.selection.metric
         if block.keys:
-            nodes = sorted({node for node, _ in block.keys})
-            frames[name] = block.frame(job_id, name, nodes)
-    gathering = _Gathering(config)
-    gathering.add(_same_nodes(frames) if integrated else frames, step)
+            frames[name] = block.frame(job_id, name, sorted({node for node, _ in block.keys}))
+    collector = _Collector(config)
+    collector.add(_same_nodes(frames) if integrated else frames, step)
     otherwise = f"Job {job_id!r} has no samples between {start:.0f} and {end:.0f}"
-    return gathering.result(otherwise, integrated=integrated)
+    return collector.result(otherwise, integrated=integrated)
 
 
 def windows_from_cases(
     config: DetectorConfig, folders: list[Path], *, integrated: bool = False
-) -> Windows:
+) -> HealthyWindows:
     """Cut the healthy part of recorded cases into scaled windows.
 
     The part before the onset of a case with a fault counts as healthy. Metrics that a case has
@@ -126,14 +125,14 @@ def windows_from_cases(
     TrainingError
         If no case has any of the detection metrics.
     """
-    gathering = _Gathering(config)
+    collector = _Collector(config)
     for folder in folders:
         case = load_case(folder)
         metrics = [metric for metric in config.detection_metrics() if case.fits(metric)]
         frames = {metric.name: _healthy_part(case, metric.name) for metric in metrics}
-        gathering.add(frames, case.step_seconds)
+        collector.add(frames, case.step_seconds)
     otherwise = "None of the cases has one of the detection metrics in its unit"
-    return gathering.result(otherwise, integrated=integrated)
+    return collector.result(otherwise, integrated=integrated)
 
 
 def _healthy_part(case: Case, metric: str) -> JobFrame:
@@ -165,7 +164,7 @@ class _Cut:
 
 
 @dataclass
-class _Gathering:
+class _Collector:
     """Collects windows range by range, and what is wrong with the samples."""
 
     config: DetectorConfig
@@ -183,14 +182,14 @@ class _Gathering:
         cuts = {}
         for name, frame in frames.items():
             frame = with_peaks(frame, metrics[name].peak_seconds, step_seconds)  # noqa: PLW2901
-            self._look_at(metrics[name], frame.values)
+            self._count(metrics[name], frame.values)
             filled = fill_nearest(frame.values, limit, lookahead=limit)
             cut = windows(filled, length)
             whole: NDArray[np.bool_] = np.asarray(np.isfinite(cut).all(axis=2))
             cuts[name] = _Cut(min_max(cut, metrics[name].bounds), whole)
         self.parts.append(cuts)
 
-    def _look_at(self, metric: MetricConfig, values: NDArray[np.float32]) -> None:
+    def _count(self, metric: MetricConfig, values: NDArray[np.float32]) -> None:
         """Count the samples and those outside the bounds."""
         low, high = metric.bounds
         given = values[np.isfinite(values)]
@@ -199,24 +198,24 @@ class _Gathering:
         self.samples[metric.name] = self.samples.get(metric.name, 0) + len(given)
         self.outside[metric.name] = self.outside.get(metric.name, 0) + len(outside)
         farthest = [self.farthest.get(metric.name, low), *outside.tolist()]
-        self.farthest[metric.name] = max(farthest, key=lambda one: max(low - one, one - high))
+        self.farthest[metric.name] = max(farthest, key=lambda value: max(low - value, value - high))
 
-    def result(self, otherwise: str, *, integrated: bool) -> Windows:
+    def result(self, otherwise: str, *, integrated: bool) -> HealthyWindows:
         """Return everything gathered; ``otherwise`` says what it means if that is nothing."""
         names = dict.fromkeys(name for cuts in self.parts for name in cuts)
         if not names:
             raise TrainingError(f"{otherwise}; check the job, the range and metrics.enabled.")
-        found = Windows()
+        found = HealthyWindows()
         for name in names:
-            cuts = [one[name] for one in self.parts if name in one]
-            found[name] = np.concatenate([cut.scaled[cut.whole] for cut in cuts])
+            parts = [cuts[name] for cuts in self.parts if name in cuts]
+            found[name] = np.concatenate([part.scaled[part.whole] for part in parts])
         found.broken = {name: reason for name in names if (reason := self._broken(name, found))}
         if integrated:
             wanted = [metric.name for metric in integrated_metrics(self.config, names)]
             found[INTEGRATED] = self._together(wanted)
         return found
 
-    def _broken(self, name: str, found: Windows) -> str:
+    def _broken(self, name: str, found: HealthyWindows) -> str:
         samples, outside = self.samples[name], self.outside[name]
         if not samples:
             return "every sample is missing; check that the nodes export it."
@@ -226,7 +225,9 @@ class _Gathering:
                 f"one another without a gap wider than {self.config.fill_limit_seconds:g} s."
             )
         if outside > _OUTSIDE * samples:
-            bounds = next(m.bounds for m in self.config.detection_metrics() if m.name == name)
+            bounds = next(
+                metric.bounds for metric in self.config.detection_metrics() if metric.name == name
+            )
             return (
                 f"{outside / samples:.1%} of the samples lie outside its bounds "
                 f"{list(bounds)!r}, as far as {self.farthest[name]:g}, at most {_OUTSIDE:.0%} may; "

@@ -25,7 +25,7 @@ from peerwatch_detector.training.fit import (
     TrainingOptions,
     train_model,
 )
-from peerwatch_detector.training.healthy import Windows, integrated_metrics
+from peerwatch_detector.training.healthy import HealthyWindows, integrated_metrics
 from peerwatch_detector.training.progress import TrainingBar
 
 # The state of four that is enough for a window of one metric loses half the variance of windows of
@@ -55,7 +55,7 @@ def checkpoint_path(output: Path) -> Path:
 
 
 def train_bundle(
-    gathered: Windows,
+    gathered: HealthyWindows,
     config: DetectorConfig,
     options: TrainingOptions,
     progress: TextIO,
@@ -119,7 +119,7 @@ def train_bundle(
 
 def _train_one(
     name: str,
-    gathered: Windows,
+    gathered: HealthyWindows,
     options: TrainingOptions,
     device: str,
     kept: Checkpoint,
@@ -171,7 +171,10 @@ def _share(quality: Quality) -> str:
 
 
 def _bundled(
-    done: dict[str, Trained], gathered: Windows, config: DetectorConfig, options: TrainingOptions
+    done: dict[str, Trained],
+    gathered: HealthyWindows,
+    config: DetectorConfig,
+    options: TrainingOptions,
 ) -> Bundle:
     metrics = {metric.name: metric for metric in config.detection_metrics()}
     cards = {
@@ -207,7 +210,7 @@ def _facts(trained: Trained, config: DetectorConfig) -> tuple[int, int, str, flo
 
 
 def _key(
-    gathered: Windows, config: DetectorConfig, options: TrainingOptions, device: str
+    gathered: HealthyWindows, config: DetectorConfig, options: TrainingOptions, device: str
 ) -> dict[str, str]:
     """Return what the weights depend on, by the words a person would use."""
 
