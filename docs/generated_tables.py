@@ -49,9 +49,7 @@ def check_rows() -> list[str]:
     for (check, commands), metrics in by_advice.items():
         names = ", ".join(metric.name for metric in metrics)
         rows.append(f"| {names} | {cell(check)} | {cell(commands)} |")
-    rows.append(
-        "| (method absent) | power, network, kernel | `ping NODE`, console, BMC event log |"
-    )
+    rows.append("| (absent) | power, network, kernel | `ping NODE`, console, BMC event log |")
     return rows
 
 

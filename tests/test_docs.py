@@ -71,13 +71,13 @@ def anchors(path: Path) -> set[str]:
 
 
 def module_exists(name: str) -> bool:
-    """Return whether a dotted name is a package, a module, or an attribute of one."""
+    """Return whether a dotted name is a package, a module, or something that one of them has."""
     package, *rest = name.split(".")
-    for known in (rest, rest[:-1]):
-        place = PACKAGES[package].joinpath(*known)
-        if place.is_dir() or place.with_suffix(".py").exists():
-            return True
-    return False
+    place = PACKAGES[package].joinpath(*rest)
+    if place.is_dir() or place.with_suffix(".py").exists():
+        return True
+    inside = (place.parent / "__init__.py", place.parent.with_suffix(".py"))
+    return any(path.exists() and place.name in text_of(path) for path in inside)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: f"{path.parent.name}-{path.stem}")

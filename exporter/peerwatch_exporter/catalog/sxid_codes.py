@@ -1,7 +1,7 @@
 """What is known about the SXIDs, the numbers with which an NVSwitch reports errors.
 
 The log line says whether an error was fatal; the table adds what it was and what a person does.
-Classes are those of ``knowledge/xid.py``. A potentially fatal code is ``degraded``: where it hits
+Classes are those of ``xid_codes``. A potentially fatal code is ``degraded``: where it hits
 a GPU's port, that GPU logs XID 74 as well, and that one is ``hardware``.
 """
 

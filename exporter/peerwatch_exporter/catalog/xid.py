@@ -36,7 +36,7 @@ _SPECS: tuple[MetricSpec, ...] = (
         "What an XID code means: NVIDIA's name, its class (hardware: drain now; degraded: drain "
         "when the job ends; watch; application; ignore) and what to do. Value is always 1; join on "
         "(node, xid). There is one for each code of gpu_xid_errors_total.",
-        "knowledge/xid.py, xid.severity",
+        "catalog/xid_codes.py, xid.severity",
     ),
     MetricSpec(
         "gpu_xid_class_errors_total",
@@ -85,7 +85,7 @@ _SPECS: tuple[MetricSpec, ...] = (
         ("sxid", "meaning", "class", "action"),
         "What an SXID code means, its class as in gpu_xid_info, and what to do. Value is always 1; "
         "join on (node, sxid). There is one for each code of nvswitch_sxid_errors_total.",
-        "knowledge/sxid.py",
+        "catalog/sxid_codes.py",
         hardware="NVSwitch",
     ),
 )
