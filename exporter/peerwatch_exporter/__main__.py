@@ -98,7 +98,7 @@ def _run(
     open_host: OpenHost | None,
 ) -> int:
     # Before the first thread: a heap that a thread has got stays.
-    from peerwatch_exporter.process.memory import limit_arenas, search_rarely  # noqa: PLC0415
+    from peerwatch_common.memory import limit_arenas, search_rarely  # noqa: PLC0415
 
     limit_arenas(_ARENAS)
     from peerwatch_exporter.process.assembly import assembled, this_host  # noqa: PLC0415

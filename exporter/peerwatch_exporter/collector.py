@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
-from peerwatch_exporter.catalog import Family
+from peerwatch_common.metrics.spec import Family
 
 if TYPE_CHECKING:
     from peerwatch_exporter.settings.config import ExporterConfig

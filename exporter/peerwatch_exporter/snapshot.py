@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from peerwatch_exporter.catalog import Family
+    from peerwatch_common.metrics.spec import Family
 
 _labels_of = itemgetter(0)
 

@@ -11,7 +11,8 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from peerwatch_common.metrics.exposition import Renderer
-from peerwatch_exporter.catalog import CATALOG, Family
+from peerwatch_common.metrics.spec import Family
+from peerwatch_exporter.catalog import CATALOG
 
 _ROUNDS = 20
 

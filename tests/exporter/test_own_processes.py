@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from fake_collectors import wait_until
-from peerwatch_exporter.process.memory import search_rarely
+from peerwatch_common.memory import search_rarely
 from peerwatch_exporter.sources.host.own_processes import OwnProcesses
 
 TICKS, PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 
 from peerwatch_common.metrics.exposition import number, series_text
+from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_demo.fleet.plan import CLUSTER, PlannedNode
 from peerwatch_demo.fleet.scripted import ScriptedNode
 from peerwatch_demo.simulated_node.node_plan import JOB_ID
 from peerwatch_detector.config import load_preset
-from peerwatch_exporter.catalog import Family, MetricSpec
 from peerwatch_exporter.snapshot import Snapshot
 
 # What did not change is repeated this often: queries look back 5 minutes.

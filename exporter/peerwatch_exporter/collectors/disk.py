@@ -12,7 +12,7 @@ from peerwatch_exporter.sources.host.usage import MAX_DISKS, usage_source
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from peerwatch_exporter.catalog import Family
+    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
 

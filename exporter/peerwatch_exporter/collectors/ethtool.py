@@ -20,7 +20,7 @@ from peerwatch_exporter.sources.nic.rdma import RdmaPorts
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from peerwatch_exporter.catalog import Family
+    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
 

@@ -22,7 +22,7 @@ from peerwatch_exporter.sources.jobs.pod_resources import PodResourcesProvider
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from peerwatch_exporter.catalog import Family
+    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig, HeartbeatConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.gpu.readings import GpuIdentity

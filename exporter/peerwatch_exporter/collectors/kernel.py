@@ -17,7 +17,7 @@ from peerwatch_exporter.sources.kernel.log import Bursts, KernelLog, lines_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from peerwatch_exporter.catalog import Family
+    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
 

@@ -12,7 +12,7 @@ from peerwatch_exporter.sources.host.procfs import Procfs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from peerwatch_exporter.catalog import Family
+    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
 

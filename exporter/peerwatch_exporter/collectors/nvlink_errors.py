@@ -14,7 +14,7 @@ from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, shared_nvml
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from peerwatch_exporter.catalog import Family
+    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.gpu.nvml import Gpu

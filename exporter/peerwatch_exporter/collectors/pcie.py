@@ -14,7 +14,7 @@ from peerwatch_exporter.sources.host.sysfs import Sysfs
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from peerwatch_exporter.catalog import Family
+    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.host.pci import PciFunction

@@ -20,7 +20,7 @@ from peerwatch_exporter.sources.jobs.ranks import RankFinder
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from peerwatch_exporter.catalog import Family
+    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.host.processes import Process

@@ -14,7 +14,7 @@ from peerwatch_exporter.sampler.window import Statistics
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from peerwatch_exporter.catalog import Family
+    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.sampler.layout import Series
     from peerwatch_exporter.sampler.process import SamplerState
     from peerwatch_exporter.settings.config import ExporterConfig

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.catalog import Family, family
+from peerwatch_common.metrics.spec import Family
+from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import register
 
 if TYPE_CHECKING:

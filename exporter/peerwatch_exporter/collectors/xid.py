@@ -28,7 +28,7 @@ from peerwatch_exporter.sources.kernel.log import Admission, KernelLog, lines_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from peerwatch_exporter.catalog import Family
+    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.catalog.xid_codes import Severity
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources

@@ -11,7 +11,7 @@ from peerwatch_exporter.schedule.worker import Report
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from peerwatch_exporter.catalog import Family
+    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.driver.slot import Answer
 
 _LOG = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from peerwatch_exporter.snapshot import merge
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from peerwatch_exporter.catalog import Family
+    from peerwatch_common.metrics.spec import Family
 
 _EXPECTED = "gpus_expected"
 _ERRORS = "exporter_nvml_errors_total"

@@ -18,6 +18,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from peerwatch_common.logs import set_up_logging
+from peerwatch_common.memory import search_rarely
 from peerwatch_exporter.collector import registered
 from peerwatch_exporter.driver.progress_marker import (
     FACTS,
@@ -29,7 +30,6 @@ from peerwatch_exporter.driver.progress_marker import (
 )
 from peerwatch_exporter.driver.wire import FamilyPacker, Inbox, pack
 from peerwatch_exporter.errors import NoData, PartialData
-from peerwatch_exporter.process.memory import search_rarely
 from peerwatch_exporter.schedule.worker import error_class
 from peerwatch_exporter.settings.plain import from_plain
 from peerwatch_exporter.sources import Paths, Sources
@@ -40,7 +40,7 @@ from peerwatch_exporter.sources.gpu.nvml_facts import FactsReader
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from peerwatch_exporter.catalog import Family
+    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.collector import Collector, Factory
 
 _LOG = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from peerwatch_exporter.driver.progress_marker import LIBRARY, Activity
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from peerwatch_exporter.catalog import Family
+    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.driver.child import ChildProcess
     from peerwatch_exporter.driver.limits import Limits
 

@@ -17,7 +17,7 @@ from peerwatch_exporter.driver.slot import Slot
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from peerwatch_exporter.catalog import Family
+    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.driver.limits import Limits
     from peerwatch_exporter.driver.slot import Answer
     from peerwatch_exporter.schedule.worker import Report

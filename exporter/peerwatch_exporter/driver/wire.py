@@ -15,7 +15,8 @@ from array import array
 from binascii import crc32
 from typing import TYPE_CHECKING, Any
 
-from peerwatch_exporter.catalog import CATALOG, Family
+from peerwatch_common.metrics.spec import Family
+from peerwatch_exporter.catalog import CATALOG
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,7 +14,7 @@ from peerwatch_exporter.schedule.fast_metrics import UNTIMED
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from peerwatch_exporter.catalog import Family, MetricSpec
+    from peerwatch_common.metrics.spec import Family, MetricSpec
     from peerwatch_exporter.schedule.runner import Runner
     from peerwatch_exporter.snapshot import FastSnapshot, Snapshot
 

@@ -22,7 +22,7 @@ from peerwatch_exporter.schedule.runner import Runner, make_workers
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from peerwatch_exporter.catalog import Family
+    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.collector import Collector, Registration
     from peerwatch_exporter.process.assembly import Parts
     from peerwatch_exporter.settings.config import ExporterConfig

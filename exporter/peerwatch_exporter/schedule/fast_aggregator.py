@@ -10,7 +10,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.catalog import Family, family
+from peerwatch_common.metrics.spec import Family
+from peerwatch_exporter.catalog import family
 from peerwatch_exporter.schedule.fast_metrics import TABLE, FastMetric, Labels, Selector
 from peerwatch_exporter.schedule.rates import (
     LARGEST,

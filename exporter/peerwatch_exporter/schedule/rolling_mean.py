@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from peerwatch_exporter.catalog import Family
+    from peerwatch_common.metrics.spec import Family
 
 # Ticks of the clock are a second apart, but for some milliseconds.
 _HALF_TICK_SECONDS = 0.5

@@ -29,7 +29,7 @@ from peerwatch_exporter.snapshot import FastSnapshot, Snapshot, merge
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from peerwatch_exporter.catalog import Family
+    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.collector import Collector, Registration
     from peerwatch_exporter.schedule.scheduled_collector import ScheduledCollector
     from peerwatch_exporter.schedule.worker import Worker

@@ -12,7 +12,7 @@ from peerwatch_exporter.snapshot import Distinct, limit_series
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from peerwatch_exporter.catalog import Family
+    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.schedule.worker import Worker
 
 

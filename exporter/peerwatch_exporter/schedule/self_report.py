@@ -9,7 +9,7 @@ from peerwatch_exporter.catalog import family
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from peerwatch_exporter.catalog import Family
+    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.schedule.scheduled_collector import LatestResult
     from peerwatch_exporter.sources.host.own_processes import ProcessUse
 

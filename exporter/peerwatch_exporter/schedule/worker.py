@@ -20,7 +20,7 @@ from peerwatch_exporter.schedule.serial_executor import PATIENCE_SECONDS, Serial
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from peerwatch_exporter.catalog import Family
+    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.collector import Collector
 
 _LOG = logging.getLogger(__name__)

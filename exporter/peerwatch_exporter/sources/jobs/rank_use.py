@@ -14,7 +14,7 @@ from peerwatch_exporter.sources.host.monotonic_sum import InheritedSum, Monotoni
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from peerwatch_exporter.catalog import Family
+    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.sources.host.processes import Process, ProcessKey, ProcessTable
 
 # At every fifth tick of a clock whose ticks may come a little early.

@@ -10,7 +10,7 @@ from peerwatch_exporter.catalog import family
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from peerwatch_exporter.catalog import Family
+    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.sources.host.sysfs import Sysfs
     from peerwatch_exporter.sources.nic.rdma import RdmaPort
 
