@@ -17,16 +17,16 @@ from tables import cell, with_table
 
 from peerwatch_detector.config import DetectorConfig, load_preset
 from peerwatch_detector.service.catalog import SPECS as DETECTOR
-from peerwatch_exporter.catalog import DOMAINS as EXPORTER_DOMAINS
 from peerwatch_exporter.catalog.hardware import HARDWARE
 from peerwatch_exporter.catalog.sxid_codes import SXIDS
 from peerwatch_exporter.catalog.xid_codes import XIDS
+from peerwatch_exporter.collector import metrics_by_topic
 from peerwatch_exporter.settings.config import ExporterConfig
 
 ROOT = Path(__file__).resolve().parents[1]
 CHART = ROOT / "helm" / "peerwatch"
-DOMAINS = {**EXPORTER_DOMAINS, "Detector": DETECTOR}
-SPECS = [spec for specs in DOMAINS.values() for spec in specs]
+TOPICS = {**metrics_by_topic(), "Detector": DETECTOR}
+SPECS = [spec for specs in TOPICS.values() for spec in specs]
 
 
 def metrics_page() -> str:
@@ -48,7 +48,7 @@ def metrics_page() -> str:
         "| metric | kind | unit | labels | meaning | needs | raw source |",
         "|---|---|---|---|---|---|---|",
     ]
-    for heading, specs in DOMAINS.items():
+    for heading, specs in TOPICS.items():
         lines += ["", f"## {heading}", "", *table]
         for spec in specs:
             labels = ", ".join(f"`{label}`" for label in spec.labels) or "-"

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from peerwatch_common.metrics.spec import MetricSpec
 from peerwatch_detector.service.catalog import CATALOG as DETECTOR
-from peerwatch_exporter.catalog import CATALOG as EXPORTER
+from peerwatch_exporter.collector import all_metrics
 
-ALL_METRICS: dict[str, MetricSpec] = {**EXPORTER, **DETECTOR}
+ALL_METRICS: dict[str, MetricSpec] = {**all_metrics(), **DETECTOR}

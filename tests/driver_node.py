@@ -15,7 +15,8 @@ from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.driver.limits import Limits
 from peerwatch_exporter.driver.manager import Driver
 from peerwatch_exporter.settings.config import ExporterConfig
-from peerwatch_exporter.sources import Paths, Sources
+from peerwatch_exporter.sources import Sources
+from peerwatch_exporter.sources.host.access import Paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from hardware_cases import FakeClock
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.schedule.worker import ThreadWorker
-from peerwatch_exporter.sources import Paths, Sources
+from peerwatch_exporter.sources import Sources
+from peerwatch_exporter.sources.host.access import Paths
 from peerwatch_exporter.sources.host.own_processes import OwnProcesses, ProcessUse
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ class FakeDriver:
         self._config = config
         self._main = sources
         self._own = replace(sources, gpus=GpuFacts())
-        self._facts = FactsReader(shared_nvml(self._own), self._own)
+        self._facts = FactsReader(shared_nvml(self._own), self._own, self._own.gpus)
 
     def workers(self, registrations: Sequence[Registration]) -> list[InTurn]:
         """Return a worker for each of these collectors."""

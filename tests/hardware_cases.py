@@ -12,7 +12,8 @@ from fake_nvml import FakeNvml, install
 from fixture_cases import FIXTURES, NOW, ethtool_of, library_of, root_of, scenario_of
 from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.settings.config import ExporterConfig
-from peerwatch_exporter.sources import Paths, Sources
+from peerwatch_exporter.sources import Sources
+from peerwatch_exporter.sources.host.access import Paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,8 @@ from typing import TypeVar
 from peerwatch_exporter.sampler.process import Sampler
 from peerwatch_exporter.sampler.settings import Settings
 from peerwatch_exporter.settings.config import ExporterConfig
-from peerwatch_exporter.sources import Paths, Sources
+from peerwatch_exporter.sources import Sources
+from peerwatch_exporter.sources.host.access import Paths
 
 COUNTERS = ("transmit_bytes", "receive_bytes", "cnp_sent", "cnp_handled", "ecn_marked_packets")
 # 400 Gb/s in bytes.

@@ -1,19 +1,20 @@
 """The collector contract: one file, one subsystem, one registration.
 
-A collector is a small class with ``collect()``. It registers itself in its own file, so adding
-one needs no second list; the runner in ``runner.py`` times it, and turns whatever it raises
-into ``exporter_collector_success 0`` for itself alone.
+A collector is a small class with ``collect()``. It declares its metrics and registers itself in its
+own file, so adding one needs no second list; the runner in ``schedule`` times it, and turns
+whatever it raises into ``exporter_collector_success 0`` for itself alone.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, get_args
 
-from peerwatch_common.metrics.spec import Family
+from peerwatch_common.metrics.spec import Family, MetricSpec
+from peerwatch_exporter.catalog import CATALOG, Topic, declare, declared
 
 if TYPE_CHECKING:
     from peerwatch_exporter.settings.config import ExporterConfig
@@ -33,7 +34,7 @@ class Collector(Protocol):
         PartialData
             After the last family, if a part of the source could not be read.
         Exception
-            Anything else counts as this collector's failure; the page goes on without it.
+            Anything else counts as this collector's failure; the others are not concerned.
         """
 
 
@@ -59,6 +60,8 @@ class Registration:
         because a call into the driver may never return.
     factory
         Makes it.
+    metrics
+        What it publishes besides metrics of the exporter itself.
     wanted
         Returns whether the settings give it anything to do.
     """
@@ -69,6 +72,7 @@ class Registration:
     interval_seconds: float
     place: Place
     factory: Factory
+    metrics: tuple[MetricSpec, ...] = ()
     wanted: Callable[[ExporterConfig], bool] = lambda _: True
 
 
@@ -79,18 +83,31 @@ def register(
     name: str,
     summary: str,
     *,
+    topic: Topic,
+    metrics: Sequence[MetricSpec],
     default_enabled: bool = True,
     interval_seconds: float = 1.0,
     place: Place = "main",
     wanted: Callable[[ExporterConfig], bool] = lambda _: True,
 ) -> Callable[[F], F]:
-    """Register a collector class (or factory) taking ``(config, sources)`` under ``name``."""
+    """Register a collector class (or factory) taking ``(config, sources)`` under ``name``.
+
+    Parameters
+    ----------
+    name, summary, default_enabled, interval_seconds, place, wanted
+        As in ``Registration``.
+    topic
+        Where its metrics stand in the documentation.
+    metrics
+        What it publishes; collectors make families of them with ``catalog.family``.
+    """
 
     def add(factory: F) -> F:
         if name in _REGISTRY:
             raise ValueError(f"Collector {name!r} is registered twice.")
+        declare(topic, metrics)
         _REGISTRY[name] = Registration(
-            name, summary, default_enabled, interval_seconds, place, factory, wanted
+            name, summary, default_enabled, interval_seconds, place, factory, tuple(metrics), wanted
         )
         return factory
 
@@ -103,6 +120,18 @@ def registrations() -> dict[str, Registration]:
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")
     return dict(sorted(_REGISTRY.items()))
+
+
+def all_metrics() -> Mapping[str, MetricSpec]:
+    """Import every collector and return each metric of the exporter by name."""
+    registrations()
+    return CATALOG
+
+
+def metrics_by_topic() -> dict[Topic, tuple[MetricSpec, ...]]:
+    """Import every collector and return each metric of the exporter, topic by topic."""
+    registrations()
+    return {topic: declared(topic) for topic in get_args(Topic)}
 
 
 def registered(name: str) -> Registration:

@@ -12,7 +12,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from peerwatch_common.metrics.exposition import Renderer
 from peerwatch_common.metrics.spec import Family
-from peerwatch_exporter.catalog import CATALOG
+from peerwatch_exporter.collector import all_metrics
+
+CATALOG = all_metrics()
 
 _ROUNDS = 20
 

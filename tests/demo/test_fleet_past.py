@@ -22,8 +22,10 @@ from peerwatch_demo.fleet.past import Past, recorded_names
 from peerwatch_demo.fleet.plan import PlannedNode, make_plan
 from peerwatch_demo.fleet.scripted import ScriptedNode
 from peerwatch_demo.simulated_node.nvml_library import FakeNvml
-from peerwatch_exporter.catalog import CATALOG
+from peerwatch_exporter.collector import all_metrics
 from peerwatch_exporter.snapshot import FastSnapshot, Snapshot
+
+CATALOG = all_metrics()
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAN = make_plan(8, "nic_down", "1")

@@ -9,7 +9,9 @@ from peerwatch_common.errors import ConfigError
 from peerwatch_detector.__main__ import main
 from peerwatch_detector.config import DetectorConfig, MetricConfig, load_config, load_preset
 from peerwatch_detector.config.prometheus import PrometheusConfig
-from peerwatch_exporter.catalog import CATALOG
+from peerwatch_exporter.collector import all_metrics
+
+CATALOG = all_metrics()
 
 
 def written(folder: Path, text: str) -> Path:

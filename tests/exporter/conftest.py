@@ -16,7 +16,8 @@ from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.pages.endpoints import Endpoints
 from peerwatch_exporter.schedule.runner import Runner, make_workers
 from peerwatch_exporter.settings.load import load_config
-from peerwatch_exporter.sources import Paths, Sources
+from peerwatch_exporter.sources import Sources
+from peerwatch_exporter.sources.host.access import Paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,7 +13,8 @@ from peerwatch_exporter.collector import Registration
 from peerwatch_exporter.process.assembly import Parts
 from peerwatch_exporter.process.bench import Cost, Findings, measure, table
 from peerwatch_exporter.settings.config import ExporterConfig
-from peerwatch_exporter.sources import Paths, Sources
+from peerwatch_exporter.sources import Sources
+from peerwatch_exporter.sources.host.access import Paths
 
 
 class Busy:

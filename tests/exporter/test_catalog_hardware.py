@@ -3,8 +3,10 @@
 import pytest
 
 from peerwatch_common.metrics.spec import MetricSpec
-from peerwatch_exporter.catalog import CATALOG, DOMAINS
 from peerwatch_exporter.catalog.hardware import HARDWARE, needing
+from peerwatch_exporter.collector import all_metrics
+
+CATALOG = all_metrics()
 
 ON_HARDWARE = (
     *("gpu_", "nvlink_", "nvswitch_", "nic_", "pcie_", "rank_"),
@@ -22,7 +24,7 @@ def test_what_not_every_node_has_says_so(name: str) -> None:
     assert CATALOG[name].hardware != ""
 
 
-@pytest.mark.parametrize("name", [spec.name for spec in DOMAINS["The exporter itself"]])
+@pytest.mark.parametrize("name", [name for name in CATALOG if name.startswith("exporter_")])
 def test_the_exporter_needs_nothing_to_speak_of_itself(name: str) -> None:
     assert CATALOG[name].hardware in {"", "NVIDIA driver"}
 
@@ -59,4 +61,4 @@ def test_what_it_takes(name: str, expected: str) -> None:
 def test_a_group_fills_in_what_its_members_leave_open() -> None:
     plain = MetricSpec("a_ratio", "gauge", "ratio", (), "A.", "a")
     newer = MetricSpec("b_ratio", "gauge", "ratio", (), "B.", "b", "Hopper")
-    assert ["Volta", "Hopper"] == [spec.hardware for spec in needing("Volta", (plain, newer))]
+    assert ["Volta", "Hopper"] == [spec.hardware for spec in needing("Volta", plain, newer)]

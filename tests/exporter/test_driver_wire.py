@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peerwatch_exporter.catalog import CATALOG
-from peerwatch_exporter.collector import registrations
+from peerwatch_exporter.collector import all_metrics, registrations
 from peerwatch_exporter.driver import wire
 from peerwatch_exporter.driver.progress_marker import (
     FACTS,
@@ -31,6 +30,8 @@ from peerwatch_exporter.driver.wire import (
 from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.settings.plain import from_plain, to_plain
 from peerwatch_exporter.sources.kernel.deduplication import EventDeduplicator
+
+CATALOG = all_metrics()
 
 PLAIN = st.recursive(
     st.none()

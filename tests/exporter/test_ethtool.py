@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from fake_ethtool import FakeEthtool
 from hardware_cases import FIXTURES, FakeClock, case_node, collected, node, only
-from peerwatch_exporter.catalog import CATALOG
+from peerwatch_exporter.collector import all_metrics
 from peerwatch_exporter.collectors.ethtool import STATISTICS
 from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.settings.config import EthtoolConfig, ExporterConfig
@@ -24,6 +24,8 @@ from peerwatch_exporter.sources.nic.ethtool import (
     SelectedStatistics,
     StatisticsChangedError,
 )
+
+CATALOG = all_metrics()
 
 PORT = ("mlx5_1", "1")
 _NEW_NETWORK = 0x40000000

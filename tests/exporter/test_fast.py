@@ -10,11 +10,15 @@ from hypothesis import strategies as st
 
 from hardware_cases import NOW
 from peerwatch_detector.config import load_preset
-from peerwatch_exporter.catalog import CATALOG, DOMAINS, family
+from peerwatch_exporter.catalog import family
+from peerwatch_exporter.collector import all_metrics, metrics_by_topic
 from peerwatch_exporter.schedule.fast_aggregator import FastAggregator
 from peerwatch_exporter.schedule.fast_metrics import TABLE, UNTIMED, FastMetric, Selector
 from peerwatch_exporter.schedule.scheduled_collector import LatestResult
 from peerwatch_exporter.schedule.worker import Report
+
+CATALOG = all_metrics()
+TOPICS = metrics_by_topic()
 
 
 def latest_results(started, collector="c", **rows):
@@ -56,7 +60,7 @@ def pauses(frames_transmit, frames_receive):
 
 
 def test_table_and_catalogue_name_the_same_metrics():
-    names = [spec.name for spec in DOMAINS["The fast page"]]
+    names = [spec.name for spec in TOPICS["The fast endpoint"]]
     # Those come from the sampler, at another pace.
     assert [name for name in names if not name.startswith("fast_fine_")] == [
         "fast_up",

@@ -18,7 +18,8 @@ from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.collectors.ethtool import STATISTICS
 from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.settings.config import ExporterConfig
-from peerwatch_exporter.sources import Paths, Sources
+from peerwatch_exporter.sources import Sources
+from peerwatch_exporter.sources.host.access import Paths
 from peerwatch_exporter.sources.host.pci_link import PciLinks
 from peerwatch_exporter.sources.host.procfs import GarbledFileError
 from peerwatch_exporter.sources.host.sysfs import Sysfs

@@ -11,7 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from all_metrics import ALL_METRICS
 from hardware_cases import FIXTURES
-from peerwatch_exporter.catalog import CATALOG, DOMAINS
+from peerwatch_exporter.collector import all_metrics, metrics_by_topic
+
+CATALOG = all_metrics()
+TOPICS = metrics_by_topic()
 
 CASES = sorted(path.name for path in FIXTURES.iterdir() if path.is_dir())
 # Between them they have everything that the fast page can show.
@@ -27,7 +30,7 @@ every_golden_page = pytest.mark.parametrize(
 LIVE_METRICS = {
     "exporter_nvml_restarts_total",
     "exporter_nvml_unkillable_processes",
-    *(spec.name for spec in DOMAINS["Millisecond sampling"]),
+    *(spec.name for spec in TOPICS["Millisecond sampling"]),
     *(name for name in CATALOG if name.startswith("fast_fine_")),
 }
 EXPORTER_METRICS = {

@@ -6,16 +6,9 @@ import pytest
 from prometheus_client import Metric
 
 from hardware_cases import HARDWARE, case_node
-from peerwatch_exporter.catalog import (
-    CATALOG,
-    ethtool,
-    gpu,
-    gpu_activity,
-    gpu_health,
-    nic,
-    pcie,
-    xid,
-)
+from peerwatch_exporter.collector import all_metrics, registrations
+
+CATALOG = all_metrics()
 
 CASES = ("h100_node", "degraded_node", "blackwell_node", "grace_node", "lost_gpu_node")
 # What the collectors of the hardware say about themselves.
@@ -39,8 +32,8 @@ def test_every_declared_metric_is_published_by_a_fixture():
         sample.name for case in CASES for family in published(case) for sample in family.samples
     }
 
-    modules = (gpu, gpu_activity, gpu_health, pcie, xid, nic, ethtool)
-    declared = {spec.name for module in modules for spec in module.SPECS}
+    registered = registrations()
+    declared = {spec.name for name in HARDWARE for spec in registered[name].metrics}
     assert declared - OPTIONAL | OWN == seen
 
 

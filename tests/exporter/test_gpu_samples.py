@@ -10,8 +10,9 @@ from peerwatch_exporter.collectors.gpu_samples import GpuSamplesCollector
 from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.sampler.process import Sampler
 from peerwatch_exporter.settings.config import ExporterConfig, SamplerConfig
-from peerwatch_exporter.sources import Paths, Sources
+from peerwatch_exporter.sources import Sources
 from peerwatch_exporter.sources.gpu.facts import GpuFacts
+from peerwatch_exporter.sources.host.access import Paths
 
 POWER, UTILIZATION = (
     str(number) for number in (pynvml.NVML_TOTAL_POWER_SAMPLES, pynvml.NVML_GPU_UTILIZATION_SAMPLES)

@@ -14,7 +14,8 @@ from peerwatch_exporter.collectors.tasks import TasksCollector
 from peerwatch_exporter.collectors.tcp import TcpCollector
 from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.settings.config import ExporterConfig, ScopeConfig
-from peerwatch_exporter.sources import Paths, Sources
+from peerwatch_exporter.sources import Sources
+from peerwatch_exporter.sources.host.access import Paths
 from peerwatch_exporter.sources.host.processes import ProcessTable, read_file
 from procfs_tree import ProcTree
 

@@ -19,8 +19,9 @@ from peerwatch_exporter.settings.config import (
     ScopeConfig,
 )
 from peerwatch_exporter.settings.pod_names import check_naming
-from peerwatch_exporter.sources import Paths, Sources
+from peerwatch_exporter.sources import Sources
 from peerwatch_exporter.sources.gpu.readings import GpuIdentity
+from peerwatch_exporter.sources.host.access import Paths
 from peerwatch_exporter.sources.host.processes import ProcessTable, read_file
 from peerwatch_exporter.sources.jobs.merge import MOST_JOBS
 from peerwatch_exporter.sources.jobs.pod_names import PodNaming

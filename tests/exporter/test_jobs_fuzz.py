@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from hardware_cases import FakeClock
 from peerwatch_exporter.collectors.jobs import JobsCollector
 from peerwatch_exporter.settings.config import ExporterConfig, JobsConfig
-from peerwatch_exporter.sources import Paths, Sources
+from peerwatch_exporter.sources import Sources
 from peerwatch_exporter.sources.gpu.readings import GpuIdentity
+from peerwatch_exporter.sources.host.access import Paths
 from peerwatch_exporter.sources.jobs.claims import Boards, Claim, Gpu, Pod
 from peerwatch_exporter.sources.jobs.environment import job_facts, possible_gpus
 from peerwatch_exporter.sources.jobs.mapping import LONGEST_JOB_ID, REASONS, read_mapping

@@ -15,7 +15,8 @@ from peerwatch_exporter.collectors.kernel import KernelCollector
 from peerwatch_exporter.collectors.sxid import SxidCollector
 from peerwatch_exporter.collectors.xid import XidCollector
 from peerwatch_exporter.settings.config import ExporterConfig
-from peerwatch_exporter.sources import Paths, Sources
+from peerwatch_exporter.sources import Sources
+from peerwatch_exporter.sources.host.access import Paths
 from peerwatch_exporter.sources.kernel.log import Admission, Bursts, KernelLog, lines_of
 
 STAT = "cpu 1 2 3 4 5 6 7 8 9 10\nbtime 1000\nctxt 5\n"

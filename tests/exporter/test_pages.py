@@ -17,11 +17,14 @@ from prometheus_client.openmetrics.parser import (
 from fake_collectors import Blocking, Returning, Rows, StandingProcesses, wait_until, worker_of
 from hardware_cases import NOW, FakeClock
 from peerwatch_common.metrics.spec import TimedFamily
-from peerwatch_exporter.catalog import CATALOG
+from peerwatch_exporter.collector import all_metrics
 from peerwatch_exporter.pages.endpoints import Endpoints
 from peerwatch_exporter.pages.scrapers import LastScrape, Scrapers
 from peerwatch_exporter.schedule.runner import Runner
-from peerwatch_exporter.sources import Paths, Sources
+from peerwatch_exporter.sources import Sources
+from peerwatch_exporter.sources.host.access import Paths
+
+CATALOG = all_metrics()
 
 
 class Node:

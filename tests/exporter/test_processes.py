@@ -16,7 +16,8 @@ from peerwatch_exporter.collectors.cpu import CpuCollector
 from peerwatch_exporter.collectors.disk import DiskCollector
 from peerwatch_exporter.collectors.memory import MemoryCollector
 from peerwatch_exporter.settings.config import ExporterConfig, ScopeConfig
-from peerwatch_exporter.sources import Paths, Sources, real_sources
+from peerwatch_exporter.sources import Sources, real_sources
+from peerwatch_exporter.sources.host.access import Paths
 from peerwatch_exporter.sources.host.environments import EnvironmentIndex
 from peerwatch_exporter.sources.host.monotonic_sum import InheritedSum, MonotonicSum
 from peerwatch_exporter.sources.host.processes import ProcessTable, read_file

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from peerwatch_exporter.collectors.pressure import PressureCollector
 from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.settings.config import ExporterConfig
-from peerwatch_exporter.sources import Paths, Sources, real_sources
+from peerwatch_exporter.sources import Sources, real_sources
+from peerwatch_exporter.sources.host.access import Paths
 from peerwatch_exporter.sources.host.procfs import GarbledFileError, Procfs
 from peerwatch_exporter.sources.host.usage import usage_source
 from peerwatch_exporter.sources.jobs.ranks import job_of, rank_identity

@@ -22,7 +22,8 @@ from peerwatch_exporter.settings.config import (
     JobsConfig,
     ScopeConfig,
 )
-from peerwatch_exporter.sources import Paths, Sources, real_sources
+from peerwatch_exporter.sources import Sources, real_sources
+from peerwatch_exporter.sources.host.access import Paths
 from peerwatch_exporter.sources.host.processes import ProcessTable, read_file
 from procfs_tree import BOOT_TIME, ProcTree
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from fake_collectors import Returning, sources_at, worker_of
 from hardware_cases import FakeClock
-from peerwatch_exporter.catalog import CATALOG
+from peerwatch_exporter.collector import all_metrics
 from peerwatch_exporter.schedule.rolling_mean import RollingMean
 from peerwatch_exporter.schedule.runner import Runner
+
+CATALOG = all_metrics()
 
 GPU = ("0", "GPU-0")
 

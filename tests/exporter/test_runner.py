@@ -21,7 +21,8 @@ from peerwatch_exporter.collector import Registration
 from peerwatch_exporter.schedule.runner import Runner, enabled_collectors, make_workers
 from peerwatch_exporter.schedule.worker import Report
 from peerwatch_exporter.settings.config import CollectorsConfig, ExporterConfig
-from peerwatch_exporter.sources import Paths, Sources
+from peerwatch_exporter.sources import Sources
+from peerwatch_exporter.sources.host.access import Paths
 
 
 class Scripted:

@@ -11,9 +11,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from hardware_cases import collected, only
 from peerwatch_common.errors import ConfigError
-from peerwatch_exporter.catalog import CATALOG
-from peerwatch_exporter.catalog import sampler as catalog
 from peerwatch_exporter.catalog.sampled_counters import COUNTERS
+from peerwatch_exporter.collector import all_metrics, metrics_by_topic
 from peerwatch_exporter.collectors.gpu_samples import GpuSamplesCollector
 from peerwatch_exporter.collectors.sampler import SamplerCollector
 from peerwatch_exporter.errors import NoData, PartialData
@@ -24,6 +23,9 @@ from peerwatch_exporter.sampler.window import Statistics
 from peerwatch_exporter.settings.config import ExporterConfig, SamplerConfig
 from peerwatch_exporter.settings.load import load_config
 from sampler_node import Tree, sampler_on, sources_of, until
+
+CATALOG = all_metrics()
+TOPICS = metrics_by_topic()
 
 PORT = ("mlx5_0", "1")
 LAYOUT = Layout(
@@ -175,7 +177,7 @@ def test_every_catalogued_metric_is_published_with_its_labels(tmp_path):
 
     published = {family.spec.name for family in families if family.rows}
     gpu = {"gpu_burst_power_watts", "gpu_burst_utilization_ratio"}
-    assert {spec.name for spec in catalog.SPECS} == published | gpu
+    assert {spec.name for spec in TOPICS["Millisecond sampling"]} == published | gpu
     for family in families:
         assert {len(CATALOG[family.spec.name].labels)} == {len(row) for row, _ in family.rows}
 

@@ -20,7 +20,8 @@ from pathlib import Path
 from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.schedule.runner import Runner, make_workers
-from peerwatch_exporter.sources import Paths, Sources
+from peerwatch_exporter.sources import Sources
+from peerwatch_exporter.sources.host.access import Paths
 import fake_ethtool
 
 root = Path(sys.argv[1])

@@ -24,7 +24,8 @@ from peerwatch_demo.simulated_node.rhythm import STEP_SECONDS
 from peerwatch_demo.simulated_node.scenarios import SCENARIOS
 from peerwatch_demo.simulated_node.sysfs import Sysfs
 from peerwatch_exporter.settings.plain import from_plain, to_plain
-from peerwatch_exporter.sources import Paths, Sources
+from peerwatch_exporter.sources import Sources
+from peerwatch_exporter.sources.host.access import Paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable

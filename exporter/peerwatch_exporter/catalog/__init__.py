@@ -1,43 +1,58 @@
-"""Every metric the exporter writes, declared once.
+"""The exporter's metrics by name: what collectors declare, and what belongs to no collector.
 
-The specs stand in one module per domain; this module joins them. Documentation, rule lint and
-dashboard tests read ``CATALOG``, so a name that is not here cannot be published or asked for.
+A collector's specifications are declared when its module is imported; ``collector.all_metrics``
+imports every one, for documents, rules and dashboards.
 """
 
 from __future__ import annotations
 
-from peerwatch_common.metrics.spec import Family, MetricSpec
-from peerwatch_exporter.catalog.ethtool import SPECS as ETHTOOL
+from typing import TYPE_CHECKING, Literal, get_args
+
 from peerwatch_exporter.catalog.fast import SPECS as FAST
-from peerwatch_exporter.catalog.gpu import SPECS as GPU
-from peerwatch_exporter.catalog.gpu_activity import SPECS as GPU_ACTIVITY
-from peerwatch_exporter.catalog.gpu_health import SPECS as GPU_HEALTH
-from peerwatch_exporter.catalog.host import SPECS as HOST
-from peerwatch_exporter.catalog.job import SPECS as JOB
-from peerwatch_exporter.catalog.nic import SPECS as NIC
-from peerwatch_exporter.catalog.pcie import SPECS as PCIE
-from peerwatch_exporter.catalog.sampler import SPECS as SAMPLER
 from peerwatch_exporter.catalog.self_metrics import SPECS as SELF
-from peerwatch_exporter.catalog.xid import SPECS as XID
 
-__all__ = ["CATALOG", "DOMAINS", "Family", "MetricSpec", "family"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
-DOMAINS: dict[str, tuple[MetricSpec, ...]] = {
-    "Host": HOST,
-    "Training jobs and ranks": JOB,
-    "GPU, NVLink, PCIe": GPU,
-    "XID and SXID": XID,
-    "GPU activity": GPU_ACTIVITY,
-    "GPU health": GPU_HEALTH,
-    "NIC and RDMA": NIC,
-    "NIC flow control, PHY and PCIe": ETHTOOL,
-    "PCIe links and errors": PCIE,
-    "The fast page": FAST,
-    "Millisecond sampling": SAMPLER,
-    "The exporter itself": SELF,
-}
+    from peerwatch_common.metrics.spec import Family, MetricSpec
 
-CATALOG: dict[str, MetricSpec] = {spec.name: spec for specs in DOMAINS.values() for spec in specs}
+# The sections of docs/metrics.md, in its order.
+Topic = Literal[
+    "Host",
+    "Training jobs and ranks",
+    "GPU, NVLink, PCIe",
+    "XID and SXID",
+    "GPU activity",
+    "GPU health",
+    "NIC and RDMA",
+    "NIC flow control, PHY and PCIe",
+    "PCIe links and errors",
+    "The fast endpoint",
+    "Millisecond sampling",
+    "The exporter itself",
+]
+
+CATALOG: dict[str, MetricSpec] = {}
+_TOPICS: dict[Topic, list[MetricSpec]] = {topic: [] for topic in get_args(Topic)}
+
+
+def declare(topic: Topic, specs: Iterable[MetricSpec]) -> None:
+    """Add metrics to the catalogue.
+
+    Raises
+    ------
+    ValueError
+        If another metric has the name of one of them.
+    """
+    for spec in specs:
+        if CATALOG.setdefault(spec.name, spec) is not spec:
+            raise ValueError(f"Metric {spec.name!r} is declared twice.")
+        _TOPICS[topic].append(spec)
+
+
+def declared(topic: Topic) -> tuple[MetricSpec, ...]:
+    """Return the metrics declared so far under a topic."""
+    return tuple(_TOPICS[topic])
 
 
 def family(name: str) -> Family:
@@ -46,6 +61,10 @@ def family(name: str) -> Family:
     Raises
     ------
     KeyError
-        If ``name`` is not in the catalogue: declare it there first.
+        If ``name`` is not in the catalogue: its collector declares it.
     """
     return CATALOG[name].family()
+
+
+declare("The fast endpoint", FAST)
+declare("The exporter itself", SELF)

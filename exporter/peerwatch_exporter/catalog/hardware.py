@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from peerwatch_common.metrics.spec import MetricSpec
 
@@ -39,6 +39,6 @@ HARDWARE: Mapping[str, str] = {
 }
 
 
-def needing(hardware: str, specs: Iterable[MetricSpec]) -> tuple[MetricSpec, ...]:
+def needing(hardware: str, *specs: MetricSpec) -> tuple[MetricSpec, ...]:
     """Return the specs, with ``hardware`` for those that name none themselves."""
     return tuple(replace(spec, hardware=spec.hardware or hardware) for spec in specs)

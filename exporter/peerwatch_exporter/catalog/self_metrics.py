@@ -76,14 +76,6 @@ SPECS: tuple[MetricSpec, ...] = (
         "runner",
     ),
     MetricSpec(
-        "exporter_nvml_errors_total",
-        "counter",
-        "1",
-        ("code",),
-        "Failed NVML calls by error code; values a GPU does not support are not counted.",
-        "NVML return codes",
-    ),
-    MetricSpec(
         "exporter_nvml_restarts_total",
         "counter",
         "1",
@@ -113,15 +105,6 @@ SPECS: tuple[MetricSpec, ...] = (
         "power_instant, gpm, nvlink_bytes, pcie_bytes.",
         "NVML return codes",
         "NVIDIA driver",
-    ),
-    MetricSpec(
-        "exporter_xid_events_total",
-        "counter",
-        "1",
-        ("source",),
-        "XID reports seen, before those of both sources are made one: kmsg (the kernel log) or "
-        "nvml (the driver's own events, which miss some codes).",
-        "/dev/kmsg, nvmlEventSetWait_v2",
     ),
     MetricSpec(
         "exporter_snapshot_timestamp_seconds",
@@ -155,31 +138,6 @@ SPECS: tuple[MetricSpec, ...] = (
         ("process",),
         "Resident memory of the exporter's own processes; memory they share counts in each.",
         "/proc/<pid>/stat rss",
-    ),
-    MetricSpec(
-        "exporter_web_config_reload_failed",
-        "gauge",
-        "1",
-        (),
-        "1 while the web configuration file, its certificate or its key as they stand cannot be "
-        "used and what was read before stays in force; the log says why.",
-        "web server",
-    ),
-    MetricSpec(
-        "exporter_web_rejected_connections_total",
-        "counter",
-        "1",
-        (),
-        "Connections turned away because web.max_connections were in use.",
-        "web server",
-    ),
-    MetricSpec(
-        "exporter_web_failed_logins_total",
-        "counter",
-        "1",
-        (),
-        "Requests answered 401: no user, an unknown one, or a wrong password.",
-        "web server",
     ),
     MetricSpec(
         "exporter_series",

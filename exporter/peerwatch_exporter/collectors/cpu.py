@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.sources.host.procfs import Procfs
@@ -12,13 +13,69 @@ from peerwatch_exporter.sources.host.usage import usage_source
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
 
+_PER_PROCESS = "with scope 'processes', the sum over the node's processes"
+
+SPECS = (
+    MetricSpec(
+        "host_cpu_seconds_total",
+        "counter",
+        "seconds",
+        ("mode",),
+        f"CPU time spent in each mode; {_PER_PROCESS} (user, system).",
+        "/proc/stat cpu; /proc/<pid>/stat utime, stime",
+    ),
+    MetricSpec(
+        "host_cpus",
+        "gauge",
+        "1",
+        (),
+        "CPUs of the node: those of the machine, or scope.cpus where it is set.",
+        "/proc/stat cpuN; scope.cpus",
+    ),
+    MetricSpec(
+        "host_load1",
+        "gauge",
+        "1",
+        (),
+        "Load average over one minute: tasks that run, wait for a CPU or for storage.",
+        "/proc/loadavg",
+    ),
+    MetricSpec(
+        "host_blocked_tasks",
+        "gauge",
+        "1",
+        (),
+        "Tasks that wait for storage right now (iowait). Those stuck elsewhere in the kernel are "
+        "in host_uninterruptible_tasks.",
+        "/proc/stat procs_blocked",
+    ),
+    MetricSpec(
+        "host_context_switches_total",
+        "counter",
+        "1",
+        (),
+        "Context switches of the whole machine.",
+        "/proc/stat ctxt",
+    ),
+    MetricSpec(
+        "host_boot_time_seconds",
+        "gauge",
+        "seconds",
+        (),
+        "When the machine was started (Unix time).",
+        "/proc/stat btime",
+    ),
+)
+
 
 @register(
-    "cpu", "CPU time by mode, CPUs, load, context switches, tasks waiting for storage, boot time"
+    "cpu",
+    "CPU time by mode, CPUs, load, context switches, tasks waiting for storage, boot time",
+    topic="Host",
+    metrics=SPECS,
 )
 class CpuCollector:
     """Publishes CPU time; load and context switches only where the node is the machine."""

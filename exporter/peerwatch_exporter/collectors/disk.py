@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData, PartialData
@@ -12,12 +13,40 @@ from peerwatch_exporter.sources.host.usage import MAX_DISKS, usage_source
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
 
+_PER_PROCESS = "with scope 'processes', the sum over the node's processes"
 
-@register("disk", "bytes read and written, time busy, by disk")
+SPECS = (
+    MetricSpec(
+        "host_disk_read_bytes_total",
+        "counter",
+        "bytes",
+        ("disk",),
+        f"Bytes read from the disk; {_PER_PROCESS} as disk 'processes'.",
+        "/proc/diskstats sectors read; /proc/<pid>/io read_bytes",
+    ),
+    MetricSpec(
+        "host_disk_written_bytes_total",
+        "counter",
+        "bytes",
+        ("disk",),
+        f"Bytes written to the disk; {_PER_PROCESS} as disk 'processes'.",
+        "/proc/diskstats sectors written; /proc/<pid>/io write_bytes",
+    ),
+    MetricSpec(
+        "host_disk_io_seconds_total",
+        "counter",
+        "seconds",
+        ("disk",),
+        "Time in which the disk had at least one request to serve.",
+        "/proc/diskstats time spent doing I/Os",
+    ),
+)
+
+
+@register("disk", "bytes read and written, time busy, by disk", topic="Host", metrics=SPECS)
 class DiskCollector:
     """Publishes the traffic of whole disks, or of the node's processes."""
 

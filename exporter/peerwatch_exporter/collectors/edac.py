@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData
@@ -13,9 +14,23 @@ from peerwatch_exporter.sources.host.sysfs import Sysfs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
+
+SPECS = (
+    MetricSpec(
+        "host_edac_errors_total",
+        "counter",
+        "1",
+        ("controller", "severity"),
+        "Memory errors by memory controller. Severity corrected: many from one controller "
+        "announce a failing module. Severity uncorrected: data was lost, replace the module. "
+        "Firmware that handles errors by itself reports them in the kernel log instead (class "
+        "apei of host_kernel_events_total).",
+        "/sys/devices/system/edac/mc/mc*/{ce_count,ue_count}",
+        hardware="EDAC driver",
+    ),
+)
 
 _ROOT = "devices/system/edac/mc"
 _CONTROLLER = re.compile(r"mc\d{1,4}", re.ASCII)
@@ -24,7 +39,13 @@ _MAX_CONTROLLERS = 128
 _SEVERITIES = {"corrected": "ce_count", "uncorrected": "ue_count"}
 
 
-@register("edac", "memory errors by memory controller (EDAC)", interval_seconds=10)
+@register(
+    "edac",
+    "memory errors by memory controller (EDAC)",
+    interval_seconds=10,
+    topic="Host",
+    metrics=SPECS,
+)
 class EdacCollector:
     """Publishes corrected and uncorrected errors of each controller."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, shared_nvml
@@ -11,11 +12,95 @@ from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, shared_nvml
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.gpu.nvml import Gpu
     from peerwatch_exporter.sources.gpu.readings import ActivityReading
+
+_GPU_LABELS = ("gpu", "uuid")
+_WINDOW = (
+    "Mean of the last mean_seconds, of windows of gpu_gpm_window_seconds, 0 to 1. Hopper and "
+    "later, without MIG."
+)
+
+
+def _ratio(name: str, what: str, number: str, labels: tuple[str, ...] = _GPU_LABELS) -> MetricSpec:
+    return MetricSpec(
+        name,
+        "gauge",
+        "ratio",
+        labels,
+        f"{what} {_WINDOW}",
+        f"nvmlGpmMetricsGet {number}",
+        "Hopper",
+        swings=True,
+    )
+
+
+SPECS = (
+    MetricSpec(
+        "gpu_pcie_transmit_bytes_per_second",
+        "gauge",
+        "bytes per second",
+        _GPU_LABELS,
+        "What the GPU sent over PCIe, mean of the last mean_seconds: for drivers without the "
+        "counter gpu_pcie_transmit_bytes_total.",
+        "nvmlGpmMetricsGet PCIE_TX_PER_SEC (20)",
+        "Hopper",
+        swings=True,
+    ),
+    MetricSpec(
+        "gpu_pcie_receive_bytes_per_second",
+        "gauge",
+        "bytes per second",
+        _GPU_LABELS,
+        "What the GPU received over PCIe, mean of the last mean_seconds: for drivers without the "
+        "counter gpu_pcie_receive_bytes_total.",
+        "nvmlGpmMetricsGet PCIE_RX_PER_SEC (21)",
+        "Hopper",
+        swings=True,
+    ),
+    _ratio(
+        "gpu_graphics_active_ratio",
+        "Share of time with any compute or graphics work on the GPU.",
+        "GRAPHICS_UTIL (1)",
+    ),
+    _ratio(
+        "gpu_sm_active_ratio",
+        "Share of the streaming multiprocessors that were busy.",
+        "SM_UTIL (2)",
+    ),
+    _ratio(
+        "gpu_sm_occupancy_ratio",
+        "Warps that were resident, of those that fit.",
+        "SM_OCCUPANCY (3)",
+    ),
+    _ratio(
+        "gpu_tensor_active_ratio",
+        "Share of time with work in the tensor cores: the nearest to how fast training runs.",
+        "ANY_TENSOR_UTIL (5)",
+    ),
+    _ratio(
+        "gpu_dram_active_ratio",
+        "Memory bandwidth used, of what there is.",
+        "DRAM_BW_UTIL (10)",
+    ),
+    _ratio(
+        "gpu_pipe_active_ratio",
+        "Share of time with work in a pipe other than tensor: fp64, fp32, fp16 or int.",
+        "FP64_UTIL, FP32_UTIL, FP16_UTIL (11-13), INTEGER_UTIL (4)",
+        (*_GPU_LABELS, "pipe"),
+    ),
+    MetricSpec(
+        "gpu_gpm_window_seconds",
+        "gauge",
+        "seconds",
+        _GPU_LABELS,
+        "Time between the two samples that the activity ratios are the mean of.",
+        "nvmlGpmSampleGet",
+        hardware="Hopper",
+    ),
+)
 
 _RATIOS = {
     "graphics": "gpu_graphics_active_ratio",
@@ -34,6 +119,8 @@ _RATES = {
     "gpm",
     "GPU tensor, SM, memory and pipe activity in the last second (NVML GPM, Hopper on).",
     place="driver",
+    topic="GPU activity",
+    metrics=SPECS,
 )
 class GpmCollector:
     """Compares two samples per GPU: the first run takes one, every later one has values."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
+from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, shared_nvml
@@ -13,11 +15,84 @@ from peerwatch_exporter.sources.gpu.nvml_pcie import read_bytes, read_link
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.gpu.nvml import Gpu
     from peerwatch_exporter.sources.gpu.readings import PcieBytes, PcieLink
+
+_GPU_LABELS = ("gpu", "uuid")
+
+SPECS = needing(
+    "NVIDIA GPU",
+    MetricSpec(
+        "gpu_pcie_errors_total",
+        "counter",
+        "1",
+        ("gpu", "uuid", "type"),
+        "Errors on the GPU's PCIe link by type: correctable, receiver, bad_tlp, bad_dllp, lcrc, "
+        "lane, naks_sent, naks_received, replay_rollover, l0_to_recovery, unsupported_request, "
+        "non_fatal and fatal. Correctable ones that keep rising announce a bad slot or riser.",
+        "NVML_FI_DEV_PCIE_* (95, 169, 173-183)",
+    ),
+    MetricSpec(
+        "gpu_pcie_transmit_bytes_total",
+        "counter",
+        "bytes",
+        _GPU_LABELS,
+        "Bytes that the GPU sent over PCIe. The driver's counter may wrap; wraps are added up.",
+        "NVML_FI_DEV_PCIE_COUNT_TX_BYTES (197)",
+    ),
+    MetricSpec(
+        "gpu_pcie_receive_bytes_total",
+        "counter",
+        "bytes",
+        _GPU_LABELS,
+        "Bytes that the GPU received over PCIe. The driver's counter may wrap; wraps are added up.",
+        "NVML_FI_DEV_PCIE_COUNT_RX_BYTES (198)",
+    ),
+    MetricSpec(
+        "gpu_pcie_link_generation",
+        "gauge",
+        "1",
+        _GPU_LABELS,
+        "PCIe generation of the link now. An idle GPU lowers it: compare only under load.",
+        "nvmlDeviceGetCurrPcieLinkGeneration",
+    ),
+    MetricSpec(
+        "gpu_pcie_link_generation_max",
+        "gauge",
+        "1",
+        _GPU_LABELS,
+        "Highest PCIe generation that GPU and slot allow together.",
+        "nvmlDeviceGetMaxPcieLinkGeneration",
+    ),
+    MetricSpec(
+        "gpu_pcie_link_width_lanes",
+        "gauge",
+        "lanes",
+        _GPU_LABELS,
+        "PCIe lanes in use now; fewer than the maximum under load: the link is degraded.",
+        "nvmlDeviceGetCurrPcieLinkWidth",
+    ),
+    MetricSpec(
+        "gpu_pcie_link_width_lanes_max",
+        "gauge",
+        "lanes",
+        _GPU_LABELS,
+        "PCIe lanes that GPU and slot allow together.",
+        "nvmlDeviceGetMaxPcieLinkWidth",
+    ),
+    MetricSpec(
+        "gpu_pcie_replays_total",
+        "counter",
+        "1",
+        _GPU_LABELS,
+        "PCIe packets sent again after an error on the link: nothing is lost but time; many mean "
+        "a bad contact or riser.",
+        "NVML_FI_DEV_PCIE_REPLAY_COUNTER (94), else nvmlDeviceGetPcieReplayCounter",
+    ),
+)
+
 
 # Links change their generation with the load and their errors are few: no need of every second.
 _LINK_SECONDS = 10.0
@@ -60,6 +135,8 @@ class UnwrappedCounter:
     "gpu_pcie",
     "PCIe bytes, link width and speed, replays and errors of the GPUs (NVML).",
     place="driver",
+    topic="GPU, NVLink, PCIe",
+    metrics=SPECS,
 )
 class GpuPcieCollector:
     """Reads every GPU for itself: a lost one costs only its own values."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData
@@ -14,12 +15,38 @@ from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, shared_nvml
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.gpu.facts import SampleBatch
     from peerwatch_exporter.sources.gpu.nvml import Gpu
     from peerwatch_exporter.sources.gpu.nvml_samples import SampledQuantity
+
+_STATISTIC = (
+    "statistic: max, p99 (99 % of the samples were not above it) or mean of the last "
+    "sampler.window_seconds."
+)
+
+SPECS = (
+    MetricSpec(
+        "gpu_burst_power_watts",
+        "gauge",
+        "watts",
+        ("gpu", "uuid", "statistic"),
+        f"Power drawn, from the samples that the driver takes by itself; {_STATISTIC}",
+        "nvmlDeviceGetSamples NVML_TOTAL_POWER_SAMPLES",
+        "NVIDIA GPU, no MIG",
+    ),
+    MetricSpec(
+        "gpu_burst_utilization_ratio",
+        "gauge",
+        "ratio",
+        ("gpu", "uuid", "statistic"),
+        f"Part of the time with a kernel running, from the driver's own samples; {_STATISTIC}",
+        "nvmlDeviceGetSamples NVML_GPU_UTILIZATION_SAMPLES",
+        "NVIDIA GPU, no MIG",
+    ),
+)
+
 
 # No driver is known to sample faster.
 _MOST_PER_SECOND = 500
@@ -30,6 +57,8 @@ _MOST_PER_SECOND = 500
     "GPU power and utilisation within the last seconds, if the sampler is on (NVML).",
     place="driver",
     wanted=lambda config: config.sampler.interval_milliseconds is not None,
+    topic="Millisecond sampling",
+    metrics=SPECS,
 )
 class GpuSamplesCollector:
     """Keeps a window of samples per GPU, and hands each sample on for ``/burst``."""

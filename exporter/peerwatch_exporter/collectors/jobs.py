@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
+from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import PartialData
 from peerwatch_exporter.sources.jobs.cgroup_provider import CgroupProvider
@@ -22,13 +24,82 @@ from peerwatch_exporter.sources.jobs.pod_resources import PodResourcesProvider
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig, HeartbeatConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.gpu.readings import GpuIdentity
     from peerwatch_exporter.sources.jobs.claims import Provider
     from peerwatch_exporter.sources.jobs.heartbeat import HeartbeatFiles
     from peerwatch_exporter.sources.jobs.merge import JobRow
+
+_PROVIDERS = (
+    "jobs.mapping_directory; kubelet pod-resources; NVML compute processes and "
+    "/proc/<pid>/cgroup; environment of rank processes"
+)
+
+SPECS: tuple[MetricSpec, ...] = (
+    *needing(
+        "training job",
+        MetricSpec(
+            "host_job_info",
+            "gauge",
+            "1",
+            ("job_id", "scheduler"),
+            "1 for each training job that runs on this node; joins the job to the node's series. "
+            "Scheduler is who named it: mapping, slurm, kubernetes, torchelastic or peerwatch.",
+            f"{_PROVIDERS}; heartbeat files",
+        ),
+        MetricSpec(
+            "gpu_job_info",
+            "gauge",
+            "1",
+            (
+                "gpu",
+                "uuid",
+                "job_id",
+                "scheduler",
+                "user",
+                "job_namespace",
+                "job_pod",
+                "job_container",
+            ),
+            "1 for each training job that holds this GPU, once per GPU and job: join it to GPU "
+            "series by gpu. What is not known, or not the same for all of the job on this GPU, is "
+            "empty. A MIG slice given to a pod has its own uuid and no gpu; user is a number "
+            "where no name is known.",
+            _PROVIDERS,
+        ),
+        MetricSpec(
+            "gpu_jobs",
+            "gauge",
+            "1",
+            ("gpu",),
+            "Training jobs that hold this GPU: more than 1 means that it is shared, 0 that it is "
+            "free. Absent where nobody knows.",
+            _PROVIDERS,
+        ),
+    ),
+    MetricSpec(
+        "exporter_job_provider_up",
+        "gauge",
+        "1",
+        ("provider",),
+        "1 if this source of job ids could be read, 0 if it failed, wholly or in part; absent "
+        "where the node has none such. Providers: mapping, pod_resources, cgroup, environment, "
+        "heartbeat.",
+        "jobs collector",
+    ),
+    MetricSpec(
+        "exporter_job_mapping_errors_total",
+        "counter",
+        "1",
+        ("reason",),
+        "Files of the mapping directory that could not be used, or not as a whole, counted at "
+        "every reading; the log names each once. Reasons: name, not_a_file, unreadable, too_large, "
+        "binary, job_id, too_many_jobs, too_many_files.",
+        "jobs.mapping_directory",
+    ),
+)
+
 
 # The kubelet is asked once in ten runs; a call must leave room for the rest of that run.
 _SHARE_OF_DEADLINE = 0.6
@@ -77,7 +148,12 @@ class _HeartbeatProvider:
         return self._answer
 
 
-@register("jobs", "training jobs on this node and on each of its GPUs")
+@register(
+    "jobs",
+    "training jobs on this node and on each of its GPUs",
+    topic="Training jobs and ranks",
+    metrics=SPECS,
+)
 class JobsCollector:
     """Publishes the info series that join jobs to the node's series."""
 
@@ -98,8 +174,10 @@ class JobsCollector:
             deadline_seconds=_SHARE_OF_DEADLINE * config.deadline_seconds,
             monotonic=sources.monotonic,
         )
-        environment = EnvironmentProvider(config, sources, self._known_boards)
-        cgroup = CgroupProvider(config, sources, self._known_boards, lambda: environment.ranks)
+        environment = EnvironmentProvider(config, sources, self._gpus, self._known_boards)
+        cgroup = CgroupProvider(
+            config, sources, self._gpus, self._known_boards, lambda: environment.ranks
+        )
         heartbeat = _HeartbeatProvider(config.heartbeat, sources.heartbeats, sources.clock)
         # Asked in this order: the environment finds the ranks whose control groups are read.
         self._providers: tuple[Provider, ...] = (

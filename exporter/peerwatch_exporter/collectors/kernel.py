@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.sources.kernel.log import Bursts, KernelLog, lines_of
@@ -17,9 +18,23 @@ from peerwatch_exporter.sources.kernel.log import Bursts, KernelLog, lines_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
+
+SPECS = (
+    MetricSpec(
+        "host_kernel_events_total",
+        "counter",
+        "1",
+        ("class",),
+        "Signs of trouble in the kernel log since its oldest line, each class from 0: mlx5 (NIC "
+        "health, cable, power, queues, link down), mce (machine checks, corrected ones too, and "
+        "uncorrected memory errors), hung_task (stuck tasks and CPUs), oom (processes killed), "
+        "nvlink (links that did not train), apei (firmware error reports). What happened to one "
+        "device within 5 s counts once.",
+        "/dev/kmsg",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +118,12 @@ def _is_wanted(text: str) -> bool:
     return any(signature.keyword in text for signature in SIGNATURES)
 
 
-@register("kernel", "NIC, memory and CPU trouble, stuck tasks and killed processes (kernel log).")
+@register(
+    "kernel",
+    "NIC, memory and CPU trouble, stuck tasks and killed processes (kernel log).",
+    topic="Host",
+    metrics=SPECS,
+)
 class KernelCollector:
     """Follows the kernel log from its oldest line, so a restart forgets nothing."""
 

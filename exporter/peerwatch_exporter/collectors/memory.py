@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.sources.host.usage import usage_source
@@ -11,12 +12,31 @@ from peerwatch_exporter.sources.host.usage import usage_source
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
 
+SPECS = (
+    MetricSpec(
+        "host_memory_total_bytes",
+        "gauge",
+        "bytes",
+        (),
+        "Memory of the node: that of the machine, or scope.memory_bytes where it is set.",
+        "/proc/meminfo MemTotal; scope.memory_bytes",
+    ),
+    MetricSpec(
+        "host_memory_available_bytes",
+        "gauge",
+        "bytes",
+        (),
+        "Memory that can be had without swapping; with scope 'processes', the total less the "
+        "resident memory of the node's processes.",
+        "/proc/meminfo MemAvailable; /proc/<pid>/status VmRSS",
+    ),
+)
 
-@register("memory", "memory in total and available")
+
+@register("memory", "memory in total and available", topic="Host", metrics=SPECS)
 class MemoryCollector:
     """Publishes total and available memory."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import PartialData
@@ -12,16 +13,40 @@ from peerwatch_exporter.sources.host.procfs import Procfs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
+
+
+def _network(direction: str, what: str, column: str) -> MetricSpec:
+    return MetricSpec(
+        f"host_network_{direction}_{what}_total",
+        "counter",
+        "bytes" if what == "bytes" else "1",
+        ("interface",),
+        f"Network interface: {what} in {direction} direction.",
+        f"/proc/net/dev, {direction} column {column}",
+    )
+
+
+SPECS = (
+    _network("receive", "bytes", "bytes"),
+    _network("receive", "packets", "packets"),
+    _network("receive", "errors", "errs"),
+    _network("receive", "drops", "drop"),
+    _network("transmit", "bytes", "bytes"),
+    _network("transmit", "packets", "packets"),
+    _network("transmit", "errors", "errs"),
+    _network("transmit", "drops", "drop"),
+)
 
 
 # Every container adds an interface; the machine's own come first in the kernel's list.
 _MAX_INTERFACES = 256
 
 
-@register("network", "bytes, packets, errors and drops by network interface")
+@register(
+    "network", "bytes, packets, errors and drops by network interface", topic="Host", metrics=SPECS
+)
 class NetworkCollector:
     """Publishes the counters of every interface."""
 

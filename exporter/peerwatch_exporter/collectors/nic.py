@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
+from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.sources.host.sysfs import Sysfs
@@ -14,10 +16,157 @@ from peerwatch_exporter.sources.nic.rdma import MAX_PORTS, RDMA_ROOT, GpuNeighbo
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.nic.rdma import RdmaPort
+
+_PORT_LABELS = ("device", "port")
+
+SPECS: tuple[MetricSpec, ...] = (
+    *needing(
+        "RDMA NIC",
+        MetricSpec(
+            "nic_port_info",
+            "gauge",
+            "1",
+            ("device", "port", "link_layer", "netdev", "bdf", "fw", "board_id", "gpu"),
+            "What port it is. Value is always 1; join on (node, device, port). gpu is the index "
+            "of the GPU it shares a PCIe switch with, empty if there is none; where several NICs "
+            "and GPUs share one, they are paired in order. All equally near GPUs are in "
+            "nic_gpu_info.",
+            "ports/N/{link_layer,gid_attrs/ndevs/0}, device, fw_ver, board_id",
+        ),
+    ),
+    MetricSpec(
+        "nic_gpu_info",
+        "gauge",
+        "1",
+        ("device", "port", "gpu", "nearness"),
+        "The GPUs nearest to a port by PCIe, one row for each. nearness: switch (they share a "
+        "PCIe bridge), host_bridge (they meet at the CPU's host bridge), numa (the same NUMA "
+        "node). Value is always 1.",
+        "/sys/bus/pci/devices/<bdf> link targets, numa_node",
+        hardware="RDMA NIC and GPU",
+    ),
+    *needing(
+        "RDMA NIC",
+        MetricSpec(
+            "nic_port_state",
+            "gauge",
+            "1",
+            _PORT_LABELS,
+            "Logical state: 1 down, 2 initialising, 3 armed, 4 active, 5 active but deferred.",
+            "ports/N/state",
+        ),
+        MetricSpec(
+            "nic_port_physical_state",
+            "gauge",
+            "1",
+            _PORT_LABELS,
+            "Physical state: 1 sleep, 2 polling, 3 disabled, 4 training, 5 link up, 6 error "
+            "recovery.",
+            "ports/N/phys_state",
+        ),
+        MetricSpec(
+            "nic_port_rate_bytes_per_second",
+            "gauge",
+            "bytes per second",
+            _PORT_LABELS,
+            "Speed that the port negotiated.",
+            "ports/N/rate",
+        ),
+        MetricSpec(
+            "nic_receive_bytes_total",
+            "counter",
+            "bytes",
+            _PORT_LABELS,
+            "Bytes received (port_rcv_data, 4-byte words, times 4; rx_bytes on EFA and bnxt_re).",
+            "ports/N/counters/port_rcv_data, else hw_counters/rx_bytes",
+        ),
+        MetricSpec(
+            "nic_transmit_bytes_total",
+            "counter",
+            "bytes",
+            _PORT_LABELS,
+            "Bytes sent (port_xmit_data, 4-byte words, times 4; tx_bytes on EFA and bnxt_re).",
+            "ports/N/counters/port_xmit_data, else hw_counters/tx_bytes",
+        ),
+        MetricSpec(
+            "nic_receive_packets_total",
+            "counter",
+            "packets",
+            _PORT_LABELS,
+            "Packets received (port_rcv_packets).",
+            "ports/N/counters/port_rcv_packets",
+        ),
+        MetricSpec(
+            "nic_transmit_packets_total",
+            "counter",
+            "packets",
+            _PORT_LABELS,
+            "Packets sent (port_xmit_packets).",
+            "ports/N/counters/port_xmit_packets",
+        ),
+        MetricSpec(
+            "nic_transmit_wait_ticks_total",
+            "counter",
+            "ticks",
+            _PORT_LABELS,
+            "Ticks with data to send and no credit to send it (port_xmit_wait): the fabric holds "
+            "this port back.",
+            "ports/N/counters/port_xmit_wait",
+        ),
+    ),
+    MetricSpec(
+        "nic_cnp_sent_total",
+        "counter",
+        "packets",
+        _PORT_LABELS,
+        "Congestion notifications sent: this node received marked packets (np_cnp_sent).",
+        "ports/N/hw_counters/np_cnp_sent, else tx_cnp_pkts",
+        hardware="mlx5, RoCE",
+    ),
+    MetricSpec(
+        "nic_cnp_handled_total",
+        "counter",
+        "packets",
+        _PORT_LABELS,
+        "Congestion notifications obeyed: this node slowed its sending down (rp_cnp_handled).",
+        "ports/N/hw_counters/rp_cnp_handled, else rx_cnp_pkts",
+        hardware="mlx5, RoCE",
+    ),
+    MetricSpec(
+        "nic_cnp_ignored_total",
+        "counter",
+        "packets",
+        _PORT_LABELS,
+        "Congestion notifications received and not obeyed (rp_cnp_ignored): congestion control "
+        "is off or set up differently on this node.",
+        "ports/N/hw_counters/rp_cnp_ignored",
+        hardware="mlx5, RoCE",
+    ),
+    MetricSpec(
+        "nic_ecn_marked_packets_total",
+        "counter",
+        "packets",
+        _PORT_LABELS,
+        "RoCE packets received with the congestion mark: a switch on the way here queues "
+        "(np_ecn_marked_roce_packets).",
+        "ports/N/hw_counters/np_ecn_marked_roce_packets, else rx_ecn_marked_pkts",
+        hardware="mlx5, RoCE",
+    ),
+    MetricSpec(
+        "nic_out_of_sequence_packets_total",
+        "counter",
+        "packets",
+        _PORT_LABELS,
+        "Packets received out of sequence (out_of_sequence): some were lost on the way here, or "
+        "the fabric sends them along several paths.",
+        "ports/N/hw_counters/out_of_sequence",
+        hardware="mlx5",
+    ),
+)
+
 
 # InfiniBand counts data in 32-bit words, on every link layer; EFA and bnxt_re have no counters/
 # and count bytes. Drivers of long ago have counters of 64 bits in counters_ext alone.
@@ -71,7 +220,12 @@ _STATES = {"state": "nic_port_state", "phys_state": "nic_port_physical_state"}
 _KEPT_FILES = 512
 
 
-@register("nic", "RDMA NIC bytes, packets, link state, ECN and CNP counters (sysfs).")
+@register(
+    "nic",
+    "RDMA NIC bytes, packets, link state, ECN and CNP counters (sysfs).",
+    topic="NIC and RDMA",
+    metrics=SPECS,
+)
 class NicCollector:
     """Reads every port; a counter that cannot be read is left out alone."""
 

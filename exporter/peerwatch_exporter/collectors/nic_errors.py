@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from peerwatch_common.metrics.spec import Family, MetricSpec
+from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.sources.host.sysfs import Sysfs
@@ -13,9 +15,53 @@ from peerwatch_exporter.sources.nic.rdma import MAX_PORTS, RDMA_ROOT, RdmaPorts
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
+
+_TYPED_LABELS = ("device", "port", "type")
+_PORT_LABELS = ("device", "port")
+
+SPECS = needing(
+    "RDMA NIC",
+    MetricSpec(
+        "nic_port_errors_total",
+        "counter",
+        "1",
+        _TYPED_LABELS,
+        "Errors of the port; type is the kernel's name of the counter. symbol_error and "
+        "port_rcv_errors: a bad cable or transceiver; port_xmit_discards: sent nowhere because "
+        "the link was down or the fabric full.",
+        "ports/N/counters/*",
+    ),
+    MetricSpec(
+        "nic_link_downed_total",
+        "counter",
+        "1",
+        _PORT_LABELS,
+        "Times the link failed to recover and went down (link_downed). Outside of reboots and "
+        "maintenance: a bad cable, transceiver or switch port.",
+        "ports/N/counters/link_downed",
+    ),
+    MetricSpec(
+        "nic_link_recoveries_total",
+        "counter",
+        "1",
+        _PORT_LABELS,
+        "Times the link recovered by itself after errors (link_error_recovery): traffic stood "
+        "still meanwhile, and a link that does so often will fail.",
+        "ports/N/counters/link_error_recovery",
+    ),
+    MetricSpec(
+        "nic_rdma_errors_total",
+        "counter",
+        "1",
+        _TYPED_LABELS,
+        "RDMA transport errors and retries; type is the kernel's name of the counter. "
+        "local_ack_timeout_err: the peer did not answer; packet_seq_err: packets were lost; "
+        "out_of_buffer: this node posted too few receive buffers.",
+        "ports/N/hw_counters/*",
+    ),
+)
 
 _PORT_ERRORS = (
     "symbol_error",
@@ -86,7 +132,11 @@ COUNTERS: tuple[PortCounter, ...] = (
 
 
 @register(
-    "nic_errors", "RDMA NIC link, port and transport error counters (sysfs).", interval_seconds=10
+    "nic_errors",
+    "RDMA NIC link, port and transport error counters (sysfs).",
+    interval_seconds=10,
+    topic="NIC and RDMA",
+    metrics=SPECS,
 )
 class NicErrorsCollector:
     """Reads every port; a counter that cannot be read is left out alone."""

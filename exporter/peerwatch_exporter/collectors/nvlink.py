@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
+from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.sources.gpu.nvlink import NvlinkReader
 from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, shared_nvml
@@ -12,11 +14,52 @@ from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, shared_nvml
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.gpu.nvml import Gpu
     from peerwatch_exporter.sources.gpu.readings import NvlinkBytes
+
+_GPU_LABELS = ("gpu", "uuid")
+
+SPECS: tuple[MetricSpec, ...] = (
+    *needing(
+        "NVLink",
+        MetricSpec(
+            "nvlink_transmit_bytes_total",
+            "counter",
+            "bytes",
+            _GPU_LABELS,
+            "Payload sent over all NVLinks of the GPU.",
+            "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX (138), else NVLINK_COUNT_XMIT_BYTES (202)",
+        ),
+        MetricSpec(
+            "nvlink_receive_bytes_total",
+            "counter",
+            "bytes",
+            _GPU_LABELS,
+            "Payload received over all NVLinks of the GPU.",
+            "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX (139), else NVLINK_COUNT_RCV_BYTES (204)",
+        ),
+    ),
+    MetricSpec(
+        "nvlink_raw_transmit_bytes_total",
+        "counter",
+        "bytes",
+        _GPU_LABELS,
+        "Sent over all NVLinks of the GPU, with what the protocol adds to the payload.",
+        "NVML_FI_DEV_NVLINK_THROUGHPUT_RAW_TX (140)",
+        "NVLink, Ampere to Hopper",
+    ),
+    MetricSpec(
+        "nvlink_raw_receive_bytes_total",
+        "counter",
+        "bytes",
+        _GPU_LABELS,
+        "Received over all NVLinks of the GPU, with what the protocol adds to the payload.",
+        "NVML_FI_DEV_NVLINK_THROUGHPUT_RAW_RX (141)",
+        "NVLink, Ampere to Hopper",
+    ),
+)
 
 _VALUES = {
     "nvlink_transmit_bytes_total": "transmit",
@@ -26,7 +69,13 @@ _VALUES = {
 }
 
 
-@register("nvlink", "Bytes over the NVLinks of each GPU (NVML).", place="driver")
+@register(
+    "nvlink",
+    "Bytes over the NVLinks of each GPU (NVML).",
+    place="driver",
+    topic="GPU, NVLink, PCIe",
+    metrics=SPECS,
+)
 class NvlinkCollector:
     """Publishes true byte counters, whatever the link generation calls them."""
 

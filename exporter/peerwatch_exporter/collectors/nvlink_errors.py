@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
+from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.sources.gpu.nvlink import NvlinkReader
@@ -14,11 +16,95 @@ from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, shared_nvml
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.gpu.nvml import Gpu
     from peerwatch_exporter.sources.gpu.readings import C2cLink, LinkReading
+
+_LINK_LABELS = ("gpu", "uuid", "link")
+
+SPECS: tuple[MetricSpec, ...] = (
+    *needing(
+        "NVLink",
+        MetricSpec(
+            "nvlink_up",
+            "gauge",
+            "1",
+            _LINK_LABELS,
+            "1 if the link is active.",
+            "NVML_FI_DEV_NVLINK_GET_STATE (165), else nvmlDeviceGetNvLinkState",
+        ),
+        MetricSpec(
+            "nvlink_speed_bytes_per_second",
+            "gauge",
+            "bytes per second",
+            _LINK_LABELS,
+            "Nominal speed of the link in one direction.",
+            "NVML_FI_DEV_NVLINK_GET_SPEED (164)",
+        ),
+        MetricSpec(
+            "nvlink_errors_total",
+            "counter",
+            "1",
+            ("gpu", "uuid", "link", "type"),
+            "Link errors by type. Hopper and older count replay, recovery and crc; Blackwell "
+            "counts recovery, malformed, overrun, receive, receive_remote, receive_general, "
+            "integrity, discard, effective and symbol.",
+            "NVML_FI_DEV_NVLINK_ERROR_DL_* (161-163), NVLINK_COUNT_* (206-221)",
+        ),
+    ),
+    MetricSpec(
+        "nvlink_link_recoveries_total",
+        "counter",
+        "1",
+        ("gpu", "uuid", "link", "result"),
+        "How often the link was brought up again after an error, by result: successful or failed. "
+        "One that fails again and again needs its connector or board looked at.",
+        "NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_{SUCCESSFUL,FAILED}_EVENTS (213, 214)",
+        "NVLink, Blackwell",
+    ),
+    MetricSpec(
+        "nvlink_bit_error_ratio",
+        "gauge",
+        "ratio",
+        ("gpu", "uuid", "link", "kind"),
+        "Share of bits that arrive wrong: effective (after all repair) or symbol (after forward "
+        "error correction). A link far above its peers is about to fail.",
+        "NVML_FI_DEV_NVLINK_COUNT_{EFFECTIVE,SYMBOL}_BER (220, 222)",
+        "NVLink, Blackwell",
+    ),
+    MetricSpec(
+        "nvlink_fec_symbols_total",
+        "counter",
+        "1",
+        ("gpu", "uuid", "link", "bin"),
+        "Symbol errors that forward error correction repaired, by bin 0 to 15: the higher the "
+        "bin, the nearer to what cannot be repaired. Published if nvlink.fec is set.",
+        "NVML_FI_DEV_NVLINK_COUNT_FEC_HISTORY_* (235-250)",
+        "NVLink, Blackwell",
+    ),
+    *needing(
+        "NVLink-C2C",
+        MetricSpec(
+            "nvlink_c2c_up",
+            "gauge",
+            "1",
+            _LINK_LABELS,
+            "1 if this link between the GPU and the Grace CPU beside it is active. They carry all "
+            "traffic between the two, and are no part of nvlink_up.",
+            "NVML_FI_DEV_C2C_LINK_GET_STATUS (171)",
+        ),
+        MetricSpec(
+            "nvlink_c2c_speed_bytes_per_second",
+            "gauge",
+            "bytes per second",
+            _LINK_LABELS,
+            "Nominal speed of the active link between the GPU and its Grace CPU in one direction.",
+            "NVML_FI_DEV_C2C_LINK_GET_MAX_BW (172)",
+        ),
+    ),
+)
+
 
 # Metrics with one more label, whose values are the keys of the reading.
 _KEYED = {
@@ -36,6 +122,8 @@ _C2cReadings = list[tuple["Gpu", "Sequence[C2cLink]"]]
     "State, speed, errors by type and recoveries of each NVLink (NVML).",
     interval_seconds=10,
     place="driver",
+    topic="GPU, NVLink, PCIe",
+    metrics=SPECS,
 )
 class NvlinkErrorsCollector:
     """Publishes what the link generation counts, one series per link and type."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
+from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.sources.host.pci import MAX_FUNCTIONS, PCI_DEVICES, PciTree
@@ -14,11 +16,86 @@ from peerwatch_exporter.sources.host.sysfs import Sysfs
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.host.pci import PciFunction
     from peerwatch_exporter.sources.host.pci_link import PciLink
+
+_DEVICES = "/sys/bus/pci/devices"
+_FUNCTION_LABELS = ("bdf",)
+
+SPECS: tuple[MetricSpec, ...] = (
+    *needing(
+        "GPU or NIC on PCIe",
+        MetricSpec(
+            "pcie_device_info",
+            "gauge",
+            "1",
+            ("bdf", "kind", "parent", "vendor", "device_id", "numa_node"),
+            "A PCIe function that training needs, seen since the exporter started: kind gpu, nic, "
+            "nvswitch, or a bridge or root_port above one. parent is the bridge right above it, "
+            "empty at the root: follow it up to find the link that two devices share. Value is "
+            "always 1.",
+            f"{_DEVICES}/<bdf>, its link target, class, vendor, device, numa_node",
+        ),
+        MetricSpec(
+            "pcie_device_present",
+            "gauge",
+            "1",
+            _FUNCTION_LABELS,
+            "0 if a function seen since the exporter started is gone, or fell off the bus: it is "
+            "listed, and reads as all ones.",
+            f"{_DEVICES}/<bdf>/{{current_link_width,config}}",
+        ),
+        MetricSpec(
+            "pcie_link_speed_transfers_per_second",
+            "gauge",
+            "transfers per second",
+            _FUNCTION_LABELS,
+            "Transfers per second and lane of the function's link now; the link is the one above "
+            "it, of a root port or a switch's downstream port the one below. An idle GPU lowers "
+            "it: compare only under load.",
+            f"{_DEVICES}/<bdf>/current_link_speed",
+        ),
+        MetricSpec(
+            "pcie_link_speed_max_transfers_per_second",
+            "gauge",
+            "transfers per second",
+            _FUNCTION_LABELS,
+            "Highest transfers per second and lane that the function itself allows. A link is as "
+            "fast as the slower of its two ends: take the smaller of this and of the parent's.",
+            f"{_DEVICES}/<bdf>/max_link_speed",
+        ),
+        MetricSpec(
+            "pcie_link_width_lanes",
+            "gauge",
+            "lanes",
+            _FUNCTION_LABELS,
+            "Lanes of the function's link now; 0 for a port whose link is down.",
+            f"{_DEVICES}/<bdf>/current_link_width",
+        ),
+        MetricSpec(
+            "pcie_link_width_lanes_max",
+            "gauge",
+            "lanes",
+            _FUNCTION_LABELS,
+            "Lanes that the function itself allows. Fewer in use than both ends allow: a contact, "
+            "a riser or a cable is bad.",
+            f"{_DEVICES}/<bdf>/max_link_width",
+        ),
+    ),
+    MetricSpec(
+        "pcie_aer_errors_total",
+        "counter",
+        "1",
+        ("bdf", "severity", "type"),
+        "PCIe advanced error reports. Severity correctable is split by the kernel's type name "
+        "(RxErr, BadTLP, Timeout, ...): the link repaired them and lost time, many mean a bad "
+        "contact. nonfatal and fatal are one total each: data was lost, the device may be gone.",
+        f"{_DEVICES}/<bdf>/aer_dev_{{correctable,nonfatal,fatal}}",
+        hardware="PCIe AER",
+    ),
+)
 
 _LINK_VALUES = {
     "pcie_link_speed_transfers_per_second": "speed",
@@ -32,6 +109,8 @@ _LINK_VALUES = {
     "pcie",
     "PCIe links and AER errors of GPUs, NICs, NVSwitches and the bridges above them (sysfs).",
     interval_seconds=10,
+    topic="PCIe links and errors",
+    metrics=SPECS,
 )
 class PcieCollector:
     """Reads every function of interest; one that is gone costs itself and stays visible."""

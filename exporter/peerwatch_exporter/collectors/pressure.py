@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
+from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData
@@ -13,12 +14,25 @@ from peerwatch_exporter.sources.host.procfs import Procfs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
 
+SPECS = (
+    MetricSpec(
+        "host_pressure_seconds_total",
+        "counter",
+        "seconds",
+        ("resource", "kind"),
+        "Time in which some or all (full) runnable tasks stood still for want of the resource.",
+        "/proc/pressure/{cpu,io,memory} total",
+        hardware="Linux 4.20",
+    ),
+)
 
-@register("pressure", "time lost waiting for CPU, memory or storage (PSI)")
+
+@register(
+    "pressure", "time lost waiting for CPU, memory or storage (PSI)", topic="Host", metrics=SPECS
+)
 class PressureCollector:
     """Publishes the machine's stall times where the kernel counts them."""
 

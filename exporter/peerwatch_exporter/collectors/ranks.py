@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
+from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.sources.jobs.mapping import MappingFiles
@@ -20,12 +22,132 @@ from peerwatch_exporter.sources.jobs.ranks import RankFinder
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.host.processes import Process
     from peerwatch_exporter.sources.jobs.heartbeat import Heartbeat
     from peerwatch_exporter.sources.jobs.ranks import RankProcess
+
+_RANK_LABELS = ("job_id", "rank")
+_TREE = "summed over the processes of the rank"
+
+SPECS: tuple[MetricSpec, ...] = (
+    *needing(
+        "training job",
+        MetricSpec(
+            "rank_info",
+            "gauge",
+            "1",
+            ("job_id", "rank", "local_rank", "world_size", "pid"),
+            "1 for each rank of a training job on this node; pid is its main process.",
+            "environment of rank processes; heartbeat files",
+        ),
+    ),
+    MetricSpec(
+        "rank_heartbeat_timestamp_seconds",
+        "gauge",
+        "seconds",
+        _RANK_LABELS,
+        "When the rank last gave a sign of life (Unix time).",
+        "heartbeat file: time",
+        hardware="heartbeat",
+    ),
+    MetricSpec(
+        "rank_last_step_timestamp_seconds",
+        "gauge",
+        "seconds",
+        _RANK_LABELS,
+        "When the rank last finished an optimiser step (Unix time).",
+        "heartbeat file: last_step_time",
+        hardware="heartbeat",
+    ),
+    MetricSpec(
+        "rank_steps_total",
+        "counter",
+        "1",
+        _RANK_LABELS,
+        "Optimiser steps the rank has finished; falls when a job resumes from a checkpoint.",
+        "heartbeat file: step",
+        hardware="heartbeat",
+    ),
+    *needing(
+        "training job",
+        MetricSpec(
+            "rank_process_state",
+            "gauge",
+            "1",
+            ("job_id", "rank", "state"),
+            "1 for the state of the rank's main process, 0 for the others: running, sleeping, "
+            "disk_sleep, stopped, zombie, exited (a heartbeat file is left but no process).",
+            "/proc/<pid>/stat state",
+        ),
+        MetricSpec(
+            "rank_cpu_seconds_total",
+            "counter",
+            "seconds",
+            ("job_id", "rank", "mode"),
+            f"CPU time of the rank in user and system mode, {_TREE}.",
+            "/proc/<pid>/stat utime, stime, cutime, cstime",
+        ),
+        MetricSpec(
+            "rank_memory_resident_bytes",
+            "gauge",
+            "bytes",
+            _RANK_LABELS,
+            f"Resident memory of the rank, {_TREE}; shared pages count for each of them.",
+            "/proc/<pid>/status VmRSS",
+        ),
+        MetricSpec(
+            "rank_read_bytes_total",
+            "counter",
+            "bytes",
+            _RANK_LABELS,
+            f"Bytes the rank had read from storage, {_TREE}.",
+            "/proc/<pid>/io read_bytes",
+        ),
+        MetricSpec(
+            "rank_written_bytes_total",
+            "counter",
+            "bytes",
+            _RANK_LABELS,
+            f"Bytes the rank had written to storage, {_TREE}.",
+            "/proc/<pid>/io write_bytes",
+        ),
+        MetricSpec(
+            "rank_context_switches_total",
+            "counter",
+            "1",
+            ("job_id", "rank", "kind"),
+            "Context switches of the main threads of the rank's processes: voluntary (waited) or "
+            "involuntary (pushed off the CPU).",
+            "/proc/<pid>/status voluntary_ctxt_switches, nonvoluntary_ctxt_switches",
+        ),
+        MetricSpec(
+            "rank_run_delay_seconds_total",
+            "counter",
+            "seconds",
+            _RANK_LABELS,
+            "Time the main threads of the rank's processes were ready to run but waited for a CPU.",
+            "/proc/<pid>/schedstat, second field",
+        ),
+        MetricSpec(
+            "rank_threads",
+            "gauge",
+            "1",
+            _RANK_LABELS,
+            f"Threads of the rank, {_TREE}.",
+            "/proc/<pid>/stat num_threads",
+        ),
+        MetricSpec(
+            "rank_processes",
+            "gauge",
+            "1",
+            _RANK_LABELS,
+            "Processes of the rank: the main process and its descendants.",
+            "/proc/<pid>/stat ppid",
+        ),
+    ),
+)
 
 _STATES = ("running", "sleeping", "disk_sleep", "stopped", "zombie", "exited")
 
@@ -81,7 +203,12 @@ class _Page:
         return (family for family in self._families.values() if family.rows)
 
 
-@register("ranks", "ranks of training jobs: process state and use, heartbeat, steps")
+@register(
+    "ranks",
+    "ranks of training jobs: process state and use, heartbeat, steps",
+    topic="Training jobs and ranks",
+    metrics=SPECS,
+)
 class RanksCollector:
     """Publishes every rank found by its processes or its heartbeat file."""
 

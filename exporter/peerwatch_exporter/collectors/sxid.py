@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.catalog.sxid_codes import SXIDS, describe
 from peerwatch_exporter.collector import register
@@ -13,9 +14,44 @@ from peerwatch_exporter.sources.kernel.log import Admission, Bursts, KernelLog, 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
+
+_SXID_LABELS = ("switch", "sxid", "severity")
+
+SPECS = (
+    MetricSpec(
+        "nvswitch_sxid_errors_total",
+        "counter",
+        "1",
+        _SXID_LABELS,
+        "SXID errors of an NVSwitch in the kernel log since its oldest line, by code and severity "
+        "(fatal or nonfatal, as logged); repeats within 5 s count once. A series begins with its "
+        "first error, which increase() cannot see: compare the last timestamp with time().",
+        "/dev/kmsg, 'nvidia-nvswitchN: SXid'",
+        hardware="NVSwitch",
+    ),
+    MetricSpec(
+        "nvswitch_sxid_last_timestamp_seconds",
+        "gauge",
+        "seconds",
+        _SXID_LABELS,
+        "When the last SXID error of this code was logged (Unix time).",
+        "/dev/kmsg, 'nvidia-nvswitchN: SXid'",
+        hardware="NVSwitch",
+    ),
+    MetricSpec(
+        "nvswitch_sxid_info",
+        "gauge",
+        "1",
+        ("sxid", "meaning", "class", "action"),
+        "What an SXID code means, its class as in gpu_xid_info, and what to do. Value is always 1; "
+        "join on (node, sxid). There is one for each code of nvswitch_sxid_errors_total.",
+        "catalog/sxid_codes.py",
+        hardware="NVSwitch",
+    ),
+)
+
 
 # A node has at most six NVSwitches; the rest is room for what is built next.
 MAX_SWITCHES = 32
@@ -66,7 +102,12 @@ class SxidLog:
             self.last[key] = timestamp
 
 
-@register("sxid", "SXID errors of the NVSwitches by code, and when last seen (kernel log).")
+@register(
+    "sxid",
+    "SXID errors of the NVSwitches by code, and when last seen (kernel log).",
+    topic="XID and SXID",
+    metrics=SPECS,
+)
 class SxidCollector:
     """Follows the kernel log from its oldest line; a node without NVSwitch publishes nothing."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.sources.host.procfs import GarbledFileError, Procfs
@@ -12,10 +13,67 @@ from peerwatch_exporter.sources.host.procfs import GarbledFileError, Procfs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.host.procfs import TcpQueues
+
+SPECS = (
+    MetricSpec(
+        "host_tcp_retransmitted_segments_total",
+        "counter",
+        "1",
+        (),
+        "TCP segments sent again because no acknowledgement came: loss or a stalled peer.",
+        "/proc/net/snmp Tcp RetransSegs",
+    ),
+    MetricSpec(
+        "host_tcp_sent_segments_total",
+        "counter",
+        "1",
+        (),
+        "TCP segments sent, without those sent again.",
+        "/proc/net/snmp Tcp OutSegs",
+    ),
+    MetricSpec(
+        "host_tcp_timeouts_total",
+        "counter",
+        "1",
+        (),
+        "TCP retransmission timers that ran out.",
+        "/proc/net/netstat TcpExt TCPTimeouts",
+    ),
+    MetricSpec(
+        "host_tcp_syn_retransmissions_total",
+        "counter",
+        "1",
+        (),
+        "TCP connection requests sent again because no answer came: the peer or the way to it is "
+        "down.",
+        "/proc/net/netstat TcpExt TCPSynRetrans",
+    ),
+    MetricSpec(
+        "host_tcp_send_queue_bytes",
+        "gauge",
+        "bytes",
+        (),
+        "Bytes in the send queues of established connections: written, not yet acknowledged. "
+        "Mean of the last mean_seconds; read every second, or less often where listing the "
+        "sockets takes the kernel long.",
+        "/proc/net/tcp and tcp6, tx_queue",
+        swings=True,
+    ),
+    MetricSpec(
+        "host_tcp_receive_queue_bytes",
+        "gauge",
+        "bytes",
+        (),
+        "Bytes in the receive queues of established connections: arrived, not yet read by the "
+        "application. Mean and read as the send queues.",
+        "/proc/net/tcp and tcp6, rx_queue",
+        swings=True,
+    ),
+)
+
 
 # The list of sockets costs a walk over the kernel's whole hash table, which on a machine with
 # much memory is long even if it is empty. So much of one CPU may be spent on it; in between, the
@@ -25,7 +83,9 @@ _COUNTERS = ("OutSegs", "RetransSegs")
 _EXTENDED_COUNTERS = ("TCPSynRetrans", "TCPTimeouts")
 
 
-@register("tcp", "TCP retransmissions, timeouts, bytes waiting in queues")
+@register(
+    "tcp", "TCP retransmissions, timeouts, bytes waiting in queues", topic="Host", metrics=SPECS
+)
 class TcpCollector:
     """Publishes TCP counters and the sum of all queues."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from peerwatch_common.metrics.spec import Family
+from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import register
 
@@ -14,8 +14,42 @@ if TYPE_CHECKING:
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
 
+SPECS = (
+    MetricSpec(
+        "exporter_web_config_reload_failed",
+        "gauge",
+        "1",
+        (),
+        "1 while the web configuration file, its certificate or its key as they stand cannot be "
+        "used and what was read before stays in force; the log says why.",
+        "web server",
+    ),
+    MetricSpec(
+        "exporter_web_rejected_connections_total",
+        "counter",
+        "1",
+        (),
+        "Connections turned away because web.max_connections were in use.",
+        "web server",
+    ),
+    MetricSpec(
+        "exporter_web_failed_logins_total",
+        "counter",
+        "1",
+        (),
+        "Requests answered 401: no user, an unknown one, or a wrong password.",
+        "web server",
+    ),
+)
 
-@register("web", "connections and logins that the exporter itself refused", interval_seconds=10)
+
+@register(
+    "web",
+    "connections and logins that the exporter itself refused",
+    interval_seconds=10,
+    topic="The exporter itself",
+    metrics=SPECS,
+)
 class WebCollector:
     """Publishes what the server counts."""
 

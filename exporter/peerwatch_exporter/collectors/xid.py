@@ -10,7 +10,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
+from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.catalog.xid_codes import (
     SEVERITIES,
     XIDS,
@@ -28,11 +30,77 @@ from peerwatch_exporter.sources.kernel.log import Admission, KernelLog, lines_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.catalog.xid_codes import Severity
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.gpu.facts import XidEvent
+
+_XID_LABELS = ("gpu", "pci_bus_id", "xid")
+
+SPECS: tuple[MetricSpec, ...] = (
+    *needing(
+        "NVIDIA GPU",
+        MetricSpec(
+            "gpu_xid_errors_total",
+            "counter",
+            "1",
+            _XID_LABELS,
+            "XID errors since the oldest line of the kernel log, by code; those of the same code "
+            "within 5 s count once, and so does what the log and the driver's events both report. "
+            "The critical codes of every GPU start at 0: those of class hardware, and 63 and 94. "
+            "Beyond 16 unknown codes the label is other.",
+            "/dev/kmsg, 'NVRM: Xid'; nvmlEventSetWait_v2",
+        ),
+        MetricSpec(
+            "gpu_xid_last_timestamp_seconds",
+            "gauge",
+            "seconds",
+            _XID_LABELS,
+            "When the last XID error of this code was logged (Unix time).",
+            "/dev/kmsg, 'NVRM: Xid'; nvmlEventSetWait_v2",
+        ),
+        MetricSpec(
+            "gpu_xid_info",
+            "gauge",
+            "1",
+            ("xid", "mnemonic", "class", "action"),
+            "What an XID code means: NVIDIA's name, its class (hardware: drain now; degraded: "
+            "drain when the job ends; watch; application; ignore) and what to do. Value is always "
+            "1; join on (node, xid). There is one for each code of gpu_xid_errors_total.",
+            "catalog/xid_codes.py, xid.severity",
+        ),
+        MetricSpec(
+            "gpu_xid_class_errors_total",
+            "counter",
+            "1",
+            ("gpu", "pci_bus_id", "class"),
+            "XID errors by class, each from 0. The class is that of the line where the line says "
+            "more than its code: a fatal NVLink error (144 to 150), the recovery that XID 154 "
+            "asks for. Lines of the same code and class within 5 s count once.",
+            "/dev/kmsg, 'NVRM: Xid'",
+        ),
+        MetricSpec(
+            "gpu_xid_recovery_action_info",
+            "gauge",
+            "1",
+            ("gpu", "pci_bus_id", "action"),
+            "Recovery that the driver last asked for in the log, also of a GPU that no longer "
+            "answers: none, gpu_reset, node_reboot, drain_p2p, drain_and_reset, "
+            "recover_imex_domain, bus_reset, system_reboot or unknown. Value is always 1.",
+            "/dev/kmsg, 'NVRM: Xid' 154",
+        ),
+    ),
+    MetricSpec(
+        "exporter_xid_events_total",
+        "counter",
+        "1",
+        ("source",),
+        "XID reports seen, before those of both sources are made one: kmsg (the kernel log) or "
+        "nvml (the driver's own events, which miss some codes).",
+        "/dev/kmsg, nvmlEventSetWait_v2",
+    ),
+)
+
 
 # Stands for every code or address beyond the limits below; shown as "other".
 OTHER_CODE = -1
@@ -140,7 +208,10 @@ class XidLog:
 
 
 @register(
-    "xid", "XID errors of the GPUs by code and class, and when last seen (kernel log and NVML)."
+    "xid",
+    "XID errors of the GPUs by code and class, and when last seen (kernel log and NVML).",
+    topic="XID and SXID",
+    metrics=SPECS,
 )
 class XidCollector:
     """Follows the kernel log from its oldest line, so a restart forgets nothing."""

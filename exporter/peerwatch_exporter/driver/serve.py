@@ -32,10 +32,11 @@ from peerwatch_exporter.driver.wire import FamilyPacker, Inbox, pack
 from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.schedule.worker import error_class
 from peerwatch_exporter.settings.plain import from_plain
-from peerwatch_exporter.sources import Paths, Sources
+from peerwatch_exporter.sources import Sources
 from peerwatch_exporter.sources.gpu.nvml import Nvml
 from peerwatch_exporter.sources.gpu.nvml_access import DriverReloadedError, NvmlError, share_nvml
 from peerwatch_exporter.sources.gpu.nvml_facts import FactsReader
+from peerwatch_exporter.sources.host.access import Paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -139,7 +140,7 @@ class _Server:
         self._nvml = Nvml(self._marker, only=settings["only"], excluded=settings["excluded"])
         self._sources = Sources(Paths(procfs=paths.procfs, sysfs=paths.sysfs, kmsg=paths.kmsg))
         share_nvml(self._sources, self._nvml)
-        self._facts = FactsReader(self._nvml, self._sources)
+        self._facts = FactsReader(self._nvml, self._sources, self._sources.gpus)
         for name, module in settings["collectors"]:
             importlib.import_module(module)
             self._factories[name] = registered(name).factory

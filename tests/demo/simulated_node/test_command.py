@@ -17,7 +17,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from demo_signs import SIGNS
 from peerwatch_demo.exporter import main
 from peerwatch_demo.simulated_node import SCENARIOS
-from peerwatch_exporter.catalog import CATALOG
+from peerwatch_exporter.collector import all_metrics
+
+CATALOG = all_metrics()
 
 COMMAND = (sys.executable, "-m", "peerwatch_demo.exporter")
 # Generous: the machine may be busy, and some collectors run every 10 s.

@@ -14,11 +14,12 @@ from hardware_cases import NOW, FakeClock
 from peerwatch_demo.simulated_node import SCENARIOS, scenarios
 from peerwatch_demo.simulated_node.node import SimulatedNode
 from peerwatch_demo.simulated_node.nvml import SimulatedNvml
-from peerwatch_exporter.catalog import CATALOG
-from peerwatch_exporter.collector import registrations
+from peerwatch_exporter.collector import all_metrics, registrations
 from peerwatch_exporter.pages.endpoints import Endpoints
 from peerwatch_exporter.schedule.runner import Runner, make_workers
 from peerwatch_exporter.settings.load import load_config
+
+CATALOG = all_metrics()
 
 ONSET = 60.0
 # A hung call never returns; only the command line has a process that can be ended over it.

@@ -34,6 +34,7 @@ from peerwatch_exporter.sources.gpu.nvml_fields import (
     MEMORY_TEMPERATURE,
     POWER_INSTANT,
     THROTTLE_FIELDS,
+    error_names,
 )
 from peerwatch_exporter.sources.gpu.readings import GpuIdentity, GpuReading
 from peerwatch_exporter.sources.host.sysfs import pci_address
@@ -88,16 +89,6 @@ _CLOCKS = {
     "sm": pynvml.NVML_CLOCK_SM,
     "memory": pynvml.NVML_CLOCK_MEM,
 }
-
-
-def _error_names() -> dict[int, str]:
-    """Return NVML's error codes by number, named as in nvml.h without the prefix."""
-    prefix = "NVML_ERROR_"
-    return {
-        getattr(pynvml, name): name.removeprefix(prefix).lower()
-        for name in dir(pynvml)
-        if name.startswith(prefix)
-    }
 
 
 class Gpu:
@@ -268,7 +259,7 @@ class Nvml:
         self._is_listed = False
         self._seen: dict[str, GpuIdentity] = {}
         self._errors: Counter[str] = Counter()
-        self._error_names = _error_names()
+        self._error_names = error_names()
 
     @property
     def driver_version(self) -> str:

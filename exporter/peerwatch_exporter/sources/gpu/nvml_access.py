@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.gpu.nvml import Nvml
+    from peerwatch_exporter.sources.host.access import HostAccess
 
 
 class NvmlError(Exception):
@@ -45,20 +45,20 @@ class NoMarker:
         """Note nothing."""
 
 
-def shared_nvml(sources: Sources) -> Nvml:
-    """Return the one library that all collectors of these sources share.
+def shared_nvml(host: HostAccess) -> Nvml:
+    """Return the one library that all collectors of a host share.
 
     nvmlInit takes long on a node with many GPUs: one per process is enough.
     """
-    nvml: Nvml | None = vars(sources).get("_nvml")
+    nvml: Nvml | None = vars(host).get("_nvml")
     if nvml is None:
         from peerwatch_exporter.sources.gpu.nvml import Nvml  # noqa: PLC0415 - see above
 
         # Two threads may come at once, where collectors have one each.
-        nvml = vars(sources).setdefault("_nvml", Nvml())
+        nvml = vars(host).setdefault("_nvml", Nvml())
     return nvml
 
 
-def share_nvml(sources: Sources, nvml: Nvml) -> None:
-    """Let all collectors of these sources use this library."""
-    vars(sources)["_nvml"] = nvml
+def share_nvml(host: HostAccess, nvml: Nvml) -> None:
+    """Let all collectors of a host use this library."""
+    vars(host)["_nvml"] = nvml

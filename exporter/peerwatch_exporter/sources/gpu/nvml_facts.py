@@ -13,8 +13,9 @@ from peerwatch_exporter.sources.gpu.nvml_access import DriverReloadedError, GpuL
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from peerwatch_exporter.sources import Sources
+    from peerwatch_exporter.sources.gpu.facts import GpuFacts
     from peerwatch_exporter.sources.gpu.nvml import Gpu, Nvml
+    from peerwatch_exporter.sources.host.access import HostAccess
 
 # Starting a job takes longer; the mapping of jobs need not be faster.
 _PROCESSES_SECONDS = 5.0
@@ -83,19 +84,22 @@ class EventReader:
 
 
 class FactsReader:
-    """Reads the facts and hands them over together with what collectors left in the sources.
+    """Reads the facts and hands them over together with what collectors left there.
 
     Parameters
     ----------
     nvml
         The library.
-    sources
+    host
+        For its clocks.
+    facts
         Where collectors of this process leave facts of their own.
     """
 
-    def __init__(self, nvml: Nvml, sources: Sources) -> None:
+    def __init__(self, nvml: Nvml, host: HostAccess, facts: GpuFacts) -> None:
         self._nvml = nvml
-        self._sources = sources
+        self._host = host
+        self._facts = facts
         self._events = EventReader(nvml)
         self._processes_at: float | None = None
 
@@ -107,11 +111,11 @@ class FactsReader:
         DriverReloadedError
             If the driver is another one than before.
         """
-        facts = self._sources.gpus
+        facts = self._facts
         try:
             gpus = self._nvml.gpus()
-            facts.add_events(self._events.read(gpus, self._sources.clock()))
-            now = self._sources.monotonic()
+            facts.add_events(self._events.read(gpus, self._host.clock()))
+            now = self._host.monotonic()
             if self._processes_at is None or now - self._processes_at >= _PROCESSES_SECONDS:
                 self._processes_at = now
                 facts.update_processes({gpu.identity.index: _processes(gpu) for gpu in gpus})

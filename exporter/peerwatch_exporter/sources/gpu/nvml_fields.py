@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pynvml
+
 EVENT_BITS = {
     "idle": 0x1,
     "application_clocks": 0x2,
@@ -31,3 +33,13 @@ POWER_INSTANT = 186
 FAST_FIELDS = tuple(
     (field, 0) for field in (POWER_INSTANT, MEMORY_TEMPERATURE, ENERGY, *THROTTLE_FIELDS.values())
 )
+
+
+def error_names() -> dict[int, str]:
+    """Return NVML's error codes by number, named as in nvml.h without the prefix."""
+    prefix = "NVML_ERROR_"
+    return {
+        getattr(pynvml, name): name.removeprefix(prefix).lower()
+        for name in dir(pynvml)
+        if name.startswith(prefix)
+    }

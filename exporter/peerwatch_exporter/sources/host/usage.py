@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from peerwatch_exporter.settings.config import ExporterConfig
-    from peerwatch_exporter.sources import Sources
+    from peerwatch_exporter.sources.host.access import HostAccess
     from peerwatch_exporter.sources.host.processes import Process, ProcessKey
     from peerwatch_exporter.sources.host.procfs import MachineStat
 
@@ -65,9 +65,9 @@ class UsageSource(Protocol):
 class HostUsage:
     """The whole machine, from its own counters."""
 
-    def __init__(self, config: ExporterConfig, sources: Sources) -> None:
+    def __init__(self, config: ExporterConfig, host: HostAccess) -> None:
         self._scope = config.scope
-        self._procfs = Procfs(sources.paths.procfs)
+        self._procfs = Procfs(host.paths.procfs)
         self._seconds: dict[str, float] = {}
 
     def cpu(self, stat: MachineStat) -> CpuUsage:
@@ -96,11 +96,11 @@ class ProcessUsage:
     the lock of a process that is busy changing its own.
     """
 
-    def __init__(self, config: ExporterConfig, sources: Sources) -> None:
+    def __init__(self, config: ExporterConfig, host: HostAccess) -> None:
         self._scope = config.scope
-        self._procfs = Procfs(sources.paths.procfs)
-        self._table = sources.processes
-        self._index = EnvironmentIndex(self._table, self._is_ours, monotonic=sources.monotonic)
+        self._procfs = Procfs(host.paths.procfs)
+        self._table = host.processes
+        self._index = EnvironmentIndex(self._table, self._is_ours, monotonic=host.monotonic)
         self._cpu = InheritedSum()
         self._io = InheritedSum()
 
@@ -144,8 +144,8 @@ def is_marked(environment: Mapping[str, str], marks: Mapping[str, str]) -> bool:
     return marks.items() <= environment.items()
 
 
-def usage_source(config: ExporterConfig, sources: Sources) -> UsageSource:
+def usage_source(config: ExporterConfig, host: HostAccess) -> UsageSource:
     """Return the reader for the configured scope."""
     if config.scope.kind == "processes":
-        return ProcessUsage(config, sources)
-    return HostUsage(config, sources)
+        return ProcessUsage(config, host)
+    return HostUsage(config, host)

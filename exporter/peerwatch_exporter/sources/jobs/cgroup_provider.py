@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from peerwatch_exporter.settings.config import ExporterConfig
-    from peerwatch_exporter.sources import Sources
+    from peerwatch_exporter.sources.gpu.facts import GpuFacts
+    from peerwatch_exporter.sources.host.access import HostAccess
     from peerwatch_exporter.sources.jobs.cgroups import CgroupOwner
     from peerwatch_exporter.sources.jobs.claims import Boards
 
@@ -31,7 +32,7 @@ class CgroupProvider:
 
     Parameters
     ----------
-    config, sources
+    config, host, gpus
         Settings, the node's processes, and the driver's view of them.
     boards
         The node's GPUs now.
@@ -44,17 +45,18 @@ class CgroupProvider:
     def __init__(
         self,
         config: ExporterConfig,
-        sources: Sources,
+        host: HostAccess,
+        gpus: GpuFacts,
         boards: Callable[[], Boards],
         ranks: Callable[[], Iterable[int]],
     ) -> None:
         # Of a machine that plays several nodes only marked processes count, and those are ranks.
         self._only_ranks = config.scope.kind == "processes"
-        self._table = sources.processes
-        self._gpus = sources.gpus
+        self._table = host.processes
+        self._gpus = gpus
         self._boards = boards
         self._ranks = ranks
-        self._reader = CgroupReader(sources.paths.procfs, monotonic=sources.monotonic)
+        self._reader = CgroupReader(host.paths.procfs, monotonic=host.monotonic)
         self._missing: set[int] = set()
         self._claimed: tuple[object, ...] = ()
         self._answer = Answer(())

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from peerwatch_exporter.settings.config import ExporterConfig
-    from peerwatch_exporter.sources import Sources
+    from peerwatch_exporter.sources.gpu.facts import GpuFacts
+    from peerwatch_exporter.sources.host.access import HostAccess
     from peerwatch_exporter.sources.jobs.claims import Boards
 
 # Slurm lists the board's own indices; CUDA's count from 0 inside a container or cgroup.
@@ -150,8 +151,8 @@ class EnvironmentProvider:
 
     Parameters
     ----------
-    config, sources
-        Settings and the node's processes.
+    config, host, gpus
+        Settings, the node's processes, and the driver's view of them.
     boards
         The node's GPUs now.
 
@@ -164,17 +165,15 @@ class EnvironmentProvider:
     name = "environment"
 
     def __init__(
-        self, config: ExporterConfig, sources: Sources, boards: Callable[[], Boards]
+        self, config: ExporterConfig, host: HostAccess, gpus: GpuFacts, boards: Callable[[], Boards]
     ) -> None:
         self._enabled = config.jobs.environment
         self._marks = config.scope.environment if config.scope.kind == "processes" else {}
-        self._procfs = Procfs(sources.paths.procfs)
-        self._gpus = sources.gpus
+        self._procfs = Procfs(host.paths.procfs)
+        self._gpus = gpus
         self._boards = boards
-        self._monotonic = sources.monotonic
-        self._index = EnvironmentIndex(
-            sources.processes, self._classify, monotonic=sources.monotonic
-        )
+        self._monotonic = host.monotonic
+        self._index = EnvironmentIndex(host.processes, self._classify, monotonic=host.monotonic)
         self.ranks: tuple[int, ...] = ()
         self._claimed: tuple[object, ...] = ()
         self._claimed_at = -_TRUST_SECONDS

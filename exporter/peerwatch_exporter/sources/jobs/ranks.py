@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from peerwatch_exporter.settings.config import ExporterConfig
-    from peerwatch_exporter.sources import Sources
+    from peerwatch_exporter.sources.host.access import HostAccess
     from peerwatch_exporter.sources.host.processes import Process, ProcessTable
 
 Scheduler = Literal["peerwatch", "slurm", "torchelastic"]
@@ -58,11 +58,11 @@ class RankProcess:
 class RankFinder:
     """Finds the ranks among the node's processes."""
 
-    def __init__(self, config: ExporterConfig, sources: Sources) -> None:
+    def __init__(self, config: ExporterConfig, host: HostAccess) -> None:
         self._marks = config.scope.environment if config.scope.kind == "processes" else {}
-        self._procfs = Procfs(sources.paths.procfs)
-        self._table = sources.processes
-        self._index = EnvironmentIndex(self._table, self._classify, monotonic=sources.monotonic)
+        self._procfs = Procfs(host.paths.procfs)
+        self._table = host.processes
+        self._index = EnvironmentIndex(self._table, self._classify, monotonic=host.monotonic)
 
     def find(self) -> list[RankProcess]:
         """Return the ranks that run on this node.

@@ -10,7 +10,7 @@ from peerwatch_exporter.sources.kernel.kmsg import Kmsg
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
-    from peerwatch_exporter.sources import Sources
+    from peerwatch_exporter.sources.host.access import HostAccess
     from peerwatch_exporter.sources.kernel.kmsg import KernelMessage
 
 # The kernel cuts its own lines at 1 KiB; a longer one is no driver's.
@@ -25,16 +25,16 @@ class KernelLog:
 
     Parameters
     ----------
-    sources
+    host
         For the log's path, the boot time and the clock.
     is_wanted
         Says from its text whether a message is kept.
     """
 
-    def __init__(self, sources: Sources, is_wanted: Callable[[str], bool]) -> None:
-        self._clock = sources.clock
-        self._kmsg = Kmsg(sources.paths.kmsg)
-        self._procfs = Procfs(sources.paths.procfs)
+    def __init__(self, host: HostAccess, is_wanted: Callable[[str], bool]) -> None:
+        self._clock = host.clock
+        self._kmsg = Kmsg(host.paths.kmsg)
+        self._procfs = Procfs(host.paths.procfs)
         self._is_wanted = is_wanted
         self._unread: list[KernelMessage] = []
 

@@ -1,0 +1,51 @@
+"""The host as sources reach it: roots of its files, clocks, processes; all of it is handed in."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from peerwatch_exporter.sources.host.own_processes import OwnProcesses
+from peerwatch_exporter.sources.host.processes import ProcessTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Roots of the host's files."""
+
+    procfs: Path
+    sysfs: Path
+    kmsg: Path
+
+
+@dataclass(frozen=True)
+class HostAccess:
+    """Where the host is read, and by which clocks.
+
+    Parameters
+    ----------
+    paths
+        Roots of the host's files.
+    clock
+        Unix time in seconds.
+    monotonic
+        Seconds that only rise, for durations.
+    own_processes
+        The exporter's own processes; whoever starts a child adds it here.
+    """
+
+    paths: Paths
+    clock: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
+    own_processes: OwnProcesses = field(default_factory=OwnProcesses)
+
+    @cached_property
+    def processes(self) -> ProcessTable:
+        """The node's processes, listed once for all collectors of one scrape."""
+        return ProcessTable(self.paths.procfs, monotonic=self.monotonic)
