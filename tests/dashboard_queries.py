@@ -46,26 +46,6 @@ NOT_IN_THE_DEMO: Mapping[str, str] = {
     "peerwatch_read_errors_total": "the series per reason begin with the first failed read",
 }
 
-# Metrics that no dashboard and no rule uses, and why; those of /metrics/fast are the same values
-# for the detector, at 1 s.
-NOT_DRAWN: Mapping[str, str] = {
-    "host_context_switches_total": "the ranks' own tell more; kept for comparisons by hand",
-    "nvlink_fec_symbols_total": "16 bins a link, off by default; the bit error ratio is drawn",
-    "nvlink_c2c_up": "beside a Grace CPU only, where a link that is down stops the whole board",
-    "nvlink_c2c_speed_bytes_per_second": "nominal; beside a Grace CPU only",
-    "gpu_gpm_window_seconds": "says what the activity ratios are the mean of",
-    "nic_gpu_info": "joins ports to GPUs in queries by hand; nic_port_info names the nearest",
-    "nic_burst_transmit_packets_per_second": "only if named in sampler.counters",
-    "nic_burst_receive_packets_per_second": "only if named in sampler.counters",
-    "nic_burst_update_interval_seconds": "for choosing sampler.interval_milliseconds, once",
-    "sampler_samples_total": "the interval as achieved is drawn",
-    "sampler_window_seconds": "a setting",
-    "peerwatch_job_owner": "how detectors hand jobs over; their jobs are drawn",
-    "peerwatch_cycles_skipped_total": "lateness tells the same, by job",
-    "peerwatch_read_requests_total": "the time that responses take is drawn",
-    "peerwatch_reader_info": "the API is in the time that responses take",
-}
-
 
 @dataclass(frozen=True)
 class Query:

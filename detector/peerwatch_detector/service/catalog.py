@@ -109,6 +109,7 @@ SPECS: tuple[MetricSpec, ...] = (
         (),
         "Cycles of jobs that were left out because the one before had not ended.",
         "schedule",
+        not_drawn="lateness says the same, by job",
     ),
     MetricSpec(
         "peerwatch_jobs_waiting",
@@ -134,6 +135,7 @@ SPECS: tuple[MetricSpec, ...] = (
         ("group", "job_id", "member"),
         "Which detector publishes the job's judgement: 1 as its owner, 0 until the new owner does.",
         "members",
+        not_drawn="how detectors hand jobs over; their jobs are drawn",
     ),
     MetricSpec(
         "peerwatch_detector_member",
@@ -201,6 +203,7 @@ SPECS: tuple[MetricSpec, ...] = (
         (),
         "Ranges that Prometheus was asked for; a metric of a job is one, or several parts.",
         "reader",
+        not_drawn="the time that responses take is drawn",
     ),
     MetricSpec(
         "peerwatch_read_splits_total",
@@ -241,6 +244,7 @@ SPECS: tuple[MetricSpec, ...] = (
         ("api",),
         "The API that long ranges are read by; absent until the server was asked what it can do.",
         "reader",
+        not_drawn="the API is in the time that responses take",
     ),
     MetricSpec(
         "peerwatch_data_coverage_ratio",

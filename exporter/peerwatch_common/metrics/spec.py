@@ -116,7 +116,9 @@ class MetricSpec:
         The smallest hardware or software that has it, a key of the exporter's ``HARDWARE``;
         empty if every Linux node does.
     swings
-        Whether it goes up and down with the steps of a job, so that the full page shows its mean.
+        Whether it goes up and down with the steps of a job, so that ``/metrics`` has its mean.
+    not_drawn
+        Why no dashboard and no rule uses it; empty if one does.
     """
 
     name: str
@@ -127,6 +129,7 @@ class MetricSpec:
     source: str
     hardware: str = ""
     swings: bool = False
+    not_drawn: str = ""
 
     def family(self) -> Family:
         """Return an empty metric family; collectors fill it with ``add_metric``."""

@@ -59,6 +59,7 @@ SPECS = (
         (),
         "Context switches of the whole machine.",
         "/proc/stat ctxt",
+        not_drawn="the ranks' own say more; kept for queries by hand",
     ),
     MetricSpec(
         "host_boot_time_seconds",

@@ -99,6 +99,7 @@ SPECS = (
         "Time between the two samples that the activity ratios are the mean of.",
         "nvmlGpmSampleGet",
         hardware="Hopper",
+        not_drawn="says what the activity ratios are the mean of",
     ),
 )
 

@@ -47,6 +47,7 @@ SPECS: tuple[MetricSpec, ...] = (
         "node). Value is always 1.",
         "/sys/bus/pci/devices/<bdf> link targets, numa_node",
         hardware="RDMA NIC and GPU",
+        not_drawn="joins ports to GPUs in queries by hand; nic_port_info names the nearest",
     ),
     *needing(
         "RDMA NIC",

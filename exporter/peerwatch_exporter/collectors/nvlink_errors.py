@@ -82,6 +82,7 @@ SPECS: tuple[MetricSpec, ...] = (
         "bin, the nearer to what cannot be repaired. Published if nvlink.fec is set.",
         "NVML_FI_DEV_NVLINK_COUNT_FEC_HISTORY_* (235-250)",
         "NVLink, Blackwell",
+        not_drawn="16 bins a link, off by default; the bit error ratio is drawn",
     ),
     *needing(
         "NVLink-C2C",
@@ -93,6 +94,7 @@ SPECS: tuple[MetricSpec, ...] = (
             "1 if this link between the GPU and the Grace CPU beside it is active. They carry all "
             "traffic between the two, and are no part of nvlink_up.",
             "NVML_FI_DEV_C2C_LINK_GET_STATUS (171)",
+            not_drawn="beside a Grace CPU only, where a link that is down stops the whole board",
         ),
         MetricSpec(
             "nvlink_c2c_speed_bytes_per_second",
@@ -101,6 +103,7 @@ SPECS: tuple[MetricSpec, ...] = (
             _LINK_LABELS,
             "Nominal speed of the active link between the GPU and its Grace CPU in one direction.",
             "NVML_FI_DEV_C2C_LINK_GET_MAX_BW (172)",
+            not_drawn="nominal; beside a Grace CPU only",
         ),
     ),
 )

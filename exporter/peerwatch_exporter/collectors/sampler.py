@@ -58,6 +58,7 @@ SPECS = (
         "named in sampler.counters.",
         "ports/N/counters/port_xmit_packets, every sampler.interval_milliseconds",
         "RDMA NIC",
+        not_drawn="only if named in sampler.counters",
     ),
     MetricSpec(
         "nic_burst_receive_packets_per_second",
@@ -68,6 +69,7 @@ SPECS = (
         "named in sampler.counters.",
         "ports/N/counters/port_rcv_packets, every sampler.interval_milliseconds",
         "RDMA NIC",
+        not_drawn="only if named in sampler.counters",
     ),
     MetricSpec(
         "nic_burst_cnp_packets_per_second",
@@ -130,6 +132,7 @@ SPECS = (
         "that often, and what happens within that time cannot be told apart.",
         "the counters above",
         "RDMA NIC",
+        not_drawn="for choosing sampler.interval_milliseconds, once",
     ),
     MetricSpec(
         "sampler_interval_seconds",
@@ -155,6 +158,7 @@ SPECS = (
         (),
         "Times the fastest counters were read.",
         _PROCESS,
+        not_drawn="the interval as achieved is drawn",
     ),
     MetricSpec(
         "sampler_late_samples_total",
@@ -180,6 +184,7 @@ SPECS = (
         (),
         "What the statistics cover; sampler.window_seconds once it has run that long.",
         _PROCESS,
+        not_drawn="a setting",
     ),
     MetricSpec(
         "sampler_series",
