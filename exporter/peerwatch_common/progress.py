@@ -56,7 +56,17 @@ class Progress:
                 "leave": False,
             }
         # No smoothing: the mean rate since the start gives the steadiest estimate of what is left.
-        self._bar = tqdm(**{"file": out, "total": total, "unit": f" {unit}", "smoothing": 0, **how})
+        # At every step it is checked whether to redraw: work may be slower than it was at first.
+        self._bar = tqdm(
+            **{
+                "file": out,
+                "total": total,
+                "unit": f" {unit}",
+                "smoothing": 0,
+                "miniters": 1,
+                **how,
+            }
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -83,3 +83,12 @@ def test_a_command_that_is_done_at_once_writes_no_line() -> None:
     with Progress(out, 2, "case") as progress:
         progress.advance(2)
     assert out.getvalue() == ""
+
+
+def test_work_that_becomes_slow_still_shows(clock: Clock) -> None:
+    out = io.StringIO()
+    with Progress(out, 2000, "step") as progress:
+        for count in (1000, 100):
+            clock.now += 10
+            progress.advance(count)
+    assert [line.split()[0] for line in out.getvalue().splitlines()] == ["1000/2000", "1100/2000"]

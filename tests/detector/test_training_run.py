@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import tqdm.std
 
 from detector.fakes import FakeClock, config_for, metric
 from detector.healthy_windows import healthy_windows
@@ -17,7 +18,7 @@ from peerwatch_detector.errors import ModelError, TrainingError
 from peerwatch_detector.models.base import INTEGRATED
 from peerwatch_detector.training.fit import TrainingOptions
 from peerwatch_detector.training.healthy import HealthyWindows
-from peerwatch_detector.training.progress import TrainingBar
+from peerwatch_detector.training.progress import TrainingProgress
 from peerwatch_detector.training.run import checkpoint_path, train_bundle
 
 LAX = {"largest_error": 1.0, "largest_level_error": 1.0, "batch_size": 64}
@@ -110,19 +111,17 @@ def test_the_model_of_all_metrics_is_one_more(tmp_path: Path) -> None:
     assert (tmp_path / "models.npz").stat().st_size < 100_000
 
 
-class Interrupting(Terminal):
-    """Interrupts when the bar of a model is drawn for the n-th time."""
+def interrupt(monkeypatch: pytest.MonkeyPatch, name: str, times: int) -> None:
+    """Interrupt when the progress of a model is shown for the n-th time."""
+    whole, shown = TrainingProgress.show, []
 
-    def __init__(self, name: str, times: int) -> None:
-        super().__init__()
-        self.name = name
-        self.times = times
-
-    def write(self, text: str) -> int:
-        self.times -= self.name in text and "[" in text.partition("K")[2]
-        if self.times == 0:
+    def show(progress: TrainingProgress, step: int, loss: float) -> None:
+        shown.append(progress._name)
+        if times == shown.count(name):
             raise KeyboardInterrupt
-        return super().write(text)
+        whole(progress, step, loss)
+
+    monkeypatch.setattr(TrainingProgress, "show", show)
 
 
 LONGER = TrainingOptions(steps=125, **LAX)
@@ -136,7 +135,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("name", "bars", "told"),
+    ("name", "times", "told"),
     [
         ("load", 5, "0 models done, load half done"),
         ("power", 1, "1 models done."),
@@ -145,14 +144,20 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     ids=["within the first", "between", "within the last"],
 )
 def test_an_interrupted_run_goes_on_and_gives_the_same_file(
-    tmp_path: Path, whole: bytes, name: str, bars: int, told: str
+    tmp_path: Path,
+    whole: bytes,
+    name: str,
+    times: int,
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     output = tmp_path / "models.npz"
     checkpoint = checkpoint_path(output)
-    # The fifth bar is that of the last step, after a hundred were written down.
-    out: io.StringIO = Interrupting(name, bars)
-    with pytest.raises(KeyboardInterrupt):
-        train_bundle(*two(), LONGER, out, checkpoint=checkpoint)
+    # The fifth time is that of the last step, after a hundred were written down.
+    with monkeypatch.context() as patched:
+        interrupt(patched, name, times)
+        with pytest.raises(KeyboardInterrupt):
+            train_bundle(*two(), LONGER, io.StringIO(), checkpoint=checkpoint)
     assert [checkpoint] == list(tmp_path.iterdir())
     out = io.StringIO()
     train_bundle(*two(), LONGER, out, checkpoint=checkpoint).bundle.save(output)
@@ -224,46 +229,62 @@ def test_a_checkpoint_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         train_bundle(*two(), QUICK, io.StringIO(), checkpoint=tmp_path / "nowhere" / "c")
 
 
-def bar(out: io.StringIO) -> tuple[TrainingBar, FakeClock]:
-    clock = FakeClock(0)
-    return TrainingBar(out, 3, 1000, clock), clock
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    made = FakeClock(0)
+    monkeypatch.setattr(tqdm.std, "time", made)
+    return made
 
 
-def test_on_a_terminal_the_bar_is_redrawn_in_place() -> None:
+def test_on_a_terminal_the_bar_is_redrawn_in_place(clock: FakeClock) -> None:
     out = Terminal()
-    shown, clock = bar(out)
-    shown.begin("load")
-    shown.show(250, 0.5)
-    clock.advance(2)
-    shown.show(500, 0.02)
-    shown.end("done")
-    first, second, last = out.getvalue().split("\r\x1b[K")[1:]
-    assert "load                     1/3 [######                  ] 250/1000 loss 5.0e-01" == first
-    assert second.endswith(" 500/1000 loss 2.0e-02 125 steps/s, 0:20 left")
-    assert "load                   done\n" == last
-
-
-def test_elsewhere_a_line_is_written_every_few_seconds() -> None:
-    out = io.StringIO()
-    shown, clock = bar(out)
-    shown.begin("load")
-    for step in range(100, 1001, 100):
-        shown.show(step, 0.5)
+    with TrainingProgress(out, 3, 1000) as progress:
+        progress.begin("load")
         clock.advance(2)
-    assert [400, 700, 1000] == [
-        int(line.split()[2].split("/")[0]) for line in out.getvalue().splitlines()
-    ]
-    assert out.getvalue().splitlines()[0].endswith("400/1000 loss 5.0e-01 50 steps/s, 0:52 left")
+        progress.show(250, 0.5)
+        clock.advance(2)
+        progress.show(500, 0.02)
+        progress.end("done")
+    shown = out.getvalue().split("\r")
+    assert any(
+        text.startswith("load 1/3: ")
+        and "250/3000 [00:02<00:22, 125.00 step/s, loss 5.0e-01]" in text
+        for text in shown
+    )
+    assert any("500/3000 [00:04<00:20, 125.00 step/s, loss 2.0e-02]" in text for text in shown)
+    assert "load                   done\n" in out.getvalue()
+
+
+def test_elsewhere_a_line_is_written_every_few_seconds(clock: FakeClock) -> None:
+    out = io.StringIO()
+    with TrainingProgress(out, 3, 1000) as progress:
+        progress.begin("load")
+        for step in range(100, 1001, 100):
+            clock.advance(2)
+            progress.show(step, 0.5)
+    lines = out.getvalue().splitlines()
+    assert ["300/3000", "600/3000", "900/3000"] == [line.split()[2] for line in lines]
+    assert "load 1/3: 300/3000 50.00 step/s, 00:54 left, loss 5.0e-01" == lines[0]
     assert "\r" not in out.getvalue()
 
 
-def test_the_time_left_does_not_count_models_taken_over_as_trained() -> None:
+def test_the_time_left_does_not_count_models_taken_over_as_trained(clock: FakeClock) -> None:
     out = io.StringIO()
-    shown, clock = bar(out)
-    shown.begin("load")
-    shown.end("done before")
-    shown.begin("power")
-    shown.show(0, 0.5)
-    clock.advance(10)
-    shown.show(100, 0.5)
-    assert out.getvalue().splitlines()[-1].endswith(" 10 steps/s, 3:10 left")
+    with TrainingProgress(out, 3, 1000) as progress:
+        progress.begin("load", done=1000)
+        progress.end("done before")
+        progress.begin("power", done=200)
+        clock.advance(10)
+        progress.show(300, 0.5)
+    assert "power 2/3: 100/1800 10.00 step/s, 02:50 left" in out.getvalue().splitlines()[-1]
+
+
+def test_a_model_that_is_trained_again_takes_its_steps_once_more(clock: FakeClock) -> None:
+    out = io.StringIO()
+    with TrainingProgress(out, 2, 1000) as progress:
+        progress.begin("load")
+        for step in (1000, 100):
+            clock.advance(10)
+            progress.show(step, 0.5)
+        progress.end("no model")
+    assert "load 1/2: 1100/3000" in out.getvalue().splitlines()[1]

@@ -52,11 +52,11 @@ def method_config(config: DetectorConfig, name: str) -> DetectorConfig:
     method, _, wanted = name.partition(":")
     changes: dict[str, object] = {"method": method}
     known = VARIANTS.get(method, {})
-    for one in wanted.split("+") if wanted else ():
-        if one not in known:
-            there = f"variants of {method} are {', '.join(known)}" if known else "it has none"
-            raise ConfigError([f"method {name}: unknown variant {one!r}; {there}."])
-        for path, value in known[one].items():
+    for part in wanted.split("+") if wanted else ():
+        if part not in known:
+            choice = f"variants of {method} are {', '.join(known)}" if known else "it has none"
+            raise ConfigError([f"method {name}: unknown variant {part!r}; {choice}."])
+        for path, value in known[part].items():
             if changes.setdefault(path, value) != value:
                 raise ConfigError([f"method {name}: its variants disagree on {path}."])
     return variant(config, changes)
@@ -66,9 +66,9 @@ def method_ablations(config: DetectorConfig, names: Iterable[str]) -> dict[str, 
     """Return the rows of every method asked for that has parts, else those of peerwatch."""
     methods = dict.fromkeys(name.partition(":")[0] for name in names)
     rows = {
-        f"{method}:{one}": method_config(config, f"{method}:{one}")
+        f"{method}:{name}": method_config(config, f"{method}:{name}")
         for method in methods
-        for one in VARIANTS.get(method, {})
+        for name in VARIANTS.get(method, {})
     }
     if not rows or _SECTION in methods:
         rows = ablations(variant(config, {"method": _SECTION})) | rows

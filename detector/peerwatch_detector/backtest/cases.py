@@ -56,7 +56,7 @@ class Case:
     frames
         By metric; times are seconds from the start of the case.
     truth
-        None if the folder does not tell.
+        None if the folder has none.
     units
         By metric, in base units where the unit is known.
     roles
@@ -87,15 +87,17 @@ class Case:
 
     def not_compared(self, metrics: Iterable[MetricConfig]) -> tuple[str, ...]:
         """Return the metrics of the case that are not among ``metrics``, or in another unit."""
-        looked_at = {metric.name for metric in metrics if self.fits(metric)}
-        return tuple(f"{name} ({self.units[name]})" for name in self.units if name not in looked_at)
+        compared = {metric.name for metric in metrics if self.fits(metric)}
+        return tuple(f"{name} ({self.units[name]})" for name in self.units if name not in compared)
 
     def nodes_without_samples(self) -> tuple[str, ...]:
         """Return the nodes without a single sample of any metric."""
-        heard = np.zeros(len(self.nodes), dtype=bool)
+        with_samples = np.zeros(len(self.nodes), dtype=bool)
         for frame in self.frames.values():
-            heard |= np.isfinite(frame.values).any(axis=1)
-        return tuple(node for node, one in zip(self.nodes, heard, strict=True) if not one)
+            with_samples |= np.isfinite(frame.values).any(axis=1)
+        return tuple(
+            node for node, sampled in zip(self.nodes, with_samples, strict=True) if not sampled
+        )
 
 
 def find_cases(paths: Iterable[Path]) -> list[Path]:
@@ -219,8 +221,8 @@ def _nodes(folder: Path, meta: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _roles(folder: Path, roles: dict[str, Any], nodes: tuple[str, ...]) -> dict[str, str]:
-    if strangers := sorted(set(roles) - set(nodes)):
-        raise CaseError(f"{folder / DESCRIPTION}: roles name {strangers!r}, not nodes of the job.")
+    if unknown := sorted(set(roles) - set(nodes)):
+        raise CaseError(f"{folder / DESCRIPTION}: roles name {unknown!r}, not nodes of the job.")
     return {node: str(role) for node, role in roles.items()}
 
 
@@ -308,8 +310,8 @@ def _truth(folder: Path, about: dict[str, object] | None, known: tuple[str, ...]
         float(onset) if isinstance(onset, (int, float)) else None,
         float(halt) if isinstance(halt, (int, float)) else None,
     )
-    if strangers := sorted(set(truth.nodes) - set(known)):
-        raise CaseError(f"{folder / DESCRIPTION}: truth names {strangers!r}, not nodes of the job.")
+    if unknown := sorted(set(truth.nodes) - set(known)):
+        raise CaseError(f"{folder / DESCRIPTION}: truth names {unknown!r}, not nodes of the job.")
     begin, end = truth.onset_seconds, truth.halt_seconds
     if begin is not None and end is not None and end < begin:
         raise CaseError(

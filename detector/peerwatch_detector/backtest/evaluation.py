@@ -148,7 +148,7 @@ def evaluate_case(result: CaseResult, findings: Sequence[FindingLike]) -> CaseEv
     onset = truth.onset_seconds
     if truth.fault is None or onset is None:
         onset = np.inf
-    after = [one for one in findings if one.raised >= onset]
+    after = [finding for finding in findings if finding.raised >= onset]
     hit = after[0] if after and after[0].node in truth.nodes else None
     halt = truth.halt_seconds
     return CaseEvaluation(
@@ -156,7 +156,7 @@ def evaluate_case(result: CaseResult, findings: Sequence[FindingLike]) -> CaseEv
         truth.fault,
         len(result.nodes),
         hit is not None,
-        sum(one.raised < onset or one.node not in truth.nodes for one in findings),
+        sum(finding.raised < onset or finding.node not in truth.nodes for finding in findings),
         None if hit is None else hit.raised - onset,
         None if hit is None or halt is None else halt - hit.raised,
         len(result.nodes) * result.seconds / _DAY,
@@ -180,21 +180,21 @@ def evaluate(
     )
     return Evaluation(
         measure(verdicts),
-        _grouped(verdicts, lambda one: one.fault or HEALTHY, sorted),
-        _grouped(verdicts, lambda one: size_group(one.nodes), _by_first_number),
+        _grouped(verdicts, lambda verdict: verdict.fault or HEALTHY, sorted),
+        _grouped(verdicts, lambda verdict: size_group(verdict.nodes), _by_first_number),
         verdicts,
     )
 
 
 def measure(verdicts: Sequence[CaseEvaluation]) -> Measure:
     """Count and divide; intervals after Wilson, that of F1 by resampling cases."""
-    found = np.array([one.found for one in verdicts], dtype=np.int64)
-    false = np.array([one.false_findings for one in verdicts], dtype=np.int64)
-    faulty = np.array([one.fault is not None for one in verdicts], dtype=np.int64)
+    found = np.array([verdict.found for verdict in verdicts], dtype=np.int64)
+    false = np.array([verdict.false_findings for verdict in verdicts], dtype=np.int64)
+    faulty = np.array([verdict.fault is not None for verdict in verdicts], dtype=np.int64)
     hits, wrong, faults = int(found.sum()), int(false.sum()), int(faulty.sum())
-    delays = [one.delay_seconds for one in verdicts if one.delay_seconds is not None]
-    leads = [one.lead_seconds for one in verdicts if one.lead_seconds is not None]
-    node_days = sum(one.node_days for one in verdicts)
+    delays = [verdict.delay_seconds for verdict in verdicts if verdict.delay_seconds is not None]
+    leads = [verdict.lead_seconds for verdict in verdicts if verdict.lead_seconds is not None]
+    node_days = sum(verdict.node_days for verdict in verdicts)
     return Measure(
         len(verdicts),
         faults,
@@ -269,8 +269,10 @@ def _grouped(
     group: Callable[[CaseEvaluation], str],
     order: Callable[[set[str]], list[str]],
 ) -> dict[str, Measure]:
-    names = order({group(one) for one in verdicts})
-    return {name: measure([one for one in verdicts if group(one) == name]) for name in names}
+    names = order({group(verdict) for verdict in verdicts})
+    return {
+        name: measure([verdict for verdict in verdicts if group(verdict) == name]) for name in names
+    }
 
 
 def _by_first_number(names: set[str]) -> list[str]:

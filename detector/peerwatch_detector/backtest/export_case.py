@@ -75,11 +75,11 @@ def export_case(
     check_folder(folder)
     start, end = _whole(stretch, config.step_seconds)
     job_id = stretch.job_id
-    told = nodes_of_jobs(reader, config, start, end)
-    nodes = told.get(job_id, set())
+    jobs = nodes_of_jobs(reader, config, start, end)
+    nodes = jobs.get(job_id, set())
     read = _read(job_id, Grid.of_seconds(start, end, config.step_seconds), nodes, config, reader)
     if not read:
-        raise _nothing(stretch, told, config)
+        raise _nothing(stretch, jobs, config)
     nodes = nodes.union(*({node for node, _ in block.keys} for block in read.values()))
     _check_truth(truth, nodes, end - start)
     names = tuple(sorted(nodes))
@@ -127,16 +127,16 @@ def _read(
     return {name: block for name, block in blocks.items() if block.keys}
 
 
-def _nothing(stretch: Stretch, told: dict[str, set[str]], config: DetectorConfig) -> CaseError:
+def _nothing(stretch: Stretch, jobs: dict[str, set[str]], config: DetectorConfig) -> CaseError:
     """Say why nothing was read: no such job, or a job without samples."""
-    job_id, nodes = stretch.job_id, told.get(stretch.job_id)
+    job_id, nodes = stretch.job_id, jobs.get(stretch.job_id)
     where = f"in {config.prometheus.shown_url} between {stretch.start:.0f} and {stretch.end:.0f}"
     if nodes:
         return CaseError(
             f"Job {job_id!r} ran on {len(nodes)} nodes {where}, but none of the detection metrics "
             "has a sample; check that the recording rules are loaded (or set prometheus.recorded)."
         )
-    known = ", ".join(sorted(told)[:_MOST_NAMED]) or "none"
+    known = ", ".join(sorted(jobs)[:_MOST_NAMED]) or "none"
     return CaseError(f"Job {job_id!r} is unknown {where}; jobs there: {known}.")
 
 
@@ -144,8 +144,8 @@ def _check_truth(truth: Truth | None, nodes: set[str], seconds: float) -> None:
     if truth is None:
         return
     if strangers := sorted(set(truth.nodes) - nodes):
-        some = ", ".join(sorted(nodes)[:_MOST_NAMED])
-        raise CaseError(f"--truth-node {', '.join(strangers)}: not of this job; it has {some}.")
+        known = ", ".join(sorted(nodes)[:_MOST_NAMED])
+        raise CaseError(f"--truth-node {', '.join(strangers)}: not of this job; it has {known}.")
     for name, moment in (("--onset", truth.onset_seconds), ("--halt", truth.halt_seconds)):
         if moment is not None and not 0 <= moment <= seconds:
             raise CaseError(

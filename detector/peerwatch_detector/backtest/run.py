@@ -94,9 +94,9 @@ def variant(config: DetectorConfig, changes: Mapping[str, object]) -> DetectorCo
     except ValidationError as error:
         raise ConfigError(
             [
-                f"{'.'.join(map(str, one['loc'])) or 'configuration'}: {one['msg']}, "
-                f"got {one['input']!r}."
-                for one in error.errors()
+                f"{'.'.join(map(str, mistake['loc'])) or 'configuration'}: {mistake['msg']}, "
+                f"got {mistake['input']!r}."
+                for mistake in error.errors()
             ]
         ) from error
 
@@ -220,7 +220,7 @@ def _unknown(folder: Path, case: Case, variants: Variants) -> tuple[str, ...]:
     CaseError
         If those are all.
     """
-    metrics = [one for config in variants.values() for one in config.detection_metrics()]
+    metrics = [metric for config in variants.values() for metric in config.detection_metrics()]
     unknown = case.not_compared(metrics)
     if len(unknown) == len(case.units):
         raise CaseError(

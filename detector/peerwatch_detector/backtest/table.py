@@ -26,8 +26,10 @@ def report(evaluations: Mapping[str, Evaluation], *more: Mapping[str, Evaluation
     parts = [
         f"{first.cases} cases, {first.faults} with a fault, {first.node_days:.2f} node-days",
         _overall([evaluations, *more]),
-        _groups("fault", {name: one.by_fault for name, one in evaluations.items()}),
-        _groups("nodes", {name: one.by_job_size for name, one in evaluations.items()}),
+        _groups("fault", {name: evaluation.by_fault for name, evaluation in evaluations.items()}),
+        _groups(
+            "nodes", {name: evaluation.by_job_size for name, evaluation in evaluations.items()}
+        ),
         "TP: the first finding at or after the onset names a faulty node; FN: any other fault.\n"
         "FP, false: another node named, or a finding before the onset or in a healthy case.\n"
         "In brackets 95 % intervals, by fault and size the faults found and their median delay.\n"
@@ -40,13 +42,16 @@ def report(evaluations: Mapping[str, Evaluation], *more: Mapping[str, Evaluation
 def _overall(groups: Sequence[Mapping[str, Evaluation]]) -> str:
     rows = [_HEADINGS]
     for name, evaluation in (item for group in groups for item in group.items()):
-        one = evaluation.overall
-        counts = [str(n) for n in (one.true_positives, one.false_negatives, one.false_positives)]
+        overall = evaluation.overall
+        counts = [
+            str(count)
+            for count in (overall.true_positives, overall.false_negatives, overall.false_positives)
+        ]
         rows.append(
             [name, *counts]
-            + [_share(share) for share in (one.precision, one.recall, one.f1)]
-            + [_seconds(one.delay_median_seconds), _seconds(one.delay_p90_seconds)]
-            + [_seconds(one.lead_median_seconds), _number(one.false_findings_per_node_day)]
+            + [_share(share) for share in (overall.precision, overall.recall, overall.f1)]
+            + [_seconds(overall.delay_median_seconds), _seconds(overall.delay_p90_seconds)]
+            + [_seconds(overall.lead_median_seconds), _number(overall.false_findings_per_node_day)]
         )
     return _aligned(rows)
 
@@ -55,19 +60,19 @@ def _groups(title: str, groups: Mapping[str, Mapping[str, Measure]]) -> str:
     """Return found / faults, median delay and false findings by group and method."""
     known = next(iter(groups.values()))
     rows = [[title, "cases", *groups]]
-    for group, some in known.items():
+    for group, measure in known.items():
         cells = [_cell(group, by_group[group]) for by_group in groups.values()]
-        rows.append([group, str(some.cases), *cells])
+        rows.append([group, str(measure.cases), *cells])
     return _aligned(rows)
 
 
-def _cell(group: str, one: Measure) -> str:
-    false = f"{one.false_positives} false" if one.false_positives else ""
-    if group == HEALTHY or not one.faults:
+def _cell(group: str, measure: Measure) -> str:
+    false = f"{measure.false_positives} false" if measure.false_positives else ""
+    if group == HEALTHY or not measure.faults:
         return false or "clean"
-    parts = [f"{one.true_positives}/{one.faults}"]
-    if one.delay_median_seconds is not None:
-        parts.append(f"{one.delay_median_seconds:.0f} s")
+    parts = [f"{measure.true_positives}/{measure.faults}"]
+    if measure.delay_median_seconds is not None:
+        parts.append(f"{measure.delay_median_seconds:.0f} s")
     return " ".join([*parts, *([false] if false else [])])
 
 

@@ -46,15 +46,15 @@ def _weigh(weights: Array, values: Array, result: Array) -> None:
     for row in range(weights.shape[0]):
         for column in range(weights.shape[1]):
             weight = weights[row, column]
-            for one in range(BLOCK):
-                result[row, one] += weight * values[column, one]
+            for item in range(BLOCK):
+                result[row, item] += weight * values[column, item]
 
 
 @inlined
 def _fill(bias: Array, result: Array) -> None:
     for row in range(len(bias)):
-        for one in range(BLOCK):
-            result[row, one] = bias[row]
+        for item in range(BLOCK):
+            result[row, item] = bias[row]
 
 
 @inlined
@@ -62,15 +62,15 @@ def _step(gates: Array, hidden: Array, cell: Array) -> None:
     """Advance an LSTM from its gates, shape (4H, BLOCK): input, forget, cell, output."""
     size = hidden.shape[0]
     for unit in range(size):
-        for one in range(BLOCK):
+        for item in range(BLOCK):
             # sigmoid(x) = (1 + tanh(x / 2)) / 2.
-            enter = _HALF + _HALF * tanh(_HALF * gates[unit, one])
-            forget = _HALF + _HALF * tanh(_HALF * gates[size + unit, one])
-            new = tanh(gates[2 * size + unit, one])
-            cell[unit, one] = forget * cell[unit, one] + enter * new
-        for one in range(BLOCK):
-            out = _HALF + _HALF * tanh(_HALF * gates[3 * size + unit, one])
-            hidden[unit, one] = out * tanh(cell[unit, one])
+            enter = _HALF + _HALF * tanh(_HALF * gates[unit, item])
+            forget = _HALF + _HALF * tanh(_HALF * gates[size + unit, item])
+            new = tanh(gates[2 * size + unit, item])
+            cell[unit, item] = forget * cell[unit, item] + enter * new
+        for item in range(BLOCK):
+            out = _HALF + _HALF * tanh(_HALF * gates[3 * size + unit, item])
+            hidden[unit, item] = out * tanh(cell[unit, item])
 
 
 @numerical
@@ -114,9 +114,9 @@ def embed(
         hidden[:] = 0
         cell[:] = 0
         for step in range(length):
-            for one in range(count):
+            for item in range(count):
                 for number in range(inputs):
-                    read[number, one] = windows[start + one, step, number]
+                    read[number, item] = windows[start + item, step, number]
             _fill(encoder[2], gates)
             _weigh(encoder[0], read, gates)
             _weigh(encoder[1], hidden, gates)
@@ -124,9 +124,9 @@ def embed(
         _fill(mean[1], latent)
         _weigh(mean[0], hidden, latent)
         if not rebuilt:
-            for one in range(count):
+            for item in range(count):
                 for number in range(len(latent)):
-                    result[start + one, number] = latent[number, one]
+                    result[start + item, number] = latent[number, item]
             continue
         _fill(expand[1], wide)
         _weigh(expand[0], latent, wide)
@@ -136,12 +136,12 @@ def embed(
         cell[:] = 0
         for step in range(length):
             for row in range(len(gates)):
-                for one in range(BLOCK):
-                    gates[row, one] = drive[row, one]
+                for item in range(BLOCK):
+                    gates[row, item] = drive[row, item]
             _weigh(decoder[1], hidden, gates)
             _step(gates, hidden, cell)
             _fill(output[1], written)
             _weigh(output[0], hidden, written)
-            for one in range(count):
+            for item in range(count):
                 for number in range(inputs):
-                    result[start + one, step * inputs + number] = written[number, one]
+                    result[start + item, step * inputs + number] = written[number, item]

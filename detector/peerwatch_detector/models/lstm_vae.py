@@ -102,8 +102,8 @@ class LstmVae:
     def fingerprint(self) -> str:
         """First 12 hex digits of the SHA-256 over all weights."""
         digest = hashlib.sha256()
-        for one in fields(self.weights):
-            digest.update(np.ascontiguousarray(getattr(self.weights, one.name)).tobytes())
+        for parameter in fields(self.weights):
+            digest.update(np.ascontiguousarray(getattr(self.weights, parameter.name)).tobytes())
         return digest.hexdigest()[:12]
 
     def embed(self, windows: Array) -> Array:

@@ -142,9 +142,9 @@ class Bundle:
             If the file cannot be written.
         """
         arrays: dict[str, Any] = {
-            f"{metric}/{one.name}": getattr(weights, one.name)
+            f"{metric}/{parameter.name}": getattr(weights, parameter.name)
             for metric, weights in self.weights.items()
-            for one in fields(weights)
+            for parameter in fields(weights)
         }
         meta = {
             "format": FORMAT,
@@ -250,7 +250,7 @@ class Bundle:
                 reasons.append(reason)
                 integrated = None
         kept = cards.keys() | ({INTEGRATED} if integrated else set())
-        weights = {name: one for name, one in self.weights.items() if name in kept}
+        weights = {name: weights for name, weights in self.weights.items() if name in kept}
         rest = replace(self, weights=weights, cards=cards, integrated=integrated)
         return rest, tuple(reasons)
 
@@ -302,7 +302,7 @@ def _integrated_card(about: dict[str, Any]) -> IntegratedCard:
     bounds = tuple((float(low), float(high)) for low, high in about["bounds"])
     lists = {name: tuple(about[name]) for name in ("metrics", "units", "levels")}
     card = IntegratedCard(**(about | lists | {"bounds": bounds}))
-    if len({len(some) for some in (card.metrics, card.units, card.bounds, card.levels)}) != 1:
+    if len({len(values) for values in (card.metrics, card.units, card.bounds, card.levels)}) != 1:
         raise ValueError("the card of the integrated model contradicts itself")
     return card
 
@@ -310,8 +310,8 @@ def _integrated_card(about: dict[str, Any]) -> IntegratedCard:
 def _weights(data: Mapping[str, Any], name: str, inputs: int) -> Weights:
     weights = Weights(
         **{
-            one.name: np.asarray(data[f"{name}/{one.name}"], dtype=np.float32)
-            for one in fields(Weights)
+            parameter.name: np.asarray(data[f"{name}/{parameter.name}"], dtype=np.float32)
+            for parameter in fields(Weights)
         }
     )
     if wrong := weights.wrong():

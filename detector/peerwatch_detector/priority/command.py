@@ -30,7 +30,7 @@ def run_prioritize(options: argparse.Namespace, config: DetectorConfig) -> int:
     ConfigError
         If the picture is not to be an SVG file, or cannot be drawn.
     TrainingError
-        If the cases are too few, or tell nothing.
+        If the cases are too few, or separate nothing.
     """
     check_picture(options.picture)
     check_outputs(options.output, options.picture)

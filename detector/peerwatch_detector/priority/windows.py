@@ -81,7 +81,7 @@ def largest_zscores(
     values
         Shape (n_nodes, n_steps), NaN = missing.
     length
-        Samples per window; windows that overlap would be told apart by a few samples only.
+        Samples per window; windows that overlap would differ by a few samples only.
     limit
         Most steps from a gap to the nearest sample, which fills it.
     min_nodes
@@ -168,7 +168,7 @@ def _labels(result: CaseResult, starts: NDArray[np.float64], length: float) -> N
     """Return 1 for windows within the fault, 0 for healthy ones, -1 for those that are left out.
 
     Left out are windows across the onset, which are half healthy, and those that reach beyond the
-    halt: a job that is over has no faulty node to tell.
+    halt: a job that is over has no faulty node to flag.
     """
     truth = result.truth
     if truth is None or truth.fault is None or truth.onset_seconds is None:

@@ -40,7 +40,7 @@ class Checkpoint:
         self._running: tuple[str, State] | None = None
 
     def resume(self) -> str:
-        """Take over what the file holds; returns what to tell about it, or nothing."""
+        """Take over what the file holds; returns a line about it, or nothing."""
         if not self.path.exists():
             return ""
         try:
@@ -58,9 +58,9 @@ class Checkpoint:
             self._running = (running["name"], running["state"]) if running else None
         except (*DAMAGED_ARCHIVE, OSError, pickle.UnpicklingError) as error:
             return f"{self.path}: cannot be read ({error.__class__.__name__}); starts anew."
-        there = len(self.done) + len(self.refused)
+        finished = len(self.done) + len(self.refused)
         half = f", {self._running[0]} half done" if self._running else ""
-        return f"{self.path}: goes on where a training ended, with {there} models done{half}."
+        return f"{self.path}: goes on where a training ended, with {finished} models done{half}."
 
     def state(self, name: str) -> State | None:
         """Return the state of a model that was half done, if it is this one."""
@@ -106,7 +106,7 @@ def _changes(held: dict[str, str], wanted: dict[str, str]) -> list[str]:
 
 
 def _plain(trained: Trained) -> dict[str, Any]:
-    arrays = {one.name: getattr(trained.weights, one.name) for one in fields(Weights)}
+    arrays = {field.name: getattr(trained.weights, field.name) for field in fields(Weights)}
     return {
         "weights": {name: torch.from_numpy(array) for name, array in arrays.items()},
         "quality": asdict(trained.quality),

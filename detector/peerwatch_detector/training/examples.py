@@ -52,9 +52,9 @@ def split(windows: Windows, most: int, rng: np.random.Generator) -> tuple[Window
     stretch = np.arange(len(windows)) * _STRETCHES // len(windows)
     out = stretch % 10 == 9
     parts = []
-    for mask, some in ((~out, most * 9 // 10), (out, most // 10)):
+    for mask, count in ((~out, most * 9 // 10), (out, most // 10)):
         indices = np.flatnonzero(mask)
-        parts.append(windows[rng.permutation(indices)[:some]])
+        parts.append(windows[rng.permutation(indices)[:count]])
     return parts[0], parts[1]
 
 

@@ -144,14 +144,14 @@ def choose_device(wanted: Literal["auto", "cpu", "cuda"]) -> str:
     TrainingError
         If CUDA is asked for and torch finds none.
     """
-    there = torch.cuda.is_available()
-    if wanted == "cuda" and not there:
+    available = torch.cuda.is_available()
+    if wanted == "cuda" and not available:
         why = "is built without CUDA" if torch.version.cuda is None else "finds no usable GPU"
         raise TrainingError(
             f"--device cuda: torch {torch.__version__} {why}; take --device cpu, or install a "
             "torch with CUDA and check `nvidia-smi`."
         )
-    return "cuda" if there and wanted != "cpu" else "cpu"
+    return "cuda" if available and wanted != "cpu" else "cpu"
 
 
 def train_model(
@@ -307,7 +307,7 @@ class _Fit:
 def _quality(network: Network, held_out: Windows, unseen: Windows) -> Quality:
     device = next(network.parameters()).device
     with torch.no_grad():
-        target, levels = (torch.from_numpy(some).to(device) for some in (held_out, unseen))
+        target, levels = (torch.from_numpy(part).to(device) for part in (held_out, unseen))
         error = torch.mean((network.embed(target) - target) ** 2)
         moved = (network.embed(levels) - levels).mean(dim=1)
         spread = torch.mean((target - target.mean(dim=(0, 1))) ** 2)

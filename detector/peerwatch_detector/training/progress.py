@@ -1,18 +1,18 @@
-"""The progress of a training: a bar on a terminal, a line every few seconds elsewhere."""
+"""The progress of a training: which model, how far, its loss, and the time left for all."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from typing import TextIO
+from types import TracebackType
+from typing import Self, TextIO
 
-_BAR = 24
-# Seconds between two lines where a bar cannot be redrawn.
-_PAUSE = 5.0
+from peerwatch_common.progress import Progress
+
+# Of the column with the models' names: the longest name of a shipped metric.
+_NAME_WIDTH = 22
 
 
-class TrainingBar:
-    """Tells which model trains, how far it is, and how long all of them still take.
+class TrainingProgress:
+    """Counts the steps of all models and names each when it is done.
 
     Parameters
     ----------
@@ -22,66 +22,51 @@ class TrainingBar:
         How many models are to be trained.
     steps
         Steps of each.
-    clock
-        Seconds, rising.
     """
 
-    def __init__(
-        self,
-        out: TextIO,
-        models: int,
-        steps: int,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.out = out
+    def __init__(self, out: TextIO, models: int, steps: int) -> None:
         self.models = models
         self.steps = steps
-        self._clock = clock
+        self._progress = Progress(out, models * steps, "step")
         self._name = ""
         self._number = 0
-        self._spoke = clock()
-        self._last: tuple[float, int] | None = None
-        self._spent = 0.0
-        self._taken = 0
+        self._step = 0
 
-    def begin(self, name: str) -> None:
-        """Go to the next model."""
-        self._name, self._number, self._last = name, self._number + 1, None
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.close()
+
+    def begin(self, name: str, done: int = 0) -> None:
+        """Go to the next model, of which so many steps were done before."""
+        self._name, self._number, self._step = name, self._number + 1, done
+        self._progress.skip(done)
 
     def show(self, step: int, loss: float) -> None:
-        """Tell how far the model is."""
-        now = self._clock()
-        if self._last is not None and step > self._last[1]:
-            self._spent += now - self._last[0]
-            self._taken += step - self._last[1]
-        self._last = (now, step)
-        of_all = f"{self._number}/{self.models}"
-        how = f"{step}/{self.steps} loss {loss:.1e}{self._left(step)}"
-        if self.out.isatty():
-            done = "#" * (step * _BAR // self.steps)
-            self._write(f"\r\x1b[K{self._name:<22} {of_all:>5} [{done:<{_BAR}}] {how}")
-        elif now - self._spoke >= _PAUSE:
-            self._spoke = now
-            self._write(f"{self._name:<22} {of_all:>5} {how}\n")
+        """Show how far the model is; a step before the last one shown is that of a new attempt."""
+        if step < self._step:
+            # The steps of the attempt that failed are to be taken once more.
+            self._progress.skip(-self._step)
+            self._step = 0
+        self._progress.describe(f"{self._name} {self._number}/{self.models}", f"loss {loss:.1e}")
+        self._progress.advance(step - self._step)
+        self._step = step
 
     def end(self, result: str) -> None:
-        """Put the result of the model in the place of its bar."""
-        self.tell(f"{self._name:<22} {result}")
-        self._spoke = self._clock()
+        """Write the result of the model; steps that it did not need are not waited for."""
+        self._progress.skip(self.steps - self._step)
+        self.write_line(self._name, result)
 
-    def tell(self, line: str) -> None:
+    def write_line(self, name: str, result: str) -> None:
+        """Write what came of a metric."""
+        self.write(f"{name:<{_NAME_WIDTH}} {result}")
+
+    def write(self, line: str) -> None:
         """Write a whole line."""
-        self._write(f"\r\x1b[K{line}\n" if self.out.isatty() else f"{line}\n")
-
-    def _left(self, step: int) -> str:
-        """Return the time that all models together still take at the pace so far."""
-        if not self._taken or self._spent <= 0:
-            return ""
-        steps = (self.models - self._number) * self.steps + self.steps - step
-        pace = self._taken / self._spent
-        minutes, seconds = divmod(round(steps / pace), 60)
-        return f" {pace:.0f} steps/s, {minutes}:{seconds:02d} left"
-
-    def _write(self, text: str) -> None:
-        self.out.write(text)
-        self.out.flush()
+        self._progress.write(line)

@@ -1,10 +1,8 @@
-"""Trains one model per metric, and one of all if wanted, tells how it goes, and bundles them."""
+"""Trains one model per metric, and one of all metrics if wanted, and bundles them."""
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TextIO
@@ -26,7 +24,7 @@ from peerwatch_detector.training.fit import (
     train_model,
 )
 from peerwatch_detector.training.healthy import HealthyWindows, integrated_metrics
-from peerwatch_detector.training.progress import TrainingBar
+from peerwatch_detector.training.progress import TrainingProgress
 
 # The state of four that is enough for a window of one metric loses half the variance of windows of
 # seven; the paper does not say how wide its INT is.
@@ -58,11 +56,10 @@ def train_bundle(
     gathered: HealthyWindows,
     config: DetectorConfig,
     options: TrainingOptions,
-    progress: TextIO,
+    out: TextIO,
     *,
     device: str = "cpu",
     checkpoint: Path | None = None,
-    clock: Callable[[], float] = time.monotonic,
 ) -> TrainingRun:
     """Train the models of all gathered metrics.
 
@@ -74,15 +71,13 @@ def train_bundle(
         Bounds and units of the metrics.
     options
         How to train.
-    progress
+    out
         Where the progress goes.
     device
         What torch computes on.
     checkpoint
         File to keep the state in and to take it up from; it is left there, for the caller to
         remove when the bundle is safe.
-    clock
-        Seconds, for the time left.
 
     Returns
     -------
@@ -96,34 +91,44 @@ def train_bundle(
     """
     names = [metric.name for metric in config.detection_metrics() if metric.name in gathered]
     names += [INTEGRATED] if INTEGRATED in gathered else []
-    bar = TrainingBar(progress, len(names), options.steps, clock)
     kept = Checkpoint(checkpoint or Path(), _key(gathered, config, options, device))
-    if checkpoint and (note := kept.resume()):
-        bar.tell(note)
-    for metric in config.detection_metrics():
-        if metric.name not in gathered:
-            bar.tell(f"{metric.name:<22} no samples, compared by raw windows")
-    for name in names:
-        bar.begin(name)
-        if name not in kept.done and name not in kept.refused:
-            _train_one(name, gathered, options, device, kept, bar, keeps=checkpoint is not None)
-        if name in kept.done:
-            bar.end(_result(kept.done[name]))
-        else:
-            bar.end(f"no model: {kept.refused[name]}")
+    with TrainingProgress(out, len(names), options.steps) as progress:
+        if checkpoint and (note := kept.resume()):
+            progress.write(note)
+        for metric in config.detection_metrics():
+            if metric.name not in gathered:
+                progress.write_line(metric.name, "no samples, compared by raw windows")
+        for name in names:
+            progress.begin(name, _steps_done(name, kept, options))
+            if name not in kept.done and name not in kept.refused:
+                _train_metric(
+                    name, gathered, options, device, kept, progress, keeps=checkpoint is not None
+                )
+            if name in kept.done:
+                progress.end(_result(kept.done[name]))
+            else:
+                progress.end(f"no model: {kept.refused[name]}")
     if not kept.done:
         reasons = [f"Metric {name!r}: {reason}" for name, reason in kept.refused.items()]
         raise TrainingError("No model could be trained. " + " ".join(reasons))
     return TrainingRun(_bundled(kept.done, gathered, config, options), kept.refused)
 
 
-def _train_one(
+def _steps_done(name: str, kept: Checkpoint, options: TrainingOptions) -> int:
+    """Return how many steps of a model an earlier training took."""
+    if name in kept.done or name in kept.refused:
+        return options.steps
+    state = kept.state(name)
+    return int(state["step"]) if state else 0
+
+
+def _train_metric(
     name: str,
     gathered: HealthyWindows,
     options: TrainingOptions,
     device: str,
     kept: Checkpoint,
-    bar: TrainingBar,
+    progress: TrainingProgress,
     *,
     keeps: bool,
 ) -> None:
@@ -134,7 +139,7 @@ def _train_one(
         trained = train_model(
             gathered[name],
             _options_for(name, options),
-            lambda step, _, loss: bar.show(step, loss),
+            lambda step, _, loss: progress.show(step, loss),
             device=device,
             state=kept.state(name),
             keep=(lambda state: kept.keep_state(name, state)) if keeps else None,
