@@ -13,6 +13,7 @@ from chart_values import chart_readme
 from configuration_page import configuration_page
 from generated_tables import alert_rows, check_rows, collector_rows
 from recording_rules import RULE_SETS, recording_rules
+from slow_rule_tests import slow_rule_tests
 from tables import cell, with_table
 
 from peerwatch_detector.config import DetectorConfig, load_preset
@@ -128,6 +129,8 @@ def generated() -> dict[Path, str]:
     }
     for path, (name, rows) in tables.items():
         pages[path] = with_table((ROOT / path).read_text(), name, rows)
+    cases = (ROOT / "tests/rules/recording.test.yaml").read_text()
+    pages[Path("tests/rules/slow.test.yaml")] = slow_rule_tests(cases)
     for name, rules in RULE_SETS.items():
         pages[Path("rules", name)] = recording_rules(rules)
     return pages
