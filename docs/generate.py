@@ -11,7 +11,7 @@ from pathlib import Path
 from chart_schema import chart_schema
 from chart_values import chart_readme
 from configuration_page import configuration_page
-from generated_tables import alert_rows, check_rows, collector_rows
+from generated_tables import alert_rows, check_rows, collector_rows, not_drawn_rows
 from recording_rules import RULE_SETS, recording_rules
 from slow_rule_tests import slow_rule_tests
 from tables import cell, with_table
@@ -124,6 +124,7 @@ def generated() -> dict[Path, str]:
     }
     tables = {
         Path("docs/rules.md"): ("alerts", alert_rows()),
+        Path("docs/dashboards.md"): ("not drawn", not_drawn_rows()),
         Path("docs/runbooks/PeerwatchFaultyNode.md"): ("checks", check_rows()),
         Path("exporter/README.md"): ("collectors", collector_rows()),
     }

@@ -10,7 +10,8 @@ from tables import cell
 
 from peerwatch_detector.config import load_preset
 from peerwatch_detector.config.preset import PresetMetric
-from peerwatch_exporter.collector import registrations
+from peerwatch_detector.service.catalog import SPECS as DETECTOR
+from peerwatch_exporter.collector import all_metrics, registrations
 
 RULES = Path(__file__).resolve().parents[1] / "rules"
 # The order of the page: from what pages most to what watches the monitoring.
@@ -62,3 +63,10 @@ def collector_rows() -> list[str]:
             f"| `{name}` | {summary[0].upper()}{summary[1:]} | {collector.interval_seconds:g} s |"
         )
     return rows
+
+
+def not_drawn_rows() -> list[str]:
+    """Return a row for each metric that no dashboard and no rule uses, with the reason."""
+    specs = [*all_metrics().values(), *DETECTOR]
+    reasons = sorted((spec.name, cell(spec.not_drawn)) for spec in specs if spec.not_drawn)
+    return ["| metric | why |", "|---|---|", *(f"| `{name}` | {why} |" for name, why in reasons)]

@@ -54,7 +54,7 @@ CASES = {
     "collector": Recipe(
         "Add a collector",
         (1, 1),
-        "training_host or whole_catalogue or lists_every_collector or drawn_or_used"
+        "renders_its_golden or whole_catalogue or lists_every_collector or drawn_or_used"
         " or host_thermal or metrics_named",
         {
             "exporter/README.md": "| `thermal` |",
