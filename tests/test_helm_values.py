@@ -160,7 +160,7 @@ def test_a_value_of_the_wrong_kind_is_refused_with_its_path(values, said):
 MISTAKES = {
     "nobody evaluates": (
         {"detector": {"replicas": 0}},
-        "detector.replicas: 0 leaves nobody to evaluate the jobs; at least 1",
+        "detector.replicas: 0 leaves no detector to evaluate the jobs; at least 1",
     ),
     "more copies than detectors": (
         {"detector": {"replicas": 2, "replication": 3}},
@@ -173,7 +173,7 @@ MISTAKES = {
     ),
     "no Prometheus": (
         {"prometheus": {"url": ""}},
-        "prometheus.url: is empty; give the address that the detector shall read",
+        "prometheus.url: is empty; give the address of the server that the detector reads",
     ),
     "settings twice": (
         {"detector": {"existingSecret": "mine", "config": {"cycle_seconds": 5}}},

@@ -46,7 +46,7 @@
 {{- $found = append $found (printf "exporter.monitor.interval: %q is too long for the recording rules of the preset fast, which take rates over a minute; at most 20s, or set rules.recording to false and do without panels of the dashboards." .interval) -}}
 {{- end -}}
 {{- if and (ne .kind "none") (eq $.Values.preset "fast") (not .fast.enabled) -}}
-{{- $found = append $found "exporter.monitor.fast.enabled: is false, but preset is \"fast\": the detector reads the fast pages, which nobody scrapes then; set it to true." -}}
+{{- $found = append $found "exporter.monitor.fast.enabled: is false, but preset is \"fast\": the detector reads the fast endpoint, which is then not scraped; set it to true." -}}
 {{- end -}}
 {{- end -}}
 {{- toYaml $found -}}
@@ -56,13 +56,13 @@
 {{- $found := list -}}
 {{- $values := .Values.detector -}}
 {{- if lt (int $values.replicas) 1 -}}
-{{- $found = append $found (printf "detector.replicas: %v leaves nobody to evaluate the jobs; at least 1, or set detector.enabled to false." $values.replicas) -}}
+{{- $found = append $found (printf "detector.replicas: %v leaves no detector to evaluate the jobs; at least 1, or set detector.enabled to false." $values.replicas) -}}
 {{- end -}}
 {{- if gt (int $values.replication) (max 1 (int $values.replicas) | int) -}}
 {{- $found = append $found (printf "detector.replication: %v detectors cannot evaluate the same job where detector.replicas is %v; at most that many." $values.replication $values.replicas) -}}
 {{- end -}}
 {{- if not (or $values.existingSecret .Values.prometheus.url) -}}
-{{- $found = append $found "prometheus.url: is empty; give the address that the detector shall read, such as http://prometheus:9090." -}}
+{{- $found = append $found "prometheus.url: is empty; give the address of the server that the detector reads, such as http://prometheus:9090." -}}
 {{- end -}}
 {{- if and $values.existingSecret $values.config -}}
 {{- $found = append $found (printf "detector.config: is not used, since detector.existingSecret is %q; put the settings into that Secret." $values.existingSecret) -}}
@@ -86,7 +86,7 @@
 {{- end -}}
 {{- end -}}
 {{- if and $rules.enabled (not $rules.recording) .Values.detector.enabled .Values.prometheus.recorded (ne .Values.preset "fast") -}}
-{{- $found = append $found "prometheus.recorded: is true, but rules.recording is false, so nobody records what the detector would read; set both to the same." -}}
+{{- $found = append $found "prometheus.recorded: is true, but rules.recording is false, so the series that the detector would read are not recorded; set both to the same value." -}}
 {{- end -}}
 {{- toYaml $found -}}
 {{- end }}
