@@ -6,7 +6,7 @@ import pytest
 
 from peerwatch_demo.fleet import __main__ as entry
 from peerwatch_demo.fleet.plan import FAULTS, Plan, PlanError, fleet_size, make_plan
-from peerwatch_demo.simulated_node.rhythm import CYCLE_SECONDS, SIGNALS, Course
+from peerwatch_demo.job.timeline import Phase
 from peerwatch_demo.simulated_node.scenarios import SCENARIOS
 
 
@@ -68,9 +68,11 @@ def test_one_node_has_the_fault_and_its_job_goes_at_its_pace(fault: str) -> None
     assert SCENARIOS[fault].summary == plan.scenario(faulty).summary
     for node in others:
         scenario = plan.scenario(node)
-        paces = (scenario.mode, scenario.speed)
+        paces = (scenario.phase, scenario.speed)
         in_job = node.job_id == plan.job_id
-        expected = (SCENARIOS[fault].mode, SCENARIOS[fault].speed) if in_job else ("trains", 1.0)
+        expected = (
+            (SCENARIOS[fault].phase, SCENARIOS[fault].speed) if in_job else (Phase.TRAIN, 1.0)
+        )
         assert expected == paces
         assert (scenario.gpus, scenario.nics, scenario.xids) == ((), (), ())
 
@@ -87,19 +89,3 @@ def test_the_introduction_says_what_is_simulated_and_what_is_shortened() -> None
     assert "64 scripted nodes with 512 GPUs, and their last 15 minutes" in text
     assert "20 s here, 240 s in production" in text
     assert "llm-pretrain (32 nodes), vision (20 nodes), eval (12 nodes)" in text
-
-
-@pytest.mark.parametrize("signal", SIGNALS)
-def test_a_steady_job_does_in_a_cycle_what_one_in_steps_does(signal: str) -> None:
-    steps, steady = Course(1e9), Course(1e9, steady=True)
-
-    assert pytest.approx(steps.total(signal, CYCLE_SECONDS)) == steady.total(signal, CYCLE_SECONDS)
-    means = [steady.mean(signal, time, 0.1) for time in (1.0, 3.5, 4.8, 300.0)]
-    assert pytest.approx([means[0]] * 4) == means
-
-
-def test_a_steady_job_that_slows_does_less_in_every_second() -> None:
-    course = Course(100.0, speed=0.5, steady=True)
-
-    assert pytest.approx(0.5 * course.mean("tensor", 50.0)) == course.mean("tensor", 150.0)
-    assert Course(100.0, speed=0.5).steps(150.0) == course.steps(150.0)

@@ -93,7 +93,7 @@ class Plan:
         if node.name == self.faulty:
             return fault
         if node.job_id == self.job_id:
-            return replace(healthy, mode=fault.mode, speed=fault.speed)
+            return replace(healthy, phase=fault.phase, speed=fault.speed)
         return healthy
 
     def to_json(self) -> str:

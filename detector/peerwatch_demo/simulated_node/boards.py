@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from peerwatch_demo.job.timeline import Phase
 from peerwatch_demo.simulated_node.node_plan import LINKS, SLOTS
-from peerwatch_demo.simulated_node.rhythm import noise
+from peerwatch_demo.simulated_node.noise import noise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,8 +79,8 @@ class Board:
         self._fault: GpuFault = scenario.gpu(index)
         self._seed = seed
         self._onset = onset
-        self._course = scenario.course(onset)
-        self._job_ends = scenario.mode == "idles"
+        self._activity = scenario.activity(onset)
+        self._job_ends = scenario.phase is Phase.HALT
         # Boards of one kind differ: this one draws a little more power and gets a little warmer.
         self._power_factor = 1 + 0.03 * noise(seed, "power", index)
         self._warmth = 2.5 * noise(seed, "warmth", index)
@@ -137,10 +138,10 @@ class Board:
         return seconds - self._onset
 
     def _total(self, signal: str, seconds: float) -> float:
-        return self._course.total(signal, seconds, self._fault.factors.get(signal, 1.0))
+        return self._activity.total(signal, seconds, self._fault.factors.get(signal, 1.0))
 
     def _mean(self, signal: str, seconds: float, width: float = 1.0) -> float:
-        return self._course.mean(signal, seconds, width, self._fault.factors.get(signal, 1.0))
+        return self._activity.mean(signal, seconds, width, self._fault.factors.get(signal, 1.0))
 
     def _noise(self, name: str, seconds: float) -> float:
         return noise(self._seed, name, self._index, int(seconds))
@@ -213,11 +214,11 @@ class Board:
                 "width_max": 16,
                 "replays": 0,
             },
-            "gpm": self._activity(seconds),
+            "gpm": self._profiling(seconds),
             "processes": [[SLOTS[self._index].pid, used]] if has_job else [],
         }
 
-    def _activity(self, seconds: float) -> dict[str, float]:
+    def _profiling(self, seconds: float) -> dict[str, float]:
         ratios = {number: self._mean(name, seconds) for number, name in _GPM_SIGNALS.items()}
         tensor = ratios["5"]
         pipes = {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from peerwatch_demo.job.timeline import Phase
 from peerwatch_demo.simulated_node.node_plan import CPUS, MEMORY_BYTES, SLOTS
-from peerwatch_demo.simulated_node.rhythm import noise
+from peerwatch_demo.simulated_node.noise import noise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +63,7 @@ class Machine:
         self._seed = seed
         self._onset = onset
         self._boot_time = boot_time
-        self._course = scenario.course(onset)
+        self._activity = scenario.activity(onset)
 
     def files(self, seconds: float) -> Mapping[str, str]:
         """Return the files below /proc by path."""
@@ -99,15 +100,15 @@ class Machine:
         return self._scenario.stuck_rank is not None and seconds - self._onset > 122
 
     def _read_total(self, seconds: float) -> float:
-        busy = _HISTORY_SECONDS + self._course.total("read", seconds)
+        busy = _HISTORY_SECONDS + self._activity.total("read", seconds)
         return busy * _READ_BYTES_PER_SECOND
 
     def _write_total(self, seconds: float) -> float:
-        busy = _HISTORY_SECONDS / 100 + self._course.total("write", seconds)
+        busy = _HISTORY_SECONDS / 100 + self._activity.total("write", seconds)
         return busy * _WRITE_BYTES_PER_SECOND
 
     def _stat(self, seconds: float) -> str:
-        busy = 100 * (_HISTORY_SECONDS + self._course.total("cpu", seconds))
+        busy = 100 * (_HISTORY_SECONDS + self._activity.total("cpu", seconds))
         alive = 100 * (_HISTORY_SECONDS * 4 + seconds)
         one = (int(busy * 0.86), 0, int(busy * 0.12), int(alive - busy), int(busy * 0.01), 0)
         columns = (*one, int(busy * 0.02), 0, 0, 0)
@@ -121,17 +122,17 @@ class Machine:
             f"ctxt {switches}",
             f"btime {self._boot_time}",
             f"processes {540_000 + int(seconds * 2)}",
-            f"procs_running {1 + int(self._course.mean('cpu', seconds) * CPUS)}",
+            f"procs_running {1 + int(self._activity.mean('cpu', seconds) * CPUS)}",
             f"procs_blocked {int(stuck)}",
         ]
         return "\n".join(lines) + "\n"
 
     def _load(self, seconds: float) -> str:
-        load = CPUS * self._course.mean("cpu", seconds, 60.0) + noise(self._seed, "load", 0) * 0.5
+        load = CPUS * self._activity.mean("cpu", seconds, 60.0) + noise(self._seed, "load", 0) * 0.5
         return f"{max(0.0, load):.2f} {load:.2f} {load:.2f} 12/4321 4711\n"
 
     def _memory(self, seconds: float) -> str:
-        has_job = self._scenario.mode != "idles" or seconds < self._onset
+        has_job = self._scenario.phase is not Phase.HALT or seconds < self._onset
         used = 0.39 if has_job else 0.04
         used += 0.002 * noise(self._seed, "memory", int(seconds / 10))
         total = MEMORY_BYTES // 1024
@@ -144,7 +145,7 @@ class Machine:
     def _disks(self, seconds: float) -> str:
         read = int(self._read_total(seconds) / 10 / _SECTOR_BYTES)
         written = int(self._write_total(seconds) / _SECTOR_BYTES)
-        busy = int(1000 * (_HISTORY_SECONDS / 10 + self._course.total("write", seconds)))
+        busy = int(1000 * (_HISTORY_SECONDS / 10 + self._activity.total("write", seconds)))
         row = f"{read // 256} 0 {read} {read // 900} {written // 256} 0 {written} {written // 900}"
         return (
             f" 259       0 nvme0n1 {row} 0 {busy} {2 * busy}\n"
@@ -192,8 +193,8 @@ class Machine:
 
     def _pressure(self, seconds: float) -> Mapping[str, str]:
         totals = {
-            "cpu": 40.0 + 0.002 * self._course.total("cpu", seconds),
-            "io": 90.0 + 0.02 * self._course.total("read", seconds),
+            "cpu": 40.0 + 0.002 * self._activity.total("cpu", seconds),
+            "io": 90.0 + 0.02 * self._activity.total("read", seconds),
             "memory": 0.0,
         }
         totals["io"] += self._more("pressure_io", seconds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from peerwatch_demo.simulated_node.rhythm import noise
+from peerwatch_demo.simulated_node.noise import noise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -190,7 +190,7 @@ class Nic:
     def __init__(self, number: int, scenario: Scenario, seed: int, onset: float) -> None:
         self._fault: NicFault = scenario.nic(number)
         self._onset = onset
-        self._course = scenario.course(onset)
+        self._activity = scenario.activity(onset)
         # How long the node has trained before, in seconds of traffic at full rate.
         self._age = 2e5 * (1 + 0.02 * noise(seed, "nic", number))
         self._balance = 1 + 0.01 * noise(seed, "balance", number)
@@ -217,7 +217,7 @@ class Nic:
 
     def traffic(self, seconds: float) -> tuple[int, int]:
         """Return the words received and sent, as ``files`` has them."""
-        busy = self._age + self._course.total("network", seconds)
+        busy = self._age + self._activity.total("network", seconds)
         words = busy * _BYTES_PER_SECOND / _WORD_BYTES
         return int(words), int(words * self._balance)
 
@@ -232,7 +232,7 @@ class Nic:
         return {name: counts.get(name, 0) for name in _STATISTICS}
 
     def _counts(self, seconds: float) -> dict[str, int]:
-        busy = self._age + self._course.total("network", seconds)
+        busy = self._age + self._activity.total("network", seconds)
         received = busy * _BYTES_PER_SECOND
         sent = received * self._balance
         counts = {name: int(received * per_byte) for name, per_byte in _RECEIVED.items()}

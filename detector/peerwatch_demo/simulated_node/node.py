@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from peerwatch_demo.job.activity import STEP_SECONDS
 from peerwatch_demo.simulated_node.ethtool import SimulatedEthtool
 from peerwatch_demo.simulated_node.files import Files
 from peerwatch_demo.simulated_node.kernel_log import KernelLog
@@ -20,7 +21,6 @@ from peerwatch_demo.simulated_node.machine import Machine
 from peerwatch_demo.simulated_node.nics import Nic
 from peerwatch_demo.simulated_node.node_plan import SLOTS, UPTIME_SECONDS
 from peerwatch_demo.simulated_node.ranks import Ranks
-from peerwatch_demo.simulated_node.rhythm import STEP_SECONDS
 from peerwatch_demo.simulated_node.scenarios import SCENARIOS
 from peerwatch_demo.simulated_node.sysfs import Sysfs
 from peerwatch_exporter.settings.plain import from_plain, to_plain

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from peerwatch_demo.job.timeline import Phase
 from peerwatch_demo.simulated_node.node_plan import (
     FIRST_RANK,
     GPUS,
@@ -50,12 +51,12 @@ class Ranks:
         self._scenario = scenario
         self._onset = onset
         self._start = start
-        self._course = scenario.course(onset)
+        self._activity = scenario.activity(onset)
         self._is_written = False
 
     def update(self, seconds: float) -> None:
         """Write the files as they stand; the processes vanish when the job ends."""
-        if self._scenario.mode == "idles" and seconds >= self._onset:
+        if self._scenario.phase is Phase.HALT and seconds >= self._onset:
             self._end()
             return
         for pid, parent, local_rank, is_loader in _processes():
@@ -109,12 +110,12 @@ class Ranks:
         until = min(seconds, self._onset) if self._is_stuck(local_rank, seconds) else seconds
         # A launcher sleeps; a rank keeps a CPU busy; its loaders share out the input.
         share = 0.02 if local_rank is None else 1.6 if is_loader else 3.0
-        ran = share * (_JOB_SECONDS / 4 + self._course.total("cpu", until))
+        ran = share * (_JOB_SECONDS / 4 + self._activity.total("cpu", until))
         state = "D" if stuck else "S" if is_loader or local_rank is None else "R"
         threads = 4 if local_rank is None else 2 if is_loader else 96
         resident = (_LOADER_BYTES if is_loader else _RANK_BYTES) // 1024
         began = int((UPTIME_SECONDS - _JOB_SECONDS) * _TICKS) + pid
-        read = int(4e9 * (3000 + self._course.total("read", until)) / GPUS) if is_loader else 0
+        read = int(4e9 * (3000 + self._activity.total("read", until)) / GPUS) if is_loader else 0
         ticks = f"{int(ran * 85)} {int(ran * 15)}"
         return {
             "stat": (
@@ -132,7 +133,7 @@ class Ranks:
         }
 
     def _heartbeat(self, local_rank: int, seconds: float) -> Mapping[str, object]:
-        steps, ended = self._course.steps(seconds)
+        steps, ended = self._activity.steps(seconds)
         spoke = self._onset if self._is_stuck(local_rank, seconds) else seconds
         return {
             "rank": FIRST_RANK + local_rank,

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from peerwatch_demo.simulated_node.rhythm import Course
-
-if TYPE_CHECKING:
-    from peerwatch_demo.simulated_node.rhythm import Mode
+from peerwatch_demo.job.activity import Activity
+from peerwatch_demo.job.timeline import Phase, Timeline
 
 ALL_GPUS = range(8)
 
@@ -53,7 +51,7 @@ class GpuFault:
     state
         ``lost``: every call says so. ``hung``: no call returns.
     factors
-        Levels of signals (``rhythm.SIGNALS``) relative to the other GPUs.
+        Levels of signals (``job.activity.SIGNALS``) relative to the other GPUs.
     values
         Raw values by the names in ``boards.PLACES``.
     celsius
@@ -133,8 +131,10 @@ class Scenario:
     ----------
     summary
         One line for people who choose.
-    mode, speed, steady
-        What the job does, as in ``rhythm.Course``.
+    phase, speed
+        What the job does, as in ``job.timeline``.
+    steady
+        Whether it does so without steps, as in ``job.activity``.
     gpus, nics
         Faults of the hardware.
     host
@@ -148,7 +148,7 @@ class Scenario:
     """
 
     summary: str
-    mode: Mode = "trains"
+    phase: Phase = Phase.TRAIN
     speed: float = 1.0
     steady: bool = False
     gpus: tuple[GpuFault, ...] = ()
@@ -159,9 +159,12 @@ class Scenario:
     xids: tuple[Xid, ...] = ()
     log: tuple[LogLine, ...] = ()
 
-    def course(self, onset: float) -> Course:
+    def activity(self, onset: float) -> Activity:
         """Return what the job does, with the change at a time (seconds after the start)."""
-        return Course(onset, self.mode, self.speed, self.steady)
+        timeline = Timeline()
+        timeline.add(self.phase, onset)
+        timeline.slow(self.speed, onset)
+        return Activity(timeline, onset, steady=self.steady)
 
     def gpu(self, index: int) -> GpuFault:
         """Return what is wrong with a GPU; a fault without content if nothing is."""

@@ -1,9 +1,10 @@
-"""The scenarios of ``--demo``: one entry each, declared in the words of ``scenario``."""
+"""The scenarios of the simulated node: one entry each, declared in the words of ``scenario``."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from peerwatch_demo.job.timeline import Phase
 from peerwatch_demo.simulated_node.scenario import (
     ALL_GPUS,
     Change,
@@ -22,10 +23,10 @@ _ALL_NICS = tuple(range(8))
 
 SCENARIOS: Mapping[str, Scenario] = {
     "healthy": Scenario("8 GPUs train, nothing is wrong"),
-    "idle": Scenario("the job ends; the node is idle and healthy", mode="idles"),
+    "idle": Scenario("the job ends; the node is idle and healthy", phase=Phase.HALT),
     "lost_gpu": Scenario(
         "GPU 5 falls off the bus (XID 79); the job waits for it in a collective",
-        mode="waits",
+        phase=Phase.WAIT,
         gpus=(GpuFault((5,), state="lost"),),
         xids=(
             Xid(0, 5, 79, "pid=4105, name=python, GPU has fallen off the bus.", has_event=False),
@@ -37,7 +38,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     ),
     "hung_gpu": Scenario(
         "calls about GPU 3 no longer return from the driver (XID 119, GSP timeout)",
-        mode="waits",
+        phase=Phase.WAIT,
         gpus=(GpuFault((3,), state="hung"),),
         xids=(
             Xid(
@@ -163,7 +164,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     ),
     "ecc_error": Scenario(
         "GPU 1 has an uncorrectable memory error: a row waits to be remapped (XID 63, 94)",
-        mode="waits",
+        phase=Phase.WAIT,
         gpus=(
             GpuFault(
                 (1,),
@@ -197,7 +198,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     ),
     "nic_down": Scenario(
         "the link of mlx5_3 goes down and stays down; the job waits for its traffic",
-        mode="waits",
+        phase=Phase.WAIT,
         nics=(
             NicFault(
                 (3,),
@@ -255,7 +256,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     ),
     "hung_rank": Scenario(
         "local rank 5 hangs in the file system; the other ranks wait in the collective",
-        mode="waits",
+        phase=Phase.WAIT,
         gpus=(GpuFault((5,), factors={"busy": 0.0, "sm": 0.0, "occupancy": 0.0, "power": 0.3}),),
         stuck_rank=5,
         host={"pressure_io": 0.5},
@@ -263,7 +264,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     ),
     "waiting": Scenario(
         "another node of the job hangs; this one is healthy and waits for it in a collective",
-        mode="waits",
+        phase=Phase.WAIT,
     ),
     "slow_tcp": Scenario(
         "TCP to the storage loses segments: input arrives late and every step takes longer",

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
+from peerwatch_demo.job.timeline import Phase
+from peerwatch_demo.job.workload import Workload
 from peerwatch_demo.simulator.family import Family
 from peerwatch_demo.simulator.signals import Values
-from peerwatch_demo.simulator.workload import Phase, Workload
 
 
 def plan_late_writer(
     random: np.random.Generator, work: Workload, family: Family
 ) -> tuple[int, slice] | None:
     """Let one node write its checkpoint longer than the others, which wait for it."""
-    ends = np.flatnonzero(
-        (work.phases[:-1] == Phase.CHECKPOINT) & (work.phases[1:] != Phase.CHECKPOINT)
-    )
+    writes = work.phases == Phase.CHECKPOINT
+    ends = np.flatnonzero(writes[:-1] & ~writes[1:])
     if not len(ends) or random.random() > family.late_writer:
         return None
     start = int(random.choice(ends)) + 1
-    span = slice(start, start + int(random.integers(10, 100)))
-    work.phases[span] = np.where(work.phases[span] == Phase.HALT, Phase.HALT, Phase.WAIT)
-    return int(random.integers(0, work.nodes)), span
+    end = start + int(random.integers(10, 100))
+    work.timeline.add(Phase.WAIT, start, end)
+    return int(random.integers(0, work.nodes)), slice(start, end)
 
 
 def write_late(values: Values, work: Workload, late: tuple[int, slice]) -> None:

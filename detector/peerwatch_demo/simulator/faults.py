@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from peerwatch_demo.job.timeline import Phase
+from peerwatch_demo.job.workload import Workload
 from peerwatch_demo.simulator.family import Family
 from peerwatch_demo.simulator.signals import PER_GPU, Values
-from peerwatch_demo.simulator.workload import Phase, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +151,12 @@ def stop_or_slow(random: np.random.Generator, work: Workload, fault: Fault) -> N
     """Change what the whole job does from the onset on."""
     if fault.halt is None:
         lost = 1 - random.uniform(*KINDS[fault.kind].slowdown)
-        work.slowdown[fault.onset :] = 1 - lost * min(1.0, fault.strength)
+        work.timeline.slow(1 - lost * min(1.0, fault.strength), fault.onset)
         return
     # The others go on until they meet in a collective.
     meets = fault.onset + int(random.integers(2, 25))
-    work.phases[min(meets, fault.halt) : fault.halt] = Phase.WAIT
-    work.phases[fault.halt :] = Phase.HALT
+    work.timeline.add(Phase.WAIT, min(meets, fault.halt), fault.halt)
+    work.timeline.add(Phase.HALT, fault.halt)
 
 
 def show(random: np.random.Generator, values: Values, work: Workload, fault: Fault) -> list[str]:

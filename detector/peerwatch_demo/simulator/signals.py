@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from peerwatch_demo.job.workload import Array, Workload
 from peerwatch_demo.simulator.family import Family
-from peerwatch_demo.simulator.workload import Array, Workload
 
 Values = dict[str, Array]
 

@@ -1,25 +1,11 @@
-"""What a synchronous training job does second by second, and what that costs on every metric."""
+"""Draws training jobs: their levels, their rhythm, their checkpoints and data stalls."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from enum import IntEnum
-
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-
-
-class Phase(IntEnum):
-    """What the ranks do in a second."""
-
-    TRAIN = 0
-    STALL = 1  # every rank waits for data
-    CHECKPOINT = 2  # every rank writes
-    WAIT = 3  # the ranks spin in a collective that one of them does not join
-    HALT = 4  # the processes are gone
-
+from peerwatch_demo.job.timeline import Phase, Timeline
+from peerwatch_demo.job.workload import Array, Workload
 
 # Names, units and axes of the metrics of a case, as in its case.json.
 GPU_METRICS: dict[str, str] = {
@@ -43,61 +29,6 @@ NODE_METRICS: dict[str, str] = {
     "cnp_rate": "packets per second",
     "pcie_bandwidth": "bytes per second",
 }
-# Not made from the phases, but following from power, or from the sum of the traffic.
-_DERIVED = {"gpu_temperature", "tcp_rdma_throughput", "cnp_rate"}
-
-
-@dataclass(slots=True)
-class Workload:
-    """One job: how many nodes, what it does when, and the level of every metric by phase.
-
-    Parameters
-    ----------
-    nodes, gpus, seconds
-        Size of the job and length of the case.
-    phases
-        Shape (seconds,).
-    levels
-        By metric, the level in each ``Phase``.
-    rhythm
-        Shape (seconds,): share of full activity in that second; one second holds an odd number of
-        iterations, so samples differ though the work does not.
-    slowdown
-        Shape (seconds,): the job's speed as a share of its normal one.
-    stages
-        Shape (nodes,): which stage of the job every node works for.
-    """
-
-    nodes: int
-    gpus: int
-    seconds: int
-    phases: NDArray[np.int64]
-    levels: dict[str, tuple[float, ...]]
-    rhythm: Array
-    slowdown: Array = field(default_factory=lambda: np.ones(0))
-    stages: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-
-    def expected(self, metric: str) -> Array:
-        """Return the level of a metric that follows the job's phases, shape (seconds,)."""
-        level = np.asarray(self.levels[metric])[self.phases]
-        if metric in _FOLLOWS_RHYTHM:
-            training = self.phases == Phase.TRAIN
-            active = np.where(training, self.rhythm * self.slowdown, 1.0)
-            idle = self.levels[metric][Phase.WAIT] if metric == "gpu_power" else 0.0
-            level = idle + (level - idle) * active
-        return level
-
-
-_FOLLOWS_RHYTHM = {
-    "gpu_power",
-    "gpu_tensor_activity",
-    "gpu_graphics_activity",
-    "nvlink_bandwidth",
-    "pcie_bandwidth",
-    "rdma",
-    "pfc_tx_rate",
-    "ecn_rate",
-}
 
 
 def draw_workload(random: np.random.Generator, nodes: int, seconds: int) -> Workload:
@@ -105,12 +36,10 @@ def draw_workload(random: np.random.Generator, nodes: int, seconds: int) -> Work
     levels = _levels(random)
     return Workload(
         nodes=nodes,
-        gpus=8,
         seconds=seconds,
-        phases=_phases(random, seconds),
         levels=levels,
+        timeline=_timeline(random, seconds),
         rhythm=_rhythm(random, seconds),
-        slowdown=np.ones(seconds),
         stages=np.zeros(nodes, dtype=np.int64),
     )
 
@@ -159,15 +88,15 @@ def _levels(random: np.random.Generator) -> dict[str, tuple[float, ...]]:
     }
 
 
-def _phases(random: np.random.Generator, seconds: int) -> NDArray[np.int64]:
-    phases = np.full(seconds, Phase.TRAIN, dtype=np.int64)
+def _timeline(random: np.random.Generator, seconds: int) -> Timeline:
+    timeline = Timeline()
     for _ in range(random.poisson(seconds / 400)):
-        start = random.integers(0, seconds)
-        phases[start : start + random.integers(3, 12)] = Phase.STALL
+        begin = int(random.integers(0, seconds))
+        timeline.add(Phase.STALL, begin, begin + int(random.integers(3, 12)))
     every = int(random.integers(500, 1100))
     for begin in range(int(random.integers(60, every)), seconds, every):
-        phases[begin : begin + random.integers(15, 45)] = Phase.CHECKPOINT
-    return phases
+        timeline.add(Phase.CHECKPOINT, begin, begin + int(random.integers(15, 45)))
+    return timeline
 
 
 def _rhythm(random: np.random.Generator, seconds: int) -> Array:
