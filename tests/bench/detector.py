@@ -26,7 +26,7 @@ from bench.growth import draw, exponent
 from detector.reading.remote_write import Written, write
 from detector.reading.servers import prometheus
 from peerwatch_demo.stack import Stack
-from peerwatch_detector.bench.simulated_job import CYCLE, CYCLES, JOB, START, made_up_frames
+from peerwatch_detector.bench.synthetic_job import CYCLE, CYCLES, JOB, START, synthetic_frames
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.frame import JobFrame
 
@@ -127,7 +127,7 @@ def measure(directory: Path, nodes: int, methods: Sequence[str]) -> list[Cost]:
         end = int(time.time()) - 5
         names: tuple[str, ...] = ()
         for config in configs.values():
-            frames = made_up_frames(nodes, 1, config, faulty=False)
+            frames = synthetic_frames(nodes, 1, config, faulty=False)
             frames = {name: frames[name] for name in frames if name in metrics}
             recorded = {name: metrics.pop(name).recorded for name in frames}
             write(server.url, series(frames, recorded, end))

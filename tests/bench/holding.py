@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.bench.command import resident_mebibytes
-from peerwatch_detector.bench.simulated_job import CYCLE, CYCLES, JOB, START
+from peerwatch_detector.bench.synthetic_job import CYCLE, CYCLES, JOB, START
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.frame import Series
 from peerwatch_detector.models.shipped import configured_bundle

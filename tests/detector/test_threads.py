@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from peerwatch_detector.bench.simulated_job import CYCLE, SECONDS, Rehearsal, made_up_frames
+from peerwatch_detector.bench.synthetic_job import CYCLE, SECONDS, SyntheticJob, synthetic_frames
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection import threads
 from peerwatch_detector.detection.pipeline import Detection
@@ -85,8 +85,8 @@ def evaluated(method: str, count: int) -> list[Detection]:
         {"method": method, "scheduling": {"detection_threads": count}}
     )
     bundle, _ = configured_bundle(config)
-    frames = made_up_frames(NODES, 2, config, faulty=True)
-    job = Rehearsal(config, bundle.models(config, config.detection_metrics()), frames)
+    frames = synthetic_frames(NODES, 2, config, faulty=True)
+    job = SyntheticJob(config, bundle.models(config, config.detection_metrics()), frames)
     return [job.until(SECONDS + cycle * CYCLE)() for cycle in range(3)]
 
 

@@ -7,19 +7,24 @@ from typing import Any
 import numpy as np
 
 from detector.fakes import START, Replay, node_names
+from peerwatch_demo.job.timeline import Phase, Timeline
+from peerwatch_demo.job.workload import Workload
 from peerwatch_detector.config import DetectorConfig
 
 # Second from which a fault shows.
 ONSET = 600
 NODES, GPUS = 6, 4
-# Usual levels: while training, while the ranks wait for one of them, and while the GPUs rest.
+# Usual levels: while training, while the GPUs rest, and while the ranks wait for one of them.
 LEVELS = {
-    "gpu_tensor_activity": (0.4, 0.001, 0.0),
-    "gpu_duty_cycle": (0.99, 1.0, 0.05),
-    "gpu_power": (500.0, 200.0, 90.0),
-    "cpu_usage": (0.3, 0.3, 0.35),
-    "network_throughput": (2e6, 2e6, 2e6),
-    "ecn_rate": (400.0, 1.0, 1.0),
+    name: (training, rest, rest, wait, rest)
+    for name, training, rest, wait in (
+        ("gpu_tensor_activity", 0.4, 0.0, 0.001),
+        ("gpu_duty_cycle", 0.99, 0.05, 1.0),
+        ("gpu_power", 500.0, 90.0, 200.0),
+        ("cpu_usage", 0.3, 0.35, 0.3),
+        ("network_throughput", 2e6, 2e6, 2e6),
+        ("ecn_rate", 400.0, 1.0, 1.0),
+    )
 }
 PER_GPU = ("gpu_tensor_activity", "gpu_duty_cycle", "gpu_power")
 Values = dict[str, np.ndarray]
@@ -46,15 +51,16 @@ def training(
         Share of its progress that the job loses from the onset on.
     """
     rng = np.random.default_rng(seed)
-    phase = np.zeros(seconds, dtype=int)
-    for number, span in ((1, waits), (2, rests)):
+    timeline = Timeline()
+    for phase, span in ((Phase.WAIT, waits), (Phase.CHECKPOINT, rests)):
         if span is not None:
-            phase[slice(*span)] = number
-    pace = np.ones(seconds)
-    pace[ONSET:] -= slower
+            timeline.add(phase, *span)
+    timeline.slow(1 - slower, ONSET)
+    follows = frozenset({"gpu_tensor_activity"})
+    work = Workload(nodes, seconds, LEVELS, np.ones(seconds), timeline, follows_speed=follows)
     values = {}
-    for name, levels in LEVELS.items():
-        level = np.array(levels)[phase] * (pace if name == "gpu_tensor_activity" else 1)
+    for name in LEVELS:
+        level = work.expected(name)
         shape = (nodes, GPUS, seconds) if name in PER_GPU else (nodes, seconds)
         own = rng.normal(0, 0.02, (*shape[:-1], 1)) + rng.normal(0, 0.03, shape)
         values[name] = (level * np.exp(own)).astype(np.float32)
@@ -70,7 +76,10 @@ def replay(values: Values, **settings: Any) -> Replay:
 def found(values: Values, cycle: int = 15, **settings: Any) -> list[tuple[str, str, int, int]]:
     """Return node, GPU, onset and time of all findings, in seconds from the start."""
     raised = replay(values, **settings).run(cycle=cycle)
-    return [(one.node, one.gpu, int(one.since - START), int(one.raised - START)) for one in raised]
+    return [
+        (finding.node, finding.gpu, int(finding.since - START), int(finding.raised - START))
+        for finding in raised
+    ]
 
 
 def nodes_found(values: Values, **settings: Any) -> list[str]:

@@ -77,7 +77,7 @@ def test_the_answer_for_people_says_what_a_cycle_costs(
     assert 0 == main(["bench", "--url", url, "--nodes", "8", "--metrics", "7"])
 
     text = capsys.readouterr().out
-    assert "made-up job of 8 nodes x 7 metrics, method peerwatch, in one thread on" in text
+    assert "synthetic samples of 8 nodes x 7 metrics, method peerwatch, in one thread on" in text
     assert "| remote_read | 9" in text
     assert "for 56 series" in text
     assert "each cycle of 15 s then" in text

@@ -1,7 +1,7 @@
 """What one's own server and machine give: ``peerwatch-detector bench``.
 
-Reading is timed on the series that the server has, evaluating on a job made up to the size asked
-for; what that means for a cycle follows in proportion to the series.
+Reading is timed on the series that the server has, evaluating on synthetic samples of the size
+asked for; what that means for a cycle follows in proportion to the series.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from pathlib import Path
 
 import numpy as np
 
-from peerwatch_detector.bench.simulated_job import CYCLE, CYCLES, SECONDS, Rehearsal, made_up_frames
+from peerwatch_detector.bench.synthetic_job import (
+    CYCLE,
+    CYCLES,
+    SECONDS,
+    SyntheticJob,
+    synthetic_frames,
+)
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection.threads import worthwhile
 from peerwatch_detector.errors import BenchError, ReadError
@@ -62,7 +68,7 @@ class ReadingCost:
 
 @dataclass(frozen=True, slots=True)
 class DetectionCost:
-    """What evaluating a made-up job cost.
+    """What evaluating synthetic samples cost.
 
     Parameters
     ----------
@@ -132,14 +138,14 @@ def _narrowed(config: DetectorConfig, options: argparse.Namespace) -> DetectorCo
 
 
 def measure_detection(config: DetectorConfig, bundle: Bundle, nodes: int) -> DetectionCost:
-    """Evaluate a made-up job of so many nodes: the first call, and the cycles after it."""
+    """Evaluate synthetic samples of so many nodes: the first call, and the cycles after it."""
     models = bundle.models(config, config.detection_metrics())
     # Once for a small job, so that everything is compiled and loaded.
-    small = Rehearsal(config, models, made_up_frames(16, 1, config, faulty=False))
+    small = SyntheticJob(config, models, synthetic_frames(16, 1, config, faulty=False))
     small.until(SECONDS)()
     small.until(SECONDS + CYCLE)()
-    frames = made_up_frames(nodes, 1, config, faulty=False)
-    job = Rehearsal(config, models, frames)
+    frames = synthetic_frames(nodes, 1, config, faulty=False)
+    job = SyntheticJob(config, models, frames)
     cold, *cycles = (_seconds(job, SECONDS + cycle * CYCLE) for cycle in range(CYCLES + 1))
     usual = np.median(cycles, axis=0)
     return DetectionCost(
@@ -155,7 +161,7 @@ def measure_detection(config: DetectorConfig, bundle: Bundle, nodes: int) -> Det
     )
 
 
-def _seconds(job: Rehearsal, second: int) -> tuple[float, float]:
+def _seconds(job: SyntheticJob, second: int) -> tuple[float, float]:
     """Evaluate up to a second; return wall time and own CPU time."""
     detect = job.until(second)
     wall, own = time.perf_counter(), time.process_time()
@@ -231,7 +237,7 @@ def report(detecting: DetectionCost, reading: Sequence[ReadingCost], url: str) -
     series = detecting.nodes * detecting.metrics
     what = f"{detecting.nodes} nodes x {detecting.metrics} metrics"
     lines = [
-        f"Judging a made-up job of {what}, method {detecting.method}, {threads} on {cores} cores:",
+        f"Evaluating synthetic samples of {what}, method {detecting.method}, {threads} on {cores} cores:",
         "",
         "| | seconds | own CPU, s |",
         "|---|---|---|",

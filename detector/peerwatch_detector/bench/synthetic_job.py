@@ -1,7 +1,7 @@
-"""A made-up training job, to measure what evaluating a job of its size costs on this machine.
+"""Synthetic samples of the size of a training job, to measure what evaluating it costs here.
 
-It trains for a quarter of an hour and then goes on: metrics have a level of their own, nodes an
-offset, all share the iterations and the checkpoints, samples are missing here and there, and one
+The cost depends on the size, the gaps and whether anything deviates, not on how a job trains: every
+metric is noise around a level, nodes have an offset, samples are missing here and there, and one
 node may be at fault.
 """
 
@@ -21,16 +21,16 @@ from peerwatch_detector.frame import JobFrame, mean_over_gpus
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.models.base import Model
 
-JOB, START, SECONDS, CYCLE, CYCLES = "rehearsal", 1_700_000_000, 900, 15, 8
+JOB, START, SECONDS, CYCLE, CYCLES = "bench", 1_700_000_000, 900, 15, 8
 # Share of the samples that are missing, and of the nodes with an outage of half a minute.
 _MISSING, _OUTAGES = 0.002, 0.01
 _FAULTY_METRIC, _FAULTY_FROM = "gpu_tensor_activity", 500
 
 
-def made_up_frames(
+def synthetic_frames(
     nodes: int, gpus: int, config: DetectorConfig, *, faulty: bool
 ) -> dict[str, JobFrame]:
-    """Return a job's whole time, by metric.
+    """Return the samples of a job, by metric.
 
     Parameters
     ----------
@@ -48,35 +48,28 @@ def made_up_frames(
     frames = {}
     for metric in config.detection_metrics():
         units = gpus if metric.scope == "gpu" else 1
-        values = _values(rng, nodes * units, metric, _rhythm(faulty=faulty))
+        values = _values(rng, nodes * units, metric, faulty=faulty)
         if faulty and metric.name == _FAULTY_METRIC:
             values[units * (nodes // 2) :][:units, _FAULTY_FROM:] *= 0.4
         frames[metric.name] = _frame(metric.name, names, values, units)
     return frames
 
 
-def _rhythm(*, faulty: bool) -> NDArray[np.float64]:
-    """Return what all nodes have in common, second by second."""
-    steps = np.arange(SECONDS + CYCLE * CYCLES)
-    # Iterations of seven seconds, and a checkpoint of ten seconds every ten minutes.
-    rhythm: NDArray[np.float64] = 1 + 0.1 * np.sin(2 * np.pi * steps / 7)
-    rhythm[steps % 600 < 10] *= 0.9
-    if faulty:
-        rhythm[_FAULTY_FROM:] *= 0.85
-    return rhythm
-
-
 def _values(
-    rng: np.random.Generator, rows: int, metric: MetricConfig, rhythm: NDArray[np.float64]
+    rng: np.random.Generator, rows: int, metric: MetricConfig, *, faulty: bool
 ) -> NDArray[np.float32]:
     middle = metric.bounds[0] + 0.4 * (metric.bounds[1] - metric.bounds[0])
-    values = rng.standard_normal((rows, len(rhythm)), dtype=np.float32)
+    seconds = SECONDS + CYCLE * CYCLES
+    values = rng.standard_normal((rows, seconds), dtype=np.float32)
     values *= np.float32(0.02)
     values += rng.normal(1, 0.01, (rows, 1)).astype(np.float32)
-    values *= (middle * rhythm).astype(np.float32)
+    values *= np.float32(middle)
+    if faulty:
+        # All wait for the faulty node.
+        values[:, _FAULTY_FROM:] *= np.float32(0.85)
     values[rng.random(values.shape, dtype=np.float32) < _MISSING] = np.nan
     for row in rng.choice(rows, max(1, round(_OUTAGES * rows)), replace=False):
-        begin = int(rng.integers(len(rhythm)))
+        begin = int(rng.integers(seconds))
         values[row, begin : begin + 30] = np.nan
     return values
 
@@ -93,15 +86,15 @@ def _frame(
 
 
 @dataclass(slots=True)
-class Rehearsal:
-    """The made-up job, evaluated cycle after cycle as the service would.
+class SyntheticJob:
+    """A job of synthetic samples, evaluated cycle after cycle as the service would.
 
     Parameters
     ----------
     config, models
         As for ``detect``.
     frames
-        From ``made_up_frames``.
+        From ``synthetic_frames``.
     """
 
     config: DetectorConfig

@@ -1,7 +1,7 @@
-"""What the detection costs, from frames in memory to findings and the page that tells of them.
+"""What the detection costs, from frames in memory to findings and their exposition.
 
-A made-up job of so many nodes trains for a quarter of an hour
-(``peerwatch_detector.bench.simulated_job``), and one node may be at fault. Measured are a cold
+Synthetic samples of a job of so many nodes (``peerwatch_detector.bench.synthetic_job``); one node
+may be at fault. Measured are a cold
 call, all of the range at once, as after a start, and a steady cycle, the next 15 seconds; each in
 a process of its own, so that its peak memory is known.
 
@@ -26,7 +26,13 @@ import numpy as np
 
 from bench.detector import TEN
 from peerwatch_detector.bench.command import resident_mebibytes
-from peerwatch_detector.bench.simulated_job import CYCLE, CYCLES, SECONDS, Rehearsal, made_up_frames
+from peerwatch_detector.bench.synthetic_job import (
+    CYCLE,
+    CYCLES,
+    SECONDS,
+    SyntheticJob,
+    synthetic_frames,
+)
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.models.base import Model
 from peerwatch_detector.models.shipped import configured_bundle
@@ -77,9 +83,9 @@ def measure(method: str, nodes: int, gpus: int, *, faulty: bool, threads: int, t
     )
     bundle, _ = configured_bundle(config)
     metrics = config.detection_metrics()
-    frames = made_up_frames(nodes, gpus, config, faulty=faulty)
+    frames = synthetic_frames(nodes, gpus, config, faulty=faulty)
     _warm(config, bundle.models(config, metrics))
-    job = Rehearsal(config, bundle.models(config, metrics), frames)
+    job = SyntheticJob(config, bundle.models(config, metrics), frames)
     call = job.until(SECONDS)
     before = resident_mebibytes()
     cold, detection = _timed(call, top)
@@ -95,7 +101,7 @@ def measure(method: str, nodes: int, gpus: int, *, faulty: bool, threads: int, t
     pages.render(openmetrics=False)
     page, text = _timed(lambda: pages.render(openmetrics=False), top)
     if nodes > 1 and b"peerwatch_fault_score" not in text:
-        raise RuntimeError("The page tells nothing of the job.")
+        raise RuntimeError("The exposition has nothing of the job.")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     steady_cpu, steady_wait = np.median(steady, axis=0).tolist()
     return Cost(
@@ -119,8 +125,8 @@ def _metrics(method: str) -> dict[str, object]:
 
 def _warm(config: DetectorConfig, models: dict[str, Model]) -> None:
     """Compile and load what is compiled, and fill the caches of a process."""
-    frames = made_up_frames(16, 1, config, faulty=True)
-    job = Rehearsal(config, models, frames)
+    frames = synthetic_frames(16, 1, config, faulty=True)
+    job = SyntheticJob(config, models, frames)
     job.until(SECONDS)()
     job.until(SECONDS + CYCLE)()
 
