@@ -18,7 +18,6 @@ from peerwatch_detector.command_line import changes, parser
 if TYPE_CHECKING:
     from peerwatch_detector.config import DetectorConfig
     from peerwatch_detector.models.store import Bundle
-    from peerwatch_detector.training.healthy import HealthyWindows
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -159,71 +158,9 @@ def warn_if_not_kept(logger: logging.Logger) -> None:
 
 
 def _train(options: argparse.Namespace, config: DetectorConfig) -> int:
-    from peerwatch_detector.errors import ModelError, TrainingError  # noqa: PLC0415
-    from peerwatch_detector.training.fit import (  # noqa: PLC0415
-        TrainingOptions,
-        choose_device,
-    )
-    from peerwatch_detector.training.run import checkpoint_path, train_bundle  # noqa: PLC0415
+    from peerwatch_detector.training.command import run_train  # noqa: PLC0415
 
-    output = options.output
-    if output.is_dir() or not os.access(output.parent, os.W_OK):
-        # Told now and not after minutes of training.
-        raise ModelError(f"{output}: cannot be written; its folder must exist.")
-    device = choose_device(options.device)
-    settings = TrainingOptions(steps=options.steps, seed=options.seed)
-    checkpoint = checkpoint_path(output)
-    try:
-        gathered = _gather(options, config)
-        run = train_bundle(
-            gathered, config, settings, sys.stderr, device=device, checkpoint=checkpoint
-        )
-        run.bundle.save(output)
-    except TrainingError:
-        # What was refused once is not to be refused unseen the next time.
-        checkpoint.unlink(missing_ok=True)
-        raise
-    except KeyboardInterrupt:
-        there = f"what is done is in {checkpoint}; the same command goes on from there"
-        told = there if checkpoint.exists() else "nothing is done yet"
-        print(f"\npeerwatch-detector: interrupted; {told}.", file=sys.stderr)
-        return 130
-    checkpoint.unlink(missing_ok=True)
-    for metric, reason in run.refused.items():
-        print(f"peerwatch-detector: no model of {metric}: {reason}", file=sys.stderr)
-    print(f"{len(run.bundle.weights)} models written to {output}")
-    return 0
-
-
-def _gather(options: argparse.Namespace, config: DetectorConfig) -> HealthyWindows:
-    from peerwatch_common.errors import ConfigError  # noqa: PLC0415
-    from peerwatch_detector.backtest.cases import find_cases  # noqa: PLC0415
-    from peerwatch_detector.reading.reader import PrometheusReader  # noqa: PLC0415
-    from peerwatch_detector.training.healthy import (  # noqa: PLC0415
-        windows_from_cases,
-        windows_from_prometheus,
-    )
-
-    integrated = options.integrated
-    if options.cases:
-        return windows_from_cases(config, find_cases(options.cases), integrated=integrated)
-    missing = [
-        f"--{name}"
-        for name in ("job-id", "start", "end")
-        if getattr(options, name.replace("-", "_")) is None
-    ]
-    if missing:
-        raise ConfigError(
-            [
-                f"train: {', '.join(missing)} missing; give --job-id, --start and "
-                "--end, or --cases DIR..."
-            ]
-        )
-    start, end = options.start, options.end
-    with PrometheusReader(config.prometheus) as reader:
-        return windows_from_prometheus(
-            config, reader, options.job_id, start, end, integrated=integrated
-        )
+    return run_train(options, config)
 
 
 def _prioritize(options: argparse.Namespace, config: DetectorConfig) -> int:

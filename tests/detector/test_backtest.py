@@ -510,3 +510,25 @@ def test_finer_steps_are_told_by_the_length_in_seconds(tmp_path: Path) -> None:
     assert (20.0, 0.1) == (case.seconds, case.step_seconds)
     np.testing.assert_allclose([0.0, 0.1, 19.9], case.frames["cpu_usage"].times[[0, 1, -1]])
     assert node_names(4) == case.nodes
+
+
+def test_a_picture_needs_matplotlib_and_says_so_before_the_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    folder = str(write_case(tmp_path / "well"))
+    assert 2 == main(["evaluate", folder, "--picture", str(tmp_path / "x.svg")])
+    told = capsys.readouterr().err
+    assert "x.svg: needs matplotlib, which is not installed" in told
+    assert "pip install -c constraints.txt '.[detector,train]'" in told
+    assert "cases" not in told.replace("constraints", "")
+
+
+def test_evaluate_without_a_picture_does_not_load_matplotlib(tmp_path: Path) -> None:
+    code = (
+        "import sys\nsys.modules['matplotlib'] = None\n"
+        "import peerwatch_detector.backtest.commands, peerwatch_detector.backtest.output\n"
+    )
+    roots = os.pathsep.join(part for part in sys.path if part)
+    environment = os.environ | {"PYTHONPATH": roots}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)

@@ -27,8 +27,10 @@ from detector.fakes import (
 from peerwatch_detector.__main__ import main
 from peerwatch_detector.backtest.cases import Case, Truth, load_case
 from peerwatch_detector.backtest.export_case import Stretch, export_case
+from peerwatch_detector.backtest.reading import read_metrics
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.errors import CaseError, ReadError
+from peerwatch_detector.reading import Grid
 
 NODES = node_names(4)
 STRETCH = Stretch("job-1", START + 100.0, START + 299.0)
@@ -245,3 +247,24 @@ def test_a_live_server_tells_which_jobs_it_knows(
     assert "" == told.out
     assert "Job 'other' is unknown" in told.err
     assert "jobs there: j." in told.err
+
+
+def test_metrics_are_read_some_at_a_time_and_each_is_counted() -> None:
+    config = config_for(*(metric(f"load_{number}") for number in range(5)))
+    reader = FakeReader(FakeClock(1000.0), config)
+    reads, counts = [], []
+    whole = reader.read
+
+    def read(selections, *arguments):
+        reads.append([selection.metric for selection in selections])
+        return whole(selections, *arguments)
+
+    reader.read = read
+    connections = config.prometheus.reading.connections
+    found = read_metrics(
+        reader, config, "job", Grid.of_seconds(900, 960, 1.0), ("a",), counts.append
+    )
+    assert [f"load_{number}" for number in range(5)] == [of.name for of, _ in found]
+    assert [f"load_{number}" for number in range(5)] == [name for part in reads for name in part]
+    assert all(len(part) <= connections for part in reads)
+    assert [len(part) for part in reads] == counts

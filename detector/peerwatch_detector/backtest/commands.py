@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from peerwatch_common.errors import ConfigError
+from peerwatch_common.progress import Progress
 from peerwatch_detector import __version__
 from peerwatch_detector.backtest.ablation import method_ablations, method_config
 from peerwatch_detector.backtest.case_progress import CaseProgress
@@ -74,8 +75,13 @@ def run_evaluate(options: argparse.Namespace, config: DetectorConfig, bundle: Bu
 def run_export(options: argparse.Namespace, config: DetectorConfig) -> int:
     """Write a stretch of a live job as a case."""
     stretch = Stretch(options.job_id, options.start, options.end)
-    with PrometheusReader(config.prometheus) as reader:
-        case = export_case(options.folder, stretch, _truth(options), config, reader)
+    with (
+        PrometheusReader(config.prometheus) as reader,
+        Progress(sys.stderr, len(config.detection_metrics()), "metric") as progress,
+    ):
+        case = export_case(
+            options.folder, stretch, _truth(options), config, reader, progress.advance
+        )
     sys.stdout.write(
         f"{options.folder}: {len(case.nodes)} nodes, {case.seconds:.0f} s, "
         f"{len(case.frames)} metrics\n"

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from peerwatch_detector.backtest.cases import Case, Truth, save_case
+from peerwatch_detector.backtest.reading import Advance, read_metrics, unshown
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.errors import CaseError
-from peerwatch_detector.reading import Block, Grid
-from peerwatch_detector.reading.reader import Reader, nodes_of_jobs, selection_of
+from peerwatch_detector.reading import Grid
+from peerwatch_detector.reading.reader import Reader, nodes_of_jobs
 
 # Of jobs or nodes that an error names, so that it stays one line.
 _MOST_NAMED = 8
@@ -47,7 +47,12 @@ def check_folder(folder: Path) -> None:
 
 
 def export_case(
-    folder: Path, stretch: Stretch, truth: Truth | None, config: DetectorConfig, reader: Reader
+    folder: Path,
+    stretch: Stretch,
+    truth: Truth | None,
+    config: DetectorConfig,
+    reader: Reader,
+    advance: Advance = unshown,
 ) -> Case:
     """Read a stretch of a job as the running detector would, and write it as a case.
 
@@ -63,6 +68,8 @@ def export_case(
         Which metrics, and how they are read.
     reader
         Where.
+    advance
+        Called with the number of metrics after each read.
 
     Raises
     ------
@@ -77,17 +84,20 @@ def export_case(
     job_id = stretch.job_id
     jobs = nodes_of_jobs(reader, config, start, end)
     nodes = jobs.get(job_id, set())
-    read = _read(job_id, Grid.of_seconds(start, end, config.step_seconds), nodes, config, reader)
+    grid = Grid.of_seconds(start, end, config.step_seconds)
+    read = [
+        (metric, block)
+        for metric, reading in read_metrics(reader, config, job_id, grid, sorted(nodes), advance)
+        if (block := reading.result().block.with_samples()).keys
+    ]
     if not read:
         raise _nothing(stretch, jobs, config)
-    nodes = nodes.union(*({node for node, _ in block.keys} for block in read.values()))
+    nodes = nodes.union(*({node for node, _ in block.keys} for _, block in read))
     _check_truth(truth, nodes, end - start)
     names = tuple(sorted(nodes))
     frames, units = {}, {}
-    for metric in config.detection_metrics():
-        if metric.name not in read:
-            continue
-        frame = read[metric.name].frame(job_id, metric.name, names)
+    for metric, block in read:
+        frame = block.frame(job_id, metric.name, names)
         frames[metric.name] = replace(frame, times=frame.times - start)
         units[metric.name] = metric.unit
     case = Case(folder.name, job_id, float(config.step_seconds), frames, truth, units)
@@ -111,20 +121,6 @@ def _whole(stretch: Stretch, step_seconds: float) -> tuple[int, int]:
             "--end must come after --start."
         )
     return start, end
-
-
-def _read(
-    job_id: str, grid: Grid, nodes: Iterable[str], config: DetectorConfig, reader: Reader
-) -> dict[str, Block]:
-    """Return by metric the samples of the nodes that have any, if one has."""
-    metrics = config.detection_metrics()
-    selections = [selection_of(metric, job_id, config) for metric in metrics]
-    readings = reader.read(selections, grid, sorted(nodes))
-    blocks = {
-        metric.name: reading.result().block.with_samples()
-        for metric, reading in zip(metrics, readings, strict=True)
-    }
-    return {name: block for name, block in blocks.items() if block.keys}
 
 
 def _nothing(stretch: Stretch, jobs: dict[str, set[str]], config: DetectorConfig) -> CaseError:

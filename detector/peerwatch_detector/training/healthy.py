@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.backtest.cases import Case, load_case
+from peerwatch_detector.backtest.reading import Advance, read_metrics, unshown
 from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.detection.preprocess import fill_nearest, min_max, windows
 from peerwatch_detector.detection.steps import with_peaks
@@ -21,7 +22,7 @@ from peerwatch_detector.errors import TrainingError
 from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.models.base import INTEGRATED
 from peerwatch_detector.reading import Grid
-from peerwatch_detector.reading.reader import Reader, nodes_of_jobs, selection_of
+from peerwatch_detector.reading.reader import Reader, nodes_of_jobs
 
 # Share of the samples that may lie outside a metric's bounds: more are no glitches, but another
 # unit or bounds that do not fit, and the model would learn a clipped line.
@@ -55,6 +56,7 @@ def windows_from_prometheus(
     end: float,
     *,
     integrated: bool = False,
+    advance: Advance = unshown,
 ) -> HealthyWindows:
     """Read one job's range and cut it into scaled windows.
 
@@ -70,6 +72,8 @@ def windows_from_prometheus(
         Unix times between which the job was healthy.
     integrated
         Whether windows of all metrics together are wanted too.
+    advance
+        Called with the number of metrics after each read.
 
     Returns
     -------
@@ -86,14 +90,15 @@ def windows_from_prometheus(
             f"The range from {start:.0f} to {end:.0f} holds {end - start:.0f} s, at least "
             f"{config.window_length} s are needed; check --start and --end."
         )
-    step, metrics = config.step_seconds, config.detection_metrics()
-    selections = [selection_of(metric, job_id, config) for metric in metrics]
+    step = config.step_seconds
     nodes = sorted(nodes_of_jobs(reader, config, start, end).get(job_id, ()))
     frames = {}
-    for reading in reader.read(selections, Grid.of_seconds(start, end, step), nodes):
-        block, name = reading.result().block.with_samples(), reading.selection.metric
+    grid = Grid.of_seconds(start, end, step)
+    for metric, reading in read_metrics(reader, config, job_id, grid, nodes, advance):
+        block = reading.result().block.with_samples()
         if block.keys:
-            frames[name] = block.frame(job_id, name, sorted({node for node, _ in block.keys}))
+            names = sorted({node for node, _ in block.keys})
+            frames[metric.name] = block.frame(job_id, metric.name, names)
     collector = _Collector(config)
     collector.add(_same_nodes(frames) if integrated else frames, step)
     otherwise = f"Job {job_id!r} has no samples between {start:.0f} and {end:.0f}"
@@ -101,7 +106,11 @@ def windows_from_prometheus(
 
 
 def windows_from_cases(
-    config: DetectorConfig, folders: list[Path], *, integrated: bool = False
+    config: DetectorConfig,
+    folders: list[Path],
+    *,
+    integrated: bool = False,
+    advance: Advance = unshown,
 ) -> HealthyWindows:
     """Cut the healthy part of recorded cases into scaled windows.
 
@@ -117,6 +126,8 @@ def windows_from_cases(
     integrated
         Whether windows of all metrics together are wanted too; cases that lack one of the metrics
         give none of those.
+    advance
+        Called with 1 after each case.
 
     Raises
     ------
@@ -131,6 +142,7 @@ def windows_from_cases(
         metrics = [metric for metric in config.detection_metrics() if case.fits(metric)]
         frames = {metric.name: _healthy_part(case, metric.name) for metric in metrics}
         collector.add(frames, case.step_seconds)
+        advance(1)
     otherwise = "None of the cases has one of the detection metrics in its unit"
     return collector.result(otherwise, integrated=integrated)
 
