@@ -237,7 +237,8 @@ def report(detecting: DetectionCost, reading: Sequence[ReadingCost], url: str) -
     series = detecting.nodes * detecting.metrics
     what = f"{detecting.nodes} nodes x {detecting.metrics} metrics"
     lines = [
-        f"Evaluating synthetic samples of {what}, method {detecting.method}, {threads} on {cores} cores:",
+        f"Evaluating synthetic samples of {what}, method {detecting.method}, "
+        f"{threads} on {cores} cores:",
         "",
         "| | seconds | own CPU, s |",
         "|---|---|---|",
