@@ -1,4 +1,4 @@
-"""A client of the exporter's server, pages that need no collectors, and a certificate authority."""
+"""A client of the programs' server, pages that need no collectors, and a certificate authority."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import time
 from typing import NamedTuple
 
 import bcrypt
+import flask
 import trustme
 
 from peerwatch_common.web.compression import GzipCache
@@ -17,9 +18,10 @@ from peerwatch_common.web.facts import WebFacts
 from peerwatch_common.web.health import WithHealth
 from peerwatch_common.web.security import SecurityFile
 from peerwatch_common.web.server import HttpServer
+from peerwatch_detector.web.wsgi import WsgiAdapter
 from peerwatch_exporter.web.app import App
 
-PROGRAM = "peerwatch-exporter"
+EXPORTER, DETECTOR = "peerwatch-exporter", "peerwatch-detector"
 TEXT_PAGE = b"# text\n" + b"host_cpus 2\n" * 400
 OPENMETRICS_PAGE = b"# openmetrics\n" + b"host_cpus 2\n" * 400 + b"# EOF\n"
 
@@ -64,14 +66,24 @@ class Answer(NamedTuple):
     body: bytes
 
 
+def app_of(program, pages, burst=None):
+    """Return what answers in one of the programs: with the detector's, flask serves the pages."""
+    if program == EXPORTER:
+        return WithHealth(program, pages.readiness, App(pages, lambda: b"<html>", burst))
+    site = flask.Flask(program)
+    site.add_url_rule("/metrics", view_func=lambda: pages.full(openmetrics=False, timeout=5.0))
+    return WithHealth(program, pages.readiness, WsgiAdapter(site))
+
+
 @contextlib.contextmanager
-def serving(pages, *, config_file=None, burst=None, monotonic=time.monotonic, **options):
+def serving(
+    pages, *, program=EXPORTER, config_file=None, burst=None, monotonic=time.monotonic, **options
+):
     """Serve pages on a free port; yield the server, with its facts and its security file."""
     facts = WebFacts()
     security = SecurityFile(config_file, facts, monotonic)
-    app = WithHealth(PROGRAM, pages.readiness, App(pages, lambda: b"<html>", burst))
     options = {"security": security.current, "facts": facts, "gzip": GzipCache(), **options}
-    server = HttpServer(PROGRAM, "127.0.0.1", 0, app, **options)
+    server = HttpServer(program, "127.0.0.1", 0, app_of(program, pages, burst), **options)
     server.facts, server.file = facts, security
     server.start()
     try:

@@ -5,14 +5,9 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import signal
 import sys
-import threading
-import time
-from types import FrameType
 from typing import TYPE_CHECKING
 
-from peerwatch_detector import __version__
 from peerwatch_detector.command_line import changes, parser
 
 if TYPE_CHECKING:
@@ -79,82 +74,10 @@ def _bundle(config: DetectorConfig) -> Bundle:
 
 
 def _run(_options: argparse.Namespace, config: DetectorConfig) -> int:
-    import waitress  # noqa: PLC0415
+    from peerwatch_detector.web.run import run_detector  # noqa: PLC0415
 
-    from peerwatch_detector.reading.reader import PrometheusReader  # noqa: PLC0415
-    from peerwatch_detector.service import prepare  # noqa: PLC0415
-    from peerwatch_detector.service.detector import Detector  # noqa: PLC0415
-    from peerwatch_detector.service.loop import Loop  # noqa: PLC0415
-    from peerwatch_detector.web.app import create_app  # noqa: PLC0415
-
-    logger = logging.getLogger("peerwatch_detector")
-    reader = PrometheusReader(config.prometheus)
-    detector = Detector(config, reader, _bundle(config))
-    address = f"{config.listen.address}:{config.listen.port}"
-    try:
-        server = waitress.create_server(create_app(detector), listen=address, threads=4)
-    except (OSError, ValueError) as error:
-        print(
-            f"peerwatch-detector: cannot listen on {address}: {error}; "
-            "change listen.port or --listen.",
-            file=sys.stderr,
-        )
-        return 1
-    stop = threading.Event()
-
-    def finish(_signal: int, _frame: FrameType | None) -> None:
-        raise SystemExit(0)
-
-    # Both, as a shell lets background processes ignore the second.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, finish)
-
-    def cycles() -> None:
-        # Not while a server waits for us.
-        began = time.monotonic()
-        logger.info("preparing first_start=compiles_for_20s")
-        try:
-            prepare.prepare_apart()
-        except Exception:
-            # Each detection will fail and say so, instead of a detector that looks alive.
-            logger.exception("not_prepared")
-        else:
-            logger.info("prepared seconds=%.1f", time.monotonic() - began)
-        warn_if_not_kept(logger)
-        Loop(detector).run(stop)
-
-    loop = threading.Thread(target=cycles, name="loop", daemon=True)
-    logger.info(
-        "started version=%s listen=%s prometheus=%s method=%s metrics=%d",
-        __version__,
-        address,
-        config.prometheus.shown_url,
-        config.method,
-        len(detector.metrics),
-    )
-    loop.start()
-    try:
-        server.run()
-    except (SystemExit, KeyboardInterrupt):
-        logger.info("stopping")
-    finally:
-        stop.set()
-        server.close()
-        reader.close()
-        loop.join(timeout=2)
+    run_detector(config, _bundle(config))
     return 0
-
-
-def warn_if_not_kept(logger: logging.Logger) -> None:
-    """Say that every start will compile, and what to do, if compiled code could not be written."""
-    from peerwatch_detector import compiled  # noqa: PLC0415
-
-    if reason := compiled.why_not_kept():
-        logger.warning(
-            "compiled_code_not_kept every_start=compiles_again error=%s; set NUMBA_CACHE_DIR to a "
-            "folder that stays, with 5 MB free.",
-            reason,
-        )
 
 
 def _train(options: argparse.Namespace, config: DetectorConfig) -> int:

@@ -26,6 +26,14 @@ def parser() -> argparse.ArgumentParser:
     )
     run = commands.add_parser("run", parents=[common], help="evaluate jobs and serve the findings")
     run.add_argument("--listen", metavar="HOST:PORT", help="overrides listen")
+    run.add_argument(
+        "--web.config.file",
+        dest="web_config_file",
+        type=Path,
+        metavar="FILE",
+        help="overrides web.config_file: TLS and basic authentication, in the format of "
+        "Prometheus' exporter-toolkit",
+    )
     train = commands.add_parser(
         "train", parents=[common], help="train the models on a healthy range or on cases"
     )
@@ -58,6 +66,8 @@ def changes(options: argparse.Namespace) -> dict[str, dict[str, object]]:
     if getattr(options, "listen", None):
         address, _, port = options.listen.rpartition(":")
         changed["listen"] = {"address": address or "127.0.0.1", "port": port}
+    if getattr(options, "web_config_file", None):
+        changed["web"] = {"config_file": options.web_config_file}
     return changed
 
 

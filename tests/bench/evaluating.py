@@ -25,6 +25,7 @@ from typing import TypeVar
 import numpy as np
 
 from bench.detector import TEN
+from peerwatch_common.web.facts import WebFacts
 from peerwatch_detector.bench.command import resident_mebibytes
 from peerwatch_detector.bench.synthetic_job import (
     CYCLE,
@@ -37,7 +38,7 @@ from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.models.base import Model
 from peerwatch_detector.models.shipped import configured_bundle
 from peerwatch_detector.reading import ReadingStatistics
-from peerwatch_detector.service.metrics import Page, Snapshot
+from peerwatch_detector.service.metrics import Exposition, Snapshot
 
 Result = TypeVar("Result")
 
@@ -97,9 +98,9 @@ def measure(method: str, nodes: int, gpus: int, *, faulty: bool, threads: int, t
         steady.append(seconds)
     up = ReadingStatistics(up=True)
     shown = [Snapshot((one,), reading=up) for one in (earlier, detection)]
-    pages = Page(lambda: shown.pop(0))
-    pages.render(openmetrics=False)
-    page, text = _timed(lambda: pages.render(openmetrics=False), top)
+    exposition = Exposition(lambda: shown.pop(0), WebFacts())
+    exposition.render(openmetrics=False)
+    page, text = _timed(lambda: exposition.render(openmetrics=False), top)
     if nodes > 1 and b"peerwatch_fault_score" not in text:
         raise RuntimeError("The exposition has nothing of the job.")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -16,8 +16,8 @@ from peerwatch_common.web.compression import GzipCache
 from peerwatch_common.web.server import HttpServer, ListenError
 from peerwatch_exporter.web.app import App
 from web_client import (
+    EXPORTER,
     OPENMETRICS_PAGE,
-    PROGRAM,
     TEXT_PAGE,
     FakePages,
     ask,
@@ -326,12 +326,12 @@ def test_client_beyond_the_limit_is_turned_away_while_all_are_served(pages):
 
 def test_port_in_use_says_so(server):
     with pytest.raises(ListenError, match=rf"port {server.port}: Address already in use\. Choose"):
-        HttpServer(PROGRAM, "127.0.0.1", server.port, App(FakePages(), bytes))
+        HttpServer(EXPORTER, "127.0.0.1", server.port, App(FakePages(), bytes))
 
 
 def test_unknown_name_says_so():
     with pytest.raises(ListenError, match=r"Cannot listen on 'no\.such\.host\.invalid' port 0: "):
-        HttpServer(PROGRAM, "no.such.host.invalid", 0, App(FakePages(), bytes))
+        HttpServer(EXPORTER, "no.such.host.invalid", 0, App(FakePages(), bytes))
 
 
 def test_stop_lets_the_answer_under_way_go_out_and_frees_the_port(pages):
@@ -347,12 +347,12 @@ def test_stop_lets_the_answer_under_way_go_out_and_frees_the_port(pages):
         pages.gate.set()
         assert TEXT_PAGE == everything(busy).partition(b"\r\n\r\n")[2]
         stopping.join()
-        HttpServer(PROGRAM, "127.0.0.1", port, App(pages, bytes))._socket.close()
+        HttpServer(EXPORTER, "127.0.0.1", port, App(pages, bytes))._socket.close()
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="the machine has no IPv6")
 def test_both_internet_protocols_are_served_on_the_double_colon(pages):
-    server = HttpServer(PROGRAM, "::", 0, App(pages, bytes))
+    server = HttpServer(EXPORTER, "::", 0, App(pages, bytes))
     server.start()
     try:
         ask(server.port, "/metrics/fast")

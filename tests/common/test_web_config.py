@@ -20,6 +20,8 @@ from peerwatch_common.web.load import load_web_settings
 from peerwatch_common.web.rate import RateLimit
 from peerwatch_common.web.security import SecurityFile
 from web_client import (
+    DETECTOR,
+    EXPORTER,
     TEXT_PAGE,
     Authority,
     Clock,
@@ -34,6 +36,7 @@ from web_client import (
 EXAMPLE = Path(__file__).parents[2] / "exporter" / "web-config.example.yaml"
 TLS = {"cert_file": "server.crt", "key_file": "server.key"}
 HASH = hash_of("secret")
+both_programs = pytest.mark.parametrize("program", [EXPORTER, DETECTOR])
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +77,9 @@ def page(server, context=None, **headers):
 # TLS
 
 
-def test_page_is_served_over_tls(write, authority):
-    with serving(FakePages(), config_file=write(tls_server_config=TLS)) as server:
+@both_programs
+def test_page_is_served_over_tls(write, authority, program):
+    with serving(FakePages(), program=program, config_file=write(tls_server_config=TLS)) as server:
         assert TEXT_PAGE == page(server, authority.client()).body
         with raw(server.port) as plain:
             plain.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -166,9 +170,10 @@ def negotiated(port, context, ask_for):
 # Client certificates
 
 
+@both_programs
 @pytest.mark.parametrize("kind", ["RequireAndVerifyClientCert", "VerifyClientCertIfGiven"])
 @pytest.mark.parametrize("who", ["known", "stranger", "nobody"])
-def test_client_certificates_are_checked(write, authority, tmp_path, kind, who):
+def test_client_certificates_are_checked(write, authority, tmp_path, kind, who, program):
     (tmp_path / "other").mkdir()
     certificate = {
         "known": lambda: authority.issue("client", "prometheus-0"),
@@ -177,7 +182,7 @@ def test_client_certificates_are_checked(write, authority, tmp_path, kind, who):
     }[who]()
     tls = {**TLS, "client_ca_file": "ca.crt", "client_auth_type": kind}
     welcome = who == "known" or (who == "nobody" and kind == "VerifyClientCertIfGiven")
-    with serving(FakePages(), config_file=write(tls_server_config=tls)) as server:
+    with serving(FakePages(), program=program, config_file=write(tls_server_config=tls)) as server:
         assert welcome == served(server, authority.client(certificate))
 
 
@@ -212,12 +217,13 @@ def served(server, context):
 # Basic authentication, headers, rate limit
 
 
+@both_programs
 @pytest.mark.parametrize("path", ["/metrics", "/metrics/fast", "/", "/-/healthy", "/-/ready", "/x"])
-def test_everything_is_behind_the_login(write, path):
+def test_everything_is_behind_the_login(write, path, program):
     config = write(basic_auth_users={"prometheus": HASH, "operator": hash_of("other")})
-    with serving(FakePages(), config_file=config) as server:
+    with serving(FakePages(), program=program, config_file=config) as server:
         refused = ask(server.port, path)
-        assert (401, 'Basic realm="peerwatch-exporter", charset="UTF-8"') == (
+        assert (401, f'Basic realm="{program}", charset="UTF-8"') == (
             refused.status,
             refused.headers["WWW-Authenticate"],
         )
@@ -226,6 +232,7 @@ def test_everything_is_behind_the_login(write, path):
         assert 1 == server.facts.failed_logins
 
 
+@both_programs
 @pytest.mark.parametrize(
     "header",
     [
@@ -239,27 +246,31 @@ def test_everything_is_behind_the_login(write, path):
         "Bearer " + base64.b64encode(b"prometheus:secret").decode(),
     ],
 )
-def test_wrong_login_is_refused(write, header):
+def test_wrong_login_is_refused(write, header, program):
     config = write(basic_auth_users={"prometheus": HASH, "operator": hash_of("other")})
-    with serving(FakePages(), config_file=config) as server:
+    with serving(FakePages(), program=program, config_file=config) as server:
         assert 401 == page(server, Authorization=header).status
 
 
-def test_headers_are_added_to_every_answer(write):
+@both_programs
+def test_headers_are_added_to_every_answer(write, program):
     headers = {
         "X-Frame-Options": "deny",
         "X-XSS-Protection": "",
         "Content-Security-Policy": "a 'b'",
     }
-    with serving(FakePages(), config_file=write(http_server_config={"headers": headers})) as server:
+    with serving(
+        FakePages(), program=program, config_file=write(http_server_config={"headers": headers})
+    ) as server:
         for path in ("/metrics", "/nowhere"):
             answer = ask(server.port, path)
             assert ("deny", None, "a 'b'") == tuple(answer.headers[name] for name in headers)
 
 
-def test_requests_beyond_the_rate_limit_are_refused(write):
+@both_programs
+def test_requests_beyond_the_rate_limit_are_refused(write, program):
     config = write(rate_limit={"interval": "1h", "burst": 2})
-    with serving(FakePages(), config_file=config) as server:
+    with serving(FakePages(), program=program, config_file=config) as server:
         assert [200, 200, 429] == [page(server).status for _ in range(3)]
 
 
@@ -281,11 +292,12 @@ def clock():
     return Clock()
 
 
-def test_renewed_certificate_is_served(write, authority, clock, tmp_path):
+@both_programs
+def test_renewed_certificate_is_served(write, authority, clock, tmp_path, program):
     other = Authority(tmp_path)
     path = write(tls_server_config=TLS)
     (tmp_path / "server.crt").write_bytes((authority.directory / "server.crt").read_bytes())
-    with serving(FakePages(), config_file=path, monotonic=clock) as server:
+    with serving(FakePages(), program=program, config_file=path, monotonic=clock) as server:
         assert served(server, authority.client())
         other.issue("server")
         clock.now += 2
@@ -293,9 +305,10 @@ def test_renewed_certificate_is_served(write, authority, clock, tmp_path):
         assert not served(server, authority.client())
 
 
-def test_renewed_users_count_and_old_ones_no_more(write, clock):
+@both_programs
+def test_renewed_users_count_and_old_ones_no_more(write, clock, program):
     path = write(basic_auth_users={"prometheus": HASH})
-    with serving(FakePages(), config_file=path, monotonic=clock) as server:
+    with serving(FakePages(), program=program, config_file=path, monotonic=clock) as server:
         assert 200 == page(server, Authorization=basic("prometheus", "secret")).status
         write(basic_auth_users={"prometheus": hash_of("changed")})
         clock.now += 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from peerwatch_detector import compiled
-from peerwatch_detector.__main__ import warn_if_not_kept
+from peerwatch_detector.web.run import warn_if_not_kept
 
 MODULE = """
 from peerwatch_detector.compiled import compiled, why_not_kept
@@ -85,14 +84,14 @@ def nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("nothing_told")
 def test_a_full_disk_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     compiled._Kept(FullDisk()).save_overload("signature", "code")
-    warn_if_not_kept(logging.getLogger("peerwatch_detector"))
+    warn_if_not_kept()
 
     assert "/full: [Errno 28] No space left on device; set NUMBA_CACHE_DIR" in caplog.text
 
 
 @pytest.mark.usefixtures("nothing_told")
 def test_nothing_is_told_where_all_was_kept(caplog: pytest.LogCaptureFixture) -> None:
-    warn_if_not_kept(logging.getLogger("peerwatch_detector"))
+    warn_if_not_kept()
 
     assert "" == caplog.text
 

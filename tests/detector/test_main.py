@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import os
 import signal
 import socket
@@ -20,6 +21,7 @@ from peerwatch_detector import __main__ as entry
 from peerwatch_detector import __version__
 from peerwatch_detector.__main__ import main
 from peerwatch_detector.models.store import load_bundle
+from web_client import Authority, ask, hash_of
 
 
 def environment() -> dict[str, str]:
@@ -85,7 +87,7 @@ def test_wrong_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFi
     [
         ("pydantic", "['run']", "detector"),
         ("numpy", "['run']", "detector"),
-        ("waitress", "['run']", "detector"),
+        ("flask", "['run']", "detector"),
         ("torch", "['train', '--output', 'x.npz', '--cases', 'y']", "detector,train"),
     ],
 )
@@ -111,8 +113,8 @@ def test_a_port_in_use_is_told() -> None:
         port = taken.getsockname()[1]
         done = run("run", "--listen", f"127.0.0.1:{port}")
     assert 1 == done.returncode
-    assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
-    assert "change listen.port or --listen" in done.stderr
+    assert f"Cannot listen on '127.0.0.1' port {port}: Address already in use." in done.stderr
+    assert "Choose another with --listen HOST:PORT or listen.port." in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -216,7 +218,7 @@ def test_a_detector_serves_without_prometheus_and_stops_quickly(end: signal.Sign
         status, page = get(f"{address}/metrics")
         assert 200 == status
         assert "peerwatch_reader_up 0.0" in page
-        assert (200, "The detector is running.\n") == get(f"{address}/-/healthy")
+        assert (200, "peerwatch-detector is healthy.\n") == get(f"{address}/-/healthy")
         assert 503 == get(f"{address}/-/ready")[0]
         assert "Prometheus cannot be read" in get(f"{address}/")[1]
         until = time.monotonic() + 120
@@ -233,6 +235,53 @@ def test_a_detector_serves_without_prometheus_and_stops_quickly(end: signal.Sign
     assert 1 == told.count("failed what=discovery reason=unreachable")
     assert "Traceback" not in told
     assert "secret" not in told
+
+
+def test_web_configuration_protects_and_is_read_again_on_sighup(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    authority.issue("server")
+    path = tmp_path / "web.yaml"
+    tls = "tls_server_config: {cert_file: server.crt, key_file: server.key}\n"
+    path.write_text(tls + f"basic_auth_users: {{prometheus: '{hash_of('secret')}'}}\n")
+    port, prometheus = free_ports(2)
+    login = {"Authorization": "Basic " + base64.b64encode(b"prometheus:secret").decode()}
+    with running(
+        f"--web.config.file={path}",
+        f"--listen=127.0.0.1:{port}",
+        f"--prometheus=http://127.0.0.1:{prometheus}",
+    ) as process:
+        assert process.stderr is not None
+        told = next(line for line in process.stderr if "started " in line)
+        assert " tls=on " in told
+        client = authority.client()
+        refused = ask(port, "/", context=client)
+        assert (401, 'Basic realm="peerwatch-detector", charset="UTF-8"') == (
+            refused.status,
+            refused.headers["WWW-Authenticate"],
+        )
+        assert 200 == ask(port, "/", context=client, **login).status
+        exposition = ask(port, "/metrics", context=client, **login).body.decode()
+        assert "\npeerwatch_web_failed_logins_total 1\n" in exposition
+        assert "\npeerwatch_web_config_reload_failed 0\n" in exposition
+        path.write_text(tls + "basic_auth_users: {prometheus: secret}\n")
+        process.send_signal(signal.SIGHUP)
+        assert any("web configuration not taken over" in line for line in process.stderr)
+        exposition = ask(port, "/metrics", context=client, **login).body.decode()
+        assert "\npeerwatch_web_config_reload_failed 1\n" in exposition
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert 0 == process.returncode
+
+
+def test_mistakes_in_the_web_configuration_exit_with_2(tmp_path: Path) -> None:
+    path = tmp_path / "web.yaml"
+    path.write_text("basic_auth_users: {alice: sesame, bob: sesame}\n")
+    done = run("run", f"--web.config.file={path}", "--listen=127.0.0.1:0")
+    assert 2 == done.returncode
+    first, second = (line for line in done.stderr.splitlines() if "peerwatch-detector: " in line)
+    assert f"{path}: basic_auth_users.alice: this is no bcrypt hash" in first
+    assert "basic_auth_users.bob" in second
+    assert "sesame" not in done.stderr
 
 
 def test_mistakes_of_the_configuration_exit_with_2(tmp_path: Path) -> None:

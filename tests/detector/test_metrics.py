@@ -8,6 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from detector.fakes import a_deviation, a_finding
+from peerwatch_common.web.facts import WebFacts
 from peerwatch_detector import __version__
 from peerwatch_detector.detection.explanation.explain import Confidence, Explanation, JobCourse
 from peerwatch_detector.detection.explanation.fault_families import UNKNOWN
@@ -15,7 +16,7 @@ from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.reading import ReadingStatistics
 from peerwatch_detector.service.catalog import SPECS
-from peerwatch_detector.service.metrics import Membership, Page, Snapshot
+from peerwatch_detector.service.metrics import Exposition, Membership, Snapshot
 from peerwatch_detector.service.schedule import Backlog
 
 ORDER = ("job_id", "node", "gpu", "metric", "model", "fingerprint", "method", "severity", "stage")
@@ -76,7 +77,7 @@ FULL = Snapshot(
 
 
 def page(snapshot: Snapshot) -> str:
-    return Page(lambda: snapshot).render(openmetrics=False).decode()
+    return Exposition(lambda: snapshot, WebFacts()).render(openmetrics=False).decode()
 
 
 def samples(snapshot: Snapshot) -> dict[tuple[str, ...], float]:

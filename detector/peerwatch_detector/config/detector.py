@@ -51,7 +51,12 @@ from peerwatch_detector.config.preset import (
     names_by_alias,
 )
 from peerwatch_detector.config.prometheus import PrometheusConfig, ReadingConfig
-from peerwatch_detector.config.service import ListenConfig, ReplicasConfig, SchedulingConfig
+from peerwatch_detector.config.service import (
+    ListenConfig,
+    ReplicasConfig,
+    SchedulingConfig,
+    WebConfig,
+)
 
 __all__ = [
     "DetectorConfig",
@@ -113,6 +118,7 @@ class DetectorConfig(Section):
 
     prometheus: PrometheusConfig = Field(default_factory=PrometheusConfig)
     listen: ListenConfig = Field(default_factory=ListenConfig)
+    web: WebConfig = Field(default_factory=WebConfig)
     preset: PresetName = Field(
         default="peerwatch",
         description="What to read: peerwatch, the series that the recording rules make of "

@@ -5,16 +5,35 @@ Part of ``DetectorConfig``.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pydantic import Field, ValidationInfo, field_validator
 
 from peerwatch_detector.config.detection import Section
 
 
 class ListenConfig(Section):
-    """Where the detector serves its page and its metrics."""
+    """Where the detector serves its web UI and its metrics."""
 
     address: str = Field(default="127.0.0.1", description="Address to bind.")
     port: int = Field(default=9401, ge=0, le=65535, description="TCP port; 0 takes a free one.")
+
+
+class WebConfig(Section):
+    """How the web UI and the metrics are served."""
+
+    config_file: Path | None = Field(
+        default=None,
+        description="TLS and basic authentication, in the format of Prometheus' exporter-toolkit; "
+        "unset: plain HTTP for everybody.",
+    )
+    max_connections: int = Field(
+        default=64,
+        ge=2,
+        le=1024,
+        description="Connections at once; a further one takes the place of one that idles, or is "
+        "answered 503.",
+    )
 
 
 class SchedulingConfig(Section):

@@ -14,6 +14,7 @@ from typing import get_args
 
 from peerwatch_common.metrics.exposition import Renderer
 from peerwatch_common.metrics.spec import Family
+from peerwatch_common.web.facts import WebFacts
 from peerwatch_detector import __version__
 from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.errors import ReadFailure
@@ -81,28 +82,32 @@ class Snapshot:
     membership: Membership = field(default_factory=Membership)
 
 
-class Page:
+class Exposition:
     """Renders the present snapshot; any thread may ask.
 
     Parameters
     ----------
     snapshot
         Returns the snapshot to render.
+    facts
+        What the web server refused.
     """
 
-    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
+    def __init__(self, snapshot: Callable[[], Snapshot], facts: WebFacts) -> None:
         self._snapshot = snapshot
+        self._facts = facts
         self._renderer = Renderer(_KEPT_SERIES)
         self._lock = threading.Lock()
 
     def render(self, *, openmetrics: bool) -> bytes:
-        """Return every metric family of the catalogue's detector part as text."""
+        """Return every metric family of the catalogue as text."""
         with self._lock:
-            return self._renderer.render(families(self._snapshot()), openmetrics=openmetrics)
+            found = (*families(self._snapshot()), *_web(self._facts))
+            return self._renderer.render(found, openmetrics=openmetrics)
 
 
 def families(snapshot: Snapshot) -> Iterator[Family]:
-    """Yield every metric family of the catalogue's detector part."""
+    """Yield every metric family of the catalogue but those of the web server."""
     for part in (_findings, _scores, _jobs, _reading, _self, _backlog, _membership):
         yield from part(snapshot)
 
@@ -223,3 +228,15 @@ def _membership(snapshot: Snapshot) -> Iterator[Family]:
     owned = family("peerwatch_jobs_owned")
     owned.add_metric((), sum(membership.jobs.values()))
     yield from (member, owner, owned)
+
+
+def _web(facts: WebFacts) -> Iterator[Family]:
+    values = {
+        "peerwatch_web_config_reload_failed": int(facts.reload_failed),
+        "peerwatch_web_rejected_connections_total": facts.rejected_connections,
+        "peerwatch_web_failed_logins_total": facts.failed_logins,
+    }
+    for name, value in values.items():
+        metric = family(name)
+        metric.add_metric((), value)
+        yield metric

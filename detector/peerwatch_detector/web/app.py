@@ -11,16 +11,17 @@ from typing import Any
 
 import flask
 from markupsafe import Markup
-from prometheus_client.exposition import choose_encoder
 from werkzeug.routing import PathConverter
 
 from peerwatch_common.metrics.exposition import OPENMETRICS_CONTENT_TYPE, TEXT_CONTENT_TYPE
+from peerwatch_common.web.facts import WebFacts
+from peerwatch_common.web.negotiation import prefers_openmetrics
 from peerwatch_detector import __version__
 from peerwatch_detector.detection.explanation.explain import Explanation, MetricEvidence
 from peerwatch_detector.detection.findings import ABSENT, Deviation, Finding
 from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.service.detector import Detector
-from peerwatch_detector.service.metrics import Page
+from peerwatch_detector.service.metrics import Exposition
 from peerwatch_detector.units import number, quantity
 from peerwatch_detector.web import picture
 
@@ -92,30 +93,19 @@ class _Anything(PathConverter):
     part_isolating = False
 
 
-def create_app(detector: Detector) -> flask.Flask:
+def create_app(detector: Detector, facts: WebFacts) -> flask.Flask:
     """Return the WSGI application over a running detector."""
     app = flask.Flask(__name__)
     app.url_map.converters["anything"] = _Anything
     app.url_map.merge_slashes = False
-    page = Page(lambda: detector.snapshot)
+    exposition = Exposition(lambda: detector.snapshot, facts)
     pictures = Pictures(detector)
 
     @app.get("/metrics")
     def metrics() -> flask.Response:
-        _, wanted = choose_encoder(flask.request.headers.get("Accept", ""))
-        openmetrics = wanted.startswith("application/openmetrics-text")
+        openmetrics = prefers_openmetrics(flask.request.headers.get("Accept", ""))
         content_type = OPENMETRICS_CONTENT_TYPE if openmetrics else TEXT_CONTENT_TYPE
-        return flask.Response(page.render(openmetrics=openmetrics), content_type=content_type)
-
-    @app.get("/-/healthy")
-    def healthy() -> str:
-        return "The detector is running.\n"
-
-    @app.get("/-/ready")
-    def ready() -> tuple[str, int]:
-        if detector.snapshot.discovered is None:
-            return "Prometheus has not been read yet.\n", 503
-        return "The detector is ready.\n", 200
+        return flask.Response(exposition.render(openmetrics=openmetrics), content_type=content_type)
 
     @app.get("/api/v1/jobs")
     def jobs() -> dict[str, Any]:
