@@ -11,7 +11,7 @@ from peerwatch_exporter.__main__ import main
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import Registration
 from peerwatch_exporter.process.assembly import Parts
-from peerwatch_exporter.process.bench import Cost, Findings, measure, table
+from peerwatch_exporter.process.bench import BenchResult, Cost, measure, table
 from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.sources import Sources
 from peerwatch_exporter.sources.host.access import Paths
@@ -49,8 +49,8 @@ def test_cpu_and_wall_time_are_told_apart(tmp_path):
             for name, every, factory in (("busy", 10, Busy), ("waiting", 1, Waiting))
         },
     )
-    findings = measure(parts, seconds=2)
-    busy, waiting = findings.collectors
+    result = measure(parts, seconds=2)
+    busy, waiting = result.collectors
     assert (("busy", 2, 1, 0), ("waiting", 2, 0, 2)) == (
         (busy.name, busy.runs, busy.series, busy.errors),
         (waiting.name, waiting.runs, waiting.series, waiting.errors),
@@ -59,10 +59,10 @@ def test_cpu_and_wall_time_are_told_apart(tmp_path):
     assert busy.cpu_per_second == busy.cpu / 10
     assert waiting.wall_median >= 20 > waiting.cpu
     assert ["snapshot", "/metrics", "gzip of /metrics", "/metrics/fast"] == [
-        cost.name for cost in findings.pages
+        cost.name for cost in result.endpoints
     ]
-    assert 0 < findings.page_bytes["gzip of /metrics"] < findings.page_bytes["/metrics"]
-    assert findings.resident_bytes["main"] > 2**20
+    assert 0 < result.exposition_bytes["gzip of /metrics"] < result.exposition_bytes["/metrics"]
+    assert result.resident_bytes["main"] > 2**20
 
 
 def test_table_adds_up_and_shows_the_dearest_first():
@@ -70,9 +70,9 @@ def test_table_adds_up_and_shows_the_dearest_first():
         Cost("cheap", "main", 10, 3, 5.0, 1.0, 2.0, 7),
         Cost("dear", "driver", 1, 3, 2.0, 1, 2, 1),
     ]
-    pages = [Cost("/metrics", "main", 1.0, 3, 1.0, 1.0, 1.0)]
-    findings = Findings(3, costs, pages, {"/metrics": 1234}, {"main": 2**20, "driver": 2**21})
-    text = table(findings)
+    endpoints = [Cost("/metrics", "main", 1.0, 3, 1.0, 1.0, 1.0)]
+    result = BenchResult(3, costs, endpoints, {"/metrics": 1234}, {"main": 2**20, "driver": 2**21})
+    text = table(result)
     assert text.index("dear") < text.index("cheap") < text.index("/metrics")
     for word in ("3.50 ms of CPU per second", "1,234 bytes", "8 series", "3.0 MiB in all"):
         assert word in text

@@ -131,7 +131,7 @@ def families_until_partial(collector):
 
 
 def test_stuck_sampler_says_for_how_long_and_publishes_nothing_old(tmp_path):
-    state = SamplerState(LAYOUT, SECOND, silent_seconds=12.5)
+    state = SamplerState(LAYOUT, SECOND, stuck_seconds=12.5)
     page, cause = families_until_partial(collector_of(tmp_path, state))
 
     assert [((), 12.5)] == page["sampler_stuck_seconds"]

@@ -200,14 +200,14 @@ def test_process_that_stands_still_is_noticed_and_nothing_waits_for_it(tree):
         pid = process_of(sampler)
         os.kill(pid, signal.SIGSTOP)
         try:
-            until(lambda: sampler.state().silent_seconds > 5)
+            until(lambda: sampler.state().stuck_seconds > 5)
             start = time.monotonic()
             sampler.state()
             sampler.burst("metric=nic_burst_transmit_bytes_per_second")
             waited = time.monotonic() - start
         finally:
             os.kill(pid, signal.SIGCONT)
-        until(lambda: sampler.state().silent_seconds == 0)
+        until(lambda: sampler.state().stuck_seconds == 0)
 
     assert waited < 20
 

@@ -1,7 +1,7 @@
-"""The fast page: what the detector compares, once per node or GPU, read every second.
+"""The fast endpoint's metrics: what the detector compares, once per node or GPU, every second.
 
-Names of their own, for a Prometheus that scrapes both pages would otherwise count twice in every
-sum. How each value is made stands in ``peerwatch_exporter.schedule.fast``.
+Names of their own, for a Prometheus that scrapes both endpoints would otherwise count twice in
+every sum. How each value is made stands in ``peerwatch_exporter.schedule.fast``.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _NODE: tuple[MetricSpec, ...] = (
         "1",
         "Always 1, and never with a timestamp: it vanishes at once when the node does, while "
         "samples with timestamps stay visible for minutes.",
-        "pages",
+        "fast endpoint",
     ),
     *_gauge(
         "fast_job_info",
@@ -87,7 +87,7 @@ _NODE: tuple[MetricSpec, ...] = (
     *_gauge(
         "fast_heartbeat_age_seconds",
         "seconds",
-        "How long ago the most silent of the job's ranks on this node gave a sign of life.",
+        "Age of the oldest heartbeat of the job's ranks on this node.",
         "rank_heartbeat_timestamp_seconds",
         ("job_id",),
     ),

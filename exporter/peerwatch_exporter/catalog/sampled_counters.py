@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# How fast a counter can change, and what it costs to read: a file below counters/; one below
-# hw_counters/, which the kernel keeps for a "lifespan"; all statistics of the network driver.
-Pace = Literal["counters", "hw_counters", "ethtool"]
+# Where a counter is read, which says how fast it can change and what that costs: a file below
+# counters/; one below hw_counters/, which the kernel keeps for a "lifespan"; all statistics of the
+# network driver.
+CounterSource = Literal["counters", "hw_counters", "ethtool"]
 SampledCounter = Literal[
     "transmit_bytes",
     "receive_bytes",
@@ -52,7 +53,7 @@ class Counter:
     family: str
     direction: str
     unit: str
-    pace: Pace
+    source: CounterSource
     file: str
     factor: int = 1
     link: str = ""
@@ -60,7 +61,7 @@ class Counter:
     @property
     def is_event(self) -> bool:
         """Whether any rise matters, however small; of bytes and packets there are always some."""
-        return self.pace != "counters"
+        return self.source != "counters"
 
 
 _BYTES, _PACKETS = "bytes per second", "packets per second"

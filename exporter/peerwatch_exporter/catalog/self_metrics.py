@@ -45,7 +45,7 @@ SPECS: tuple[MetricSpec, ...] = (
         "counter",
         "1",
         _COLLECTOR,
-        "Runs of the collector that passed the deadline and were left out of the page.",
+        "Runs of the collector that passed the deadline and were left out of the exposition.",
         "runner",
     ),
     MetricSpec(
@@ -111,7 +111,7 @@ SPECS: tuple[MetricSpec, ...] = (
         "gauge",
         "seconds",
         (),
-        "When the values on this page were read (Unix time). Older than a few seconds: the "
+        "When these values were read (Unix time). Older than a few seconds: the "
         "exporter does not get to run. Older than 10 s: the collectors' values are left out.",
         "runner",
     ),
@@ -144,7 +144,7 @@ SPECS: tuple[MetricSpec, ...] = (
         "gauge",
         "1",
         (),
-        "Series on this page.",
+        "Series of this exposition.",
         "runner",
     ),
 )

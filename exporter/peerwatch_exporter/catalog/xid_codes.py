@@ -45,7 +45,8 @@ class Xid:
     severity
         Its class, as above.
     immediate_action
-        What NVIDIA's catalogue says to do at once, in one word; ``none_given`` where it is silent.
+        What NVIDIA's catalogue says to do at once, in one word; ``none_given`` where it says
+        nothing.
     advice
         What a person does, in a sentence.
     """
@@ -244,7 +245,7 @@ CLASS_ADVICE: Mapping[Severity, str] = MappingProxyType(
         "degraded": "Drain when the job ends, then reset the GPU.",
         "watch": "Reset the GPU when it is idle; drain it if the error repeats.",
         "application": "Check the program first; suspect the GPU if other jobs on it fail too.",
-        "ignore": "Nothing by itself; look at what else was logged at that time.",
+        "ignore": "Nothing by itself; check what else was logged at that time.",
     }
 )
 _LINK_ADVICE = "Drain now if the line says Fatal, else when the job ends; check both link ends."

@@ -29,8 +29,8 @@ _PORT_LABELS = ("device", "port")
 _DIRECTION_LABELS = (*_PORT_LABELS, "direction")
 _PRIORITY_LABELS = (*_DIRECTION_LABELS, "priority")
 _PAUSE_MEANING = (
-    "Direction receive: the peer stopped this port, look at the fabric. Direction transmit: this "
-    "port stopped its peer, look at the NIC's buffers, PCIe and the host."
+    "Direction receive: the peer stopped this port, check the fabric. Direction transmit: this "
+    "port stopped its peer, check the NIC's buffers, PCIe and the host."
 )
 
 SPECS = needing(
@@ -321,7 +321,7 @@ class EthtoolCollector:
         sysfs = Sysfs(sources.paths.sysfs, monotonic=sources.monotonic)
         self._ports = RdmaPorts(sysfs, config.nic.exclude, sources.monotonic)
         self._listed: object = None
-        self._wanted: list[tuple[str, tuple[str, str]]] = []
+        self._selected: list[tuple[str, tuple[str, str]]] = []
         self._layout: _Layout = []
         self._columns: list[_Column] = []
         self._statistics = SelectedStatistics(sources.ethtool, STATISTICS.get, sources.monotonic)
@@ -336,14 +336,14 @@ class EthtoolCollector:
         PartialData
             If an interface failed for another reason, or there are too many of them.
         """
-        wanted = self._interfaces()
-        readings, errors = self._read_all({name for name, _ in wanted[:_MAX_INTERFACES]})
+        selected = self._interfaces()
+        readings, errors = self._read_all({name for name, _ in selected[:_MAX_INTERFACES]})
         if not readings and not errors:
             raise NoData("No RDMA port has a network interface with driver statistics.")
         if not readings:
             raise next(iter(errors.values()))
-        yield from self._families(wanted[:_MAX_INTERFACES], readings)
-        found = max(len(wanted), self._ports.found)
+        yield from self._families(selected[:_MAX_INTERFACES], readings)
+        found = max(len(selected), self._ports.found)
         if found > _MAX_INTERFACES:
             raise PartialData(f"Only {_MAX_INTERFACES} of {found} interfaces are read.")
         for name, error in errors.items():
@@ -357,8 +357,8 @@ class EthtoolCollector:
             found = [(port.interface, port.labels) for port in ports if port.interface]
             known = {name for name, _ in found}
             extra = [name for name in dict.fromkeys(self._extra) if name not in known]
-            self._wanted = [(name, (name, "")) for name in extra] + found
-        return self._wanted
+            self._selected = [(name, (name, "")) for name in extra] + found
+        return self._selected
 
     def _read_all(
         self, names: Iterable[str]

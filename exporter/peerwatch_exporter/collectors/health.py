@@ -150,7 +150,7 @@ SPECS: tuple[MetricSpec, ...] = (
         "1",
         _GPU_LABELS,
         "The GPU in its NVSwitch fabric: 0 has none, 1 not registered yet, 2 registering, 3 "
-        "registered. Jobs over NVLink fail on a GPU that stays at 1 or 2: look at the Fabric "
+        "registered. Jobs over NVLink fail on a GPU that stays at 1 or 2: check the Fabric "
         "Manager.",
         "nvmlDeviceGetGpuFabricInfoV .state",
         "Hopper with NVSwitch",
@@ -162,7 +162,8 @@ SPECS: tuple[MetricSpec, ...] = (
         ("gpu", "uuid", "condition"),
         "1 while something is wrong with the GPU's place in the NVSwitch fabric: "
         "degraded_bandwidth, route_recovery, route_unhealthy, access_timeout_recovery, "
-        "incorrect_configuration or manager_disconnected. Those the driver cannot tell are absent.",
+        "incorrect_configuration or manager_disconnected. Those the driver does not report are "
+        "absent.",
         "nvmlDeviceGetGpuFabricInfoV .healthMask",
         "Hopper with NVSwitch",
     ),

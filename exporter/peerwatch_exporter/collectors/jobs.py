@@ -45,7 +45,8 @@ SPECS: tuple[MetricSpec, ...] = (
             "1",
             ("job_id", "scheduler"),
             "1 for each training job that runs on this node; joins the job to the node's series. "
-            "Scheduler is who named it: mapping, slurm, kubernetes, torchelastic or peerwatch.",
+            "Scheduler is where its id comes from: mapping, slurm, kubernetes, torchelastic or "
+            "peerwatch.",
             f"{_PROVIDERS}; heartbeat files",
         ),
         MetricSpec(
@@ -74,7 +75,7 @@ SPECS: tuple[MetricSpec, ...] = (
             "1",
             ("gpu",),
             "Training jobs that hold this GPU: more than 1 means that it is shared, 0 that it is "
-            "free. Absent where nobody knows.",
+            "free. Absent where it is not known.",
             _PROVIDERS,
         ),
     ),
@@ -114,11 +115,11 @@ class _IncompleteError(PartialData):
 
     def __init__(self, provider: str, error: Exception) -> None:
         super().__init__(f"{provider}: {error}")
-        named = getattr(error, "error_class", None)
-        if not isinstance(named, str):
+        word = getattr(error, "error_class", None)
+        if not isinstance(word, str):
             refused = isinstance(error, PermissionError)
-            named = "permission_denied" if refused else "os_error"
-        self.error_class = f"{provider}_{named}"
+            word = "permission_denied" if refused else "os_error"
+        self.error_class = f"{provider}_{word}"
 
 
 class _HeartbeatProvider:
@@ -160,7 +161,7 @@ class JobsCollector:
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:
         self._gpus = sources.gpus
         self._process_jobs = sources.process_jobs
-        self._said: tuple[object, ...] = ()
+        self._inputs: tuple[object, ...] = ()
         self._answers: list[Answer] = []
         self._jobs = Jobs()
         self._families: tuple[Family, ...] = ()
@@ -197,7 +198,7 @@ class JobsCollector:
         errors: list[tuple[str, Exception]] = []
         up = family("exporter_job_provider_up")
         for provider in self._providers:
-            answer, error = _ask(provider)
+            answer, error = _claims_of(provider)
             if answer is None and error is None:
                 continue
             if answer is not None:
@@ -217,18 +218,18 @@ class JobsCollector:
 
     def _merged(self, answers: list[Answer]) -> Jobs:
         """Return the jobs; they and their families stay as long as nobody says anything else."""
-        said: tuple[object, ...] = (
+        inputs: tuple[object, ...] = (
             [id(answer) for answer in answers],
             self._boards,
             self._gpus.processes(),
             self._mapping.gpus,
         )
-        if said != self._said:
+        if inputs != self._inputs:
             claims = [claim for answer in answers for claim in answer.claims]
             self._jobs = merge(claims, self._boards, self._naming)
             self._families = tuple(_families(self._jobs, self._free_gpus(claims)))
             # With the answers themselves, lest another one takes the place of one in memory.
-            self._said, self._answers = said, answers
+            self._inputs, self._answers = inputs, answers
             self._process_jobs.update(self._jobs.processes)
         return self._jobs
 
@@ -252,7 +253,7 @@ class JobsCollector:
             yield errors
 
 
-def _ask(provider: Provider) -> tuple[Answer | None, Exception | None]:
+def _claims_of(provider: Provider) -> tuple[Answer | None, Exception | None]:
     try:
         answer = provider.claims()
     except Exception as error:  # whatever it is, the other providers go on

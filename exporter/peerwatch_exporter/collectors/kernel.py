@@ -27,7 +27,7 @@ SPECS = (
         "counter",
         "1",
         ("class",),
-        "Signs of trouble in the kernel log since its oldest line, each class from 0: mlx5 (NIC "
+        "Errors in the kernel log since its oldest line, each class from 0: mlx5 (NIC "
         "health, cable, power, queues, link down), mce (machine checks, corrected ones too, and "
         "uncorrected memory errors), hung_task (stuck tasks and CPUs), oom (processes killed), "
         "nvlink (links that did not train), apei (firmware error reports). What happened to one "
@@ -51,7 +51,7 @@ def _signature(event_class: str, keyword: str, pattern: str) -> Signature:
 
 
 _PCI = r"([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])"
-_MLX5_TROUBLE = "|".join(
+_MLX5_ERROR = "|".join(
     (
         r"Detected insufficient power on the PCIe slot",
         r"device's health compromised",
@@ -69,7 +69,7 @@ _MLX5_TROUBLE = "|".join(
 )
 # The keyword is a cheap test that a line must pass before its pattern is tried.
 SIGNATURES: tuple[Signature, ...] = (
-    _signature("mlx5", "mlx5_core", rf"mlx5_core {_PCI}[: ].*?(?:{_MLX5_TROUBLE})"),
+    _signature("mlx5", "mlx5_core", rf"mlx5_core {_PCI}[: ].*?(?:{_MLX5_ERROR})"),
     _signature("mlx5", "NETDEV WATCHDOG", r"NETDEV WATCHDOG: (\S+) \(mlx5_core\)"),
     _signature("mlx5", "error cqe", r"\b(mlx5_[0-9]+):.*?\berror cqe\b"),
     _signature("mce", "mce: [Hardware Error]", r"mce: \[Hardware Error\]: "),
@@ -100,7 +100,7 @@ def classify(line: str) -> tuple[str, str] | None:
 
 
 class KernelEvents:
-    """Counts events by class; what happened to one thing within 5 s counts once."""
+    """Counts events by class; what happened to the same device within 5 s counts once."""
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(CLASSES, 0)
@@ -114,13 +114,13 @@ class KernelEvents:
                 self.counts[event[0]] += 1
 
 
-def _is_wanted(text: str) -> bool:
+def _is_relevant(text: str) -> bool:
     return any(signature.keyword in text for signature in SIGNATURES)
 
 
 @register(
     "kernel",
-    "NIC, memory and CPU trouble, stuck tasks and killed processes (kernel log).",
+    "NIC, memory and CPU errors, stuck tasks and killed processes (kernel log).",
     topic="Host",
     metrics=SPECS,
 )
@@ -128,7 +128,7 @@ class KernelCollector:
     """Follows the kernel log from its oldest line, so a restart forgets nothing."""
 
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:  # noqa: ARG002
-        self._kernel_log = KernelLog(sources, _is_wanted)
+        self._kernel_log = KernelLog(sources, _is_relevant)
         self._events = KernelEvents()
 
     def collect(self) -> Iterable[Family]:

@@ -218,7 +218,7 @@ COUNTERS: tuple[PortCounter, ...] = (
 )
 _STATES = {"state": "nic_port_state", "phys_state": "nic_port_physical_state"}
 # Descriptors kept open: a dozen for each port of a node with 40, of the 1,024 a service often has.
-_KEPT_FILES = 512
+_OPEN_FILES = 512
 
 
 @register(
@@ -233,7 +233,7 @@ class NicCollector:
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:
         root, monotonic = sources.paths.sysfs, sources.monotonic
         self._facts = Sysfs(root, monotonic=monotonic)
-        self._sysfs = Sysfs(root, monotonic=monotonic, keep_open=_KEPT_FILES)
+        self._sysfs = Sysfs(root, monotonic=monotonic, keep_open=_OPEN_FILES)
         self._ports = RdmaPorts(self._facts, config.nic.exclude, monotonic)
         self._counters = PortCounters(self._sysfs, COUNTERS)
         self._neighbours = GpuNeighbours(self._facts, sources.gpus)

@@ -115,7 +115,7 @@ _RDMA_ERRORS = (
 )
 # Those of 8 ports of mlx5. Beside what the collector ``nic`` holds, and within the 1,024
 # descriptors that a service often has.
-_KEPT_FILES = 256
+_OPEN_FILES = 256
 
 COUNTERS: tuple[PortCounter, ...] = (
     PortCounter("nic_link_downed_total", ("counters/link_downed",)),
@@ -144,7 +144,7 @@ class NicErrorsCollector:
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:
         root, monotonic = sources.paths.sysfs, sources.monotonic
         self._ports = RdmaPorts(Sysfs(root, monotonic=monotonic), config.nic.exclude, monotonic)
-        self._sysfs = Sysfs(root, monotonic=monotonic, keep_open=_KEPT_FILES)
+        self._sysfs = Sysfs(root, monotonic=monotonic, keep_open=_OPEN_FILES)
         self._counters = PortCounters(self._sysfs, COUNTERS)
         self._known: object = None
 

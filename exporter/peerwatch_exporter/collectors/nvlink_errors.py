@@ -59,7 +59,7 @@ SPECS: tuple[MetricSpec, ...] = (
         "1",
         ("gpu", "uuid", "link", "result"),
         "How often the link was brought up again after an error, by result: successful or failed. "
-        "One that fails again and again needs its connector or board looked at.",
+        "One that fails again and again needs its connector or board checked.",
         "NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_{SUCCESSFUL,FAILED}_EVENTS (213, 214)",
         "NVLink, Blackwell",
     ),

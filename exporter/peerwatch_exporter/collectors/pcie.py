@@ -155,11 +155,18 @@ class PcieCollector:
 def _facts(functions: Iterable[PciFunction], links: dict[str, PciLink]) -> Iterable[Family]:
     info = family("pcie_device_info")
     present = family("pcie_device_present")
-    for one in functions:
-        labels = (one.bdf, one.kind, one.parent, one.vendor, one.device_id, one.numa_node)
+    for function in functions:
+        labels = (
+            function.bdf,
+            function.kind,
+            function.parent,
+            function.vendor,
+            function.device_id,
+            function.numa_node,
+        )
         info.add_metric(labels, 1)
-        link = links.get(one.bdf)
-        present.add_metric([one.bdf], link is not None and link.answers)
+        link = links.get(function.bdf)
+        present.add_metric([function.bdf], link is not None and link.answers)
     return info, present
 
 

@@ -187,7 +187,7 @@ class _Rank:
         return self.tree[0].state if self.tree else "exited"
 
 
-class _Page:
+class _Families:
     """The families under construction, in the order of their first use."""
 
     def __init__(self) -> None:
@@ -236,12 +236,12 @@ class RanksCollector:
         ranks = [rank for rank in self._join(processes, heartbeats.ranks) if self._counts(rank)]
         if not ranks and not heartbeats.problems:
             raise NoData("No rank of a training job runs on this node.")
-        ranks = self._named(ranks)
-        page = _Page()
+        ranks = self._with_job(ranks)
+        families = _Families()
         for rank in ranks:
-            _add_facts(page, rank)
+            _add_facts(families, rank)
             self._table.watch(process.pid for process in rank.tree)
-        yield from page.families()
+        yield from families.families()
         yield from self._use.read([((rank.job_id, rank.rank), rank.tree) for rank in ranks])
         refused = self._use.refused or refused
         if refused is not None:
@@ -288,7 +288,7 @@ class RanksCollector:
             heartbeat,
         )
 
-    def _named(self, ranks: list[_Rank]) -> list[_Rank]:
+    def _with_job(self, ranks: list[_Rank]) -> list[_Rank]:
         """Give ranks that name no job the one they are known to run in, such as their pod's.
 
         Else they take the mapped one, where the node has exactly one.
@@ -306,7 +306,7 @@ class RanksCollector:
             return ""
         try:
             job_ids = self._mapping.read().job_ids
-        except OSError:  # the jobs collector tells of it
+        except OSError:  # the jobs collector reports it
             return ""
         return job_ids[0] if len(job_ids) == 1 else ""
 
@@ -321,19 +321,19 @@ def _same(rank: _Rank, heartbeat: Heartbeat) -> bool:
     return rank.rank == heartbeat.rank and (either_unnamed or rank.job_id == heartbeat.job_id)
 
 
-def _add_facts(page: _Page, rank: _Rank) -> None:
+def _add_facts(families: _Families, rank: _Rank) -> None:
     job_id, number = rank.job_id, rank.rank
     facts = (rank.local_rank, rank.world_size, rank.pid)
-    named = ("" if fact is None else str(fact) for fact in facts)
-    page.add("rank_info", _labels(job_id, number, *named), 1)
+    facts_text = ("" if fact is None else str(fact) for fact in facts)
+    families.add("rank_info", _labels(job_id, number, *facts_text), 1)
     for state in _STATES:
-        page.add("rank_process_state", _labels(job_id, number, state), int(state == rank.state))
+        families.add("rank_process_state", _labels(job_id, number, state), int(state == rank.state))
     heartbeat = rank.heartbeat
     if heartbeat is not None:
         labels = _labels(job_id, number)
-        page.add("rank_heartbeat_timestamp_seconds", labels, heartbeat.time)
-        page.add("rank_last_step_timestamp_seconds", labels, heartbeat.last_step_time)
-        page.add("rank_steps_total", labels, heartbeat.step)
+        families.add("rank_heartbeat_timestamp_seconds", labels, heartbeat.time)
+        families.add("rank_last_step_timestamp_seconds", labels, heartbeat.last_step_time)
+        families.add("rank_steps_total", labels, heartbeat.step)
 
 
 @lru_cache(maxsize=_MOST_LABELS)

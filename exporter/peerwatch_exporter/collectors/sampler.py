@@ -216,7 +216,7 @@ SPECS = (
         "gauge",
         "seconds",
         (),
-        "For how long the sampler process has not spoken, if that is 5 s or more: a counter's "
+        "For how long the sampler process has not answered, if that is 5 s or more: a counter's "
         "reading does not return. Else 0.",
         "exporter",
     ),
@@ -255,7 +255,7 @@ class SamplerCollector:
         NoData
             If the sampler is off.
         PartialData
-            If it does not sample, ends again and again, or has not spoken for seconds.
+            If it does not sample, ends again and again, or has not answered for seconds.
         """
         sampler = sampler_of(self._sources)
         if sampler is None or sampler.settings is None:
@@ -264,8 +264,8 @@ class SamplerCollector:
         yield from _own(state)
         if state.refused is not None:
             raise PartialData("The sampler does not run.") from MemoryLimitError(state.refused)
-        if state.silent_seconds:
-            text = f"The sampler has been silent for {state.silent_seconds:.0f} s."
+        if state.stuck_seconds:
+            text = f"The sampler has not answered for {state.stuck_seconds:.0f} s."
             raise PartialData("There are no statistics.") from SamplerStuckError(text)
         if state.restarts and state.second is None:
             text = f"The sampler ended {state.restarts} times; the log says why."
@@ -274,9 +274,9 @@ class SamplerCollector:
 
 
 def _own(state: SamplerState) -> Iterable[Family]:
-    """Return how the sampler fares."""
+    """Return the state of the sampler."""
     for name, value in (
-        ("sampler_stuck_seconds", state.silent_seconds),
+        ("sampler_stuck_seconds", state.stuck_seconds),
         ("sampler_restarts_total", state.restarts),
         ("sampler_series", sum(len(group.series) for group in state.layout.groups)),
     ):

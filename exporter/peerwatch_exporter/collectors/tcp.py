@@ -75,7 +75,7 @@ SPECS = (
 )
 
 
-# The list of sockets costs a walk over the kernel's whole hash table, which on a machine with
+# Listing the sockets scans the kernel's whole hash table, which on a machine with
 # much memory is long even if it is empty. So much of one CPU may be spent on it; in between, the
 # last values stand.
 _SHARE_OF_A_CPU = 0.001
@@ -100,13 +100,13 @@ class TcpCollector:
         self._monotonic = sources.monotonic
         self._cpu_clock = cpu_clock
         self._queues: TcpQueues | None = None
-        self._next_walk = 0.0
+        self._next_reading = 0.0
 
     def collect(self) -> Iterator[Family]:
         """Yield the families of ``host_tcp_*``."""
         tcp = self._procfs.protocol_counters("snmp", "Tcp", _COUNTERS)
         extended = self._procfs.protocol_counters("netstat", "TcpExt", _EXTENDED_COUNTERS)
-        queues = self._walk()
+        queues = self._read_queues()
         try:
             values = {
                 "host_tcp_retransmitted_segments_total": tcp["RetransSegs"],
@@ -125,10 +125,10 @@ class TcpCollector:
             single.add_metric([], value)
             yield single
 
-    def _walk(self) -> TcpQueues:
+    def _read_queues(self) -> TcpQueues:
         now = self._monotonic()
-        if self._queues is None or now >= self._next_walk:
+        if self._queues is None or now >= self._next_reading:
             start = self._cpu_clock()
             self._queues = self._procfs.tcp_queues()
-            self._next_walk = now + (self._cpu_clock() - start) / _SHARE_OF_A_CPU
+            self._next_reading = now + (self._cpu_clock() - start) / _SHARE_OF_A_CPU
         return self._queues

@@ -95,7 +95,7 @@ SPECS: tuple[MetricSpec, ...] = (
         "counter",
         "1",
         ("source",),
-        "XID reports seen, before those of both sources are made one: kmsg (the kernel log) or "
+        "XID reports seen, before deduplication over both sources: kmsg (the kernel log) or "
         "nvml (the driver's own events, which miss some codes).",
         "/dev/kmsg, nvmlEventSetWait_v2",
     ),
@@ -235,7 +235,7 @@ class XidCollector:
         PermissionError
             If the kernel log may not be read, and there is no GPU whose events could replace it.
         PartialData
-            If the kernel log may not be read, after what the events tell.
+            If the kernel log may not be read, after what the events report.
         """
         refused: PermissionError | None = None
         gpus = {board.pci_bus_id: str(board.index) for board in self._gpus.boards()}

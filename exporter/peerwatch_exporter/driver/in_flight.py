@@ -1,4 +1,4 @@
-"""What is owed for one collector: when it was asked for, and since when nobody answers."""
+"""The requests in flight of one collector: since when each is unanswered."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STARTING = "driver_starting"
 
 @dataclass(slots=True)
 class InFlightRequests:
-    """One collector's runs; a restart of the driver process does not end them.
+    """One collector's requests; a restart of the driver process does not end them.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class InFlightRequests:
 
     def _log(self, error: str | None, answer: Answer | None) -> None:
         """Log a change of what is wrong, not every run that finds it so."""
-        # Every start begins so; it is worth a word only if it lasts.
+        # Every start begins so; it is worth a log line only if it lasts.
         if error in {self._logged, STARTING}:
             return
         self._logged = error

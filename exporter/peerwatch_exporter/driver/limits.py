@@ -17,22 +17,22 @@ class Limits:
         Past a run's deadline: a run hangs after this long, whatever its progress.
     library
         Initialising the library and listing the GPUs may take this long: without the persistence
-        daemon, the first look at a GPU wakes it up.
+        daemon, the first access to a GPU wakes it up.
     death
         A killed process that is not gone after this long is stuck in the driver.
     first_pause, longest_pause
         Between the end of a child and the next attempt: doubled from the first to the longest.
     trust
         A GPU in quarantine returns, and pauses begin at the first again, after this long without
-        trouble.
+        an error.
     absence
-        How often a driver that is not there is looked for.
+        How often it is checked whether a driver that was absent has come.
     hold
         For how long the last values of GPUs that do answer are shown while they cannot be asked.
     first_start
-        For this long after the exporter's own start a late answer is nobody's fault.
+        For this long after the exporter's own start a late answer is no failure.
     poll
-        How often the manager looks around when no message comes.
+        How often the manager checks its children when no message comes.
     """
 
     hang: float = 2.0
@@ -41,7 +41,7 @@ class Limits:
     death: float = 1.0
     first_pause: float = 1.0
     longest_pause: float = 60.0
-    trust: float = 30.0
+    stable: float = 30.0
     absence: float = 60.0
     hold: float = 10.0
     first_start: float = 3.0

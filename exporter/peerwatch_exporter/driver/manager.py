@@ -1,4 +1,4 @@
-"""Keeps the driver processes alive, and tells the exporter what they say; never waits for them.
+"""Keeps the driver processes alive, and reports what they answered; never waits for them.
 
 One process serves all GPUs. When it stops answering, shared memory says which GPU it was calling:
 that one is set apart and gets a process of its own, a fresh one serves the others. A process that
@@ -88,14 +88,17 @@ class Driver:
         self._selector = selectors.DefaultSelector()
         self._thread: threading.Thread | None = None
         self._stopping = False
-        self._looked_at = 0.0
+        self._checked_at = 0.0
 
-    def workers(self, registrations: Sequence[Registration]) -> list[DriverWorker]:
+    def workers(self, collectors: Sequence[Registration]) -> list[DriverWorker]:
         """Return a worker for each collector; these are the ones that the children run."""
-        for one in registrations:
-            self._state.add(one.name, one.interval_seconds)
-            self._modules.append((one.name, one.factory.__module__))
-        return [DriverWorker(self, one.name, one.interval_seconds) for one in registrations]
+        for collector in collectors:
+            self._state.add(collector.name, collector.interval_seconds)
+            self._modules.append((collector.name, collector.factory.__module__))
+        return [
+            DriverWorker(self, collector.name, collector.interval_seconds)
+            for collector in collectors
+        ]
 
     def start(self) -> None:
         """Start the first child, unless no collector needs one; returns at once."""
@@ -103,7 +106,7 @@ class Driver:
             return
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
-        # The kernel ends the children with the thread that started them: one for life.
+        # The kernel ends the children with the thread that started them: one thread for all.
         self._thread = threading.Thread(target=self._run, name="driver", daemon=True)
         self._thread.start()
 
@@ -151,7 +154,7 @@ class Driver:
             return self._state.in_flight[collector].expired
 
     def _run(self) -> None:
-        self._looked_at = self._monotonic()
+        self._checked_at = self._monotonic()
         while not self._stopping:
             try:
                 self._selector.select(self._limits.poll)
@@ -277,12 +280,12 @@ class Driver:
     def _tend(self) -> None:
         now = self._monotonic()
         with self._changed:
-            if now - self._looked_at > self._limits.poll + self._limits.hang:
+            if now - self._checked_at > self._limits.poll + self._limits.hang:
                 for slot in self._state.slots():
-                    slot.pardon(now)
-            self._looked_at = now
+                    slot.restart_deadlines(now)
+            self._checked_at = now
             self._reaper.poll(now)
-            self._look_for_driver(now)
+            self._check_driver(now)
             for slot in self._state.slots():
                 self._watch(slot, now)
             self._readmit(now)
@@ -290,7 +293,7 @@ class Driver:
         for slot in starting:
             self._begin(slot)
 
-    def _look_for_driver(self, now: float) -> None:
+    def _check_driver(self, now: float) -> None:
         changed = self._version.changed()
         if self._released_until is not None:
             if not changed and now < self._released_until:
@@ -305,9 +308,9 @@ class Driver:
             self._state.main.start_at = now
 
     def _watch(self, slot: Slot, now: float) -> None:
-        if any(slot.owes(name, now, self._deadline_seconds) for name in slot.asked):
+        if any(slot.is_overdue(name, now, self._deadline_seconds) for name in slot.asked):
             slot.healthy_since = None
-        elif slot.healthy_since is not None and now - slot.healthy_since >= self._limits.trust:
+        elif slot.healthy_since is not None and now - slot.healthy_since >= self._limits.stable:
             slot.pause = 0.0
         activity = slot.hangs(now, self._deadline_seconds, self._limits)
         if activity is None:
@@ -322,7 +325,7 @@ class Driver:
         well = [
             gpu
             for gpu, slot in self._state.apart.items()
-            if slot.healthy_since is not None and now - slot.healthy_since >= self._limits.trust
+            if slot.healthy_since is not None and now - slot.healthy_since >= self._limits.stable
         ]
         for gpu in well:
             self._end(self._state.apart.pop(gpu))
@@ -342,7 +345,7 @@ class Driver:
         ]
 
     def _begin(self, slot: Slot) -> None:
-        """Start a child and ask it for everything that is still owed."""
+        """Start a child and ask it for everything that is unanswered."""
         settings = {
             "config": self._config,
             "collectors": self._modules,

@@ -1,4 +1,4 @@
-"""What several driver processes say, put together for the node as a whole."""
+"""What several driver processes answered, joined for the node as a whole."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ERRORS = "exporter_nvml_errors_total"
 
 
 def without_gpus(families: Iterable[Family], gpus: frozenset[int]) -> list[Family]:
-    """Return the families without the samples of some GPUs, named by index."""
+    """Return the families without the samples of some GPUs, given by index."""
     gone = {str(index) for index in gpus}
     return [_without(item, gone) for item in families] if gone else list(families)
 
@@ -119,7 +119,7 @@ class NodeView:
 
 
 def _board(labels: tuple[str, ...]) -> str:
-    """Return what tells a board from others, of the values of its labels gpu and uuid."""
+    """Return what identifies a board, of the values of its labels gpu and uuid."""
     return labels[1] or labels[0]
 
 

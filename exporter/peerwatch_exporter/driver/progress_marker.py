@@ -1,4 +1,4 @@
-"""Says in shared memory what the child is doing, so that its parent knows which GPU hangs it."""
+"""Marks in shared memory what the child is doing, so that its parent knows which GPU hangs it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIRST_COLLECTOR = 3
 
 
 class MarkerBytes(Protocol):
-    """Bytes that can be written one by one: shared memory, or a bytearray where nobody looks."""
+    """Bytes that can be written one by one: shared memory, or a bytearray that nobody reads."""
 
     def __getitem__(self, index: int, /) -> int:
         """Return a byte."""
@@ -28,7 +28,7 @@ class MarkerBytes(Protocol):
 
 
 class Activity(NamedTuple):
-    """What the child was doing when it was last looked at.
+    """What the child was doing when it was last checked.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Activity(NamedTuple):
     gpu
         Index of the GPU it calls, or ``None``.
     step
-        Rises with every call, modulo 256: two looks that differ show progress.
+        Rises with every call, modulo 256: two checks that differ show progress.
     """
 
     phase: int
@@ -82,7 +82,7 @@ class SharedProgressMarker:
     """
 
     def __init__(self) -> None:
-        self.descriptor = os.memfd_create("peerwatch-driver-marker")
+        self.descriptor = os.memfd_create("peerwatch-driver-progresser")
         os.ftruncate(self.descriptor, _BYTES)
         self._memory = mmap.mmap(self.descriptor, _BYTES)
         # A child that still imports its modules is on its way to the library.

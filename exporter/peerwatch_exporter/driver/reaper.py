@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 # Processes of one role that SIGKILL does not end, before no new one is started.
 MOST_UNKILLABLE = 3
-_GLANCE_SECONDS = 0.01
+_POLL_SECONDS = 0.01
 
 
 @dataclass(slots=True)
@@ -28,10 +28,10 @@ class _KilledProcess:
 
 
 class Reaper:
-    """The processes that were killed and are not gone.
+    """Reaps the processes that were killed and are not gone.
 
     A process in uninterruptible sleep in the driver does not end before its call returns, which
-    may be never. It is left behind and looked at again.
+    may be never. It is left behind and checked again.
 
     Parameters
     ----------
@@ -55,17 +55,17 @@ class Reaper:
 
     def poll(self, now: float) -> None:
         """Take note of those that have ended, and of those that do not."""
-        for one in list(self._killed):
-            if one.child.process.poll() is not None:
-                self._killed.remove(one)
-                if one.is_unkillable:
-                    _LOG.info("driver process ended at last pid=%d", one.child.process.pid)
-            elif not one.is_unkillable and now - one.killed_at >= self._patience:
-                one.is_unkillable = True
+        for killed in list(self._killed):
+            if killed.child.process.poll() is not None:
+                self._killed.remove(killed)
+                if killed.is_unkillable:
+                    _LOG.info("driver process ended at last pid=%d", killed.child.process.pid)
+            elif not killed.is_unkillable and now - killed.killed_at >= self._patience:
+                killed.is_unkillable = True
                 _LOG.error(
                     "driver process cannot be killed, it is stuck in the driver pid=%d gpu=%s",
-                    one.child.process.pid,
-                    "all" if one.gpu is None else one.gpu,
+                    killed.child.process.pid,
+                    "all" if killed.gpu is None else killed.gpu,
                 )
 
     def wait(self, monotonic: Callable[[], float]) -> None:
@@ -73,13 +73,13 @@ class Reaper:
         end = monotonic() + self._patience
         while self._killed and monotonic() < end:
             self.poll(monotonic())
-            time.sleep(_GLANCE_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
     def unkillable(self) -> int:
         """Return how many processes were left behind."""
-        return sum(one.is_unkillable for one in self._killed)
+        return sum(killed.is_unkillable for killed in self._killed)
 
     def may_start(self, gpu: int | None) -> bool:
         """Return whether a role has left few enough processes behind to get a new one."""
-        stuck = sum(one.is_unkillable for one in self._killed if one.gpu == gpu)
+        stuck = sum(killed.is_unkillable for killed in self._killed if killed.gpu == gpu)
         return stuck < MOST_UNKILLABLE

@@ -48,7 +48,7 @@ class Slot:
     start_at
         Not to be started before (monotonic seconds).
     healthy_since
-        Since when there is no trouble with it; None before its child's first answer.
+        Since when it answers; None before its child's first answer.
     absent
         Why there is no driver, where there is none; a child that finds one clears it.
     """
@@ -73,7 +73,7 @@ class Slot:
         self.asked.clear()
 
     def ask(self, collector: str, now: float) -> None:
-        """Ask the child, unless there is none or it owes this answer already."""
+        """Ask the child, unless there is none or it was asked already."""
         if self.child is not None and collector not in self.asked:
             self.child.send("run", collector)
             self.asked[collector] = now
@@ -90,7 +90,7 @@ class Slot:
         self.pause = min(max(2 * self.pause, limits.first_pause), limits.longest_pause)
         self.start_at = now + self.pause
 
-    def owes(self, collector: str, now: float, deadline_seconds: float) -> bool:
+    def is_overdue(self, collector: str, now: float, deadline_seconds: float) -> bool:
         """Return whether its child should have answered by now."""
         since = self.asked.get(collector)
         return since is not None and now - since >= deadline_seconds
@@ -113,14 +113,14 @@ class Slot:
             return activity
         return None
 
-    def pardon(self, now: float) -> None:
-        """Forget what is owed for the time in which this process itself stood still."""
+    def restart_deadlines(self, now: float) -> None:
+        """Start every wait anew, after a time in which this process itself stood still."""
         self._progress_at = now
         self.asked = dict.fromkeys(self.asked, now)
 
     def forget(self) -> Mapping[str, float]:
-        """Let go of the child's state; return what it still owed."""
-        owed, self.asked = self.asked, {}
+        """Let go of the child's state; return what it left unanswered."""
+        unanswered, self.asked = self.asked, {}
         self.child = None
         self.healthy_since = None
-        return owed
+        return unanswered

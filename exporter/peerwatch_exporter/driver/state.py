@@ -1,4 +1,4 @@
-"""What is known of the driver processes and of what they said; reports are made from it.
+"""The state of the driver processes and their newest answers; reports are made from it.
 
 Nothing here waits or touches a process. ``manager.Driver`` guards it with its lock.
 """
@@ -34,7 +34,7 @@ REASONS = (
 
 
 class DriverState:
-    """The main child, those of GPUs that are set apart, and what is owed for each collector.
+    """The main child, those of GPUs that are set apart, and the requests in flight.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class DriverState:
         answer = slot.answers.get("gpu")
         if answer is not None:
             self._view.child_ended(answer.families)
-            # They are among the past ones now; a held answer must not count them again.
+            # They are among the past ones now; an answer that is kept must not count them again.
             families = [item for item in answer.families if not is_error_count(item)]
             slot.answers["gpu"] = replace(answer, families=families)
         slot.forget()
@@ -146,19 +146,19 @@ class DriverState:
         """Return what the node's GPUs say for a collector."""
         in_flight = self.in_flight[collector]
         under_way = in_flight.asked_at is not None
-        silent = self._silent_gpus(in_flight, now)
+        unresponsive = self._unresponsive_gpus(in_flight, now)
         if under_way and self._is_starting(now):
             return in_flight.report((), None, error=STARTING, success=False, now=now)
         if in_flight.asked_at is not None:
             in_flight.expire()
             gpu = None if self.main.child is None else self.main.child.activity().gpu
-            # While the child is started again after a GPU hung it, that GPU alone is to blame.
+            # While the child is started again after a GPU hung it, only that GPU counts as stuck.
             if gpu is not None or in_flight.asked_at not in in_flight.stuck_since.values():
                 in_flight.stuck(WHOLE if gpu is None else str(gpu), in_flight.asked_at)
-            silent |= set() if gpu is None else {gpu}
-        parts = self._parts(collector, now, under_way=under_way, silent=silent)
+            unresponsive |= set() if gpu is None else {gpu}
+        parts = self._parts(collector, now, under_way=under_way, unresponsive=unresponsive)
         families = self._view.join(collector, parts)
-        if collector == self._speaker():
+        if collector == self._own_reporter():
             families = (*families, *self._own_families())
         if self.main.absent is not None:
             in_flight.last_success = self._clock()
@@ -167,26 +167,26 @@ class DriverState:
         if under_way or answer is None:
             error = self.failure or "deadline_exceeded"
             return in_flight.report(families, None, error=error, success=False, now=now)
-        error_word = answer.error or ("gpu_stuck" if silent else None)
+        error_word = answer.error or ("gpu_stuck" if unresponsive else None)
         return in_flight.report(families, answer, error=error_word, success=answer.success, now=now)
 
     def _is_starting(self, now: float) -> bool:
-        """Return whether the first child of all may still be loading: late, but nobody's fault."""
+        """Return whether the first child of all may still be loading: late, but no failure."""
         first = not self._had_driver and not self.restarts.total()
         return first and self._began is not None and now - self._began < self._limits.first_start
 
-    def _silent_gpus(self, in_flight: InFlightRequests, now: float) -> frozenset[int]:
-        """Return the GPUs set apart that owe an answer, and note since when."""
-        silent = set()
+    def _unresponsive_gpus(self, in_flight: InFlightRequests, now: float) -> frozenset[int]:
+        """Return the GPUs set apart that have not answered, and note since when."""
+        unresponsive = set()
         for gpu, slot in self.apart.items():
             asked = slot.asked.get(in_flight.collector)
             if slot.child is None or slot.healthy_since is None or asked is not None:
-                silent.add(gpu)
+                unresponsive.add(gpu)
                 in_flight.stuck(str(gpu), now if asked is None else asked)
-        return frozenset(silent)
+        return frozenset(unresponsive)
 
     def _parts(
-        self, collector: str, now: float, *, under_way: bool, silent: frozenset[int]
+        self, collector: str, now: float, *, under_way: bool, unresponsive: frozenset[int]
     ) -> list[list[Family]]:
         """Return the families of every child whose newest answer still stands."""
         parts = []
@@ -194,13 +194,13 @@ class DriverState:
         if answer is not None:
             longest = self._intervals[collector] + self._limits.hold
             if not under_way or now - answer.at <= longest:
-                parts.append(without_gpus(answer.families, silent.union(self.apart)))
+                parts.append(without_gpus(answer.families, unresponsive.union(self.apart)))
         for gpu, slot in self.apart.items():
-            if gpu not in silent and collector in slot.answers:
+            if gpu not in unresponsive and collector in slot.answers:
                 parts.append(slot.answers[collector].families)
         return parts
 
-    def _speaker(self) -> str:
+    def _own_reporter(self) -> str:
         """Return the collector whose report carries what is known of the children themselves."""
         return "gpu" if "gpu" in self.in_flight else min(self.in_flight)
 

@@ -68,7 +68,7 @@ class Parts:
     sampler, burst
         Reads chosen counters often, and answers ``/burst``; ``None`` if it is off.
     fine
-        Samples finer than a second for the fast page; ``None`` if none are asked for.
+        Samples finer than a second for the fast endpoint; ``None`` if none are asked for.
     notes
         Lines for the landing page.
     """

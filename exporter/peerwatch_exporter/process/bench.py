@@ -60,7 +60,7 @@ class Cost:
     wall_median, wall_max
         Time from asking to answer.
     series
-        What it added to the newest page.
+        Series it published last.
     errors
         Runs with something wrong.
     """
@@ -82,35 +82,35 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
-    """All costs of one bench.
+class BenchResult:
+    """All costs that were measured.
 
     Parameters
     ----------
     seconds
         How long was measured.
-    collectors, pages
+    collectors, endpoints
         What they cost each.
     page_bytes
-        Sizes of the newest pages by name.
+        Sizes of the newest expositions by name.
     resident_bytes
         Memory by kind of process; shared pages count for each.
     """
 
     seconds: float
     collectors: Sequence[Cost]
-    pages: Sequence[Cost]
-    page_bytes: Mapping[str, int]
+    endpoints: Sequence[Cost]
+    exposition_bytes: Mapping[str, int]
     resident_bytes: Mapping[str, int]
 
     @property
     def cpu_per_second(self) -> float:
-        """Milliseconds of CPU per second, if both pages are scraped every second."""
-        return sum(cost.cpu_per_second for cost in (*self.collectors, *self.pages))
+        """Milliseconds of CPU per second, if both endpoints are scraped every second."""
+        return sum(cost.cpu_per_second for cost in (*self.collectors, *self.endpoints))
 
 
 @dataclass(slots=True)
-class _Seen:
+class _Measured:
     """What was measured of one source, run by run; in milliseconds."""
 
     cpu: list[float] = field(default_factory=list)
@@ -136,9 +136,9 @@ class _Seen:
 class _Timed:
     """A collector whose CPU time is taken, in the thread that runs it."""
 
-    def __init__(self, collector: Collector, seen: _Seen) -> None:
+    def __init__(self, collector: Collector, measured: _Measured) -> None:
         self._collector = collector
-        self._seen = seen
+        self._seen = measured
 
     def collect(self) -> Iterable[Family]:
         before = time.thread_time()
@@ -160,22 +160,22 @@ def bench(parts: Parts, *, seconds: float, as_json: bool) -> str:
     as_json
         Whether a program reads it.
     """
-    findings = measure(parts, seconds=seconds)
+    result = measure(parts, seconds=seconds)
     if not as_json:
-        return table(findings)
+        return table(result)
     answer = {
         "version": __version__,
-        **asdict(findings),
-        "cpu_milliseconds_per_second": findings.cpu_per_second,
+        **asdict(result),
+        "cpu_milliseconds_per_second": result.cpu_per_second,
     }
     return json.dumps(answer, indent=2) + "\n"
 
 
-def measure(parts: Parts, *, seconds: float) -> Findings:
+def measure(parts: Parts, *, seconds: float) -> BenchResult:
     """Take snapshots once a second and return what they cost."""
-    seen: dict[str, _Seen] = defaultdict(_Seen)
+    measured: dict[str, _Measured] = defaultdict(_Measured)
     registered = {
-        name: _timed(item, seen[name]) if item.place == "main" else item
+        name: _timed(item, measured[name]) if item.place == "main" else item
         for name, item in parts.registered.items()
     }
     runner = Runner(
@@ -186,47 +186,50 @@ def measure(parts: Parts, *, seconds: float) -> Findings:
         history_seconds=parts.config.fast.history_seconds,
         mean_seconds=parts.config.mean_seconds,
     )
-    pages: dict[str, _Seen] = defaultdict(_Seen)
+    endpoints: dict[str, _Measured] = defaultdict(_Measured)
     if parts.driver is not None:
         parts.driver.start()
     try:
-        sizes = _run(runner, seen, pages, seconds)
-        return _findings(parts, runner, seen, pages, sizes, seconds)
+        sizes = _run(runner, measured, endpoints, seconds)
+        return _result(parts, runner, measured, endpoints, sizes, seconds)
     finally:
         runner.stop()
         if parts.driver is not None:
             parts.driver.stop()
 
 
-def _timed(registration: Registration, seen: _Seen) -> Registration:
+def _timed(registration: Registration, measured: _Measured) -> Registration:
     def make(config: ExporterConfig, sources: Sources) -> Collector:
-        return _Timed(registration.factory(config, sources), seen)
+        return _Timed(registration.factory(config, sources), measured)
 
     return replace(registration, factory=make)
 
 
 def _run(
-    runner: Runner, seen: Mapping[str, _Seen], pages: Mapping[str, _Seen], seconds: float
+    runner: Runner,
+    measured: Mapping[str, _Measured],
+    endpoints: Mapping[str, _Measured],
+    seconds: float,
 ) -> dict[str, int]:
-    """Tick once a second, note what came of it; return the sizes of the newest pages."""
+    """Tick once a second, note what came of it; return the sizes of the newest expositions."""
     source, gzip = Endpoints(runner), GzipCache()
     sizes: dict[str, int] = {}
     # The first snapshot opens files and starts the driver process: it is no sample.
     runner.tick(everybody=True)
-    for item in seen.values():
+    for item in measured.values():
         item.cpu.clear()
     start = time.monotonic()
     for second in range(1, round(seconds) + 1):
         time.sleep(max(0.0, start + second - time.monotonic()))
         before = _clocks()
         runner.tick(everybody=True)
-        _note(pages["snapshot"], before)
+        _record(endpoints["snapshot"], before)
         for status in runner.status():
-            item = seen[status.name]
+            item = measured[status.name]
             item.wall.append(1000 * status.duration_seconds)
             item.series = status.series
             item.errors += status.error is not None
-        _note_pages(source, gzip, pages, sizes)
+        _measure_endpoints(source, gzip, endpoints, sizes)
         if sys.stderr.isatty():
             sys.stderr.write(f"\rmeasuring: {second} of {seconds:.0f} s")
     if sys.stderr.isatty():
@@ -234,18 +237,18 @@ def _run(
     return sizes
 
 
-def _note_pages(
-    source: Endpoints, gzip: GzipCache, pages: Mapping[str, _Seen], sizes: dict[str, int]
+def _measure_endpoints(
+    source: Endpoints, gzip: GzipCache, endpoints: Mapping[str, _Measured], sizes: dict[str, int]
 ) -> None:
     before = _clocks()
     full = source.full(openmetrics=True, timeout=0)
-    _note(pages["/metrics"], before)
+    _record(endpoints["/metrics"], before)
     before = _clocks()
     compressed = gzip.compress(full)
-    _note(pages["gzip of /metrics"], before)
+    _record(endpoints["gzip of /metrics"], before)
     before = _clocks()
     fast = source.fast(openmetrics=True, scraper="bench", timeout=0)
-    _note(pages["/metrics/fast"], before)
+    _record(endpoints["/metrics/fast"], before)
     sizes |= {
         "/metrics": len(full),
         "gzip of /metrics": len(compressed),
@@ -257,58 +260,58 @@ def _clocks() -> tuple[float, float]:
     return time.thread_time(), time.perf_counter()
 
 
-def _note(item: _Seen, before: tuple[float, float]) -> None:
+def _record(item: _Measured, before: tuple[float, float]) -> None:
     cpu, wall = _clocks()
     item.cpu.append(1000 * (cpu - before[0]))
     item.wall.append(1000 * (wall - before[1]))
 
 
-def _findings(
+def _result(
     parts: Parts,
     runner: Runner,
-    seen: Mapping[str, _Seen],
-    pages: Mapping[str, _Seen],
+    measured: Mapping[str, _Measured],
+    endpoints: Mapping[str, _Measured],
     sizes: Mapping[str, int],
     seconds: float,
-) -> Findings:
+) -> BenchResult:
     use = {item.process: item for item in parts.sources.own_processes.use()}
     there = [name for name in runner.names if parts.registered[name].place == "driver"]
-    wall = sum(sum(seen[name].wall) for name in there)
+    wall = sum(sum(measured[name].wall) for name in there)
     # One run more than was noted: the first.
     driver_cpu = 1000 * use["driver"].cpu_seconds / (seconds + 1) if "driver" in use else 0.0
 
     def cost(name: str) -> Cost:
-        item, registration = seen[name], parts.registered[name]
+        item, registration = measured[name], parts.registered[name]
         cpu = None
         if name in there:
             cpu = driver_cpu * sum(item.wall) / wall if wall else 0.0
         return item.cost(name, registration.place, registration.interval_seconds, cpu)
 
-    return Findings(
+    return BenchResult(
         seconds=seconds,
         collectors=[cost(name) for name in runner.names],
-        pages=[item.cost(name, "main", 1.0, None) for name, item in pages.items()],
-        page_bytes=sizes,
+        endpoints=[item.cost(name, "main", 1.0, None) for name, item in endpoints.items()],
+        exposition_bytes=sizes,
         resident_bytes={name: item.resident_bytes for name, item in use.items()},
     )
 
 
-def table(findings: Findings) -> str:
+def table(result: BenchResult) -> str:
     """Return the findings for a person; dearest first."""
-    costs = sorted(findings.collectors, key=lambda cost: -cost.cpu_per_second)
-    rows = [_HEADER, *(_row(cost) for cost in (*costs, *findings.pages))]
+    costs = sorted(result.collectors, key=lambda cost: -cost.cpu_per_second)
+    rows = [_HEADER, *(_row(cost) for cost in (*costs, *result.endpoints))]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
     lines = [_aligned(row, widths) for row in rows]
     lines.insert(1 + len(costs), "")
-    sizes = ", ".join(f"{name} {size:,} bytes" for name, size in findings.page_bytes.items())
-    memory = {name: size / 2**20 for name, size in findings.resident_bytes.items()}
+    sizes = ", ".join(f"{name} {size:,} bytes" for name, size in result.exposition_bytes.items())
+    memory = {name: size / 2**20 for name, size in result.resident_bytes.items()}
     shares = ", ".join(f"{name} {size:.1f} MiB" for name, size in memory.items())
     series = sum(cost.series for cost in costs)
     lines += [
         "",
-        f"pages:   {sizes}; {series:,} series of collectors",
+        f"answers: {sizes}; {series:,} series of collectors",
         f"memory:  {shares}; {sum(memory.values()):.1f} MiB in all, shared pages counted twice",
-        f"in all:  {findings.cpu_per_second:.2f} ms of CPU per second, with both pages scraped "
+        f"in all:  {result.cpu_per_second:.2f} ms of CPU per second, with both endpoints scraped "
         "every second",
         "CPU of collectors in the driver process is that process' own, shared out by wall time.",
     ]

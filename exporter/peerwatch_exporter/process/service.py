@@ -1,4 +1,4 @@
-"""Puts the pieces together and keeps them running: sources, driver, clock, pages, server."""
+"""Assembles the exporter and keeps it running: sources, driver, clock, endpoints, server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PROGRAM = "peerwatch-exporter"
 RELEASE_SECONDS = 300.0
 # Systemd waits longer; Kubernetes and a person at a terminal should not have to.
 _END_SECONDS = 1.8
-_FIRST_LOOK_SECONDS = 0.1
+_FIRST_CHECK_SECONDS = 0.1
 
 
 class Exporter:
@@ -92,7 +92,7 @@ class Exporter:
         )
 
     def start(self) -> None:
-        """Start every part; pages are answered from now on."""
+        """Start every part; endpoints are answered from now on."""
         for part in (self.driver, self._sampler, self.runner, self.server):
             if part is not None:
                 part.start()
@@ -116,9 +116,9 @@ def run_until_ended(
     environment
         Where systemd's variables stand; by default the process' own.
     """
-    wishes: queue.SimpleQueue[signal.Signals] = queue.SimpleQueue()
+    signals: queue.SimpleQueue[signal.Signals] = queue.SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
-        signal.signal(number, lambda number, _: wishes.put(signal.Signals(number)))
+        signal.signal(number, lambda number, _: signals.put(signal.Signals(number)))
     exporter = make()
     exporter.start()
     _LOG.info(
@@ -128,7 +128,7 @@ def run_until_ended(
         ",".join(exporter.runner.names),
     )
     notifier = Notifier(os.environ if environment is None else environment)
-    _follow(exporter, wishes, notifier)
+    _follow(exporter, signals, notifier)
     notifier.stopping()
     # A thread that hangs in the kernel must not keep the exporter from ending in time; what it
     # started ends with it.
@@ -141,26 +141,26 @@ def run_until_ended(
 
 
 def _follow(
-    exporter: Exporter, wishes: queue.SimpleQueue[signal.Signals], notifier: Notifier
+    exporter: Exporter, signals: queue.SimpleQueue[signal.Signals], notifier: Notifier
 ) -> None:
-    """Do what signals ask for and tell systemd how it goes; return when asked to end."""
+    """Handle signals and notify systemd; return when asked to end."""
     every = notifier.watchdog_seconds
     # systemd itself advises half of the limit; a quarter leaves room for a busy node.
     pause = None if every is None else every / 4
     reported = 0
     while True:
         try:
-            wish = wishes.get(timeout=pause if reported else _FIRST_LOOK_SECONDS)
+            number = signals.get(timeout=pause if reported else _FIRST_CHECK_SECONDS)
         except queue.Empty:
             reported = _report(exporter, notifier, reported)
             continue
-        if wish in {signal.SIGTERM, signal.SIGINT}:
+        if number in {signal.SIGTERM, signal.SIGINT}:
             return
-        _obey(exporter, wish)
+        _handle(exporter, number)
 
 
 def _report(exporter: Exporter, notifier: Notifier, reported: int) -> int:
-    """Tell systemd if there are snapshots it does not know of; return the newest one's number."""
+    """Notify systemd if there are new snapshots; return the newest one's number."""
     snapshot = exporter.runner.snapshot(0)
     number = 0 if snapshot is None else snapshot.number
     if number and not reported:
@@ -170,8 +170,8 @@ def _report(exporter: Exporter, notifier: Notifier, reported: int) -> int:
     return number
 
 
-def _obey(exporter: Exporter, wish: signal.Signals) -> None:
-    if wish == signal.SIGHUP:
+def _handle(exporter: Exporter, number: signal.Signals) -> None:
+    if number == signal.SIGHUP:
         exporter.security.reload()
     elif exporter.driver is None:
         _LOG.warning("no driver to release, no collector needs it")

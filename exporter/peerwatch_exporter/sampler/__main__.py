@@ -69,7 +69,7 @@ def _run(settings: Settings, descriptor: int) -> int:
         time.process_time,
     )
     loop = Loop(settings, sysfs, listed, layout, readers, memory, pacer, _send)
-    # What exists now stays; the collector need not look at it again.
+    # What exists now stays; the collector need not check it again.
     gc.freeze()
     while True:
         loop.tick()

@@ -1,4 +1,4 @@
-"""The sampler's counters on a grid finer than a second, for the fast page with history.
+"""The sampler's counters on a grid finer than a second, for the fast endpoint with history.
 
 A scrape every 10 s can so carry what happened every 100 ms (Minder, NSDI'25, section 6.6). The
 grid stands on whole multiples of the step in Unix time, so that all nodes share its instants.
@@ -31,7 +31,7 @@ _METRICS = {
     "ecn_marked_packets": "fast_fine_ecn_marked_packets_per_second",
     "cnp_sent": "fast_fine_cnp_sent_packets_per_second",
 }
-# The newest rows may not be there yet when a page is made; what is left out then would never come.
+# The newest rows may not be there yet when it is scraped; what is left out then would never come.
 _LAG_SECONDS = 0.5
 # Between two samples further apart nobody knows when a counter rose.
 _LONGEST_GAP_SECONDS = 1.0
@@ -76,10 +76,10 @@ class FineSamples:
         for group in self._sampler.state().layout.groups:
             for metric, rates in self._rates(group, first, last, offset):
                 known = sums.setdefault(metric, [0.0] * len(rates))
-                # A sum without one of its ports would look like a drop.
+                # A sum without one of its ports would appear as a drop.
                 sums[metric] = [
-                    None if one is None or other is None else one + other
-                    for one, other in zip(known, rates, strict=True)
+                    None if total is None or other is None else total + other
+                    for total, other in zip(known, rates, strict=True)
                 ]
         return [
             TimedFamily(
@@ -115,7 +115,7 @@ class FineSamples:
         try:
             return self._sampler.read(group, math.ceil(age / group.interval_seconds) + 2)
         except RingError:
-            # The process is being started again; its collector tells.
+            # The process is being started again; its collector reports it.
             return None
 
 
@@ -124,8 +124,8 @@ def _on_grid(
 ) -> list[float | None]:
     """Return the rises between adjoining instants, times ``factor``; None where not known."""
     known = [(time, value) for time, value in zip(times, values, strict=True) if value != MISSING]
-    moments = [time for time, _ in known]
-    levels = [_level(known, moments, instant) for instant in instants]
+    times_known = [time for time, _ in known]
+    levels = [_level(known, times_known, instant) for instant in instants]
     return [
         None if low is None or high is None or high < low else (high - low) * factor
         for low, high in pairwise(levels)
@@ -133,11 +133,11 @@ def _on_grid(
 
 
 def _level(
-    known: Sequence[tuple[int, int]], moments: Sequence[int], instant: float
+    known: Sequence[tuple[int, int]], times_known: Sequence[int], instant: float
 ) -> float | None:
     """Return the counter at an instant, on the line between its neighbours."""
-    after = bisect_left(moments, instant)
-    if after == len(moments) or (after == 0 and moments[0] != instant):
+    after = bisect_left(times_known, instant)
+    if after == len(times_known) or (after == 0 and times_known[0] != instant):
         return None
     time, value = known[after]
     if time == instant:

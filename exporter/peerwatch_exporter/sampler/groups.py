@@ -63,7 +63,7 @@ class FileReader:
         self.interval_seconds = group.interval_seconds
         paths = [
             f"{sysfs.root}/{RDMA_ROOT}/{series.device}/ports/{series.port}"
-            f"/{series.counter.pace}/{series.counter.file}"
+            f"/{series.counter.source}/{series.counter.file}"
             for series in group.series
         ]
         self._files = CounterFiles(paths, retry_seconds)
@@ -124,7 +124,7 @@ class PauseReader:
             self._retry_at = now + self._settings.retry_seconds
             values = [MISSING] * len(self.group.series)
         self.missing = values.count(MISSING)
-        self._pace(time.thread_time() - cpu, time.monotonic() - wall)
+        self._source(time.thread_time() - cpu, time.monotonic() - wall)
         return values
 
     def refresh(self, now: float) -> None:
@@ -137,7 +137,7 @@ class PauseReader:
             sums[word] = sums.get(word, 0) + value
         return [sums.get(series.counter.file, MISSING) for series in self.group.series]
 
-    def _pace(self, cpu: float, wall: float) -> None:
+    def _source(self, cpu: float, wall: float) -> None:
         wanted = max(
             self.group.interval_seconds,
             cpu * self._ports / (_ETHTOOL_CPU_SHARE * self._settings.max_cpu_ratio),
@@ -155,7 +155,7 @@ _PAUSES = {
 
 
 def sampled_ports(ports: RdmaPorts, devices: Sequence[str]) -> tuple[RdmaPort, ...]:
-    """Return the RDMA ports to read: those of the devices named, or all."""
+    """Return the RDMA ports to read: those of the given devices, or all."""
     return tuple(port for port in ports.listed() if not devices or port.device in devices)
 
 
@@ -163,7 +163,7 @@ def groups_of(sysfs: Sysfs, ports: Sequence[RdmaPort], settings: Settings) -> It
     """Yield the groups of counters that these ports can have; the fastest one first."""
     interval = settings.interval_seconds
     wanted = [COUNTERS[name] for name in settings.counters]
-    fast = [counter for counter in wanted if counter.pace == "counters"]
+    fast = [counter for counter in wanted if counter.source == "counters"]
     if ports and fast:
         rates = {port: _line_rate(sysfs, port) for port in ports}
         yield Group(
@@ -175,10 +175,10 @@ def groups_of(sysfs: Sysfs, ports: Sequence[RdmaPort], settings: Settings) -> It
             ),
         )
     for port in ports:
-        cached = [counter for counter in wanted if counter.pace == "hw_counters"]
+        cached = [counter for counter in wanted if counter.source == "hw_counters"]
         if cached and sysfs.exists(f"{port.path}/hw_counters"):
             yield _port_group(port, cached, max(interval, _lifespan(sysfs, port)))
-        driver = [counter for counter in wanted if counter.pace == "ethtool"]
+        driver = [counter for counter in wanted if counter.source == "ethtool"]
         if driver and port.interface:
             yield _port_group(port, driver, max(interval, _ETHTOOL_SECONDS))
 
@@ -192,11 +192,11 @@ def readers_of(
 ) -> list[Reader]:
     """Return how each group is read."""
     interfaces = {port.labels: port.interface for port in ports}
-    paused = sum(group.series[0].counter.pace == "ethtool" for group in groups)
+    paused = sum(group.series[0].counter.source == "ethtool" for group in groups)
     readers: list[Reader] = []
     for group in groups:
         first = group.series[0]
-        if first.counter.pace == "ethtool":
+        if first.counter.source == "ethtool":
             interface = interfaces[first.device, first.port]
             readers.append(PauseReader(group, interface, ethtool, paused, settings))
         else:

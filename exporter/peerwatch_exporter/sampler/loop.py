@@ -1,4 +1,4 @@
-"""The sampler's loop: wait, read what is due, write it down, and once a second say what it was."""
+"""The sampler's loop: wait, read what is due, store it, and once a second report on it."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ class Loop:
     Parameters
     ----------
     settings
-        What the process was told.
+        The settings of the process.
     sysfs, ports
-        Where new ports are looked for.
+        Where new ports are searched.
     layout
         The rings.
     readers
@@ -100,7 +100,7 @@ class Loop:
         ]
         self._stagger()
         self._second_ends = begin + NANOSECONDS
-        self._look_at = begin + int(settings.retry_seconds * NANOSECONDS)
+        self._check_at = begin + int(settings.retry_seconds * NANOSECONDS)
         self._begins: deque[int] = deque([begin], maxlen=settings.window_seconds + 1)
         self._work: Iterator[None] = iter(())
         self._busy = False
@@ -145,9 +145,9 @@ class Loop:
         self._second_ends = now + NANOSECONDS
         self._begins.append(now)
         self._pacer.assess(now)
-        if now >= self._look_at:
-            self._look_at = now + int(self._settings.retry_seconds * NANOSECONDS)
-            self._look_for_changes()
+        if now >= self._check_at:
+            self._check_at = now + int(self._settings.retry_seconds * NANOSECONDS)
+            self._check_ports()
         for channel in self._channels:
             # From the last sample of the second before: the first step begins there.
             channel.first, channel.last = max(0, channel.last - 1), channel.ring.written
@@ -197,7 +197,7 @@ class Loop:
             }
         )
 
-    def _look_for_changes(self) -> None:
+    def _check_ports(self) -> None:
         ports = sampled_ports(self._ports, self._settings.devices)
         found = _by_name(groups_of(self._sysfs, ports, self._settings))
         known = _by_name(self._layout.groups)

@@ -35,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 _SILENCE_SECONDS = 5.0
 _KILL_AFTER_SECONDS = 30.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
-_LOOK_SECONDS = 0.25
+_CHECK_SECONDS = 0.25
 _END_SECONDS = 1.0
 _LONGEST_LINE_BYTES = 4 * 1024 * 1024
 _READ_BYTES = 65536
@@ -64,7 +64,7 @@ class SamplerState:
         What it samples.
     second
         Its last message; None before the first.
-    silent_seconds
+    stuck_seconds
         For how long it has not spoken, if that is too long; else 0.
     restarts
         How often it was started again.
@@ -74,7 +74,7 @@ class SamplerState:
 
     layout: Layout = _NO_LAYOUT
     second: Mapping[str, Any] | None = None
-    silent_seconds: float = 0.0
+    stuck_seconds: float = 0.0
     restarts: int = 0
     refused: str | None = None
 
@@ -89,7 +89,7 @@ class Sampler:
     command
         How the process is started, without its arguments.
     settings
-        What the process is told, if not what ``config`` says.
+        The settings of the process, if not those of ``config``.
     """
 
     def __init__(
@@ -116,11 +116,11 @@ class Sampler:
 
     @property
     def settings(self) -> Settings | None:
-        """What the process is told; None if the sampler is off."""
+        """The settings of the process; None if the sampler is off."""
         return self._settings
 
     def start(self) -> None:
-        """Start the process, and a thread that looks after it; returns at once."""
+        """Start the process, and a thread that supervises it; returns at once."""
         if self._settings is None or self._thread is not None:
             return
         self._thread = threading.Thread(target=self._supervise, name="sampler", daemon=True)
@@ -133,17 +133,17 @@ class Sampler:
         if process is not None:
             process.kill()
         if self._thread is not None:
-            self._thread.join(timeout=_LOOK_SECONDS + _END_SECONDS)
+            self._thread.join(timeout=_CHECK_SECONDS + _END_SECONDS)
         with self._lock:
             self._forget_memory()
 
     def state(self) -> SamplerState:
         """Return what is known now."""
         with self._lock:
-            silent = self._sources.monotonic() - self._heard_at
-            if self._thread is None or silent < _SILENCE_SECONDS:
-                silent = 0.0
-            return replace(self._state, silent_seconds=silent)
+            stuck = self._sources.monotonic() - self._heard_at
+            if self._thread is None or stuck < _SILENCE_SECONDS:
+                stuck = 0.0
+            return replace(self._state, stuck_seconds=stuck)
 
     def burst(self, query: str) -> tuple[str, bytes]:
         """Answer a query of ``/burst``: HTTP status line and JSON. Never raises."""
@@ -233,7 +233,7 @@ class Sampler:
             poll = select.poll()
             poll.register(pipe, select.POLLIN)
             while not self._stopping.is_set():
-                if not poll.poll(_LOOK_SECONDS * 1000):
+                if not poll.poll(_CHECK_SECONDS * 1000):
                     if self._sources.monotonic() - self._heard_at > _KILL_AFTER_SECONDS:
                         process.kill()
                         return

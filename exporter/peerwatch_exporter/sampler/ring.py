@@ -1,7 +1,7 @@
 """Rows of numbers in shared memory: one process writes, another reads, and neither waits.
 
 A row is a time (monotonic nanoseconds) and one raw value per column; ``MISSING`` where a counter
-could not be read. The header says how many rows were ever written. A reader copies rows, looks at
+could not be read. The header says how many rows were ever written. A reader copies rows, checks
 the header again, and drops those that may have been overwritten meanwhile.
 """
 

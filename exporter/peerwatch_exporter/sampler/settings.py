@@ -1,4 +1,4 @@
-"""What the sampler process is told when it starts, as one JSON argument."""
+"""The settings of the sampler process, handed over at its start as one JSON argument."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Settings:
     sysfs
         Where sysfs is mounted.
     interval_seconds
-        Time between two samples, as wished for.
+        Time between two samples, as configured.
     window_seconds
         What statistics cover.
     history_seconds
@@ -35,7 +35,7 @@ class Settings:
     exclude_devices
         Patterns of devices that are never touched.
     retry_seconds
-        After this long a file that could not be read, or a new port, is looked for again.
+        After this long a file that could not be read, or a new port, is tried again.
     """
 
     sysfs: str

@@ -1,4 +1,4 @@
-"""Sums counters over a node's devices, and says how fast each sum rises.
+"""Sums counters over a node's devices, with the rate of each sum.
 
 The sum of raw values would fall when a device is taken out and jump when it comes back, and both
 appear as a reset or a burst to whoever takes a rate. So rises are added up, device by device.
@@ -207,7 +207,7 @@ class CounterSum:
         """Return the rows that count, and the series of each; None of one that is new."""
         labels = list(map(_labels_of, item.rows))
         before, placed = self._places.get(name, _NO_PLACES)
-        # Mostly the same ones in the same order: nothing has to be looked up.
+        # Mostly the same ones in the same order: nothing has to be searched.
         if before == labels:
             return placed
         known = self._series[name]

@@ -85,7 +85,7 @@ class Runner:
     Attributes
     ----------
     monotonic
-        The clock that tells how old a snapshot is.
+        The clock for the age of a snapshot.
     """
 
     def __init__(

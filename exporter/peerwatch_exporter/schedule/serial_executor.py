@@ -40,11 +40,11 @@ class SerialExecutor:
         self._closed = False
 
     def join(self) -> None:
-        """Count one more user in."""
+        """Add a user."""
         self._users += 1
 
     def leave(self) -> None:
-        """Count a user out; after the last one the threads end."""
+        """Remove a user; after the last one the threads end."""
         with self._lock:
             self._users -= 1
             self._closed = self._users <= 0

@@ -24,7 +24,7 @@ class _Section(BaseModel):
 
 
 class ListenConfig(_Section):
-    """Where the exporter serves its page."""
+    """Where the exporter listens."""
 
     address: str = Field(
         default="0.0.0.0",  # noqa: S104 - Prometheus scrapes from another machine
@@ -37,7 +37,7 @@ class ListenConfig(_Section):
 
 
 class WebConfig(_Section):
-    """How the page is served."""
+    """How the endpoints are served."""
 
     config_file: Path | None = Field(
         default=None,
@@ -73,7 +73,7 @@ class ScopeConfig(_Section):
     )
 
     @model_validator(mode="after")
-    def _processes_need_a_mark(self) -> ScopeConfig:
+    def _processes_need_a_variable(self) -> ScopeConfig:
         if self.kind == "processes" and not self.environment:
             raise ValueError(
                 "kind 'processes' needs at least one variable in environment, "
@@ -163,7 +163,7 @@ class CollectorsConfig(_Section):
 
 
 class FastConfig(_Section):
-    """The page /metrics/fast."""
+    """The endpoint /metrics/fast."""
 
     history_seconds: int = Field(
         default=0,
@@ -307,8 +307,8 @@ class XidConfig(_Section):
 class ExporterConfig(_Section):
     """All settings of one exporter, frozen once loaded."""
 
-    listen: ListenConfig = Field(default=ListenConfig(), description="Where the page is served.")
-    web: WebConfig = Field(default=WebConfig(), description="How the page is served.")
+    listen: ListenConfig = Field(default=ListenConfig(), description="Where the exporter listens.")
+    web: WebConfig = Field(default=WebConfig(), description="How the endpoints are served.")
     scope: ScopeConfig = Field(default=ScopeConfig(), description="What counts as this node.")
     paths: PathsConfig = Field(default=PathsConfig(), description="Roots of the host's files.")
     heartbeat: HeartbeatConfig = Field(
@@ -322,7 +322,7 @@ class ExporterConfig(_Section):
         default=0.8,
         gt=0,
         le=0.95,
-        description="A collector slower than this is left out of the page. Below 1 s, for all are "
+        description="A collector slower than this is left out of the scrape. Below 1 s, as all are "
         "asked once a second.",
     )
     mean_seconds: int = Field(
@@ -331,9 +331,9 @@ class ExporterConfig(_Section):
         le=60,
         description="Utilisation, activity, power, clocks and TCP queues on /metrics are means of "
         "so long: at least the time between two scrapes, or nodes seem to differ that are only "
-        "looked at in different parts of a training step.",
+        "sampled in different parts of a training step.",
     )
-    fast: FastConfig = Field(default=FastConfig(), description="The page /metrics/fast.")
+    fast: FastConfig = Field(default=FastConfig(), description="The endpoint /metrics/fast.")
     nvlink: NvlinkConfig = Field(default=NvlinkConfig(), description="Detail of NVLink metrics.")
     xid: XidConfig = Field(default=XidConfig(), description="How serious XID errors are taken.")
     gpu: GpuConfig = Field(default=GpuConfig(), description="What is known of the GPUs.")

@@ -35,7 +35,7 @@ class Sources(HostAccess):
     gpus
         What the driver process last said about the GPUs.
     web
-        What the web server says about itself.
+        Counters and states of the web server.
     process_jobs
         The job of each rank, as the jobs collector found it.
     heartbeats

@@ -1,6 +1,6 @@
 """Small files that are read every second, through descriptors that stay open.
 
-Opening a file of sysfs walks eight directories and costs several times what reading it does.
+Opening a file of sysfs resolves eight directories and costs several times what reading it does.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 READ_BYTES = 4096
-# What a descriptor says whose file is gone: the device went away, perhaps to come back.
+# What reading a descriptor fails with whose file is gone: the device went away, perhaps to come
+# back.
 _GONE = frozenset({errno.ENODEV, errno.ESTALE, errno.EBADF, errno.ENOENT, errno.ENXIO})
 
 
@@ -109,7 +110,7 @@ class OpenFiles:
             keep = len(self._open) < self._limit
             if keep:
                 self._open[path] = descriptor
-                # sysfs says 4,096 bytes and procfs 0, whatever there is to read.
+                # sysfs reports 4,096 bytes and procfs 0, whatever there is to read.
                 if os.fstat(descriptor).st_size == len(content):
                     self._on_disk.add(path)
         finally:

@@ -1,4 +1,4 @@
-"""What the driver process last said about the GPUs, for whoever must not ask the driver itself.
+"""What the driver process last reported about the GPUs, for collectors that must not call NVML.
 
 The driver process answers once a second; collectors in the main process (XID, jobs, NIC) read
 here which boards there are and which processes use them, and never wait for a driver.
@@ -84,12 +84,12 @@ class GpuFacts:
             return events
 
     def update_boards(self, boards: Sequence[GpuIdentity]) -> None:
-        """Add or renew boards; those not named stay, for a lost GPU has a name too."""
+        """Add or renew boards; those not given stay, for a lost GPU has a name too."""
         with self._lock:
             self._boards.update((board.uuid, board) for board in boards)
 
     def update_processes(self, processes: Mapping[int, tuple[int, ...]]) -> None:
-        """Replace the process ids of the GPUs named."""
+        """Replace the process ids of the GPUs given."""
         with self._lock:
             self._processes = {**self._processes, **processes}
 

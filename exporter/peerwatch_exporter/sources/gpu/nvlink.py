@@ -1,8 +1,8 @@
-"""Which NVML fields tell of the NVLinks: two generations of counters behind one set of names.
+"""Which NVML fields describe the NVLinks: two generations of counters behind one set of names.
 
 Hopper and older answer the fields 138-163, Blackwell answers 201-222 and no longer 161-163.
 What a GPU answers is learnt once and then kept: a counter that changed its source between two
-scrapes would look like a reset.
+scrapes would appear as a reset.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class GpuFields(Protocol):
     def call(self, function: str, *arguments: object) -> Any:  # noqa: ANN401
         """Call a pynvml function of this GPU; None if it is lacking."""
 
-    def fields(self, wanted: Sequence[tuple[int, int]]) -> dict[tuple[int, int], float]:
+    def fields(self, requested: Sequence[tuple[int, int]]) -> dict[tuple[int, int], float]:
         """Return those of the wanted (field id, scope) that the GPU answers."""
 
 
@@ -83,7 +83,7 @@ class NvlinkReader:
     """Reads the NVLinks of one GPU, and learns what it answers.
 
     A link that is down stops answering; its last value stays in the sum, which would otherwise
-    fall and look like a counter that started again.
+    fall and appear as a counter that started again.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class NvlinkReader:
     _known: Mapping[str, Mapping[str, int]] | None = None
     _source: ByteSource | None = None
     _has_raw: bool = True
-    _wanted: Sequence[tuple[int, int]] = ()
+    _requested: Sequence[tuple[int, int]] = ()
     _last: dict[tuple[int, int], float] = field(default_factory=dict)
 
     def links(self) -> int:
@@ -137,9 +137,9 @@ class NvlinkReader:
         return _NO_BYTES
 
     def _sums(self, source: ByteSource) -> NvlinkBytes:
-        def total(wanted: int, unit_bytes: int) -> float:
+        def total(requested: int, unit_bytes: int) -> float:
             last = self._last.items()
-            return unit_bytes * sum(value for (number, _), value in last if number == wanted)
+            return unit_bytes * sum(value for (number, _), value in last if number == requested)
 
         return NvlinkBytes(
             transmit=total(source.transmit, source.unit_bytes),
@@ -159,10 +159,10 @@ class NvlinkReader:
         links = range(self.links())
         if not links:
             return ()
-        if not self._wanted or self._known is None:
+        if not self._requested or self._known is None:
             numbers = (_STATE, _SPEED, *self._numbers())
-            self._wanted = [(number, link) for link in links for number in numbers]
-        values = self.gpu.fields(self._wanted)
+            self._requested = [(number, link) for link in links for number in numbers]
+        values = self.gpu.fields(self._requested)
         return tuple(self._link(link, values) for link in links)
 
     def _numbers(self) -> list[int]:
@@ -212,7 +212,7 @@ class NvlinkReader:
             for group, fields in self._groups().items()
         }
         # The next reading asks for these alone.
-        self._wanted = ()
+        self._requested = ()
 
 
 def error_ratio(packed: int) -> float:

@@ -1,4 +1,4 @@
-"""NVLink-C2C: the links between a GPU and the Grace CPU beside it, as NVML's fields tell of them.
+"""NVLink-C2C: the links between a GPU and the Grace CPU beside it, from NVML's fields.
 
 The counters of their errors (231-233) are left out: whether NVML gives them per link or per GPU is
 not documented.

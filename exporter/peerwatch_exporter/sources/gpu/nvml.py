@@ -4,8 +4,8 @@ NVML's errors end here. A value that the board, the driver or the permissions do
 None; a lost GPU raises ``GpuLostError`` for that GPU alone; a driver that is not there is
 ``NoData``, one that was exchanged under our feet ``DriverReloadedError``.
 
-Any call here may never return, so all of this runs in the driver process, and every call says
-first in shared memory which GPU it is for.
+Any call here may never return, so all of this runs in the driver process, and every call
+marks first in shared memory which GPU it is for.
 """
 
 from __future__ import annotations
@@ -191,11 +191,11 @@ class Gpu:
                 if code == pynvml.NVML_SUCCESS:
                     values[field, scope] = _VALUES.get(kind, _LONG).unpack_from(value)[0]
                 elif code == pynvml.NVML_ERROR_GPU_IS_LOST:
-                    # The call as a whole succeeds on a lost GPU; only its fields tell.
+                    # The call as a whole succeeds on a lost GPU; only its fields say so.
                     self._lose()
                     raise GpuLostError(f"GPU {self.identity.index} is lost.")
                 else:
-                    self._nvml.judge(code, _FIELD_UNSUPPORTED)
+                    self._nvml.handle_error(code, _FIELD_UNSUPPORTED)
         return values
 
     def _lose(self) -> None:
@@ -238,7 +238,7 @@ class Nvml:
     only
         Index of the one GPU that may be touched; None: all but those excluded.
     excluded
-        Indexes of GPUs that must not be touched, not even looked up.
+        Indexes of GPUs that must not be touched, not even listed.
     """
 
     def __init__(
@@ -325,10 +325,10 @@ class Nvml:
             wrapper = getattr(pynvml, function, None)
             return None if wrapper is None else wrapper(*arguments, **options)
         except pynvml.NVMLError as error:
-            self.judge(error.value, _UNSUPPORTED)
+            self.handle_error(error.value, _UNSUPPORTED)
             return None
 
-    def judge(self, code: int, unsupported: frozenset[int]) -> None:
+    def handle_error(self, code: int, unsupported: frozenset[int]) -> None:
         """Decide what an NVML error code means: nothing, a lost GPU, or one to be counted."""
         if code in unsupported:
             return

@@ -79,7 +79,7 @@ class EventReader:
             return pynvml.nvmlEventSetWait_v2(self._set, 0)
         except pynvml.NVMLError as error:
             if error.value != pynvml.NVML_ERROR_TIMEOUT:
-                self._nvml.judge(error.value, frozenset({pynvml.NVML_ERROR_NOT_SUPPORTED}))
+                self._nvml.handle_error(error.value, frozenset({pynvml.NVML_ERROR_NOT_SUPPORTED}))
             return None
 
 

@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 # What gave nothing (another generation, an older driver, no root) is left in peace for a while: a
 # refused call would be counted as an NVML error in every scrape.
-_ASK_AGAIN_SECONDS = 600.0
+_RETRY_SECONDS = 600.0
 
 _RETIRED = {"multiple_single_bit": 29, "double_bit": 30}
 _RETIREMENT_PENDING = 31
@@ -87,7 +87,7 @@ class HealthReader:
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
-        self._silent_until: dict[tuple[str, str], float] = {}
+        self._unsupported_until: dict[tuple[str, str], float] = {}
 
     def read(self, gpu: Gpu) -> HealthReading:
         """Return what a GPU says.
@@ -100,19 +100,19 @@ class HealthReader:
         fields = {number: value for (number, _), value in gpu.fields(_FIELDS).items()}
         rows, pending, failed = self._remapping(gpu, fields)
         action = fields.get(_RECOVERY_ACTION)
-        fabric = self._ask(gpu, "fabric", lambda: _fabric(gpu))
+        fabric = self._call(gpu, "fabric", lambda: _fabric(gpu))
         return HealthReading(
             ecc_errors=self._ecc_errors(gpu, fields),
-            sram_threshold_exceeded=self._ask(gpu, "sram_threshold", lambda: _sram_threshold(gpu)),
+            sram_threshold_exceeded=self._call(gpu, "sram_threshold", lambda: _sram_threshold(gpu)),
             remapped_rows=rows,
             row_remap_pending=pending,
             row_remap_failed=failed,
-            row_remap_banks=self._ask(gpu, "banks", lambda: _banks(gpu)) or {},
+            row_remap_banks=self._call(gpu, "banks", lambda: _banks(gpu)) or {},
             retired_pages=_named(_RETIRED, fields),
             page_retirement_pending=_flag(fields.get(_RETIREMENT_PENDING)),
-            repairs_pending=self._ask(gpu, "repairs", lambda: _repairs(gpu)) or {},
+            repairs_pending=self._call(gpu, "repairs", lambda: _repairs(gpu)) or {},
             unrepairable_memory=_flag(
-                self._ask(
+                self._call(
                     gpu,
                     "unrepairable",
                     lambda: gpu.call("nvmlDeviceGetUnrepairableMemoryFlag_v1"),
@@ -160,7 +160,7 @@ class HealthReader:
                     found[severity, location, scope] = value
             return found or None
 
-        return self._ask(gpu, location, count) or {}
+        return self._call(gpu, location, count) or {}
 
     def _remapping(
         self, gpu: Gpu, fields: Mapping[int, float]
@@ -168,20 +168,20 @@ class HealthReader:
         rows = _named(_REMAPPED, fields)
         if rows:
             return rows, _flag(fields.get(_REMAP_PENDING)), _flag(fields.get(_REMAP_FAILED))
-        found = self._ask(gpu, "rows", lambda: gpu.call("nvmlDeviceGetRemappedRows"))
+        found = self._call(gpu, "rows", lambda: gpu.call("nvmlDeviceGetRemappedRows"))
         if found is None:
             return {}, None, None
         correctable, uncorrectable, pending, failed = found
         rows = {"correctable": correctable, "uncorrectable": uncorrectable}
         return rows, bool(pending), bool(failed)
 
-    def _ask(self, gpu: Gpu, what: str, call: Callable[[], _T | None]) -> _T | None:
+    def _call(self, gpu: Gpu, what: str, call: Callable[[], _T | None]) -> _T | None:
         key = (gpu.identity.uuid, what)
-        if self._monotonic() < self._silent_until.get(key, 0.0):
+        if self._monotonic() < self._unsupported_until.get(key, 0.0):
             return None
         answer = call()
         if answer is None:
-            self._silent_until[key] = self._monotonic() + _ASK_AGAIN_SECONDS
+            self._unsupported_until[key] = self._monotonic() + _RETRY_SECONDS
         return answer
 
 
@@ -218,7 +218,7 @@ def _fabric(gpu: Gpu) -> tuple[int, int] | None:
 
 
 def fabric_health(mask: int) -> dict[str, bool]:
-    """Return, by condition, whether it holds; those that the driver cannot tell are left out."""
+    """Return, by condition, whether it holds; what the driver does not report is left out."""
     conditions = {}
     for name, (shift, width, fine, bad) in _FABRIC_CONDITIONS.items():
         value = mask >> shift & width

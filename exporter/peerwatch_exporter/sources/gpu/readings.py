@@ -1,4 +1,4 @@
-"""What one GPU says, in base units. A value the board or its driver lacks is None or absent."""
+"""Readings of one GPU, in base units. A value the board or its driver lacks is None or absent."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class PcieLink:
 
 @dataclass(frozen=True, slots=True)
 class HealthReading:
-    """What a GPU says about its memory, its repairs and what has to be done about it.
+    """What a GPU reports about its memory, its repairs and what has to be done about it.
 
     ``ecc_errors`` is by (severity, location, scope).
     """

@@ -1,7 +1,7 @@
-"""What the environment of each process says, read rarely enough to be cheap.
+"""The environment of each process, read rarely enough to be cheap.
 
 A process's environment changes only when it executes another program, which keeps pid and start
-time. Where the kernel shows where the environment lies, another place tells of another program;
+time. Where the kernel shows where the environment lies, another address means another program;
 since two could lie in the same place, an answer is read again after ten minutes at most. Elsewhere
 it is read again at growing intervals, from the next scan up to once a minute: a process caught
 between fork and exec is understood one scan later.
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from peerwatch_exporter.sources.host.processes import Process, ProcessTable
 
-_LONGEST_TRUST_SECONDS = 60.0
+_LONGEST_VALID_SECONDS = 60.0
 # Where an exec would be seen.
-_SURE_TRUST_SECONDS = 600.0
+_SURE_VALID_SECONDS = 600.0
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class _Entry:
         start_ticks, image, name = self.program
         if start_ticks != process.start_ticks or image != process.image:
             return False
-        # Without the address, another name is the only sign of another program.
+        # Without the address, another name is the only evidence of another program.
         return image != 0 or name == process.name
 
 
@@ -80,20 +80,20 @@ class EnvironmentIndex(Generic[T]):
             If not one environment but the exporter's own may be read.
         """
         now = self._monotonic()
-        # Hundreds of processes, each second: only those are looked at of which there is news.
+        # Hundreds of processes, each second: only those that changed are checked.
         processes, news = self._table.news(self._reader)
         self._news |= news
         while self._stale and self._stale[0][0] <= now:
             self._news.add(heapq.heappop(self._stale)[1])
         while self._news:
             pid = next(iter(self._news))
-            self._look(pid, processes.get(pid), now)
+            self._check(pid, processes.get(pid), now)
             self._news.remove(pid)
         if self._refused and not self._entries.keys() - self._refused.keys() - {os.getpid()}:
             raise next(iter(self._refused.values()))
         return [(processes[pid], answer) for pid, answer in sorted(self._answers.items(), key=_pid)]
 
-    def _look(self, pid: int, process: Process | None, now: float) -> None:
+    def _check(self, pid: int, process: Process | None, now: float) -> None:
         entry = self._entries.get(pid)
         if process is None:
             self._forget(pid)
@@ -110,7 +110,7 @@ class EnvironmentIndex(Generic[T]):
         try:
             environment = self._table.environment(pid)
             if environment is None:
-                # It ended, which the next listing will tell, or is just being made.
+                # It ended, which the next listing will show, or is just being made.
                 heapq.heappush(self._stale, (now, pid))
                 return
             answer = self._classify(environment)
@@ -125,10 +125,10 @@ class EnvironmentIndex(Generic[T]):
     def _wait(self, pid: int, entry: _Entry, now: float) -> None:
         if entry.program[1]:
             # Not all of them in the same second.
-            trust = _SURE_TRUST_SECONDS * (1 - pid % 256 / 512)
+            valid_seconds = _SURE_VALID_SECONDS * (1 - pid % 256 / 512)
         else:
-            trust = min(_LONGEST_TRUST_SECONDS, now - entry.first_seen)
-        entry.stale_at = now + trust
+            valid_seconds = min(_LONGEST_VALID_SECONDS, now - entry.first_seen)
+        entry.stale_at = now + valid_seconds
         heapq.heappush(self._stale, (entry.stale_at, pid))
 
     def _forget(self, pid: int) -> None:

@@ -45,7 +45,7 @@ class InheritedSum:
     """Adds up what processes and their children grew by, where the kernel hands counters on.
 
     A process takes over CPU time and storage traffic of each child it has waited for. Its own
-    counter then rises by what the child had counted already: only the sum of all of them tells
+    counter then rises by what the child had counted already: only the sum of all of them shows
     what is new. After a restart of the exporter that sum goes on where it was.
     """
 
@@ -66,7 +66,7 @@ class InheritedSum:
             others do until the next call is not seen.
         """
         self._last = {
-            key: {**self._last.get(key, _NOTHING), **said} for key, said in present.items()
+            key: {**self._last.get(key, _NOTHING), **read} for key, read in present.items()
         }
         for name, after in _sums(self._last).items():
             before = self._sums.get(name, 0.0)
@@ -82,7 +82,7 @@ class InheritedSum:
 
 def _sums(counters: Mapping[ProcessKey, Mapping[str, float]]) -> dict[str, float]:
     sums: dict[str, float] = {}
-    for said in counters.values():
-        for name, value in said.items():
+    for read in counters.values():
+        for name, value in read.items():
             sums[name] = sums.get(name, 0.0) + value
     return sums

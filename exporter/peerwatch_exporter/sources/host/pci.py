@@ -142,34 +142,38 @@ def _kind_of(code: str, vendor: str) -> Kind | None:
 
 
 def nearest(
-    function: PciFunction, others: Sequence[PciFunction]
+    function: PciFunction, candidates: Sequence[PciFunction]
 ) -> tuple[Nearness | None, list[PciFunction]]:
     """Return which of the others are nearest by PCIe, and by what; several may be equally near.
 
     Parameters
     ----------
     function
-        Whose neighbours are looked for.
+        Whose neighbours are searched.
     others
         Among which, in the order in which the nearest are returned.
     """
-    depths = [(_shared(function.above, other.above), other) for other in others]
+    depths = [(_shared(function.above, other.above), other) for other in candidates]
     deepest = max((depth for depth, _ in depths), default=0)
     if deepest:
         return "switch", [other for depth, other in depths if depth == deepest]
-    same = [one for one in others if one.host_bridge and one.host_bridge == function.host_bridge]
+    same = [
+        other
+        for other in candidates
+        if function.host_bridge and other.host_bridge == function.host_bridge
+    ]
     if same:
         return "host_bridge", same
     node = function.numa_node
-    same = [one for one in others if node not in {"", "-1"} and one.numa_node == node]
+    same = [other for other in candidates if node not in {"", "-1"} and other.numa_node == node]
     return ("numa", same) if same else (None, [])
 
 
 def _shared(first: Sequence[str], second: Sequence[str]) -> int:
     """Return how many bridges from the root on are the same."""
     shared = 0
-    for one, other in zip(first, second, strict=False):
-        if one != other:
+    for mine, other in zip(first, second, strict=False):
+        if mine != other:
             break
         shared += 1
     return shared

@@ -1,4 +1,4 @@
-"""What the kernel says of one PCIe function: its link, its errors, and whether it still answers."""
+"""One PCIe function in sysfs: its link, its errors, and whether it still answers."""
 
 from __future__ import annotations
 

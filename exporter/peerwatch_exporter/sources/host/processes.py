@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ProcessKey = tuple[int, int]
 
 _READ_BYTES = 4096
-# A process that says the same again and again is asked at growing intervals, up to this one.
+# A process whose values do not change is read at growing intervals, up to this one.
 _LONGEST_REST_SECONDS = 30.0
 
 _STATES = {
@@ -251,48 +251,48 @@ class ProcessTable:
         asked, self._asked = self._asked, set()
         changed: dict[int, Process | None] = {}
         names = os.listdir(self._root)  # noqa: PTH208 - names only, hundreds per second
-        look: set[int] = set()
+        to_read: set[int] = set()
         # The kernel lists them in the order of their pids: mostly the very same list.
         if names != self._names:
             gone = {int(name) for name in set(self._names).difference(names) if name.isdigit()}
             changed = dict.fromkeys(gone)
-            look = {int(name) for name in set(names).difference(self._names) if name.isdigit()}
+            to_read = {int(name) for name in set(names).difference(self._names) if name.isdigit()}
             # Their children have another parent now.
             asked = asked.union(*map(self.children, gone))
-        look |= {pid for pid in asked if pid in self._seen and pid not in changed}
+        to_read |= {pid for pid in asked if pid in self._seen and pid not in changed}
         while self._due and self._due[0][0] <= now:
             due, pid = heapq.heappop(self._due)
-            one = self._seen.get(pid)
-            if one is not None and one.due == due and pid not in changed:
-                look.add(pid)
+            seen = self._seen.get(pid)
+            if seen is not None and seen.due == due and pid not in changed:
+                to_read.add(pid)
         try:
             # Parents mostly first: what they take over from a child must not count twice.
-            for pid in sorted(look):
-                self._look(pid, now, changed)
+            for pid in sorted(to_read):
+                self._read_stat(pid, now, changed)
         finally:
             # Also what was seen before a process that cannot be understood.
             if changed:
                 self._apply(changed)
         # Who ended between listing and reading, or was not ready, is new the next time.
-        unread = {str(pid) for pid in look if pid not in self._seen}
+        unread = {str(pid) for pid in to_read if pid not in self._seen}
         self._names = [name for name in names if name not in unread] if unread else names
 
-    def _look(self, pid: int, now: float, changed: dict[int, Process | None]) -> None:
+    def _read_stat(self, pid: int, now: float, changed: dict[int, Process | None]) -> None:
         content = self._content(pid, "stat")
-        one = self._seen.get(pid)
+        seen = self._seen.get(pid)
         if not content:
-            if one is not None:
+            if seen is not None:
                 changed[pid] = None
             return
-        if one is None or content != one.content:
+        if seen is None or content != seen.content:
             process = self._process(pid, content)
-            self._seen[pid] = one = _Seen(content, process, 0.0, now)
+            self._seen[pid] = seen = _Seen(content, process, 0.0, now)
             changed[pid] = process
         else:
-            one.rest_seconds = min(_LONGEST_REST_SECONDS, 2 * one.rest_seconds or 1.0)
+            seen.rest_seconds = min(_LONGEST_REST_SECONDS, 2 * seen.rest_seconds or 1.0)
         # Not all of them in the same second.
-        one.due = now + one.rest_seconds * (1 - pid % 8 / 16)
-        heapq.heappush(self._due, (one.due, pid))
+        seen.due = now + seen.rest_seconds * (1 - pid % 8 / 16)
+        heapq.heappush(self._due, (seen.due, pid))
 
     def _apply(self, changed: Mapping[int, Process | None]) -> None:
         listed = dict(self._listed)

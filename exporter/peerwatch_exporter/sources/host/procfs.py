@@ -43,7 +43,7 @@ class GarbledFileError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class MachineStat:
-    """What /proc/stat says: CPU seconds by mode, and counters of the whole machine.
+    """The content of /proc/stat: CPU seconds by mode, and counters of the whole machine.
 
     ``blocked`` is how many tasks wait for storage; None if the kernel does not say.
     """
@@ -57,7 +57,7 @@ class MachineStat:
 
 @dataclass(frozen=True, slots=True)
 class DiskStat:
-    """Counters of one disk; ``io_seconds`` (requests in flight) is None where nobody counts it."""
+    """Counters of one disk; ``io_seconds`` (requests in flight) is None where it is not counted."""
 
     read_bytes: int
     written_bytes: int
@@ -238,7 +238,7 @@ class Procfs:
         return TcpQueues(send, receive)
 
     def _has_sockets(self, protocol: str, summary: str) -> bool:
-        # The list of sockets costs the kernel a walk over its whole hash table (5 ms on a small
+        # The list of sockets costs the kernel a scan of its whole hash table (5 ms on a small
         # machine) even if it is empty, as it mostly is for IPv6; the summary costs nothing.
         try:
             content = read_whole(f"{self._prefix}net/{summary}")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.host.processes import Process, ProcessKey
     from peerwatch_exporter.sources.host.procfs import MachineStat
 
-# Storage servers have a hundred; a page must stay bounded whatever is attached.
+# Storage servers have a hundred; the exposition must stay bounded whatever is attached.
 MAX_DISKS = 256
 # The kernel's idle and iowait counters may step back a little; more than this is a CPU taken
 # offline or put back, which is a new count.
@@ -52,7 +52,7 @@ class UsageSource(Protocol):
         Parameters
         ----------
         stat
-            What the machine just said: on many CPUs it takes long to say it, so nobody asks twice.
+            What was just read of the machine: on many CPUs it takes long, so it is read once.
         """
 
     def memory(self) -> MemoryUsage:
@@ -92,7 +92,7 @@ class ProcessUsage:
     """The processes marked by ``scope.environment``, as if they had a machine to themselves.
 
     Memory is the sum of resident sizes: pages shared between processes count for each of them.
-    The proportional size would be exact, but costs a walk over every page table and waits for
+    The proportional size would be exact, but costs a scan of every page table and waits for
     the lock of a process that is busy changing its own.
     """
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.host.processes import Process, ProcessKey
 
 # A process that belongs to nobody may be moved into its group a little later.
-_TRUST_SECONDS = 60.0
-_TRUST_NOTHING_SECONDS = 10.0
+_VALID_SECONDS = 60.0
+_NOTHING_VALID_SECONDS = 10.0
 
 # slurm, or slurm_<node> with several slurmd on a machine; below v2 a scope of slurmstepd.
 _SLURM = re.compile(r"slurm(?:_[^/]+)?|(?:[^/]+_)?slurmstepd\.scope")
@@ -47,7 +47,7 @@ class CgroupOwner:
     slurm_job
         The job's id; empty for a pod.
     user_id
-        Who the Slurm job runs as, where the path tells (cgroup v1).
+        Who the Slurm job runs as, where the path has it (cgroup v1).
     pod_uid
         The pod's uid, with dashes unless it is a static pod's; empty for a Slurm job.
     container_id
@@ -147,7 +147,7 @@ class CgroupReader:
         Raises
         ------
         PermissionError
-            If not one of them may be looked at.
+            If not one of them may be read.
         """
         entries: dict[ProcessKey, _Entry] = {}
         refused: PermissionError | None = None
@@ -168,8 +168,8 @@ class CgroupReader:
         now = self._monotonic()
         old = self._entries.get(process.key)
         if old is not None:
-            trust = _TRUST_NOTHING_SECONDS if old.owner is None else _TRUST_SECONDS
-            if now - old.read_at < trust or process.state == "zombie":
+            valid_seconds = _NOTHING_VALID_SECONDS if old.owner is None else _VALID_SECONDS
+            if now - old.read_at < valid_seconds or process.state == "zombie":
                 return old
         try:
             content = self._read(f"{self._root}/{process.pid}/cgroup")

@@ -37,12 +37,12 @@ class Pod(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One thing a provider knows; what it does not know is empty.
+    """What a provider knows of one process, job or pod; what it does not know is empty.
 
     Parameters
     ----------
     provider
-        Who says so.
+        Where it comes from.
     job_id, scheduler
         The job, and which scheduler named it.
     alias
@@ -111,7 +111,7 @@ class Boards:
     Parameters
     ----------
     identities
-        What the driver says there is.
+        The GPUs that the driver lists.
     """
 
     def __init__(self, identities: Sequence[GpuIdentity]) -> None:

@@ -1,4 +1,4 @@
-"""What the environment of processes says about the training job they belong to."""
+"""The training job of a process, from its environment."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _POD_MARK = "KUBERNETES_SERVICE_HOST"
 _POD_VARIABLES = ("POD_NAME", "HOSTNAME")
 _LONGEST_USER = 64
 # The number of GPUs is asked again after this time.
-_TRUST_SECONDS = 10.0
+_VALID_SECONDS = 10.0
 _MOST_GPUS = 64
 _RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """What one environment says.
+    """What one environment holds about a job.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class JobFacts:
 
 
 def job_facts(environment: Mapping[str, str]) -> JobFacts | None:
-    """Return what an environment says about a job, or None if it says nothing."""
+    """Return what an environment holds about a job, or None if that is nothing."""
     job_id, scheduler = job_of(environment)
     identity = rank_identity(environment)
     in_pod = _POD_MARK in environment
@@ -120,7 +120,7 @@ def _uuids(text: str) -> tuple[str, ...]:
 def possible_gpus(facts: JobFacts, boards: Boards, gpu_count: int) -> tuple[Gpu, ...]:
     """Return the GPUs of a process: the one its local rank picks, or all that it was given.
 
-    Inside a pod an index counts the container's own boards, so without their uuids it says
+    Inside a pod an index counts the container's own boards, so without their uuids it means
     nothing.
     """
     known = facts.devices
@@ -176,7 +176,7 @@ class EnvironmentProvider:
         self._index = EnvironmentIndex(host.processes, self._classify, monotonic=host.monotonic)
         self.ranks: tuple[int, ...] = ()
         self._claimed: tuple[object, ...] = ()
-        self._claimed_at = -_TRUST_SECONDS
+        self._claimed_at = -_VALID_SECONDS
         self._answer = Answer(())
 
     def claims(self) -> Answer | None:
@@ -199,7 +199,7 @@ class EnvironmentProvider:
         self.ranks = tuple(pid for pid, _ in found)
         boards = self._boards()
         now = self._monotonic()
-        if (found, boards) != self._claimed or now - self._claimed_at >= _TRUST_SECONDS:
+        if (found, boards) != self._claimed or now - self._claimed_at >= _VALID_SECONDS:
             gpu_count = self._procfs.gpu_count() if found else 0
             claims = [self._claim(pid, facts, boards, gpu_count) for pid, facts in found]
             self._claimed, self._claimed_at = (found, boards), now

@@ -88,12 +88,12 @@ class HeartbeatFiles:
                 fingerprints = file_fingerprints(directory)
             except (FileNotFoundError, NotADirectoryError):
                 fingerprints = {}
-            found = self._look(directory, fingerprints)
+            found = self._poll(directory, fingerprints)
             if found != self._newest:
                 self._newest = found
             return self._newest
 
-    def _look(self, directory: Path, fingerprints: Mapping[str, Fingerprint | None]) -> Heartbeats:
+    def _poll(self, directory: Path, fingerprints: Mapping[str, Fingerprint | None]) -> Heartbeats:
         ranks = []
         problems = []
         known: dict[str, tuple[Fingerprint, Heartbeat]] = {}
@@ -135,11 +135,11 @@ def _read(path: Path, rank: int) -> Heartbeat:
         raise ValueError("is nested too deeply") from error
     if not isinstance(document, dict):
         raise ValueError(f"holds {type(document).__name__}, not an object")
-    said = _whole(document, "rank", 0)
-    if said is None:
+    own_rank = _whole(document, "rank", 0)
+    if own_rank is None:
         raise ValueError("rank is missing")
-    if said != rank:
-        raise ValueError(f"says it is rank {said}")
+    if own_rank != rank:
+        raise ValueError(f"says it is rank {own_rank}")
     written, last_step_time = (_time(document, name) for name in _TIMES)
     whole = {name: _whole(document, name, smallest) for name, smallest in _WHOLE.items()}
     return Heartbeat(

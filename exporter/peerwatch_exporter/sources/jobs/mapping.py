@@ -77,7 +77,7 @@ class JobMapping:
 
 
 def read_mapping(directory: Path) -> JobMapping:
-    """Return what the mapping directory says.
+    """Return the content of the mapping directory.
 
     Raises
     ------
@@ -125,7 +125,7 @@ class MappingFiles:
         self._mapping = JobMapping((), {})
 
     def read(self) -> JobMapping:
-        """Return what the directory says; the same object as long as nothing changes.
+        """Return its content; the same object as long as nothing changes.
 
         Raises
         ------
@@ -255,7 +255,7 @@ class MappingProvider:
                     problem.reason,
                     problem.detail,
                 )
-        # A file that was repaired, or is gone, is named again the next time.
+        # A file that was repaired, or is gone, is logged again the next time.
         self._logged &= present
 
 

@@ -1,6 +1,7 @@
 """Makes one list of jobs of what all providers know: each job once, each (GPU, job) once.
 
-Who says the same process, or the same job id, means the same job. Its id is the first there is of
+Claims about the same process, or with the same job id, are about the same job. Its id is the first
+there is of
 
 1. the id the job gives itself for Peerwatch (``PEERWATCH_JOB_ID``),
 2. the mapping directory's,
@@ -128,7 +129,7 @@ class _Workload:
 
 
 class _Pods:
-    """The pods the kubelet told of, and which of them a workload runs in."""
+    """The pods the kubelet reported, and which of them a workload runs in."""
 
     def __init__(self, claims: Iterable[Claim]) -> None:
         self._by_name: dict[str, dict[Pod, tuple[Gpu, ...]]] = defaultdict(dict)
@@ -157,7 +158,7 @@ class _Pods:
             return _single([pod for pod in hinted if pod in on_gpu] or hinted)
         if gpu is None:
             return _single(self.holding) if workload.in_pod else None
-        # A slice of a GPU is held under its own uuid, which only the driver can tell the GPU of.
+        # A slice of a GPU is held under its own uuid, whose GPU only the driver knows.
         return _single(on_gpu or (self._unresolved if workload.in_pod else ()))
 
 
@@ -310,7 +311,7 @@ class _Merger:
             self._add(gpu, workload.pod_uid, workload, None)
 
     def _note(self, workload: _Workload, job_id: str) -> None:
-        # A process on several GPUs may be in a pod that only one of them tells.
+        # A process on several GPUs may be in a pod that is known for only one of them.
         if workload.pid is not None:
             self._jobs.processes.setdefault(workload.pid, job_id)
 

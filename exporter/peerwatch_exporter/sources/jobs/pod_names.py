@@ -1,8 +1,8 @@
 """How operators name the pods of one training job, and the job's name from a pod's.
 
-A job of many pods must have one ``job_id`` on all of its nodes, and the kubelet tells names only.
+A job of many pods must have one ``job_id`` on all of its nodes, and the kubelet reports names only.
 Random endings use Kubernetes' own alphabet, which has no vowels and neither 0, 1 nor 3; that
-tells them from words.
+distinguishes them from words.
 """
 
 from __future__ import annotations

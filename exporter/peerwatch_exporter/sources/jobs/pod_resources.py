@@ -1,4 +1,4 @@
-"""Which container holds which GPU, as the kubelet tells it on its pod-resources socket.
+"""Which container holds which GPU, as the kubelet reports it on its pod-resources socket.
 
 Service ``v1.PodResourcesLister``, method ``List``. The kubelet knows pods by name and devices by
 the ids of their device plugin: NVIDIA's gives uuids (``GPU-...``, ``MIG-...``), followed by
@@ -31,7 +31,7 @@ _MOST_DEVICES = 4096
 _MOST_PODS = 4096
 _INTERVAL_SECONDS = 10.0
 # While the kubelet restarts, its pods run on.
-_TRUST_SECONDS = 300.0
+_VALID_SECONDS = 300.0
 
 _UUID = re.compile(r"(GPU-[0-9a-fA-F-]{8,40}|MIG-[0-9a-zA-Z/-]{8,80}?)(?:::[0-9]{1,6})?")
 _OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-fA-F-]{8,40})/[0-9]+/[0-9]+")
@@ -180,7 +180,7 @@ class PodResourcesProvider:
                 return None
             self._asked_at = now
             self._resolved_by = None
-            self._ask(self._client, now)
+            self._request(self._client, now)
         boards = self._boards()
         if boards is not self._resolved_by:
             self._resolved_by = boards
@@ -197,12 +197,12 @@ class PodResourcesProvider:
             in_pod=True,
         )
 
-    def _ask(self, client: Unary, now: float) -> None:
+    def _request(self, client: Unary, now: float) -> None:
         try:
             self._containers = decode_pods(client.call(b""))
             self._answered_at = now
             self._error = None
         except (GrpcError, MalformedMessageError, PermissionError) as error:
             self._error = error
-            if self._answered_at is not None and now - self._answered_at > _TRUST_SECONDS:
+            if self._answered_at is not None and now - self._answered_at > _VALID_SECONDS:
                 self._containers = []

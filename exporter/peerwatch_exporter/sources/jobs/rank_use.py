@@ -107,7 +107,7 @@ class RankUse:
         use: dict[ProcessKey, dict[str, float]] = {}
         for process in tree:
             waits[process.key] = {}
-            resident += self._look(process.pid, waits[process.key])
+            resident += self._read_status(process.pid, waits[process.key])
             cpu = {"user": process.user_seconds, "system": process.system_seconds}
             use[process.key] = cpu | self._traffic(process.pid)
         for counter, total in self._sums[rank].update(use, waits).items():
@@ -117,7 +117,7 @@ class RankUse:
         for name, value in zip(_SUMS, (resident, threads, len(tree)), strict=True):
             families[name].rows.append((labels, value))
 
-    def _look(self, pid: int, counters: dict[str, float]) -> int:
+    def _read_status(self, pid: int, counters: dict[str, float]) -> int:
         """Add a process's counters; return its resident memory in bytes."""
         status = self._table.status(pid)
         if status is not None:

@@ -70,7 +70,7 @@ class RankFinder:
         Raises
         ------
         PermissionError
-            If no process may be looked at.
+            If no process may be read.
         """
         found = self._index.find()
         identities = {process.pid: identity for process, identity in found}
@@ -155,7 +155,7 @@ def _assemble(table: ProcessTable, identities: Mapping[int, RankIdentity]) -> li
             tops[identity.key].append(pid)
     ranks = []
     for key, pids in sorted(tops.items()):
-        # The batch script of a Slurm job looks like its first task but is in no step; a worker
+        # The batch script of a Slurm job appears as its first task but is in no step; a worker
         # whose parent died stands on top beside the main process, which is older.
         pids.sort(key=lambda pid: (not identities[pid].in_step, processes[pid].start_ticks))
         tree = _tree((processes[pid] for pid in pids), table, identities, key)
@@ -172,7 +172,7 @@ def _tree(
     processes = table.snapshot()
     tree = {process.pid: process for process in tops}
     waiting = list(tree)
-    # Grows while it is walked through.
+    # Grows during the iteration.
     for parent in waiting:
         for pid in table.children(parent):
             identity = identities.get(pid)

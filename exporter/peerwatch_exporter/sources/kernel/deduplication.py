@@ -16,7 +16,7 @@ _MAX_EVENTS = 8
 
 
 class EventDeduplicator:
-    """Tells a new event from more of the same one, and from one that the other source reported.
+    """Distinguishes new events from repetitions, by one source or by the other.
 
     It does not matter who is first. Two events that both report are two, also if one source
     reports both before the other reports the first.
@@ -36,7 +36,7 @@ class EventDeduplicator:
         source
             Who reports it.
         timestamp
-            When it happened, as far as the source can tell (Unix time). A time before that of the
+            When it happened, as far as the source knows (Unix time). A time before that of the
             same source's earlier reports begins another event: its log started again.
         """
         events = self._events.pop(key, [])

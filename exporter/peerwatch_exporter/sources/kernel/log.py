@@ -31,11 +31,11 @@ class KernelLog:
         Says from its text whether a message is kept.
     """
 
-    def __init__(self, host: HostAccess, is_wanted: Callable[[str], bool]) -> None:
+    def __init__(self, host: HostAccess, is_relevant: Callable[[str], bool]) -> None:
         self._clock = host.clock
         self._kmsg = Kmsg(host.paths.kmsg)
         self._procfs = Procfs(host.paths.procfs)
-        self._is_wanted = is_wanted
+        self._is_relevant = is_relevant
         self._unread: list[KernelMessage] = []
 
     def read(self) -> list[tuple[str, float]]:
@@ -48,7 +48,7 @@ class KernelLog:
         OSError
             If the log or the boot time cannot be read; no message is lost by the latter.
         """
-        self._unread += [one for one in self._kmsg.read() if self._is_wanted(one.text)]
+        self._unread += [entry for entry in self._kmsg.read() if self._is_relevant(entry.text)]
         del self._unread[:-_MAX_UNREAD]
         if not self._unread:
             return []
@@ -57,8 +57,8 @@ class KernelLog:
         boot_time = self._procfs.stat().boot_time
         unread, self._unread = self._unread, []
         return [
-            (one.text, now if one.boot_seconds is None else boot_time + one.boot_seconds)
-            for one in unread
+            (entry.text, now if entry.boot_seconds is None else boot_time + entry.boot_seconds)
+            for entry in unread
         ]
 
 
@@ -68,7 +68,7 @@ def lines_of(text: str) -> Iterator[str]:
 
 
 class Bursts:
-    """Tells a new event from more lines of the same one: those within 5 s of its first.
+    """Distinguishes a new event from more lines of the same one: those within 5 s of its first.
 
     A fault logs a burst of lines (XID 13 one per GPC, TPC and SM; a broken NIC its whole state).
     """

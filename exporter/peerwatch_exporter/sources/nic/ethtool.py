@@ -66,7 +66,7 @@ class EthtoolIoctl:
         count = self._count(interface)
         request = struct.pack("=III", _GET_STRINGS, _SET_STATISTICS, count)
         room = 2 * count + _SPARE_ENTRIES
-        answer = self._ask(interface, request, room * _NAME_BYTES)
+        answer = self._call(interface, request, room * _NAME_BYTES)
         count = min(struct.unpack_from("=I", answer, 8)[0], room)
         raw = bytes(answer[len(request) : len(request) + count * _NAME_BYTES])
         return [
@@ -79,7 +79,7 @@ class EthtoolIoctl:
         count = self._count(interface)
         request = struct.pack("=II", _GET_STATISTICS, count)
         room = 2 * count + _SPARE_ENTRIES
-        answer = self._ask(interface, request, room * _VALUE_BYTES)
+        answer = self._call(interface, request, room * _VALUE_BYTES)
         count = min(struct.unpack_from("=I", answer, 4)[0], room)
         end = len(request) + count * _VALUE_BYTES
         return memoryview(answer)[len(request) : end].cast("Q")
@@ -87,13 +87,13 @@ class EthtoolIoctl:
     def _count(self, interface: str) -> int:
         """Return how many statistics the driver keeps."""
         request = struct.pack("=IIQ", _GET_SET_INFO, 0, 1 << _SET_STATISTICS)
-        answer = self._ask(interface, request, 4)
+        answer = self._call(interface, request, 4)
         mask, count = struct.unpack_from("=QI", answer, 8)
         if not mask or not count:
             raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), interface)
         return int(count)
 
-    def _ask(self, interface: str, request: bytes, answer_bytes: int) -> bytearray:
+    def _call(self, interface: str, request: bytes, answer_bytes: int) -> bytearray:
         """Send one request; the answer stands in the same bytes, with room behind the request."""
         name = interface.encode("utf-8", "surrogateescape")
         if not 0 < len(name) <= _INTERFACE_NAME_BYTES or b"\0" in name:

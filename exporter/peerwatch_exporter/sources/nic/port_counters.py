@@ -62,7 +62,7 @@ class PortCounters:
         self._counters = counters
         self._ports: Sequence[RdmaPort] | None = None
         self._directories = sorted(
-            {file.partition("/")[0] for one in counters for file in one.files}
+            {file.partition("/")[0] for counter in counters for file in counter.files}
         )
         self._known: dict[RdmaPort, tuple[list[list[str]], tuple[_Entry, ...]]] = {}
         self._plan: list[_Entry] = []

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.host.sysfs import Sysfs
 
 RDMA_ROOT = "class/infiniband"
-# A node may have hundreds of RDMA devices that are virtual functions; the page must stay bounded.
+# A node may have hundreds of RDMA devices that are virtual functions; the exposition must stay
+# bounded.
 MAX_PORTS = 128
 # New and vanished devices show after so long.
 _LIST_SECONDS = 10.0
