@@ -63,26 +63,27 @@ class SimilarityConfig(Section):
     threshold: float | None = Field(
         default=None,
         gt=0,
-        description="Score from which a node is a candidate. Default: 2 for method minder (normal "
-        "score), 5 for method peerwatch (leave-one-out scale; used with peerwatch.embedding only).",
+        description="Score above which a node is a candidate. Default: 2 for method minder "
+        "(normal score), 5 for method peerwatch (leave-one-out scale; used with "
+        "peerwatch.embedding only).",
     )
     embedding: Literal["reconstruction", "latent"] = Field(
         default="reconstruction",
-        description="What the distances are taken of: the denoised window or the latent vector.",
+        description="What distances are computed from: the denoised window or the latent vector.",
     )
     baseline_seconds: Seconds = Field(
         default=600,
         ge=0,
         le=7200,
-        description="How much of a node's own healthy past is its normal offset from its peers; "
-        "0 switches the baseline off.",
+        description="How much of a node's own healthy past determines its baseline, the usual "
+        "offset from its peers; 0 disables the baseline.",
     )
     largest_share: float = Field(
         default=0.25,
         gt=0,
         le=1,
-        description="If more than this share of the nodes (and more than one) deviates at once, "
-        "the cause is common and nobody is named.",
+        description="If more than this share of the nodes (and more than one) deviate at once, "
+        "the cause is common and nobody is flagged.",
     )
 
 
@@ -93,50 +94,52 @@ class PeerwatchConfig(MethodConfig):
         default=15,
         gt=0,
         le=120,
-        description="Trailing mean that is compared; five steps of up to a second, or more.",
+        description="Length of the trailing mean that is compared; at least five steps of up to "
+        "a second.",
     )
     scale: Literal["factor", "difference"] = Field(
         default="factor",
-        description="Whether nodes are compared by factors, or by differences in the metric's unit "
-        "(then min_effect_size counts instead of min_ratio).",
+        description="Compare nodes by factors, or by differences in the metric's unit (then "
+        "min_effect_size applies instead of min_ratio).",
     )
     threshold: float = Field(
         default=4.0,
         gt=0,
         le=100,
-        description="Spreads of its own past by which a node must differ from its peers.",
+        description="How many spreads of its own past a node must differ from its peers.",
     )
     size_aware: bool = Field(
         default=True,
-        description="Ask for more spreads among more than 64 nodes, as the largest of many "
+        description="Require more spreads among more than 64 nodes, because the largest of many "
         "harmless deviations grows with their number.",
     )
     away: bool = Field(
         default=True,
         description="While the job makes progress, a node must also have moved away from its "
-        "peers' plain level, not only back to it.",
+        "peers' plain level, not just back to it.",
     )
     direction: bool = Field(
         default=True,
-        description="Evaluate a metric on its harmful side only, where it has one.",
+        description="Evaluate a metric only in its harmful direction, if it has one.",
     )
     peer_groups: bool = Field(
         default=True,
-        description="Compare nodes of one role among themselves, where roles are known "
-        "(peers.role_label, peers.role_pattern); else all with all.",
+        description="Compare nodes of one role with one another where roles are known "
+        "(peers.role_label, peers.role_pattern); otherwise all with all.",
     )
     per_gpu: bool = Field(
-        default=True, description="Compare GPU by GPU; else the means of the nodes."
+        default=True, description="Compare GPU by GPU; otherwise the nodes' means."
     )
     embedding: bool = Field(
         default=False,
-        description="Let the peer score of the embedded windows stand for the threshold: a node "
-        "over similarity.threshold needs no more. Off: it adds nothing to what the levels show.",
+        description="Use the peer score of the embedded windows instead of the threshold: a "
+        "node above similarity.threshold needs no more. Off: it adds nothing to what the levels "
+        "show.",
     )
     common_cause: bool = Field(
         default=True,
-        description="Name nobody for what more than similarity.largest_share of the nodes show at "
-        "once, or for what several nodes began to show together.",
+        description="Flag nobody for what more than similarity.largest_share of the nodes show "
+        "at once, or for what several nodes began to show together.",
     )
     collapsed_share: float = Field(
         default=0.2,
@@ -147,8 +150,8 @@ class PeerwatchConfig(MethodConfig):
     )
     progress: bool = Field(
         default=True,
-        description="Evaluate by the job's progress too; false asks for the whole continuity of "
-        "every node, as where no metric tells of progress.",
+        description="Take the job's progress into account; false requires the full continuity "
+        "of every node, as when no metric reveals progress.",
     )
     progress_metrics: list[str] = Field(
         default=[
@@ -157,63 +160,64 @@ class PeerwatchConfig(MethodConfig):
             "tcp_rdma_throughput",
             "gpu_power",
         ],
-        description="Metrics that tell of the job's progress; the first with data is used.",
+        description="Metrics that reveal the job's progress; the first one with data is used.",
     )
     busy_metric: str = Field(
-        default="gpu_duty_cycle", description="Metric that tells whether the GPUs are busy."
+        default="gpu_duty_cycle", description="Metric that reveals whether the GPUs are busy."
     )
     idle_share: float = Field(
         default=0.3,
         ge=0,
         le=1,
-        description="While the busy metric is below this the job checkpoints or was halted: "
+        description="While the busy metric is below this, the job is checkpointing or halted: "
         "nothing is evaluated and deviations are frozen.",
     )
     waiting_share: float = Field(
         default=0.2,
         ge=0,
         le=0.9,
-        description="Below this share of its usual progress a busy job waits for one of its ranks.",
+        description="Below this share of its usual progress a busy job is waiting for one of "
+        "its ranks.",
     )
     progress_loss: float = Field(
         default=0.02,
         ge=0,
         le=0.9,
-        description="Share of its progress that a job which goes on must have lost for a finding "
-        "to be critical.",
+        description="Share of its progress that a training job must have lost for a finding to "
+        "be critical.",
     )
     first: bool = Field(
         default=True,
-        description="Where all ranks wait for long and nothing can be compared any more, what a "
-        "node alone began to show just before still counts.",
+        description="When all ranks have waited for long and nothing can be compared any more, "
+        "what a single node began to show just before still counts.",
     )
     fast: bool = Field(
-        default=True, description="Ask for less continuity while the job waits for a rank."
+        default=True, description="Require less continuity while the job waits for a rank."
     )
     fast_seconds: float = Field(
-        default=45.0, gt=0, le=7200, description="Continuity asked for while the job waits."
+        default=45.0, gt=0, le=7200, description="Continuity required while the job waits."
     )
     fast_pair_seconds: float = Field(
         default=25.0,
         gt=0,
         le=7200,
-        description="The same where two independent metrics show the node; network metrics count "
-        "as one.",
+        description="The same if two independent metrics show the node; all network metrics "
+        "count as one.",
     )
     slack_seconds: float = Field(
         default=60.0,
         ge=0,
         le=600,
-        description="How long before the job began to wait a deviation that explains it may have "
-        "begun.",
+        description="How long before the wait a deviation that explains it may have begun.",
     )
     patience_seconds: float = Field(
         default=110.0,
         ge=0,
         le=7200,
-        description="After waiting this long, longer than checkpoints are late, weaker deviations "
-        "count too. After the GPUs rested this long, longer than checkpoints last, the job starts "
-        "anew: a wait before it works again asks for the whole continuity.",
+        description="After waiting this long, longer than checkpoints are late, weaker "
+        "deviations count too. After the GPUs have been idle this long, longer than checkpoints "
+        "take, the job counts as restarting: a wait before it has trained again requires the "
+        "full continuity.",
     )
     relaxed: float = Field(
         default=0.6,
@@ -223,20 +227,20 @@ class PeerwatchConfig(MethodConfig):
     )
     symptoms: bool = Field(
         default=True,
-        description="Hold back what another node shows within ten minutes of a finding, unless "
-        "both began together and are of one size.",
+        description="Hold back what other nodes show within ten minutes of a finding, unless "
+        "both began together and are of similar size.",
     )
     load: bool = Field(
         default=True,
-        description="High load alone is no sign unless the job lost much progress and nothing else "
-        "explains it; false lets it count as any other metric.",
+        description="High load alone does not count unless the job lost much progress and "
+        "nothing else explains it; false treats it like any other metric.",
     )
     load_loss: float = Field(
         default=0.1,
         ge=0,
         le=0.9,
-        description="Share of its progress that the job must have lost for high load to be a sign: "
-        "progress wanders by a few percent, and programs beside the job are common.",
+        description="Share of its progress that the job must have lost for high load to count: "
+        "progress wanders by a few percent, and other programs beside the job are common.",
     )
 
     @property
@@ -261,38 +265,39 @@ class MinderConfig(MethodConfig):
             "nvlink_bandwidth",
         ],
         min_length=1,
-        description="What is compared, in the paper's priority, unless metrics.enabled says what; "
-        "metrics.extra comes after it.",
+        description="Which metrics are compared, in the paper's priority, unless "
+        "metrics.enabled is set; metrics.extra follows.",
     )
     model: Literal["vae", "raw"] = Field(
         default="vae",
-        description="vae: windows pass the bundle's model of their metric, where it has one; raw: "
-        "they are compared as they are (the paper's RAW).",
+        description="vae: windows pass through the bundle's model of their metric, if it has "
+        "one; raw: they are compared as they are (the paper's RAW).",
     )
     join: Literal["per_metric", "concatenated", "integrated"] = Field(
         default="per_metric",
-        description="per_metric: metric after metric; concatenated: a node's windows of all "
-        "metrics are one vector (the paper's CON); integrated: they pass one model of all metrics "
-        "(INT), which needs model vae and a bundle trained with `train --integrated`, such as the "
-        "shipped one.",
+        description="per_metric: one metric after another; concatenated: a node's windows of "
+        "all metrics form one vector (the paper's CON); integrated: they pass through one model "
+        "of all metrics (INT), which needs model vae and a bundle trained with `train "
+        "--integrated`, such as the shipped one.",
     )
     distance: Literal["euclidean", "manhattan", "chebyshev", "mahalanobis"] = Field(
         default="euclidean",
-        description="Distance of two nodes. mahalanobis is the paper's baseline MD as understood "
-        "here: between the nodes' window means of all metrics, with the covariance over the "
-        "window's nodes, shrunk after Ledoit and Wolf; it needs model raw and join concatenated.",
+        description="Distance between two nodes. mahalanobis is the paper's baseline MD as "
+        "understood here: between the nodes' window means of all metrics, with the covariance "
+        "over the window's nodes, shrunk after Ledoit and Wolf; it needs model raw and join "
+        "concatenated.",
     )
     continuity: bool = Field(
         default=True,
-        description="Whether a node must stay the candidate for continuity.threshold_seconds; "
-        "false names the candidate of a single window.",
+        description="Whether a node must remain the candidate for continuity.threshold_seconds; "
+        "false flags the candidate of a single window.",
     )
     fill_seconds: int = Field(
         default=600,
         ge=0,
         le=7200,
-        description="How far away the nearest sample may be that stands for a missing one. The "
-        "paper names no limit; what history_seconds holds is one.",
+        description="How far away the nearest sample may be that fills a missing one. The paper "
+        "gives no limit; history_seconds is one.",
     )
 
     @property
@@ -336,16 +341,22 @@ class ContinuityConfig(Section):
     """How long a candidate must last, unless the job waits for it (``peerwatch.fast``)."""
 
     threshold_seconds: float = Field(
-        default=240.0, gt=0, le=7200, description="Length of the deviation that makes a finding."
+        default=240.0,
+        gt=0,
+        le=7200,
+        description="How long a deviation must last to become a finding.",
     )
     gap_seconds: float = Field(
-        default=10.0, ge=0, le=600, description="Pause inside a deviation that does not break it."
+        default=10.0,
+        ge=0,
+        le=600,
+        description="Length of a gap that does not interrupt a deviation.",
     )
     clear_seconds: float = Field(
         default=120.0,
         gt=0,
         le=7200,
-        description="A finding falls after this long without its node being a candidate.",
+        description="A finding resolves after its node has not been a candidate for this long.",
     )
 
 
@@ -359,13 +370,13 @@ class PeersConfig(Section):
     role_label: str | None = Field(
         default=None,
         pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$",
-        description="Label of the discovery series that holds a node's role, such as the pipeline "
+        description="Label of the discovery series with a node's role, such as the pipeline "
         "stage or the replica type.",
     )
     role_pattern: str | None = Field(
         default=None,
         description="Regular expression searched for in a node's name; its first group is the "
-        "role. Used where the label tells nothing.",
+        "role. Used if the label is missing or empty.",
     )
 
     @field_validator("role_pattern")
@@ -397,21 +408,25 @@ class ZScoreConfig(MethodConfig):
 
     threshold: float = Field(default=2.0, gt=0, description="Standard deviations from the mean.")
     period_seconds: float = Field(
-        default=600.0, gt=0, le=7200, description="How long the node must stay beyond it."
+        default=600.0, gt=0, le=7200, description="How long the node must stay beyond that."
     )
 
 
 class AbsentConfig(Section):
     """When a node that vanished becomes a finding."""
 
-    enabled: bool = Field(default=True, description="Whether silence makes findings at all.")
+    enabled: bool = Field(default=True, description="Whether absent nodes become findings.")
     after_seconds: float = Field(
-        default=15.0, gt=0, le=3600, description="Silence after which a node counts as absent."
+        default=15.0,
+        gt=0,
+        le=3600,
+        description="How long a node must be unreachable to count as absent.",
     )
     threshold_seconds: float = Field(
         default=60.0,
         gt=0,
         le=7200,
-        description="Length of the silence that makes a finding. For a node without which the job "
-        "works on it is continuity.threshold_seconds, if that is longer.",
+        description="How long a node must be unreachable to become a finding. For a node "
+        "without which the job keeps working it is continuity.threshold_seconds, if that is "
+        "longer.",
     )

@@ -122,11 +122,11 @@ class DetectorConfig(Section):
     preset: PresetName = Field(
         default="peerwatch",
         description="What to read: peerwatch, the series that the recording rules make of "
-        "peerwatch-exporter's; fast, those of its fast page, without rules; dcgm, those of "
+        "peerwatch-exporter's; fast, its fast endpoint, without rules; dcgm, the series of "
         "dcgm-exporter, node_exporter and rdma_exporter.",
     )
     metrics: MetricsConfig = Field(default_factory=MetricsConfig)
-    method: Method = Field(default="peerwatch", description="How nodes are evaluated.")
+    method: Method = Field(default="peerwatch", description="How nodes are compared.")
     models: Models = Field(
         default="default",
         description="The LSTM-VAEs of method minder: default or null, those that ship with the "
@@ -142,25 +142,30 @@ class DetectorConfig(Section):
         "settings named seconds. A recorded case tells its own.",
     )
     cycle_seconds: float = Field(
-        default=15.0, ge=0.5, le=600, description="Time between two detections of a job."
+        default=15.0, ge=0.5, le=600, description="Time between two evaluations of a job."
     )
     history_seconds: Seconds = Field(
         default=900,
         gt=0,
         le=7200,
         validate_default=True,
-        description="Range read at start and kept in memory; 60 steps or more.",
+        description="Range read at startup and kept in memory; 60 steps or more.",
     )
     held_samples: int = Field(
         default=24_000_000,
         ge=0,
-        description="Samples of one metric of a job that are held once they are evaluated, for the "
-        "page's pictures, 4 bytes each: of 100,000 GPUs the last 240 s, of up to 26,000 nodes or "
-        "GPUs all of history_seconds. What evaluating needs is held whatever it takes.",
+        description="Evaluated samples of one metric of a job that are kept for the web UI's "
+        "plots, 4 bytes each: of 100,000 GPUs the last 240 s, of up to 26,000 nodes or GPUs all "
+        "of history_seconds. What evaluating needs is always kept.",
     )
-    window_length: int = Field(default=8, ge=2, le=128, description="Samples of one window.")
+    window_length: int = Field(
+        default=8, ge=2, le=128, description="Number of samples in a window."
+    )
     fill_limit_seconds: Seconds = Field(
-        default=10, ge=0, le=300, description="A gap up to this long is filled by its neighbour."
+        default=10,
+        ge=0,
+        le=300,
+        description="Gaps up to this long are filled with the neighbouring value.",
     )
     min_nodes: int = Field(
         default=3, ge=2, le=1000, description="Jobs with fewer nodes are not compared."

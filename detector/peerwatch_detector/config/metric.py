@@ -45,23 +45,23 @@ class MetricConfig(Section):
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description="Label value of ``metric``.")
     aliases: list[str] = Field(
-        default=[], description="Other names under which recorded cases hold it."
+        default=[], description="Other names of the metric in recorded cases."
     )
     title: str | None = Field(
         default=None,
         min_length=1,
-        description="What people read in its place. Default: the name, written out.",
+        description="What people read instead. Default: the name, written out.",
     )
     unit: str = Field(min_length=1, description="Base unit of the values, in words.")
     scope: Scope = Field(default="node", description="One value per node, or per GPU of a node.")
     recorded: SeriesName = Field(description="Series of the recording rules.")
     select: Select = Field(
         default="job_id",
-        description="The label by which the recorded series of a job are picked: job_id, or node "
-        "for series of the nodes themselves, which tell no job.",
+        description="The label that selects a job's recorded series: job_id, or node for series "
+        "of the nodes themselves, which have no job.",
     )
     expression: Expression = Field(
-        description="The same as PromQL; a Jinja2 template over job and window."
+        description="The same in PromQL; a Jinja2 template over job and window."
     )
     bounds: Bounds = Field(description="Limits of the Min-Max scaling, in the unit.")
     min_effect_size: float = Field(
@@ -138,8 +138,9 @@ class MetricsConfig(Section):
         "those of minder.metrics.",
     )
     overrides: dict[str, Overrides] = Field(
-        default_factory=dict, description="Changes by metric name."
+        default_factory=dict,
+        description="Changes to a metric's declaration (bounds, min_ratio, ...), by metric name.",
     )
     extra: list[MetricConfig] = Field(
-        default_factory=list, description="Metrics of your own, asked after the preset's."
+        default_factory=list, description="Metrics of your own, with the lowest priority."
     )

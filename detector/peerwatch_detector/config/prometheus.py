@@ -16,67 +16,73 @@ class ReadingConfig(Section):
     api: Literal["auto", "remote_read", "export", "query", "query_range"] = Field(
         default="auto",
         description="remote_read: raw chunks (Prometheus, Mimir); export: raw lines "
-        "(VictoriaMetrics); query: range selectors, query_range: a value per step (both "
-        "everywhere); auto: the cheapest that the server answers.",
+        "(VictoriaMetrics); query: range selectors; query_range: one value per step (both on "
+        "every server); auto: the cheapest that the server offers.",
     )
     connections: int = Field(
         default=4,
         ge=1,
         le=32,
-        description="Most ranges asked for at the same time; one job takes half of them.",
+        description="Maximum number of concurrent requests; one job uses at most half of them.",
     )
     deadline_seconds: float = Field(
         default=30.0,
         gt=0,
         le=600,
-        description="Longest time for all metrics of one job, retries included.",
+        description="Time limit for all metrics of one job, retries included.",
     )
     max_age_seconds: float = Field(
         default=7.0,
         ge=0.1,
         le=300,
-        description="A sample stands for the steps up to this long after it, and for one and a "
-        "half steps at least; then the value is missing. Longer than the interval of the "
+        description="A sample is valid for the steps up to this long after it, and for one and "
+        "a half steps at least; then the value is missing. Must exceed the interval of the "
         "recording rules, 5 s for GPUs.",
     )
     overlap_seconds: float = Field(
         default=7.0,
         ge=0,
         le=300,
-        description="How far a cycle reads back behind the last one, for samples that came late.",
+        description="How much of the previous cycle's range is read again, for samples that "
+        "arrived late.",
     )
     increment_seconds: float = Field(
         default=120.0,
         ge=0,
         le=7200,
-        description="With API auto, ranges up to this long are read by query: there a read costs "
-        "by the series, and the other APIs gain nothing.",
+        description="With API auto, ranges up to this long are read by query: at this length a "
+        "read costs by the series, and the other APIs gain nothing.",
     )
     max_points: int = Field(
         default=11_000,
         ge=60,
         le=1_000_000,
-        description="Most steps per series of one request; Prometheus refuses more than 11000.",
+        description="Maximum number of steps per series and request; Prometheus refuses more "
+        "than 11000.",
     )
     max_samples: int = Field(
         default=15_000_000,
         ge=100_000,
         le=1_000_000_000,
-        description="Most samples that one request makes the server load; what is more is asked "
-        "in parts. Prometheus allows 50 million and builds the response in memory.",
+        description="Maximum number of samples that one request makes the server load; larger "
+        "ranges are read in parts. Prometheus allows 50 million and builds the response in "
+        "memory.",
     )
     max_series: int = Field(
-        default=200_000, ge=100, le=10_000_000, description="Most series of one response."
+        default=200_000,
+        ge=100,
+        le=10_000_000,
+        description="Maximum number of series in one response.",
     )
     max_response_bytes: int = Field(
-        default=1 << 30, ge=1 << 20, le=1 << 40, description="Most bytes of one response."
+        default=1 << 30, ge=1 << 20, le=1 << 40, description="Maximum size of one response."
     )
     max_splits: int = Field(
         default=8,
         ge=0,
         le=20,
-        description="How often a request that the server refuses for its size, answers too late "
-        "or breaks off is cut in half.",
+        description="How often a request is halved that the server refuses for its size, "
+        "answers too late or breaks off.",
     )
     partial: Literal["keep", "refuse"] = Field(
         default="keep",
@@ -87,8 +93,8 @@ class ReadingConfig(Section):
         default=60.0,
         ge=0,
         le=3600,
-        description="Longest time that a server is left alone after it failed twice in a row; the "
-        "waits begin at 1 s and double.",
+        description="Longest backoff from a server that failed twice in a row; backoff starts "
+        "at 1 s and doubles.",
     )
 
 
@@ -101,7 +107,7 @@ class PrometheusConfig(Section):
         description="Base URL of any server with the Prometheus query API.",
     )
     timeout_seconds: float = Field(
-        default=10.0, gt=0, le=300, description="Longest wait for one response, its end included."
+        default=10.0, gt=0, le=300, description="Time limit for one response, including its body."
     )
     recorded: bool = Field(
         default=True,
@@ -115,14 +121,14 @@ class PrometheusConfig(Section):
         default=None,
         min_length=1,
         validate_default=True,
-        description="File whose text is sent as Authorization: Bearer. It is read for every "
-        "request, so that the token in it may be exchanged.",
+        description="File whose content is sent as Authorization: Bearer. It is read for every "
+        "request, so the token may be rotated.",
     )
     lag_seconds: float = Field(
         default=2.0,
         ge=0,
         le=60,
-        description="How far behind the clock a range ends, so that late scrapes are in it.",
+        description="How far behind the clock ranges end, so that late scrapes are included.",
     )
     reading: ReadingConfig = Field(default_factory=ReadingConfig)
 

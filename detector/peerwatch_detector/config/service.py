@@ -15,8 +15,8 @@ from peerwatch_detector.config.detection import Section
 class ListenConfig(Section):
     """Where the detector serves its web UI and its metrics."""
 
-    address: str = Field(default="127.0.0.1", description="Address to bind.")
-    port: int = Field(default=9401, ge=0, le=65535, description="TCP port; 0 takes a free one.")
+    address: str = Field(default="127.0.0.1", description="Address to listen on.")
+    port: int = Field(default=9401, ge=0, le=65535, description="TCP port; 0 chooses a free one.")
 
 
 class WebConfig(Section):
@@ -43,16 +43,16 @@ class SchedulingConfig(Section):
         default=4,
         ge=1,
         le=64,
-        description="Training jobs that are read at a time. Jobs that were slow to read lately "
-        "hold at most half of them; with 1, a read that hangs delays all others.",
+        description="Number of training jobs read at a time. Jobs that were slow to read "
+        "recently use at most half of them; with 1, a read that hangs delays all others.",
     )
     detection_threads: int = Field(
         default=1,
         ge=1,
         le=64,
-        description="Metrics of a training job that are evaluated at a time, in jobs of at least "
-        "2,500 nodes, or GPUs if metrics are per GPU; what is found does not depend on it. Give "
-        "more than 1 only if as many CPU cores are idle: on a busy host it costs more than it "
+        description="Number of metrics of a training job evaluated at a time, in jobs of at "
+        "least 2,500 nodes, or GPUs if metrics are per GPU; findings do not depend on it. More "
+        "than 1 only pays off with as many idle CPU cores: on a busy host it costs more than it "
         "brings.",
     )
 
@@ -62,22 +62,22 @@ class ReplicasConfig(Section):
 
     enabled: bool = Field(
         default=False,
-        description="Share the jobs with the other detectors of the group, found through "
+        description="Share the jobs with the other detectors of the group, discovered through "
         "Prometheus, which must scrape all of them. False evaluates every job.",
     )
     member: str | None = Field(
         default=None,
         min_length=1,
         max_length=253,
-        description="Name of this detector; no other of its group may have it. Default: the host's "
-        "name, which in a StatefulSet ends in the ordinal.",
+        description="Name of this detector, unique in its group. Default: the host name, which "
+        "in a StatefulSet ends in the ordinal.",
     )
     group: str = Field(
         default="default",
         min_length=1,
         max_length=253,
-        description="Only detectors of one group share jobs; give detectors of other settings on "
-        "the same Prometheus another one.",
+        description="Only detectors of one group share jobs; detectors with other settings on "
+        "the same Prometheus need another group.",
     )
     replication: int = Field(
         default=1,
