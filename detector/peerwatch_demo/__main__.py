@@ -17,9 +17,9 @@ from peerwatch_demo.cluster import node_names
 from peerwatch_demo.console import Console
 from peerwatch_demo.faults import Fault, FaultError, choose_fault, choose_node
 from peerwatch_demo.namespaces import why_unavailable
-from peerwatch_demo.narrative import Demo
 from peerwatch_demo.nodes import Place
 from peerwatch_demo.process import StackError
+from peerwatch_demo.run import Demo
 from peerwatch_demo.settings import Patience, Settings
 from peerwatch_demo.signals import Terminated, catch_signals
 
@@ -112,8 +112,8 @@ def introduction(settings: Settings, fault: Fault, no_namespaces: str | None) ->
         "Peerwatch demo: one training job, one faulty node, one page that must name it.\n"
         f"  nodes      {where}\n"
         f"  fault      {fault.name}: {fault.summary}; which node is drawn by lot, and the "
-        "detector is not told\n"
-        f"  shortened  {Patience().told}\n"
+        "detector does not know\n"
+        f"  shortened  {Patience().summary}\n"
     )
 
 

@@ -31,8 +31,8 @@ from peerwatch_demo.webhook import WebhookReceiver
 
 # 400 Mbit/s with room for bursts of a whole gradient: nothing is dropped.
 _HEALTHY_LINK = Shape(rate_bits=400_000_000, burst_bytes=256_000, limit_bytes=8_000_000)
-# How often the terminal is told what goes on when nothing new does.
-TELL_SECONDS = 5.0
+# How often the terminal shows progress while nothing new happens.
+PROGRESS_SECONDS = 5.0
 _FIRST_STEP_SECONDS = 120.0
 # Rank 0 reports every 5 steps, about once a second in healthy training.
 _SLOW_SECONDS = 5.0
@@ -66,7 +66,7 @@ class Cluster:
     ) -> None:
         self.nodes: list[Node] = []
         self.prometheus: Server | None = None
-        self.pager: Server | None = None
+        self.alertmanager: Server | None = None
         self._names = list(names)
         self._place = place
         self._stack = stack
@@ -126,7 +126,7 @@ class Cluster:
         targets.append(Target(detector.DETECTOR_JOB, f"127.0.0.1:{self._detector_port}", {}))
         config = prometheus_config(targets, rules=self._place.rules, alertmanager=pager.url)
         server = prometheus(self._stack, ports[0], config)
-        self.pager, self.prometheus = pager, server
+        self.alertmanager, self.prometheus = pager, server
         self._console.line(
             "exporters answer; Prometheus (scrapes every second) and Alertmanager are up, with "
             "the shipped rules and routes"
@@ -134,23 +134,23 @@ class Cluster:
         return server
 
     def wait_for_training(self) -> None:
-        """Wait until rank 0 tells of a step.
+        """Wait until rank 0 reports a step.
 
         Raises
         ------
         StackError
             If none comes; with the end of its log.
         """
-        began = told = time.monotonic()
+        began = last_line = time.monotonic()
         while not watch.progress(self.nodes[0].rank_log):
             now = time.monotonic()
             if now - began > _FIRST_STEP_SECONDS:
                 raise StackError(f"No training step in {_FIRST_STEP_SECONDS:g} s:\n{self._tail()}")
-            if now - told >= TELL_SECONDS:
-                told = now
+            if now - last_line >= PROGRESS_SECONDS:
+                last_line = now
                 self._console.line("ranks load torch and find each other", "quiet")
             time.sleep(0.2)
-        self._console.line(f"training runs: {self.pace()}")
+        self._console.line(f"training runs: {self.progress()}")
 
     def learn(self, seconds: int, models: Path) -> None:
         """Let the job settle, then train models on some seconds of it, written to ``models``.
@@ -195,7 +195,7 @@ class Cluster:
         )
 
     def pass_time(self, seconds: int, what: str) -> None:
-        """Let healthy training go on and tell how it goes.
+        """Let healthy training go on and show its progress.
 
         Raises
         ------
@@ -207,10 +207,10 @@ class Cluster:
         end = time.monotonic() + seconds
         missed = 0
         while (left := end - time.monotonic()) > 0:
-            time.sleep(min(2 * TELL_SECONDS, left))
+            time.sleep(min(2 * PROGRESS_SECONDS, left))
             answering = watch.scraped(self.prometheus.url, nodes.EXPORTER_JOB)
             self._console.line(
-                f"{self.pace()}; {answering} of {len(self.nodes)} nodes scraped", "quiet"
+                f"{self.progress()}; {answering} of {len(self.nodes)} nodes scraped", "quiet"
             )
             # A single missed scrape on a busy machine means nothing.
             missed = missed + 1 if answering < len(self.nodes) else 0
@@ -220,13 +220,13 @@ class Cluster:
                     "fault. Is the machine overloaded?"
                 )
 
-    def pace(self) -> str:
+    def progress(self) -> str:
         """Return how training goes, in words."""
         log = self.nodes[0].rank_log
-        return pace(watch.progress(log), time.time() - log.stat().st_mtime)
+        return progress_text(watch.progress(log), time.time() - log.stat().st_mtime)
 
     def steps_per_second(self) -> float:
-        """Return how fast training goes; 0 if rank 0 has not told of a step lately."""
+        """Return how fast training goes; 0 if rank 0 has reported no step lately."""
         log = self.nodes[0].rank_log
         if time.time() - log.stat().st_mtime > _SLOW_SECONDS:
             return 0.0
@@ -241,12 +241,12 @@ def node_names(count: int) -> list[str]:
     return [f"node-{number}" for number in range(count)]
 
 
-def pace(numbers: dict[str, float], silent_seconds: float) -> str:
+def progress_text(numbers: dict[str, float], quiet_seconds: float) -> str:
     """Return how training goes: what rank 0 last reported, or for how long it has not."""
     if not numbers:
         return "no step yet"
-    if silent_seconds > _SLOW_SECONDS:
-        return f"step {numbers['step']:.0f}, and nothing new for {silent_seconds:.0f} s"
+    if quiet_seconds > _SLOW_SECONDS:
+        return f"step {numbers['step']:.0f}, and nothing new for {quiet_seconds:.0f} s"
     return (
         f"step {numbers['step']:.0f}, {numbers['steps_per_second']:.1f} steps/s, "
         f"loss {numbers['loss']:.2f}"

@@ -15,7 +15,7 @@ EXPORTER_JOB = "peerwatch-exporter"
 
 
 @dataclass(frozen=True, slots=True)
-class ScriptedNode:
+class DemoNode:
     """One node of the fleet.
 
     Parameters
@@ -37,7 +37,7 @@ class ScriptedNode:
 
 
 def start_nodes(
-    stack: Stack, nodes: Sequence[ScriptedNode], onset_seconds: float, *, seconds: float = 60.0
+    stack: Stack, nodes: Sequence[DemoNode], onset_seconds: float, *, seconds: float = 60.0
 ) -> list[Target]:
     """Start an exporter for each node and return what Prometheus is to scrape.
 
@@ -70,10 +70,10 @@ def start_nodes(
     return targets
 
 
-def with_job_ids(config: str, nodes: Sequence[ScriptedNode]) -> str:
+def with_job_ids(config: str, nodes: Sequence[DemoNode]) -> str:
     """Return a prometheus.yml that gives each node's series the node's own training job.
 
-    All scripted nodes name the same job; a fleet has several.
+    All simulated nodes name the same job; a fleet has several.
     """
     parsed = yaml.safe_load(config)
     relabelling = [

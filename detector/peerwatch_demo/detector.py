@@ -84,7 +84,7 @@ def follow_training(training: Process, say: Callable[[str], None]) -> None:
         If it fails or takes too long; with the end of its log.
     """
     began = spoke = time.monotonic()
-    told = 0
+    shown = 0
     running = True
     while running:
         running = training.alive  # looked at before the log, so that its last lines are read
@@ -92,10 +92,10 @@ def follow_training(training: Process, say: Callable[[str], None]) -> None:
         if now - began > _TRAINING_SECONDS:
             raise StackError(f"Training the models took over {_TRAINING_SECONDS:g} s.")
         lines = training.tail(100).splitlines()
-        for line in lines[told:] or (["still at work"] if now - spoke > 5 else []):
+        for line in lines[shown:] or (["still at work"] if now - spoke > 5 else []):
             say(line.rstrip())
             spoke = now
-        told = len(lines)
+        shown = len(lines)
         time.sleep(0.2)
     if training.popen.returncode != 0:
         raise StackError(f"peerwatch-detector train failed:\n{training.tail()}")

@@ -26,7 +26,7 @@ class RecordError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class LiveFinding:
     """A finding of the live detector.
 
     Parameters
@@ -80,8 +80,8 @@ class Line:
     start: float
     onset: float
     end: float
-    findings: tuple[Heard, ...] = ()
-    before: tuple[Heard, ...] = ()
+    findings: tuple[LiveFinding, ...] = ()
+    before: tuple[LiveFinding, ...] = ()
     load: str = ""
     steps_per_second: float = 0.0
     note: str = ""
@@ -89,7 +89,7 @@ class Line:
     @property
     def outcome(self) -> Outcome:
         """Whether the detector named the faulty node and no other."""
-        flagged = {one.node for one in (*self.before, *self.findings)}
+        flagged = {finding.node for finding in (*self.before, *self.findings)}
         wrong = flagged if self.kind != "fault" else flagged - {self.node}
         if wrong or self.before:
             return "wrong"
@@ -98,7 +98,7 @@ class Line:
     @property
     def delay_seconds(self) -> float | None:
         """From the onset to the first finding that names the faulty node."""
-        seen = [one.seen for one in self.findings if one.node == self.node]
+        seen = [finding.seen for finding in self.findings if finding.node == self.node]
         return min(seen) - self.onset if seen else None
 
 
@@ -128,9 +128,9 @@ class LiveLog:
             return
         text = self.path.read_text()
         whole, _, broken = text.rpartition("\n")
-        for number, one in enumerate(whole.splitlines(), start=1):
+        for number, entry in enumerate(whole.splitlines(), start=1):
             try:
-                self.lines.append(_parsed(json.loads(one)))
+                self.lines.append(_parsed(json.loads(entry)))
             except (TypeError, ValueError, KeyError) as error:
                 raise RecordError(
                     f"{self.path}, line {number}: is no line of a recording ({error}); give "
@@ -152,7 +152,8 @@ class LiveLog:
 
 def _parsed(line: Mapping[str, Any]) -> Line:
     heard = {
-        name: tuple(Heard(**one) for one in line.get(name, ())) for name in ("findings", "before")
+        name: tuple(LiveFinding(**finding) for finding in line.get(name, ()))
+        for name in ("findings", "before")
     }
     return Line(**{**line, **heard})
 
@@ -167,7 +168,7 @@ class Listener:
     clock
         Unix time.
     fetch
-        The way to it.
+        Reads a URL.
     """
 
     def __init__(
@@ -180,7 +181,7 @@ class Listener:
         self._fetch = fetch
         self._known: set[tuple[str, str, float]] = set()
 
-    def poll(self) -> list[Heard]:
+    def poll(self) -> list[LiveFinding]:
         """Return the findings that are new; ``standing`` names the nodes of all that stand.
 
         A detector that does not answer leaves what stood; ``unanswered`` counts in a row.
@@ -191,13 +192,13 @@ class Listener:
             return []
         self.unanswered = 0
         new = []
-        found = [one for job in answer["jobs"] for one in job["findings"]]
-        self.standing = {one["node"] for one in found}
-        for one in found:
-            key = (one["node"], one["metric"], float(one["raised"]))
+        found = [finding for job in answer["jobs"] for finding in job["findings"]]
+        self.standing = {finding["node"] for finding in found}
+        for finding in found:
+            key = (finding["node"], finding["metric"], float(finding["raised"]))
             if key not in self._known:
                 self._known.add(key)
-                heard = Heard(key[0], key[1], str(one["severity"]), key[2], self._clock())
+                heard = LiveFinding(key[0], key[1], str(finding["severity"]), key[2], self._clock())
                 new.append(heard)
         return new
 
@@ -212,11 +213,11 @@ def table(lines: Iterable[Line]) -> str:
             stray += len(line.findings)
         else:
             by_fault.setdefault(line.fault, []).append(line)
-    for fault, some in sorted(by_fault.items(), key=lambda one: (one[0] == HEALTHY, one[0])):
-        counts = [sum(one.outcome == word for one in some) for word in ("right", "wrong", "missed")]
-        delays = [one.delay_seconds for one in some if one.delay_seconds is not None]
-        told = f"{statistics.median(delays):.0f} s | {p90(delays):.0f} s" if delays else " | "
-        rows.append(f"| {fault} | {len(some)} | {' | '.join(map(str, counts))} | {told} |")
+    for fault, runs in sorted(by_fault.items(), key=lambda item: (item[0] == HEALTHY, item[0])):
+        counts = [sum(run.outcome == word for run in runs) for word in ("right", "wrong", "missed")]
+        delays = [run.delay_seconds for run in runs if run.delay_seconds is not None]
+        delay = f"{statistics.median(delays):.0f} s | {p90(delays):.0f} s" if delays else " | "
+        rows.append(f"| {fault} | {len(runs)} | {' | '.join(map(str, counts))} | {delay} |")
     rows.append(f"\nFindings between the cases, while the job recovered: {stray}")
     return "\n".join(rows)
 

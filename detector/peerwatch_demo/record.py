@@ -1,6 +1,6 @@
 """Records the demo's faults as cases: ``python -m peerwatch_demo.record FOLDER``.
 
-Round after round the demo's real training job is broken in every way the demo knows, on a node
+Round after round the demo's real training job is broken by every fault the demo knows, on a node
 drawn by lot; at the end it trains undisturbed for a while. FOLDER then holds the cases
 (``cases/``), what the live detector said to each (``live.jsonl``), and its configuration
 (``detector.yaml``). The same command again goes on where an earlier one ended.
@@ -99,7 +99,9 @@ class Recorder:
         """
         order = draw(faults, number, seed)
         for attempt in range(1, _TRIES + 1):
-            missing = [one for one in order if one[0].name not in self._log.done(number)]
+            missing = [
+                planned for planned in order if planned[0].name not in self._log.done(number)
+            ]
             if not missing:
                 return
             names = ", ".join(fault.name for fault, _ in missing)
@@ -146,7 +148,7 @@ def draw(faults: Sequence[Fault], number: int, seed: str | None) -> list[tuple[F
     rng = random.Random(f"{seed}/{number}") if seed else random.SystemRandom()  # noqa: S311
     names = node_names(Settings().nodes)
     drawn = [(fault, rng.choice(names)) for fault in rng.sample(list(faults), len(faults))]
-    return sorted(drawn, key=lambda one: one[0].undo is None)
+    return sorted(drawn, key=lambda planned: planned[0].undo is None)
 
 
 def _make(folder: Path) -> None:

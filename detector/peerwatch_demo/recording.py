@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from peerwatch_common.errors import PeerwatchError
-from peerwatch_demo.cluster import TELL_SECONDS, Cluster, node_names
+from peerwatch_demo.cluster import PROGRESS_SECONDS, Cluster, node_names
 from peerwatch_demo.console import Console
 from peerwatch_demo.faults import Fault
-from peerwatch_demo.live import HEALTHY, Heard, Line, Listener, LiveLog
+from peerwatch_demo.live import HEALTHY, Line, Listener, LiveFinding, LiveLog
 from peerwatch_demo.nodes import JOB_ID, Place
 from peerwatch_demo.process import StackError
 from peerwatch_demo.settings import Settings
@@ -170,13 +170,13 @@ class Round:
         with ExitStack() as outer:
             cluster, listener = self._start(outer, namespaces=namespaces)
             self._healthy_stretch(cluster, listener, _HEALTHY_SECONDS)
-            start, load, pace = self._clock.now(), load_average(), cluster.steps_per_second()
+            start, load, speed = self._clock.now(), load_average(), cluster.steps_per_second()
             self._console.line(f"{minutes:g} minutes of healthy training", "event")
             heard = self._listen(cluster, listener, 60 * minutes)
             self._export(
                 Line(
                     "healthy", self._number, HEALTHY, "", f"{HEALTHY}-{self._number:02d}",
-                    start, start, self._clock.now(), tuple(heard), (), load, pace,
+                    start, start, self._clock.now(), tuple(heard), (), load, speed,
                 ),
             )  # fmt: skip
         self._clean()
@@ -209,7 +209,7 @@ class Round:
 
     def _fault(self, cluster: Cluster, listener: Listener, fault: Fault, name: str) -> None:
         node = cluster.node(name)
-        load, pace = load_average(), cluster.steps_per_second()
+        load, speed = load_average(), cluster.steps_per_second()
         before = listener.poll()
         onset = self._clock.now()
         done = fault.inject(cluster.site, node)
@@ -224,12 +224,14 @@ class Round:
         self._export(
             Line(
                 "fault", self._number, fault.name, name, case, onset - _HEALTHY_SECONDS, onset,
-                end, tuple(heard), tuple(before), load, pace,
+                end, tuple(heard), tuple(before), load, speed,
             ),
         )  # fmt: skip
 
-    def _wait_for_finding(self, cluster: Cluster, listener: Listener, onset: float) -> list[Heard]:
-        heard: list[Heard] = []
+    def _wait_for_finding(
+        self, cluster: Cluster, listener: Listener, onset: float
+    ) -> list[LiveFinding]:
+        heard: list[LiveFinding] = []
         while not heard and (left := onset + _FINDING_SECONDS - self._clock.now()) > 0:
             heard += self._listen(cluster, listener, min(left, _POLL_SECONDS))
         return heard
@@ -243,7 +245,7 @@ class Round:
             If that takes too long; the next fault would not be independent of this one.
         """
         start = well_since = self._clock.now()
-        heard: list[Heard] = []
+        heard: list[LiveFinding] = []
         # A single slow step, such as that of a checkpoint on a busy disk, is part of health.
         speeds: deque[float] = deque(maxlen=round(_PACE_SECONDS / _POLL_SECONDS))
         while listener.standing or self._clock.now() - well_since < _HEALTHY_SECONDS:
@@ -259,7 +261,9 @@ class Round:
             if statistics.median(speeds) < _AS_BEFORE * self._usual:
                 well_since = self._clock.now()
         self._stray(after, start, heard)
-        self._console.line(f"as before after {self._clock.now() - start:.0f} s: {cluster.pace()}")
+        self._console.line(
+            f"as before after {self._clock.now() - start:.0f} s: {cluster.progress()}"
+        )
 
     def _listen(
         self,
@@ -267,7 +271,7 @@ class Round:
         listener: Listener,
         seconds: float,
         speeds: list[float] | None = None,
-    ) -> list[Heard]:
+    ) -> list[LiveFinding]:
         """Return what is newly found within some seconds; ``speeds`` takes in steps a second.
 
         Raises
@@ -275,23 +279,23 @@ class Round:
         StackError
             If the detector does not answer any more: silence is not health.
         """
-        heard: list[Heard] = []
-        began = told = self._clock.now()
+        heard: list[LiveFinding] = []
+        began = last_line = self._clock.now()
         while (left := began + seconds - self._clock.now()) > 0:
             self._clock.sleep(min(left, _POLL_SECONDS))
-            for one in listener.poll():
-                heard.append(one)
-                self._console.line(f"FINDING: {one.node} by {one.metric}", "event")
+            for finding in listener.poll():
+                heard.append(finding)
+                self._console.line(f"FINDING: {finding.node} by {finding.metric}", "event")
             if speeds is not None:
                 speeds.append(cluster.steps_per_second())
             if listener.unanswered >= _UNANSWERED:
                 raise StackError(f"The detector did not answer {_UNANSWERED} times in a row.")
-            if self._clock.now() - told >= 2 * TELL_SECONDS:
-                told = self._clock.now()
-                self._console.line(cluster.pace(), "quiet")
+            if self._clock.now() - last_line >= 2 * PROGRESS_SECONDS:
+                last_line = self._clock.now()
+                self._console.line(cluster.progress(), "quiet")
         return heard
 
-    def _stray(self, after: str, start: float, heard: Sequence[Heard]) -> None:
+    def _stray(self, after: str, start: float, heard: Sequence[LiveFinding]) -> None:
         if heard:
             end = self._clock.now()
             line = Line(
@@ -318,9 +322,11 @@ class Round:
         )
 
     def _clean(self) -> None:
-        """Remove the round's data, unless something in it is worth a look."""
+        """Remove the round's data, unless something in it is worth keeping."""
         lines = self._log.lines[self._before :]
-        if all(one.kind != "stray" and one.outcome == "right" and not one.note for one in lines):
+        if all(
+            line.kind != "stray" and line.outcome == "right" and not line.note for line in lines
+        ):
             shutil.rmtree(self._directory)
 
 

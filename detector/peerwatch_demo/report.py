@@ -88,7 +88,7 @@ def table(events: Sequence[Event]) -> str:
     return "\n".join(lines)
 
 
-def detect(faulty: str, injected: float, pages: Sequence[Notification]) -> Verdict:
+def evaluate(faulty: str, injected: float, pages: Sequence[Notification]) -> Verdict:
     """Say whether exactly one page came, after the fault, and named the faulty node alone."""
     if not pages:
         return Verdict(False, f"WRONG: no page came; faulty was {faulty}.")

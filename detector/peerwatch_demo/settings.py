@@ -68,11 +68,11 @@ class Patience:
     shipped_absent_seconds: float = 60.0
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """What the terminal says of it."""
         return (
             f"a deviation must last {self.continuity_seconds:g} s here, "
-            f"{self.shipped_continuity_seconds:g} s in production; a silence "
+            f"{self.shipped_continuity_seconds:g} s in production; an absence "
             f"{self.absent_seconds:g} s instead of {self.shipped_absent_seconds:g} s"
         )
 

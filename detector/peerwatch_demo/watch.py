@@ -1,4 +1,4 @@
-"""Looks at Prometheus, the detector and the pager, and says what is new."""
+"""Watches Prometheus, the detector and the pager, and says what is new."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Fetch = Callable[[str], Any]
 def fetch_json(url: str) -> Any:  # noqa: ANN401 - whatever the server says
     """Return the JSON behind a URL, or None if there is none to be had now.
 
-    A server that does not answer within 2 s is looked at again at the next poll.
+    A server that does not answer within 2 s is asked again at the next poll.
     """
     try:
         with urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310 - our own address
@@ -31,7 +31,7 @@ def fetch_json(url: str) -> Any:  # noqa: ANN401 - whatever the server says
 
 
 class Watcher:
-    """Turns what the servers say into events, each told once.
+    """Turns what the servers say into events, each reported once.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Watcher:
     receiver
         The pager's stand-in.
     fetch, clock
-        The way to the servers, and Unix time.
+        Reads a URL; gives Unix time.
     """
 
     def __init__(
@@ -59,30 +59,30 @@ class Watcher:
         self._fetch = fetch
         self._clock = clock
         self._candidates: set[tuple[str, str]] = set()
-        self._told: set[tuple[str, ...]] = set()
+        self._seen: set[tuple[str, ...]] = set()
         self._pages = 0
 
     def poll(self) -> list[Event]:
         """Return what is new since the last poll, in the order of the path to the page."""
         now = self._clock()
-        new = [*self._evaluated(now), *self._alerts(now), *self._paged()]
+        new = [*self._deviations(now), *self._alerts(now), *self._paged()]
         self.events += new
         return new
 
-    def _evaluated(self, now: float) -> Iterator[Event]:
+    def _deviations(self, now: float) -> Iterator[Event]:
         answer = self._fetch(f"{self._detector}/api/v1/jobs")
         if answer is None:
             return
         candidates = set()
         for job in answer["jobs"]:
-            for one in job["candidates"]:
-                candidates.add((one["node"], one["metric"]))
+            for candidate in job["candidates"]:
+                candidates.add((candidate["node"], candidate["metric"]))
         for node, metric in sorted(candidates - self._candidates):
             yield Event("candidate", now, node, metric)
         self._candidates = candidates
         for job in answer["jobs"]:
-            for one in job["findings"]:
-                yield from self._once(Event("finding", now, one["node"], one["metric"]))
+            for finding in job["findings"]:
+                yield from self._once(Event("finding", now, finding["node"], finding["metric"]))
 
     def _alerts(self, now: float) -> Iterator[Event]:
         answer = self._fetch(f"{self._prometheus}/api/v1/alerts")
@@ -101,8 +101,8 @@ class Watcher:
 
     def _once(self, event: Event) -> Iterator[Event]:
         key = (event.kind, event.node, event.metric)
-        if key not in self._told:
-            self._told.add(key)
+        if key not in self._seen:
+            self._seen.add(key)
             yield event
 
 

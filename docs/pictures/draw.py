@@ -24,7 +24,7 @@ def draw(prometheus: str, minutes: float, picture: Picture, file: Path) -> None:
         If there is no Chromium, or it cannot draw.
     """
     now = time.time()
-    question = {
+    query = {
         "dashboard": picture.dashboard,
         "prometheus": prometheus,
         "from": f"{now - 60 * minutes:.0f}",
@@ -33,7 +33,7 @@ def draw(prometheus: str, minutes: float, picture: Picture, file: Path) -> None:
         **{f"var-{name}": value for name, value in picture.variables.items()},
     }
     with Studio(HERE / "viewer", DASHBOARDS) as studio:
-        studio.draw(urlencode(question), file, WIDTH, height(picture))
+        studio.draw(urlencode(query), file, WIDTH, height(picture))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

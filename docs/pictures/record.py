@@ -1,6 +1,6 @@
 """Lets a small fleet run and keeps what Prometheus saw, for pictures of the dashboards.
 
-Nothing is made up for the pictures: real exporters over scripted nodes, the shipped rules in a real
+Only the hardware is simulated: real exporters over simulated nodes, the shipped rules in a real
 Prometheus, the detector with its defaults.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import yaml
 
-from peerwatch_demo.demo_nodes import ScriptedNode, start_nodes, with_job_ids
+from peerwatch_demo.demo_nodes import DemoNode, start_nodes, with_job_ids
 from peerwatch_demo.stack import (
     Server,
     Stack,
@@ -61,7 +61,7 @@ class Recording:
     end: float
 
 
-def fleet(sampled: Path) -> list[ScriptedNode]:
+def fleet(sampled: Path) -> list[DemoNode]:
     """Return the nodes of three jobs, each with one fault.
 
     Parameters
@@ -70,7 +70,7 @@ def fleet(sampled: Path) -> list[ScriptedNode]:
         Settings that switch the exporter's sampler on, for the nodes that are shown.
     """
     return [
-        ScriptedNode(
+        DemoNode(
             name,
             job_id,
             _FAULTS.get(name, _PEERS.get(job_id, "healthy")),
@@ -110,11 +110,14 @@ def record(folder: Path, say: Callable[[str], None]) -> Recording:
     return recording
 
 
-def _watch(stack: Stack, targets: list[Target], nodes: list[ScriptedNode]) -> None:
+def _watch(stack: Stack, targets: list[Target], nodes: list[DemoNode]) -> None:
     """Start Prometheus and the detector."""
     server_port, detector_port = free_ports(2)
     detector = Target("peerwatch-detector", f"127.0.0.1:{detector_port}", {"cluster": CLUSTER})
-    targets = [Target(one.job, one.address, {**one.labels, "cluster": CLUSTER}) for one in targets]
+    targets = [
+        Target(target.job, target.address, {**target.labels, "cluster": CLUSTER})
+        for target in targets
+    ]
     config = prometheus_config([*targets, detector], rules=RULES, interval="2s")
     server = prometheus(stack, server_port, with_job_ids(config, nodes))
     settings = {

@@ -84,13 +84,13 @@ class Studio(LocalServer):
             )
         super().__init__(partial(_Pages, studio=self))
 
-    def draw(self, question: str, file: Path, width: int, height: int) -> None:
+    def draw(self, query: str, file: Path, width: int, height: int) -> None:
         """Save a picture of the page.
 
         Parameters
         ----------
-        question
-            What the page is asked: the part of its address behind the question mark.
+        query
+            The part of its address behind the question mark.
         file
             A PNG, written or replaced.
         width, height
@@ -108,20 +108,18 @@ class Studio(LocalServer):
                 f"--user-data-dir={profile}", "--hide-scrollbars",
                 f"--window-size={width},{height}", f"--virtual-time-budget={_PAGE_MILLISECONDS}",
                 f"--screenshot={file}",
-                f"http://{self.address}/?{question}",
+                f"http://{self.address}/?{query}",
             ]  # fmt: skip
             try:
                 ended = subprocess.run(
                     tied(command), capture_output=True, text=True, timeout=_SECONDS, check=False
                 )
             except subprocess.TimeoutExpired as error:
-                raise ScreenError(
-                    f"{self._browser} took over {_SECONDS} s for {question}"
-                ) from error
+                raise ScreenError(f"{self._browser} took over {_SECONDS} s for {query}") from error
         if ended.returncode or not self.reports:
-            raise ScreenError(f"{self._browser} drew nothing of {question}:\n{ended.stderr[-500:]}")
+            raise ScreenError(f"{self._browser} drew nothing of {query}:\n{ended.stderr[-500:]}")
         if problems := "\n".join(filter(None, self.reports)):
-            raise ScreenError(f"the page could not draw {question}:\n{problems}")
+            raise ScreenError(f"the page could not draw {query}:\n{problems}")
         _shrink(file)
 
 

@@ -94,7 +94,7 @@ def take(folder: Path, output: Path) -> None:
     ):
         server = record.replay(stack, folder)
         for picture in PICTURES:
-            question = {
+            query = {
                 "dashboard": picture.dashboard,
                 "prometheus": server.url,
                 # What starts up and what is taken down is left out.
@@ -104,7 +104,7 @@ def take(folder: Path, output: Path) -> None:
                 **{f"var-{name}": value for name, value in picture.variables.items()},
             }
             file = output / f"{picture.name}.png"
-            studio.draw(urlencode(question), file, WIDTH, height(picture))
+            studio.draw(urlencode(query), file, WIDTH, height(picture))
             print(f"{file.name}: {file.stat().st_size / 1000:.0f} kB")
 
 

@@ -15,12 +15,12 @@ import pytest
 import yaml
 
 from peerwatch_demo import __main__ as entry
-from peerwatch_demo.cluster import node_names, pace
+from peerwatch_demo.cluster import node_names, progress_text
 from peerwatch_demo.console import Console
 from peerwatch_demo.detector import detector_config, follow_training
 from peerwatch_demo.faults import FAULTS
-from peerwatch_demo.narrative import sentence
 from peerwatch_demo.report import Event
+from peerwatch_demo.run import sentence
 from peerwatch_demo.settings import Patience, Settings
 from peerwatch_demo.stack import Stack, StackError
 
@@ -185,14 +185,14 @@ def test_every_event_has_a_sentence_with_the_node(kind: str) -> None:
 def test_a_training_that_stands_still_is_not_reported_as_running() -> None:
     last = {"step": 410.0, "steps_per_second": 3.8, "loss": 2.1}
 
-    assert "no step yet" == pace({}, 60)
-    assert "step 410, 3.8 steps/s, loss 2.10" == pace(last, 1.0)
-    assert "step 410, and nothing new for 30 s" == pace(last, 30.0)
+    assert "no step yet" == progress_text({}, 60)
+    assert "step 410, 3.8 steps/s, loss 2.10" == progress_text(last, 1.0)
+    assert "step 410, and nothing new for 30 s" == progress_text(last, 30.0)
 
 
-def test_a_node_that_vanished_is_said_to_have_vanished() -> None:
-    assert "candidate: node-3 is silent" == sentence(Event("candidate", 0.0, "node-3", "absent"))
-    assert "vanished" in sentence(Event("finding", 0.0, "node-3", "absent"))
+def test_a_node_that_vanished_is_called_absent() -> None:
+    assert "candidate: node-3 is absent" == sentence(Event("candidate", 0.0, "node-3", "absent"))
+    assert "node-3 is flagged, it is absent" in sentence(Event("finding", 0.0, "node-3", "absent"))
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_a_past_is_kept_whole_and_its_newest_time_noted(tmp_path: Path) -> None:
 
 def test_it_is_told_that_tasks_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     told = threading.Event()
-    monkeypatch.setattr(hosts, "_TELL_SECONDS", 0.01)
+    monkeypatch.setattr(hosts, "_PROGRESS_SECONDS", 0.01)
 
     def task() -> None:
         assert told.wait(60)
@@ -49,7 +49,7 @@ def test_it_is_told_that_tasks_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_ctrl_c_does_not_wait_for_the_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     over, ended = threading.Event(), []
-    monkeypatch.setattr(hosts, "_TELL_SECONDS", 0.01)
+    monkeypatch.setattr(hosts, "_PROGRESS_SECONDS", 0.01)
 
     def task() -> None:
         over.wait(60)

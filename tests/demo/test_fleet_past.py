@@ -1,4 +1,4 @@
-"""A scripted node's past is what its pages would have shown, and goes on where it ends."""
+"""A simulated node's past is what its pages would have shown, and goes on where it ends."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from fake_nvml import install
 from peerwatch_demo.fleet import host as host_module
 from peerwatch_demo.fleet import scripted
 from peerwatch_demo.fleet.host import Host
+from peerwatch_demo.fleet.node import FleetNode
 from peerwatch_demo.fleet.past import Past, recorded_names
 from peerwatch_demo.fleet.plan import PlannedNode, make_plan
-from peerwatch_demo.fleet.scripted import ScriptedNode
 from peerwatch_demo.simulated_node.nvml_library import FakeNvml
 from peerwatch_exporter.collector import all_metrics
 from peerwatch_exporter.snapshot import FastSnapshot, Snapshot
@@ -117,7 +117,7 @@ class SlowNode:
 
 def past_of(node: SlowNode, step: float) -> Samples:
     node.now += 1
-    past = Past([cast("ScriptedNode", node)], START)
+    past = Past([cast("FleetNode", node)], START)
     return parsed("".join(past.until(lambda: node.now, step)))
 
 

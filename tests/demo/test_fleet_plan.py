@@ -60,7 +60,7 @@ def test_equal_seeds_make_the_same_node_faulty() -> None:
 
 
 @pytest.mark.parametrize("fault", list(FAULTS))
-def test_one_node_has_the_fault_and_its_job_goes_at_its_pace(fault: str) -> None:
+def test_one_node_has_the_fault_and_its_job_goes_at_its_speed(fault: str) -> None:
     plan = make_plan(64, fault, "1")
     others = [node for node in plan.nodes if node.name != plan.faulty]
     (faulty,) = set(plan.nodes) - set(others)
@@ -68,12 +68,12 @@ def test_one_node_has_the_fault_and_its_job_goes_at_its_pace(fault: str) -> None
     assert SCENARIOS[fault].summary == plan.scenario(faulty).summary
     for node in others:
         scenario = plan.scenario(node)
-        paces = (scenario.phase, scenario.speed)
+        work = (scenario.phase, scenario.speed)
         in_job = node.job_id == plan.job_id
         expected = (
             (SCENARIOS[fault].phase, SCENARIOS[fault].speed) if in_job else (Phase.TRAIN, 1.0)
         )
-        assert expected == paces
+        assert expected == work
         assert (scenario.gpus, scenario.nics, scenario.xids) == ((), (), ())
 
 
@@ -86,6 +86,6 @@ def test_a_plan_survives_the_way_to_another_process() -> None:
 def test_the_introduction_says_what_is_simulated_and_what_is_shortened() -> None:
     text = entry.introduction(make_plan(64, "hung_rank", "1"))
 
-    assert "64 scripted nodes with 512 GPUs, and their last 15 minutes" in text
+    assert "64 simulated nodes with 512 GPUs, and their last 15 minutes" in text
     assert "20 s here, 240 s in production" in text
     assert "llm-pretrain (32 nodes), vision (20 nodes), eval (12 nodes)" in text

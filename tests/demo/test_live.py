@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from peerwatch_demo.live import Heard, Line, Listener, LiveLog, RecordError, p90, table
+from peerwatch_demo.live import Line, Listener, LiveFinding, LiveLog, RecordError, p90, table
 
 
-def heard(node: str, seen: float = 120.0, metric: str = "cpu_usage") -> Heard:
-    return Heard(node, metric, "critical", seen - 1, seen)
+def heard(node: str, seen: float = 120.0, metric: str = "cpu_usage") -> LiveFinding:
+    return LiveFinding(node, metric, "critical", seen - 1, seen)
 
 
-def fault(*findings: Heard, number: int = 1, **more: Any) -> Line:
+def fault(*findings: LiveFinding, number: int = 1, **more: Any) -> Line:
     case = f"slow_nic-{number:02d}"
     return Line(
         "fault", number, "slow_nic", "node-3", case, 40.0, 100.0, 130.0, findings, **more
     )  # fmt: skip
 
 
-def healthy(*findings: Heard) -> Line:
+def healthy(*findings: LiveFinding) -> Line:
     return Line("healthy", 11, "healthy", "", "healthy-11", 0.0, 0.0, 1800.0, findings)
 
 

@@ -70,7 +70,7 @@ class FakeJob:
         ailing = [end for name, end in self.ended.items() if name in self.slow and now < end + 100]
         return 2.0 if ailing else 4.0
 
-    def pace(self) -> str:
+    def progress(self) -> str:
         return "4 steps/s"
 
     def fetch(self, _url: str) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peerwatch_demo.report import Event, decisive, detect, table
+from peerwatch_demo.report import Event, decisive, evaluate, table
 from peerwatch_demo.webhook import Alert, Notification
 
 EVENTS = [
@@ -62,7 +62,7 @@ def test_the_table_has_the_seconds_between_the_lines() -> None:
 
 
 def test_one_page_with_the_right_name_is_right() -> None:
-    assert detect("node-3", 100, [page(130, "node-3")]).right
+    assert evaluate("node-3", 100, [page(130, "node-3")]).right
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_one_page_with_the_right_name_is_right() -> None:
     ids=["none", "wrong", "both", "nobody", "early", "second"],
 )
 def test_everything_else_is_wrong_and_says_why(pages: list[Notification], reason: str) -> None:
-    verdict = detect("node-3", 100, pages)
+    verdict = evaluate("node-3", 100, pages)
 
     assert not verdict.right
     assert reason in verdict.sentence

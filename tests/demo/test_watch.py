@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from peerwatch_demo.narrative import too_busy
 from peerwatch_demo.report import Event
+from peerwatch_demo.run import too_busy
 from peerwatch_demo.watch import Watcher, fewest_scraped, progress, scraped
 from peerwatch_demo.webhook import WebhookReceiver
 

@@ -31,7 +31,7 @@ from dashboard_queries import (
     other_expressions,
     panel_queries,
 )
-from peerwatch_demo.demo_nodes import ScriptedNode, start_nodes, with_job_ids
+from peerwatch_demo.demo_nodes import DemoNode, start_nodes, with_job_ids
 from peerwatch_demo.stack import (
     Stack,
     Target,
@@ -86,13 +86,13 @@ def post(url: str, form: dict[str, Any]) -> list[dict[str, Any]]:
         raise AssertionError(f"{form['query']}: {error.read().decode()}") from error
 
 
-def nodes(folder: Path) -> list[ScriptedNode]:
+def nodes(folder: Path) -> list[DemoNode]:
     sampled = folder / "sampled.yaml"
     sampled.write_text("sampler: {interval_milliseconds: 100}\n")
     scenarios = {name: "hung_rank" if name == FAULTY else "waiting" for name in MEMBERS}
     troubles = {name.replace("_", "-"): name for name in TROUBLES}
     return [
-        ScriptedNode(
+        DemoNode(
             name,
             JOB if name in scenarios else OTHER_JOB,
             scenario,

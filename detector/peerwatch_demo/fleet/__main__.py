@@ -48,13 +48,13 @@ def introduction(plan: Plan) -> str:
     jobs = ", ".join(f"{job_id} ({count} nodes)" for job_id, count in plan.jobs.items())
     return (
         "Peerwatch demo: a simulated fleet, one faulty node, one page that must name it.\n"
-        f"  simulated  {len(plan.nodes)} scripted nodes with {plan.gpus} GPUs, and their last "
+        f"  simulated  {len(plan.nodes)} simulated nodes with {plan.gpus} GPUs, and their last "
         f"{PAST_SECONDS / 60:g} minutes; no hardware is read\n"
         "  real       the exporter's code, Prometheus, Alertmanager, the detector, rules, routes\n"
         f"  jobs       {jobs}\n"
         f"  fault      {plan.fault}: {FAULTS[plan.fault]}; on a node drawn by lot, and the "
-        "detector is not told\n"
-        f"  shortened  {Patience().told}\n"
+        "detector does not know\n"
+        f"  shortened  {Patience().summary}\n"
     )
 
 

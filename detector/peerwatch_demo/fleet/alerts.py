@@ -79,11 +79,11 @@ def explain(
 def text(explained: Iterable[Explained]) -> str:
     """Return the alerts as a person reads them; alike ones of several nodes together."""
     nodes: dict[tuple[str, ...], list[str]] = {}
-    for one in explained:
-        key = (one.name, one.severity, one.role, one.summary, one.fate)
+    for alert in explained:
+        key = (alert.name, alert.severity, alert.role, alert.summary, alert.fate)
         places = nodes.setdefault(key, [])
-        if one.where and one.where not in places:
-            places.append(one.where)
+        if alert.where and alert.where not in places:
+            places.append(alert.where)
     lines = []
     for (name, severity, role, summary, fate), places in nodes.items():
         lines.append(f"{name}  {severity} {role}{_on(places)}")
@@ -133,11 +133,11 @@ def _on(places: Sequence[str]) -> str:
     return f" on {', '.join(places)}" if places else ""
 
 
-def _order(one: Explained) -> tuple[bool, bool, bool, str, str]:
+def _order(alert: Explained) -> tuple[bool, bool, bool, str, str]:
     return (
-        one.fate != "PAGED",
-        one.severity != "critical",
-        one.role != "cause",
-        one.name,
-        one.where,
+        alert.fate != "PAGED",
+        alert.severity != "critical",
+        alert.role != "cause",
+        alert.name,
+        alert.where,
     )

@@ -1,7 +1,7 @@
 """One process that is many nodes: ``python -m peerwatch_demo.fleet.host``.
 
     GET  /past?step=S      the nodes' past in OpenMetrics, from the last answer's end until now
-    GET  /NODE/metrics     a node's page as it is now
+    GET  /NODE/metrics     a node's metrics as they are now
     POST /fault?onset=T    the fault begins at that Unix time
 
 A process for each exporter would cost more than a small machine has.
@@ -18,9 +18,9 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from peerwatch_common.metrics.exposition import TEXT_CONTENT_TYPE
+from peerwatch_demo.fleet.node import FleetNode
 from peerwatch_demo.fleet.past import Past
 from peerwatch_demo.fleet.plan import Plan, PlannedNode
-from peerwatch_demo.fleet.scripted import ScriptedNode
 
 # Later than any run: the fault has no time yet.
 _NEVER_SECONDS = 1e9
@@ -66,8 +66,8 @@ class Host:
         with self._lock:
             yield from self._past.until(time.time, step)
 
-    def page(self, name: str) -> bytes:
-        """Return a node's page as it is now.
+    def exposition(self, name: str) -> bytes:
+        """Return a node's metrics as they are now.
 
         Raises
         ------
@@ -75,12 +75,12 @@ class Host:
             If the node does not live here.
         """
         with self._lock:
-            return self._nodes[name].page(time.time())
+            return self._nodes[name].exposition(time.time())
 
     def begin_fault(self, onset: float) -> None:
         """Let the fault begin at a Unix time.
 
-        A scripted node must know the onset before it comes, so the faulty node and those of its
+        A simulated node must know the onset before it comes, so the faulty node and those of its
         job are made anew; their past is the same, for it follows from seed and time.
         """
         for name, node in self._nodes.items():
@@ -94,10 +94,10 @@ class Host:
             # Scrapes that wait have their turn; all together would take longer than they may.
             time.sleep(_TURN_SECONDS)
 
-    def _make(self, planned: PlannedNode, onset: float, now: float) -> ScriptedNode:
+    def _make(self, planned: PlannedNode, onset: float, now: float) -> FleetNode:
         root = self._folder / f"{planned.name}-{onset:.0f}"
         scenario = self._plan.scenario(planned)
-        return ScriptedNode(planned, scenario, root, self._start, onset, now)
+        return FleetNode(planned, scenario, root, self._start, onset, now)
 
 
 class HostServer(ThreadingHTTPServer):
@@ -116,7 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        """Answer with a node's page or with the past."""
+        """Answer with a node's metrics or with the past."""
         parts = urlsplit(self.path)
         if parts.path == "/past":
             self._stream(self.server.host.past(float(parse_qs(parts.query)["step"][0])))
@@ -124,7 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, b"")
         elif parts.path.endswith("/metrics"):
             try:
-                self._answer(200, self.server.host.page(parts.path.split("/")[1]))
+                self._answer(200, self.server.host.exposition(parts.path.split("/")[1]))
             except KeyError as error:
                 self._answer(404, f"No node {error} lives here.".encode())
         else:

@@ -26,8 +26,8 @@ _MEMORY = Path("/dev/shm")  # noqa: S108 - a private directory is made in it
 _NODE_BYTES = 12e6
 _START_SECONDS = 60.0
 _PAST_SECONDS = 600.0
-# How often it is told how far the past has come.
-_TELL_SECONDS = 10.0
+# How often it is reported how far the past has come.
+_PROGRESS_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Hosts:
         for host, process in zip(self._hosts, started, strict=True):
             wait_http(f"{host.url}/-/healthy", process, _START_SECONDS)
 
-    def load_past(self, step: float, data: Path, tell: Callable[[str], None]) -> None:
+    def load_past(self, step: float, data: Path, report: Callable[[str], None]) -> None:
         """Put what passed since the last call, until now, into a Prometheus' folder.
 
         The Prometheus must not run yet.
@@ -109,13 +109,13 @@ class Hosts:
             Seconds between two samples of a series.
         data
             The folder.
-        tell
-            Told every 10 s how far it has come.
+        report
+            Called every 10 s with how far it has come.
 
         Raises
         ------
         StackError
-            If a process fails to tell its past or promtool to load it.
+            If a process fails to write its past or promtool to load it.
         """
         files = [self._stack.directory / f"past-{number}.txt" for number in range(len(self._hosts))]
         reached = dict.fromkeys(files, self._start)
@@ -125,7 +125,7 @@ class Hosts:
 
         def so_far() -> None:
             there = (min(reached.values()) - self._start) / 60
-            tell(f"{there:.1f} of {(time.time() - self._start) / 60:.1f} minutes are simulated")
+            report(f"{there:.1f} of {(time.time() - self._start) / 60:.1f} minutes are simulated")
 
         _together(
             (
@@ -136,7 +136,7 @@ class Hosts:
         )
         _together(
             (partial(_load, file, data) for file in files),
-            lambda: tell("promtool puts them into Prometheus' storage"),
+            lambda: report("promtool puts them into Prometheus' storage"),
         )
 
     def begin_fault(self, onset: float) -> None:
@@ -205,7 +205,7 @@ def _together(
     pool = ThreadPoolExecutor(_MOST_HOSTS)
     try:
         futures = [pool.submit(task) for task in tasks]
-        while wait(futures, _TELL_SECONDS).not_done:
+        while wait(futures, _PROGRESS_SECONDS).not_done:
             meanwhile()
     finally:
         # After a Ctrl-C they are not waited for: what they wait for is taken down next.

@@ -1,7 +1,7 @@
 """What Prometheus would have stored if it had scraped the fleet before: OpenMetrics with times.
 
-Every sample comes from a visit of the exporter's own code to a scripted node. The series that the
-recording rules would have made are made of the exporter's fast page, whose metrics are the same.
+Every sample comes from a visit of the exporter's own code to a simulated node. The series that the
+recording rules would have made are made of `/metrics/fast`, whose metrics are the same.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from functools import cache
 
 from peerwatch_common.metrics.exposition import number, series_text
 from peerwatch_common.metrics.spec import Family, MetricSpec
+from peerwatch_demo.fleet.node import FleetNode
 from peerwatch_demo.fleet.plan import CLUSTER, PlannedNode
-from peerwatch_demo.fleet.scripted import ScriptedNode
 from peerwatch_demo.simulated_node.node_plan import JOB_ID
 from peerwatch_detector.config import load_preset
 from peerwatch_exporter.snapshot import Snapshot
@@ -116,7 +116,7 @@ class Past:
         Unix time of the first visit.
     """
 
-    def __init__(self, nodes: Iterable[ScriptedNode], start: float) -> None:
+    def __init__(self, nodes: Iterable[FleetNode], start: float) -> None:
         self._nodes = [(node, Writer(node.planned)) for node in nodes]
         self._start = start
         self._last: float | None = None

@@ -15,8 +15,8 @@ from peerwatch_demo.console import Console
 from peerwatch_demo.fleet import alerts
 from peerwatch_demo.fleet.hosts import Hosts
 from peerwatch_demo.fleet.plan import CLUSTER, SMALLEST, Plan
-from peerwatch_demo.narrative import conclude, hold, too_busy, watch
 from peerwatch_demo.nodes import EXPORTER_JOB, Place
+from peerwatch_demo.run import conclude, hold, too_busy, watch
 from peerwatch_demo.settings import Patience, Settings
 from peerwatch_demo.stack import (
     Server,
@@ -47,7 +47,7 @@ class FleetDemo:
     Parameters
     ----------
     plan
-        The fleet and its fault; the detector is never told.
+        The fleet and its fault; the detector does not know.
     settings
         The phases' lengths, and whether to hold.
     place
@@ -84,7 +84,7 @@ class FleetDemo:
         Raises
         ------
         StackError
-            If something could not be started or went wrong on the way.
+            If something could not be started or went wrong.
         """
         with ExitStack() as outer:
             outer.callback(self._console.line, "everything is down", "quiet")
@@ -110,7 +110,7 @@ class FleetDemo:
         hosts = Hosts(stack, self._place, self._plan, start)
         hosts.start()
         say = self._console.line
-        say(f"{len(self._plan.nodes)} scripted nodes with {self._plan.gpus} GPUs are there")
+        say(f"{len(self._plan.nodes)} simulated nodes with {self._plan.gpus} GPUs are there")
         say(f"simulating their last {PAST_SECONDS / 60:g} minutes: the exporter's code reads each")
         hosts.load_past(_PAST_STEP_SECONDS, self._data, lambda text: say(text, "quiet"))
         # Loading took time; what passed meanwhile closes the gap to the first scrape.
@@ -151,23 +151,23 @@ class FleetDemo:
     ) -> report.Verdict:
         plan, settings, began = self._plan, self._settings, time.time()
 
-        def pace() -> str:
+        def progress() -> str:
             return f"{scraped(server.url, EXPORTER_JOB)} of {len(plan.nodes)} nodes scraped"
 
-        def look(seconds: float, *, until_page: bool) -> None:
-            watch(watcher, self._console, seconds, pace, until_page=until_page)
+        def observe(seconds: float, *, until_page: bool) -> None:
+            watch(watcher, self._console, seconds, progress, until_page=until_page)
 
-        look(settings.quiet_seconds, until_page=False)
+        observe(settings.quiet_seconds, until_page=False)
         onset = time.time() + _ONSET_SECONDS + _ONSET_SECONDS_PER_NODE * plan.jobs[plan.job_id]
         hosts.begin_fault(onset)
         watcher.events.append(report.Event("fault", onset, plan.faulty))
-        look(max(0.0, onset - time.time()), until_page=True)
+        observe(max(0.0, onset - time.time()), until_page=True)
         self._console.line(f"FAULT {plan.fault} on {plan.faulty}, job {plan.job_id}", "event")
-        look(settings.page_seconds, until_page=True)
+        observe(settings.page_seconds, until_page=True)
         if receiver.pages():
             seconds = settings.second_page_seconds
             self._console.line(f"watching {seconds} s for a page too many", "quiet")
-            look(seconds, until_page=False)
+            observe(seconds, until_page=False)
         verdict = conclude(self._console, watcher, receiver, plan.faulty, onset)
         if not verdict.right:
             fewest = fewest_scraped(server.url, EXPORTER_JOB, time.time() - began)
@@ -181,7 +181,9 @@ class FleetDemo:
         fired = fetch_json(f"{pager.url}/api/v2/alerts")
         rules = fetch_json(f"{server.url}/api/v1/rules?type=alert")
         if fired is None or rules is None:
-            self._console.text("Alertmanager or Prometheus did not tell its alerts in time.", "bad")
+            self._console.text(
+                "Alertmanager or Prometheus did not return its alerts in time.", "bad"
+            )
             return
         explained = alerts.explain(fired, rules["data"], receiver.notifications())
         self._console.text(f"\nAlerts, and what becomes of each:\n{alerts.text(explained)}\n")
@@ -240,10 +242,10 @@ def nodes_with_past(url: str) -> int:
     """Return how many nodes have recorded series in all of the past's minutes."""
     metric = "job_node:rdma_throughput:rate"
     now = time.time()
-    question = {
+    query = {
         "query": metric, "start": now - PAST_SECONDS + 60, "end": now, "step": 60,
     }  # fmt: skip
-    answer = fetch_json(f"{url}/api/v1/query_range?{urllib.parse.urlencode(question)}")
+    answer = fetch_json(f"{url}/api/v1/query_range?{urllib.parse.urlencode(query)}")
     series = answer["data"]["result"] if answer else []
     minutes = PAST_SECONDS // 60
-    return sum(len(one["values"]) >= minutes for one in series)
+    return sum(len(values["values"]) >= minutes for values in series)

@@ -110,9 +110,9 @@ class Machine:
     def _stat(self, seconds: float) -> str:
         busy = 100 * (_HISTORY_SECONDS + self._activity.total("cpu", seconds))
         alive = 100 * (_HISTORY_SECONDS * 4 + seconds)
-        one = (int(busy * 0.86), 0, int(busy * 0.12), int(alive - busy), int(busy * 0.01), 0)
-        columns = (*one, int(busy * 0.02), 0, 0, 0)
-        lines = [f"cpu  {' '.join(str(CPUS * ticks) for ticks in columns)}"]
+        ticks = (int(busy * 0.86), 0, int(busy * 0.12), int(alive - busy), int(busy * 0.01), 0)
+        columns = (*ticks, int(busy * 0.02), 0, 0, 0)
+        lines = [f"cpu  {' '.join(str(CPUS * count) for count in columns)}"]
         row = " ".join(map(str, columns))
         lines += [f"cpu{number} {row}" for number in range(CPUS)]
         switches = 5_000_000_000 + int(busy * 1800)

@@ -56,8 +56,8 @@ class SimulatedNvml(FakeNvml):
         self._known: dict[int, tuple[float, dict[str, Any]]] = {}
         self._start = start
         self._clock = clock
-        # What happened before this process looked is no event for it, as with the real driver.
-        self._looked = self._seconds()
+        # What happened before this process started is no event for it, as with the real driver.
+        self._checked = self._seconds()
         self._xids = [(onset + xid.after, xid) for xid in scenario.xids if xid.has_event]
 
     def gpu(self, index: int, function: str) -> dict[str, Any]:
@@ -93,9 +93,9 @@ class SimulatedNvml(FakeNvml):
                 return event
 
     def _raise_due(self) -> None:
-        looked, self._looked = self._looked, self._seconds()
+        checked, self._checked = self._checked, self._seconds()
         for due, xid in self._xids:
-            if looked < due <= self._looked:
+            if checked < due <= self._checked:
                 self.raise_xid(xid.gpu, xid.code)
 
     def _seconds(self) -> float:

@@ -1,7 +1,7 @@
 """Simulated training jobs with known faults, for evaluation, default models and the demo.
 
 No public data set holds GPU, fabric and host counters of a job at one second with the faulty node
-named, so faults are simulated. ``docs/evaluation.md`` argues what is realistic about it and what
+labelled, so faults are simulated. ``docs/evaluation.md`` argues what is realistic about it and what
 is not. Everything is a function of a seed.
 """
 

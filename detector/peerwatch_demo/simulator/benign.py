@@ -1,4 +1,4 @@
-"""What happens in healthy jobs and looks like trouble; nobody is to be blamed for it."""
+"""What happens in healthy jobs and looks like a fault; no node is faulty."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def simulate(name: str, family: Family, seed: int, *, faulty: bool) -> Simulated
     if late is not None:
         write_late(values, work, late)
     signs = show(random, values, work, fault) if fault is not None else []
-    unheard = {metric: np.isnan(array) for metric, array in values.items()}
+    missing = {metric: np.isnan(array) for metric, array in values.items()}
     values = finish(random, {metric: np.nan_to_num(array) for metric, array in values.items()})
     length = family.seconds
     if fault is not None and fault.halt is not None:
@@ -75,9 +75,9 @@ def simulate(name: str, family: Family, seed: int, *, faulty: bool) -> Simulated
         metric: values[metric][..., :length].astype(np.float32)
         for metric in (*GPU_METRICS, *NODE_METRICS)
     }
-    silent = unheard["cpu_usage"][:, :length]
+    absent = missing["cpu_usage"][:, :length]
     for array in samples.values():
-        array[np.broadcast_to(silent if array.ndim == 2 else silent[:, None], array.shape)] = np.nan
+        array[np.broadcast_to(absent if array.ndim == 2 else absent[:, None], array.shape)] = np.nan
     lose_samples(random, samples, family)
     nodes = tuple(f"node-{index:04d}" for index in range(count))
     roles = {}

@@ -120,16 +120,16 @@ PER_GPU = (
 
 
 def _wander(random: np.random.Generator, nodes: int, seconds: int, size: float) -> Array:
-    """Return an Ornstein-Uhlenbeck walk for every node, with a time constant of minutes."""
+    """Return an Ornstein-Uhlenbeck process for every node, with a time constant of minutes."""
     constant = random.uniform(90, 500)
     decay = np.exp(-1 / constant)
     kicks = random.normal(0, size * np.sqrt(1 - decay**2), (nodes, seconds))
     kicks[:, 0] = random.normal(0, size, nodes)
-    walk = np.empty((nodes, seconds))
-    walk[:, 0] = kicks[:, 0]
+    drift = np.empty((nodes, seconds))
+    drift[:, 0] = kicks[:, 0]
     for step in range(1, seconds):
-        walk[:, step] = decay * walk[:, step - 1] + kicks[:, step]
-    return walk
+        drift[:, step] = decay * drift[:, step - 1] + kicks[:, step]
+    return drift
 
 
 def _bursts(random: np.random.Generator, values: Values) -> None:

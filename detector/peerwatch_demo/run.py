@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from peerwatch_demo import report
-from peerwatch_demo.cluster import TELL_SECONDS, Cluster, node_names
+from peerwatch_demo.cluster import PROGRESS_SECONDS, Cluster, node_names
 from peerwatch_demo.console import Console
 from peerwatch_demo.faults import Fault
 from peerwatch_demo.nodes import EXPORTER_JOB, Place
@@ -30,7 +30,7 @@ class Demo:
     settings
         What the person chose.
     fault, faulty
-        The fault and the node it will hit; the detector is never told.
+        The fault and the node it will hit; the detector does not know.
     place
         Where the repository's parts are.
     directory
@@ -64,7 +64,7 @@ class Demo:
         Raises
         ------
         StackError
-            If something could not be started or went wrong on the way.
+            If something could not be started or went wrong.
         """
         with ExitStack() as outer:
             outer.callback(self._console.line, "everything is down", "quiet")
@@ -110,16 +110,16 @@ class Demo:
     def _watch(
         self, watcher: Watcher, seconds: float, cluster: Cluster, *, until_page: bool
     ) -> None:
-        watch(watcher, self._console, seconds, cluster.pace, until_page=until_page)
+        watch(watcher, self._console, seconds, cluster.progress, until_page=until_page)
 
     def _hold(self, cluster: Cluster, detect: Server) -> None:
         assert cluster.prometheus is not None, "it was started"
-        assert cluster.pager is not None, "it was started"
+        assert cluster.alertmanager is not None, "it was started"
         hold(
             self._console,
             {
                 "Prometheus": cluster.prometheus.url,
-                "Alertmanager": cluster.pager.url,
+                "Alertmanager": cluster.alertmanager.url,
                 "detector": f"{detect.url}/",
                 "logs": str(self._directory),
             },
@@ -130,37 +130,37 @@ def watch(
     watcher: Watcher,
     console: Console,
     seconds: float,
-    pace: Callable[[], str],
+    progress: Callable[[], str],
     *,
     until_page: bool,
 ) -> None:
-    """Tell what is new for some seconds, and how the job goes when nothing is.
+    """Show what is new for some seconds, and how the job goes when nothing is.
 
     Parameters
     ----------
-    pace
+    progress
         Says how the job goes.
     until_page
         Return as soon as a page comes.
     """
-    began = told = time.monotonic()
+    began = last_line = time.monotonic()
     while time.monotonic() - began < seconds:
         for event in watcher.poll():
-            told = time.monotonic()
+            last_line = time.monotonic()
             style = "plain" if event.kind == "candidate" else "event"
             console.line(sentence(event), style)
             if until_page and event.kind == "page":
                 return
-        if time.monotonic() - told >= TELL_SECONDS:
-            told = time.monotonic()
-            console.line(pace(), "quiet")
+        if time.monotonic() - last_line >= PROGRESS_SECONDS:
+            last_line = time.monotonic()
+            console.line(progress(), "quiet")
         time.sleep(0.25)
 
 
 def conclude(
     console: Console, watcher: Watcher, receiver: WebhookReceiver, faulty: str, injected: float
 ) -> report.Verdict:
-    """Tell what happened, the page as it came, and whether it was right.
+    """Show what happened, the page as it came, and whether it was right.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def conclude(
     injected
         When it did (Unix time).
     """
-    verdict = report.detect(faulty, injected, receiver.pages())
+    verdict = report.evaluate(faulty, injected, receiver.pages())
     console.text(f"\n{report.table(watcher.events)}\n")
     tickets = len([n for n in receiver.notifications("/ticket") if n.firing()])
     console.text(f"pages: {len(receiver.pages())}, tickets: {tickets}")
@@ -186,9 +186,9 @@ def too_busy(fewest: int | None, nodes: int, remedy: str) -> str | None:
     Parameters
     ----------
     fewest
-        So few nodes answered Prometheus at some time; None if it did not tell.
+        So few nodes answered Prometheus at some time; None if it could not say.
     nodes
-        How many there are; the faulty one may have fallen silent.
+        How many there are; the faulty one may be absent.
     remedy
         What else than a machine with less to do would help.
     """
@@ -196,7 +196,7 @@ def too_busy(fewest: int | None, nodes: int, remedy: str) -> str | None:
         return None
     return (
         f"At one time only {fewest} of {nodes} nodes answered Prometheus: this machine is too busy "
-        "for the demo, and a node that does not answer looks vanished. End what else runs here"
+        "for the demo, and a node that does not answer looks absent. End what else runs here"
         f"{remedy}, and try again."
     )
 
@@ -216,14 +216,14 @@ def hold(console: Console, places: Mapping[str, str]) -> None:
 def sentence(event: report.Event) -> str:
     """Return what the terminal says about an event."""
     if event.metric == "absent":
-        differs, evaluated = "is silent", "it has vanished"
+        differs, reason = "is absent", "it is absent"
     else:
         differs = f"is unlike its peers in {event.metric}"
-        evaluated = f"by {event.metric}"
+        reason = f"by {event.metric}"
     return {
         "fault": f"fault on {event.node}",
         "candidate": f"candidate: {event.node} {differs}",
-        "finding": f"FINDING: {event.node} is flagged, {evaluated}",
+        "finding": f"FINDING: {event.node} is flagged, {reason}",
         "alert": f"ALERT PeerwatchFaultyNode fires for {event.node}",
         "page": f"PAGE received: it names {event.node}",
     }[event.kind]

@@ -1,4 +1,4 @@
-"""One node of the fleet: the exporter's own collectors, runner and pages over a scripted node.
+"""One node of the fleet: the exporter's own collectors, runner and endpoints over a simulated node.
 
 Nothing of it runs by itself: a visit writes the node's files as they stand at a time and lets the
 runner take one snapshot. So a visit may lie in the past, and one process can be many nodes.
@@ -47,8 +47,8 @@ class Clock:
         return self._now + time.monotonic() - self._since
 
 
-class ScriptedNode:
-    """A scripted node and its exporter, both of this process; one thread at a time.
+class FleetNode:
+    """A simulated node and its exporter, both of this process; one thread at a time.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class ScriptedNode:
     root
         A directory of its own that does not exist yet.
     start
-        Unix time at which the script starts; nodes with the same start train in step.
+        Unix time at which the simulation starts; nodes with the same start train in step.
     onset, now
         Unix times: when the scenario begins, and when the exporter starts.
     """
@@ -111,11 +111,11 @@ class ScriptedNode:
             self._slow_due = now + slow_seconds
         return self._runner.tick(everybody=is_slow_due)
 
-    def page(self, now: float) -> bytes:
+    def exposition(self, now: float) -> bytes:
         """Return /metrics as it is at a Unix time, in Prometheus' text format."""
         self.visit(now)
-        page = self._pages.full(openmetrics=False, timeout=0)
-        return page.replace(_job_label(JOB_ID), _job_label(self.planned.job_id))
+        text = self._pages.full(openmetrics=False, timeout=0)
+        return text.replace(_job_label(JOB_ID), _job_label(self.planned.job_id))
 
     def stop(self) -> None:
         """End the exporter."""
