@@ -33,7 +33,6 @@ _COMMON: dict[str, tuple[type[BaseModel], tuple[str, ...]]] = {
             "prometheus.url",
             "prometheus.recorded",
             "listen.address",
-            "web.config_file",
             "preset",
             "continuity.threshold_seconds",
             "peers.role_label",

@@ -143,5 +143,6 @@ def test_the_configuration_page_begins_with_few_settings_and_leaves_none_out() -
     assert set(chosen) <= set(listed)
     assert "`minder." not in plain
     assert "`peerwatch.away`" in switches.split("### Ablation switches", 1)[1]
-    # Both programs have a section listen; no other setting is listed twice.
-    assert {name for name in listed if listed.count(name) > 1} == {"listen.address", "listen.port"}
+    # Both programs have the sections listen and web; no other setting is listed twice.
+    both = {"listen.address", "listen.port", "web.config_file", "web.max_connections"}
+    assert {name for name in listed if listed.count(name) > 1} == both

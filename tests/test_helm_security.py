@@ -162,9 +162,10 @@ def test_only_the_port_of_the_detector_is_open():
     assert 53 == confined["egress"][-1]["ports"][0]["port"]
 
 
-def test_probes_ask_the_pages_and_only_the_port_where_a_login_is_needed():
+@pytest.mark.parametrize("kind", ["DaemonSet", "StatefulSet"])
+def test_probes_ask_for_health_and_only_the_port_where_a_login_is_needed(kind: str):
     def probes(case: str) -> list[Any]:
-        container = container_of(only(case_objects(case), "DaemonSet"))
+        container = container_of(only(case_objects(case), kind))
         return [container[name] for name in ("livenessProbe", "readinessProbe")]
 
     asked = [one["httpGet"]["path"] for one in probes("default")]

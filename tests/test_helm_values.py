@@ -191,6 +191,10 @@ MISTAKES = {
         {"exporter": {"monitor": {"scheme": "https"}}},
         'exporter.monitor.scheme: is "https", but exporter.webConfigSecret is empty',
     ),
+    "TLS for nobody at the detector": (
+        {"detector": {"monitor": {"scheme": "https"}}},
+        'detector.monitor.scheme: is "https", but detector.webConfigSecret is empty',
+    ),
     "exporter times out late": (
         {"exporter": {"monitor": {"interval": "1s", "scrapeTimeout": "1500ms"}}},
         'exporter.monitor.scrapeTimeout: "1500ms" is longer than the interval "1s"',
@@ -241,6 +245,7 @@ TAKEN = {
     },
     "detector": {
         "listen.port": 9000,
+        "web.config_file": "/web.yaml",
         "preset": "dcgm",
         "prometheus.url": "http://prometheus:9090",
         "prometheus.recorded": False,

@@ -100,3 +100,26 @@ scrapeTimeout: {{ .interval }}
 {{ toYaml . }}
 {{- end }}
 {{- end }}
+
+{{/* How a monitor's endpoint is scraped where a web configuration asks for TLS or a password. Argument: the monitor's values. */}}
+{{- define "peerwatch.scrapeAccess" -}}
+scheme: {{ .scheme }}
+{{- with .tlsConfig }}
+tlsConfig:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .basicAuth }}
+basicAuth:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* What a probe asks; where a login may be needed, only whether the port is open. Argument: (list values port path). */}}
+{{- define "peerwatch.probe" -}}
+{{- $port := index . 1 -}}
+{{- if (index . 0).webConfigSecret -}}
+tcpSocket: {port: {{ $port }}}
+{{- else -}}
+httpGet: {path: {{ index . 2 }}, port: {{ $port }}}
+{{- end -}}
+{{- end }}

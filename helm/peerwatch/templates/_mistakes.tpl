@@ -31,11 +31,7 @@
 {{- end -}}
 {{- end -}}
 {{- with $values.monitor -}}
-{{- if eq .scheme "https" -}}
-{{- if not $values.webConfigSecret -}}
-{{- $found = append $found "exporter.monitor.scheme: is \"https\", but exporter.webConfigSecret is empty, so the exporter speaks plain HTTP; set both or neither." -}}
-{{- end -}}
-{{- end -}}
+{{- $found = concat $found (include "peerwatch.mistakes.scheme" (list "exporter" $values) | fromYamlArray) -}}
 {{- $found = concat $found (include "peerwatch.mistakes.times" (list "exporter.monitor" .) | fromYamlArray) -}}
 {{- $seconds := include "peerwatch.seconds" .interval | float64 -}}
 {{- $recorded := and (ne .kind "none") $.Values.rules.enabled $.Values.rules.recording -}}
@@ -67,11 +63,12 @@
 {{- if and $values.existingSecret $values.config -}}
 {{- $found = append $found (printf "detector.config: is not used, since detector.existingSecret is %q; put the settings into that Secret." $values.existingSecret) -}}
 {{- end -}}
-{{- range $place, $instead := dict "listen" "detector.port" "preset" "preset" "replicas" "detector.replicas" "prometheus.url" "prometheus.url" "prometheus.recorded" "prometheus.recorded" "prometheus.headers" "prometheus.headers" -}}
+{{- range $place, $instead := dict "listen" "detector.port" "preset" "preset" "replicas" "detector.replicas" "prometheus.url" "prometheus.url" "prometheus.recorded" "prometheus.recorded" "prometheus.headers" "prometheus.headers" "web.config_file" "detector.webConfigSecret" -}}
 {{- if include "peerwatch.has" (list $values.config $place) -}}
 {{- $found = append $found (printf "detector.config.%s: is set by the chart; use the chart's value %s instead." $place $instead) -}}
 {{- end -}}
 {{- end -}}
+{{- $found = concat $found (include "peerwatch.mistakes.scheme" (list "detector" $values) | fromYamlArray) -}}
 {{- $found = concat $found (include "peerwatch.mistakes.times" (list "detector.monitor" $values.monitor) | fromYamlArray) -}}
 {{- toYaml $found -}}
 {{- end }}
@@ -113,4 +110,15 @@
 {{- $section = default dict (get $section .) -}}
 {{- end -}}
 {{- if hasKey $section (last $keys) }}true{{ end -}}
+{{- end }}
+
+{{/* A monitor that speaks TLS to a program that does not. Argument: (list program values). */}}
+{{- define "peerwatch.mistakes.scheme" -}}
+{{- $found := list -}}
+{{- $program := index . 0 -}}
+{{- $values := index . 1 -}}
+{{- if and (eq $values.monitor.scheme "https") (not $values.webConfigSecret) -}}
+{{- $found = append $found (printf "%s.monitor.scheme: is \"https\", but %s.webConfigSecret is empty, so the %s speaks plain HTTP; set both or neither." $program $program $program) -}}
+{{- end -}}
+{{- toYaml $found -}}
 {{- end }}

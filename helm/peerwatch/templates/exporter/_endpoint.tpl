@@ -2,15 +2,7 @@
 {{- define "peerwatch.exporter.endpoint" -}}
 {{- $monitor := .Values.exporter.monitor -}}
 port: metrics
-scheme: {{ $monitor.scheme }}
-{{- with $monitor.tlsConfig }}
-tlsConfig:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $monitor.basicAuth }}
-basicAuth:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+{{ include "peerwatch.scrapeAccess" $monitor }}
 relabelings:
   {{- include "peerwatch.relabelings" (list . "exporter") | nindent 2 }}
 {{- with $monitor.metricRelabelings }}
