@@ -16,7 +16,7 @@ import yaml
 
 from fake_nvml import install
 from peerwatch_demo.fleet import host as host_module
-from peerwatch_demo.fleet import scripted
+from peerwatch_demo.fleet import node as fleet_node
 from peerwatch_demo.fleet.host import Host
 from peerwatch_demo.fleet.node import FleetNode
 from peerwatch_demo.fleet.past import Past, recorded_names
@@ -44,7 +44,7 @@ Page = dict[Key, float]
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     """Return a host of two nodes with a minute of past; pynvml is as before afterwards."""
     # None of its collectors hangs: one that a busy machine makes late is waited for.
-    monkeypatch.setattr(scripted, "_DEADLINE_SECONDS", 60.0)
+    monkeypatch.setattr(fleet_node, "_DEADLINE_SECONDS", 60.0)
     with install(FakeNvml({"driver_version": "1", "gpus": []})):
         start = time.time() // 5 * 5 - 60
         yield Host(PLAN, [PLAN.faulty, HEALTHY.name], tmp_path, start)
