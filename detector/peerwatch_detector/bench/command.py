@@ -12,12 +12,13 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from peerwatch_common.progress import Progress
 from peerwatch_detector.bench.synthetic_job import (
     CYCLE,
     CYCLES,
@@ -36,6 +37,9 @@ from peerwatch_detector.reading.settings import ApiChoice
 _APIS: tuple[ApiChoice, ...] = ("remote_read", "export", "query", "query_range")
 # The first may open connections and fill the server's caches.
 _RUNS = 3
+# The first call, the cycles after it, and the reads: of the whole range by every API, of the newest
+# seconds by one.
+_MEASUREMENTS = 1 + CYCLES + len(_APIS) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,21 +107,22 @@ def run_bench(options: argparse.Namespace, config: DetectorConfig, bundle: Bundl
         are.
     """
     config = _narrowed(config, options)
-    detecting = measure_detection(config, bundle, options.nodes)
     reading: list[ReadingCost] = []
-    trouble = ""
-    try:
-        reading = measure_reading(config, options.series, options.node_label)
-    except (ReadError, BenchError) as error:
-        trouble = str(error)
+    failure = ""
+    with Progress(sys.stderr, _MEASUREMENTS, "measurement") as progress:
+        detecting = measure_detection(config, bundle, options.nodes, progress.advance)
+        try:
+            reading = measure_reading(config, options.series, options.node_label, progress.advance)
+        except (ReadError, BenchError) as error:
+            failure = str(error)
     text = report(detecting, reading, config.prometheus.shown_url)
     if options.json:
-        costs = {"detecting": asdict(detecting), "reading": [asdict(one) for one in reading]}
-        text = json.dumps(costs | {"trouble": trouble}, indent=2)
+        costs = {"detecting": asdict(detecting), "reading": [asdict(cost) for cost in reading]}
+        text = json.dumps(costs | {"trouble": failure}, indent=2)
     sys.stdout.write(text + "\n")
-    if trouble:
-        sys.stderr.write(f"peerwatch-detector: reading was not measured: {trouble}\n")
-    return 1 if trouble else 0
+    if failure:
+        sys.stderr.write(f"peerwatch-detector: reading was not measured: {failure}\n")
+    return 1 if failure else 0
 
 
 def _narrowed(config: DetectorConfig, options: argparse.Namespace) -> DetectorConfig:
@@ -137,8 +142,13 @@ def _narrowed(config: DetectorConfig, options: argparse.Namespace) -> DetectorCo
     return config.model_copy(update={"metrics": metrics})
 
 
-def measure_detection(config: DetectorConfig, bundle: Bundle, nodes: int) -> DetectionCost:
-    """Evaluate synthetic samples of so many nodes: the first call, and the cycles after it."""
+def measure_detection(
+    config: DetectorConfig, bundle: Bundle, nodes: int, advance: Callable[[], None]
+) -> DetectionCost:
+    """Evaluate synthetic samples of so many nodes: the first call, and the cycles after it.
+
+    ``advance`` is called after each.
+    """
     models = bundle.models(config, config.detection_metrics())
     # Once for a small job, so that everything is compiled and loaded.
     small = SyntheticJob(config, models, synthetic_frames(16, 1, config, faulty=False))
@@ -146,7 +156,11 @@ def measure_detection(config: DetectorConfig, bundle: Bundle, nodes: int) -> Det
     small.until(SECONDS + CYCLE)()
     frames = synthetic_frames(nodes, 1, config, faulty=False)
     job = SyntheticJob(config, models, frames)
-    cold, *cycles = (_seconds(job, SECONDS + cycle * CYCLE) for cycle in range(CYCLES + 1))
+    seconds = []
+    for cycle in range(CYCLES + 1):
+        seconds.append(_seconds(job, SECONDS + cycle * CYCLE))
+        advance()
+    cold, *cycles = seconds
     usual = np.median(cycles, axis=0)
     return DetectionCost(
         nodes,
@@ -170,7 +184,7 @@ def _seconds(job: SyntheticJob, second: int) -> tuple[float, float]:
 
 
 def measure_reading(
-    config: DetectorConfig, series: str | None, node_label: str
+    config: DetectorConfig, series: str | None, node_label: str, advance: Callable[[], None]
 ) -> list[ReadingCost]:
     """Read what the server has, by every API that it answers, and then the newest seconds only.
 
@@ -182,6 +196,8 @@ def measure_reading(
         The name of other series to read in their place.
     node_label
         Their label that names a node.
+    advance
+        Called after each measurement.
 
     Raises
     ------
@@ -190,16 +206,19 @@ def measure_reading(
     BenchError
         If it has no such series.
     """
-    selections = [Selection(one.name, one.recorded) for one in config.detection_metrics()]
+    selections = [Selection(metric.name, metric.recorded) for metric in config.detection_metrics()]
     if series:
         selections = [Selection(series, series, node_label=node_label)]
     end = time.time() - config.prometheus.lag_seconds
     long, short = (Grid.of_seconds(end - span, end) for span in (SECONDS, CYCLE))
-    costs = [_read(config, api, selections, long) for api in _APIS]
-    costs.append(_read(config, "auto", selections, short))
-    found = [one for one in costs if one is not None and one.series]
+    asked = [(api, long) for api in _APIS] + [("auto", short)]
+    costs = []
+    for api, grid in asked:
+        costs.append(_read(config, api, selections, grid))
+        advance()
+    found = [cost for cost in costs if cost is not None and cost.series]
     if not found:
-        names = ", ".join(one.series for one in selections[:3])
+        names = ", ".join(selection.series for selection in selections[:3])
         raise BenchError(
             f"{config.prometheus.shown_url} has none of the series {names}, ...; give "
             "--series NAME (and --node-label LABEL) of any that it has.",
@@ -218,10 +237,12 @@ def _read(
             wall, own = time.perf_counter(), time.process_time()
             readings = reader.read(selections, grid)
             wall, own = time.perf_counter() - wall, time.process_time() - own
-            errors = [one.outcome for one in readings if isinstance(one.outcome, ReadError)]
+            errors = [
+                reading.outcome for reading in readings if isinstance(reading.outcome, ReadError)
+            ]
             if errors and errors[0].reason in {"http_4xx", "malformed"} and api != "query":
                 return None
-            blocks = [one.result().block for one in readings]
+            blocks = [reading.result().block for reading in readings]
             count = sum(len(block.keys) + block.duplicates for block in blocks)
             samples = sum(block.samples for block in blocks)
             span = grid.steps * grid.step // 1000
@@ -257,11 +278,11 @@ def report(detecting: DetectionCost, reading: Sequence[ReadingCost], url: str) -
         "|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {one.api} | {one.span_seconds} | {one.series} | {one.samples} | {one.seconds:.3f} | "
-        f"{one.cpu:.3f} | {one.scaled(series):.2f} |"
-        for one in reading
+        f"| {cost.api} | {cost.span_seconds} | {cost.series} | {cost.samples} | "
+        f"{cost.seconds:.3f} | {cost.cpu:.3f} | {cost.scaled(series):.2f} |"
+        for cost in reading
     ]
-    long = [one.scaled(series) for one in reading if one.span_seconds >= SECONDS]
+    long = [cost.scaled(series) for cost in reading if cost.span_seconds >= SECONDS]
     start = detecting.cold + min(long)
     cycle = detecting.cycle + reading[-1].scaled(series)
     lines += [
