@@ -97,13 +97,14 @@ class Progress:
         self._total -= count
         self._bar.total = self._total
 
-    def write(self, line: str) -> None:
-        """Write a whole line, above the bar if there is one."""
+    def write(self, line: str, out: TextIO | None = None) -> None:
+        """Write a whole line, above the bar if there is one; to another output if one is given."""
+        out = out or self._out
         if self._terminal:
-            self._bar.write(line, file=self._out)
+            self._bar.write(line, file=out)
         else:
-            self._out.write(f"{line}\n")
-        self._out.flush()
+            out.write(f"{line}\n")
+        out.flush()
 
     def close(self) -> None:
         """Remove the bar."""

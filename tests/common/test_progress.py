@@ -92,3 +92,18 @@ def test_work_that_becomes_slow_still_shows(clock: Clock) -> None:
             clock.now += 10
             progress.advance(count)
     assert [line.split()[0] for line in out.getvalue().splitlines()] == ["1000/2000", "1100/2000"]
+
+
+def test_a_line_of_output_does_not_stand_behind_the_bar(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Terminal()
+    monkeypatch.setattr("sys.stdout", screen)
+    monkeypatch.setattr("sys.stderr", screen)
+    with Progress(screen, 10, "case") as progress:
+        clock.now += 1
+        progress.advance()
+        progress.write("{}", screen)
+    before = screen.getvalue().partition("{}\n")[0]
+    assert not before.rpartition("\r")[2].strip()
+    assert "1/10" in before

@@ -53,6 +53,10 @@ class CaseProgress:
         self.refused.append(reason)
         self._progress.write(f"peerwatch-detector: {reason}")
 
+    def output(self, line: str, out: TextIO) -> None:
+        """Write a line of the command's output, which may go to the same terminal."""
+        self._progress.write(line, out)
+
     def finish(self) -> int:
         """Write the summary and return the exit code: 2 if a case was refused."""
         self._progress.close()

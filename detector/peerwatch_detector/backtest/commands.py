@@ -35,8 +35,7 @@ def run_backtest(options: argparse.Namespace, config: DetectorConfig, bundle: Bu
         for result in replay_cases(folders, {"": config}, bundle, options.processes):
             progress.add(result)
             if not result.error:
-                out.write(line_of(result, "") + "\n")
-                out.flush()
+                progress.output(line_of(result, ""), out)
         return progress.finish()
 
 
