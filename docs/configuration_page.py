@@ -18,7 +18,6 @@ _COMMON: dict[str, tuple[type[BaseModel], tuple[str, ...]]] = {
     "exporter": (
         ExporterConfig,
         (
-            "listen.port",
             "web.config_file",
             "heartbeat.directory",
             "jobs.mapping_directory",
