@@ -24,14 +24,14 @@ class WebConfig(Section):
 
     config_file: Path | None = Field(
         default=None,
-        description="TLS and basic authentication, in the format of Prometheus' exporter-toolkit; "
-        "unset: plain HTTP for everybody.",
+        description="TLS and basic authentication, in the format of Prometheus' "
+        "exporter-toolkit; unset: plain HTTP without a password.",
     )
     max_connections: int = Field(
         default=64,
         ge=2,
         le=1024,
-        description="Connections at once; a further one takes the place of one that idles, or is "
+        description="Maximum number of connections; one more replaces an idle one, or is "
         "answered 503.",
     )
 

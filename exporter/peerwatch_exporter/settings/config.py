@@ -31,9 +31,7 @@ class ListenConfig(_Section):
         min_length=1,
         description="Address to listen on; :: serves IPv6 and IPv4.",
     )
-    port: int = Field(
-        default=9400, ge=0, le=65535, description="TCP port; 0 lets the system choose a free one."
-    )
+    port: int = Field(default=9400, ge=0, le=65535, description="TCP port; 0 chooses a free one.")
 
 
 class WebConfig(_Section):
@@ -42,14 +40,14 @@ class WebConfig(_Section):
     config_file: Path | None = Field(
         default=None,
         strict=False,
-        description="TLS and basic authentication, in the format of Prometheus' exporter-toolkit; "
-        "unset: plain HTTP for everybody.",
+        description="TLS and basic authentication, in the format of Prometheus' "
+        "exporter-toolkit; unset: plain HTTP without a password.",
     )
     max_connections: int = Field(
         default=64,
         ge=2,
         le=1024,
-        description="Connections at once; a further one takes the place of one that idles, or is "
+        description="Maximum number of connections; one more replaces an idle one, or is "
         "answered 503.",
     )
 
@@ -60,10 +58,10 @@ class ScopeConfig(_Section):
     kind: Literal["host", "processes"] = Field(
         default="host",
         description="host: the whole machine. processes: only the processes whose environment "
-        "holds all of scope.environment, for several nodes on one machine.",
+        "contains all of scope.environment, for several nodes on one machine.",
     )
     environment: dict[str, str] = Field(
-        default={}, description="Variables (name: value) that mark the node's processes."
+        default={}, description="Variables (name: value) that identify the node's processes."
     )
     cpus: float | None = Field(
         default=None, gt=0, le=65536, description="CPUs of the node; unset: those of the machine."
@@ -105,13 +103,14 @@ class HeartbeatConfig(_Section):
     directory: Path | None = Field(
         default=None,
         strict=False,
-        description="Directory with one file rank-<rank>.json per rank; unset: none is read.",
+        description="Directory with one file rank-<rank>.json per rank; unset: heartbeats are "
+        "not read.",
     )
     forget_after_seconds: float = Field(
         default=1800,
         ge=10,
         le=604800,
-        description="A file left by a process that is gone counts for this long, then no more.",
+        description="How long the heartbeat file of a process that is gone still counts.",
     )
 
 
@@ -122,7 +121,7 @@ class JobsConfig(_Section):
         default=None,
         strict=False,
         description="Directory in dcgm-exporter's format: files named by GPU index, one job id "
-        "per line; the file 'node' names jobs of the node as a whole.",
+        "per line; the file 'node' lists jobs of the node as a whole.",
     )
     environment: bool = Field(
         default=True, description="Also take job ids from the environment of rank processes."
@@ -134,15 +133,15 @@ class JobsConfig(_Section):
     pod_resources_socket: Path | None = Field(
         default=Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
         strict=False,
-        description="The kubelet's pod-resources socket, read where it exists; null: it is not.",
+        description="The kubelet's pod-resources socket, read if it exists; null: never.",
     )
     kubernetes_job_id: Annotated[str, AfterValidator(check_naming)] = Field(
         default="job",
         min_length=1,
-        description="What names the job of a pod that has no other job id. job: namespace/job, "
-        "the pod's name without what its operator added for role, index and replica. pod: "
-        "namespace/pod. Else a regular expression for the whole of namespace/pod, whose group "
-        "(?P<job>...) is the job id.",
+        description="How the job of a pod without any other job id is identified. job: "
+        "namespace/job, where the job is the pod's name without what its operator added for "
+        "role, index and replica. pod: namespace/pod. Otherwise a regular expression for the "
+        "whole of namespace/pod, whose group (?P<job>...) is the job id.",
     )
 
 
@@ -150,15 +149,15 @@ class CollectorsConfig(_Section):
     """Which collectors run."""
 
     enabled: list[str] | None = Field(
-        default=None, description="Run exactly these; unset: those that run by default."
+        default=None, description="Run exactly these collectors; unset: the default ones."
     )
-    disabled: list[str] = Field(default=[], description="Never run these.")
+    disabled: list[str] = Field(default=[], description="Collectors that never run.")
     max_series: int = Field(
         default=5000,
         ge=1,
         le=100000,
-        description="Series one collector may publish; the last ones beyond are left out, which "
-        "exporter_collector_dropped_series counts.",
+        description="Maximum number of series per collector; further ones are dropped and "
+        "counted in exporter_collector_dropped_series.",
     )
 
 
@@ -169,9 +168,9 @@ class FastConfig(_Section):
         default=0,
         ge=0,
         le=60,
-        description="0: the newest values, for a scrape every second. More: every second's values "
-        "with their times, so that a scrape every 10 s carries them all; set it to twice the "
-        "scrape interval.",
+        description="0: the newest values, for a scrape every second. More: every second's "
+        "values with their timestamps, so that a scrape every 10 s transfers them all; set it "
+        "to twice the scrape interval.",
     )
     fine_step_milliseconds: int | None = Field(
         default=None,
@@ -194,7 +193,7 @@ class FastConfig(_Section):
 class NvlinkConfig(_Section):
     """Detail of the NVLink metrics."""
 
-    per_link: bool = Field(default=True, description="Publish state and errors of each link.")
+    per_link: bool = Field(default=True, description="Publish state and errors per link.")
     fec: bool = Field(
         default=False,
         description="Also publish what forward error correction repaired, 16 series per link "
@@ -209,7 +208,7 @@ class GpuConfig(_Section):
         default=None,
         ge=0,
         le=1024,
-        description="GPUs the node should have; unset: the most seen since the start.",
+        description="Number of GPUs the node should have; unset: the most seen since startup.",
     )
 
 
@@ -219,7 +218,7 @@ class EthtoolConfig(_Section):
     interfaces: list[str] = Field(
         default=[],
         max_length=64,
-        description="Names of interfaces to read besides those of the RDMA ports.",
+        description="Names of further interfaces to read besides those of the RDMA ports.",
     )
 
 
@@ -229,9 +228,9 @@ class NicConfig(_Section):
     exclude: list[Annotated[str, Field(min_length=1, max_length=64)]] = Field(
         default=[],
         max_length=64,
-        description="Patterns of RDMA devices that are never read, for example "
-        "[mlx5_4, 'mlx5_1*']: restricted functions of NVLink switches answer nothing and fill the "
-        "kernel log.",
+        description="Patterns of RDMA devices that are never read, for example [mlx5_4, "
+        "'mlx5_1*']: restricted functions of NVLink switches do not answer and fill the kernel "
+        "log.",
     )
 
 
@@ -248,16 +247,17 @@ class SamplerConfig(_Section):
         default=15,
         ge=1,
         le=60,
-        description="What maximum, 99th percentile and mean cover; best the scrape interval.",
+        description="Time covered by maximum, 99th percentile and mean; ideally the scrape "
+        "interval.",
     )
     history_seconds: float = Field(
-        default=15, ge=1, le=600, description="How far back /burst can show single samples."
+        default=15, ge=1, le=600, description="How far back /burst can return individual samples."
     )
     line_rate_ratio: float = Field(
         default=0.9,
         gt=0,
         le=1,
-        description="Part of a port's speed from which a sample counts as at line rate.",
+        description="Share of a port's speed above which a sample counts as at line rate.",
     )
     max_cpu_ratio: float = Field(
         default=0.05,
@@ -277,11 +277,11 @@ class SamplerConfig(_Section):
             "receive_pause_frames",
         ],
         min_length=1,
-        description="What is sampled of every port; transmit_packets and receive_packets can be "
-        "had as well.",
+        description="Counters to sample on every port; transmit_packets and receive_packets are "
+        "available too.",
     )
     devices: list[str] = Field(
-        default=[], max_length=128, description="RDMA devices that are sampled; empty: all."
+        default=[], max_length=128, description="RDMA devices to sample; empty: all."
     )
 
     @model_validator(mode="after")
@@ -298,9 +298,9 @@ class XidConfig(_Section):
     severity: dict[Annotated[int, Field(ge=1, le=9999)], Severity] = Field(
         default={},
         max_length=256,
-        description="Classes of XID codes (1 to 9999) other than the built-in ones, for example "
-        "{109: hardware}: hardware, degraded, watch, application or ignore. They also win over "
-        "what a log line says.",
+        description="Classes of XID codes (1 to 9999) that differ from the built-in ones, for "
+        "example {109: hardware}: hardware, degraded, watch, application or ignore. They also "
+        "override what a log line says.",
     )
 
 
@@ -322,16 +322,16 @@ class ExporterConfig(_Section):
         default=0.8,
         gt=0,
         le=0.95,
-        description="A collector slower than this is left out of the scrape. Below 1 s, as all are "
-        "asked once a second.",
+        description="A collector slower than this is left out of the snapshot. Below 1 s, "
+        "because collectors run once a second.",
     )
     mean_seconds: int = Field(
         default=5,
         ge=1,
         le=60,
-        description="Utilisation, activity, power, clocks and TCP queues on /metrics are means of "
-        "so long: at least the time between two scrapes, or nodes seem to differ that are only "
-        "sampled in different parts of a training step.",
+        description="Utilisation, activity, power, clocks and TCP queues on /metrics are means "
+        "over this time. At least the scrape interval, or healthy nodes seem to differ because "
+        "each is sampled in another part of a training step.",
     )
     fast: FastConfig = Field(default=FastConfig(), description="The endpoint /metrics/fast.")
     nvlink: NvlinkConfig = Field(default=NvlinkConfig(), description="Detail of NVLink metrics.")
