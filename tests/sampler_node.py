@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from peerwatch_exporter.sampler.process import Sampler
-from peerwatch_exporter.sampler.settings import Settings
+from peerwatch_exporter.sampler.settings import SamplerSettings
 from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.sources import Sources
 from peerwatch_exporter.sources.host.access import Paths
@@ -100,7 +100,7 @@ def sources_of(root: Path) -> Sources:
     return Sources(Paths(procfs=Path("/proc"), sysfs=root, kmsg=root / "kmsg"))
 
 
-def settings_of(root: Path, **changes: object) -> Settings:
+def settings_of(root: Path, **changes: object) -> SamplerSettings:
     """Return settings for tests: 5 ms, a window of 2 s, no limit on cost that would matter."""
     values: dict[str, object] = {
         "interval_seconds": 0.005,
@@ -110,7 +110,7 @@ def settings_of(root: Path, **changes: object) -> Settings:
         "counters": COUNTERS,
         "retry_seconds": 0.3,
     }
-    return Settings(sysfs=str(root), **{**values, **changes})
+    return SamplerSettings(sysfs=str(root), **{**values, **changes})
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from peerwatch_exporter.catalog.sampled_counters import COUNTERS
 from peerwatch_exporter.sampler.burst import MAX_POINTS, answer, parse
-from peerwatch_exporter.sampler.layout import Group, Layout, Series
+from peerwatch_exporter.sampler.layout import RingLayout, SampledGroup, SampledSeries
 from peerwatch_exporter.sampler.process import SamplerState
 from peerwatch_exporter.sampler.ring import MISSING, RingError, Rows
 
@@ -23,7 +23,7 @@ LINE_RATE = 50e9
 
 
 def series(name, device="mlx5_0", line_rate=None):
-    return Series(COUNTERS[name], device, "1", line_rate)
+    return SampledSeries(COUNTERS[name], device, "1", line_rate)
 
 
 class Source:
@@ -35,14 +35,14 @@ class Source:
 
     def __init__(self, groups=None, second=None):
         self.groups = groups or (
-            Group(
+            SampledGroup(
                 0.01,
                 tuple(series("transmit_bytes", f"mlx5_{n}", LINE_RATE) for n in range(2)),
                 1200,
             ),
-            Group(0.02, (series("cnp_sent"), series("cnp_handled")), 600),
+            SampledGroup(0.02, (series("cnp_sent"), series("cnp_handled")), 600),
         )
-        self.state = SamplerState(Layout(tuple(self.groups)), second)
+        self.state = SamplerState(RingLayout(tuple(self.groups)), second)
         self.gpu_samples = {
             ("0", "GPU-a", POWER): [(NOW - 2 + n / 50, 100.0 + n) for n in range(100)]
         }
@@ -141,7 +141,7 @@ def test_missing_samples_are_left_out():
 
 
 def test_counter_refreshed_rarely_does_not_seem_faster_than_its_link():
-    group = Group(0.01, (series("transmit_bytes", "mlx5_0", 1e6),), 1200)
+    group = SampledGroup(0.01, (series("transmit_bytes", "mlx5_0", 1e6),), 1200)
     source = Source((group,))
     complete = source.rows
 
@@ -212,7 +212,9 @@ def test_query_that_cannot_be_answered_says_why(query, status, words):
 
 
 def test_answer_is_bounded():
-    group = Group(0.001, tuple(series("transmit_bytes", f"mlx5_{n}") for n in range(32)), 12_000)
+    group = SampledGroup(
+        0.001, tuple(series("transmit_bytes", f"mlx5_{n}") for n in range(32)), 12_000
+    )
     status, found = ask(Source((group,)), metric=TRANSMIT, seconds=10)
 
     assert "400 Bad Request" == status

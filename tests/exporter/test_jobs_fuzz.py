@@ -14,7 +14,7 @@ from peerwatch_exporter.settings.config import ExporterConfig, JobsConfig
 from peerwatch_exporter.sources import Sources
 from peerwatch_exporter.sources.gpu.readings import GpuIdentity
 from peerwatch_exporter.sources.host.access import Paths
-from peerwatch_exporter.sources.jobs.claims import Boards, Claim, Gpu, Pod
+from peerwatch_exporter.sources.jobs.claims import Boards, Claim, ClaimedGpu, Pod
 from peerwatch_exporter.sources.jobs.environment import job_facts, possible_gpus
 from peerwatch_exporter.sources.jobs.mapping import LONGEST_JOB_ID, REASONS, read_mapping
 from peerwatch_exporter.sources.jobs.merge import MOST_JOBS, MOST_ROWS, merge
@@ -94,8 +94,8 @@ def test_any_environment_is_understood_or_passed_over(environment, gpu_count):
 NAMES = st.sampled_from(["", "7", "8", "llm", "train-worker-0"])
 GPUS = st.lists(
     st.one_of(
-        st.builds(Gpu, st.integers(0, 5), st.just("")),
-        st.just(Gpu(None, "MIG-1")),
+        st.builds(ClaimedGpu, st.integers(0, 5), st.just("")),
+        st.just(ClaimedGpu(None, "MIG-1")),
         st.just(BOARDS.gpu(1)),
     ),
     max_size=3,

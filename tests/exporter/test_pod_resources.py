@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from fake_kubelet import container, devices, field, kubelet, pod, pods, varint
 from hardware_cases import FakeClock
 from peerwatch_exporter.sources.gpu.readings import GpuIdentity
-from peerwatch_exporter.sources.jobs.claims import Boards, Gpu, Pod
+from peerwatch_exporter.sources.jobs.claims import Boards, ClaimedGpu, Pod
 from peerwatch_exporter.sources.jobs.grpc_unary import GrpcError, UnaryClient
 from peerwatch_exporter.sources.jobs.pod_resources import (
     ContainerDevices,
@@ -270,16 +270,16 @@ def test_missing_package_is_named(path, monkeypatch):
 @pytest.mark.parametrize(
     ("device_id", "gpu"),
     [
-        (UUIDS[3], Gpu(3, UUIDS[3])),
-        (f"{UUIDS[3]}::7", Gpu(3, UUIDS[3])),
-        (MIG, Gpu(None, MIG)),
-        (f"{MIG}::2", Gpu(None, MIG)),
-        (f"MIG-{UUIDS[5]}/3/0", Gpu(5, UUIDS[5])),
-        ("nvidia4", Gpu(4, UUIDS[4])),
-        ("nvidia4/gi3", Gpu(4, UUIDS[4])),
-        ("nvidia4/gi3/vgpu0", Gpu(4, UUIDS[4])),
-        ("nvidia4/vgpu1", Gpu(4, UUIDS[4])),
-        ("GPU-99999999-0000", Gpu(None, "GPU-99999999-0000")),
+        (UUIDS[3], ClaimedGpu(3, UUIDS[3])),
+        (f"{UUIDS[3]}::7", ClaimedGpu(3, UUIDS[3])),
+        (MIG, ClaimedGpu(None, MIG)),
+        (f"{MIG}::2", ClaimedGpu(None, MIG)),
+        (f"MIG-{UUIDS[5]}/3/0", ClaimedGpu(5, UUIDS[5])),
+        ("nvidia4", ClaimedGpu(4, UUIDS[4])),
+        ("nvidia4/gi3", ClaimedGpu(4, UUIDS[4])),
+        ("nvidia4/gi3/vgpu0", ClaimedGpu(4, UUIDS[4])),
+        ("nvidia4/vgpu1", ClaimedGpu(4, UUIDS[4])),
+        ("GPU-99999999-0000", ClaimedGpu(None, "GPU-99999999-0000")),
     ],
 )
 def test_device_id_names_a_gpu(device_id, gpu):
@@ -391,7 +391,7 @@ def test_last_answer_holds_while_the_kubelet_restarts_but_not_for_ever(path):
     clock = FakeClock()
     down = GrpcError("grpc_unavailable", "gone")
     pods_of = provider(path, clock, FakeUnary(LISTED, down))
-    known = {"train-worker-0": (Gpu(0, UUIDS[0]), Gpu(1, UUIDS[1]))}
+    known = {"train-worker-0": (ClaimedGpu(0, UUIDS[0]), ClaimedGpu(1, UUIDS[1]))}
     answer = pods_of.claims()
     assert (known, None) == (held(answer), answer.error)
     path.unlink()

@@ -16,9 +16,9 @@ from peerwatch_exporter.collector import all_metrics, metrics_by_topic
 from peerwatch_exporter.collectors.gpu_samples import GpuSamplesCollector
 from peerwatch_exporter.collectors.sampler import SamplerCollector
 from peerwatch_exporter.errors import NoData, PartialData
-from peerwatch_exporter.sampler.layout import Group, Layout, Series
+from peerwatch_exporter.sampler.layout import RingLayout, SampledGroup, SampledSeries
 from peerwatch_exporter.sampler.process import Sampler, SamplerState
-from peerwatch_exporter.sampler.settings import Settings
+from peerwatch_exporter.sampler.settings import SamplerSettings
 from peerwatch_exporter.sampler.window import Statistics
 from peerwatch_exporter.settings.config import ExporterConfig, SamplerConfig
 from peerwatch_exporter.settings.load import load_config
@@ -28,9 +28,9 @@ CATALOG = all_metrics()
 TOPICS = metrics_by_topic()
 
 PORT = ("mlx5_0", "1")
-LAYOUT = Layout(
+LAYOUT = RingLayout(
     tuple(
-        Group(0.01, (Series(counter, *PORT, 5e10 if counter.link else None),))
+        SampledGroup(0.01, (SampledSeries(counter, *PORT, 5e10 if counter.link else None),))
         for counter in COUNTERS.values()
     )
 )
@@ -59,7 +59,7 @@ class StandingSampler(Sampler):
     """A sampler whose process said something once."""
 
     def __init__(self, root, state):
-        settings = Settings(str(root), 0.01)
+        settings = SamplerSettings(str(root), 0.01)
         super().__init__(ExporterConfig(), sources_of(root), settings=settings)
         self._standing = state
 
@@ -222,13 +222,13 @@ def test_settings_reach_the_process(tmp_path):
         devices=["mlx5_3"],
     )
     config = ExporterConfig(sampler=section)
-    settings = Settings.from_config(config, tmp_path)
+    settings = SamplerSettings.from_config(config, tmp_path)
 
-    assert settings == Settings(
+    assert settings == SamplerSettings(
         str(tmp_path), 0.002, 30, 20, 0.8, 0.1, ("receive_bytes",), ("mlx5_3",)
     )
-    assert settings == Settings.from_json(settings.to_json())
-    assert Settings.from_config(ExporterConfig(), tmp_path) is None
+    assert settings == SamplerSettings.from_json(settings.to_json())
+    assert SamplerSettings.from_config(ExporterConfig(), tmp_path) is None
     assert isinstance(GpuSamplesCollector(config, sources_of(tmp_path)), GpuSamplesCollector)
 
 

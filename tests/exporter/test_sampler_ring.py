@@ -10,22 +10,22 @@ from hypothesis import strategies as st
 
 from peerwatch_exporter.catalog.sampled_counters import COUNTERS
 from peerwatch_exporter.sampler.layout import (
-    Group,
-    Layout,
     MemoryLimitError,
-    Series,
+    RingLayout,
+    SampledGroup,
+    SampledSeries,
     lay_out,
 )
 from peerwatch_exporter.sampler.ring import MISSING, RingError, RingReader, RingWriter
 
-SERIES = tuple(Series(COUNTERS[name], "mlx5_0", "1") for name in ("cnp_sent", "cnp_handled"))
+SERIES = tuple(SampledSeries(COUNTERS[name], "mlx5_0", "1") for name in ("cnp_sent", "cnp_handled"))
 
 
 class Pair:
     """A writer and a reader of one ring, the ring standing behind another one."""
 
     def __init__(self, capacity, directory):
-        self.group = Group(0.001, SERIES, capacity=capacity, offset=48)
+        self.group = SampledGroup(0.001, SERIES, capacity=capacity, offset=48)
         self.memory = bytearray(48 + self.group.size)
         self.writer = RingWriter(memoryview(self.memory), self.group)
         self.path = directory / "memory"
@@ -92,7 +92,7 @@ def test_value_that_is_no_counter_is_missing_and_its_row_stays(pair, value):
 
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 12))
 def test_writer_gives_the_columns_that_are_still_there(first, last, capacity):
-    group = Group(0.001, SERIES, capacity=capacity)
+    group = SampledGroup(0.001, SERIES, capacity=capacity)
     writer = RingWriter(memoryview(bytearray(group.size)), group)
     for number in range(last):
         writer.write(number, (number * 10, number * 100))
@@ -110,7 +110,7 @@ def test_reader_of_garbage_says_so(tmp_path_factory, content, written, capacity)
         path.write_bytes(head + content)
         descriptor = os.open(path, os.O_RDONLY)
         try:
-            rows = RingReader(descriptor, Group(0.001, SERIES, capacity + 1)).newest(1000)
+            rows = RingReader(descriptor, SampledGroup(0.001, SERIES, capacity + 1)).newest(1000)
             assert len(rows.times) == len(rows.columns[0]) <= capacity
         except RingError:
             assert len(content) < 416
@@ -127,17 +127,17 @@ def test_memory_cut_short_is_an_error_and_not_the_end(pair):
 
 
 def test_layout_survives_its_way_to_the_other_process():
-    fast = Group(0.001, (Series(COUNTERS["transmit_bytes"], "mlx5_0", "1", 5e10),))
-    layout = lay_out([fast, Group(0.01, SERIES)], 15, 15)
+    fast = SampledGroup(0.001, (SampledSeries(COUNTERS["transmit_bytes"], "mlx5_0", "1", 5e10),))
+    layout = lay_out([fast, SampledGroup(0.01, SERIES)], 15, 15)
 
-    assert layout == Layout.from_data(layout.to_data())
+    assert layout == RingLayout.from_data(layout.to_data())
     assert layout.groups[0].size == layout.groups[1].offset
     assert 15 / 0.001 < layout.groups[0].capacity < 18 / 0.001
     assert layout.groups[1].offset + layout.groups[1].size == layout.size
 
 
 def test_history_that_does_not_fit_is_refused_with_what_to_do():
-    groups = [Group(0.001, SERIES * 4) for _ in range(128)]
+    groups = [SampledGroup(0.001, SERIES * 4) for _ in range(128)]
 
     with pytest.raises(MemoryLimitError, match=r"1024 counters need \d+ MiB, more than 64 MiB"):
         lay_out(groups, 15, 15)

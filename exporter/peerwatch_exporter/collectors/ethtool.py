@@ -206,8 +206,6 @@ _PRIORITIES = 8
 _MICROSECONDS = 1_000_000
 _MAX_INTERFACES = 128  # those of 128 RDMA ports, the others that the settings name included
 _ABSENT = (errno.EOPNOTSUPP, errno.ENODEV)
-
-_STORMS = ("warning", "error")
 _DIRECTIONS = {"rx": "receive", "tx": "transmit"}
 _DISCARDS = {
     "buf_discard": "host_buffer",
@@ -217,7 +215,7 @@ _DISCARDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class Statistic:
     """What one statistic becomes: a metric, its labels after device and port, and its unit."""
 
     metric: str
@@ -225,7 +223,7 @@ class Series:
     divisor: int = 1
 
 
-def _flow_control() -> Mapping[str, Series]:
+def _flow_control() -> Mapping[str, Statistic]:
     """Return the pause statistics: of the whole link, and of each priority."""
     table = {}
     for word, direction in _DIRECTIONS.items():
@@ -234,50 +232,52 @@ def _flow_control() -> Mapping[str, Series]:
         for scope, labels in scopes.items():
             metric = "nic_global_pause" if scope == "global" else "nic_pfc_pause"
             base = f"{word}_{scope}_pause"
-            table[base] = Series(f"{metric}_frames_total", labels)
-            table[f"{base}_duration"] = Series(f"{metric}_seconds_total", labels, _MICROSECONDS)
-            table[f"{base}_transition"] = Series(f"{metric}_transitions_total", labels)
-    storms = {severity: Series("nic_pause_storm_events_total", (severity,)) for severity in _STORMS}
-    return table | {f"tx_pause_storm_{name}_events": series for name, series in storms.items()}
+            table[base] = Statistic(f"{metric}_frames_total", labels)
+            table[f"{base}_duration"] = Statistic(f"{metric}_seconds_total", labels, _MICROSECONDS)
+            table[f"{base}_transition"] = Statistic(f"{metric}_transitions_total", labels)
+    for severity in ("warning", "error"):
+        statistic = Statistic("nic_pause_storm_events_total", (severity,))
+        table[f"tx_pause_storm_{severity}_events"] = statistic
+    return table
 
 
-def _buffers() -> Mapping[str, Series]:
+def _buffers() -> Mapping[str, Statistic]:
     """Return what was dropped or marked on the way in."""
     table = {
-        "rx_discards_phy": Series("nic_receive_discards_total"),
-        "rx_out_of_buffer": Series("nic_receive_out_of_buffer_packets_total"),
-        "outbound_pci_buffer_overflow": Series("nic_pcie_buffer_overflow_packets_total"),
+        "rx_discards_phy": Statistic("nic_receive_discards_total"),
+        "rx_out_of_buffer": Statistic("nic_receive_out_of_buffer_packets_total"),
+        "outbound_pci_buffer_overflow": Statistic("nic_pcie_buffer_overflow_packets_total"),
     }
     for number in range(_PRIORITIES):
         name = f"rx_prio{number}"
-        table[f"{name}_marked"] = Series("nic_priority_ecn_marked_total", (str(number),))
+        table[f"{name}_marked"] = Statistic("nic_priority_ecn_marked_total", (str(number),))
         for ending, reason in _DISCARDS.items():
             labels = (str(number), reason)
-            table[f"{name}_{ending}"] = Series("nic_priority_discards_total", labels)
+            table[f"{name}_{ending}"] = Statistic("nic_priority_discards_total", labels)
     return table
 
 
 # An allow-list, by the names of the mlx5 driver, which has thousands more: each is a series.
-STATISTICS: Mapping[str, Series] = {
+STATISTICS: Mapping[str, Statistic] = {
     **_flow_control(),
     **_buffers(),
-    "outbound_pci_stalled_rd_events": Series("nic_pcie_stalled_seconds_total", ("read",)),
-    "outbound_pci_stalled_wr_events": Series("nic_pcie_stalled_seconds_total", ("write",)),
-    "rx_pci_signal_integrity": Series("nic_pcie_signal_errors_total", ("receive",)),
-    "tx_pci_signal_integrity": Series("nic_pcie_signal_errors_total", ("transmit",)),
-    "link_down_events_phy": Series("nic_phy_link_down_events_total"),
-    "rx_crc_errors_phy": Series("nic_phy_crc_errors_total"),
-    "rx_bits_phy": Series("nic_phy_received_bytes_total", divisor=8),
-    "rx_corrected_bits_phy": Series("nic_phy_corrected_bit_errors_total"),
-    "rx_pcs_symbol_err_phy": Series("nic_phy_symbol_errors_total"),
+    "outbound_pci_stalled_rd_events": Statistic("nic_pcie_stalled_seconds_total", ("read",)),
+    "outbound_pci_stalled_wr_events": Statistic("nic_pcie_stalled_seconds_total", ("write",)),
+    "rx_pci_signal_integrity": Statistic("nic_pcie_signal_errors_total", ("receive",)),
+    "tx_pci_signal_integrity": Statistic("nic_pcie_signal_errors_total", ("transmit",)),
+    "link_down_events_phy": Statistic("nic_phy_link_down_events_total"),
+    "rx_crc_errors_phy": Statistic("nic_phy_crc_errors_total"),
+    "rx_bits_phy": Statistic("nic_phy_received_bytes_total", divisor=8),
+    "rx_corrected_bits_phy": Statistic("nic_phy_corrected_bit_errors_total"),
+    "rx_pcs_symbol_err_phy": Statistic("nic_phy_symbol_errors_total"),
 }
 
 
 # Keys and values of one interface.
-_Reading: TypeAlias = "tuple[tuple[Series, ...], list[int]]"
+_Reading: TypeAlias = "tuple[tuple[Statistic, ...], list[int]]"
 _Labels: TypeAlias = tuple[str, ...]
 # Labels device and port of each interface, and what its statistics stand for.
-_Layout: TypeAlias = "list[tuple[tuple[str, str], tuple[Series, ...]]]"
+_Layout: TypeAlias = "list[tuple[tuple[str, str], tuple[Statistic, ...]]]"
 
 
 class _Column:

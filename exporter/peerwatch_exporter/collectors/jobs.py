@@ -14,7 +14,7 @@ from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import PartialData
 from peerwatch_exporter.sources.jobs.cgroup_provider import CgroupProvider
-from peerwatch_exporter.sources.jobs.claims import Answer, Boards, Claim
+from peerwatch_exporter.sources.jobs.claims import Boards, Claim, ProviderAnswer
 from peerwatch_exporter.sources.jobs.environment import EnvironmentProvider
 from peerwatch_exporter.sources.jobs.mapping import MappingProvider
 from peerwatch_exporter.sources.jobs.merge import MOST_JOBS, MOST_ROWS, Jobs, merge
@@ -134,9 +134,9 @@ class _HeartbeatProvider:
         self._files = files
         self._clock = clock
         self._job_ids: dict[str, None] = {}
-        self._answer = Answer(())
+        self._answer = ProviderAnswer(())
 
-    def claims(self) -> Answer | None:
+    def claims(self) -> ProviderAnswer | None:
         """Return a claim for each heartbeat that is not of long ago."""
         if self._config.directory is None:
             return None
@@ -145,7 +145,7 @@ class _HeartbeatProvider:
         job_ids = dict.fromkeys(rank.job_id for rank in ranks if rank.time >= oldest)
         if job_ids != self._job_ids:
             claims = [Claim(self.name, job_id, "peerwatch") for job_id in job_ids if job_id]
-            self._job_ids, self._answer = job_ids, Answer(claims)
+            self._job_ids, self._answer = job_ids, ProviderAnswer(claims)
         return self._answer
 
 
@@ -162,7 +162,7 @@ class JobsCollector:
         self._gpus = sources.gpus
         self._process_jobs = sources.process_jobs
         self._inputs: tuple[object, ...] = ()
-        self._answers: list[Answer] = []
+        self._answers: list[ProviderAnswer] = []
         self._jobs = Jobs()
         self._families: tuple[Family, ...] = ()
         self._identities: tuple[GpuIdentity, ...] = ()
@@ -194,7 +194,7 @@ class JobsCollector:
         identities = self._gpus.boards()
         if identities != self._identities:
             self._identities, self._boards = identities, Boards(identities)
-        answers: list[Answer] = []
+        answers: list[ProviderAnswer] = []
         errors: list[tuple[str, Exception]] = []
         up = family("exporter_job_provider_up")
         for provider in self._providers:
@@ -216,7 +216,7 @@ class JobsCollector:
         if errors:
             raise _IncompleteError(*errors[0])
 
-    def _merged(self, answers: list[Answer]) -> Jobs:
+    def _merged(self, answers: list[ProviderAnswer]) -> Jobs:
         """Return the jobs; they and their families stay as long as nobody says anything else."""
         inputs: tuple[object, ...] = (
             [id(answer) for answer in answers],
@@ -253,7 +253,7 @@ class JobsCollector:
             yield errors
 
 
-def _claims_of(provider: Provider) -> tuple[Answer | None, Exception | None]:
+def _claims_of(provider: Provider) -> tuple[ProviderAnswer | None, Exception | None]:
     try:
         answer = provider.claims()
     except Exception as error:  # whatever it is, the other providers go on

@@ -15,7 +15,7 @@ from peerwatch_exporter.sampler.window import Statistics
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from peerwatch_exporter.sampler.layout import Series
+    from peerwatch_exporter.sampler.layout import SampledSeries
     from peerwatch_exporter.sampler.process import SamplerState
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
@@ -306,7 +306,7 @@ def _statistics(state: SamplerState) -> Iterable[Family]:
     return families.values()
 
 
-def _add(families: dict[str, Family], series: Series, statistics: Statistics) -> None:
+def _add(families: dict[str, Family], series: SampledSeries, statistics: Statistics) -> None:
     counter, port = series.counter, (series.device, series.port)
     direction = (counter.direction,) if counter.direction else ()
     rates = families.setdefault(counter.family, family(counter.family))

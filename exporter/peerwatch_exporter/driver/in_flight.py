@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from peerwatch_common.metrics.spec import Family
-    from peerwatch_exporter.driver.slot import Answer
+    from peerwatch_exporter.driver.slot import CollectorAnswer
 
 _LOG = logging.getLogger(__name__)
 # The key for a collector that is stuck as a whole.
@@ -71,7 +71,7 @@ class InFlightRequests:
     def report(
         self,
         families: tuple[Family, ...],
-        answer: Answer | None,
+        answer: CollectorAnswer | None,
         *,
         error: str | None,
         success: bool,
@@ -92,7 +92,7 @@ class InFlightRequests:
             started=None if answer is None else answer.began,
         )
 
-    def _log(self, error: str | None, answer: Answer | None) -> None:
+    def _log(self, error: str | None, answer: CollectorAnswer | None) -> None:
         """Log a change of what is wrong, not every run that finds it so."""
         # Every start begins so; it is worth a log line only if it lasts.
         if error in {self._logged, STARTING}:

@@ -20,7 +20,7 @@ from peerwatch_common.logs import log_form
 from peerwatch_exporter.driver.child import COMMAND, ChildGoneError, ChildProcess
 from peerwatch_exporter.driver.limits import Limits
 from peerwatch_exporter.driver.reaper import Reaper
-from peerwatch_exporter.driver.slot import Answer, Slot
+from peerwatch_exporter.driver.slot import ChildSlot, CollectorAnswer
 from peerwatch_exporter.driver.state import DriverState
 from peerwatch_exporter.driver.version import DriverVersion
 from peerwatch_exporter.driver.wire import WireError
@@ -178,7 +178,7 @@ class Driver:
         with contextlib.suppress(BlockingIOError):
             os.write(self._wake_write, b"!")
 
-    def _listen(self, slot: Slot) -> None:
+    def _listen(self, slot: ChildSlot) -> None:
         """Take what a child sent."""
         child = slot.child
         if child is None:
@@ -201,7 +201,7 @@ class Driver:
                 if slot.child is child:
                     self._fail(slot, "bad_answer", child.activity().gpu)
 
-    def _take(self, slot: Slot, kind: str, *arguments: Any) -> None:  # noqa: ANN401
+    def _take(self, slot: ChildSlot, kind: str, *arguments: Any) -> None:  # noqa: ANN401
         if kind == "answer":
             self._state.answered(slot, *arguments)
         elif kind == "facts":
@@ -221,7 +221,7 @@ class Driver:
         else:
             raise WireError(f"There is no message of the kind {kind!r}.")
 
-    def _absent(self, slot: Slot, reason: str) -> None:
+    def _absent(self, slot: ChildSlot, reason: str) -> None:
         if slot.gpu is not None:
             self._restart(slot, None)
             return
@@ -234,14 +234,14 @@ class Driver:
             self._end(slot)
         self._state.without_driver(reason, start_at)
 
-    def _reloaded(self, slot: Slot) -> None:
+    def _reloaded(self, slot: ChildSlot) -> None:
         """Begin anew with all GPUs: indexes may mean other boards now."""
         for apart in self._state.apart.values():
             self._end(apart)
         self._state.apart.clear()
         self._restart(slot if slot.gpu is None else self._state.main, "driver_reloaded")
 
-    def _lost(self, slot: Slot) -> None:
+    def _lost(self, slot: ChildSlot) -> None:
         child = slot.child
         if child is None:
             return
@@ -249,10 +249,10 @@ class Driver:
         _LOG.warning("driver process ended by itself gpu=%s status=%s", _name(slot), status)
         self._fail(slot, "crashed", child.activity().gpu)
 
-    def _fail(self, slot: Slot, reason: str, gpu: int | None) -> None:
+    def _fail(self, slot: ChildSlot, reason: str, gpu: int | None) -> None:
         """End a child that failed; a GPU that it was calling is set apart."""
         if slot.gpu is None and gpu is not None:
-            self._state.apart.setdefault(gpu, Slot(gpu=gpu))
+            self._state.apart.setdefault(gpu, ChildSlot(gpu=gpu))
             names = ",".join(map(str, sorted(self._state.apart)))
             _LOG.warning("GPU set apart gpu=%d reason=%s all=%s", gpu, reason, names)
             self._restart(slot, reason)
@@ -261,13 +261,13 @@ class Driver:
         else:
             self._restart(slot, reason)
 
-    def _restart(self, slot: Slot, reason: str | None) -> None:
+    def _restart(self, slot: ChildSlot, reason: str | None) -> None:
         if reason is not None:
             self._state.restarts[reason] += 1
         self._end(slot)
         slot.wait(self._monotonic(), self._limits)
 
-    def _end(self, slot: Slot) -> None:
+    def _end(self, slot: ChildSlot) -> None:
         """Kill a slot's child, if there is one."""
         child = slot.child
         if child is None:
@@ -307,7 +307,7 @@ class Driver:
         if changed and self._state.main.child is None:
             self._state.main.start_at = now
 
-    def _watch(self, slot: Slot, now: float) -> None:
+    def _watch(self, slot: ChildSlot, now: float) -> None:
         if any(slot.is_overdue(name, now, self._deadline_seconds) for name in slot.asked):
             slot.healthy_since = None
         elif slot.healthy_since is not None and now - slot.healthy_since >= self._limits.stable:
@@ -333,7 +333,7 @@ class Driver:
         if well and self._state.main.child is not None:
             self._state.main.child.send("select", sorted(self._state.apart))
 
-    def _startable(self) -> list[Slot]:
+    def _startable(self) -> list[ChildSlot]:
         """Return the slots that should have a child and have none."""
         apart = (
             list(self._state.apart.values())[:MOST_APART] if self._state.main.absent is None else []
@@ -344,7 +344,7 @@ class Driver:
             if slot.child is None and self._reaper.may_start(slot.gpu)
         ]
 
-    def _begin(self, slot: Slot) -> None:
+    def _begin(self, slot: ChildSlot) -> None:
         """Start a child and ask it for everything that is unanswered."""
         settings = {
             "config": self._config,
@@ -376,8 +376,12 @@ def _decoded(child: ChildProcess, message: tuple[Any, ...]) -> tuple[Any, ...]:
         return message
     _, name, success, error, detail, began, took, packed = message
     families = child.unpacker.unpack(name, packed)
-    return "answer", name, Answer(families, success, error, detail, began, took, began + took)
+    return (
+        "answer",
+        name,
+        CollectorAnswer(families, success, error, detail, began, took, began + took),
+    )
 
 
-def _name(slot: Slot) -> str:
+def _name(slot: ChildSlot) -> str:
     return "all" if slot.gpu is None else str(slot.gpu)

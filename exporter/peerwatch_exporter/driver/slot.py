@@ -18,7 +18,7 @@ _NOTHING_YET = Activity(0, None, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CollectorAnswer:
     """What one child said for one collector; ``at`` is when it came (monotonic seconds)."""
 
     families: list[Family]
@@ -31,7 +31,7 @@ class Answer:
 
 
 @dataclass(slots=True)
-class Slot:
+class ChildSlot:
     """One child at a time, and what is remembered of it and of those before.
 
     Parameters
@@ -56,7 +56,7 @@ class Slot:
     gpu: int | None
     child: ChildProcess | None = None
     asked: dict[str, float] = field(default_factory=dict)
-    answers: dict[str, Answer] = field(default_factory=dict)
+    answers: dict[str, CollectorAnswer] = field(default_factory=dict)
     start_at: float = 0.0
     healthy_since: float | None = None
     absent: str | None = None
@@ -78,7 +78,7 @@ class Slot:
             self.child.send("run", collector)
             self.asked[collector] = now
 
-    def answered(self, collector: str, answer: Answer) -> None:
+    def answered(self, collector: str, answer: CollectorAnswer) -> None:
         """Take an answer."""
         self.asked.pop(collector, None)
         self.answers[collector] = answer

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.driver.in_flight import STARTING, WHOLE, InFlightRequests
 from peerwatch_exporter.driver.node_view import NodeView, is_error_count, without_gpus
-from peerwatch_exporter.driver.slot import Slot
+from peerwatch_exporter.driver.slot import ChildSlot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.driver.limits import Limits
-    from peerwatch_exporter.driver.slot import Answer
+    from peerwatch_exporter.driver.slot import CollectorAnswer
     from peerwatch_exporter.schedule.worker import Report
 
 REASONS = (
@@ -74,8 +74,8 @@ class DriverState:
         self._had_driver = False
         self._began: float | None = None
         self.in_flight: dict[str, InFlightRequests] = {}
-        self.main = Slot(gpu=None)
-        self.apart: dict[int, Slot] = {}
+        self.main = ChildSlot(gpu=None)
+        self.apart: dict[int, ChildSlot] = {}
         self.restarts: Counter[str] = Counter()
         self.failure: str | None = None
 
@@ -84,7 +84,7 @@ class DriverState:
         self.in_flight[collector] = InFlightRequests(collector)
         self._intervals[collector] = interval_seconds
 
-    def slots(self) -> list[Slot]:
+    def slots(self) -> list[ChildSlot]:
         """Return all places for children."""
         return [self.main, *self.apart.values()]
 
@@ -107,7 +107,7 @@ class DriverState:
             for slot in self.apart.values()
         )
 
-    def answered(self, slot: Slot, collector: str, answer: Answer) -> None:
+    def answered(self, slot: ChildSlot, collector: str, answer: CollectorAnswer) -> None:
         """Take a child's answer."""
         slot.answered(collector, answer)
         in_flight = self.in_flight[collector]
@@ -122,7 +122,7 @@ class DriverState:
             in_flight.last_success = self._clock()
             in_flight.answered(in_flight.stuck_since.keys() - {str(gpu) for gpu in self.apart})
 
-    def child_ended(self, slot: Slot) -> None:
+    def child_ended(self, slot: ChildSlot) -> None:
         """Keep what must outlive a slot's child."""
         answer = slot.answers.get("gpu")
         if answer is not None:

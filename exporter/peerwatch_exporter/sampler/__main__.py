@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from peerwatch_exporter.sampler.groups import groups_of, readers_of, sampled_ports
+from peerwatch_exporter.sampler.interval_controller import IntervalController
 from peerwatch_exporter.sampler.layout import MemoryLimitError, lay_out
-from peerwatch_exporter.sampler.loop import Loop, PortsChangedError
-from peerwatch_exporter.sampler.pacer import Pacer
-from peerwatch_exporter.sampler.settings import Settings
+from peerwatch_exporter.sampler.loop import PortsChangedError, SamplerLoop
+from peerwatch_exporter.sampler.settings import SamplerSettings
 from peerwatch_exporter.sources.host.sysfs import Sysfs
 from peerwatch_exporter.sources.nic.ethtool import EthtoolIoctl
 from peerwatch_exporter.sources.nic.rdma import RdmaPorts
@@ -33,7 +33,7 @@ _EXIT_REFUSED, _EXIT_PORTS_CHANGED = 3, 4
 
 def main() -> int:
     """Sample until the main process is gone, the ports change, or a signal comes."""
-    settings, descriptor = Settings.from_json(sys.argv[1]), int(sys.argv[2])
+    settings, descriptor = SamplerSettings.from_json(sys.argv[1]), int(sys.argv[2])
     # Ctrl-C goes to every process of the terminal; the main process ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A sandbox may forbid it; sampling has its own limit of CPU time anyway.
@@ -47,7 +47,7 @@ def main() -> int:
         return _EXIT_PORTS_CHANGED
 
 
-def _run(settings: Settings, descriptor: int) -> int:
+def _run(settings: SamplerSettings, descriptor: int) -> int:
     sysfs = Sysfs(Path(settings.sysfs))
     listed = RdmaPorts(sysfs, settings.exclude_devices, time.monotonic)
     ports = sampled_ports(listed, settings.devices)
@@ -61,14 +61,14 @@ def _run(settings: Settings, descriptor: int) -> int:
     os.ftruncate(descriptor, size)
     memory = memoryview(mmap.mmap(descriptor, size))
     readers = readers_of(layout.groups, ports, sysfs, EthtoolIoctl(), settings)
-    pacer = Pacer(
+    controller = IntervalController(
         settings.interval_seconds,
         settings.max_cpu_ratio,
         time.monotonic_ns,
         time.sleep,
         time.process_time,
     )
-    loop = Loop(settings, sysfs, listed, layout, readers, memory, pacer, _send)
+    loop = SamplerLoop(settings, sysfs, listed, layout, readers, memory, controller, _send)
     # What exists now stays; the collector need not check it again.
     gc.freeze()
     while True:

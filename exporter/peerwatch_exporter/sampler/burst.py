@@ -18,7 +18,7 @@ from peerwatch_exporter.sampler.steps import lengths, steps
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from peerwatch_exporter.sampler.layout import Group, Series
+    from peerwatch_exporter.sampler.layout import SampledGroup, SampledSeries
     from peerwatch_exporter.sampler.process import SamplerState
     from peerwatch_exporter.sampler.ring import Rows
 
@@ -59,7 +59,7 @@ class BurstSource(Protocol):
     now: float
     monotonic: float
 
-    def rows(self, group: Group, count: int) -> Rows | None:
+    def rows(self, group: SampledGroup, count: int) -> Rows | None:
         """Return the newest rows of a group, or None if there are none to read."""
 
 
@@ -251,7 +251,7 @@ def _port_series(query: Query, metric: str, source: BurstSource) -> Iterator[tup
 
 
 def _port_samples(
-    rows: Rows, series: Series, values: Sequence[int], since: int, offset: float
+    rows: Rows, series: SampledSeries, values: Sequence[int], since: int, offset: float
 ) -> bytes:
     factor = series.counter.factor
     result = steps(
@@ -287,7 +287,7 @@ def _entry(
     return json.dumps({**labels, "times": times, "values": values, "raw": raw}).encode()
 
 
-def _groups(source: BurstSource) -> Iterator[tuple[Group, float]]:
+def _groups(source: BurstSource) -> Iterator[tuple[SampledGroup, float]]:
     """Yield each group with the time between its samples as it was in the last second."""
     groups = source.state.layout.groups
     second = source.state.second

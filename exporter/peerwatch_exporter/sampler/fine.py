@@ -18,7 +18,7 @@ from peerwatch_exporter.sampler.ring import MISSING, RingError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from peerwatch_exporter.sampler.layout import Group
+    from peerwatch_exporter.sampler.layout import SampledGroup
     from peerwatch_exporter.sampler.process import Sampler
     from peerwatch_exporter.sampler.ring import Rows
 
@@ -95,7 +95,7 @@ class FineSamples:
         ]
 
     def _rates(
-        self, group: Group, first: int, last: int, offset: float
+        self, group: SampledGroup, first: int, last: int, offset: float
     ) -> Iterator[tuple[str, list[float | None]]]:
         """Yield metric and rates of each counter of a group that has one."""
         wanted = [
@@ -110,7 +110,7 @@ class FineSamples:
         for number, metric, factor in wanted:
             yield metric, _on_grid(rows.times, rows.columns[number], instants, factor / self._step)
 
-    def _rows(self, group: Group, first: int, offset: float) -> Rows | None:
+    def _rows(self, group: SampledGroup, first: int, offset: float) -> Rows | None:
         age = self._monotonic() + offset - (first - 1) * self._step + _LONGEST_GAP_SECONDS
         try:
             return self._sampler.read(group, math.ceil(age / group.interval_seconds) + 2)

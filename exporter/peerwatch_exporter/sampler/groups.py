@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from peerwatch_exporter.catalog.sampled_counters import COUNTERS
 from peerwatch_exporter.sampler.files import CounterFiles
-from peerwatch_exporter.sampler.layout import Group, Series
+from peerwatch_exporter.sampler.layout import SampledGroup, SampledSeries
 from peerwatch_exporter.sampler.ring import MISSING
 from peerwatch_exporter.sources.nic.ethtool import SelectedStatistics, StatisticsChangedError
 from peerwatch_exporter.sources.nic.rdma import RDMA_ROOT
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from peerwatch_exporter.catalog.sampled_counters import Counter
-    from peerwatch_exporter.sampler.settings import Settings
+    from peerwatch_exporter.sampler.settings import SamplerSettings
     from peerwatch_exporter.sources.host.sysfs import Sysfs
     from peerwatch_exporter.sources.nic.ethtool import EthtoolReader
     from peerwatch_exporter.sources.nic.rdma import RdmaPort, RdmaPorts
@@ -35,10 +35,10 @@ _ETHTOOL_TIME_SHARE = 0.25
 _PRIORITIES = 8
 
 
-class Reader(Protocol):
+class CounterReader(Protocol):
     """Reads the counters of one group."""
 
-    group: Group
+    group: SampledGroup
 
     @property
     def interval_seconds(self) -> float:
@@ -58,7 +58,7 @@ class Reader(Protocol):
 class FileReader:
     """Counters that are files of sysfs."""
 
-    def __init__(self, group: Group, sysfs: Sysfs, retry_seconds: float) -> None:
+    def __init__(self, group: SampledGroup, sysfs: Sysfs, retry_seconds: float) -> None:
         self.group = group
         self.interval_seconds = group.interval_seconds
         paths = [
@@ -102,7 +102,12 @@ class PauseReader:
     """
 
     def __init__(
-        self, group: Group, interface: str, reader: EthtoolReader, ports: int, settings: Settings
+        self,
+        group: SampledGroup,
+        interface: str,
+        reader: EthtoolReader,
+        ports: int,
+        settings: SamplerSettings,
     ) -> None:
         self.group = group
         self.interval_seconds = group.interval_seconds
@@ -159,17 +164,19 @@ def sampled_ports(ports: RdmaPorts, devices: Sequence[str]) -> tuple[RdmaPort, .
     return tuple(port for port in ports.listed() if not devices or port.device in devices)
 
 
-def groups_of(sysfs: Sysfs, ports: Sequence[RdmaPort], settings: Settings) -> Iterator[Group]:
+def groups_of(
+    sysfs: Sysfs, ports: Sequence[RdmaPort], settings: SamplerSettings
+) -> Iterator[SampledGroup]:
     """Yield the groups of counters that these ports can have; the fastest one first."""
     interval = settings.interval_seconds
     wanted = [COUNTERS[name] for name in settings.counters]
     fast = [counter for counter in wanted if counter.source == "counters"]
     if ports and fast:
         rates = {port: _line_rate(sysfs, port) for port in ports}
-        yield Group(
+        yield SampledGroup(
             interval,
             tuple(
-                Series(counter, *port.labels, rates[port] if counter.link else None)
+                SampledSeries(counter, *port.labels, rates[port] if counter.link else None)
                 for port in ports
                 for counter in fast
             ),
@@ -184,16 +191,16 @@ def groups_of(sysfs: Sysfs, ports: Sequence[RdmaPort], settings: Settings) -> It
 
 
 def readers_of(
-    groups: Sequence[Group],
+    groups: Sequence[SampledGroup],
     ports: Sequence[RdmaPort],
     sysfs: Sysfs,
     ethtool: EthtoolReader,
-    settings: Settings,
-) -> list[Reader]:
+    settings: SamplerSettings,
+) -> list[CounterReader]:
     """Return how each group is read."""
     interfaces = {port.labels: port.interface for port in ports}
     paused = sum(group.series[0].counter.source == "ethtool" for group in groups)
-    readers: list[Reader] = []
+    readers: list[CounterReader] = []
     for group in groups:
         first = group.series[0]
         if first.counter.source == "ethtool":
@@ -204,8 +211,10 @@ def readers_of(
     return readers
 
 
-def _port_group(port: RdmaPort, counters: Sequence[Counter], interval: float) -> Group:
-    return Group(interval, tuple(Series(counter, *port.labels) for counter in counters))
+def _port_group(port: RdmaPort, counters: Sequence[Counter], interval: float) -> SampledGroup:
+    return SampledGroup(
+        interval, tuple(SampledSeries(counter, *port.labels) for counter in counters)
+    )
 
 
 def _line_rate(sysfs: Sysfs, port: RdmaPort) -> float | None:

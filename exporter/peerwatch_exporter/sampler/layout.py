@@ -26,7 +26,7 @@ class MemoryLimitError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class SampledSeries:
     """One counter of one port; ``line_rate`` in the counter's unit, None if nothing bounds it."""
 
     counter: Counter
@@ -44,7 +44,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class SampledGroup:
     """Counters that are read together, and where their ring stands.
 
     Parameters
@@ -60,7 +60,7 @@ class Group:
     """
 
     interval_seconds: float
-    series: tuple[Series, ...]
+    series: tuple[SampledSeries, ...]
     capacity: int = 0
     offset: int = 0
 
@@ -71,10 +71,10 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class RingLayout:
     """All rings, one after the other."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[SampledGroup, ...]
 
     @property
     def size(self) -> int:
@@ -94,13 +94,13 @@ class Layout:
         ]
 
     @classmethod
-    def from_data(cls, data: Sequence[Any]) -> Layout:
+    def from_data(cls, data: Sequence[Any]) -> RingLayout:
         """Return the layout that ``to_data`` wrote."""
         return cls(
             tuple(
-                Group(
+                SampledGroup(
                     interval,
-                    tuple(Series(COUNTERS[name], *rest) for name, *rest in series),
+                    tuple(SampledSeries(COUNTERS[name], *rest) for name, *rest in series),
                     capacity,
                     offset,
                 )
@@ -109,7 +109,9 @@ class Layout:
         )
 
 
-def lay_out(groups: Iterable[Group], history_seconds: float, window_seconds: int) -> Layout:
+def lay_out(
+    groups: Iterable[SampledGroup], history_seconds: float, window_seconds: int
+) -> RingLayout:
     """Give every group its place.
 
     Raises
@@ -117,7 +119,7 @@ def lay_out(groups: Iterable[Group], history_seconds: float, window_seconds: int
     MemoryLimitError
         If rings and statistics would take more than 64 MiB.
     """
-    placed: list[Group] = []
+    placed: list[SampledGroup] = []
     offset = statistics = 0
     for group in groups:
         rate = 1 / group.interval_seconds
@@ -136,4 +138,4 @@ def lay_out(groups: Iterable[Group], history_seconds: float, window_seconds: int
             "raise sampler.interval_milliseconds, lower sampler.history_seconds or "
             "sampler.window_seconds, or name fewer sampler.counters or sampler.devices."
         )
-    return Layout(tuple(placed))
+    return RingLayout(tuple(placed))

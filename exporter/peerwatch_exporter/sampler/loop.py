@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from peerwatch_exporter.sampler.groups import groups_of, sampled_ports
-from peerwatch_exporter.sampler.layout import Layout
-from peerwatch_exporter.sampler.pacer import NANOSECONDS
+from peerwatch_exporter.sampler.interval_controller import NANOSECONDS
+from peerwatch_exporter.sampler.layout import RingLayout
 from peerwatch_exporter.sampler.ring import RingWriter
 from peerwatch_exporter.sampler.steps import Steps, lengths, since, steps
 from peerwatch_exporter.sampler.window import Window
@@ -17,10 +17,10 @@ from peerwatch_exporter.sampler.window import Window
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from peerwatch_exporter.sampler.groups import Reader
-    from peerwatch_exporter.sampler.layout import Group, Series
-    from peerwatch_exporter.sampler.pacer import Pacer
-    from peerwatch_exporter.sampler.settings import Settings
+    from peerwatch_exporter.sampler.groups import CounterReader
+    from peerwatch_exporter.sampler.interval_controller import IntervalController
+    from peerwatch_exporter.sampler.layout import SampledGroup, SampledSeries
+    from peerwatch_exporter.sampler.settings import SamplerSettings
     from peerwatch_exporter.sources.host.sysfs import Sysfs
     from peerwatch_exporter.sources.nic.rdma import RdmaPorts
 
@@ -38,7 +38,9 @@ class PortsChangedError(Exception):
 class _Channel:
     """One group with its ring, its turn and the statistics of its series."""
 
-    def __init__(self, reader: Reader, ring: RingWriter, due: int, settings: Settings) -> None:
+    def __init__(
+        self, reader: CounterReader, ring: RingWriter, due: int, settings: SamplerSettings
+    ) -> None:
         self.reader = reader
         self.ring = ring
         self.due = due
@@ -55,7 +57,7 @@ class _Channel:
         return True
 
 
-class Loop:
+class SamplerLoop:
     """Samples until it is stopped.
 
     Parameters
@@ -70,7 +72,7 @@ class Loop:
         How each group is read, in the layout's order.
     memory
         The shared memory, as large as the layout says.
-    pacer
+    controller
         The clock.
     send
         Takes a message for the main process, once a second and when the layout changes.
@@ -78,22 +80,22 @@ class Loop:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: SamplerSettings,
         sysfs: Sysfs,
         ports: RdmaPorts,
-        layout: Layout,
-        readers: Sequence[Reader],
+        layout: RingLayout,
+        readers: Sequence[CounterReader],
         memory: memoryview,
-        pacer: Pacer,
+        controller: IntervalController,
         send: Callable[[dict[str, Any]], None],
     ) -> None:
         self._settings = settings
         self._sysfs = sysfs
         self._ports = ports
         self._layout = layout
-        self._pacer = pacer
+        self._controller = controller
         self._send = send
-        begin = pacer.deadline
+        begin = controller.deadline
         self._channels = [
             _Channel(reader, RingWriter(memory, group), begin, settings)
             for reader, group in zip(readers, layout.groups, strict=True)
@@ -118,15 +120,15 @@ class Loop:
         PortsChangedError
             If there are new ports.
         """
-        now = self._pacer.wait()
+        now = self._controller.wait()
         for ring in self._written:
             ring.publish()
         self._written.clear()
         for channel in self._channels:
-            if channel.turn(now, self._pacer.interval_seconds):
+            if channel.turn(now, self._controller.interval_seconds):
                 channel.ring.write(now, channel.reader.read(now / NANOSECONDS))
                 self._written.append(channel.ring)
-                now = max(now + 1, self._pacer.now())
+                now = max(now + 1, self._controller.now())
         if now >= self._second_ends and not self._busy:
             self._end_second(now)
         self._digest_some()
@@ -144,7 +146,7 @@ class Loop:
     def _end_second(self, now: int) -> None:
         self._second_ends = now + NANOSECONDS
         self._begins.append(now)
-        self._pacer.assess(now)
+        self._controller.assess(now)
         if now >= self._check_at:
             self._check_at = now + int(self._settings.retry_seconds * NANOSECONDS)
             self._check_ports()
@@ -158,14 +160,14 @@ class Loop:
     def _digest_some(self) -> None:
         if not self._busy:
             return
-        keep_free = _KEEP_FREE * self._pacer.interval_seconds
+        keep_free = _KEEP_FREE * self._controller.interval_seconds
         while True:
             try:
                 next(self._work)
             except StopIteration:
                 self._busy = False
                 return
-            if self._pacer.spare_seconds < keep_free:
+            if self._controller.spare_seconds < keep_free:
                 return
 
     def _digest(self) -> Iterator[None]:
@@ -181,16 +183,16 @@ class Loop:
                 found = window.statistics()
                 statistics.append(None if found is None else list(found))
                 yield
-        pacer = self._pacer
+        controller = self._controller
         self._send(
             {
                 "begin": self._begins[0],
                 "end": self._begins[-1],
-                "interval": pacer.achieved_seconds,
-                "stretched": pacer.is_stretched,
-                "cpu": pacer.cpu_ratio,
-                "samples": pacer.samples,
-                "late": pacer.late,
+                "interval": controller.achieved_seconds,
+                "stretched": controller.is_stretched,
+                "cpu": controller.cpu_ratio,
+                "samples": controller.samples,
+                "late": controller.late,
                 "missing": sum(channel.reader.missing for channel in self._channels),
                 "intervals": intervals,
                 "statistics": statistics,
@@ -204,7 +206,7 @@ class Loop:
         if found.keys() - known.keys():
             raise PortsChangedError
         if any(known[key].line_rate != series.line_rate for key, series in found.items()):
-            self._layout = Layout(
+            self._layout = RingLayout(
                 tuple(
                     replace(
                         group,
@@ -223,11 +225,11 @@ class Loop:
                 window.threshold = None if rate is None else rate * self._settings.line_rate_ratio
 
 
-def _name(series: Series) -> tuple[str, str, str]:
+def _name(series: SampledSeries) -> tuple[str, str, str]:
     return series.counter.name, series.device, series.port
 
 
-def _by_name(groups: Iterable[Group]) -> dict[tuple[str, str, str], Series]:
+def _by_name(groups: Iterable[SampledGroup]) -> dict[tuple[str, str, str], SampledSeries]:
     return {_name(series): series for group in groups for series in group.series}
 
 

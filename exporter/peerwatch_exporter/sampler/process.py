@@ -17,14 +17,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from peerwatch_exporter.sampler.layout import Layout
+from peerwatch_exporter.sampler.layout import RingLayout
 from peerwatch_exporter.sampler.ring import RingReader
-from peerwatch_exporter.sampler.settings import Settings
+from peerwatch_exporter.sampler.settings import SamplerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from peerwatch_exporter.sampler.layout import Group
+    from peerwatch_exporter.sampler.layout import SampledGroup
     from peerwatch_exporter.sampler.ring import Rows
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
@@ -39,7 +39,7 @@ _CHECK_SECONDS = 0.25
 _END_SECONDS = 1.0
 _LONGEST_LINE_BYTES = 4 * 1024 * 1024
 _READ_BYTES = 65536
-_NO_LAYOUT = Layout(())
+_NO_LAYOUT = RingLayout(())
 
 
 class SamplerStuckError(Exception):
@@ -72,7 +72,7 @@ class SamplerState:
         Why it does not sample; None if it does.
     """
 
-    layout: Layout = _NO_LAYOUT
+    layout: RingLayout = _NO_LAYOUT
     second: Mapping[str, Any] | None = None
     stuck_seconds: float = 0.0
     restarts: int = 0
@@ -98,11 +98,11 @@ class Sampler:
         sources: Sources,
         *,
         command: Sequence[str] = (sys.executable, "-m", "peerwatch_exporter.sampler"),
-        settings: Settings | None = None,
+        settings: SamplerSettings | None = None,
     ) -> None:
         self._sources = sources
         self._command = command
-        self._settings = settings or Settings.from_config(config, sources.paths.sysfs)
+        self._settings = settings or SamplerSettings.from_config(config, sources.paths.sysfs)
         self._lock = threading.Lock()
         self._state = SamplerState()
         self._heard_at = sources.monotonic()
@@ -115,7 +115,7 @@ class Sampler:
         vars(sources)["_sampler"] = self
 
     @property
-    def settings(self) -> Settings | None:
+    def settings(self) -> SamplerSettings | None:
         """The settings of the process; None if the sampler is off."""
         return self._settings
 
@@ -153,7 +153,7 @@ class Sampler:
         source = None if self._settings is None else _Source(self)
         return answer(query, source)
 
-    def read(self, group: Group, count: int) -> Rows | None:
+    def read(self, group: SampledGroup, count: int) -> Rows | None:
         """Return the newest rows of a group; None if there is no memory to read.
 
         Raises
@@ -260,7 +260,7 @@ class Sampler:
     def _take(self, line: bytes, memory: int) -> None:
         try:
             message = json.loads(line)
-            layout = Layout.from_data(message["layout"]) if "layout" in message else None
+            layout = RingLayout.from_data(message["layout"]) if "layout" in message else None
         except (ValueError, KeyError, TypeError):
             _LOG.warning("sampler process said something unknown line=%r", line[:200])
             return
@@ -302,7 +302,7 @@ class _Source:
         self.now = sampler.sources.clock()
         self.monotonic = sampler.sources.monotonic()
 
-    def rows(self, group: Group, count: int) -> Rows | None:
+    def rows(self, group: SampledGroup, count: int) -> Rows | None:
         """Return the newest rows of a group."""
         return self._sampler.read(group, count)
 

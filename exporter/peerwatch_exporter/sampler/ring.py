@@ -17,7 +17,7 @@ from peerwatch_exporter.sampler.layout import HEADER_BYTES, WORD_BYTES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from peerwatch_exporter.sampler.layout import Group
+    from peerwatch_exporter.sampler.layout import SampledGroup
 
 MISSING = -1
 _LARGEST = 2**63 - 1
@@ -52,7 +52,7 @@ class RingWriter:
         The group's place in it.
     """
 
-    def __init__(self, memory: memoryview, group: Group) -> None:
+    def __init__(self, memory: memoryview, group: SampledGroup) -> None:
         part = memory[group.offset : group.offset + group.size]
         self._width = 1 + len(group.series)
         self._capacity = group.capacity
@@ -112,7 +112,7 @@ class RingReader:
         The group's place in it.
     """
 
-    def __init__(self, descriptor: int, group: Group) -> None:
+    def __init__(self, descriptor: int, group: SampledGroup) -> None:
         self._descriptor = descriptor
         self._group = group
         self._width = 1 + len(group.series)

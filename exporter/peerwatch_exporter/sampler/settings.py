@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SamplerSettings:
     """The settings of one sampler process, in seconds.
 
     Parameters
@@ -50,7 +50,7 @@ class Settings:
     retry_seconds: float = 10.0
 
     @classmethod
-    def from_config(cls, config: ExporterConfig, sysfs: Path) -> Settings | None:
+    def from_config(cls, config: ExporterConfig, sysfs: Path) -> SamplerSettings | None:
         """Return the settings that the exporter's configuration asks for; None for no sampler."""
         sampler = config.sampler
         if sampler.interval_milliseconds is None:
@@ -72,7 +72,7 @@ class Settings:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Settings:
+    def from_json(cls, text: str) -> SamplerSettings:
         """Return the settings of such a text."""
         values = json.loads(text)
         for name in ("counters", "devices", "exclude_devices"):

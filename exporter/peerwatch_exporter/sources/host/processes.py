@@ -115,7 +115,7 @@ class _Seen:
     due: float
 
 
-class Reader:
+class ReadFile:
     """Somebody who wants to know which processes came, went or became another program."""
 
     def __init__(self) -> None:
@@ -161,22 +161,22 @@ class ProcessTable:
         self._seen: dict[int, _Seen] = {}
         self._due: list[tuple[float, int]] = []
         self._asked: set[int] = set()
-        self._readers: weakref.WeakSet[Reader] = weakref.WeakSet()
+        self._readers: weakref.WeakSet[ReadFile] = weakref.WeakSet()
 
     def snapshot(self) -> dict[int, Process]:
         """Return all processes by pid."""
         with self._lock:
             return self._fresh()
 
-    def reader(self) -> Reader:
+    def reader(self) -> ReadFile:
         """Return a reader to whom every process is new."""
-        reader = Reader()
+        reader = ReadFile()
         with self._lock:
             reader.news.update(self._listed)
             self._readers.add(reader)
         return reader
 
-    def news(self, reader: Reader) -> tuple[dict[int, Process], set[int]]:
+    def news(self, reader: ReadFile) -> tuple[dict[int, Process], set[int]]:
         """Return all processes, and which of them are not as they were at the last call.
 
         Those are the ones that came, went, or have another name or program.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.sources.jobs.cgroups import CgroupReader
-from peerwatch_exporter.sources.jobs.claims import Answer, Claim
+from peerwatch_exporter.sources.jobs.claims import Claim, ProviderAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _MOST_PIDS = 4096
 
-_NOTHING = Answer(())
+_NOTHING = ProviderAnswer(())
 
 
 class HiddenProcessesError(Exception):
@@ -59,9 +59,9 @@ class CgroupProvider:
         self._reader = CgroupReader(host.paths.procfs, monotonic=host.monotonic)
         self._missing: set[int] = set()
         self._claimed: tuple[object, ...] = ()
-        self._answer = Answer(())
+        self._answer = ProviderAnswer(())
 
-    def claims(self) -> Answer | None:
+    def claims(self) -> ProviderAnswer | None:
         """Return a claim for each process on a GPU, and for each rank process with an owner.
 
         Raises
@@ -84,7 +84,7 @@ class CgroupProvider:
         claimed = shown, owners, gpus, boards
         if claimed != self._claimed or hidden is not None or self._answer.error is not None:
             claims = [self._claim(pid, owners.get(pid), gpus.get(pid, ()), boards) for pid in shown]
-            self._claimed, self._answer = claimed, Answer(claims, hidden)
+            self._claimed, self._answer = claimed, ProviderAnswer(claims, hidden)
         return self._answer
 
     def _claim(

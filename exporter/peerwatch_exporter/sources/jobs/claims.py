@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.gpu.readings import GpuIdentity
 
 
-class Gpu(NamedTuple):
+class ClaimedGpu(NamedTuple):
     """A GPU or a slice of one, as far as it is known.
 
     ``number`` is None for a MIG slice named by its uuid (only the driver knows whose slice it is)
@@ -73,8 +73,8 @@ class Claim:
     alias: str = ""
     explicit: bool = False
     user: str = ""
-    gpus: tuple[Gpu, ...] = ()
-    possible_gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[ClaimedGpu, ...] = ()
+    possible_gpus: tuple[ClaimedGpu, ...] = ()
     pid: int | None = None
     pod: Pod | None = None
     pod_uid: str = ""
@@ -83,7 +83,7 @@ class Claim:
     in_pod: bool | None = None
 
 
-class Answer(NamedTuple):
+class ProviderAnswer(NamedTuple):
     """What a provider knows, and the error if that is not all it should know."""
 
     claims: Sequence[Claim]
@@ -95,7 +95,7 @@ class Provider(Protocol):
 
     name: str
 
-    def claims(self) -> Answer | None:
+    def claims(self) -> ProviderAnswer | None:
         """Return what is known now; None if there is nothing to ask on this node.
 
         Raises
@@ -121,18 +121,18 @@ class Boards:
             uuid: index for index, uuid in self._by_index.items() if uuid
         }
 
-    def gpu(self, index: int) -> Gpu:
+    def gpu(self, index: int) -> ClaimedGpu:
         """Return the GPU with this index."""
-        return Gpu(index, self._by_index.get(index, ""))
+        return ClaimedGpu(index, self._by_index.get(index, ""))
 
-    def find(self, uuid: str) -> Gpu | None:
+    def find(self, uuid: str) -> ClaimedGpu | None:
         """Return the board that a uuid, or the only one that its beginning, names."""
         if uuid in self._by_uuid:
-            return Gpu(self._by_uuid[uuid], uuid)
+            return ClaimedGpu(self._by_uuid[uuid], uuid)
         if not uuid.startswith("GPU-") or len(uuid) < 6:
             return None
         found = [known for known in self._by_uuid if known.startswith(uuid)]
-        return Gpu(self._by_uuid[found[0]], found[0]) if len(found) == 1 else None
+        return ClaimedGpu(self._by_uuid[found[0]], found[0]) if len(found) == 1 else None
 
     def __len__(self) -> int:
         return len(self._by_index)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from peerwatch_exporter.sources.host.environments import EnvironmentIndex
 from peerwatch_exporter.sources.host.procfs import Procfs
 from peerwatch_exporter.sources.host.usage import is_marked
-from peerwatch_exporter.sources.jobs.claims import Answer, Claim, Gpu
+from peerwatch_exporter.sources.jobs.claims import Claim, ClaimedGpu, ProviderAnswer
 from peerwatch_exporter.sources.jobs.mapping import is_job_id
 from peerwatch_exporter.sources.jobs.ranks import job_of, rank_identity
 
@@ -117,7 +117,7 @@ def _uuids(text: str) -> tuple[str, ...]:
     return parts if all(part.startswith("GPU-") for part in parts) else ()
 
 
-def possible_gpus(facts: JobFacts, boards: Boards, gpu_count: int) -> tuple[Gpu, ...]:
+def possible_gpus(facts: JobFacts, boards: Boards, gpu_count: int) -> tuple[ClaimedGpu, ...]:
     """Return the GPUs of a process: the one its local rank picks, or all that it was given.
 
     Inside a pod an index counts the container's own boards, so without their uuids it means
@@ -136,7 +136,7 @@ def possible_gpus(facts: JobFacts, boards: Boards, gpu_count: int) -> tuple[Gpu,
     return tuple(gpu for gpu in gpus if gpu is not None)
 
 
-def _gpu(device: str, facts: JobFacts, boards: Boards) -> Gpu | None:
+def _gpu(device: str, facts: JobFacts, boards: Boards) -> ClaimedGpu | None:
     if not device.isdigit():
         return boards.find(device)
     index = int(device)
@@ -177,9 +177,9 @@ class EnvironmentProvider:
         self.ranks: tuple[int, ...] = ()
         self._claimed: tuple[object, ...] = ()
         self._claimed_at = -_VALID_SECONDS
-        self._answer = Answer(())
+        self._answer = ProviderAnswer(())
 
-    def claims(self) -> Answer | None:
+    def claims(self) -> ProviderAnswer | None:
         """Return a claim for each rank process, and for each process on a GPU.
 
         Raises
@@ -204,7 +204,7 @@ class EnvironmentProvider:
             claims = [self._claim(pid, facts, boards, gpu_count) for pid, facts in found]
             self._claimed, self._claimed_at = (found, boards), now
             if claims != self._answer.claims:
-                self._answer = Answer(claims)
+                self._answer = ProviderAnswer(claims)
         return self._answer
 
     def _claim(self, pid: int, facts: JobFacts, boards: Boards, gpu_count: int) -> Claim:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from peerwatch_exporter.sources.files.fingerprints import file_fingerprints
 from peerwatch_exporter.sources.files.regular_file import NotAFileError, TooLargeError, read_regular
-from peerwatch_exporter.sources.jobs.claims import Answer, Claim, Gpu
+from peerwatch_exporter.sources.jobs.claims import Claim, ClaimedGpu, ProviderAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -219,12 +219,12 @@ class MappingProvider:
         self._files = None if directory is None else MappingFiles(directory)
         self._directory = directory
         self._mapping: JobMapping | None = None
-        self._answer = Answer(())
+        self._answer = ProviderAnswer(())
         self._logged: set[tuple[str, str]] = set()
         self.errors: dict[str, int] = {} if directory is None else dict.fromkeys(REASONS, 0)
         self.gpus: tuple[int, ...] = ()
 
-    def claims(self) -> Answer | None:
+    def claims(self) -> ProviderAnswer | None:
         """Return a claim for each job.
 
         Raises
@@ -238,7 +238,7 @@ class MappingProvider:
         mapping = self._files.read()
         self._note(mapping.problems)
         if mapping is not self._mapping:
-            self._mapping, self._answer = mapping, Answer(list(_claims(mapping)))
+            self._mapping, self._answer = mapping, ProviderAnswer(list(_claims(mapping)))
         self.gpus = tuple(sorted(mapping.gpus))
         return self._answer
 
@@ -261,5 +261,7 @@ class MappingProvider:
 
 def _claims(mapping: JobMapping) -> Iterator[Claim]:
     for job_id in mapping.job_ids:
-        gpus = tuple(Gpu(gpu) for gpu, jobs in sorted(mapping.gpus.items()) if job_id in jobs)
+        gpus = tuple(
+            ClaimedGpu(gpu) for gpu, jobs in sorted(mapping.gpus.items()) if job_id in jobs
+        )
         yield Claim("mapping", job_id, "mapping", gpus=gpus)

@@ -20,7 +20,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from peerwatch_exporter.sources.jobs.claims import Gpu, Pod
+from peerwatch_exporter.sources.jobs.claims import ClaimedGpu, Pod
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ _KNOW_THEIR_GPUS = ("mapping", "slurm")
 class JobRow(NamedTuple):
     """One job on one GPU; what is not known, or not the same throughout, is empty."""
 
-    gpu: Gpu
+    gpu: ClaimedGpu
     job_id: str
     scheduler: str
     user: str
@@ -65,7 +65,7 @@ class Jobs:
         self.schedulers.setdefault(job_id, scheduler)
         return True
 
-    def add_row(self, gpu: Gpu, job_id: str, scheduler: str, user: str, pod: Pod) -> None:
+    def add_row(self, gpu: ClaimedGpu, job_id: str, scheduler: str, user: str, pod: Pod) -> None:
         """Note that a job holds a GPU, once however often it is said."""
         if not self.add(job_id, scheduler):
             return
@@ -102,8 +102,8 @@ class _Workload:
     names: list[tuple[int, str]] = field(default_factory=list)
     scheduler: str = ""
     user: str = ""
-    gpus: dict[Gpu, None] = field(default_factory=dict)
-    possible_gpus: tuple[Gpu, ...] = ()
+    gpus: dict[ClaimedGpu, None] = field(default_factory=dict)
+    possible_gpus: tuple[ClaimedGpu, ...] = ()
     pod_uid: str = ""
     container_id: str = ""
     pod_hint: tuple[str, str] = ("", "")
@@ -132,10 +132,10 @@ class _Pods:
     """The pods the kubelet reported, and which of them a workload runs in."""
 
     def __init__(self, claims: Iterable[Claim]) -> None:
-        self._by_name: dict[str, dict[Pod, tuple[Gpu, ...]]] = defaultdict(dict)
-        self._by_gpu: dict[Gpu, dict[Pod, None]] = defaultdict(dict)
+        self._by_name: dict[str, dict[Pod, tuple[ClaimedGpu, ...]]] = defaultdict(dict)
+        self._by_gpu: dict[ClaimedGpu, dict[Pod, None]] = defaultdict(dict)
         self._unresolved: dict[Pod, None] = {}
-        self.holding: dict[Pod, tuple[Gpu, ...]] = {}
+        self.holding: dict[Pod, tuple[ClaimedGpu, ...]] = {}
         for claim in claims:
             if claim.pod is None:
                 continue
@@ -147,7 +147,7 @@ class _Pods:
                 if gpu.number is None:
                     self._unresolved[claim.pod] = None
 
-    def find(self, workload: _Workload, gpu: Gpu | None) -> Pod | None:
+    def find(self, workload: _Workload, gpu: ClaimedGpu | None) -> Pod | None:
         """Return the pod a workload runs in, with its container if that is clear."""
         if workload.in_pod is False:
             return None
@@ -204,7 +204,7 @@ def _workloads(claims: Iterable[Claim], boards: Boards) -> list[_Workload]:
     return workloads
 
 
-def _with_uuid(gpu: Gpu, boards: Boards) -> Gpu:
+def _with_uuid(gpu: ClaimedGpu, boards: Boards) -> ClaimedGpu:
     return boards.gpu(gpu.number) if gpu.number is not None and not gpu.uuid else gpu
 
 
@@ -289,7 +289,9 @@ class _Merger:
             if len(jobs) == 1 and next(iter(jobs.values())).scheduler not in _KNOW_THEIR_GPUS
         }
 
-    def _add(self, gpu: Gpu | None, job_id: str, workload: _Workload, pod: Pod | None) -> None:
+    def _add(
+        self, gpu: ClaimedGpu | None, job_id: str, workload: _Workload, pod: Pod | None
+    ) -> None:
         scheduler = workload.scheduler or _KUBERNETES
         if gpu is None:
             self._jobs.add(job_id, scheduler)
@@ -297,7 +299,7 @@ class _Merger:
         unnamed = Pod("", "", workload.container_id)
         self._jobs.add_row(gpu, job_id, scheduler, workload.user, pod or unnamed)
 
-    def _add_nameless(self, workload: _Workload, gpu: Gpu | None, pod: Pod | None) -> None:
+    def _add_nameless(self, workload: _Workload, gpu: ClaimedGpu | None, pod: Pod | None) -> None:
         if pod is not None:
             owner = self._inside.get(pod[:2])
             if owner is None:
@@ -315,7 +317,7 @@ class _Merger:
         if workload.pid is not None:
             self._jobs.processes.setdefault(workload.pid, job_id)
 
-    def _add_pod(self, pod: Pod, gpu: Gpu) -> None:
+    def _add_pod(self, pod: Pod, gpu: ClaimedGpu) -> None:
         owner = self._inside.get(pod[:2])
         if owner is not None:
             self._jobs.add_row(gpu, owner.job_id, owner.scheduler, owner.user, pod)

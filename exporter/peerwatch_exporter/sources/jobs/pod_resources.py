@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.sources.jobs.claims import Answer, Claim, Gpu, Pod
+from peerwatch_exporter.sources.jobs.claims import Claim, ClaimedGpu, Pod, ProviderAnswer
 from peerwatch_exporter.sources.jobs.grpc_unary import GrpcError, UnaryClient
 from peerwatch_exporter.sources.jobs.pod_names import LONGEST_POD_NAME
 from peerwatch_exporter.sources.jobs.protobuf import MalformedMessageError, chunks
@@ -109,15 +109,15 @@ def _text(content: memoryview) -> str:
     return text if text.isprintable() else ascii(text)[1:-1]
 
 
-def gpu_of(device_id: str, boards: Boards) -> Gpu:
+def gpu_of(device_id: str, boards: Boards) -> ClaimedGpu:
     """Return the GPU that a device id means; a MIG slice keeps its uuid and has no index."""
     if numbered := _NUMBERED.fullmatch(device_id):
         return boards.gpu(int(numbered[1]))
     match = _UUID.fullmatch(device_id)
     uuid = match[1] if match else device_id
     if old := _OLD_MIG.fullmatch(uuid):
-        return boards.find(old[1]) or Gpu(None, uuid)
-    return boards.find(uuid) or Gpu(None, uuid)
+        return boards.find(old[1]) or ClaimedGpu(None, uuid)
+    return boards.find(uuid) or ClaimedGpu(None, uuid)
 
 
 class PodResourcesProvider:
@@ -165,9 +165,9 @@ class PodResourcesProvider:
         self._error: Exception | None = None
         self._containers: list[ContainerDevices] = []
         self._resolved_by: Boards | None = None
-        self._answer = Answer(())
+        self._answer = ProviderAnswer(())
 
-    def claims(self) -> Answer | None:
+    def claims(self) -> ProviderAnswer | None:
         """Return a claim for each container that holds a GPU, and for each pod without any.
 
         While the kubelet does not answer, what it said last holds for five minutes more.
@@ -185,7 +185,7 @@ class PodResourcesProvider:
         if boards is not self._resolved_by:
             self._resolved_by = boards
             claims = [self._claim(container, boards) for container in self._containers]
-            self._answer = Answer(claims, self._error)
+            self._answer = ProviderAnswer(claims, self._error)
         return self._answer
 
     def _claim(self, container: ContainerDevices, boards: Boards) -> Claim:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peerwatch_exporter.sampler.pacer import Pacer, affordable
+from peerwatch_exporter.sampler.interval_controller import IntervalController, affordable_interval
 
 MILLISECOND = 1_000_000
 
@@ -24,72 +24,72 @@ class Machine:
     def work(self, milliseconds):
         self.now += round(milliseconds * MILLISECOND)
 
-    def pacer(self, limit=1.0):
-        return Pacer(0.001, limit, lambda: self.now, self.sleep, lambda: self.cpu)
+    def controller(self, limit=1.0):
+        return IntervalController(0.001, limit, lambda: self.now, self.sleep, lambda: self.cpu)
 
 
 def test_samples_stand_on_a_fixed_grid_however_long_they_take():
     machine = Machine()
-    pacer = machine.pacer()
+    controller = machine.controller()
     times = []
     for took in (0.1, 0.9, 0.4, 0.2):
-        times.append(pacer.wait() / MILLISECOND)
+        times.append(controller.wait() / MILLISECOND)
         machine.work(took)
 
     assert [0, 1, 2, 3] == times
-    assert (4, 0) == (pacer.samples, pacer.late)
+    assert (4, 0) == (controller.samples, controller.late)
 
 
 def test_missed_deadlines_are_skipped_and_counted():
     machine = Machine()
-    pacer = machine.pacer()
-    pacer.wait()
+    controller = machine.controller()
+    controller.wait()
     machine.work(5.2)
-    second, third = pacer.wait(), pacer.wait()
+    second, third = controller.wait(), controller.wait()
 
     # Those at 1 to 4 ms were missed; the one at 5 ms was in time enough.
     assert (5.2, 6) == (second / MILLISECOND, third / MILLISECOND)
-    assert (3, 4) == (pacer.samples, pacer.late)
+    assert (3, 4) == (controller.samples, controller.late)
 
 
 def test_sample_more_than_half_an_interval_late_counts():
     machine = Machine()
-    pacer = machine.pacer()
-    pacer.wait()
+    controller = machine.controller()
+    controller.wait()
     machine.work(1.7)
-    pacer.wait()
+    controller.wait()
 
-    assert 1 == pacer.late
+    assert 1 == controller.late
 
 
-def run_second(machine, pacer, cpu_per_sample):
+def run_second(machine, controller, cpu_per_sample):
     end = machine.now + 1_000_000_000
     while machine.now < end:
-        pacer.wait()
+        controller.wait()
         machine.cpu += cpu_per_sample
-    pacer.assess(machine.now)
+    controller.assess(machine.now)
 
 
 def test_interval_is_stretched_until_the_cost_is_within_the_limit():
     machine = Machine()
-    pacer = machine.pacer(limit=0.01)
+    controller = machine.controller(limit=0.01)
     for _ in range(5):
-        run_second(machine, pacer, 50e-6)
+        run_second(machine, controller, 50e-6)
 
-    assert pacer.is_stretched
-    assert pytest.approx(0.005 / 0.9, rel=0.05) == pacer.interval_seconds
-    assert pytest.approx(pacer.interval_seconds, rel=0.05) == pacer.achieved_seconds
-    assert pytest.approx(0.009, rel=0.1) == pacer.cpu_ratio
+    assert controller.is_stretched
+    assert pytest.approx(0.005 / 0.9, rel=0.05) == controller.interval_seconds
+    assert pytest.approx(controller.interval_seconds, rel=0.05) == controller.achieved_seconds
+    assert pytest.approx(0.009, rel=0.1) == controller.cpu_ratio
 
 
 def test_interval_comes_back_when_samples_are_cheap_again():
     machine = Machine()
-    pacer = machine.pacer(limit=0.01)
+    controller = machine.controller(limit=0.01)
     for cost in [50e-6] * 5 + [2e-6] * 8:
-        run_second(machine, pacer, cost)
+        run_second(machine, controller, cost)
 
-    assert not pacer.is_stretched
-    assert 0.001 == pacer.interval_seconds
+    assert not controller.is_stretched
+    assert 0.001 == controller.interval_seconds
 
 
 @given(
@@ -99,6 +99,6 @@ def test_interval_comes_back_when_samples_are_cheap_again():
     st.floats(0.001, 1.0),
 )
 def test_interval_never_leaves_its_limits(wished, interval, ratio, limit):
-    found = affordable(max(wished, interval), wished, ratio, limit)
+    found = affordable_interval(max(wished, interval), wished, ratio, limit)
 
     assert wished <= found <= max(1.0, wished)

@@ -13,7 +13,7 @@ _LONGEST_SECONDS = 1.0
 _AIM, _COMFORT = 0.9, 0.7
 
 
-def affordable(interval: float, wished: float, ratio: float, limit: float) -> float:
+def affordable_interval(interval: float, wished: float, ratio: float, limit: float) -> float:
     """Return the interval to go on with after a second's cost.
 
     Parameters
@@ -36,7 +36,7 @@ def affordable(interval: float, wished: float, ratio: float, limit: float) -> fl
     return interval
 
 
-class Pacer:
+class IntervalController:
     """A clock of absolute deadlines: lateness never adds up, and what was missed is skipped.
 
     Parameters
@@ -124,6 +124,6 @@ class Pacer:
         self.achieved_seconds = elapsed / taken
         self._assessed_at, self._assessed_cpu = now, cpu
         self._assessed_samples = self.samples
-        self.interval_seconds = affordable(
+        self.interval_seconds = affordable_interval(
             self.interval_seconds, self._wished, self.cpu_ratio, self._limit
         )
