@@ -68,7 +68,7 @@ def on_page(host: Host, name: str) -> Page:
     """Return the values on a node's page, with the labels that a scrape adds."""
     planned = next(node for node in PLAN.nodes if node.name == name)
     values = {}
-    for line in host.page(name).decode().splitlines():
+    for line in host.exposition(name).decode().splitlines():
         if not line.startswith("#"):
             series, _, value = line.rpartition(" ")
             metric, _, labels = series.partition("{")
@@ -219,4 +219,4 @@ def ports(page: Page) -> list[float]:
 
 def test_a_node_of_another_process_is_no_node_of_this_one(host: Host) -> None:
     with pytest.raises(KeyError):
-        host.page("gpu-999")
+        host.exposition("gpu-999")
