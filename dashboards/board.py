@@ -69,9 +69,9 @@ def board(
         ids += [100 * base + index for index in range(len(panels) + 1)]
     built = dashboard.build()
     made = built.panels or []
-    for one, panel_id in zip(made, ids, strict=True):
-        one.id_val = panel_id
-    _place([one.grid_pos for one in made if one.grid_pos is not None])
+    for panel, panel_id in zip(made, ids, strict=True):
+        panel.id_val = panel_id
+    _place([panel.grid_pos for panel in made if panel.grid_pos is not None])
     return built
 
 

@@ -35,14 +35,14 @@ def _runs(exporters: str) -> list[Panel]:
         ),
         graph(
             "Runs past their deadline",
-            "Per second by collector, over all nodes; such a run is left out of the page.",
+            "Per second by collector, over all nodes; such a run is left out of what a scrape gets.",
             "short",
             (rate("exporter_collector_timeouts_total", exporters, "collector"), "{{collector}}"),
         ),
         graph(
-            "Age of pages",
-            "Time since the values of a page were read, the 20 nodes with the oldest, and the "
-            "snapshots each missed per second: the exporter does not get to run.",
+            "Age of values",
+            "Time since the exporter read what a scrape gets, the 20 nodes with the oldest, and the "
+            "snapshots each missed per second: the exporter gets too little CPU time.",
             "s",
             (
                 oldest(f"exporter_snapshot_timestamp_seconds{{{exporters}}}", _NODE),
@@ -89,8 +89,8 @@ def _cost(exporters: str) -> list[Panel]:
             ),
         ),
         graph(
-            "Series per page",
-            "Largest and median page, and series that collectors left out for being too many.",
+            "Series per node",
+            "Most and median, and series that collectors left out for being too many.",
             "short",
             (f"max(exporter_series{{{exporters}}})", "largest"),
             (f"quantile(0.5, exporter_series{{{exporters}}})", "median"),
@@ -133,8 +133,8 @@ def _failing(exporters: str) -> Panel:
     return (
         rows(
             "Collectors that fail",
-            f"Wholly or in part, {_SHOWN} at most. One node: look there; all nodes: a permission "
-            "or a driver.",
+            f"Wholly or in part, {_SHOWN} at most. One node: check that node; all nodes: a "
+            "permission or a driver.",
             columns,
             f"time() - {last} * on (cluster, node, collector) group_right () {failing}",
         )
@@ -224,7 +224,7 @@ def _sampler(exporters: str) -> list[Panel]:
             (f"sum(sampler_missing_series{{{exporters}}})", "counters missing"),
             (f"sum(sampler_series{{{exporters}}})", "counters sampled"),
             (f"sum(rate(sampler_restarts_total{{{exporters}}}[$__rate_interval]))", "restarts"),
-            (f"max(sampler_stuck_seconds{{{exporters}}})", "silent for (s)"),
+            (f"max(sampler_stuck_seconds{{{exporters}}})", "stuck for (s)"),
         ).no_value(off),
         graph(
             "Sampler: CPU",

@@ -134,7 +134,7 @@ def _worst_ports() -> Panel:
         rows(
             "Which ports stop their peers",
             "The 30 that send pauses most of the time, above 1 %. A port that waits for PCIe as "
-            "well cannot empty its buffer: look at the node, not at the switch.",
+            "well cannot empty its buffer: check the node, not the switch.",
             columns,
             worst,
             of(f'nic_pfc_pause_seconds_total{{{CLUSTER}, direction="receive"}}'),

@@ -92,7 +92,7 @@ def _losses(members: str) -> list[Panel]:
         ).data_links(_LINKS),
         graph(
             "Packets out of sequence",
-            "By node, the 20 most: some were lost on the way, or the fabric sends them over "
+            "By node, the 20 most: some were lost on the path, or the fabric sends them over "
             "several ways.",
             "pps",
             (_most(members, "nic_out_of_sequence_packets_total"), "{{node}}"),

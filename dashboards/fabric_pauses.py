@@ -46,7 +46,7 @@ def _nodes(members: str) -> list[Panel]:
         graph(
             "Who is stopped",
             "Seconds for which the fabric stopped a node, per second and over its ports; the 20 "
-            "most. Many at once: look for the one above that stops them.",
+            "most. Many at once: find the one above that stops them.",
             "percentunit",
             (_most(_SECONDS, "receive", members), "{{node}}"),
         ).data_links(_LINKS),

@@ -61,7 +61,7 @@ def _congestion(members: str) -> list[Panel]:
     return [
         graph(
             "Packets that arrive with a congestion mark (ECN)",
-            "By node, the 20 that received most: the way to these nodes is congested. All nodes "
+            "By node, the 20 that received most: the path to these nodes is congested. All nodes "
             "of a job: the job's own pattern, or a switch above them.",
             "pps",
             (_most(members, "nic_ecn_marked_packets_total"), "{{node}}"),

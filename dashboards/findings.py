@@ -1,4 +1,4 @@
-"""What the detector has found, as every dashboard tells it: which node, why, since when."""
+"""What the detector has found, as every dashboard shows it: which node, why, since when."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from parts import (
     value_map,
 )
 
-# What tells findings apart; two detectors may publish the same one.
+# What distinguishes findings; two detectors may publish the same one.
 WHO = "cluster, job_id, node, gpu, metric, method"
 _SHOWN = 50
 
@@ -73,10 +73,12 @@ def longest(matchers: str) -> Panel:
 def table(matchers: str) -> Panel:
     """Return the findings that stand, the latest first, with the reason in words."""
     start = f"max by ({WHO}, severity) (peerwatch_finding_start_timestamp_seconds{{{matchers}}})"
-    # Two detectors put the same finding into different words: one of them will do.
+    # Two detectors put the same finding into different words: either will do.
     info = f"topk by ({WHO}) (1, peerwatch_finding_info{{{matchers}}})"
     latest = f"topk({_SHOWN}, {start})"
-    told = f"({latest} * on ({WHO}) group_left (family, summary) {info} or on ({WHO}) {latest})"
+    explained = (
+        f"({latest} * on ({WHO}) group_left (family, summary) {info} or on ({WHO}) {latest})"
+    )
     columns = {
         "severity": "Severity",
         "cluster": "Cluster",
@@ -95,8 +97,8 @@ def table(matchers: str) -> Panel:
         "Findings",
         f"What stands against which node, since when, and why; the latest {_SHOWN}.",
         columns,
-        f"{told} * 1000",
-        f"time() - {told}",
+        f"{explained} * 1000",
+        f"time() - {explained}",
     )
     return (
         panel.no_value("No finding stands.")

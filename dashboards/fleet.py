@@ -1,4 +1,4 @@
-"""The fleet dashboard: which training jobs and which nodes are in trouble now."""
+"""The fleet dashboard: which training jobs and which nodes have problems now."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _now() -> list[Panel]:
         ).span(3),
         count(
             "Exporters down",
-            "Nodes that were scraped within the last hour and are not now. One that vanished from "
+            "Nodes that were scraped within the last hour and are not now. One that is absent from "
             "a running job is a finding too.",
             "count("
             f"max by (cluster, node) (last_over_time({_EXPORTERS}[1h]))"
@@ -145,9 +145,9 @@ def _jobs() -> Panel:
 _TEXT = {"type": "color-text"}
 
 
-def _colored(look: float, act: float) -> dict[str, object]:
+def _colored(warn: float, act: float) -> dict[str, object]:
     """Return text that turns yellow and red from two limits on."""
-    steps = [(None, GREEN), (look, YELLOW), (act, RED)]
+    steps = [(None, GREEN), (warn, YELLOW), (act, RED)]
     return {
         "custom.cellOptions": _TEXT,
         "thresholds": {

@@ -1,4 +1,4 @@
-"""The fleet's row about what is not watched: silent exporters, collectors, missing metrics."""
+"""The fleet's row about what is not watched: exporters that are down, collectors, missing metrics."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def _down(fleet: str) -> Panel:
         "max by (cluster, node)"
         f" (last_over_time(exporter_snapshot_timestamp_seconds{{{fleet}}}[1h]))"
     )
-    columns = {"cluster": "Cluster", "node": "Node", "Value": "Silent for"}
+    columns = {"cluster": "Cluster", "node": "Node", "Value": "Down for"}
     return (
         rows(
-            "Nodes whose exporter is silent",
-            f"Scraped within the last hour and not now; the {_SHOWN} that were silent last.",
+            "Nodes whose exporter is down",
+            f"Scraped within the last hour and not now; the {_SHOWN} that went down last.",
             columns,
             f"bottomk({_SHOWN}, time() - ({last} unless on (cluster, node) {seen}))",
         )
@@ -37,7 +37,7 @@ def _down(fleet: str) -> Panel:
         .height(8)
         .span(12)
         .override_by_name("Node", column_to("node", node="Node"))
-        .override_by_name("Silent for", properties({"unit": "s", "decimals": 0}))
+        .override_by_name("Down for", properties({"unit": "s", "decimals": 0}))
     )
 
 

@@ -64,7 +64,7 @@ def _limits(node: str) -> list[Panel]:
         ),
         graph(
             "SM clock",
-            "Lower on one GPU than on the others: heat, power, or somebody's setting.",
+            "Lower on one GPU than on the others: heat, power, or a setting.",
             "hertz",
             _of("gpu_clock_hertz", node, ', domain="sm"'),
             (f'max(gpu_clock_max_hertz{{{node}, domain="sm"}})', "highest allowed"),
@@ -215,7 +215,7 @@ def _memory(node: str) -> Panel:
     }
     for heading in list(columns.values())[3:-1]:
         panel = panel.override_by_name(heading, properties(bad))
-    return panel.no_value("The driver tells nothing about the memory.")
+    return panel.no_value("The driver reports nothing about the memory.")
 
 
 def _errors(node: str) -> Panel:
@@ -225,7 +225,7 @@ def _errors(node: str) -> Panel:
         "do no harm; an uncorrected one ends the job.",
         "short",
         (
-            # Some GPUs tell the sum only, others the parts, others both.
+            # Some GPUs report the sum only, others the parts, others both.
             f'max by (gpu, severity) (gpu_ecc_errors_total{{{node}, scope="volatile"}})',
             "GPU {{gpu}} {{severity}}",
         ),

@@ -86,7 +86,7 @@ def _storage(node: str) -> list[Panel]:
 
 def _network(node: str) -> list[Panel]:
     outside = f'{node}, interface!="lo"'
-    ways = ("receive", "transmit")
+    directions = ("receive", "transmit")
     return [
         graph(
             "Network throughput",
@@ -94,10 +94,10 @@ def _network(node: str) -> list[Panel]:
             "binBps",
             *(
                 (
-                    busiest(rate(f"host_network_{way}_bytes_total", outside, "interface")),
-                    f"{{{{interface}}}} {way}",
+                    busiest(rate(f"host_network_{direction}_bytes_total", outside, "interface")),
+                    f"{{{{interface}}}} {direction}",
                 )
-                for way in ways
+                for direction in directions
             ),
         ),
         graph(
@@ -106,11 +106,11 @@ def _network(node: str) -> list[Panel]:
             "pps",
             *(
                 (
-                    f"sum(rate(host_network_{way}_{what}_total{{{outside}}}{_PER_SECOND}))",
-                    f"{what} {way}",
+                    f"sum(rate(host_network_{direction}_{what}_total{{{outside}}}{_PER_SECOND}))",
+                    f"{what} {direction}",
                 )
                 for what in ("packets", "errors", "drops")
-                for way in ways
+                for direction in directions
             ),
         ),
         graph(
@@ -142,7 +142,7 @@ def _trouble(node: str) -> list[Panel]:
     return [
         graph(
             "Kernel log",
-            "Signs of trouble by class since the log's oldest line; a step up is a new one.",
+            "Signs of problems by class since the log's oldest line; a step up is a new one.",
             "short",
             (f"max by (class) (host_kernel_events_total{{{node}}})", "{{class}}"),
             (f"max(host_hung_tasks_total{{{node}}})", "hung tasks"),

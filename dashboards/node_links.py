@@ -25,11 +25,12 @@ def panels(node: str) -> list[Panel]:
 
 def _nvlink(node: str) -> list[Panel]:
     sent, received = (
-        rate(f"nvlink_{way}_bytes_total", node, "gpu", "max") for way in ("transmit", "receive")
+        rate(f"nvlink_{direction}_bytes_total", node, "gpu", "max")
+        for direction in ("transmit", "receive")
     )
     raw = " + ".join(
-        f"sum(rate(nvlink_raw_{way}_bytes_total{{{node}}}[$__rate_interval]))"
-        for way in ("transmit", "receive")
+        f"sum(rate(nvlink_raw_{direction}_bytes_total{{{node}}}[$__rate_interval]))"
+        for direction in ("transmit", "receive")
     )
     return [
         graph(
@@ -81,11 +82,12 @@ def _nvlink(node: str) -> list[Panel]:
 
 def _pcie(node: str) -> list[Panel]:
     counted = " + ".join(
-        rate(f"gpu_pcie_{way}_bytes_total", node, "gpu", "max") for way in ("transmit", "receive")
+        rate(f"gpu_pcie_{direction}_bytes_total", node, "gpu", "max")
+        for direction in ("transmit", "receive")
     )
     sampled = " + ".join(
-        f"max by (gpu) (gpu_pcie_{way}_bytes_per_second{{{node}}})"
-        for way in ("transmit", "receive")
+        f"max by (gpu) (gpu_pcie_{direction}_bytes_per_second{{{node}}})"
+        for direction in ("transmit", "receive")
     )
     return [
         graph(

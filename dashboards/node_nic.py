@@ -55,7 +55,7 @@ def _pauses(node: str) -> list[Panel]:
         graph(
             "Time stopped by pause frames",
             "Share of time in which a priority of a port stood still. Transmit: this node stops "
-            "its peers, look at its PCIe and memory. Receive: the fabric stops this node.",
+            "its peers, check its PCIe and memory. Receive: the fabric stops this node.",
             "percentunit",
             (
                 busiest(rate("nic_pfc_pause_seconds_total", node, "device, direction, priority")),
@@ -242,7 +242,7 @@ def _ports(node: str) -> Panel:
     return rows(
         "Ports",
         "Every RDMA port, its states and what happened to its link since the driver was loaded. "
-        "Different firmware or a lower speed on one port is worth a look.",
+        "Different firmware or a lower speed on one port is worth a check.",
         columns,
         joined("nic_port_state"),
         joined("nic_port_physical_state"),

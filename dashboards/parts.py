@@ -22,7 +22,7 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 DATASOURCE = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
 
-# The one rule of colours: green is well, yellow wants a look, red wants somebody now.
+# The one rule of colours: green is well, yellow is to be checked, red needs somebody now.
 GREEN, YELLOW, RED, GREY = "green", "yellow", "red", "#8e8e8e"
 
 Panel = stat.Panel | statetimeline.Panel | statushistory.Panel | table.Panel | timeseries.Panel
@@ -136,7 +136,7 @@ def graph(
         .line_width(1)
         .fill_opacity(0)
         .show_points(common.VisibilityMode.NEVER)
-        # A vanished node must show as a gap, not as a line drawn on.
+        # An absent node must show as a gap, not as a line drawn on.
         .span_nulls(False)
         .height(8)
         .span(12)
@@ -182,7 +182,7 @@ def count(title: str, description: str, expr: str, seen: str, bad: str = RED) ->
     expr
         Has no result where there is none.
     seen
-        Series that exist while somebody looks: without them it is "no data", not none.
+        Series that exist while something is watched: without them it is "no data", not none.
     bad
         The colour of one and more.
     """

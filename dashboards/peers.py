@@ -15,7 +15,7 @@ PRESET = (
     / "detector/peerwatch_detector/config/presets/peerwatch.yaml"
 )
 
-# Grafana's units for ours; one that has none is drawn without.
+# Grafana's units for ours; a unit that is not here is drawn as a plain number.
 UNITS = {
     "seconds": "s",
     "bytes": "bytes",

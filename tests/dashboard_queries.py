@@ -24,7 +24,7 @@ VARIABLES: Mapping[str, str] = {
 
 # Panels whose queries may return nothing although dashboard and panel are well, and why.
 MAY_BE_EMPTY: Mapping[tuple[str, str], str] = {
-    ("fleet", "Nodes whose exporter is silent"): "lists silent exporters; all answer",
+    ("fleet", "Nodes whose exporter is down"): "lists exporters that are down; all answer",
     ("fleet", "Nodes with a failing collector"): "counts failing collectors; none fails",
     ("job", "annotation XID errors"): "a rank that hangs makes no XID error",
     ("job", "Ranks that do not run"): "lists ranks that were stopped, have ended or wait for I/O",
