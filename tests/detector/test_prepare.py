@@ -20,11 +20,10 @@ import json
 from peerwatch_detector.detection import distances
 from peerwatch_detector.service import prepare
 from peerwatch_detector.models import forward
-from peerwatch_detector.reading.decode import chunks
 from peerwatch_detector.reading.decode import frames
 
 prepare.prepare_apart()
-stages = [chunks.join_chunks, frames.decode_frames, distances.distance_sums, forward.embed]
+stages = [frames.crc32c, frames.decode_frames, distances.distance_sums, forward.embed]
 print(json.dumps([[len(one.stats.cache_hits), len(one.stats.cache_misses)] for one in stages]))
 """
 

@@ -37,7 +37,6 @@ from peerwatch_detector.reading import (
     Selection,
     grid_reader,
 )
-from peerwatch_detector.reading.decode.chunks import join_chunks
 from peerwatch_detector.reading.decode.export_lines import decode_lines
 from peerwatch_detector.reading.decode.frames import decode_frames
 from peerwatch_detector.reading.decode.grid_writer import close_rows, rates
@@ -548,5 +547,5 @@ def test_all_is_compiled_before_the_first_question(server: FakeServer) -> None:
     for api in ("remote_read", "export", "query"):
         for reading in read(server.url, LOAD, rate, api=api)[0]:
             reading.result()
-    for function in (decode_frames, decode_matrix, decode_lines, close_rows, rates, join_chunks):
+    for function in (decode_frames, decode_matrix, decode_lines, close_rows, rates):
         assert 1 == len(function.signatures)  # type: ignore[attr-defined]

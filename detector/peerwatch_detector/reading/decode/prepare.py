@@ -8,7 +8,6 @@ from functools import cache
 import numpy as np
 
 from peerwatch_detector import compiled
-from peerwatch_detector.reading.decode.chunks import join_chunks
 from peerwatch_detector.reading.decode.export_lines import decode_lines
 from peerwatch_detector.reading.decode.frames import decode_frames
 from peerwatch_detector.reading.decode.grid_writer import (
@@ -51,7 +50,6 @@ def _call_all() -> None:
     grid = Grid(0, 1000)
     writer = new_grid_writer(grid, 0, counter=False, labels=("node", "gpu"), rows=1)
     text = np.zeros(PADDING, np.uint8)
-    join_chunks(text, 0, text, np.zeros(2, np.int64))
     decode_frames(writer, text, 0, 0, 1)
     decode_matrix(writer, text, 0, 0)
     decode_lines(writer, text, 0, 0)

@@ -2,8 +2,8 @@
 
 Trust, proxies and credentials come from where ``requests`` takes them (REQUESTS_CA_BUNDLE,
 HTTPS_PROXY, NO_PROXY, a netrc file, user and password in the URL), so a server that the detector's
-other requests reach is reached here too. Bodies are read from the socket in large pieces:
-Prometheus sends one small chunk per series, which are joined in compiled code.
+other requests reach is reached here too. The requests are http.client's own: a job's cycle is ten
+of them, and ``requests`` takes five times the CPU for each (docs/benchmarks.md).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
@@ -30,12 +31,13 @@ from requests.utils import (
 
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.reading.settings import ReadingSettings
-from peerwatch_detector.reading.transport.body import Body, is_broken
+from peerwatch_detector.reading.transport.body import Body
+from peerwatch_detector.reading.transport.timed import TimedResponse
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 # Of a response that is an error; more is not read.
-_LONGEST_ERROR = 1 << 16
+_MAX_ERROR_BYTES = 1 << 16
 
 
 @dataclass(slots=True)
@@ -67,6 +69,7 @@ class Connection:
         self._body: Body | None = None
         self._prefix = self._target.path
         self._ended = False
+        self._deadline = 0.0
 
     @property
     def url(self) -> str:
@@ -84,7 +87,7 @@ class Connection:
             self._connection = None
 
     def end(self) -> None:
-        """Break off what is under way in another thread; nothing can be asked any more."""
+        """Break off what is under way in another thread; nothing can be requested any more."""
         self._ended = True
         sock = self._connection.sock if self._connection is not None else None
         if sock is not None:
@@ -115,43 +118,45 @@ class Connection:
         """
         if self._body is not None and not self._body.finished:
             self.close()
-        kept = self._connection is not None
+        self._deadline = deadline
+        idle = self._connection is not None
         try:
-            return self._post(path, content, headers, deadline)
+            return self._post(path, content, headers)
         except (http.client.HTTPException, OSError, ValueError) as error:
             self.close()
             # A server may close a connection that was idle; only then a second try makes sense.
-            again = kept and isinstance(error, ConnectionError | http.client.BadStatusLine)
-            if not again:
+            broken = isinstance(error, ConnectionError | http.client.BadStatusLine)
+            if not (idle and broken):
                 raise self._failure(error) from error
         try:
-            return self._post(path, content, headers, deadline)
+            return self._post(path, content, headers)
         except (http.client.HTTPException, OSError) as error:
             self.close()
             raise self._failure(error) from error
 
-    def _post(
-        self, path: str, content: bytes, headers: Mapping[str, str], deadline: float
-    ) -> Response:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        connection = self._connection = self._connection or self._open(left)
+    def _post(self, path: str, content: bytes, headers: Mapping[str, str]) -> Response:
+        seconds = self._remaining_seconds()
+        connection = self._connection = self._connection or self._open(seconds)
         if connection.sock is None:
-            connection.timeout = left
+            connection.timeout = seconds
             connection.connect()
-        # ReceivedRequest once there is a socket: whoever ends it later finds that.
+        # Checked once there is a socket: whoever ends it later finds that.
         if self._ended:
             raise ConnectionAbortedError("the reader was closed")
-        sock = connection.sock
-        sock.settimeout(left)
-        mine = {**self._headers, **self._token(), **headers}
-        connection.request("POST", f"{self._prefix}/{path}", content, mine)
+        connection.sock.settimeout(seconds)
+        all_headers = {**self._headers, **self._token(), **headers}
+        connection.request("POST", f"{self._prefix}/{path}", content, all_headers)
         response = connection.getresponse()
         url = f"{self.url}/{path}"
-        self._body = Body(response, sock, url, deadline, self.settings, self.close)
+        self._body = Body(response, url, self.settings, self.close)
         content_type = response.headers.get("Content-Type", "")
         return Response(url, response.status, content_type, self._body)
+
+    def _remaining_seconds(self) -> float:
+        remaining = self._deadline - time.monotonic()
+        if remaining <= 0:
+            raise TimeoutError
+        return remaining
 
     def _token(self) -> dict[str, str]:
         """Return the header for the token's file, as it is now: tokens are exchanged in it."""
@@ -163,13 +168,13 @@ class Connection:
         except (OSError, UnicodeDecodeError) as error:
             raise ReadError(
                 "unreachable",
-                f"{self.url} cannot be asked: prometheus.bearer_token_file {path!r} cannot be "
+                f"{self.url} cannot be queried: prometheus.bearer_token_file {path!r} cannot be "
                 f"read: {type(error).__name__}; check that it is there and whose it is.",
             ) from error
         if not token:
             raise ReadError(
                 "unreachable",
-                f"{self.url} cannot be asked: prometheus.bearer_token_file {path!r} is empty; "
+                f"{self.url} cannot be queried: prometheus.bearer_token_file {path!r} is empty; "
                 "write the token into it.",
             )
         return {"Authorization": f"Bearer {token}"}
@@ -197,6 +202,8 @@ class Connection:
             connection = http.client.HTTPConnection(
                 place.hostname or "", _port(place), timeout=timeout
             )
+        timed = partial(TimedResponse, remaining_seconds=self._remaining_seconds)
+        connection.response_class = timed  # type: ignore[assignment]
         if proxy and secure:
             connection.set_tunnel(host, _port(self._target), _proxy_credentials(place))
         elif proxy:
@@ -210,16 +217,16 @@ class Connection:
             return ReadError(
                 "timeout",
                 f"{self.url} did not response within {limit:g} s; raise "
-                "prometheus.timeout_seconds or look at the server's load.",
+                "prometheus.timeout_seconds or check the server's load.",
             )
         if isinstance(error, ValueError) and not isinstance(error, OSError):
             # Its text may hold a header's value, which is a secret.
             return ReadError(
                 "unreachable",
-                f"{self.url} cannot be asked: the address or a header is not valid; check "
+                f"{self.url} cannot be queried: the address or a header is not valid; check "
                 "prometheus.url and prometheus.headers.",
             )
-        if is_broken(error):
+        if isinstance(error, http.client.IncompleteRead | http.client.LineTooLong):
             return ReadError("truncated", f"{self.url} broke off in mid-response: {error!r}.")
         return ReadError(
             "unreachable",
@@ -235,9 +242,9 @@ def _port(place: SplitResult) -> int:
 def read_text(response: Response) -> bytes:
     """Return the beginning of the body of a response that is an error."""
     text = bytearray()
-    room = memoryview(bytearray(_LONGEST_ERROR))
-    while len(text) < _LONGEST_ERROR and (count := response.body.read_into(room)):
-        text += room[:count]
+    buffer = memoryview(bytearray(_MAX_ERROR_BYTES))
+    while len(text) < _MAX_ERROR_BYTES and (count := response.body.read_into(buffer)):
+        text += buffer[:count]
     return bytes(text)
 
 
