@@ -8,6 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from peerwatch_common.logs import set_up_logging
 from peerwatch_detector.command_line import changes, parser
 
 if TYPE_CHECKING:
@@ -18,10 +19,7 @@ if TYPE_CHECKING:
 def main(arguments: list[str] | None = None) -> int:
     """Run a command and return its exit code: 0 done, 1 failed, 2 wrong usage or configuration."""
     options = parser().parse_args(arguments)
-    logging.basicConfig(
-        level=options.log_level.upper(),
-        format="time=%(asctime)s level=%(levelname)s source=%(name)s msg=%(message)s",
-    )
+    set_up_logging(options.log_level, options.log_format)
     # Waking two arithmetic threads on a busy host costs more than it brings.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")

@@ -7,6 +7,7 @@ import os
 from datetime import datetime
 from pathlib import Path
 
+from peerwatch_common.command_line import add_logging
 from peerwatch_detector import __version__
 from peerwatch_detector.priority.options import add_prioritize
 
@@ -21,9 +22,7 @@ def parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--config", type=Path, help="YAML configuration file")
     common.add_argument("--prometheus", metavar="URL", help="overrides prometheus.url")
-    common.add_argument(
-        "--log-level", default="info", choices=["debug", "info", "warning", "error"]
-    )
+    add_logging(common)
     run = commands.add_parser("run", parents=[common], help="evaluate jobs and serve the findings")
     run.add_argument("--listen", metavar="HOST:PORT", help="overrides listen")
     run.add_argument(

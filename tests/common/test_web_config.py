@@ -398,14 +398,14 @@ def test_all_mistakes_are_told_at_once_and_no_secret(write):
     )
     mistakes = mistakes_of(path)
     for start in (
-        "tls_server_config.certs: unknown key 'certs'; known keys are cert, cert_file, cipher",
+        "tls_server_config.certs: unknown key 'certs'; did you mean 'cert'?",
         f"tls_server_config.cert_file: {path.parent}/absent.crt: cannot be read: No such file",
         f"tls_server_config.key_file: {path.parent}/absent.key: cannot be read: No such file",
-        "http_server_config.http3: unknown key 'http3'; known keys are headers, http2",
+        "http_server_config.http3: unknown key 'http3'; did you mean 'http2'?",
         "basic_auth_users.alice: this is no bcrypt hash; make one with: htpasswd -nBC 10",
         "basic_auth_users.bob: should be a valid string",
         "basic_auth_users.carol: the hash has cost 16; 4 to 14 are taken",
-        "rate_limits: unknown key 'rate_limits'; known keys are basic_auth_users",
+        "rate_limits: unknown key 'rate_limits'; did you mean 'rate_limit'?",
     ):
         assert [start] == [mistake[: len(start)] for mistake in mistakes if start in mistake]
     assert len(mistakes) == 8

@@ -65,7 +65,7 @@ UNKNOWN = [
     ("listen: {prt: 1}", "listen.prt: unknown key 'prt'; did you mean 'port'?"),
     ("similarity: {treshold: 1}", "similarity.treshold: unknown key 'treshold'; did you mean 'thr"),
     ("continuity: {gap: 1}", "continuity.gap: unknown key 'gap'; "),
-    ("zscore: {x: 1}", "zscore.x: unknown key 'x'; known keys are period_seconds, threshold."),
+    ("zscore: {x: 1}", "zscore.x: unknown key 'x'; known keys are period_seconds, threshold"),
     ("absent: {after: 1}", "absent.after: unknown key 'after'; "),
     ("metrics: {enable: []}", "metrics.enable: unknown key 'enable'; did you mean 'enabled'?"),
     (
@@ -90,8 +90,8 @@ def test_an_unknown_key_of_an_extra_metric_is_refused(tmp_path: Path) -> None:
 
 
 IMPOSSIBLE = [
-    ("window_length: eight", "window_length: input should be a valid integer", "'eight'"),
-    ("window_length: 1", "window_length: input should be greater than or equal to 2", "1"),
+    ("window_length: eight", "window_length: should be a valid integer", "'eight'"),
+    ("window_length: 1", "window_length: should be greater than or equal to 2", "1"),
     ("window_length: 8.5", "window_length: ", "8.5"),
     ("prometheus: 5", "prometheus: ", "5"),
     ("prometheus: {url: 'localhost:9090'}", "prometheus.url: ", "'localhost:9090'"),
@@ -141,7 +141,7 @@ IMPOSSIBLE = [
         "metrics.overrides.cpu_usage.expression: ",
         "unknown name 'node'",
     ),
-    ("1: 2", "1: keys should be strings", "1"),
+    ("1: 2", "1: unknown key '1'; known keys are absent", "1"),
 ]
 
 
@@ -154,7 +154,7 @@ def test_wrong_types_and_impossible_values_tell_path_and_value(
     (mistake,) = mistakes(tmp_path, text)
     assert mistake.startswith(path)
     assert value in mistake
-    assert mistake.endswith(".")
+    assert "\n" not in mistake
 
 
 @pytest.mark.parametrize(
@@ -167,8 +167,8 @@ def test_the_history_must_hold_a_whole_streak(tmp_path: Path, text: str) -> None
 
 
 STEPS = [
-    ("step_seconds: 0", "step_seconds: input should be greater than or equal to 0.01"),
-    ("step_seconds: 61", "step_seconds: input should be less than or equal to 60"),
+    ("step_seconds: 0", "step_seconds: should be greater than or equal to 0.01"),
+    ("step_seconds: 61", "step_seconds: should be less than or equal to 60"),
     ("step_seconds: 0.3", "step_seconds: 0.3 must be whole seconds or divide a second"),
     ("step_seconds: 1.5", "step_seconds: 1.5 must be whole seconds or divide a second"),
     (
@@ -205,17 +205,18 @@ STEPS = [
 def test_what_does_not_fit_the_step_is_refused(tmp_path: Path, text: str, expected: str) -> None:
     (mistake,) = mistakes(tmp_path, text)
     assert mistake.startswith(expected)
-    assert mistake.endswith(".")
+    # A sentence of a list, as in the exporter: without a full stop.
+    assert not mistake.endswith(".")
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("api: grpc", "api: input should be 'auto', 'remote_read', 'export', 'query' or"),
-        ("connections: 0", "connections: input should be greater than or equal to 1, got 0"),
-        ("max_age_seconds: 0", "max_age_seconds: input should be greater than or equal to 0.1"),
-        ("max_response_bytes: 10", "max_response_bytes: input should be greater than or equal to"),
-        ("partial: warn", "partial: input should be 'keep' or 'refuse', got 'warn'"),
+        ("api: grpc", "api: should be 'auto', 'remote_read', 'export', 'query' or"),
+        ("connections: 0", "connections: should be greater than or equal to 1, not 0"),
+        ("max_age_seconds: 0", "max_age_seconds: should be greater than or equal to 0.1"),
+        ("max_response_bytes: 10", "max_response_bytes: should be greater than or equal to"),
+        ("partial: warn", "partial: should be 'keep' or 'refuse', not 'warn'"),
         ("deadline: 5", "deadline: unknown key 'deadline'; did you mean 'deadline_seconds'?"),
     ],
 )
@@ -228,7 +229,7 @@ def test_a_streak_is_counted_in_steps(tmp_path: Path) -> None:
     text = "{step_seconds: 10, history_seconds: 300}"
     assert [
         "continuity: threshold_seconds + window_length = 320 must be at most history_seconds "
-        "300, or a restart would lose deviations; raise history_seconds."
+        "300, or a restart would lose deviations; raise history_seconds"
     ] == mistakes(tmp_path, text)
 
 
@@ -308,20 +309,20 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["a: [", "a: b: c", "\ttab: 1"])
 def test_what_is_not_yaml_is_told(tmp_path: Path, text: str) -> None:
     (mistake,) = mistakes(tmp_path, text)
-    assert "is not YAML" in mistake
+    assert "not YAML: " in mistake
 
 
 def test_a_binary_file_is_not_yaml(tmp_path: Path) -> None:
     path = tmp_path / "detector.yaml"
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match="is not YAML"):
+    with pytest.raises(ConfigError, match="not YAML: "):
         load_config(path)
 
 
 @pytest.mark.parametrize(("text", "kind"), [("- a", "list"), ("[]", "list"), ("5", "int")])
 def test_a_file_must_hold_a_mapping(tmp_path: Path, text: str, kind: str) -> None:
     (mistake,) = mistakes(tmp_path, text)
-    assert f"must be a mapping of settings, got {kind}" in mistake
+    assert f"holds {kind}, not a mapping of sections" in mistake
 
 
 def test_the_command_line_wins_and_leaves_the_rest_of_its_section(tmp_path: Path) -> None:

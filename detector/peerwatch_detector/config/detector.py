@@ -5,23 +5,21 @@ The YAML file, the error texts and the table in ``docs/configuration.md`` all fo
 
 from __future__ import annotations
 
-import difflib
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import yaml
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     Field,
-    ValidationError,
     ValidationInfo,
     field_validator,
 )
 
-from peerwatch_common.errors import ConfigError
+from peerwatch_common.settings.load import validated, with_changes
+from peerwatch_common.settings.yaml_file import read_yaml
 from peerwatch_detector.config.detection import (
     AbsentConfig,
     ContinuityConfig,
@@ -330,7 +328,9 @@ class DetectorConfig(Section):
         return tuple(merged)
 
 
-def load_config(path: Path | None, changes: dict[str, Any] | None = None) -> DetectorConfig:
+def load_config(
+    path: Path | None, changes: Mapping[str, Mapping[str, object]] | None = None
+) -> DetectorConfig:
     """Read a configuration file and check it.
 
     Parameters
@@ -345,50 +345,5 @@ def load_config(path: Path | None, changes: dict[str, Any] | None = None) -> Det
     ConfigError
         With every mistake at once, each with its path.
     """
-    raw: Any = {}
-    if path is not None:
-        try:
-            raw = yaml.safe_load(path.read_text())
-        except OSError as error:
-            raise ConfigError([f"{path}: cannot be read: {error.strerror}."]) from error
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise ConfigError([f"{path}: is not YAML: {' '.join(str(error).split())}."]) from error
-    raw = {} if raw is None else raw
-    if not isinstance(raw, dict):
-        raise ConfigError([f"{path}: must be a mapping of settings, got {type(raw).__name__}."])
-    for section, values in (changes or {}).items():
-        present = raw.get(section) or {}
-        raw[section] = present | values if isinstance(present, dict) else present
-    try:
-        return DetectorConfig.model_validate(raw)
-    except ValidationError as error:
-        raise ConfigError([_mistake(dict(problem)) for problem in error.errors()]) from error
-
-
-def _mistake(problem: dict[str, Any]) -> str:
-    """Turn one pydantic error into a sentence with its path, the value and what to do."""
-    path = ".".join(str(part) for part in problem["loc"]) or "configuration"
-    if problem["type"] == "extra_forbidden":
-        known = _keys_at(problem["loc"][:-1])
-        close = difflib.get_close_matches(str(problem["loc"][-1]), known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known keys are {', '.join(known)}."
-        return f"{path}: unknown key {problem['loc'][-1]!r}; {hint}"
-    message = str(problem["msg"]).removeprefix("Value error, ")
-    if problem["type"] == "value_error":
-        return f"{path}: {message}."
-    return f"{path}: {message[0].lower()}{message[1:]}, got {problem['input']!r}."
-
-
-def _keys_at(location: tuple[Annotated[int | str, "path part"], ...]) -> list[str]:
-    """Return the keys that the section at ``location`` knows."""
-    section: type[BaseModel] = DetectorConfig
-    for part in location:
-        field = section.model_fields.get(str(part))
-        annotation = field.annotation if field else None
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            section = annotation
-        elif str(location[0]) == "metrics" and len(location) > 1:
-            return sorted(
-                Overrides.model_fields if location[1] == "overrides" else MetricConfig.model_fields
-            )
-    return sorted(section.model_fields)
+    data = {} if path is None else read_yaml(path)
+    return validated(DetectorConfig, with_changes(data, changes or {}))

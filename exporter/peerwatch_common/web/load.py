@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from peerwatch_common.errors import ConfigError
+from peerwatch_common.settings.load import mistake_of, mistakes_of
 from peerwatch_common.settings.yaml_file import read_yaml
 from peerwatch_common.web.settings import TlsSettings, WebSettings
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping
 
 _TLS = "tls_server_config"
 _FILES = ("cert_file", "key_file", "client_ca_file")
@@ -60,7 +60,7 @@ def load_web_settings(path: Path) -> Loaded:
         settings = WebSettings.model_validate(data)
     except ValidationError as error:
         found = error.errors(include_url=False)
-        mistakes = [_sentence(item) for item in found]
+        mistakes = mistakes_of(error, WebSettings, _SECRET_KEYS)
         mistakes += _tls_mistakes(data.get(_TLS), found)
     else:
         try:
@@ -114,22 +114,8 @@ def _tls_mistakes(section: object, found: list[Any]) -> list[str]:
         _context(TlsSettings.model_validate(known))
     except ValidationError as error:
         items = error.errors(include_url=False)
-        return [_sentence({**item, "loc": (_TLS, *item["loc"])}) for item in items]
+        placed = [{**item, "loc": (_TLS, *item["loc"])} for item in items]
+        return [mistake_of(item, WebSettings, _SECRET_KEYS) for item in placed]
     except ConfigError as error:
         return error.mistakes
     return []
-
-
-def _sentence(error: Mapping[str, Any]) -> str:
-    """Return one of pydantic's errors as a line; without the value where it may be a secret."""
-    location = [str(part) for part in error["loc"] if part != "[key]"]
-    place = ".".join(location)
-    if error["type"] == "extra_forbidden":
-        section = WebSettings.model_fields.get(location[0])
-        kind = section.annotation if section is not None else WebSettings
-        known = ", ".join(sorted(getattr(kind, "model_fields", {})))
-        return f"{place}: unknown key {location[-1]!r}; known keys are {known}"
-    message = str(error["msg"]).removeprefix("Value error, ").removeprefix("Input ")
-    if error["type"] == "value_error" or _SECRET_KEYS & set(location):
-        return f"{place}: {message}"
-    return f"{place}: {message}, not {error['input']!r}"

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from peerwatch_common.command_line import add_logging
 from peerwatch_exporter import __version__
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"peerwatch-exporter {__version__}")
     _add_settings(parser.add_argument_group("settings", "They win over the file."))
-    _add_logging(parser.add_argument_group("log (standard error)"))
+    add_logging(parser.add_argument_group("log (standard error)"))
     bench = parser.add_argument_group("bench")
     bench.add_argument("--seconds", type=float, metavar="S", help="how long it measures (10)")
     bench.add_argument("--json", action="store_true", help="print JSON instead of a table")
@@ -117,18 +118,3 @@ def _add_settings(group: argparse._ArgumentGroup) -> None:
             metavar="PATH",
             help=f"{what} ({default})",
         )
-
-
-def _add_logging(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--log-level",
-        choices=("debug", "info", "warning", "error"),
-        default="info",
-        help="what is logged at least (%(default)s)",
-    )
-    group.add_argument(
-        "--log-format",
-        choices=("logfmt", "json"),
-        default="logfmt",
-        help="how a line looks (%(default)s)",
-    )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args
-
-from pydantic import BaseModel, ValidationError
+from typing import TYPE_CHECKING
 
 from peerwatch_common.errors import ConfigError
+from peerwatch_common.settings.load import validated, with_changes
 from peerwatch_common.settings.yaml_file import read_yaml
 from peerwatch_exporter.settings.config import ExporterConfig
 
@@ -48,15 +47,11 @@ def load_config(
             mistakes.append(f"--listen: {listen!r} is not HOST:PORT, for example 127.0.0.1:9400")
         elif isinstance(data.get("listen", {}), dict):
             data = {**data, "listen": {**data.get("listen", {}), **override}}
-    for section, values in (overrides or {}).items():
-        # A section that is no mapping is told as such below.
-        if values and isinstance(data.get(section) or {}, dict):
-            data = {**data, section: {**(data.get(section) or {}), **values}}
     config = None
     try:
-        config = ExporterConfig.model_validate(data)
-    except ValidationError as error:
-        mistakes += [_sentence(item) for item in error.errors(include_url=False)]
+        config = validated(ExporterConfig, with_changes(data, overrides or {}))
+    except ConfigError as error:
+        mistakes += error.mistakes
     mistakes += _unknown_collectors(data.get("collectors"), known_collectors)
     if mistakes or config is None:
         raise ConfigError(mistakes)
@@ -69,31 +64,6 @@ def _parse_listen(listen: str) -> dict[str, str | int] | None:
     if not colon or not host or not port.isascii() or not port.isdigit():
         return None
     return {"address": host, "port": int(port)}
-
-
-def _sentence(error: Mapping[str, Any]) -> str:
-    # Pydantic marks a wrong key of a mapping so; the key itself stands before it.
-    location = [str(part) for part in error["loc"] if part != "[key]"]
-    path = ".".join(location)
-    if error["type"] == "extra_forbidden":
-        known = ", ".join(sorted(_section(location[:-1]).model_fields))
-        return f"{path}: unknown key {location[-1]!r}; known keys are {known}"
-    text = str(error["msg"]).removeprefix("Value error, ").removeprefix("Input ")
-    # A mistake between several keys is a sentence by itself; the whole section would be noise.
-    return (
-        f"{path}: {text}"
-        if error["type"] == "value_error"
-        else (f"{path}: {text}, not {error['input']!r}")
-    )
-
-
-def _section(location: list[str]) -> type[BaseModel]:
-    section: type[BaseModel] = ExporterConfig
-    for name in location:
-        annotation = section.model_fields[name].annotation
-        nested = [kind for kind in (annotation, *get_args(annotation)) if isinstance(kind, type)]
-        section = next(kind for kind in nested if issubclass(kind, BaseModel))
-    return section
 
 
 def _unknown_collectors(section: object, known: Collection[str]) -> list[str]:
