@@ -35,14 +35,15 @@ def _runs(exporters: str) -> list[Panel]:
         ),
         graph(
             "Runs past their deadline",
-            "Per second by collector, over all nodes; such a run is left out of what a scrape gets.",
+            "Per second by collector, over all nodes; such a run is left out of what a scrape "
+            "gets.",
             "short",
             (rate("exporter_collector_timeouts_total", exporters, "collector"), "{{collector}}"),
         ),
         graph(
             "Age of values",
-            "Time since the exporter read what a scrape gets, the 20 nodes with the oldest, and the "
-            "snapshots each missed per second: the exporter gets too little CPU time.",
+            "Time since the exporter read what a scrape gets, the 20 nodes with the oldest, and "
+            "the snapshots each missed per second: the exporter gets too little CPU time.",
             "s",
             (
                 oldest(f"exporter_snapshot_timestamp_seconds{{{exporters}}}", _NODE),

@@ -1,4 +1,4 @@
-"""The fleet's row about what is not watched: exporters that are down, collectors, missing metrics."""
+"""The fleet's row about what is not watched: exporters down, collectors, missing metrics."""
 
 from __future__ import annotations
 
