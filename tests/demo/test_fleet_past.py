@@ -204,7 +204,7 @@ def test_nodes_answer_while_others_are_made_anew_for_the_fault(
 
     def turn(seconds: float) -> None:
         with ThreadPoolExecutor() as pool:
-            answered.append(pool.submit(host.page, HEALTHY.name).result(timeout=60))
+            answered.append(pool.submit(host.exposition, HEALTHY.name).result(timeout=60))
 
     monkeypatch.setattr(host_module, "time", SimpleNamespace(sleep=turn, time=time.time))
     host.begin_fault(time.time() + 0.5)
