@@ -64,7 +64,7 @@ def simulated_host(
     try:
         config = node.settings(config)
         note = (
-            f"A demonstration: everything here is made up. Scenario {scenario}, seed {seed}, "
+            f"Everything here is simulated. Scenario {scenario}, seed {seed}, "
             f"fault after {onset_seconds:g} s."
         )
         yield Host(config, node.sources(config), node.driver_command, (note,))

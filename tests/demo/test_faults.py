@@ -134,7 +134,7 @@ def test_what_a_fault_starts_it_also_ends(tmp_path: Path) -> None:
             assert fault.undo is not None
             fault.undo(site, node)
 
-    names = {kind: [one[1] for one in node.done if one[0] == kind] for kind in ("start", "end")}
+    names = {kind: [call[1] for call in node.done if call[0] == kind] for kind in ("start", "end")}
     assert names["start"] == names["end"] == ["spinner-0", "spinner-1", "hog"]
 
 

@@ -89,7 +89,7 @@ def test_a_pending_alert_says_how_long_it_must_last() -> None:
 
 def test_alike_alerts_of_many_nodes_are_told_together() -> None:
     labels = [{**LINK, "node": f"gpu-{number}"} for number in range(1, 6)]
-    alerts = [active("same", one, "ticket") for one in labels]
+    alerts = [active("same", label, "ticket") for label in labels]
 
     told = text(explain(alerts, NOBODY, []))
 

@@ -127,7 +127,7 @@ def test_a_finding_is_told_once_and_again_when_it_is_raised_again() -> None:
 
     told, standing = [], []
     for _ in answers:
-        told.append([one.raised for one in listener.poll()])
+        told.append([finding.raised for finding in listener.poll()])
         standing.append(sorted(listener.standing))
 
     assert [[], [10.0], [], [], [], [90.0]] == told

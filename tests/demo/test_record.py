@@ -52,8 +52,8 @@ def test_the_same_seed_draws_the_same_and_rounds_differ() -> None:
     rounds = [draw(FAULTS, number, "7") for number in range(1, 21)]
 
     assert rounds == [draw(FAULTS, number, "7") for number in range(1, 21)]
-    assert len({tuple(fault.name for fault, _ in one) for one in rounds}) > 3
-    assert len({node for one in rounds for _, node in one}) > 5
+    assert len({tuple(fault.name for fault, _ in order) for order in rounds}) > 3
+    assert len({node for order in rounds for _, node in order}) > 5
 
 
 def test_every_fault_is_drawn_once_and_the_dead_node_is_last() -> None:
@@ -78,7 +78,7 @@ def test_a_broken_round_goes_on_with_what_is_missing(tmp_path: Path) -> None:
     FakeRecorder(log, [2, 1, 2]).faults(3, FAULTS, "7")
 
     assert [(fault.name, node) for fault, node in draw(FAULTS, 3, "7")] == [
-        (one.fault, one.node) for one in log.lines
+        (line.fault, line.node) for line in log.lines
     ]
 
 

@@ -200,7 +200,7 @@ def test_a_wrong_node_is_written_down_as_it_is(tmp_path: Path) -> None:
     played.play([job.fault("hog")])
 
     assert ["wrong"] == [line.outcome for line in played.written]
-    assert ["node-7"] == [one.node for one in played.written[0].findings]
+    assert ["node-7"] == [finding.node for finding in played.written[0].findings]
     assert played.directory.exists()
 
 
@@ -247,7 +247,7 @@ def test_a_finding_while_the_job_recovers_has_its_own_line(tmp_path: Path) -> No
     assert ["right", "wrong", "right"] == [line.outcome for line in played.log.lines]
     assert ("hog", ["node-6"]) == (
         played.log.lines[1].fault,
-        [one.node for one in played.log.lines[1].findings],
+        [finding.node for finding in played.log.lines[1].findings],
     )
 
 

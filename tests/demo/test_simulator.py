@@ -143,12 +143,14 @@ def test_the_drawn_faults_follow_the_published_mix() -> None:
 
 def test_a_written_case_is_read_by_the_detector(tmp_path: Path) -> None:
     assert 0 == main([str(tmp_path), "--family", "plain", "--cases", "2", "--seed", str(SEED)])
-    assert [f"plain-{SEED}", f"plain-{SEED + 1}"] == sorted(one.name for one in tmp_path.iterdir())
+    assert [f"plain-{SEED}", f"plain-{SEED + 1}"] == sorted(
+        folder.name for folder in tmp_path.iterdir()
+    )
     simulated = simulate(f"plain-{SEED}", FAMILIES["plain"], SEED, faulty=True)
     case = load_case(tmp_path / f"plain-{SEED}")
     assert simulated.nodes == case.nodes
     assert simulated.fault.kind == case.truth.fault
-    assert tuple(case.nodes[one] for one in simulated.fault.nodes) == case.truth.nodes
+    assert tuple(case.nodes[index] for index in simulated.fault.nodes) == case.truth.nodes
     assert (simulated.fault.onset, simulated.fault.halt) == (
         case.truth.onset_seconds,
         case.truth.halt_seconds,
@@ -158,8 +160,8 @@ def test_a_written_case_is_read_by_the_detector(tmp_path: Path) -> None:
     )
     about = json.loads((tmp_path / f"plain-{SEED}" / "case.json").read_text())
     assert {**GPU_METRICS, **NODE_METRICS} == {
-        name: one["unit"] for name, one in about["metrics"].items()
+        name: metric["unit"] for name, metric in about["metrics"].items()
     }
-    fitting = {one.name for one in DetectorConfig().detection_metrics() if case.fits(one)}
+    fitting = {metric.name for metric in DetectorConfig().detection_metrics() if case.fits(metric)}
     assert {"pfc_tx_rate", "cpu_usage", "gpu_duty_cycle", "gpu_power"} <= fitting
     assert load_case(tmp_path / f"plain-{SEED + 1}").truth.fault is None
