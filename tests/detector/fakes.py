@@ -12,7 +12,8 @@ import numpy as np
 
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection.findings import Deviation, Finding
-from peerwatch_detector.detection.pipeline import Detection, JobState, detect
+from peerwatch_detector.detection.pipeline import Detection, JobDetector
+from peerwatch_detector.detection.state import JobState
 from peerwatch_detector.errors import ReadError, ReadFailure
 from peerwatch_detector.frame import JobFrame, Series
 from peerwatch_detector.jobs import Job
@@ -297,7 +298,7 @@ def healthy_gpus(nodes: int, gpus: int, seconds: int, seed: int = 0) -> np.ndarr
 
 @dataclass
 class Replay:
-    """Feeds recorded values to ``detect`` cycle by cycle, as the service would.
+    """Feeds recorded values to a ``JobDetector`` cycle by cycle, as the service would.
 
     Parameters
     ----------
@@ -310,10 +311,24 @@ class Replay:
     job_id: str = "job-1"
     absent_since: dict[str, float] = field(default_factory=dict)
     roles: dict[str, str] = field(default_factory=dict)
-    state: JobState = field(default_factory=JobState)
+    models: dict[str, Any] = field(default_factory=dict)
+    detector: JobDetector = field(init=False)
     raised: list[Finding] = field(default_factory=list)
     detection: Detection | None = None
     done: int = 0
+
+    def __post_init__(self) -> None:
+        models = {name: Identity() for name in self.values} | self.models
+        self.detector = JobDetector(self.config, models)
+
+    @property
+    def state(self) -> JobState:
+        return self.detector.state
+
+    @property
+    def metrics(self) -> Any:
+        """What the method remembers of each metric."""
+        return self.detector.method.metrics
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -335,12 +350,11 @@ class Replay:
         margin = self.config.margin_seconds
         left = max(0, min(self.done - margin, until - 31))
         frames = {name: self.frame(name, left, until) for name in self.values}
-        models = {name: Identity() for name in self.values}
         now = START + until - 1.0
         silent = {n: s for n, s in self.absent_since.items() if s <= now}
         job = Job(self.job_id, self.nodes, silent, roles=self.roles)
         before = dict(self.state.standing)
-        self.detection = detect(job, frames, models, self.config, self.state, now)
+        self.detection = self.detector.detect(job, frames, now)
         self.raised += [f for n, f in self.state.standing.items() if before.get(n) != f]
         self.done = until
         return self.detection

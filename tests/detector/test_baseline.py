@@ -9,7 +9,6 @@ from hypothesis.extra import numpy as hnp
 from detector import naive
 from peerwatch_detector import compiled
 from peerwatch_detector.detection.methods.peerwatch.baseline import (
-    STEP,
     Baseline,
     row_median,
     row_spreads,
@@ -35,7 +34,7 @@ def learn(
     """Feed one row per step; returns the offsets in force at every step."""
     found = []
     for step, row in enumerate(offsets, start=begin):
-        time = START + STEP * step
+        time = START + 5 * step
         found.append(baseline.usual(time).offset.tolist())
         here = np.ones(row.shape, dtype=bool) if healthy is None else healthy[step - begin]
         baseline.learn(time, level, row, here)
@@ -43,7 +42,7 @@ def learn(
 
 
 def after(baseline: Baseline, steps: int) -> np.ndarray:
-    return baseline.usual(START + STEP * steps).offset
+    return baseline.usual(START + 5 * steps).offset
 
 
 def test_a_node_is_judged_once_a_minute_of_its_past_is_known() -> None:
@@ -89,7 +88,7 @@ def test_the_newest_seconds_do_not_count_yet() -> None:
     baseline = fresh(seconds=120)
     learn(baseline, np.zeros((20, 2)))
     learn(baseline, np.full((3, 2), 9.0), begin=20)
-    values = baseline.usual(START + STEP * 24)
+    values = baseline.usual(START + 5 * 24)
     assert [0.0, 0.0] == values.offset.tolist()
 
 

@@ -14,14 +14,14 @@ from detector import naive
 from detector.fakes import config_for, metric
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection.findings import Deviation
-from peerwatch_detector.detection.methods.peerwatch.deviation import Side
+from peerwatch_detector.detection.methods.peerwatch.effects import Side
 from peerwatch_detector.detection.methods.peerwatch.evidence import (
-    Moment,
-    Sign,
-    Trail,
-    collect_signs,
-    weigh,
+    Evidence,
+    SideTracker,
+    assess,
+    collect_evidence,
 )
+from peerwatch_detector.detection.methods.peerwatch.job_step import JobStep
 from peerwatch_detector.detection.methods.peerwatch.progress import Phase
 
 NOW, BEGAN = 10_000, 9_000.0
@@ -37,7 +37,7 @@ CONFIG = config_for(
 METRICS = {one.name: one for one in CONFIG.detection_metrics()}
 
 
-def a_sign(name: str = "work", node: str = "a", **changes: Any) -> Sign:
+def evidence_of(name: str = "work", node: str = "a", **changes: Any) -> Evidence:
     values: dict[str, Any] = {
         "node": node,
         "gpu": "",
@@ -50,11 +50,11 @@ def a_sign(name: str = "work", node: str = "a", **changes: Any) -> Sign:
         "quiet": 0.0,
         "strength": 2.0,
     }
-    return Sign(**(values | changes))
+    return Evidence(**(values | changes))
 
 
 def sustained(
-    *signs: Sign,
+    *evidence: Evidence,
     phase: Phase = TRAINS,
     waiting_since: float | None = None,
     loss: float = math.nan,
@@ -62,19 +62,19 @@ def sustained(
 ) -> list[tuple[str, str]]:
     """Return node and metric of what may be named now."""
     deviations = weighed(
-        *signs, phase=phase, waiting_since=waiting_since, loss=lambda since: loss, config=config
+        *evidence, phase=phase, waiting_since=waiting_since, loss=lambda since: loss, config=config
     )
     return [(deviation.node, deviation.metric) for deviation in deviations if deviation.sustained]
 
 
 def weighed(
-    *signs: Sign,
+    *evidence: Evidence,
     phase: Phase,
     waiting_since: float | None = None,
     loss: Callable[[float], float],
     config: DetectorConfig = CONFIG,
 ) -> list[Deviation]:
-    return weigh(list(signs), Moment(NOW, NOW, phase, waiting_since), loss, config)
+    return assess(list(evidence), JobStep(NOW, NOW, phase, waiting_since), loss, config)
 
 
 def without(**settings: Any) -> DetectorConfig:
@@ -82,9 +82,9 @@ def without(**settings: Any) -> DetectorConfig:
 
 
 def test_where_nothing_tells_of_progress_continuity_alone_decides() -> None:
-    assert [("a", "work")] == sustained(a_sign(seconds=240), phase=Phase())
-    assert [("a", "busy")] == sustained(a_sign("busy", seconds=240), phase=Phase())
-    assert [] == sustained(a_sign(seconds=239), phase=Phase())
+    assert [("a", "work")] == sustained(evidence_of(seconds=240), phase=Phase())
+    assert [("a", "busy")] == sustained(evidence_of("busy", seconds=240), phase=Phase())
+    assert [] == sustained(evidence_of(seconds=239), phase=Phase())
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_where_nothing_tells_of_progress_continuity_alone_decides() -> None:
 def test_while_the_job_goes_on_only_lost_progress_makes_a_finding(
     seconds: float, loss: float, flagged: bool
 ) -> None:
-    assert flagged is bool(sustained(a_sign(seconds=seconds), loss=loss))
+    assert flagged is bool(sustained(evidence_of(seconds=seconds), loss=loss))
 
 
 def test_the_loss_is_asked_for_since_the_streaks_onset() -> None:
@@ -104,45 +104,48 @@ def test_the_loss_is_asked_for_since_the_streaks_onset() -> None:
         asked.append(since)
         return 0.5
 
-    (deviation,) = weighed(a_sign(since=8_765.0), phase=TRAINS, loss=loss)
+    (deviation,) = weighed(evidence_of(since=8_765.0), phase=TRAINS, loss=loss)
     assert [8_765.0] == asked
     assert "critical" == deviation.severity
 
 
 def test_a_metric_that_warns_is_a_warning_without_lost_progress() -> None:
-    (deviation,) = weighed(a_sign("told"), phase=TRAINS, loss=lambda since: 0.0)
+    (deviation,) = weighed(evidence_of("told"), phase=TRAINS, loss=lambda since: 0.0)
     assert (True, "warning") == (deviation.sustained, deviation.severity)
-    (deviation,) = weighed(a_sign("told"), phase=TRAINS, loss=lambda since: 0.2)
+    (deviation,) = weighed(evidence_of("told"), phase=TRAINS, loss=lambda since: 0.2)
     assert (True, "critical") == (deviation.sustained, deviation.severity)
 
 
 @pytest.mark.parametrize(("seconds", "flagged"), [(40, False), (45, True)])
 def test_while_the_job_waits_less_continuity_is_enough(seconds: float, flagged: bool) -> None:
-    sign = a_sign(seconds=seconds)
-    assert flagged is bool(sustained(sign, phase=WAITS, waiting_since=BEGAN))
-    assert [] == sustained(sign, phase=WAITS, waiting_since=BEGAN, config=without(fast=False))
+    item = evidence_of(seconds=seconds)
+    assert flagged is bool(sustained(item, phase=WAITS, waiting_since=BEGAN))
+    assert [] == sustained(item, phase=WAITS, waiting_since=BEGAN, config=without(fast=False))
 
 
 @pytest.mark.parametrize(("seconds", "flagged"), [(235, False), (240, True)])
 def test_a_job_that_starts_waits_for_late_ranks_as_long_as_it_takes(
     seconds: float, flagged: bool
 ) -> None:
-    moment = Moment(NOW, NOW, WAITS, BEGAN, starting=True)
-    signs = [a_sign(seconds=seconds), a_sign("other", seconds=seconds)]
-    deviations = weigh(signs, moment, lambda since: math.nan, CONFIG)
+    step = JobStep(NOW, NOW, WAITS, BEGAN, starting=True)
+    evidence = [evidence_of(seconds=seconds), evidence_of("other", seconds=seconds)]
+    deviations = assess(evidence, step, lambda since: math.nan, CONFIG)
     assert [flagged, flagged] == [deviation.sustained for deviation in deviations]
 
 
 def test_two_independent_metrics_need_still_less() -> None:
-    two = a_sign(seconds=25), a_sign("other", seconds=25)
+    two = evidence_of(seconds=25), evidence_of("other", seconds=25)
     assert [("a", "work"), ("a", "other")] == sustained(*two, phase=WAITS, waiting_since=BEGAN)
     assert [] == sustained(
-        a_sign(seconds=25), a_sign("other", "b", seconds=25), phase=WAITS, waiting_since=BEGAN
+        evidence_of(seconds=25),
+        evidence_of("other", "b", seconds=25),
+        phase=WAITS,
+        waiting_since=BEGAN,
     )
 
 
 def test_network_metrics_count_as_one() -> None:
-    two = a_sign("pause", seconds=40), a_sign("marks", seconds=40)
+    two = evidence_of("pause", seconds=40), evidence_of("marks", seconds=40)
     assert [] == sustained(*two, phase=WAITS, waiting_since=BEGAN)
 
 
@@ -154,88 +157,88 @@ def test_what_began_long_before_the_job_waited_does_not_explain_it(
     before: float, waited: float, flagged: bool
 ) -> None:
     since = NOW - waited
-    sign = a_sign(began=since - before, seconds=100)
-    assert flagged is bool(sustained(sign, phase=WAITS, waiting_since=since))
+    item = evidence_of(began=since - before, seconds=100)
+    assert flagged is bool(sustained(item, phase=WAITS, waiting_since=since))
 
 
 def test_the_whole_continuity_stays_the_most_that_is_asked_for() -> None:
     config = CONFIG.model_copy(
         update={"continuity": CONFIG.continuity.model_copy(update={"threshold_seconds": 12.0})}
     )
-    sign = a_sign(seconds=12)
-    assert [("a", "work")] == sustained(sign, phase=WAITS, waiting_since=BEGAN, config=config)
+    item = evidence_of(seconds=12)
+    assert [("a", "work")] == sustained(item, phase=WAITS, waiting_since=BEGAN, config=config)
 
 
 def test_high_load_is_no_sign_of_its_own() -> None:
-    high = a_sign("busy", seconds=900)
+    high = evidence_of("busy", seconds=900)
     assert [] == sustained(high, loss=0.05)
     assert [] == sustained(high, phase=WAITS, waiting_since=BEGAN)
     assert [("a", "busy")] == sustained(high, loss=0.05, config=without(load=False))
-    assert [("a", "busy")] == sustained(a_sign("busy", high=False), loss=0.05)
+    assert [("a", "busy")] == sustained(evidence_of("busy", high=False), loss=0.05)
 
 
 def test_high_load_is_a_sign_if_much_progress_is_lost_and_nothing_else_explains_it() -> None:
-    high = a_sign("busy", seconds=240)
+    high = evidence_of("busy", seconds=240)
     assert [("a", "busy")] == sustained(high, loss=0.1)
-    assert [] == sustained(high, a_sign("work", "b", seconds=20), loss=0.1)
+    assert [] == sustained(high, evidence_of("work", "b", seconds=20), loss=0.1)
 
 
 def test_high_load_is_not_a_second_metric() -> None:
-    two = a_sign(seconds=30), a_sign("busy", seconds=30)
+    two = evidence_of(seconds=30), evidence_of("busy", seconds=30)
     assert [] == sustained(*two, phase=WAITS, waiting_since=BEGAN)
 
 
 def test_what_cannot_be_named_is_shown_as_half_of_the_way() -> None:
-    (deviation,) = weighed(a_sign(seconds=900), phase=TRAINS, loss=lambda since: 0.0)
+    (deviation,) = weighed(evidence_of(seconds=900), phase=TRAINS, loss=lambda since: 0.0)
     assert 0.5 == deviation.seconds / deviation.threshold
 
 
-def follow(*rows: str, kind: str = "work") -> tuple[Trail, list[Sign], bool]:
+def follow(*rows: str, kind: str = "work") -> tuple[SideTracker, list[Evidence], bool]:
     """Feed one row per node, a step per character.
 
     ``x`` is a candidate, ``?`` not known, ``c`` one whose peers' level has collapsed.
     """
-    trail = Trail(10.0)
-    trail.follow(tuple("abcdefgh"[: len(rows)]))
+    tracker = SideTracker(10.0)
+    tracker.follow(tuple("abcdefgh"[: len(rows)]))
     for step, column in enumerate(zip(*rows, strict=True)):
         strength = np.array([2.0 if mark == "x" else 0.0 for mark in column])
         found = Side(strength, np.full(len(rows), -1), common=False)
         evaluated = np.array([mark != "?" for mark in column])
         blind = np.array([mark == "c" for mark in column])
-        trail.update(Moment(NOW + 5 * step, 5.0 * step, TRAINS), found, evaluated, blind)
+        tracker.update(JobStep(NOW + 5 * step, 5.0 * step, TRAINS), found, evaluated, blind)
     one = METRICS["pause" if kind == "network" else "work"]
-    return trail, *collect_signs(trail, one, 1, ("",), high=True, common_cause=True)
+    return tracker, *collect_evidence(tracker, one, 1, ("",), high=True, common_cause=True)
 
 
 def test_a_streak_begins_a_step_before_its_first_candidate() -> None:
-    _, (sign,), _ = follow("..xxx", ".....")
-    assert ("a", NOW + 5, 5.0, 15.0) == (sign.node, sign.since, sign.began, sign.seconds)
+    _, (item,), _ = follow("..xxx", ".....")
+    assert ("a", NOW + 5, 5.0, 15.0) == (item.node, item.since, item.began, item.seconds)
 
 
 def test_a_pause_of_two_steps_does_not_break_a_streak_of_three_does() -> None:
-    assert [40.0] == [sign.seconds for sign in follow("xxx..xxx", "........")[1]]
-    assert [10.0] == [sign.seconds for sign in follow("xxx...xx", "........")[1]]
+    assert [40.0] == [item.seconds for item in follow("xxx..xxx", "........")[1]]
+    assert [10.0] == [item.seconds for item in follow("xxx...xx", "........")[1]]
 
 
 def test_steps_without_judgement_do_not_break_a_streak() -> None:
-    assert [45.0] == [sign.seconds for sign in follow("xx?????xx", ".........")[1]]
+    assert [45.0] == [item.seconds for item in follow("xx?????xx", ".........")[1]]
 
 
 def test_what_was_seen_until_all_collapsed_is_held_and_counts_on() -> None:
-    _, (sign,), _ = follow("..xxccccc", "....ccccc")
+    _, (item,), _ = follow("..xxccccc", "....ccccc")
     assert ("a", True, 35.0, 0.0, 2.0) == (
-        sign.node,
-        sign.held,
-        sign.seconds,
-        sign.quiet,
-        sign.strength,
+        item.node,
+        item.held,
+        item.seconds,
+        item.quiet,
+        item.strength,
     )
     assert [] == follow("..xx...cccc", ".......cccc")[1]
 
 
 def test_what_was_held_ends_with_the_collapse_and_begins_anew() -> None:
-    _, (sign,), _ = follow("..xxccccxx", "....cccc..")
-    assert (False, NOW + 35, 10.0) == (sign.held, sign.since, sign.seconds)
+    _, (item,), _ = follow("..xxccccxx", "....cccc..")
+    assert (False, NOW + 35, 10.0) == (item.held, item.since, item.seconds)
     assert [] == follow("..xxcccc.", "....cccc.")[1]
 
 
@@ -247,23 +250,23 @@ def test_who_was_first_counts_once_the_wait_is_longer_than_checkpoints_are_late(
     before: float, waited: float, flagged: bool
 ) -> None:
     since = NOW - waited
-    sign = a_sign(began=since - before, seconds=waited + before, held=True, strength=3.0)
-    found = sustained(sign, phase=WAITS, waiting_since=since)
+    item = evidence_of(began=since - before, seconds=waited + before, held=True, strength=3.0)
+    found = sustained(item, phase=WAITS, waiting_since=since)
     assert ([("a", "work")] if flagged else []) == found
-    # Samples a second ahead of the others' are a small difference for a moment.
-    weak = replace(sign, strength=2.9)
+    # Samples a second ahead of the others' are a small difference for a step.
+    weak = replace(item, strength=2.9)
     assert [] == sustained(weak, phase=WAITS, waiting_since=since)
 
 
 def test_the_strength_of_a_new_streak_begins_anew() -> None:
-    trail = Trail(10.0)
-    trail.follow(("a",))
+    tracker = SideTracker(10.0)
+    tracker.follow(("a",))
     for step, strength in enumerate([9.0, 2.0, 0.0, 0.0, 0.0, 0.0, 2.0]):
         found = Side(np.array([strength]), np.array([-1]), common=False)
-        trail.update(Moment(step * 5, step * 5.0, TRAINS), found, np.array([True]))
+        tracker.update(JobStep(step * 5, step * 5.0, TRAINS), found, np.array([True]))
         if step == 1:
-            np.testing.assert_allclose([8.1], trail.strength)
-    assert [2.0] == trail.strength.tolist()
+            np.testing.assert_allclose([8.1], tracker.strength)
+    assert [2.0] == tracker.strength.tolist()
 
 
 @pytest.mark.parametrize(("kind", "most"), [("work", 2), ("network", 1)])
@@ -276,23 +279,25 @@ def test_streaks_that_begin_together_have_a_common_cause(kind: str, most: int) -
 
 @given(st.lists(st.integers(0, 300).map(float), min_size=1, max_size=8))
 def test_what_began_together_is_counted_as_in_the_slow_version(starts: list[float]) -> None:
-    trail = Trail(10.0)
-    trail.follow(tuple("abcdefgh"[: len(starts)]))
-    trail.deviations.start = np.array(starts)
-    assert naive.began_together(starts, 60.0) == trail.together().tolist()
+    tracker = SideTracker(10.0)
+    tracker.follow(tuple("abcdefgh"[: len(starts)]))
+    tracker.deviations.start = np.array(starts)
+    assert naive.began_together(starts, 60.0) == tracker.together().tolist()
 
 
 def test_the_gpu_that_carries_a_streak_is_named() -> None:
-    trail = Trail(10.0)
-    trail.follow(("a", "b"))
+    tracker = SideTracker(10.0)
+    tracker.follow(("a", "b"))
     found = Side(np.array([2.0, 2.0]), np.array([1, -1]), common=False)
-    trail.update(Moment(NOW, 0.0, TRAINS), found, np.array([True, True]))
-    signs, _ = collect_signs(trail, METRICS["work"], 1, ("4", "5"), high=True, common_cause=True)
-    assert [("a", "5"), ("b", "")] == [(sign.node, sign.gpu) for sign in signs]
+    tracker.update(JobStep(NOW, 0.0, TRAINS), found, np.array([True, True]))
+    evidence, _ = collect_evidence(
+        tracker, METRICS["work"], 1, ("4", "5"), high=True, common_cause=True
+    )
+    assert [("a", "5"), ("b", "")] == [(item.node, item.gpu) for item in evidence]
 
 
 def test_nodes_that_stay_keep_their_streaks() -> None:
-    trail, _, _ = follow("xxx", "...")
-    trail.follow(("new", "a"))
-    signs, _ = collect_signs(trail, METRICS["work"], 1, ("",), high=True, common_cause=True)
-    assert [("a", 15.0, 2.0)] == [(one.node, one.seconds, one.strength) for one in signs]
+    tracker, _, _ = follow("xxx", "...")
+    tracker.follow(("new", "a"))
+    evidence, _ = collect_evidence(tracker, METRICS["work"], 1, ("",), high=True, common_cause=True)
+    assert [("a", 15.0, 2.0)] == [(one.node, one.seconds, one.strength) for one in evidence]

@@ -19,7 +19,7 @@ from peerwatch_detector.config import DetectorConfig, MetricConfig, load_preset
 from peerwatch_detector.detection.explanation.explain import (
     MOST_CHARACTERS,
     Explanation,
-    JobCourse,
+    JobProgress,
     MetricEvidence,
     confidence,
     explain,
@@ -106,7 +106,7 @@ def throttled() -> Values:
 def test_a_stopped_rank_is_explained_by_what_its_node_shows_and_the_waiting_job() -> None:
     why = explained(dead_rank(), ONSET + 120)
     assert "dead_rank" == why.means.family
-    assert "waits" == why.job.course
+    assert "waits" == why.job.activity
     cpu, tcp = why.metrics
     assert ("cpu_usage", "low", "network_throughput", "low") == (
         cpu.metric,
@@ -126,7 +126,7 @@ def test_pause_frames_of_a_job_that_goes_on_slower_mean_pcie_or_nic() -> None:
     assert {("pfc_tx_rate", "high"), ("ecn_rate", "high")} == {
         (one.metric, one.direction) for one in why.metrics
     }
-    assert "slowed" == why.job.course
+    assert "slowed" == why.job.activity
     assert pytest.approx(0.2, abs=0.03) == why.job.loss
     assert " packets/s (peers " in why.sentence
     assert "the job is slowed by 20 %" in why.sentence
@@ -295,7 +295,7 @@ def test_metrics_of_one_network_count_once() -> None:
     pair = [evidence("pfc_tx_rate", kind="network"), evidence("ecn_rate", kind="network")]
     apart = [evidence("pfc_tx_rate", kind="network"), evidence("cpu_usage")]
     finding = a_finding(metric="pfc_tx_rate", score=4.0)
-    course = JobCourse("trains")
+    course = JobProgress("trains")
     one, two = (explain(finding, each, course, 1200, 240) for each in (pair, apart))
     assert one.sure.ratio < two.sure.ratio
 
@@ -303,8 +303,8 @@ def test_metrics_of_one_network_count_once() -> None:
 def test_what_began_long_before_is_listed_but_not_counted() -> None:
     old = evidence("memory_usage", since=100.0, effects=50.0)
     finding = a_finding(metric="cpu_usage", score=4.0)
-    with_old = explain(finding, [old, evidence()], JobCourse("waits"), 1030, 240)
-    without = explain(finding, [evidence()], JobCourse("waits"), 1030, 240)
+    with_old = explain(finding, [old, evidence()], JobProgress("waits"), 1030, 240)
+    without = explain(finding, [evidence()], JobProgress("waits"), 1030, 240)
     assert ["cpu_usage", "memory_usage"] == [one.metric for one in with_old.metrics]
     assert without.sure == with_old.sure
 
@@ -323,7 +323,7 @@ def test_the_sentence_fits_whatever_the_names_are(
 ) -> None:
     one = evidence(name, gpu=gpu, value=value, unit=unit)
     finding = a_finding(node, gpu=gpu, metric=name)
-    why = explain(finding, [one], JobCourse(course, 0.1), 1300, 240, before_restart=restored)
+    why = explain(finding, [one], JobProgress(course, 0.1), 1300, 240, before_restart=restored)
     assert len(why.sentence) <= MOST_CHARACTERS
     assert why.sentence.startswith(node[:40])
     assert why.sentence.endswith((".", "…"))

@@ -18,7 +18,7 @@ from peerwatch_detector.backtest.replay import replay
 from peerwatch_detector.backtest.run import replay_cases
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection.findings import Finding
-from peerwatch_detector.detection.pipeline import JobState, detect
+from peerwatch_detector.detection.pipeline import JobDetector
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.models.identity import Identity
 from peerwatch_detector.models.store import EMPTY
@@ -155,8 +155,8 @@ def test_once_the_worse_node_is_replaced_the_papers_method_finds_the_other() -> 
     rows = [index for index, node in enumerate(case.nodes) if node != worse]
     left = tuple(node for node in case.nodes if node != worse)
     rest = {METRIC: replace(frame, nodes=left, values=frame.values[rows])}
-    state, models = JobState(), {METRIC: Identity()}
-    detection = detect(Job("j", left), rest, models, config, state, case.seconds)
+    detector = JobDetector(config, {METRIC: Identity()})
+    detection = detector.detect(Job("j", left), rest, case.seconds)
     assert case.truth is not None
     assert set(case.truth.nodes) - {worse} == {one.node for one in detection.findings}
 

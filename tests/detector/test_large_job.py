@@ -97,10 +97,10 @@ def test_a_finding_is_restored_in_all_metrics(monkeypatch: pytest.MonkeyPatch) -
         here.restart()
         here.clock.advance(15)
         here.detector.cycle()
-        state = here.detector.memories["job-1"].state
+        method = here.detector.memories["job-1"].detector.method
         offsets = {
             name: one.baseline.usual(one.evaluated_until + 15).offset.tobytes()
-            for name, one in state.metrics.items()
+            for name, one in method.metrics.items()
         }
         found.append((repr(here.detector.snapshot.detections), offsets))
     assert found[1] == found[0]

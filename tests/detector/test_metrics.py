@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from detector.fakes import a_deviation, a_finding
 from peerwatch_common.web.facts import WebFacts
 from peerwatch_detector import __version__
-from peerwatch_detector.detection.explanation.explain import Confidence, Explanation, JobCourse
+from peerwatch_detector.detection.explanation.explain import Confidence, Explanation, JobProgress
 from peerwatch_detector.detection.explanation.fault_families import UNKNOWN
 from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.jobs import Job
@@ -25,7 +25,7 @@ SENTENCE = 'a GPU 3: "Load" 12 % (peers 45 %), likely at fault'
 WHY = Explanation(
     2000.0,
     (),
-    JobCourse("trains"),
+    JobProgress("trains"),
     Confidence(0.7, "likely"),
     UNKNOWN,
     before_restart=False,

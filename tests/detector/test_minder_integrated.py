@@ -3,38 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
 
-from detector.fakes import START, Replay, healthy, shifted
+from detector.fakes import Replay, healthy, shifted
 from detector.test_minder import found, rough, several
-from peerwatch_detector.detection.pipeline import Detection, detect
 from peerwatch_detector.errors import ModelError
-from peerwatch_detector.jobs import Job
-from peerwatch_detector.models.base import INTEGRATED, Model
-from peerwatch_detector.models.identity import Identity
+from peerwatch_detector.models.base import INTEGRATED
 from peerwatch_detector.models.integrated import IntegratedLstmVae
 from peerwatch_detector.models.lstm_vae import Weights
-
-
-@dataclass
-class ModelledReplay(Replay):
-    """A replay with models."""
-
-    models: dict[str, Model] = field(default_factory=dict)
-
-    def step(self, until: int) -> Detection:
-        left = max(0, min(self.done - self.config.margin_seconds, until - 31))
-        frames = {name: self.frame(name, left, until) for name in self.values}
-        models: dict[str, Model] = {name: Identity() for name in self.values}
-        job, now = Job(self.job_id, self.nodes, {}), START + until - 1.0
-        before = dict(self.state.standing)
-        detection = detect(job, frames, models | self.models, self.config, self.state, now)
-        self.raised += [f for n, f in self.state.standing.items() if before.get(n) != f]
-        self.done = until
-        return detection
 
 
 def as_one_model(levels: dict[str, float], embed: Callable | None = None) -> IntegratedLstmVae:
@@ -66,7 +44,7 @@ def untrained(inputs: int) -> Weights:
 
 def integrated(values: dict[str, np.ndarray], model: IntegratedLstmVae) -> Replay:
     config = several(*values, minder={"join": "integrated"})
-    return ModelledReplay(config, values, models={INTEGRATED: model})
+    return Replay(config, values, models={INTEGRATED: model})
 
 
 @pytest.mark.parametrize(("seed", "nodes", "cycle"), [(0, 6, 1), (1, 8, 7), (2, 9, 150)])

@@ -1,4 +1,4 @@
-"""Windows that are looked at only where they matter, against the walk through all of them."""
+"""Windows that are compared only where they matter, against comparing all of them."""
 
 from __future__ import annotations
 
@@ -15,34 +15,35 @@ from detector.test_minder import rough, several
 from peerwatch_detector import compiled
 from peerwatch_detector.detection.methods.minder.windows import (
     NOBODY,
-    UNSEEN,
+    NOT_COMPARED,
     Candidates,
     Points,
     anchors,
     causal_window,
     causal_windows,
 )
-from peerwatch_detector.detection.pipeline import Detection, JobState
+from peerwatch_detector.detection.pipeline import Detection
+from peerwatch_detector.detection.state import JobState
 
 
-class Told(Candidates):
+class Known(Candidates):
     """Candidates that are known beforehand."""
 
-    def __init__(self, ends: np.ndarray, told: list[int | None]) -> None:
+    def __init__(self, ends: np.ndarray, known: list[int | None]) -> None:
         def nothing(row: int) -> Points:
             raise AssertionError(row)
 
-        heard = np.array([one is not None for one in told], dtype=bool)
-        super().__init__(ends, heard, nothing, "manhattan", 2.0)
-        self.told, self.looks = told, 0
+        observed = np.array([one is not None for one in known], dtype=bool)
+        super().__init__(ends, observed, nothing, "manhattan", 2.0, 120.0)
+        self.known, self.compared = known, 0
 
-    def look(self, row: int) -> int:
-        self.looks += self.found[row] == UNSEEN
-        self.found[row] = NOBODY if self.told[row] is None else self.told[row]
+    def candidate(self, row: int) -> int:
+        self.compared += self.found[row] == NOT_COMPARED
+        self.found[row] = NOBODY if self.known[row] is None else self.known[row]
         return int(self.found[row])
 
     def is_candidate(self, row: int, node: int) -> bool:
-        return self.look(row) == node
+        return self.candidate(row) == node
 
 
 @st.composite
@@ -67,11 +68,11 @@ def test_every_long_streak_and_the_last_one_are_seen_whole(
     times, told = walk
     before = None if since is None else (since[0], int(times[0]) - since[1])
     expected = naive.long_deviations(told, times.tolist(), needed, before)
-    candidates = Told(times, told)
+    candidates = Known(times, told)
     candidates.find_deviations(needed, math.nan if before is None else before[1])
     seen: list[int | None] = [
-        NOBODY if one == UNSEEN and heard else (int(one) if heard else None)
-        for one, heard in zip(candidates.found, candidates.heard, strict=True)
+        NOBODY if one == NOT_COMPARED and heard else (int(one) if heard else None)
+        for one, heard in zip(candidates.found, candidates.observed, strict=True)
     ]
     assert expected == naive.long_deviations(seen, times.tolist(), needed, before)
     end = max((time for time, one in zip(times, told, strict=True) if one is not None), default=0)
@@ -84,9 +85,9 @@ def test_every_long_streak_and_the_last_one_are_seen_whole(
 
 def test_a_job_without_a_fault_is_looked_at_here_and_there() -> None:
     told: list[int | None] = np.random.default_rng(1).integers(0, 50, 900).tolist()
-    candidates = Told(START + np.arange(900), told)
+    candidates = Known(START + np.arange(900), told)
     candidates.find_deviations(240, math.nan)
-    assert 900 / 30 > candidates.looks
+    assert 900 / 30 > candidates.compared
 
 
 @given(
@@ -149,11 +150,11 @@ def test_a_node_far_from_many_others_stands_out() -> None:
 
 
 class Exhaustive:
-    """Lets a replay look at every window."""
+    """Lets a replay compare every window."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         def find_deviations(candidates: Candidates, needed: float, since: float) -> None:
-            candidates.look_everywhere()
+            candidates.compare_all()
 
         patch.setattr(Candidates, "find_deviations", find_deviations)
 

@@ -104,7 +104,7 @@ def test_a_node_that_changes_its_role_begins_without_a_past_there() -> None:
     here.run(ONSET)
     here.roles = STAGES | {"node-05": "stage-2"}
     assert [] == here.run()
-    learned = here.state.metrics["load"].roles
+    learned = here.metrics["load"].roles
     assert {"stage-0": 3, "stage-2": 4} == {role: len(one.nodes) for role, one in learned.items()}
 
 

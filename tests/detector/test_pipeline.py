@@ -17,7 +17,7 @@ from detector.fakes import (
     shifted,
 )
 from peerwatch_detector.config import DetectorConfig
-from peerwatch_detector.detection.pipeline import deviating_gpu
+from peerwatch_detector.detection.gpu_attribution import deviating_gpu
 
 
 @pytest.mark.parametrize("nodes", [3, 4, 8, 16])

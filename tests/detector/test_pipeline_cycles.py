@@ -30,7 +30,7 @@ def test_findings_do_not_depend_on_how_the_cycles_fall(method: str, cycle: int) 
 
 
 def states(replay: Replay) -> dict[str, list[float]]:
-    memory = replay.state.metrics["load"]
+    memory = replay.metrics["load"]
     usual = memory.baseline.usual(memory.evaluated_until + 15)
     found: dict[str, list[float]] = {
         "learned": memory.baseline.learned.tolist(),

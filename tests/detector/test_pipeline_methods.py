@@ -78,3 +78,14 @@ def test_other_methods_stay_quiet_on_noise(method: str) -> None:
     rng = np.random.default_rng(5)
     values = rng.normal(0.5, 0.02, (8, 1800)).astype(np.float32)
     assert [] == Replay(config, {"load": values}).run()
+
+
+def test_only_the_plain_zscore_warns() -> None:
+    seen = {}
+    for method in ("peerwatch", "minder", "zscore"):
+        config = config_for(method=method, zscore={"period_seconds": 300})
+        replay = Replay(config, {"load": shifted(8, 900, {3: 0.3})})
+        replay.absent_since = {"node-05": START + 780.0}
+        seen |= {one.method: one.severity for one in replay.run()}
+    expected = dict.fromkeys(("peerwatch", "minder", "absent"), "critical") | {"zscore": "warning"}
+    assert expected == seen

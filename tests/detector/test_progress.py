@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from peerwatch_detector.config.detection import PeerwatchConfig
-from peerwatch_detector.detection.methods.peerwatch.progress import Phase, Progress
+from peerwatch_detector.detection.methods.peerwatch.progress import Phase, ProgressTracker
 
 START = 1_700_000_000
 TENSOR, BUSY = "gpu_tensor_activity", "gpu_duty_cycle"
 
 
-def progress(**series: np.ndarray) -> Progress:
+def progress(**series: np.ndarray) -> ProgressTracker:
     """Feed whole series at once and return the progress."""
-    result = Progress(PeerwatchConfig(), least_seconds=60)
+    result = ProgressTracker(PeerwatchConfig(), least_seconds=60)
     for name, levels in series.items():
         result.write(name, 0.02, START + np.arange(len(levels)), levels)
     return result
@@ -151,13 +151,13 @@ def test_what_comes_later_changes_nothing_before() -> None:
         assert short.phase(START + time) == long.phase(START + time)
 
 
-def fine(levels: np.ndarray, per_second: int = 10) -> Progress:
+def fine(levels: np.ndarray, per_second: int = 10) -> ProgressTracker:
     """Feed a series of seconds as so many samples in each."""
-    result = Progress(PeerwatchConfig(), least_seconds=60, per_second=per_second)
+    result = ProgressTracker(PeerwatchConfig(), least_seconds=60, resolution_seconds=1 / per_second)
     samples = np.repeat(levels, per_second)
     # Within a second the level swings, as bursts do.
     samples = samples * (1 + 0.5 * (-1.0) ** np.arange(len(samples)))
-    result.write(TENSOR, 0.02, START * per_second + np.arange(len(samples)), samples)
+    result.write(TENSOR, 0.02, START + np.arange(len(samples)) / per_second, samples)
     return result
 
 
@@ -168,10 +168,10 @@ def test_finer_samples_tell_of_progress_by_the_second() -> None:
     coarse, quick = progress(gpu_tensor_activity=tensor), fine(tensor)
     for second in range(100, 900, 5):
         expected = coarse.phase(START + second)
-        assert expected == quick.phase((START + second) * 10 + 9)
+        assert expected == quick.phase(START + second + 0.9)
         # Until a second is over, what is known is the one before.
-        assert coarse.phase(START + second - 1) == quick.phase((START + second) * 10 + 8)
-    found = quick.loss((START + 600) * 10 + 3, (START + 870) * 10 + 9, 60)
+        assert coarse.phase(START + second - 1) == quick.phase(START + second + 0.8)
+    found = quick.loss(START + 600.3, START + 870.9, 60)
     assert pytest.approx(coarse.loss(START + 600, START + 870, 60)) == found
     assert pytest.approx(0.25) == found
 
@@ -179,14 +179,14 @@ def test_finer_samples_tell_of_progress_by_the_second() -> None:
 def test_fine_samples_in_parts_are_those_at_once() -> None:
     tensor = steady(300)
     tensor[200:] = 0.2
-    whole, parts = fine(tensor), Progress(PeerwatchConfig(), 60, per_second=10)
+    whole, parts = fine(tensor), ProgressTracker(PeerwatchConfig(), 60, resolution_seconds=0.1)
     samples = np.repeat(tensor, 10) * (1 + 0.5 * (-1.0) ** np.arange(3000))
     for left in range(0, 3000, 37):
         here = np.arange(max(0, left - 20), min(3000, left + 37))
-        parts.write(TENSOR, 0.02, START * 10 + here, samples[here])
+        parts.write(TENSOR, 0.02, START + here / 10, samples[here])
     for one in (whole, parts):
-        one.phase((START + 299) * 10 + 9)
-    asked = ((START + 200) * 10, (START + 299) * 10 + 9, 60)
+        one.phase(START + 299.9)
+    asked = (START + 200, START + 299.9, 60)
     assert pytest.approx(0.5) == whole.loss(*asked) == parts.loss(*asked)
 
 
@@ -204,7 +204,7 @@ def test_samples_that_come_late_are_taken_in() -> None:
 
 
 def test_what_only_one_role_loses_is_its_share_of_the_work() -> None:
-    whole = Progress(PeerwatchConfig(), 60)
+    whole = ProgressTracker(PeerwatchConfig(), 60)
     times = np.arange(START, START + 900)
     steady, falls = np.full(900, 0.5), np.repeat([0.5, 0.3], [500, 400])
     roles = whole.of_roles(["a", "b"])

@@ -10,7 +10,6 @@ from peerwatch_detector.detection.findings import (
     fault_scores,
     raise_findings,
     raise_strongest,
-    severity_of,
     still_standing,
 )
 
@@ -116,12 +115,6 @@ def test_findings_do_not_depend_on_the_order_of_the_streaks() -> None:
         a_deviation("d", rank=3, metric="third", since=700.0),
     ]
     assert raised(*deviations) == raised(*reversed(deviations))
-
-
-def test_only_the_plain_zscore_warns() -> None:
-    assert ["critical", "critical", "critical", "warning"] == [
-        severity_of(method) for method in ("peerwatch", "minder", "absent", "zscore")
-    ]
 
 
 def test_a_finding_falls_when_its_node_was_quiet_long_enough() -> None:

@@ -41,7 +41,7 @@ def test_every_step_is_judged_once_however_long_the_cycles_are() -> None:
     for cycle in (5.0, 15.0, 60.0):
         here = world()
         here.run(ONSET + 300, cycle)
-        memory = here.detector.memories["job-1"].state.metrics["load"]
+        memory = here.detector.memories["job-1"].detector.method.metrics["load"]
         seen.append((memory.evaluated_until, memory.baseline.learned.tolist(), here.findings()))
     # A step every 5 s, the last 600 s of them; the faulty node's deviation is not learned, so its
     # older steps are still there.

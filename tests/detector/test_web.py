@@ -291,7 +291,7 @@ def test_json_tells_the_explanation(site: Site) -> None:
     )
     assert one["low"] <= one["median"] <= one["high"] < one["value"]
     assert pytest.approx(one["value"] / one["median"]) == one["factor"]
-    assert {"course": "unknown", "loss": None, "waits_seconds": None} == why["job"]
+    assert {"activity": "unknown", "loss": None, "waits_seconds": None} == why["job"]
     assert 0.5 <= why["sure"]["ratio"] <= 1
     assert {"family", "short", "text", "look"} == why["means"].keys()
     assert why["made"] <= job["evaluated_until"]

@@ -18,8 +18,7 @@ from pydantic import ValidationError
 from peerwatch_detector.backtest.cases import Case
 from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.detection.findings import Finding
-from peerwatch_detector.detection.pipeline import Detection, JobState, detect
-from peerwatch_detector.detection.steps import Ticks, context_steps
+from peerwatch_detector.detection.pipeline import Detection, JobDetector
 from peerwatch_detector.errors import CaseError
 from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.jobs import Job
@@ -46,7 +45,7 @@ class Replay:
 
 
 def replay(case: Case, config: DetectorConfig, bundle: Bundle) -> Replay:
-    """Walk through a case in cycles and collect every finding raised.
+    """Go through a case in cycles and collect every finding raised.
 
     Parameters
     ----------
@@ -80,8 +79,7 @@ def cycles(case: Case, config: DetectorConfig, bundle: Bundle) -> Iterator[Detec
     """
     config = _at_step(config, case)
     metrics = [metric for metric in config.detection_metrics() if case.fits(metric)]
-    models = bundle.models(config, metrics)
-    state = JobState()
+    detector = JobDetector(config, bundle.models(config, metrics))
     roles = {node: config.peers.role(node, case.roles.get(node, "")) for node in case.nodes}
     roles = {node: role for node, role in roles.items() if role}
     heard = _last_heard(case)
@@ -93,11 +91,14 @@ def cycles(case: Case, config: DetectorConfig, bundle: Bundle) -> Iterator[Detec
         step = int(np.searchsorted(frame.times, newest, side="right"))
         if step == 0:
             continue
+        needed = detector.method.needed_from()
         frames = {
-            metric.name: _cut(case.frames[metric.name], metric, config, state, step)
+            metric.name: _cut(
+                case.frames[metric.name], metric, config, needed.get(metric.name, 0.0), step
+            )
             for metric in metrics
         }
-        yield detect(_job(case, roles, heard, step), frames, models, config, state, newest)
+        yield detector.detect(_job(case, roles, heard, step), frames, newest)
 
 
 def _at_step(config: DetectorConfig, case: Case) -> DetectorConfig:
@@ -113,8 +114,9 @@ def _at_step(config: DetectorConfig, case: Case) -> DetectorConfig:
         return DetectorConfig.model_validate(values)
     except ValidationError as error:
         mistakes = "; ".join(
-            f"{'.'.join(map(str, one['loc']))}: {str(one['msg']).removeprefix('Value error, ')}"
-            for one in error.errors()
+            f"{'.'.join(map(str, problem['loc']))}: "
+            f"{str(problem['msg']).removeprefix('Value error, ')}"
+            for problem in error.errors()
         )
         raise CaseError(
             f"{case.name}: cannot be evaluated at its steps of {case.step_seconds:g} s: {mistakes}."
@@ -144,18 +146,15 @@ def _job(case: Case, roles: dict[str, str], heard: NDArray[np.int64], step: int)
 
 
 def _cut(
-    frame: JobFrame, metric: MetricConfig, config: DetectorConfig, state: JobState, step: int
+    frame: JobFrame, metric: MetricConfig, config: DetectorConfig, needed_from: float, step: int
 ) -> JobFrame:
     """Return the steps that the service would read at this cycle."""
-    evaluated, seconds = state.metrics.get(metric.name), config.step_seconds
-    per_second = Ticks.of(seconds).per_second
-    since = 0
-    if evaluated:
-        since = int(np.searchsorted(frame.times, evaluated.evaluated_until / per_second))
+    seconds = config.step_seconds
+    since = int(np.searchsorted(frame.times, needed_from))
     margin = config.margin_seconds + (metric.peak_seconds or 0)
     since -= math.ceil(round(margin / seconds, 6))
-    oldest = step - round(config.history_seconds / seconds)
-    left = max(0, min(since, step - context_steps(seconds)), oldest)
+    oldest = step - config.steps_in(config.history_seconds)
+    left = max(0, min(since, step - config.context_steps), oldest)
     per_gpu = None if frame.gpu_values is None else frame.gpu_values[:, :, left:step]
     return JobFrame(
         frame.job_id,

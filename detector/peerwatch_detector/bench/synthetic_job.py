@@ -14,9 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.config import DetectorConfig, MetricConfig
-from peerwatch_detector.detection.pipeline import Detection, detect
-from peerwatch_detector.detection.state import JobState
-from peerwatch_detector.detection.steps import context_steps
+from peerwatch_detector.detection.pipeline import Detection, JobDetector
 from peerwatch_detector.frame import JobFrame, mean_over_gpus
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.models.base import Model
@@ -92,7 +90,7 @@ class SyntheticJob:
     Parameters
     ----------
     config, models
-        As for ``detect``.
+        As for ``JobDetector``.
     frames
         From ``synthetic_frames``.
     """
@@ -100,8 +98,11 @@ class SyntheticJob:
     config: DetectorConfig
     models: dict[str, Model]
     frames: Mapping[str, JobFrame]
-    state: JobState = field(default_factory=JobState)
+    detector: JobDetector = field(init=False)
     evaluated: int = 0
+
+    def __post_init__(self) -> None:
+        self.detector = JobDetector(self.config, self.models)
 
     def until(self, second: int) -> Callable[[], Detection]:
         """Return the detection of the time up to a second, to be called once.
@@ -109,14 +110,13 @@ class SyntheticJob:
         What comes before it, cutting the frames, is reading and not evaluating.
         """
         margin = int(self.config.margin_seconds)
-        left = (
-            max(0, min(self.evaluated - margin, second - context_steps(1))) if self.evaluated else 0
-        )
+        newest = second - self.config.context_steps
+        left = max(0, min(self.evaluated - margin, newest)) if self.evaluated else 0
         frames = {name: _cut(frame, left, second) for name, frame in self.frames.items()}
         job = Job(JOB, next(iter(frames.values())).nodes)
         now = float(START + second - 1)
         self.evaluated = second
-        return lambda: detect(job, frames, self.models, self.config, self.state, now)
+        return lambda: self.detector.detect(job, frames, now)
 
 
 def _cut(frame: JobFrame, left: int, right: int) -> JobFrame:

@@ -80,8 +80,12 @@ Method = Literal["peerwatch", "minder", "zscore"]
 
 # Steps of history that are kept of every series: 15 minutes at 10 ms.
 _MOST_STEPS = 100_000
-# Method peerwatch evaluates every so many steps of up to a second.
+# Method peerwatch evaluates every so many samples, of a second at most: a deviation is seen within
+# five seconds, and nine samples of ten are not compared again and again.
 _EVALUATED_EVERY = 5
+# A frame reaches so many samples, and seconds, before the newest: a deviating GPU is looked for in
+# as many samples, and progress is told in whole seconds.
+_CONTEXT = 30
 
 
 def _is_step(seconds: float) -> float:
@@ -309,6 +313,25 @@ class DetectorConfig(Section):
         fill = self.fill_limit_seconds if own is None else own
         window = (self.window_length - 1) * self.step_seconds
         return max(window + fill, self.peerwatch.level_seconds)
+
+    @property
+    def resolution_seconds(self) -> float:
+        """Time between two samples, at most a second: what is counted in samples is so long."""
+        return min(1.0, self.step_seconds)
+
+    @property
+    def evaluation_seconds(self) -> float:
+        """Time between two steps at which method peerwatch evaluates a job."""
+        return round(_EVALUATED_EVERY * self.resolution_seconds, 3)
+
+    @property
+    def context_steps(self) -> int:
+        """How many samples before the newest a frame reaches back at least."""
+        return max(_CONTEXT, self.steps_in(_CONTEXT))
+
+    def steps_in(self, seconds: float) -> int:
+        """Return how many samples a length of time has."""
+        return round(seconds / self.step_seconds)
 
     def detection_metrics(self) -> tuple[MetricConfig, ...]:
         """Return the metrics to compare, in priority order, overrides applied."""

@@ -6,9 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.detection.similarity import Mask
+from peerwatch_detector.detection.time_grid import to_milliseconds
 
-# A hole in the data longer than this ends a deviation: nothing is known about what lay in it.
-LONGEST_HOLE = 120.0
+# A hole in the data longer than so many samples, of a second at most, ends a deviation: nothing is
+# known about what lay in it.
+LONGEST_HOLE = 120
 
 
 class DeviationTracker:
@@ -25,14 +27,22 @@ class DeviationTracker:
         Time between two steps; a step after a hole counts as one.
     lead_seconds
         How long before its first candidate a deviation begins.
+    hole_seconds
+        A hole in the data longer than this ends a deviation.
     """
 
     def __init__(
-        self, gap_seconds: float, step_seconds: float = 1.0, lead_seconds: float = 0.0
+        self,
+        gap_seconds: float,
+        step_seconds: float = 1.0,
+        lead_seconds: float = 0.0,
+        hole_seconds: float = LONGEST_HOLE,
     ) -> None:
         self.gap_seconds = gap_seconds
         self.step_seconds = step_seconds
         self.lead_seconds = lead_seconds
+        self.hole_seconds = hole_seconds
+        self._whole = float(step_seconds).is_integer()
         self.nodes: tuple[str, ...] = ()
         self.start: NDArray[np.float64] = np.empty(0)
         self.last: NDArray[np.float64] = np.empty(0)
@@ -64,31 +74,39 @@ class DeviationTracker:
         candidates, evaluated
             Shape (n_nodes,): who is a candidate, and about whom anything is known at all.
         """
-        elapsed = np.where(np.isfinite(self._evaluated), time - self._evaluated, 0.0)
-        lost = evaluated & (elapsed > LONGEST_HOLE)
+        elapsed = self._exact(np.where(np.isfinite(self._evaluated), time - self._evaluated, 0.0))
+        lost = evaluated & (elapsed > self.hole_seconds)
         begin = candidates & (~np.isfinite(self.start) | lost)
         # Only evaluated time counts as quiet.
         quiet = evaluated & ~candidates
-        self.quiet = np.where(
-            candidates, 0.0, self.quiet + np.where(quiet, np.minimum(elapsed, self.step_seconds), 0)
-        )
-        self.start = np.where(begin, time - self.lead_seconds, self.start)
+        longer = self.quiet + np.where(quiet, np.minimum(elapsed, self.step_seconds), 0)
+        self.quiet = np.where(candidates, 0.0, self._exact(longer))
+        self.start = np.where(begin, round(time - self.lead_seconds, 3), self.start)
         self.last = np.where(candidates, time, self.last)
         broken = quiet & ((self.quiet > self.gap_seconds) | lost)
         self.start = np.where(broken, np.nan, self.start)
         self._evaluated = np.where(evaluated, time, self._evaluated)
 
-    def rest(self, times: NDArray[np.int64]) -> None:
+    def _exact(self, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Take out what rounding added; sums of whole seconds have nothing of it."""
+        return seconds if self._whole else to_milliseconds(seconds)
+
+    def rest(self, times: NDArray[np.float64]) -> None:
         """Take in steps at which all could be evaluated and nobody was a candidate, shape (n,)."""
         if not len(times):
             return
         nobody = np.zeros(len(self.nodes), dtype=bool)
         self.update(float(times[0]), nobody, ~nobody)
-        between = np.diff(times)
-        self.quiet += np.minimum(between, self.step_seconds).sum()
-        self.start[(self.quiet > self.gap_seconds) | (between > LONGEST_HOLE).any()] = np.nan
+        between = self._exact(np.diff(times))
+        self.quiet = self._exact(self.quiet + np.minimum(between, self.step_seconds).sum())
+        lost = (between > self.hole_seconds).any()
+        self.start[(self.quiet > self.gap_seconds) | lost] = np.nan
         self._evaluated[:] = times[-1]
 
     def seconds(self) -> NDArray[np.float64]:
         """Return the length of every node's present deviation, shape (n_nodes,), 0 = none."""
-        return np.where(np.isfinite(self.start), self.last - self.start, 0.0)
+        return np.where(np.isfinite(self.start), self._exact(self.last - self.start), 0.0)
+
+    def quiet_seconds(self, node: str) -> float | None:
+        """Return for how long a node has not been the candidate; None = it is not known."""
+        return float(self.quiet[self.nodes.index(node)]) if node in self.nodes else None

@@ -1,4 +1,4 @@
-"""From deviations to findings: who is named, by which metric, and for how long it stands."""
+"""From deviations to findings: who is flagged, by which metric, and for how long it stands."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from peerwatch_detector.detection.time_grid import elapsed
+
 Severity = Literal["critical", "warning"]
 
-# The metric name under which a node that vanished is named.
+# The metric name under which a node that vanished is flagged.
 ABSENT = "absent"
 
-# A stronger sign is waited for once its deviation has come this share of its way.
+# A metric of higher priority is waited for once its deviation has come this share of its way: long
+# enough that noise has not.
 _WORTH_WAITING = 0.25
-# What began this long before another node's finding is not that finding's symptom.
-_ONSET_SLACK = 60.0
-# Nor is what begins this long after it: by then it is news.
-_SYMPTOMS_WITHIN = 600.0
-# Two nodes that fail together begin within so many seconds of each other, and neither deviates
-# by less than this share of the other.
-_TWIN_SECONDS, _TWIN_SHARE = 45.0, 0.5
+# Lengths are in samples of a second at most. What began this long before another node's finding is
+# not that finding's symptom: onsets are known to about the mean that is compared, four times here.
+_ONSET_SLACK = 60
+# Nor is what begins this long after it: collectives time out after ten minutes, by then it is news.
+_SYMPTOMS_WITHIN = 600
+# Two nodes that fail together begin within so many samples of each other, three means, and neither
+# deviates by less than this share of the other.
+_TWIN_SAMPLES, _TWIN_SHARE = 45, 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,8 @@ class Deviation:
         How a finding of this deviation is routed.
     high
         Whether the node is above its peers; None for methods that do not tell.
+    effect_size
+        How far it deviates in minimum effect sizes; None for methods that do not measure it.
     """
 
     node: str
@@ -60,6 +66,7 @@ class Deviation:
     quiet: float
     severity: Severity = "critical"
     high: bool | None = None
+    effect_size: float | None = None
 
     @property
     def sustained(self) -> bool:
@@ -102,17 +109,16 @@ class Finding:
         return (self.job_id, self.node, self.gpu, self.metric, self.method, self.severity)
 
 
-def severity_of(method: str) -> Severity:
-    """Return how a finding of a method is routed: the plain Z-score alone only warns."""
-    return "warning" if method == "zscore" else "critical"
-
-
 def raise_findings(
-    job_id: str, now: float, standing: Mapping[str, Finding], deviations: list[Deviation]
+    job_id: str,
+    now: float,
+    standing: Mapping[str, Finding],
+    deviations: list[Deviation],
+    resolution_seconds: float = 1.0,
 ) -> list[Finding]:
-    """Name the nodes whose deviations are ripe, in metric priority.
+    """Flag the nodes whose deviations are sustained, in metric priority.
 
-    A node is named once, by the first metric that can. While a metric of higher priority names
+    A node is flagged once, by the first metric that can. While a metric of higher priority flags
     another node, or is well on its way to, what the lower ones show on this node began as that
     fault's symptom as likely as not (a stopped rank fills its neighbour's send queue), so it
     waits; unless it began clearly earlier.
@@ -127,6 +133,8 @@ def raise_findings(
         Findings that stand, by node.
     deviations
         All present deviations of the job.
+    resolution_seconds
+        Of the samples.
 
     Returns
     -------
@@ -138,7 +146,9 @@ def raise_findings(
     for deviation in sorted(deviations, key=lambda s: (s.rank, -s.seconds, s.node)):
         if deviation.node in flagged or not deviation.sustained:
             continue
-        if _is_symptom(deviation, flagged.values()) or _must_wait(deviation, deviations):
+        if _is_symptom(deviation, flagged.values(), resolution_seconds):
+            continue
+        if _must_wait(deviation, deviations, resolution_seconds):
             continue
         finding = _finding(job_id, now, deviation)
         flagged[deviation.node] = finding
@@ -152,18 +162,19 @@ def raise_strongest(
     standing: Mapping[str, Finding],
     recent: Iterable[Finding],
     deviations: list[Deviation],
+    resolution_seconds: float = 1.0,
     *,
     symptoms: bool,
 ) -> list[Finding]:
-    """Name the nodes whose deviations are ripe, the strongest deviation first.
+    """Flag the nodes whose deviations are sustained, the strongest deviation first.
 
     Used where the job's progress says when to evaluate: then the node that holds the others up
     deviates most. What begins on another node within ten minutes of a finding is its symptom,
-    unless both began together and are of one size. A node that vanished is always named.
+    unless both began together and are of one size. A node that vanished is always flagged.
 
     Parameters
     ----------
-    job_id, now, standing, deviations
+    job_id, now, standing, deviations, resolution_seconds
         As for ``raise_findings``.
     recent
         Findings of the last minutes, those that fell included.
@@ -176,7 +187,11 @@ def raise_strongest(
     ):
         if deviation.node in flagged or not deviation.sustained:
             continue
-        if symptoms and deviation.metric != ABSENT and _follows(deviation, earlier):
+        if (
+            symptoms
+            and deviation.metric != ABSENT
+            and _follows(deviation, earlier, resolution_seconds)
+        ):
             continue
         finding = _finding(job_id, now, deviation)
         flagged[deviation.node] = finding
@@ -185,13 +200,13 @@ def raise_strongest(
     return new
 
 
-def _follows(deviation: Deviation, earlier: Iterable[Finding]) -> bool:
+def _follows(deviation: Deviation, earlier: Iterable[Finding], resolution: float) -> bool:
     """Whether a deviation is a symptom of another node's finding."""
     for finding in earlier:
-        apart = abs(deviation.since - finding.since)
-        if finding.node == deviation.node or apart > _SYMPTOMS_WITHIN:
+        apart = abs(elapsed(finding.since, deviation.since))
+        if finding.node == deviation.node or apart > _SYMPTOMS_WITHIN * resolution:
             continue
-        if finding.metric == ABSENT or apart > _TWIN_SECONDS:
+        if finding.metric == ABSENT or apart > _TWIN_SAMPLES * resolution:
             return True
         if deviation.score < _TWIN_SHARE * finding.score:
             return True
@@ -199,16 +214,13 @@ def _follows(deviation: Deviation, earlier: Iterable[Finding]) -> bool:
 
 
 def _finding(job_id: str, now: float, deviation: Deviation) -> Finding:
-    severity: Severity = deviation.severity
-    if severity_of(deviation.method) == "warning":
-        severity = "warning"
     return Finding(
         job_id,
         deviation.node,
         deviation.gpu,
         deviation.metric,
         deviation.method,
-        severity,
+        deviation.severity,
         deviation.rank,
         deviation.since,
         now,
@@ -247,21 +259,22 @@ def fault_scores(
     return scores | dict.fromkeys(standing, 1.0)
 
 
-def _is_symptom(deviation: Deviation, flagged: Iterable[Finding]) -> bool:
+def _is_symptom(deviation: Deviation, flagged: Iterable[Finding], resolution: float) -> bool:
+    slack, within = _ONSET_SLACK * resolution, _SYMPTOMS_WITHIN * resolution
     return any(
         finding.rank < deviation.rank
         and finding.node != deviation.node
-        and -_ONSET_SLACK < deviation.since - finding.since < _SYMPTOMS_WITHIN
+        and -slack < elapsed(finding.since, deviation.since) < within
         for finding in flagged
     )
 
 
-def _must_wait(deviation: Deviation, deviations: list[Deviation]) -> bool:
+def _must_wait(deviation: Deviation, deviations: list[Deviation], resolution: float) -> bool:
     return any(
         other.rank < deviation.rank
         and other.node != deviation.node
         and other.seconds >= _WORTH_WAITING * other.threshold
         and other.quiet == 0
-        and deviation.since > other.since - _ONSET_SLACK
+        and elapsed(deviation.since, other.since) < _ONSET_SLACK * resolution
         for other in deviations
     )

@@ -7,6 +7,10 @@ import numpy as np
 from peerwatch_detector.config import MetricConfig
 from peerwatch_detector.frame import JobFrame
 
+# Samples that the GPUs of a node are compared by: half a minute at a sample a second, which evens
+# out an iteration.
+_SAMPLES = 30
+
 
 def deviating_gpu(frame: JobFrame, node: int, metric: MetricConfig) -> str:
     """Return the GPU that alone carries a node's deviation, or "" if there is none.
@@ -16,7 +20,7 @@ def deviating_gpu(frame: JobFrame, node: int, metric: MetricConfig) -> str:
     """
     if frame.gpu_values is None or len(frame.gpus) < 2:
         return ""
-    recent = frame.gpu_values[:, :, -30:]
+    recent = frame.gpu_values[:, :, -_SAMPLES:]
     with np.errstate(all="ignore"):
         known = np.isfinite(recent)
         levels = np.where(known.any(axis=2), np.where(known, recent, 0).sum(axis=2), np.nan)

@@ -1,4 +1,4 @@
-"""Gaps and scales: what stands between the grid and the model.
+"""Peaks, gaps and scales: what stands between the samples as read and the comparison.
 
 Minder pads a missing sample with the nearest one and scales every metric by its own limits
 (NSDI'25, section 4.1); windows of ``w`` samples then slide by one.
@@ -6,8 +6,66 @@ Minder pads a missing sample with the nearest one and scales every metric by its
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
+
+from peerwatch_detector.config import DetectorConfig, MetricConfig
+from peerwatch_detector.detection.threads import each, worthwhile
+from peerwatch_detector.detection.time_grid import exact_times
+from peerwatch_detector.frame import JobFrame, mean_over_gpus
+
+
+def preprocess(frames: Mapping[str, JobFrame], config: DetectorConfig) -> dict[str, JobFrame]:
+    """Return the frames as they are compared, by metric in the order of the configuration."""
+    known = [metric for metric in config.detection_metrics() if metric.name in frames]
+
+    def preprocessed(metric: MetricConfig) -> JobFrame:
+        frame = with_peaks(frames[metric.name], metric.peak_seconds, config.step_seconds)
+        return replace(frame, times=exact_times(frame.times, config.step_seconds))
+
+    threads = worthwhile(config.scheduling.detection_threads, frames.values())
+    found = each(preprocessed, known, threads)
+    return {metric.name: frame for metric, frame in zip(known, found, strict=True)}
+
+
+def peaks(values: NDArray[np.float32], steps: int) -> NDArray[np.float32]:
+    """Return at every step the highest of the last values, where there is one at all.
+
+    Parameters
+    ----------
+    values
+        Shape (..., n_steps), NaN = missing.
+    steps
+        How many values, the present one included.
+
+    Returns
+    -------
+    NDArray[np.float32]
+        Same shape; what is missing stays missing.
+    """
+    known = np.where(np.isfinite(values), values, -np.inf)
+    highest = known.copy()
+    # Doubling: after each round every place holds the maximum of ``reach`` values.
+    reach = 1
+    while reach < min(steps, values.shape[-1]):
+        by = min(reach, steps - reach)
+        highest[..., by:] = np.maximum(highest[..., by:], highest[..., :-by])
+        reach += by
+    return np.where(np.isfinite(values), highest, np.float32(np.nan)).astype(np.float32)
+
+
+def with_peaks(frame: JobFrame, peak_seconds: float | None, step_seconds: float) -> JobFrame:
+    """Return a frame as it is compared: the values, or the peaks of so many seconds."""
+    steps = round((peak_seconds or 0) / step_seconds)
+    if steps <= 1:
+        return frame
+    if frame.gpu_values is None:
+        return replace(frame, values=peaks(frame.values, steps))
+    per_gpu = peaks(frame.gpu_values, steps)
+    return replace(frame, values=mean_over_gpus(per_gpu), gpu_values=per_gpu)
 
 
 def fill_nearest(

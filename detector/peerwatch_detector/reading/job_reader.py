@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from peerwatch_detector.config import DetectorConfig, MetricConfig
-from peerwatch_detector.detection.steps import Ticks, context_steps
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.frame import JobFrame, to_grid
 from peerwatch_detector.reading import Follower
@@ -30,10 +31,13 @@ class JobReading:
         By metric, those that any node ever had a sample of and that could be read now.
     errors
         By metric, why it could not be read; None if it could.
+    complete
+        Whether this is all; else these are some metrics of a large job's first read.
     """
 
     frames: dict[str, JobFrame]
     errors: dict[str, ReadError | None]
+    complete: bool = True
 
     @property
     def trouble(self) -> ReadError | None:
@@ -64,7 +68,6 @@ class JobReader:
 
     def __init__(self, job_id: str, reader: Reader, config: DetectorConfig) -> None:
         self._config, self._metrics = config, config.detection_metrics()
-        self._ticks = Ticks.of(config.step_seconds)
         self._follower = Follower(
             job_id,
             reader,
@@ -85,22 +88,58 @@ class JobReader:
         """What the samples take that are held."""
         return self._follower.resident_bytes
 
-    def parts(self, nodes: Sequence[str]) -> Iterator[frozenset[str]]:
-        """Yield names of metrics to ``read`` one after the other; a single part is the rule.
+    def readings(
+        self,
+        nodes: Sequence[str],
+        now: float,
+        needed_from: Callable[[], Mapping[str, float]],
+    ) -> Iterator[JobReading]:
+        """Read what is new, and yield it: at once, but for a large job's first samples.
 
-        A large job's first read takes more memory than anything after it. So it is read in parts,
-        and each is to be compared before the next one is asked for. The metrics that tell what the
-        job does come first.
+        Those take more memory than anything after them. So some metrics are read after the others,
+        the method's leading ones first, and each part is to be compared before the next one is
+        asked for: what ``needed_from`` then does not ask for is given back. The last reading is of
+        all metrics.
+
+        Parameters
+        ----------
+        nodes
+            The job's nodes now.
+        now
+            Unix time.
+        needed_from
+            Tells by metric the Unix time from which its samples are needed.
         """
+        parts = self._parts(nodes)
+        names = next(parts)
+        if len(names) == len(self._metrics):
+            yield self.read(nodes, now, needed_from())
+            return
+        left = self._config.prometheus.reading.deadline_seconds
+        errors: dict[str, ReadError | None] = {}
+        for part in itertools.chain([names], parts):
+            began = time.perf_counter()
+            reading = self.read(nodes, now, needed_from(), part, left)
+            left -= time.perf_counter() - began
+            errors |= reading.errors
+            yield replace(reading, complete=False)
+            # Or these samples would stay until the next part is read.
+            del reading
+            self.release(needed_from(), now)
+        good = [name for name, error in errors.items() if error is None]
+        yield JobReading(self.frames(nodes, now, needed_from(), good), errors)
+
+    def _parts(self, nodes: Sequence[str]) -> Iterator[frozenset[str]]:
+        """Yield names of metrics to read one after the other; a single part is the rule."""
         names = [metric.name for metric in self._metrics]
+        leading = self._config.method_config.leading_metrics
         known = set(self._follower.read_until)
-        if known or self._config.method != "peerwatch" or self._samples(nodes, names) <= _AT_ONCE:
+        if known or leading is None or self._samples(nodes, names) <= _AT_ONCE:
             yield frozenset(names)
             return
-        settings = self._config.peerwatch
-        leading = {*settings.progress_metrics, settings.busy_metric} & set(names)
+        leading &= set(names)
         if leading:
-            yield frozenset(leading)
+            yield leading
         # Now it is known how many GPUs a node has.
         part: list[str] = []
         for name in names:
@@ -137,7 +176,7 @@ class JobReader:
         now
             Unix time.
         evaluated_until
-            By metric, the tick up to which it was evaluated.
+            By metric, the Unix time up to which it was evaluated.
         metrics
             Which; None is all.
         seconds
@@ -197,7 +236,7 @@ class JobReader:
         first = end - round(self._config.history_seconds / step)
         since = first
         if evaluated_until is not None:
-            since = math.floor(round(evaluated_until / (self._ticks.per_second * step), 6))
+            since = math.floor(round(evaluated_until / step, 6))
         margin = self._config.margin_seconds + (metric.peak_seconds or 0)
         since -= math.ceil(round(margin / step, 6))
-        return max(first, min(since, end - context_steps(step)))
+        return max(first, min(since, end - self._config.context_steps))

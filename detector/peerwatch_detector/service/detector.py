@@ -1,7 +1,7 @@
 """What the detector does for one training job, and what it publishes of all.
 
-The detector keeps nothing on disk. After a restart it reads the last minutes again, walks
-through them as it would have done then, and takes up the findings that it published before.
+The detector keeps nothing on disk. After a restart it reads the last minutes again, evaluates
+them as it would have done then, and takes up the findings that it published before.
 A Prometheus that cannot be read leaves everything as it stood: findings stand, the page is
 served, a metric says so, and the next cycle tries again. When which job has its turn is decided
 in ``loop`` and ``schedule``, which detector evaluates it in ``members``.
@@ -9,20 +9,16 @@ in ``loop`` and ``schedule``, which detector evaluates it in ``members``.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import socket
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection.findings import Finding
-from peerwatch_detector.detection.pipeline import Detection, JobState, detect, look_ahead
-from peerwatch_detector.detection.steps import Ticks
-from peerwatch_detector.errors import ReadError
-from peerwatch_detector.frame import JobFrame
+from peerwatch_detector.detection.pipeline import Detection, JobDetector
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.models.store import Bundle
 from peerwatch_detector.reading.job_reader import JobReader, JobReading
@@ -31,7 +27,12 @@ from peerwatch_detector.service.change_log import DISCOVERY, MEMBERS, Trouble, l
 from peerwatch_detector.service.discovery import Discovery, Found
 from peerwatch_detector.service.members import Group, Sight
 from peerwatch_detector.service.metrics import Membership, Snapshot
-from peerwatch_detector.service.restore import RESTORE_SECONDS, distrust, restore_findings
+from peerwatch_detector.service.restore import (
+    RESTORE_SECONDS,
+    distrust,
+    published_findings,
+    restore,
+)
 from peerwatch_detector.service.schedule import Backlog
 from peerwatch_detector.service.workers import Outcome, attempt
 
@@ -45,58 +46,85 @@ _CLOCK_WENT_BACK = 10.0
 class JobMemory:
     """What the detector holds of one job: samples, deviations, findings.
 
-    The state counts ticks; ``seconds`` is what its last turn took, by stage.
+    Parameters
+    ----------
+    reader
+        Its samples.
+    detector
+        What is remembered of it.
+    restored
+        Whether the findings published before stand.
+    turn
+        The turn of which only some metrics have been read yet.
+    detection, last_success
+        What was found last, and when its samples were read.
+    seconds
+        What its last turn took, by stage.
     """
 
-    reader: JobReader | None = None
-    state: JobState = field(default_factory=JobState)
+    reader: JobReader
+    detector: JobDetector
     restored: bool = False
+    turn: Turn | None = None
     detection: Detection | None = None
     last_success: float | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A job's turn, which is read at once or in parts.
+
+    Parameters
+    ----------
+    job
+        The job as it was last discovered.
+    discovered
+        Unix time of that discovery.
+    now
+        Unix time at which it is read.
+    readings
+        What is read, part by part.
+    published
+        The findings published about it before this process began with it.
+    """
+
+    job: Job
+    discovered: float
+    now: float
+    readings: Iterator[JobReading]
+    published: tuple[Finding, ...] = ()
+
     @property
-    def needed_from(self) -> dict[str, int]:
-        """By metric, the tick from which samples of it are needed."""
-        return {name: one.needed_from for name, one in self.state.metrics.items()}
+    def moment(self) -> float:
+        """The time to evaluate at: nobody is absent for longer than somebody has looked."""
+        return self.discovered if self.job.absent_since else self.now
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A job's new samples, on their way to the evaluate.
+    """A job's new samples, on their way to be evaluated.
 
     Parameters
     ----------
-    job, memory
-        The job as it was last discovered, and what is held of it.
-    known
-        Unix time of that discovery.
-    now
-        Unix time at which it was read.
-    frames
-        By metric.
-    errors
-        By metric, why it could not be read; None if it could.
+    memory
+        What is held of the job.
+    turn
+        Its turn.
+    samples
+        Of all metrics, or of some.
     """
 
-    job: Job
     memory: JobMemory
-    known: float
-    now: float
-    frames: dict[str, JobFrame]
-    errors: Mapping[str, ReadError | None]
-
-    @property
-    def moment(self) -> float:
-        """The time to evaluate at: nobody is silent for longer than somebody has looked."""
-        return self.known if self.job.absent_since else self.now
+    turn: Turn
+    samples: JobReading
 
 
 class Detector:
     """Evaluates training jobs.
 
-    Each job's samples are read in any thread, one at a time, and a large job's first ones are
-    compared there; all else happens in one thread.
+    Each job's samples are read in any thread, one at a time; all else happens in one thread. A
+    large job's first samples come in parts, of which each is compared before the next is read.
 
     Parameters
     ----------
@@ -121,7 +149,6 @@ class Detector:
         self.reader = reader
         self.clock = clock
         self.metrics = config.detection_metrics()
-        self._ticks = Ticks.of(config.step_seconds)
         self.models = bundle.models(config, self.metrics)
         self.memories: dict[str, JobMemory] = {}
         self.trouble = Trouble()
@@ -145,6 +172,8 @@ class Detector:
             self.looked(attempt(self.look))
         for job_id in self.share():
             self.detect(job_id, attempt(self.reading(job_id)))
+            while self.has_more(job_id):
+                self.detect(job_id, attempt(self.reading(job_id)))
         self.publish(Backlog())
 
     def find(self) -> Found:
@@ -195,13 +224,22 @@ class Detector:
         """Return the work of reading one job: for any thread, as long as no other has it."""
         assert self._discovered is not None, "a job of the share has been discovered"
         memory = self.memories[job_id]
+        if memory.turn is not None:
+            return partial(self._read_on, memory, memory.turn)
         if memory.last_success is not None:
             back = memory.last_success - self.clock()
             if back > _CLOCK_WENT_BACK:
                 # What is held lies in the future, and would hide all that comes until then.
                 logger.warning("clock_went_back job_id=%s seconds=%.0f", job_id, back)
-                memory = self.memories[job_id] = JobMemory(detection=memory.detection)
-        return partial(self._reading, self._jobs[job_id], memory, self._discovered)
+                fresh = self._new_memory(job_id)
+                fresh.detection = memory.detection
+                memory = self.memories[job_id] = fresh
+        return partial(self._read, self._jobs[job_id], memory, self._discovered)
+
+    def has_more(self, job_id: str) -> bool:
+        """Whether only a part of a job has been read in its turn; ``reading`` goes on with it."""
+        memory = self.memories.get(job_id)
+        return memory is not None and memory.turn is not None
 
     def detect(self, job_id: str, outcome: Outcome[Reading]) -> bool:
         """Evaluate a job that has been read, and return whether both went well."""
@@ -209,13 +247,18 @@ class Detector:
         if memory is None or (reading is not None and reading.memory is not memory):
             # It has ended, or gone to another detector, in the meantime.
             return True
-        memory.seconds["read"] = outcome.seconds
-        error = outcome.error
+        spent = memory.seconds if memory.turn is not None else {}
+        memory.seconds = {"read": spent.get("read", 0.0) + outcome.seconds}
+        memory.turn, error = None, outcome.error
         if reading is not None:
-            for metric, failure in reading.errors.items():
-                self.trouble.report(("job", job_id, metric), failure)
             evaluated = attempt(partial(self._detect, reading))
-            memory.seconds["detect"], error = evaluated.seconds, evaluated.error
+            memory.seconds["detect"] = spent.get("detect", 0.0) + evaluated.seconds
+            error = evaluated.error
+            if error is None and not reading.samples.complete:
+                memory.turn = reading.turn
+                return True
+            for metric, failure in reading.samples.errors.items():
+                self.trouble.report(("job", job_id, metric), failure)
         # One job that cannot be read, or that meets a bug, must not stop the others.
         self.trouble.report(("job", job_id), error)
         return error is None
@@ -248,7 +291,9 @@ class Detector:
 
     def _stages(self) -> dict[str, float]:
         turns = [memory.seconds for memory in self.memories.values()]
-        of_jobs = {stage: sum(one.get(stage, 0.0) for one in turns) for stage in ("read", "detect")}
+        of_jobs = {
+            stage: sum(turn.get(stage, 0.0) for turn in turns) for stage in ("read", "detect")
+        }
         return self._seconds | of_jobs
 
     def _follow(self) -> None:
@@ -261,7 +306,7 @@ class Detector:
             wanted = self.group.share(self._jobs, evaluated)
             self._owned = {job_id for job_id in wanted if self.group.owns(job_id)}
         for job_id in sorted(wanted - self.memories.keys()):
-            self.memories[job_id] = JobMemory()
+            self.memories[job_id] = self._new_memory(job_id)
             logger.info("job_found job_id=%s nodes=%d", job_id, len(self._jobs[job_id].nodes))
         for job_id in sorted(self.memories.keys() - wanted):
             del self.memories[job_id]
@@ -269,61 +314,44 @@ class Detector:
             event = "job_handed_over" if job_id in self._jobs else "job_ended"
             logger.info("%s job_id=%s", event, job_id)
 
-    def _reading(self, job: Job, memory: JobMemory, known: float) -> Reading:
+    def _new_memory(self, job_id: str) -> JobMemory:
+        reader = JobReader(job_id, self.reader, self.config)
+        return JobMemory(reader, JobDetector(self.config, self.models))
+
+    def _read(self, job: Job, memory: JobMemory, discovered: float) -> Reading:
+        """Begin a job's turn: read all of it, or its first part."""
         now = self.clock()
-        if memory.reader is None:
-            memory.reader = JobReader(job.job_id, self.reader, self.config)
-        parts = memory.reader.parts(job.nodes)
-        names = next(parts)
-        if len(names) == len(self.metrics):
-            found = memory.reader.read(job.nodes, now, memory.needed_from)
-        else:
-            found = self._read_in_parts(job, memory, now, itertools.chain([names], parts))
-        if found.trouble is not None:
-            raise found.trouble
-        if not memory.restored:
-            self._restore(job, memory, found.frames)
-        return Reading(job, memory, known, now, found.frames, found.errors)
+        readings = memory.reader.readings(job.nodes, now, memory.detector.method.needed_from)
+        reading = self._read_on(memory, Turn(job, discovered, now, readings))
+        if memory.restored:
+            return reading
+        published = published_findings(self.reader, job, self.metrics)
+        return replace(reading, turn=replace(reading.turn, published=published))
 
-    def _read_in_parts(
-        self, job: Job, memory: JobMemory, now: float, parts: Iterable[Collection[str]]
-    ) -> JobReading:
-        """Read a large job's history, and compare each part before the next takes its room."""
-        assert memory.reader is not None, "there is one before anything is read"
-        left = self.config.prometheus.reading.deadline_seconds
-        errors: dict[str, ReadError | None] = {}
-        restored: list[Finding] = []
-        for names in parts:
-            began = time.perf_counter()
-            found = memory.reader.read(job.nodes, now, memory.needed_from, names, left)
-            left -= time.perf_counter() - began
-            errors |= found.errors
-            if found.grave is not None:
-                raise found.grave
-            if memory.restored:
-                distrust(restored, memory.state, found.frames, self.config)
-            else:
-                restored = self._restore(job, memory, found.frames)
-            look_ahead(job, found.frames, self.models, self.config, memory.state)
-            # Or these samples would stay until the next part is read.
-            del found
-            memory.reader.release(memory.needed_from, now)
-        good = [name for name, error in errors.items() if error is None]
-        return JobReading(memory.reader.frames(job.nodes, now, memory.needed_from, good), errors)
-
-    def _restore(
-        self, job: Job, memory: JobMemory, frames: Mapping[str, JobFrame]
-    ) -> list[Finding]:
-        found = restore_findings(self.reader, job, memory.state, frames, self.metrics, self.config)
-        memory.restored = True
-        return found
+    def _read_on(self, memory: JobMemory, turn: Turn) -> Reading:
+        """Read what comes next in a job's turn."""
+        samples = next(turn.readings)
+        error = samples.trouble if samples.complete else samples.grave
+        if error is not None:
+            raise error
+        if samples.complete:
+            # Each part's past was seen to before; what is left of the samples is the newest.
+            turn = replace(turn, published=())
+        return Reading(memory, turn, samples)
 
     def _detect(self, reading: Reading) -> None:
-        memory, state = reading.memory, reading.memory.state
-        before = self._ticks.standing_in_seconds(state.standing)
-        detection = detect(
-            reading.job, reading.frames, self.models, self.config, state, reading.moment
-        )
-        memory.detection, memory.last_success = detection, reading.now
+        memory, turn, frames = reading.memory, reading.turn, reading.samples.frames
+        detector = memory.detector
+        if not memory.restored:
+            restore(turn.published, detector.state)
+            memory.restored = True
+        resolution = self.config.resolution_seconds
+        distrust(turn.published, detector.method, frames, resolution)
+        if not reading.samples.complete:
+            detector.compare(turn.job, frames)
+            return
+        before = dict(detector.state.standing)
+        detection = detector.detect(turn.job, frames, turn.moment)
+        memory.detection, memory.last_success = detection, turn.now
         after = {finding.node: finding for finding in detection.findings}
         log_changes(before, after, detection.explanations)

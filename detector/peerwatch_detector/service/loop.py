@@ -111,6 +111,10 @@ class Loop:
         began = self._clock()
         good = self.detector.detect(job_id, outcome)
         now = self._clock()
+        if self.detector.has_more(job_id):
+            self.schedule.read_on(job_id, now - began)
+            self._readers.submit(self.detector.reading(job_id), partial(self._has_read, job_id))
+            return
         self.schedule.end(job_id, now - began, now, failed=not good)
 
 

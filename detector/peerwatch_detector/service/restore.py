@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-from peerwatch_detector.config import DetectorConfig, MetricConfig
+from peerwatch_detector.config import MetricConfig
 from peerwatch_detector.detection.findings import Finding, Severity
-from peerwatch_detector.detection.pipeline import JobState, new_metric_state
-from peerwatch_detector.detection.steps import Ticks, in_ticks
+from peerwatch_detector.detection.methods import Method
+from peerwatch_detector.detection.state import JobState
 from peerwatch_detector.frame import JobFrame, Series
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.reading import promql
@@ -22,19 +22,15 @@ logger = logging.getLogger(__name__)
 
 # How far back to look for published findings.
 RESTORE_SECONDS = 900
-# A finding that began within so many ticks of the first sample left its node no healthy past.
+# A finding that began within so many samples, of a second at most, of the first one left its node
+# no healthy past: a baseline needs as many.
 _LEAST_PAST = 60
 
 
-def restore_findings(
-    reader: Reader,
-    job: Job,
-    state: JobState,
-    frames: Mapping[str, JobFrame],
-    metrics: Iterable[MetricConfig],
-    config: DetectorConfig,
-) -> list[Finding]:
-    """Let the findings that were published about a job stand in its state.
+def published_findings(
+    reader: Reader, job: Job, metrics: Iterable[MetricConfig]
+) -> tuple[Finding, ...]:
+    """Read the findings that were published about a job, in order of time.
 
     Parameters
     ----------
@@ -42,52 +38,48 @@ def restore_findings(
         Where they are read.
     job
         The job; findings about nodes that it no longer has are left out.
-    state
-        Changed in place.
-    frames
-        The samples read first, by metric.
     metrics
         In the order of priority.
-    config
-        Settings.
-
-    Returns
-    -------
-    list[Finding]
-        Those findings, for ``distrust``.
 
     Raises
     ------
     ReadError
         As the reader.
     """
-    restored = []
-    ticks = Ticks.of(config.step_seconds)
     ranks = {metric.name: rank for rank, metric in enumerate(metrics, start=1)}
     query = promql.published_findings(job.job_id, RESTORE_SECONDS)
-    # A node may have had an earlier finding by another metric: the newest one stood.
-    for one in sorted(reader.instant(query), key=lambda one: float(one.values[-1])):
-        finding = _restored(job.job_id, one, ranks)
-        if finding is None or finding.node not in job.nodes:
-            continue
-        state.standing[finding.node] = ticks.finding(finding)
-        restored.append(finding)
+    ordered = sorted(reader.instant(query), key=lambda series: float(series.values[-1]))
+    found = [_restored(job.job_id, series, ranks) for series in ordered]
+    return tuple(each for each in found if each is not None and each.node in job.nodes)
+
+
+def restore(findings: Iterable[Finding], state: JobState) -> None:
+    """Let published findings stand, as they did before.
+
+    Parameters
+    ----------
+    findings
+        From ``published_findings``.
+    state
+        Of the job.
+    """
+    for finding in findings:
+        # A node may have had an earlier finding by another metric: the newest one stood.
+        state.standing[finding.node] = finding
         logger.info(
             "finding_restored job_id=%s node=%s metric=%s since=%.0f",
-            job.job_id,
+            finding.job_id,
             finding.node,
             finding.metric,
             finding.since,
         )
-    distrust(restored, state, frames, config)
-    return restored
 
 
 def distrust(
     findings: Iterable[Finding],
-    state: JobState,
+    method: Method,
     frames: Mapping[str, JobFrame],
-    config: DetectorConfig,
+    resolution_seconds: float,
 ) -> None:
     """Keep the faulty pasts of nodes from becoming their baselines.
 
@@ -95,20 +87,17 @@ def distrust(
     ----------
     findings
         That were restored.
-    state
-        Changed in place.
+    method
+        Of the job.
     frames
         The samples read first, by metric; for more of them call again.
-    config
-        Settings.
+    resolution_seconds
+        Time between two of them, at most a second.
     """
-    blank, ticks = in_ticks(config), Ticks.of(config.step_seconds)
     for finding in findings:
-        for name, frame in frames.items():
-            if finding.since < frame.times[0] + _LEAST_PAST / ticks.per_second:
-                metric = state.metrics.setdefault(name, new_metric_state(blank))
-                metric.baseline.follow(frame.nodes)
-                metric.baseline.assume_like_peers(finding.node)
+        for frame in frames.values():
+            if finding.since < frame.times[0] + _LEAST_PAST * resolution_seconds:
+                method.assume_like_peers(finding.node, frame)
 
 
 def _restored(job_id: str, series: Series, ranks: dict[str, int]) -> Finding | None:

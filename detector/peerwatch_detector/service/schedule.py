@@ -137,6 +137,20 @@ class Schedule:
         job.stage, job.read_seconds = "detecting", seconds
         self._charge(job, seconds / self.threads)
 
+    def read_on(self, job_id: str, seconds: float) -> None:
+        """Take down that a part of a job was evaluated, and that the next one is being read.
+
+        Parameters
+        ----------
+        job_id
+            The job.
+        seconds
+            How long the part was evaluated.
+        """
+        job = self._jobs[job_id]
+        job.stage = "reading"
+        self._charge(job, max(_LEAST_COST, seconds))
+
     def end(self, job_id: str, seconds: float, now: float, *, failed: bool = False) -> None:
         """Take down that a job's turn is over.
 

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from peerwatch_detector.backtest.cases import Case, load_case
 from peerwatch_detector.backtest.reading import Advance, read_metrics, unshown
 from peerwatch_detector.config import DetectorConfig, MetricConfig
-from peerwatch_detector.detection.preprocess import fill_nearest, min_max, windows
-from peerwatch_detector.detection.steps import with_peaks
+from peerwatch_detector.detection.preprocess import fill_nearest, min_max, windows, with_peaks
 from peerwatch_detector.errors import TrainingError
 from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.models.base import INTEGRATED

@@ -1,30 +1,35 @@
 """A node that vanishes is a finding, not missing data.
 
 Only a node that vanishes alone: when most of a job's nodes become absent together, the job ended
-or the monitoring broke, and nobody is named.
+or the monitoring broke, and nobody is flagged.
 """
 
 from __future__ import annotations
 
-# At least this share of the job's nodes must still be there for silence to mean anything.
+from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.detection.findings import ABSENT, Deviation
+from peerwatch_detector.jobs import Job
+
+# At least this share of the job's nodes must still be there for an absence to mean anything: a job
+# that ended, or a monitoring that broke, takes most of them at once.
 SMALLEST_PRESENT_SHARE = 0.5
 
 
 def absent_seconds(
     absent_since: dict[str, float], nodes: int, now: float, after_seconds: float
 ) -> dict[str, float]:
-    """Return for how long each absent node has been silent.
+    """Return for how long each node has been absent.
 
     Parameters
     ----------
-    silent_since
-        Unix time at which each silent node was last seen.
+    absent_since
+        Unix time at which each absent node was last seen.
     nodes
-        Number of nodes of the job, silent ones included.
+        Number of nodes of the job, absent ones included.
     now
         Unix time.
     after_seconds
-        Silence shorter than this is a missed scrape.
+        An absence shorter than this is a missed scrape.
 
     Returns
     -------
@@ -33,5 +38,19 @@ def absent_seconds(
     """
     if nodes - len(absent_since) < SMALLEST_PRESENT_SHARE * nodes:
         return {}
-    silence = {node: now - since for node, since in absent_since.items()}
-    return {node: seconds for node, seconds in silence.items() if seconds >= after_seconds}
+    absent = {node: now - since for node, since in absent_since.items()}
+    return {node: seconds for node, seconds in absent.items() if seconds >= after_seconds}
+
+
+def absent_deviations(job: Job, now: float, config: DetectorConfig) -> list[Deviation]:
+    """Return a deviation of every node of a job that is absent."""
+    if not config.absent.enabled:
+        return []
+    absent = absent_seconds(job.absent_since, len(job.nodes), now, config.absent.after_seconds)
+    needed = config.absent.threshold_seconds
+    return [
+        Deviation(
+            node, "", ABSENT, ABSENT, 0, now - seconds, seconds, needed, seconds / needed, 0.0
+        )
+        for node, seconds in absent.items()
+    ]

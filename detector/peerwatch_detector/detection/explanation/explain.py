@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from peerwatch_detector.config import MetricConfig
 from peerwatch_detector.detection.explanation.fault_families import (
-    Course,
+    Activity,
     Direction,
     Meaning,
     Shown,
@@ -97,12 +97,12 @@ class MetricEvidence:
 
 
 @dataclass(frozen=True, slots=True)
-class JobCourse:
+class JobProgress:
     """What the job did when the node was named.
 
     Parameters
     ----------
-    course
+    activity
         ``trains``, ``slowed``, ``waits``, ``rests`` or ``unknown``.
     loss
         Share of its progress lost since the node deviates; None = not known.
@@ -110,17 +110,17 @@ class JobCourse:
         How long it has waited for one of its ranks; None if it does not.
     """
 
-    course: Course
+    activity: Activity
     loss: float | None = None
     waits_seconds: float | None = None
 
     def text(self) -> str:
         """Return it in a few words."""
-        if self.course == "waits":
+        if self.activity == "waits":
             return f"the job has waited {self.waits_seconds or 0:.0f} s for a rank"
-        if self.course == "slowed":
+        if self.activity == "slowed":
             return f"the job is slowed by {100 * (self.loss or 0):.0f} %"
-        return {"trains": "the job trains on", "rests": "the job rests"}.get(self.course, "")
+        return {"trains": "the job trains on", "rests": "the job rests"}.get(self.activity, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class Explanation:
 
     made: float
     metrics: tuple[MetricEvidence, ...]
-    job: JobCourse
+    job: JobProgress
     sure: Confidence
     means: Meaning
     before_restart: bool
@@ -170,7 +170,7 @@ class Explanation:
 def explain(
     finding: Finding,
     evidence: list[MetricEvidence],
-    job: JobCourse,
+    job: JobProgress,
     time: float,
     needed_seconds: float,
     *,
@@ -215,7 +215,7 @@ def explain(
         len({one.source for one in together}),
         (time - finding.since) / needed_seconds,
     )
-    means = meaning_of(shown, job.course)
+    means = meaning_of(shown, job.activity)
     flagged = metric_words(finding.metric) if title is None else title
     text = _sentence(finding, flagged, ordered, job, sure, means, before_restart=before_restart)
     return Explanation(time, ordered, job, sure, means, before_restart, text)
@@ -259,7 +259,7 @@ def measure(
     frame: JobFrame,
     peers: Collection[str],
     time: float,
-    seconds: int,
+    seconds: float,
 ) -> MetricEvidence:
     """Put a node's value next to those of its peers.
 
@@ -276,7 +276,8 @@ def measure(
     seconds
         Length of the trailing mean that is compared.
     """
-    first, last = np.searchsorted(frame.times, (time - seconds, time), side="right")
+    # Times of samples are whole milliseconds, and so must be what they are compared with.
+    first, last = np.searchsorted(frame.times, (round(time - seconds, 3), time), side="right")
     index = frame.nodes.index(deviation.node)
     if deviation.gpu in frame.gpus and frame.gpu_values is not None:
         levels = _means(frame.gpu_values[:, :, first:last])
@@ -301,7 +302,7 @@ def measure(
         _known(high),
         _known(own / median) if median > 0 else None,
         deviation.since,
-        deviation.score if deviation.method == "peerwatch" else None,
+        deviation.effect_size,
         metric.kind,
     )
 
@@ -325,7 +326,7 @@ def _sentence(
     finding: Finding,
     title: str,
     metrics: tuple[MetricEvidence, ...],
-    job: JobCourse,
+    job: JobProgress,
     sure: Confidence,
     means: Meaning,
     *,
@@ -344,10 +345,10 @@ def _sentence(
     else:
         what = f"unlike its peers in {flagged}"
     more = f" and {len(metrics) - 1} more" if len(metrics) > 1 else ""
-    course = job.text()
+    activity = job.text()
     verdict = f"{sure.words} at fault: {means.short}"
     old = "found before the detector's restart" if before_restart else ""
-    parts = [f"{head}: {what}{more} {since}", course, old, verdict]
+    parts = [f"{head}: {what}{more} {since}", activity, old, verdict]
     text = "; ".join(part for part in parts if part) + "."
     if len(text) > MOST_CHARACTERS:
         # What the job does can be seen elsewhere; who, what and why must not be lost.

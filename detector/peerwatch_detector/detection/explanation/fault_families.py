@@ -17,15 +17,15 @@ from peerwatch_detector.config.preset import Weight, load_preset
 from peerwatch_detector.detection.findings import ABSENT
 
 Direction = Literal["high", "low"]
-Course = Literal["trains", "slowed", "waits", "rests", "unknown"]
+Activity = Literal["trains", "slowed", "waits", "rests", "unknown"]
 # A metric and the side of its peers on which the node is.
 Shown = tuple[str, Direction]
 
 # A rank that died cannot leave the job training; where nothing tells of progress it may have.
-_STOPPED: frozenset[Course] = frozenset({"waits", "unknown"})
+_STOPPED: frozenset[Activity] = frozenset({"waits", "unknown"})
 # While the ranks wait, the GPUs and links of all do next to nothing.
-_GOES_ON: frozenset[Course] = frozenset({"trains", "slowed", "unknown"})
-_ANY: frozenset[Course] = _STOPPED | _GOES_ON | {"rests"}
+_GOES_ON: frozenset[Activity] = frozenset({"trains", "slowed", "unknown"})
+_ANY: frozenset[Activity] = _STOPPED | _GOES_ON | {"rests"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class FaultFamily:
         One of these is needed.
     supporting
         These make it a better match.
-    courses
+    activities
         What the job does while such a fault lasts.
     """
 
@@ -72,11 +72,11 @@ class FaultFamily:
     meaning: Meaning
     decisive: frozenset[Shown]
     supporting: frozenset[Shown]
-    courses: frozenset[Course]
+    activities: frozenset[Activity]
 
-    def explained(self, shown: frozenset[Shown], course: Course) -> int:
+    def explained(self, shown: frozenset[Shown], activity: Activity) -> int:
         """Return how many of the deviations the family explains; 0 = it does not fit."""
-        if course not in self.courses or not self.decisive & shown:
+        if activity not in self.activities or not self.decisive & shown:
             return 0
         return len((self.decisive | self.supporting) & shown)
 
@@ -101,7 +101,7 @@ def _shown(family: str, weight: Weight) -> frozenset[Shown]:
 
 def _family(
     meaning: Meaning,
-    courses: frozenset[Course] = _ANY,
+    activities: frozenset[Activity] = _ANY,
     *,
     name: str | None = None,
     decisive: frozenset[Shown] = frozenset(),
@@ -110,7 +110,7 @@ def _family(
 
     Parameters
     ----------
-    meaning, courses
+    meaning, activities
         See ``FaultFamily``.
     name
         Default: the meaning's.
@@ -119,7 +119,7 @@ def _family(
     """
     name = name or meaning.family
     return FaultFamily(
-        name, meaning, decisive | _shown(name, "decisive"), _shown(name, "supporting"), courses
+        name, meaning, decisive | _shown(name, "decisive"), _shown(name, "supporting"), activities
     )
 
 
@@ -246,14 +246,14 @@ FAMILIES: tuple[FaultFamily, ...] = (
 )
 
 
-def meaning_of(shown: frozenset[Shown], course: Course) -> Meaning:
+def meaning_of(shown: frozenset[Shown], activity: Activity) -> Meaning:
     """Return what the deviations of one node likely mean.
 
     Parameters
     ----------
     shown
         Metrics that deviate together, and in which direction.
-    course
+    activity
         What the job does meanwhile.
 
     Returns
@@ -261,5 +261,5 @@ def meaning_of(shown: frozenset[Shown], course: Course) -> Meaning:
     Meaning
         Of the family that explains most of them, or ``UNKNOWN``.
     """
-    best = max(FAMILIES, key=lambda family: family.explained(shown, course))
-    return best.meaning if best.explained(shown, course) else UNKNOWN
+    best = max(FAMILIES, key=lambda family: family.explained(shown, activity))
+    return best.meaning if best.explained(shown, activity) else UNKNOWN

@@ -1,8 +1,8 @@
-"""The windows of method ``minder``, embedded and compared only when somebody asks for them.
+"""The windows of method ``minder``, embedded and compared only where that matters.
 
 A deviation as long as the continuity threshold holds a window at every multiple of that threshold.
-So it is enough to look at one window in so many, and to go on to both sides where it has a
-candidate for as long as the candidate stays the same; what was skipped can be asked for later. A
+So it is enough to compare in one window of so many, and to go on to both sides where it has a
+candidate for as long as the candidate stays the same; what was skipped can be compared later. A
 job without a fault costs some windows in place of hundreds, and what is found is the same.
 """
 
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from peerwatch_detector import compiled
 from peerwatch_detector.config import DetectorConfig, MetricConfig
-from peerwatch_detector.detection.continuity import LONGEST_HOLE
 from peerwatch_detector.detection.preprocess import fill_nearest, min_max, windows
 from peerwatch_detector.detection.similarity import (
     Distance,
@@ -27,14 +26,15 @@ from peerwatch_detector.detection.similarity import (
     normal_score,
     single_candidates,
 )
+from peerwatch_detector.detection.time_grid import elapsed, to_milliseconds
 from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.models.base import Model
 from peerwatch_detector.models.identity import Identity
 
 # Distances between single metrics, where the job is compared by another one over all of them.
 _OF_ONE_METRIC: dict[Distance, Distance] = {"mahalanobis": "euclidean"}
-# In ``Candidates.found``: nobody is the candidate, or nobody has looked.
-NOBODY, UNSEEN = -1, -2
+# In ``Candidates.found``: nobody is the candidate, or the window was not compared.
+NOBODY, NOT_COMPARED = -1, -2
 # Nodes that are searched at a time for somebody who is there.
 _SOME_NODES = 16
 # By so much a node's distances must be longer than another's, for certain.
@@ -65,7 +65,7 @@ class Points:
     def another_is_further(self, node: int) -> bool:
         """Whether some node is further from all others than ``node``, which is easily seen."""
         here, away = self._seen_from_the_middle()
-        own, other = (_distances(here, one) for one in (self.values[node], here[away.argmax()]))
+        own, other = (_distances(here, point) for point in (self.values[node], here[away.argmax()]))
         return other > (1 + _CERTAINLY) * own
 
     def stands_out(self, node: int, threshold: float) -> bool:
@@ -97,9 +97,9 @@ class Points:
         return here, away
 
 
-def _distances(points: Scores, one: NDArray[np.floating]) -> float:
+def _distances(points: Scores, point: NDArray[np.floating]) -> float:
     """Add up the distances of one point to all."""
-    return float(np.linalg.norm(points - one, axis=1).sum())
+    return float(np.linalg.norm(points - point, axis=1).sum())
 
 
 class MetricWindows:
@@ -121,17 +121,17 @@ class MetricWindows:
         frame: JobFrame,
         model: Model,
         config: DetectorConfig,
-        evaluated_until: int,
+        evaluated_until: float,
     ) -> None:
         self.metric, self.frame = metric, frame
         switches, self._length = config.minder, config.window_length
-        self._limit = int(switches.fill_seconds)
+        self._limit = config.steps_in(switches.fill_seconds)
         self._means = switches.distance == "mahalanobis"
         # The model of all metrics reads windows, not what models of single metrics make of them.
         raw = switches.model == "raw" or switches.join == "integrated"
         self._model = Identity() if raw else model
         self.distance = _OF_ONE_METRIC.get(switches.distance, switches.distance)
-        ends = frame.times[self._length - 1 :].astype(np.int64)
+        ends = frame.times[self._length - 1 :]
         self._first = int(np.searchsorted(ends, evaluated_until, side="right"))
         self.ends = ends[self._first :]
 
@@ -155,15 +155,15 @@ class MetricWindows:
         """Return the normal scores of a window by this metric alone, shape (n_nodes,)."""
         return self.points(row).scores(self.distance)
 
-    def heard(self) -> Mask:
+    def observed(self) -> Mask:
         """Return in which windows anybody takes part, shape (n_windows,)."""
         found: Mask = np.zeros(len(self.ends), dtype=bool)
         values = self.frame.values
-        told = values[np.isfinite(values).any(axis=1)]
-        for start in range(0, len(told), _SOME_NODES):
+        known = values[np.isfinite(values).any(axis=1)]
+        for start in range(0, len(known), _SOME_NODES):
             if found.all():
                 break
-            some = causal_windows(told[start : start + _SOME_NODES], self._length, self._limit)
+            some = causal_windows(known[start : start + _SOME_NODES], self._length, self._limit)
             present: Mask = np.asarray(np.isfinite(some[self._first :]).all(axis=2))
             found |= present.any(axis=1)
         return found
@@ -176,30 +176,34 @@ class Candidates:
     ----------
     ends
         Unix times of the windows' last samples, shape (n_windows,).
-    heard
+    observed
         In which of them anybody takes part, shape (n_windows,).
     points
         Returns what nodes are compared by in a window.
     distance, threshold
         How, and the normal score over which a node is the candidate.
+    hole_seconds
+        A hole in the data longer than this ends a deviation.
     """
 
     def __init__(
         self,
-        ends: NDArray[np.int64],
-        heard: Mask,
+        ends: NDArray[np.float64],
+        observed: Mask,
         points: Callable[[int], Points],
         distance: Distance,
         threshold: float,
+        hole_seconds: float,
     ) -> None:
-        self.ends, self.heard = ends, heard
+        self.ends, self.observed = ends, observed
+        self._hole_seconds = hole_seconds
         self._points, self._distance, self._threshold = points, distance, threshold
-        self.found = np.full(len(ends), UNSEEN)
+        self.found = np.full(len(ends), NOT_COMPARED)
         self._score = np.full(len(ends), np.nan)
 
-    def look(self, row: int) -> int:
+    def candidate(self, row: int) -> int:
         """Return a window's candidate, or NOBODY."""
-        if self.found[row] == UNSEEN:
+        if self.found[row] == NOT_COMPARED:
             self._compare(row, self._points(row))
         return int(self.found[row])
 
@@ -210,8 +214,8 @@ class Candidates:
         return float(self._score[row])
 
     def is_candidate(self, row: int, node: int) -> bool:
-        """Whether a node is a window's candidate; it mostly needs no look at all others."""
-        if self.found[row] != UNSEEN:
+        """Whether a node is a window's candidate; it mostly needs no comparison of all."""
+        if self.found[row] != NOT_COMPARED:
             return bool(self.found[row] == node)
         points = self._points(row)
         if not points.present[node]:
@@ -229,17 +233,17 @@ class Candidates:
         """Compare all nodes of a window with each other."""
         scores = points.scores(self._distance)
         chosen = np.flatnonzero(single_candidates(scores[None], self._threshold)[0])
-        self.heard[row] = points.present.any()
+        self.observed[row] = points.present.any()
         self.found[row] = chosen[0] if len(chosen) else NOBODY
         self._score[row] = scores[chosen[0]] if len(chosen) else np.nan
 
-    def look_everywhere(self) -> None:
-        """Look at every window."""
+    def compare_all(self) -> None:
+        """Compare the nodes in every window."""
         for row in range(len(self.ends)):
-            self.look(row)
+            self.candidate(row)
 
     def find_deviations(self, needed: float, since: float) -> None:
-        """Look at all windows of every deviation that lasts as long as needed, and of the last one.
+        """Compare in all windows of every deviation as long as needed, and in those of the last.
 
         Parameters
         ----------
@@ -248,9 +252,9 @@ class Candidates:
         since
             When the deviation began that ran before these windows; NaN = none did.
         """
-        rows = np.flatnonzero(self.heard)
+        rows = np.flatnonzero(self.observed)
         for place in anchors(self.ends[rows], needed, since):
-            node = self.look(int(rows[place]))
+            node = self.candidate(int(rows[place]))
             if node != NOBODY:
                 self._follow(rows[place::-1], node)
                 self._follow(rows[place:], node)
@@ -258,12 +262,13 @@ class Candidates:
     def _follow(self, rows: NDArray[np.intp], node: int) -> None:
         """Go on from one window to the next while the candidate stays the same."""
         for before, row in pairwise(rows):
-            hole = abs(int(self.ends[row]) - int(self.ends[before])) > LONGEST_HOLE
+            apart = abs(elapsed(float(self.ends[before]), float(self.ends[row])))
+            hole = apart > self._hole_seconds
             if hole or not self.is_candidate(int(row), node):
                 break
 
 
-def anchors(times: NDArray[np.int64], needed: float, since: float) -> list[int]:
+def anchors(times: NDArray[np.float64], needed: float, since: float) -> list[int]:
     """Return places in ``times`` of which every deviation as long as needed holds at least one.
 
     Parameters
@@ -283,14 +288,16 @@ def anchors(times: NDArray[np.int64], needed: float, since: float) -> list[int]:
     if not len(times):
         return []
     places = {len(times) - 1}
-    sustained = int(np.searchsorted(times, since + needed))
+    # Ends of windows are whole milliseconds, and so must be what they are compared with.
+    latest = to_milliseconds(times + needed)
+    sustained = int(np.searchsorted(times, round(since + needed, 3)))
     if sustained < len(times):
         # The one that ran is long enough if it reaches this window.
         places.add(sustained)
-    place = int(np.searchsorted(times, times[0] + needed, side="right")) - 1
+    place = int(np.searchsorted(times, latest[0], side="right")) - 1
     while place < len(times):
         places.add(place)
-        following = int(np.searchsorted(times, times[place] + needed, side="right")) - 1
+        following = int(np.searchsorted(times, latest[place], side="right")) - 1
         place = max(place + 1, following)
     return sorted(places)
 

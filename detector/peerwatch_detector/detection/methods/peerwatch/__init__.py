@@ -1,1 +1,1 @@
-"""Method ``peerwatch`` (default): peers, baselines, progress and evidence, step by step."""
+"""Method ``peerwatch``: peers, own past, and what the job does."""

@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 from peerwatch_detector import compiled
 from peerwatch_detector.detection.methods.peerwatch.peers import Levels
 
-# Jobs are evaluated at whole multiples of this many seconds, whatever the cycles. With samples
-# finer than a second the seconds of this module are ticks (``steps``).
-STEP = 5
-# The offsets are learned anew once in this many seconds, at whole multiples of it, so that the
-# same samples give the same offsets however the cycles fall.
-_PERIOD = 15
-# A unit is evaluated once this many seconds of its past are known, or half of a shorter baseline.
-_LEAST_SECONDS = 60
-# The newest seconds do not count yet: a slow deviation must not become normal while it grows.
-_GUARD_SECONDS = 20
-# Without a baseline, the spread is still taken of this long a past.
-_SPREAD_SECONDS = 600
+# Samples between two steps at which a job is evaluated.
+_EVALUATED_EVERY = 5
+# The offsets are learned anew at every third step, at whole multiples of it, so that the same
+# samples give the same offsets however the cycles fall.
+_PERIOD = 3
+# Lengths below are in samples, of a second at most. A unit is evaluated once so much of its past is
+# known, or half of a shorter baseline: a minute holds some iterations.
+_LEAST = 60
+# The newest do not count yet: a slow deviation must not become normal while it grows.
+_GUARD = 20
+# Without a baseline, the spread is still taken of this long a past, the default baseline.
+_SPREAD = 600
 # A median absolute deviation times this estimates a normal standard deviation.
 _MAD_TO_STD = 1.4826
 # What is evaluated is a mean over several samples, which wanders about half as much as they do.
@@ -59,17 +59,19 @@ class Baseline:
     ----------
     seconds
         Length of the past that counts; 0 switches the baseline off (offset 0).
+    resolution_seconds
+        Time between two samples, at most a second.
     """
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds = int(seconds)
+    def __init__(self, seconds: float, resolution_seconds: float = 1.0) -> None:
+        self.seconds, self.resolution_seconds = seconds, resolution_seconds
         self.nodes: tuple[str, ...] = ()
         self.gpus: tuple[str, ...] = ("",)
         self.learned_until = -np.inf
-        length = self.seconds or _SPREAD_SECONDS
-        self._slots = max(4, length // STEP)
-        self._guard = max(1, min(_GUARD_SECONDS, length // 6) // STEP)
-        self._least = max(2, min(_LEAST_SECONDS, length // 2) // STEP)
+        length = round(seconds / resolution_seconds) or _SPREAD
+        self._slots = max(4, length // _EVALUATED_EVERY)
+        self._guard = max(1, min(_GUARD, length // 6) // _EVALUATED_EVERY)
+        self._least = max(2, min(_LEAST, length // 2) // _EVALUATED_EVERY)
         # Axes: node, gpu, slot of time.
         self._past: NDArray[np.float32] = self._blank(0)
         self._levels: NDArray[np.float64] = np.full(self._slots, np.nan)
@@ -79,7 +81,7 @@ class Baseline:
 
     def empty(self) -> Baseline:
         """Return a baseline for some of the same nodes that has learned nothing yet."""
-        other = Baseline(self.seconds)
+        other = Baseline(self.seconds, self.resolution_seconds)
         other._alike = set(self._alike)
         return other
 
@@ -128,15 +130,20 @@ class Baseline:
         count: NDArray[np.int64] = np.isfinite(self._past).sum(axis=2)
         return count
 
-    def usual(self, time: int) -> Usual:
-        """Return what is normal at ``time``, a multiple of the step; learn afterwards."""
-        if self._usual is None or time // _PERIOD != self._period:
-            self._period = time // _PERIOD
-            self._usual = self._summary(time)
+    def _step(self, time: float) -> int:
+        """Return the number of an evaluated step, or of the last one before ``time``."""
+        return round(time / self.resolution_seconds) // _EVALUATED_EVERY
+
+    def usual(self, time: float) -> Usual:
+        """Return what is normal at the step of ``time``; learn afterwards."""
+        step = self._step(time)
+        if self._usual is None or step // _PERIOD != self._period:
+            self._period = step // _PERIOD
+            self._usual = self._summary(step)
         return self._usual
 
-    def _summary(self, time: int) -> Usual:
-        guarded = (time // STEP - np.arange(1, self._guard + 1)) % self._slots
+    def _summary(self, step: int) -> Usual:
+        guarded = (step - np.arange(1, self._guard + 1)) % self._slots
         past = self._past.reshape(-1, self._slots).copy()
         past[:, guarded] = np.nan
         levels = self._levels.copy()
@@ -148,13 +155,13 @@ class Baseline:
         level = float(row_median(levels[None])[0])
         return Usual(offset, np.fmax(spread, typical), level)
 
-    def learn(self, time: int, level: float, offset: Levels, healthy: NDArray[np.bool_]) -> None:
+    def learn(self, time: float, level: float, offset: Levels, healthy: NDArray[np.bool_]) -> None:
         """Add one step to the past.
 
         Parameters
         ----------
         time
-            Whole Unix seconds, a multiple of the step.
+            Unix seconds of an evaluated step.
         level
             The job's median level.
         offset
@@ -162,7 +169,7 @@ class Baseline:
         healthy
             Same shape; the others are left out.
         """
-        slot = (time // STEP) % self._slots
+        slot = self._step(time) % self._slots
         if np.isfinite(level):
             self._levels[slot] = level
         # A slot keeps its healthy step until another healthy one takes its place, so a long

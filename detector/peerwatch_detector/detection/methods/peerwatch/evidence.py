@@ -13,70 +13,51 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.config import DetectorConfig, MetricConfig
-from peerwatch_detector.detection.continuity import DeviationTracker
+from peerwatch_detector.detection.continuity import LONGEST_HOLE, DeviationTracker
 from peerwatch_detector.detection.findings import Deviation, Severity
-from peerwatch_detector.detection.methods.peerwatch.baseline import STEP
-from peerwatch_detector.detection.methods.peerwatch.deviation import Side
-from peerwatch_detector.detection.methods.peerwatch.progress import Phase
+from peerwatch_detector.detection.methods.peerwatch.effects import Side
+from peerwatch_detector.detection.methods.peerwatch.job_step import JobStep
 from peerwatch_detector.detection.similarity import Mask
+from peerwatch_detector.detection.time_grid import elapsed, to_milliseconds
 
-# Deviations of one metric that began within so many seconds of each other began together.
-_TOGETHER_SECONDS = 60.0
+# Deviations of one metric that began within so many samples, of a second at most, of each other
+# began together: congestion reaches the next node within a minute.
+_TOGETHER = 60
 # More nodes than this that began together have a common cause; congestion spreads to two.
 _MOST_TOGETHER = {"work": 2, "load": 2, "network": 1}
-# A deviation's strength is its largest deviation, forgotten at this rate per step.
+# A deviation's strength is its largest deviation, forgotten at this rate per step: half of it in
+# seven steps.
 _FORGET = 0.9
-# While the job waits for long, what began this much earlier may explain it.
+# While the job waits for long, what began so many times the slack earlier may explain it.
 _LATE_SLACK = 2.0
-# What was seen only before the level of all collapsed must have begun this close to that.
+# What was seen only before the level of all collapsed must have begun within this share of the
+# slack.
 _HELD_SLACK = 0.5
 # And have been this large, in minimum effect sizes: when the level of all falls within seconds, a
 # node whose samples are a second or two ahead is below its peers for a moment.
 _HELD_STRENGTH = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """The present of a job.
-
-    Parameters
-    ----------
-    time
-        Unix time.
-    clock
-        The same without the time in which the job was idle.
-    phase
-        What the job does.
-    waiting_since
-        On the clock; None while it does not wait.
-    starting
-        Whether it was halted for long and has made no progress since.
-    """
-
-    time: int
-    clock: float
-    phase: Phase
-    waiting_since: float | None = None
-    starting: bool = False
-
-    def waits_long(self, patience_seconds: float) -> bool:
-        """Whether the job has waited longer than healthy reasons explain."""
-        return self.waiting_since is not None and (
-            self.clock - self.waiting_since >= patience_seconds
-        )
-
-
-class Trail:
+class SideTracker:
     """The deviations of all nodes on one side of one metric.
 
     Parameters
     ----------
     gap_seconds
         As for ``DeviationTracker``.
+    step_seconds
+        Time between two evaluated steps.
+    resolution_seconds
+        Time between two samples, at most a second.
     """
 
-    def __init__(self, gap_seconds: float) -> None:
-        self.deviations = DeviationTracker(gap_seconds, STEP, STEP)
+    def __init__(
+        self, gap_seconds: float, step_seconds: float = 5.0, resolution_seconds: float = 1.0
+    ) -> None:
+        self.deviations = DeviationTracker(
+            gap_seconds, step_seconds, step_seconds, LONGEST_HOLE * resolution_seconds
+        )
+        self.together_seconds = _TOGETHER * resolution_seconds
         self.since: NDArray[np.float64] = np.empty(0)
         self.strength: NDArray[np.float64] = np.empty(0)
         self.gpu: NDArray[np.int64] = np.empty(0, dtype=np.int64)
@@ -99,30 +80,30 @@ class Trail:
         self.deviations.follow(nodes)
 
     def update(
-        self, moment: Moment, found: Side, evaluated: Mask, blind: Mask | None = None
+        self, step: JobStep, found: Side, evaluated: Mask, unobservable: Mask | None = None
     ) -> None:
         """Take in the candidates of one step.
 
         Parameters
         ----------
-        moment
-            The present.
+        step
+            The job.
         found
             The candidates.
-        evaluated, blind
+        evaluated, unobservable
             Shape (n_nodes,): about whom anything is known, and whose peers' level has collapsed.
             What a node showed until then is held: it was the first. None = nobody's has.
         """
         seen = evaluated & (found.strength >= 1)
-        blind = np.zeros_like(seen) if blind is None else blind
+        hidden = np.zeros_like(seen) if unobservable is None else unobservable
         # When the levels are back, what was held has explained nothing.
-        self.deviations.start = np.where(self.held & ~blind, np.nan, self.deviations.start)
-        self.held = np.isfinite(self.deviations.start) & ~seen & blind
+        self.deviations.start = np.where(self.held & ~hidden, np.nan, self.deviations.start)
+        self.held = np.isfinite(self.deviations.start) & ~seen & hidden
         candidates = seen | self.held
         before = self.deviations.start
-        self.deviations.update(moment.clock, candidates, evaluated)
+        self.deviations.update(step.clock, candidates, evaluated)
         begun = candidates & (self.deviations.start != before)
-        self.since = np.where(begun, moment.time - STEP, self.since)
+        self.since = np.where(begun, elapsed(self.deviations.lead_seconds, step.time), self.since)
         kept = np.where(begun, 0.0, _FORGET * self.strength)
         self.strength = np.where(seen, np.maximum(kept, found.strength), self.strength)
         self.gpu = np.where(seen, found.gpu, self.gpu)
@@ -136,13 +117,15 @@ class Trail:
         """Return for every running deviation how many, itself included, began together with it."""
         start = self.deviations.start[self.running()]
         ordered = np.sort(start)
-        above = np.searchsorted(ordered, start + _TOGETHER_SECONDS, side="right")
-        below = np.searchsorted(ordered, start - _TOGETHER_SECONDS, side="left")
+        latest = to_milliseconds(start + self.together_seconds)
+        earliest = to_milliseconds(start - self.together_seconds)
+        above = np.searchsorted(ordered, latest, side="right")
+        below = np.searchsorted(ordered, earliest, side="left")
         return (above - below).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Sign:
+class Evidence:
     """One running deviation, as evidence against its node.
 
     Parameters
@@ -173,7 +156,7 @@ class Sign:
 
     @property
     def family(self) -> str:
-        """Signs of one family have one source and count once."""
+        """Evidence of one family has one source and counts once."""
         return "network" if self.metric.kind == "network" else self.metric.name
 
     @property
@@ -182,20 +165,20 @@ class Sign:
         return self.high and self.metric.kind == "load"
 
 
-def collect_signs(
-    trail: Trail,
+def collect_evidence(
+    tracker: SideTracker,
     metric: MetricConfig,
     rank: int,
     gpus: tuple[str, ...],
     *,
     high: bool,
     common_cause: bool,
-) -> tuple[list[Sign], bool]:
-    """Return the running deviations of a trail, and whether some were left out as common.
+) -> tuple[list[Evidence], bool]:
+    """Return the running deviations of a side, and whether some were left out as common.
 
     Parameters
     ----------
-    trail
+    tracker
         One side of a metric.
     metric, rank
         The metric and its place in the priority.
@@ -206,46 +189,46 @@ def collect_signs(
     common_cause
         Whether deviations that began together are left out.
     """
-    running, deviations = trail.running(), trail.deviations
+    running, deviations = tracker.running(), tracker.deviations
     if not len(running):
         return [], False
-    alone = trail.together() <= _MOST_TOGETHER[metric.kind]
+    alone = tracker.together() <= _MOST_TOGETHER[metric.kind]
     if not common_cause:
         alone[:] = True
     seconds = deviations.seconds()
-    signs = [
-        Sign(
+    evidence = [
+        Evidence(
             deviations.nodes[index],
-            gpus[trail.gpu[index]] if 0 <= trail.gpu[index] < len(gpus) else "",
+            gpus[tracker.gpu[index]] if 0 <= tracker.gpu[index] < len(gpus) else "",
             metric,
             rank,
             high,
-            float(trail.since[index]),
+            float(tracker.since[index]),
             float(deviations.start[index]),
             float(seconds[index]),
             float(deviations.quiet[index]),
-            float(trail.strength[index]),
-            bool(trail.held[index]),
+            float(tracker.strength[index]),
+            bool(tracker.held[index]),
         )
         for index in running[alone]
     ]
-    return signs, not bool(alone.all())
+    return evidence, not bool(alone.all())
 
 
-def weigh(
-    signs: list[Sign],
-    moment: Moment,
+def assess(
+    evidence: list[Evidence],
+    step: JobStep,
     loss: Callable[[float], float],
     config: DetectorConfig,
 ) -> list[Deviation]:
-    """Say of every sign how long it must last.
+    """Say of all evidence how long it must last.
 
     Parameters
     ----------
-    signs
+    evidence
         All running deviations of the job.
-    moment
-        The present.
+    step
+        The job now.
     loss
         Share of progress lost since a Unix time; NaN = not known.
     config
@@ -254,84 +237,89 @@ def weigh(
     Returns
     -------
     list[Deviation]
-        One per sign; those that cannot become a finding now are never ripe.
+        One for each; those that cannot become a finding now are never sustained.
     """
-    if not moment.phase.known:
+    if not step.phase.known:
         needed = config.continuity.threshold_seconds
-        return [_deviation(sign, needed, "critical") for sign in signs]
-    by_node: dict[str, list[Sign]] = {}
-    for sign in signs:
-        by_node.setdefault(sign.node, []).append(sign)
-    explained = any(not sign.is_load for sign in signs)
-    found = []
-    for sign in signs:
-        needed, severity = _needed(sign, by_node[sign.node], moment, loss, config)
-        if sign.is_load and config.peerwatch.load and (explained or moment.phase.waiting):
+        return [_deviation(item, needed, "critical", config) for item in evidence]
+    by_node: dict[str, list[Evidence]] = {}
+    for item in evidence:
+        by_node.setdefault(item.node, []).append(item)
+    explained = any(not item.is_load for item in evidence)
+    deviations = []
+    for item in evidence:
+        needed, severity = _needed(item, by_node[item.node], step, loss, config)
+        if item.is_load and config.peerwatch.load and (explained or step.phase.waiting):
             needed = np.inf
-        found.append(_deviation(sign, needed, severity))
-    return found
+        deviations.append(_deviation(item, needed, severity, config))
+    return deviations
 
 
 def _needed(
-    sign: Sign,
-    same_node: list[Sign],
-    moment: Moment,
+    item: Evidence,
+    same_node: list[Evidence],
+    step: JobStep,
     loss: Callable[[float], float],
     config: DetectorConfig,
 ) -> tuple[float, Severity]:
-    """Return the length at which a sign is a finding now, infinite for never, and its severity."""
+    """Return the length at which it is a finding now, infinite for never, and its severity."""
     settings, threshold = config.peerwatch, config.continuity.threshold_seconds
-    if moment.phase.waiting and moment.starting:
+    if step.phase.waiting and step.starting:
         return threshold, "critical"
-    if moment.phase.waiting and settings.fast:
-        return _needed_while_waiting(sign, same_node, moment, config), "critical"
-    if sign.seconds < threshold:
+    if step.phase.waiting and settings.fast:
+        return _needed_while_waiting(item, same_node, step, config), "critical"
+    if item.seconds < threshold:
         return threshold, "critical"
-    if moment.phase.waiting:
+    if step.phase.waiting:
         return np.inf, "critical"
-    least = settings.load_loss if sign.is_load and settings.load else settings.progress_loss
-    if loss(sign.since) >= least:
+    least = settings.load_loss if item.is_load and settings.load else settings.progress_loss
+    if loss(item.since) >= least:
         return threshold, "critical"
-    return (threshold if sign.metric.warns else np.inf), "warning"
+    return (threshold if item.metric.warns else np.inf), "warning"
 
 
 def _needed_while_waiting(
-    sign: Sign, same_node: list[Sign], moment: Moment, config: DetectorConfig
+    item: Evidence, same_node: list[Evidence], step: JobStep, config: DetectorConfig
 ) -> float:
-    settings, since = config.peerwatch, moment.waiting_since
+    settings, since = config.peerwatch, step.waiting_since
     assert since is not None, "a waiting job waits since some time"
     slack = settings.slack_seconds
-    late = moment.waits_long(settings.patience_seconds)
-    if sign.began < since - (_LATE_SLACK * slack if late else slack):
+    late = step.waits_long(settings.patience_seconds)
+    before = elapsed(item.began, since)
+    if before > (_LATE_SLACK * slack if late else slack):
         return np.inf
     # A glitch just before a checkpoint was the first as well; then the wait is soon over.
-    if sign.held and (
-        not late or sign.began < since - _HELD_SLACK * slack or sign.strength < _HELD_STRENGTH
-    ):
+    if item.held and (not late or before > _HELD_SLACK * slack or item.strength < _HELD_STRENGTH):
         return np.inf
     families = {
-        one.family
-        for one in same_node
-        if one.began >= since - _LATE_SLACK * slack and not (one.is_load and settings.load)
+        other.family
+        for other in same_node
+        if elapsed(other.began, since) <= _LATE_SLACK * slack
+        and not (other.is_load and settings.load)
     }
     needed = settings.fast_pair_seconds if len(families) > 1 else settings.fast_seconds
     return min(needed, config.continuity.threshold_seconds)
 
 
-def _deviation(sign: Sign, needed: float, severity: Severity) -> Deviation:
-    # Evidence that cannot name now is shown as half of the way at most.
-    threshold = needed if np.isfinite(needed) else max(2 * sign.seconds, 1.0)
+def _deviation(
+    item: Evidence, needed: float, severity: Severity, config: DetectorConfig
+) -> Deviation:
+    # Evidence that cannot flag a node now is shown as half of the way at most.
+    threshold = needed
+    if not np.isfinite(needed):
+        threshold = max(2 * item.seconds, config.resolution_seconds)
     return Deviation(
-        sign.node,
-        sign.gpu,
-        sign.metric.name,
+        item.node,
+        item.gpu,
+        item.metric.name,
         "peerwatch",
-        sign.rank,
-        sign.since,
-        sign.seconds,
+        item.rank,
+        item.since,
+        item.seconds,
         threshold,
-        sign.strength,
-        sign.quiet,
+        item.strength,
+        item.quiet,
         severity,
-        sign.high,
+        item.high,
+        item.strength,
     )

@@ -1,300 +1,360 @@
-"""The method ``peerwatch``, step by step.
+"""Method ``peerwatch``: every node against its peers and its own past, step by step.
 
-Steps lie at whole multiples of a few seconds, whatever the cycles, and every metric is evaluated at
-the same step, so that what one metric shows can be weighed by what the others do. With samples
-finer than a second the seconds of this module are ticks (``steps``), settings and times alike.
+Steps lie at whole multiples of five samples of a second at most, whatever the cycles, and every
+metric is evaluated at the same step, so that what one metric shows is assessed by what the others
+do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 
-from peerwatch_detector.config import DetectorConfig
-from peerwatch_detector.detection.explanation.record import explain_all, least_compared
+from peerwatch_detector.config import DetectorConfig, MetricConfig
+from peerwatch_detector.detection.explanation.explain import JobProgress
+from peerwatch_detector.detection.explanation.record import explain_all
 from peerwatch_detector.detection.findings import (
+    ABSENT,
     Deviation,
     Finding,
     raise_findings,
     raise_strongest,
     still_standing,
 )
-from peerwatch_detector.detection.methods.peerwatch.baseline import STEP
+from peerwatch_detector.detection.methods.base import Method, MetricScores, ranked
 from peerwatch_detector.detection.methods.peerwatch.comparison import compare_steps
 from peerwatch_detector.detection.methods.peerwatch.evidence import (
-    Moment,
-    Sign,
-    collect_signs,
-    weigh,
+    Evidence,
+    assess,
+    collect_evidence,
 )
-from peerwatch_detector.detection.methods.peerwatch.progress import Phase, Progress
-from peerwatch_detector.detection.methods.peerwatch.views import View
-from peerwatch_detector.detection.roles import groups_of
+from peerwatch_detector.detection.methods.peerwatch.job_step import JobStep, next_step
+from peerwatch_detector.detection.methods.peerwatch.memory import MetricMemory
+from peerwatch_detector.detection.methods.peerwatch.metric_view import MetricView, metric_view
+from peerwatch_detector.detection.methods.peerwatch.progress import ProgressTracker
+from peerwatch_detector.detection.methods.peerwatch.roles import groups_of, peers_of
+from peerwatch_detector.detection.scores import score_windows
 from peerwatch_detector.detection.state import JobState
-from peerwatch_detector.detection.steps import Ticks
 from peerwatch_detector.detection.threads import each, worthwhile
+from peerwatch_detector.detection.time_grid import elapsed
+from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.models.base import Model
 
 # Progress needs a minute of past, or half of a shorter baseline, to have a usual level.
 _LEAST_SECONDS = 60
-# Findings are remembered this long to tell their symptoms.
-_REMEMBER_SECONDS = 3600.0
+# So much of progress must be known before and after a moment to compare, or this share of a
+# shorter continuity: a minute holds some iterations.
+_COMPARED_SECONDS, _COMPARED_SHARE = 60, 0.25
 
 
-def walk(
-    job: Job,
-    views: list[View],
-    models: dict[str, Model],
-    config: DetectorConfig,
-    state: JobState,
-    now: float,
-    absent: list[Deviation],
-) -> list[Deviation]:
-    """Evaluate all new steps of a job.
+class PeerwatchMethod(Method):
+    """One job by method ``peerwatch``; see ``Method``."""
 
-    Parameters
-    ----------
-    job
-        The job as discovered.
-    views
-        Its metrics.
-    models
-        By metric.
-    config
-        Settings.
-    state
-        Changed in place, findings included.
-    now
-        Unix time, for the findings' ``raised``.
-    absent
-        Nodes that are silent now.
+    counts_absent: ClassVar[bool] = True
 
-    Returns
-    -------
-    list[Deviation]
-        The running deviations after the last step.
-    """
-    look(job, views, models, config, state)
-    frames = {one.metric.name: one.frame for one in views}
-    progress = _progress(config, state)
-    # A cycle may be shorter than a step: what ran at the last one still does.
-    deviations = [one for one in state.deviations if one.node in job.nodes]
-    while state.ahead:
-        state.back_to(state.ahead[0])
-        moment = state.ahead.pop(0).moment
-        time = moment.time
-        _follow(views, moment)
-        signs = _signs(views, config)
-        loss = partial(progress.loss, time=time, least_seconds=least_compared(config))
-        deviations = weigh(signs, moment, loss, config)
-        _clear(job, time, config, state)
-        if len(job.nodes) >= config.min_nodes and not moment.phase.idle:
-            gone = _gone(absent, time, config, state)
-            known = moment.phase.known
-            sustained = (
-                gone if _silence_explains(gone, moment, config, state) else [*gone, *deviations]
+    def __init__(
+        self, config: DetectorConfig, models: Mapping[str, Model], state: JobState
+    ) -> None:
+        self.metrics: dict[str, MetricMemory] = {}
+        self._config, self._models, self._state = config, models, state
+        self._progress = _progress_tracker(config)
+        self._step = JobStep()
+        # Steps at which metrics were compared, and that are not assessed yet.
+        self._ahead: list[JobStep] = []
+        self._deviations: list[Deviation] = []
+
+    def compare(self, job: Job, frames: Mapping[str, JobFrame]) -> None:
+        """Compare some metrics; those that tell what the job does must come first."""
+        self._compare(job, self._views(job, frames))
+
+    def detect(
+        self, job: Job, frames: Mapping[str, JobFrame], absent: list[Deviation], now: float
+    ) -> list[Deviation]:
+        """Compare all metrics and assess every new step."""
+        self._score_newest(frames, self._follow(job, frames))
+        views = self._views(job, frames)
+        self._compare(job, views)
+        # A cycle may be shorter than a step: what ran at the last one still does.
+        self._deviations = [one for one in self._deviations if one.node in job.nodes]
+        while self._ahead:
+            self._step = self._ahead.pop(0)
+            self._progress.choose(self._step.choices)
+            self._assess(job, views, frames, absent, now)
+        for view in views:
+            view.memory.evaluated_until = self._step.time
+        return [*self._patient(absent), *self._deviations]
+
+    def raise_findings(self, job: Job, deviations: list[Deviation], now: float) -> None:
+        """Raise the absent nodes; the others were raised step by step."""
+        absent = [deviation for deviation in deviations if deviation.metric == ABSENT]
+        self._raise(job, absent, now, known=self._progress.known)
+
+    def quiet_seconds(self, node: str) -> float | None:
+        """Return the shortest time over all metrics and sides."""
+        each_metric = (memory.trackers for memory in self.metrics.values())
+        quiet = [tracker.quiet_seconds(node) for pair in each_metric for tracker in pair]
+        return min((seconds for seconds in quiet if seconds is not None), default=None)
+
+    def scores(self, metrics: Iterable[str]) -> dict[str, MetricScores]:
+        """Return the newest window's scores; the findings come of the levels, not of these."""
+        shown = {name: self.metrics[name] for name in metrics}
+        return {
+            name: MetricScores.of(memory.scores, memory.continuity())
+            for name, memory in shown.items()
+        }
+
+    def needed_from(self) -> dict[str, float]:
+        """Return where the first candidate of each metric is that is not assessed yet."""
+        return {name: memory.needed_from for name, memory in self.metrics.items()}
+
+    def assume_like_peers(self, node: str, frame: JobFrame) -> None:
+        """Let a node have no offset of its own in a metric."""
+        memory = self.metrics.setdefault(frame.metric, MetricMemory.empty(self._config))
+        memory.baseline.follow(frame.nodes)
+        memory.baseline.assume_like_peers(node)
+
+    def peers_of(self, node: str, job: Job) -> tuple[str, ...]:
+        """Return the nodes of the same role, where roles are known."""
+        return peers_of(node, job, self._config)
+
+    def progress_since(self, since: float, time: float) -> JobProgress:
+        """Return what the job does by the last step that was evaluated."""
+        step = self._step
+        if not step.phase.known:
+            return JobProgress("unknown")
+        if step.waits_seconds is not None:
+            return JobProgress("waits", waits_seconds=step.waits_seconds)
+        if step.phase.idle:
+            return JobProgress("rests")
+        loss = self._loss(since, time)
+        if not np.isfinite(loss):
+            return JobProgress("trains")
+        slowed = loss >= self._config.peerwatch.progress_loss
+        return JobProgress("slowed" if slowed else "trains", loss)
+
+    @property
+    def common_cause(self) -> bool:
+        """Whether any metric leaves out deviations."""
+        return any(memory.common_cause for memory in self.metrics.values())
+
+    def _follow(self, job: Job, frames: Mapping[str, JobFrame]) -> list[tuple[int, MetricConfig]]:
+        """Let what is remembered of the metrics follow the job's nodes."""
+        roles, config = groups_of(job, self._config), self._config
+        found = ranked(config.detection_metrics(), frames)
+        for _, metric in found:
+            memory = self.metrics.setdefault(metric.name, MetricMemory.empty(config))
+            frame = frames[metric.name]
+            per_gpu = config.peerwatch.per_gpu and frame.gpu_values is not None
+            memory.follow(frame.nodes, frame.gpus if per_gpu else (), roles)
+        return found
+
+    def _views(self, job: Job, frames: Mapping[str, JobFrame]) -> list[MetricView]:
+        found, roles = self._follow(job, frames), groups_of(job, self._config)
+
+        def view(place: tuple[int, MetricConfig]) -> MetricView:
+            rank, metric = place
+            name = metric.name
+            return metric_view(frames[name], metric, rank, self._config, self.metrics[name], roles)
+
+        return each(view, found, self._threads(frames.values()))
+
+    def _threads(self, frames: Iterable[JobFrame]) -> int:
+        return worthwhile(self._config.scheduling.detection_threads, frames)
+
+    def _score_newest(
+        self, frames: Mapping[str, JobFrame], found: list[tuple[int, MetricConfig]]
+    ) -> None:
+        """Embed and compare the newest window of every metric, to be shown."""
+
+        def score(place: tuple[int, MetricConfig]) -> None:
+            _, metric = place
+            name = metric.name
+            windows = score_windows(frames[name], metric, self._models[name], self._config)
+            if windows is not None:
+                self.metrics[name].scores.take(windows)
+
+        each(score, found, self._threads(frames.values()))
+
+    def _compare(self, job: Job, views: list[MetricView]) -> None:
+        """Compare metrics at all steps that are not assessed yet."""
+        config = self._config
+        roles = self._progress.of_roles(groups_of(job, config))
+        for view in views:
+            name, floor = view.metric.name, view.metric.level_floor
+            self._progress.write(name, floor, view.frame.times, view.middle)
+            for group in view.groups:
+                if group.role in roles:
+                    roles[group.role].write(name, floor, view.frame.times, group.middle)
+        last = self._ahead[-1] if self._ahead else self._step
+        for time in _step_times(views, last.time, config.evaluation_seconds):
+            last = next_step(last, time, self._progress, config)
+            self._ahead.append(last)
+        compare = partial(compare_steps, steps=self._ahead, models=self._models, config=config)
+        each(compare, views, self._threads([view.frame for view in views]))
+
+    def _assess(
+        self,
+        job: Job,
+        views: list[MetricView],
+        frames: Mapping[str, JobFrame],
+        absent: list[Deviation],
+        now: float,
+    ) -> None:
+        """Weigh what all metrics show at one step, and raise what is certain."""
+        step, config = self._step, self._config
+        for view in views:
+            _track(view, step)
+        evidence = _collect(views, config)
+        self._deviations = assess(evidence, step, partial(self._loss, time=step.time), config)
+        self._clear(job, step.time)
+        if len(job.nodes) < config.min_nodes or step.phase.idle:
+            return
+        gone = self._gone(absent, step.time)
+        explained = self._absence_explains(gone)
+        sustained = gone if explained else [*gone, *self._deviations]
+        new = self._raise(job, sustained, now, known=step.phase.known)
+        self._state.explanations |= explain_all(
+            new,
+            step.time,
+            self._deviations,
+            frames,
+            config,
+            peers_of=partial(self.peers_of, job=job),
+            progress_since=partial(self.progress_since, time=step.time),
+        )
+
+    def _loss(self, since: float, time: float) -> float:
+        """Return the share of progress lost since a Unix time; NaN = not known."""
+        shortest = _COMPARED_SHARE * self._config.continuity.threshold_seconds
+        return self._progress.loss(since, time, min(_COMPARED_SECONDS, shortest))
+
+    def _raise(
+        self, job: Job, deviations: list[Deviation], now: float, *, known: bool
+    ) -> list[Finding]:
+        """Raise findings: the strongest first where progress is known, else in metric priority."""
+        state, resolution = self._state, self._config.resolution_seconds
+        if known:
+            new = raise_strongest(
+                job.job_id,
+                now,
+                state.standing,
+                [*state.recent, *state.standing.values()],
+                deviations,
+                resolution,
+                symptoms=self._config.peerwatch.symptoms,
             )
-            new = raise_new(job.job_id, now, sustained, config, state, known=known)
-            explain_all(job, new, time, deviations, frames, config, state)
-    state.deviations = deviations
-    for one in views:
-        one.memory.evaluated_until = state.stepped_until
-    return deviations
+        else:
+            new = raise_findings(job.job_id, now, state.standing, deviations, resolution)
+        state.add(new, now, resolution)
+        return new
+
+    def _clear(self, job: Job, time: float) -> None:
+        """Let findings fall whose nodes have been quiet for long enough."""
+        state = self._state
+        absent = state.last_absent.keys() | job.absent_since.keys()
+        quiet: dict[str, float] = {}
+        for node in state.standing.keys() - absent:
+            seconds = self.quiet_seconds(node)
+            if seconds is not None:
+                # What was quiet before a fault began says nothing about its end.
+                quiet[node] = min(seconds, elapsed(state.standing[node].since, time))
+        state.standing = still_standing(
+            state.standing, quiet, self._config.continuity.clear_seconds
+        )
+
+    def _patient(self, absent: list[Deviation]) -> list[Deviation]:
+        """Return the absent nodes with the length that makes each a finding.
+
+        A job cannot work without one of its nodes. Where it went on working after a node became
+        absent, only the node's exporter is known to be gone: such a node has as much time as any
+        other that a working job bears.
+        """
+        least = self._config.continuity.threshold_seconds
+        return [
+            replace(one, threshold=max(one.threshold, least)) if self._worked_on(one) else one
+            for one in absent
+        ]
+
+    def _worked_on(self, absent: Deviation) -> bool:
+        """Whether the job worked on after a node became absent."""
+        noticed = self._config.absent.after_seconds + self._step.phase.noticed_seconds
+        return elapsed(absent.since, self._step.worked_at) > noticed
+
+    def _gone(self, absent: list[Deviation], time: float) -> list[Deviation]:
+        """Return the absent nodes as they stood at a step, or when they were last looked for."""
+        return [
+            replace(deviation, seconds=min(elapsed(deviation.since, time), deviation.seconds))
+            for deviation in self._patient(absent)
+            if elapsed(deviation.since, time) >= self._config.absent.after_seconds
+        ]
+
+    def _absence_explains(self, gone: list[Deviation]) -> bool:
+        """Whether a node became absent when the job began to wait, and is no finding yet.
+
+        It will be, or it comes back; until then nobody else is the reason.
+        """
+        waits = self._step.waits_seconds
+        if waits is None:
+            return False
+        since, slack = self._step.time - waits, self._config.peerwatch.slack_seconds
+        return any(
+            abs(elapsed(since, one.since)) <= slack
+            and not one.sustained
+            and not self._worked_on(one)
+            for one in gone
+        )
 
 
-def look(
-    job: Job,
-    views: list[View],
-    models: Mapping[str, Model],
-    config: DetectorConfig,
-    state: JobState,
-) -> None:
-    """Compare metrics at all steps that are not weighed yet; ``walk`` weighs them.
-
-    Where the metrics come one after the other, those that tell what the job does come first.
-
-    Parameters
-    ----------
-    job, views, models, config, state
-        As for ``walk``.
-    """
-    progress = _progress(config, state)
-    roles = progress.of_roles(groups_of(job, config))
-    for one in views:
-        times = np.rint(one.frame.times).astype(np.int64)
-        progress.write(one.metric.name, one.metric.level_floor, times, one.middle)
-        for group in one.groups:
-            if group.role in roles:
-                middle = group.middle
-                roles[group.role].write(one.metric.name, one.metric.level_floor, times, middle)
-    for time in _steps(views, state):
-        moment = _moment(time, progress, config, state)
-        state.ahead.append(state.course(moment))
-    moments = [one.moment for one in state.ahead]
-    threads = worthwhile(config.scheduling.detection_threads, [one.frame for one in views])
-    each(partial(compare_steps, moments=moments, models=models, config=config), views, threads)
+def _progress_tracker(config: DetectorConfig) -> ProgressTracker:
+    baseline = int(config.similarity.baseline_seconds) or 2 * _LEAST_SECONDS
+    least = min(_LEAST_SECONDS, baseline // 2)
+    return ProgressTracker(config.peerwatch, least, config.resolution_seconds)
 
 
-def _follow(views: list[View], moment: Moment) -> None:
-    """Take what the metrics showed at a step into their deviations."""
-    for one in views:
-        found = one.memory.compared.pop(moment.time, None)
-        if found is None:
-            continue
-        for trail, (side, evaluated, blind) in zip(
-            (one.memory.high, one.memory.low), found.sides(), strict=True
-        ):
-            trail.update(moment, side, evaluated, blind if trail is one.memory.low else None)
+def _step_times(views: list[MetricView], after: float, seconds: float) -> list[float]:
+    """Return the times of the steps that are not compared yet: whole multiples of ``seconds``."""
+    grids = [view.grid for view in views if view.grid.count]
+    if not grids:
+        return []
+    oldest = min(grid.start for grid in grids)
+    newest = max(grid.time(grid.count - 1) for grid in grids)
+    first = max(math.ceil(round(oldest / seconds, 4)), round(after / seconds) + 1)
+    last = math.floor(round(newest / seconds, 4))
+    return [round(number * seconds, 3) for number in range(first, last + 1)]
 
 
-def raise_new(
-    job_id: str,
-    now: float,
-    deviations: list[Deviation],
-    config: DetectorConfig,
-    state: JobState,
-    *,
-    known: bool,
-) -> list[Finding]:
-    """Name nodes: the strongest first where progress is known, else in metric priority."""
-    if known:
-        recent = [*state.recent, *state.standing.values()]
-        symptoms = config.peerwatch.symptoms
-        new = raise_strongest(job_id, now, state.standing, recent, deviations, symptoms=symptoms)
-    else:
-        new = raise_findings(job_id, now, state.standing, deviations)
-    state.standing |= {finding.node: finding for finding in new}
-    kept = [one for one in state.recent if now - one.raised <= _REMEMBER_SECONDS]
-    state.recent = [*kept, *new]
-    return new
+def _track(view: MetricView, step: JobStep) -> None:
+    """Take what a metric showed at a step into its deviations."""
+    found = view.memory.compared.pop(step.time, None)
+    if found is None:
+        return
+    (high, evaluated, _), (low, _, unobservable) = found.sides()
+    view.memory.high.update(step, high, evaluated)
+    view.memory.low.update(step, low, evaluated, unobservable)
 
 
-def missed(absent: list[Deviation], config: DetectorConfig, state: JobState) -> list[Deviation]:
-    """Return the absent nodes with the silence that each must reach to be named.
-
-    A job cannot work without one of its nodes. Where it went on working after a node became absent,
-    only the node's exporter is known to be gone: such a node has as much time as any other that a
-    working job bears.
-    """
-    least = config.continuity.threshold_seconds
-    return [
-        replace(one, threshold=max(one.threshold, least)) if _outlived(one, config, state) else one
-        for one in absent
-    ]
-
-
-def _outlived(absent: Deviation, config: DetectorConfig, state: JobState) -> bool:
-    """Whether the job worked on after a node became absent."""
-    noticed = state.phase.noticed_seconds * Ticks.of(config.step_seconds).per_second
-    return state.worked_at - absent.since > config.absent.after_seconds + noticed
-
-
-def _gone(
-    absent: list[Deviation], time: int, config: DetectorConfig, state: JobState
-) -> list[Deviation]:
-    """Return the absent nodes as they stood at a step, or when they were last looked for."""
-    return [
-        replace(deviation, seconds=min(time - deviation.since, deviation.seconds))
-        for deviation in missed(absent, config, state)
-        if time - deviation.since >= config.absent.after_seconds
-    ]
-
-
-def _silence_explains(
-    gone: list[Deviation], moment: Moment, config: DetectorConfig, state: JobState
-) -> bool:
-    """Whether a node became absent when the job began to wait, and is not named for it yet.
-
-    It will be, or it comes back; until then nobody else is the reason.
-    """
-    if moment.waiting_since is None:
-        return False
-    since = moment.time - (moment.clock - moment.waiting_since)
-    slack = config.peerwatch.slack_seconds
-    return any(
-        abs(one.since - since) <= slack and not one.sustained and not _outlived(one, config, state)
-        for one in gone
-    )
-
-
-def _progress(config: DetectorConfig, state: JobState) -> Progress:
-    if state.progress is None:
-        per_second = Ticks.of(config.step_seconds).per_second
-        baseline = config.similarity.baseline_seconds // per_second or 2 * _LEAST_SECONDS
-        least = int(min(_LEAST_SECONDS, baseline // 2))
-        state.progress = Progress(config.peerwatch, least, per_second)
-    return state.progress
-
-
-def _steps(views: list[View], state: JobState) -> range:
-    """Return the times of the steps that are not evaluated yet."""
-    times = [one.frame.times for one in views if len(one.frame.times)]
-    if not times:
-        return range(0)
-    stepped = max([state.stepped_until, *(one.moment.time for one in state.ahead)])
-    first = max(int(min(part[0] for part in times)), stepped + 1)
-    last = int(max(part[-1] for part in times))
-    return range(-(-first // STEP) * STEP, last + 1, STEP)
-
-
-def _moment(time: int, progress: Progress, config: DetectorConfig, state: JobState) -> Moment:
-    """Move the job's clock on to the next step."""
-    phase = progress.phase(time) if config.peerwatch.progress else Phase()
-    if phase.idle:
-        state.idle_seconds += STEP
-        state.halted_seconds += STEP
-    elif not phase.waiting:
-        state.halted_seconds = 0
-        state.worked_at = time if phase.known else -np.inf
-    state.phase = phase
-    clock = time - state.idle_seconds
-    if not phase.waiting:
-        state.waiting_since = None
-    elif state.waiting_since is None:
-        # Of progress, so these are seconds whatever a tick is.
-        state.waiting_since = clock - phase.noticed_seconds * progress.per_second
-    starting = state.halted_seconds >= config.peerwatch.patience_seconds
-    return Moment(time, clock, phase, state.waiting_since, starting)
-
-
-def _signs(views: list[View], config: DetectorConfig) -> list[Sign]:
-    signs: list[Sign] = []
-    for one in views:
-        common = one.memory.high.common or one.memory.low.common
-        for trail, high in ((one.memory.high, True), (one.memory.low, False)):
-            found, left_out = collect_signs(
-                trail,
-                one.metric,
-                one.rank,
-                one.gpus,
+def _collect(views: list[MetricView], config: DetectorConfig) -> list[Evidence]:
+    """Return the running deviations of all metrics as evidence."""
+    evidence: list[Evidence] = []
+    for view in views:
+        memory = view.memory
+        common = memory.high.common or memory.low.common
+        for tracker, high in ((memory.high, True), (memory.low, False)):
+            found, left_out = collect_evidence(
+                tracker,
+                view.metric,
+                view.rank,
+                view.gpus,
                 high=high,
                 common_cause=config.peerwatch.common_cause,
             )
-            signs += found
+            evidence += found
             common |= left_out
-        one.memory.common_cause = common
-    return signs
-
-
-def _clear(job: Job, time: int, config: DetectorConfig, state: JobState) -> None:
-    """Let findings fall whose nodes have been quiet for long enough."""
-    if not state.standing:
-        return
-    quiet: dict[str, float] = {}
-    for memory in state.metrics.values():
-        for deviations in memory.deviations:
-            for node in state.standing.keys() & set(deviations.nodes):
-                seconds = float(deviations.quiet[deviations.nodes.index(node)])
-                quiet[node] = min(quiet.get(node, np.inf), seconds)
-    spoke = state.last_absent.keys() | job.absent_since.keys()
-    # What was quiet before a fault began says nothing about its end.
-    heard = {
-        node: min(seconds, time - state.standing[node].since)
-        for node, seconds in quiet.items()
-        if node not in spoke
-    }
-    state.standing = still_standing(state.standing, heard, config.continuity.clear_seconds)
+        memory.common_cause = common
+    return evidence

@@ -15,24 +15,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.config.detection import PeerwatchConfig
-from peerwatch_detector.detection.methods.peerwatch.pace import pace, usual_lull
 from peerwatch_detector.detection.methods.peerwatch.peers import Levels
+from peerwatch_detector.detection.methods.peerwatch.step_rate import step_rate, usual_lull
 
-# Seconds remembered: long enough to compare before and after a long deviation.
+# Seconds remembered: an hour, to compare before and after a deviation as long as two histories.
 _MEMORY = 3600
-# The usual level is this quantile of this long a past: checkpoints and stalls do not lower it.
+# The usual level is this quantile of this long a past: checkpoints and stalls, less than a fifth of
+# ten minutes, do not lower it.
 _USUAL_QUANTILE, _USUAL_SECONDS = 0.8, 600
 # The present level is the median of so many seconds at least. Where iterations have long lulls it
 # is that of twice a lull and some more, so that no single one is taken for a wait.
 _PRESENT_SECONDS, _BUSY_SECONDS = 12, 8
 _LULLS, _MORE_SECONDS = 2, 5
-# Progress is compared with that of so long before.
+# Progress is compared with that of so long before: a few checkpoints' worth, as they come and go.
 _BEFORE_SECONDS = 300
-# Around the onset nothing is compared: it is known to a few seconds only.
+# Around the onset nothing is compared: it is known to an evaluated step only.
 _ONSET_SECONDS = 5
-# Metrics that come every few seconds hold between two samples.
+# Metrics that come every few seconds hold between two samples; no scrape interval in use is longer.
 _CARRY_SECONDS = 10
-# Seconds with less than this share of the usual progress are a pause, or the lull of an iteration.
+# Seconds with less than this share of the usual progress are a pause, or the lull of an iteration:
+# above peerwatch.waiting_share, so that whatever waits is left out.
 _PAUSE_SHARE = 0.3
 
 
@@ -67,7 +69,7 @@ class Choice:
     known: bool
 
 
-class Progress:
+class ProgressTracker:
     """The job's progress, second by second, from the first metric that tells of it.
 
     Iterations last seconds, so progress is kept in seconds however fine the samples are: of
@@ -79,23 +81,26 @@ class Progress:
         Settings.
     least_seconds
         Seconds of past that make a usual level.
-    per_second
-        Ticks in a second; every time asked or told is in ticks.
+    resolution_seconds
+        Time between two samples, at most a second.
     """
 
-    def __init__(self, config: PeerwatchConfig, least_seconds: int, per_second: int = 1) -> None:
+    def __init__(
+        self, config: PeerwatchConfig, least_seconds: int, resolution_seconds: float = 1.0
+    ) -> None:
         self.config = config
         self.least_seconds = least_seconds
-        self.per_second = per_second
+        self.resolution_seconds = resolution_seconds
+        self._per_second = round(1 / resolution_seconds)
         self._series: dict[str, Levels] = {}
         self._floors: dict[str, float] = {}
         self._newest: dict[str, int] = {}
         self._current: str | None = None
         self._usual = np.nan
-        self._roles: dict[str, Progress] = {}
+        self._roles: dict[str, ProgressTracker] = {}
         self.known = False
 
-    def write(self, metric: str, floor: float, times: NDArray[np.int64], levels: Levels) -> None:
+    def write(self, metric: str, floor: float, times: NDArray[np.float64], levels: Levels) -> None:
         """Take in the job's median of a metric.
 
         Parameters
@@ -105,40 +110,40 @@ class Progress:
         floor
             Below this usual level the metric tells nothing.
         times
-            Whole Unix ticks, rising, shape (n_steps,).
+            Unix seconds of samples, rising, shape (n_steps,).
         levels
             Same shape, NaN = no sample.
         """
         if metric not in (*self.config.progress_metrics, self.config.busy_metric):
             return
-        times, levels = _whole_seconds(times, levels, self.per_second)
-        if not len(times):
+        seconds, levels = _whole_seconds(times, levels, self._per_second)
+        if not len(seconds):
             return
         series = self._series.setdefault(metric, np.full(_MEMORY, np.nan))
-        last = int(times[-1])
+        last = int(seconds[-1])
         newest = self._newest.get(metric, last - _MEMORY)
         if last > newest:
             series[np.arange(max(newest, last - _MEMORY) + 1, last + 1) % _MEMORY] = np.nan
             self._floors[metric], self._newest[metric] = floor, last
         # What came late stands in an older second; it is taken in as well.
-        known = np.isfinite(levels) & (times > self._newest[metric] - _MEMORY)
-        series[times[known] % _MEMORY] = levels[known]
+        known = np.isfinite(levels) & (seconds > self._newest[metric] - _MEMORY)
+        series[seconds[known] % _MEMORY] = levels[known]
 
-    def phase(self, time: int) -> Phase:
-        """Return what the job does at ``time``, in ticks; call it in order of time."""
+    def phase(self, time: float) -> Phase:
+        """Return what the job does at ``time``; call it in order of time."""
         for role in self._roles.values():
             role.phase(time)
-        time = self._second(time)
-        self._current, self._usual = self._choose(time)
+        second = self._second(time)
+        self._current, self._usual = self._choose(second)
         self.known |= self._current is not None
         if self._current is None:
             # A metric that stops coming does not make an undisturbed job suspicious.
             return Phase(known=self.known)
-        busy = _median(self._past(self.config.busy_metric, time, _BUSY_SECONDS))
+        busy = _median(self._past(self.config.busy_metric, second, _BUSY_SECONDS))
         least = self.config.waiting_share * self._usual
-        lull = usual_lull(self._past(self._current, time, _USUAL_SECONDS), least)
+        lull = usual_lull(self._past(self._current, second, _USUAL_SECONDS), least)
         seconds = max(_PRESENT_SECONDS, _LULLS * lull + _MORE_SECONDS)
-        present = _median(self._past(self._current, time, seconds))
+        present = _median(self._past(self._current, second, seconds))
         return Phase(
             known=True,
             idle=bool(busy < self.config.idle_share),
@@ -146,7 +151,7 @@ class Progress:
             noticed_seconds=(_PRESENT_SECONDS + seconds) / 2,
         )
 
-    def loss(self, since: float, time: int, least_seconds: float) -> float:
+    def loss(self, since: float, time: float, least_seconds: float) -> float:
         """Return the share of progress lost since a moment, as a share of that before.
 
         A synchronous job slows down as a whole. What only one of its roles loses is that role's
@@ -155,7 +160,7 @@ class Progress:
         Parameters
         ----------
         since, time
-            In ticks.
+            Unix times.
         least_seconds
             Seconds needed before and after; with fewer nothing is known.
 
@@ -170,11 +175,14 @@ class Progress:
             return min(known)
         if self._current is None:
             return float("nan")
-        start, time = int(since / self.per_second), self._second(time)
+        start, second = int(since), self._second(time)
         before = self._past(self._current, start - _ONSET_SECONDS, _BEFORE_SECONDS)
-        after = self._past(self._current, time, min(_MEMORY, time - start - _ONSET_SECONDS))
+        after = self._past(self._current, second, min(_MEMORY, second - start - _ONSET_SECONDS))
         low = _PAUSE_SHARE * self._usual
-        (usual, seconds_before), (now, seconds_after) = pace(before, low), pace(after, low)
+        (usual, seconds_before), (now, seconds_after) = (
+            step_rate(before, low),
+            step_rate(after, low),
+        )
         if min(seconds_before, seconds_after) <= least_seconds:
             return float("nan")
         return 1 - now / usual
@@ -182,25 +190,25 @@ class Progress:
     def choices(self) -> dict[str, Choice]:
         """Return what the last ``phase`` chose, by role; that of the whole job under ""."""
         own = Choice(self._current, self._usual, self.known)
-        return {"": own} | {name: one.choices()[""] for name, one in self._roles.items()}
+        return {"": own} | {name: role.choices()[""] for name, role in self._roles.items()}
 
     def choose(self, choices: Mapping[str, Choice]) -> None:
         """Go back to an earlier choice, so that ``loss`` is that of its step."""
         own = choices[""]
         self._current, self._usual, self.known = own.metric, own.usual, own.known
-        for name, one in self._roles.items():
+        for name, role in self._roles.items():
             if name in choices:
-                one.choose({"": choices[name]})
+                role.choose({"": choices[name]})
 
-    def of_roles(self, roles: Collection[str]) -> dict[str, Progress]:
+    def of_roles(self, roles: Collection[str]) -> dict[str, ProgressTracker]:
         """Follow these roles of the job too, and return the progress of each; see ``loss``."""
-        blank = partial(Progress, self.config, self.least_seconds, self.per_second)
+        blank = partial(ProgressTracker, self.config, self.least_seconds, self.resolution_seconds)
         self._roles = {role: self._roles.get(role) or blank() for role in roles}
         return self._roles
 
-    def _second(self, time: int) -> int:
-        """Return the last second that is over at ``time``."""
-        return (time + 1) // self.per_second - 1
+    def _second(self, time: float) -> int:
+        """Return the last second that is over once the sample of ``time`` is there."""
+        return (round(time * self._per_second) + 1) // self._per_second - 1
 
     def _choose(self, time: int) -> tuple[str | None, float]:
         for metric in self.config.progress_metrics:
@@ -235,14 +243,15 @@ class Progress:
 
 
 def _whole_seconds(
-    times: NDArray[np.int64], levels: Levels, per_second: int
+    times: NDArray[np.float64], levels: Levels, per_second: int
 ) -> tuple[NDArray[np.int64], Levels]:
     """Return the seconds that lie whole within the times, and the mean level in each."""
-    if per_second == 1 or not len(times):
-        return times, levels
-    first, after = -(-int(times[0]) // per_second), (int(times[-1]) + 1) // per_second
+    samples = np.rint(times * per_second).astype(np.int64)
+    if per_second == 1 or not len(samples):
+        return samples, levels
+    first, after = -(-int(samples[0]) // per_second), (int(samples[-1]) + 1) // per_second
     seconds = np.arange(first, after)
-    place = times // per_second - first
+    place = samples // per_second - first
     counted = np.isfinite(levels) & (place >= 0) & (place < len(seconds))
     count = np.bincount(place[counted], minlength=len(seconds))
     total = np.bincount(place[counted], levels[counted], minlength=len(seconds))

@@ -8,8 +8,7 @@ from peerwatch_detector.jobs import Job
 
 def groups_of(job: Job, config: DetectorConfig) -> dict[str, tuple[str, ...]]:
     """Return the nodes of every role with enough nodes to be compared among themselves."""
-    wanted = config.method == "peerwatch" and config.peerwatch.peer_groups
-    return job.groups(config.min_nodes) if wanted else {}
+    return job.groups(config.min_nodes) if config.peerwatch.peer_groups else {}
 
 
 def peers_of(node: str, job: Job, config: DetectorConfig) -> tuple[str, ...]:

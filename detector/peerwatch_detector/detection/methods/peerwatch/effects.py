@@ -19,7 +19,8 @@ from peerwatch_detector.detection.methods.peerwatch.peers import Levels, compare
 _SUSPECT = 0.6
 # Of what deviates together some fall short of the minimum effect size or of the largest deviation.
 _ALIKE_EFFECT, _ALIKE_SHARE = 0.75, 0.5
-# While the job's level has collapsed, this share of its usual level is the least floor.
+# While the job's level has collapsed, this share of its usual level is the least floor: above
+# peerwatch.collapsed_share, so that what is left of the level counts little.
 _COLLAPSED_FLOOR = 0.3
 # Moved away from the peers' plain level by this share of the minimum effect size.
 _AWAY = 0.7
@@ -78,7 +79,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class StepCandidates:
     """What one metric shows of all nodes at one step, in next to no memory.
 
     Parameters
@@ -90,7 +91,7 @@ class Compared:
         the minimum effect size, its strength, and the GPU that carries it.
     common
         By side, whether candidates were dropped because too many nodes deviate alike.
-    evaluated, blind
+    evaluated, unobservable
         As bits: about whom anything is known, and whose peers' level has collapsed.
     """
 
@@ -98,34 +99,34 @@ class Compared:
     candidates: tuple[tuple[NDArray[np.intp], Levels, NDArray[np.int64]], ...]
     common: tuple[bool, ...]
     evaluated: NDArray[np.uint8]
-    blind: NDArray[np.uint8]
+    unobservable: NDArray[np.uint8]
 
     @classmethod
     def of(
-        cls, sides: Sequence[Side], evaluated: NDArray[np.bool_], blind: NDArray[np.bool_]
-    ) -> Compared:
+        cls, sides: Sequence[Side], evaluated: NDArray[np.bool_], unobservable: NDArray[np.bool_]
+    ) -> StepCandidates:
         """Keep what counts of both sides, the one above the peers first."""
-        found = [np.flatnonzero(one.strength >= 1) for one in sides]
+        found = [np.flatnonzero(side.strength >= 1) for side in sides]
         return cls(
             len(evaluated),
             tuple(
-                (at, one.strength[at], one.gpu[at]) for at, one in zip(found, sides, strict=True)
+                (at, side.strength[at], side.gpu[at]) for at, side in zip(found, sides, strict=True)
             ),
-            tuple(one.common for one in sides),
+            tuple(side.common for side in sides),
             np.packbits(evaluated),
-            np.packbits(blind),
+            np.packbits(unobservable),
         )
 
     def sides(self) -> Iterator[tuple[Side, NDArray[np.bool_], NDArray[np.bool_]]]:
-        """Return each side with who was evaluated and who was blind; what does not count is 0."""
-        evaluated, blind = (
+        """Return each side with who was evaluated or unobservable; what does not count is 0."""
+        evaluated, unobservable = (
             np.unpackbits(bits, count=self.nodes).astype(np.bool_)
-            for bits in (self.evaluated, self.blind)
+            for bits in (self.evaluated, self.unobservable)
         )
         for (at, strength, gpu), common in zip(self.candidates, self.common, strict=True):
             whole = Side(np.zeros(self.nodes), np.full(self.nodes, -1), common)
             whole.strength[at], whole.gpu[at] = strength, gpu
-            yield whole, evaluated, blind
+            yield whole, evaluated, unobservable
 
     @property
     def anybody(self) -> bool:
@@ -182,7 +183,7 @@ def deviate(
     return StepDeviations(distance / effect, spreads, away, collapsed)
 
 
-def side(
+def candidates_on(
     deviation: StepDeviations,
     evident: NDArray[np.bool_],
     shape: tuple[int, int],

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.detection.methods.peerwatch.baseline import Baseline
 from peerwatch_detector.detection.methods.peerwatch.levels import Scale
+from peerwatch_detector.detection.methods.peerwatch.memory import MetricMemory
 from peerwatch_detector.detection.methods.peerwatch.peers import Levels, job_median
-from peerwatch_detector.detection.state import MetricState
+from peerwatch_detector.detection.time_grid import TimeGrid
 from peerwatch_detector.frame import JobFrame
 
 Units = NDArray[np.float32]
@@ -47,7 +48,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class MetricView:
     """One metric's samples of a cycle, ready to be cut into steps.
 
     Parameters
@@ -66,6 +67,8 @@ class View:
         What is remembered of the metric.
     scale
         How levels are compared.
+    grid
+        The times of the samples.
     """
 
     metric: MetricConfig
@@ -74,23 +77,19 @@ class View:
     gpus: tuple[str, ...]
     middle: Levels
     groups: tuple[Group, ...]
-    memory: MetricState
+    memory: MetricMemory
     scale: Scale
-
-    def columns(self, time: int, seconds: float) -> slice:
-        """Return where the seconds up to and with ``time`` are."""
-        first, last = np.searchsorted(self.frame.times, (time - seconds, time), side="right")
-        return slice(int(first), int(last))
+    grid: TimeGrid
 
 
-def view(
+def metric_view(
     frame: JobFrame,
     metric: MetricConfig,
     rank: int,
     config: DetectorConfig,
-    memory: MetricState,
+    memory: MetricMemory,
     roles: Mapping[str, tuple[str, ...]],
-) -> View:
+) -> MetricView:
     """Prepare one metric's samples.
 
     Parameters
@@ -121,4 +120,5 @@ def view(
         groups.append(Group(rows, everyone, part, job_median(part), memory.roles[role], role))
     if alone.any():
         groups.append(Group(np.flatnonzero(alone), alone, units, middle, memory.baseline))
-    return View(metric, rank, frame, gpus, middle, tuple(groups), memory, scale)
+    grid = TimeGrid.of(frame.times, config.step_seconds)
+    return MetricView(metric, rank, frame, gpus, middle, tuple(groups), memory, scale, grid)

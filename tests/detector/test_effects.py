@@ -9,10 +9,10 @@ from detector import naive
 from detector.fakes import config_for, metric
 from peerwatch_detector.config.detection import PeerwatchConfig
 from peerwatch_detector.detection.methods.peerwatch.baseline import Usual
-from peerwatch_detector.detection.methods.peerwatch.deviation import (
+from peerwatch_detector.detection.methods.peerwatch.effects import (
     StepDeviations,
+    candidates_on,
     deviate,
-    side,
     spreads_needed,
 )
 from peerwatch_detector.detection.methods.peerwatch.levels import Scale
@@ -137,33 +137,33 @@ EVIDENT = np.ones(8, dtype=bool)
 
 def test_a_side_holds_the_candidates_of_one_sign() -> None:
     found = effects([0.1, 2.0, -3.0, 0, 0, 0, 0, 0])
-    high = side(found, EVIDENT, (8, 1), 1, 2)
-    low = side(found, EVIDENT, (8, 1), -1, 2)
+    high = candidates_on(found, EVIDENT, (8, 1), 1, 2)
+    low = candidates_on(found, EVIDENT, (8, 1), -1, 2)
     assert [1] == np.flatnonzero(high.strength >= 1).tolist()
     assert [2] == np.flatnonzero(low.strength >= 1).tolist()
     assert 3.0 == low.strength[2]
 
 
 def test_without_evidence_nobody_is_a_candidate() -> None:
-    found = side(effects([5.0] + [0.0] * 7), ~EVIDENT, (8, 1), 1, 2)
+    found = candidates_on(effects([5.0] + [0.0] * 7), ~EVIDENT, (8, 1), 1, 2)
     assert 0.0 == found.strength.max()
     assert not found.common
 
 
 def test_many_that_deviate_alike_have_a_common_cause() -> None:
-    found = side(effects([4.0, 3.0, 2.5, 0, 0, 0, 0, 0]), EVIDENT, (8, 1), 1, 2)
+    found = candidates_on(effects([4.0, 3.0, 2.5, 0, 0, 0, 0, 0]), EVIDENT, (8, 1), 1, 2)
     assert found.common
     assert 0.0 == found.strength.max()
 
 
 def test_one_far_above_the_rest_is_no_common_cause() -> None:
-    found = side(effects([9.0, 3.0, 2.5, 0, 0, 0, 0, 0]), EVIDENT, (8, 1), 1, 2)
+    found = candidates_on(effects([9.0, 3.0, 2.5, 0, 0, 0, 0, 0]), EVIDENT, (8, 1), 1, 2)
     assert not found.common
     assert 9.0 == found.strength[0]
 
 
 def test_the_worst_gpu_speaks_for_its_node_and_is_named_if_alone() -> None:
-    found = side(effects([0.2, 2.0, 0.1, 0, 1.5, 1.4, 0, 0]), EVIDENT, (4, 2), 1, 2)
+    found = candidates_on(effects([0.2, 2.0, 0.1, 0, 1.5, 1.4, 0, 0]), EVIDENT, (4, 2), 1, 2)
     assert [2.0, 0.1, 1.5, 0.0] == found.strength.tolist()
     assert [1, 0, -1, -1] == found.gpu.tolist()
 

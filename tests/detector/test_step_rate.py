@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from peerwatch_detector.detection.methods.peerwatch.pace import pace, usual_lull
+from peerwatch_detector.detection.methods.peerwatch.step_rate import step_rate, usual_lull
 
 LOW = 0.1
 
@@ -45,10 +45,10 @@ def test_a_past_that_is_not_known_has_no_pauses() -> None:
 def test_pauses_do_not_count_and_lulls_do() -> None:
     steady = np.full(300, 0.5)
     steady[100:140] = 0.0
-    assert (0.5, 260) == pace(steady, LOW)
+    assert (0.5, 260) == step_rate(steady, LOW)
     levels = iterating(300, 10)
     levels[100:140] = 0.0
-    mean, seconds = pace(levels, LOW)
+    mean, seconds = step_rate(levels, LOW)
     assert pytest.approx(0.3, abs=0.01) == mean
     # The lulls on both sides of a pause melt into it.
     assert 250 <= seconds <= 260
@@ -59,20 +59,20 @@ def test_pauses_do_not_count_and_lulls_do() -> None:
 def test_longer_lulls_are_a_slower_pace(period: float, slower: float) -> None:
     computing = 0.6 / slower
     for begin in (0.0, 0.3, 0.7):
-        before, _ = pace(iterating(300, period), LOW)
-        after, _ = pace(iterating(240, period * slower, computing, begin), LOW)
+        before, _ = step_rate(iterating(300, period), LOW)
+        after, _ = step_rate(iterating(240, period * slower, computing, begin), LOW)
         assert pytest.approx(1 - 1 / slower, abs=0.015) == 1 - after / before
 
 
 def test_part_of_an_iteration_more_or_less_changes_little() -> None:
-    means = [pace(iterating(seconds, 13), LOW)[0] for seconds in range(240, 254)]
+    means = [step_rate(iterating(seconds, 13), LOW)[0] for seconds in range(240, 254)]
     assert 0.005 > np.ptp(means) / np.mean(means)
 
 
 def test_what_is_not_known_does_not_count() -> None:
     levels = np.full(100, 0.5)
     levels[10:30] = math.nan
-    assert (0.5, 80) == pace(levels, LOW)
-    mean, seconds = pace(np.full(50, math.nan), LOW)
+    assert (0.5, 80) == step_rate(levels, LOW)
+    mean, seconds = step_rate(np.full(50, math.nan), LOW)
     assert (True, 0) == (math.isnan(mean), seconds)
-    assert 0 == pace(np.empty(0), LOW)[1]
+    assert 0 == step_rate(np.empty(0), LOW)[1]

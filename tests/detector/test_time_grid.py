@@ -1,9 +1,7 @@
-"""Seconds and ticks: which settings are turned into which, and that nothing else changes."""
+"""Samples at any step: lengths of time among them, and that all steps are evaluated alike."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from pydantic import BaseModel
 
 from detector.fakes import (
     ONSET,
     START,
-    a_deviation,
-    a_finding,
     config_for,
     metric,
     node_names,
@@ -25,106 +20,78 @@ from detector.fakes import (
 )
 from peerwatch_detector.backtest.cases import Case
 from peerwatch_detector.backtest.replay import cycles, replay
-from peerwatch_detector.config import DetectorConfig, MetricConfig, Overrides
-from peerwatch_detector.detection.steps import (
-    COUNTS,
-    LENGTHS,
-    SAMPLES,
-    UNTOUCHED,
-    Ticks,
-    in_ticks,
-    peaks,
-    with_peaks,
-)
+from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.detection.preprocess import peaks, with_peaks
+from peerwatch_detector.detection.time_grid import TimeGrid, elapsed, exact_times
 from peerwatch_detector.errors import CaseError
 from peerwatch_detector.frame import JobFrame, from_grid, to_grid
-from peerwatch_detector.jobs import Job
 from peerwatch_detector.models.store import EMPTY
 
 STEPS = [0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 10.0, 60.0]
 
 
-def durations(model: type[BaseModel], section: str = "") -> Iterator[tuple[str, str]]:
-    """Yield (section, name) of every setting that is a length of time."""
-    for name, field in model.model_fields.items():
-        if name.endswith("_seconds"):
-            yield section, name
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            yield from durations(kind, f"{section}.{name}".strip("."))
-
-
-def test_every_duration_of_the_configuration_is_turned_into_something() -> None:
-    declared = [*durations(DetectorConfig)]
-    declared += [*durations(MetricConfig, "metrics.extra")]
-    declared += [*durations(Overrides, "metrics.overrides")]
-    treated = [
-        (section, name)
-        for kind in (LENGTHS, COUNTS, SAMPLES, UNTOUCHED)
-        for section, names in kind.items()
-        for name in names
-    ]
-    assert sorted(declared) == sorted(treated)
-
-
-def test_a_step_of_a_second_changes_nothing() -> None:
-    assert DetectorConfig() == in_ticks(DetectorConfig())
-    config = config_for(similarity={"baseline_seconds": 300}, absent={"after_seconds": 7.5})
-    assert config == in_ticks(config)
-
-
-def test_below_a_second_durations_become_ticks() -> None:
-    config = in_ticks(
-        config_for(
-            step_seconds=0.01,
-            fill_limit_seconds=0.1,
-            history_seconds=60,
-            similarity={"baseline_seconds": 10},
-            peerwatch={"level_seconds": 0.29},
-            continuity={"threshold_seconds": 5, "gap_seconds": 0.3},
-            minder={"fill_seconds": 1},
-            absent={"after_seconds": 2},
-        )
+def test_lengths_of_time_become_numbers_of_samples() -> None:
+    config = config_for(
+        step_seconds=0.01,
+        fill_limit_seconds=0.1,
+        history_seconds=60,
+        similarity={"baseline_seconds": 10},
+        peerwatch={"level_seconds": 0.29},
+        continuity={"threshold_seconds": 5, "gap_seconds": 0.3},
+        minder={"fill_seconds": 1},
+        absent={"after_seconds": 2},
     )
     # 0.29 / 0.01 is 28.999999999999996.
-    assert (10, 1000, 29, 100) == (
+    lengths = (
         config.fill_limit_seconds,
         config.similarity.baseline_seconds,
         config.peerwatch.level_seconds,
         config.minder.fill_seconds,
     )
-    assert (500.0, 30.0, 200.0) == (
-        config.continuity.threshold_seconds,
-        config.continuity.gap_seconds,
-        config.absent.after_seconds,
+    assert [10, 1000, 29, 100] == [config.steps_in(length) for length in lengths]
+    assert (0.01, 0.05, 3000) == (
+        config.resolution_seconds,
+        config.evaluation_seconds,
+        config.context_steps,
     )
-    assert isinstance(config.peerwatch.level_seconds, int)
 
 
-def test_above_a_second_only_samples_are_counted_differently() -> None:
+def test_samples_further_apart_than_a_second_are_evaluated_on_a_grid_of_seconds() -> None:
     config = DetectorConfig(step_seconds=10)
-    changed = in_ticks(config)
-    assert (1, 60) == (changed.fill_limit_seconds, changed.minder.fill_seconds)
-    sections = ("similarity", "peerwatch", "continuity", "zscore", "absent")
-    assert all(getattr(config, name) == getattr(changed, name) for name in sections)
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_times_come_back_from_ticks_as_they_were(step: float) -> None:
-    ticks = Ticks.of(step)
-    finding = a_finding(since=START + 0.5, raised=START + 61.0)
-    assert finding == ticks.finding_in_seconds(ticks.finding(finding))
-    deviation = a_deviation(since=START + 1.0, seconds=3.0, threshold=4.0, quiet=0.5)
-    counted = replace(
-        deviation,
-        since=deviation.since * ticks.per_second,
-        seconds=3.0 * ticks.per_second,
-        threshold=4.0 * ticks.per_second,
-        quiet=0.5 * ticks.per_second,
+    assert (1, 60) == (
+        config.steps_in(config.fill_limit_seconds),
+        config.steps_in(config.minder.fill_seconds),
     )
-    assert deviation == ticks.deviation_in_seconds(counted)
-    silent = ticks.job(Job("j", ("a",), {"a": START + 2.0})).absent_since
-    assert {"a": (START + 2.0) * ticks.per_second} == silent
+    assert (1.0, 5.0, 30) == (
+        config.resolution_seconds,
+        config.evaluation_seconds,
+        config.context_steps,
+    )
+
+
+@given(
+    step=st.sampled_from(STEPS),
+    first=st.integers(0, 1 << 34),
+    count=st.integers(1, 50),
+    newest=st.integers(-5, 60),
+    length=st.integers(0, 60),
+)
+def test_columns_are_the_samples_of_the_last_seconds(
+    step: float, first: int, count: int, newest: int, length: int
+) -> None:
+    times = from_grid(np.arange(first, first + count), step)
+    grid = TimeGrid.of(times, step)
+    columns = grid.columns(from_grid(np.array(first + newest), step).item(), length * step)
+    expected = [at for at in range(count) if newest - length < at <= newest]
+    assert expected == [*range(count)][columns]
+    np.testing.assert_array_equal(times, [grid.time(at) for at in range(count)])
+
+
+def test_equal_lengths_of_time_are_equal_numbers() -> None:
+    # As floats 0.3 - 0.1 and 1700000000.3 - 1700000000.1 are two numbers, and neither is 0.2.
+    assert 0.2 == elapsed(0.1, 0.3) == elapsed(START + 0.1, START + 0.3)
+    times = exact_times(np.arange(4) * 0.1, 0.1)
+    assert [0.0, 0.1, 0.2, 0.3] == times.tolist()
 
 
 @given(step=st.sampled_from(STEPS), first=st.integers(0, 1 << 34), count=st.integers(1, 50))

@@ -2,8 +2,8 @@
 
 An iteration of some seconds has seconds of its own in which next to nothing is computed: its ranks
 exchange gradients, or wait for the slowest of them. They recur with every iteration and belong to
-the pace; a slower rank makes just these longer. Checkpoints and stalls come less often, and say
-nothing about the pace.
+the step rate; a slower rank makes just these longer. Checkpoints and stalls come less often, and
+say nothing about the step rate.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-# Lulls that recur more often than once in so many seconds belong to the iteration.
+# Lulls that recur more often than once in so many seconds belong to the iteration: no checkpoint is
+# taken every minute.
 _RECURS_SECONDS = 60
-# Lulls vary, most of all those about as long as a sample; what is longer than so many is a pause.
+# Lulls vary, most of all those about as long as a sample, so a factor of two is left to them; what
+# is longer is a pause.
 _LULLS = 2
-# Near both ends seconds count less and less, so that half an iteration more or less there changes
-# nothing.
+# Near both ends so many seconds, about a long iteration, count less and less, so that half an
+# iteration more or less there changes nothing.
 _EDGE_SECONDS = 20
 
 
@@ -38,7 +40,7 @@ def usual_lull(levels: NDArray[np.float64], low_below: float) -> int:
     return _usual(_runs(levels < low_below), int(np.isfinite(levels).sum()))
 
 
-def pace(levels: NDArray[np.float64], low_below: float) -> tuple[float, int]:
+def step_rate(levels: NDArray[np.float64], low_below: float) -> tuple[float, int]:
     """Return the mean progress without the pauses.
 
     Parameters

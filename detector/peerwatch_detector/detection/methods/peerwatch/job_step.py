@@ -1,0 +1,92 @@
+"""What the job does at one evaluated step, and what that says about later ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+
+from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.detection.methods.peerwatch.progress import Choice, Phase, ProgressTracker
+from peerwatch_detector.detection.time_grid import elapsed
+
+_NO_CHOICES: Mapping[str, Choice] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class JobStep:
+    """A job at one step.
+
+    Parameters
+    ----------
+    time
+        Unix time.
+    clock
+        The same without the time in which the job was idle.
+    phase
+        What the job does.
+    waiting_since
+        On the clock; None while it does not wait.
+    starting
+        Whether it was halted for long and has made no progress since.
+    idle_seconds, halted_seconds
+        How long it was idle in all, and since it last made progress.
+    worked_at
+        Unix time at which it last made progress.
+    choices
+        Which metrics tell of its progress; see ``ProgressTracker``.
+    """
+
+    time: float = 0.0
+    clock: float = 0.0
+    phase: Phase = field(default_factory=Phase)
+    waiting_since: float | None = None
+    starting: bool = False
+    idle_seconds: float = 0.0
+    halted_seconds: float = 0.0
+    worked_at: float = -np.inf
+    choices: Mapping[str, Choice] = field(default_factory=lambda: _NO_CHOICES)
+
+    @property
+    def waits_seconds(self) -> float | None:
+        """How long the job has waited; None if it does not."""
+        return None if self.waiting_since is None else elapsed(self.waiting_since, self.clock)
+
+    def waits_long(self, patience_seconds: float) -> bool:
+        """Whether the job has waited longer than healthy reasons explain."""
+        waits = self.waits_seconds
+        return waits is not None and waits >= patience_seconds
+
+
+def next_step(
+    before: JobStep, time: float, progress: ProgressTracker, config: DetectorConfig
+) -> JobStep:
+    """Return the job at the step that follows.
+
+    Parameters
+    ----------
+    before
+        The step before it.
+    time
+        Unix time of the step.
+    progress
+        The job's.
+    config
+        Settings.
+    """
+    phase = progress.phase(time) if config.peerwatch.progress else Phase()
+    idle, halted, worked_at = before.idle_seconds, before.halted_seconds, before.worked_at
+    if phase.idle:
+        idle = round(idle + config.evaluation_seconds, 3)
+        halted = round(halted + config.evaluation_seconds, 3)
+    elif not phase.waiting:
+        halted, worked_at = 0.0, time if phase.known else -np.inf
+    clock = elapsed(idle, time)
+    waiting_since = before.waiting_since if phase.waiting else None
+    if phase.waiting and waiting_since is None:
+        waiting_since = elapsed(phase.noticed_seconds, clock)
+    starting = halted >= config.peerwatch.patience_seconds
+    choices = progress.choices()
+    return JobStep(time, clock, phase, waiting_since, starting, idle, halted, worked_at, choices)

@@ -1,0 +1,1 @@
+"""Method ``zscore``: the outlier rule of Aegis (NSDI 2025)."""
