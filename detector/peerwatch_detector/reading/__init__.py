@@ -1,9 +1,9 @@
 """Reading ranges: from any server with the query API onto a time grid of float32.
 
 In the order of the data's path: a ``Selection`` on a ``Grid`` becomes a ``RangeRequest`` (apis), a
-``Connection`` carries it (connection, body, stream), a decoder takes the response apart (frames and
-xor, matrix, export_lines) and puts every sample where it belongs (writer), the rows become a
-``Block`` (block), and the newest blocks a ring (grid_ring, follower).
+``Connection`` carries it (connection, body, stream), a decoder reads the response (frames and xor,
+matrix, export_lines) and writes every sample to its step (grid_writer), the rows become a ``Block``
+(block), and the newest blocks a ring (grid_ring, follower).
 """
 
 from peerwatch_detector.reading.decode.block import Block
