@@ -46,7 +46,7 @@ class Follower:
     ) -> None:
         self.job_id, self.step_seconds = job_id, step_seconds
         self._reader, self._settings = reader, settings
-        self._selections = {one.metric: one for one in selections}
+        self._selections = {selection.metric: selection for selection in selections}
         self._step = round(step_seconds * 1000)
         self._history = round(history_seconds / step_seconds)
         self._overlap = math.ceil(round(settings.overlap_seconds / step_seconds, 6))

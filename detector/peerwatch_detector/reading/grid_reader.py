@@ -207,7 +207,10 @@ class GridReader:
         try:
             abilities = self._probed(deadline)
         except ReadError as error:
-            return [Reading(one, error, self._apis(one, grid, None)[0]) for one in selections]
+            return [
+                Reading(selection, error, self._apis(selection, grid, None)[0])
+                for selection in selections
+            ]
         names = tuple(nodes)
         todo = deque(enumerate(selections))
         found: dict[int, Reading] = {}
@@ -222,8 +225,8 @@ class GridReader:
 
         # Half of the connections: the other half is for the jobs beside a slow one.
         together = min((self.settings.connections + 1) // 2, len(selections))
-        for one in [self._pool.submit(work) for _ in range(together)]:
-            one.result()
+        for future in [self._pool.submit(work) for _ in range(together)]:
+            future.result()
         return [found[place] for place in range(len(selections))]
 
     def _read_one(
@@ -374,7 +377,7 @@ class GridReader:
             return
         self._layouts.pop(selection, None)
         self._layouts[selection] = layout
-        rows = sum(one.rows for one in self._layouts.values())
+        rows = sum(layout.rows for layout in self._layouts.values())
         while rows > _MOST_ROWS:
             rows -= self._layouts.pop(next(iter(self._layouts))).rows
 
@@ -391,9 +394,9 @@ class GridReader:
 def _joined(results: Sequence[RangeResult], *, by_nodes: bool) -> RangeResult:
     if len(results) == 1:
         return results[0]
-    blocks = [one.block for one in results]
+    blocks = [result.block for result in results]
     return RangeResult(
         join_nodes(blocks) if by_nodes else join_steps(blocks),
-        reduce(add, (one.annotations for one in results), Annotations()),
-        sum(one.received for one in results),
+        reduce(add, (result.annotations for result in results), Annotations()),
+        sum(result.received for result in results),
     )

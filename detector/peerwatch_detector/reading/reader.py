@@ -69,7 +69,7 @@ def nodes_of_jobs(
 ) -> dict[str, set[str]]:
     """Return the nodes that told of every job between two Unix times, those without samples too."""
     query = promql.known_jobs(config.discovery.job_info, math.ceil(end - start) + 1)
-    told: dict[str, set[str]] = {}
-    for one in reader.instant(query, end):
-        told.setdefault(one.labels["job_id"], set()).add(one.labels["node"])
-    return told
+    nodes: dict[str, set[str]] = {}
+    for series in reader.instant(query, end):
+        nodes.setdefault(series.labels["job_id"], set()).add(series.labels["node"])
+    return nodes

@@ -66,7 +66,7 @@ class Selection:
     @property
     def selector(self) -> str:
         """The selector in PromQL."""
-        return f"{self.series}{{{','.join(str(one) for one in self.matchers)}}}"
+        return f"{self.series}{{{','.join(str(matcher) for matcher in self.matchers)}}}"
 
     def of_nodes(self, nodes: Sequence[str]) -> Selection:
         """Return the selection narrowed to some nodes."""

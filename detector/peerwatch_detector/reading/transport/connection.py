@@ -186,7 +186,7 @@ class Connection:
         )
         proxy = select_proxy(self.settings.url, environment["proxies"])
         secure = self._target.scheme == "https"
-        # Told always: without a port http.client takes the end of an IPv6 address for one.
+        # Always given: without a port http.client takes the end of an IPv6 address for one.
         # Only a proxy of plain HTTP wants the whole address in the request.
         self._prefix = self._target.path if secure or not proxy else self.url
         place, host = self._target, self._target.hostname or ""

@@ -85,12 +85,12 @@ def data_of(url: str, text: bytes, expected: str) -> tuple[dict[str, Any], Annot
             "malformed", f"{url}: expected a {expected}, got {data.get('resultType')!r}."
         )
     warnings, infos = _texts(response.get("warnings")), _texts(response.get("infos"))
-    missing = [one for one in warnings if not one.startswith("PromQL warning")]
+    missing = [text for text in warnings if not text.startswith("PromQL warning")]
     return data, Annotations(warnings, infos, bool(missing) or response.get("isPartial") is True)
 
 
 def _texts(found: object) -> tuple[str, ...]:
-    return tuple(str(one) for one in found) if isinstance(found, list) else ()
+    return tuple(str(text) for text in found) if isinstance(found, list) else ()
 
 
 def check_status(response: Response) -> None:

@@ -26,7 +26,9 @@ def read_request(matchers: Sequence[Matcher], start: int, end: int) -> bytes:
     start, end
         Milliseconds since 1970, both included.
     """
-    query = _integer(1, start) + _integer(2, end) + b"".join(_matcher(one) for one in matchers)
+    query = (
+        _integer(1, start) + _integer(2, end) + b"".join(_matcher(matcher) for matcher in matchers)
+    )
     return snappy_block(_bytes(1, query) + _integer(2, _STREAMED_XOR_CHUNKS))
 
 
