@@ -41,7 +41,7 @@ def _state() -> list[Panel]:
             "short",
             f"min(peerwatch_reader_up{{{CLUSTER}}})",
         )
-        .mappings(value_map(("1", "it reads", GREEN), ("0", "blind", RED)))
+        .mappings(value_map(("1", "reads", GREEN), ("0", "reads fail", RED)))
         .span(3),
         name(
             "Detectors",

@@ -144,7 +144,7 @@ def _jobs(detectors: str) -> Panel:
         return f"{aggregate} by ({_JOB}) ({metric}{{{detectors}}}) and on ({_JOB}) {shown}"
 
     coverage = f"max by ({_JOB}, metric) (peerwatch_data_coverage_ratio{{{detectors}}})"
-    blind = f"count by ({_JOB}) ({coverage} == 0)"
+    uncovered = f"count by ({_JOB}) ({coverage} == 0)"
     columns = {
         "cluster": "Cluster",
         "job_id": "Job",
@@ -160,7 +160,7 @@ def _jobs(detectors: str) -> Panel:
             f"The {_SHOWN} with the lowest coverage, of the metrics that some node delivers.",
             columns,
             shown,
-            f"{blind} and on ({_JOB}) {shown}",
+            f"{uncovered} and on ({_JOB}) {shown}",
             of("peerwatch_job_nodes"),
             of("peerwatch_job_comparable", "min"),
             f"time() - {of('peerwatch_cycle_last_success_timestamp_seconds')}",
