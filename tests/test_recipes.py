@@ -155,8 +155,9 @@ def run(copy: Path, command: str, narrowed: str) -> None:
     if program == "make":
         arguments = ["-o", "setup-test", *arguments]
     else:
-        program, pytest_options = sys.executable, ["-p", "no:cacheprovider", "-q", "-k", narrowed]
-        arguments = ["-m", "pytest", *arguments, *pytest_options]
+        only = [] if "-k" in arguments else ["-k", narrowed]
+        program = sys.executable
+        arguments = ["-m", "pytest", *arguments, "-p", "no:cacheprovider", "-q", *only]
     environment = os.environ | {
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         "PYTHONPATH": os.pathsep.join(str(copy / name) for name in ("exporter", "detector")),
