@@ -65,7 +65,7 @@ def _table(registered: Mapping[str, Registration]) -> str:
             item.name,
             "on" if item.default_enabled else "off",
             f"{item.interval_seconds:g} s",
-            item.place,
+            item.process,
             item.summary,
         )
         for item in registered.values()

@@ -40,7 +40,7 @@ class Collector(Protocol):
 
 Factory = Callable[["ExporterConfig", "Sources"], Collector]
 F = TypeVar("F", bound=Factory)
-Place = Literal["main", "driver"]
+ProcessName = Literal["main", "driver"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +55,14 @@ class Registration:
         Whether it runs unless asked.
     interval_seconds
         How often it runs: 1, 10 or 60 s, by how fast its source changes and what it costs.
-    place
+    process
         ``main``: a thread of the main process. ``driver``: the process that alone calls NVML,
         because a call into the driver may never return.
     factory
         Makes it.
     metrics
         What it publishes besides metrics of the exporter itself.
-    wanted
+    is_configured
         Returns whether the settings give it anything to do.
     """
 
@@ -70,10 +70,10 @@ class Registration:
     summary: str
     default_enabled: bool
     interval_seconds: float
-    place: Place
+    process: ProcessName
     factory: Factory
     metrics: tuple[MetricSpec, ...] = ()
-    wanted: Callable[[ExporterConfig], bool] = lambda _: True
+    is_configured: Callable[[ExporterConfig], bool] = lambda _: True
 
 
 _REGISTRY: dict[str, Registration] = {}
@@ -87,14 +87,14 @@ def register(
     metrics: Sequence[MetricSpec],
     default_enabled: bool = True,
     interval_seconds: float = 1.0,
-    place: Place = "main",
-    wanted: Callable[[ExporterConfig], bool] = lambda _: True,
+    process: ProcessName = "main",
+    is_configured: Callable[[ExporterConfig], bool] = lambda _: True,
 ) -> Callable[[F], F]:
     """Register a collector class (or factory) taking ``(config, sources)`` under ``name``.
 
     Parameters
     ----------
-    name, summary, default_enabled, interval_seconds, place, wanted
+    name, summary, default_enabled, interval_seconds, process, is_configured
         As in ``Registration``.
     topic
         Where its metrics stand in the documentation.
@@ -107,7 +107,14 @@ def register(
             raise ValueError(f"Collector {name!r} is registered twice.")
         declare(topic, metrics)
         _REGISTRY[name] = Registration(
-            name, summary, default_enabled, interval_seconds, place, factory, tuple(metrics), wanted
+            name,
+            summary,
+            default_enabled,
+            interval_seconds,
+            process,
+            factory,
+            tuple(metrics),
+            is_configured,
         )
         return factory
 

@@ -66,7 +66,7 @@ def measure(tree: HostTree, seconds: int) -> list[_Measured]:
     measured = [
         _Measured(registration, sources)
         for registration in registrations().values()
-        if registration.place == "main" and registration.default_enabled
+        if registration.process == "main" and registration.default_enabled
     ]
     for second in range(seconds):
         clock.now += 1

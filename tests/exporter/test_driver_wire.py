@@ -196,7 +196,9 @@ def test_main_process_never_imports_the_library():
 
 
 def test_driver_process_imports_nothing_heavy():
-    modules = [one.factory.__module__ for one in registrations().values() if one.place == "driver"]
+    modules = [
+        one.factory.__module__ for one in registrations().values() if one.process == "driver"
+    ]
     script = (
         "import sys\n"
         "import peerwatch_exporter.driver.__main__\n"

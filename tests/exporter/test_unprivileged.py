@@ -25,7 +25,7 @@ from peerwatch_exporter.sources.host.access import Paths
 import fake_ethtool
 
 root = Path(sys.argv[1])
-registered = {name: one for name, one in registrations().items() if one.place == "main"}
+registered = {name: one for name, one in registrations().items() if one.process == "main"}
 sources = Sources(
     Paths(procfs=root / "proc", sysfs=root / "sys", kmsg=root / "kmsg"),
     ethtool=fake_ethtool.FakeEthtool({"eth0": {"rx_prio3_pause": 7}}),

@@ -119,7 +119,7 @@ _RATES = {
 @register(
     "gpm",
     "GPU tensor, SM, memory and pipe activity in the last second (NVML GPM, Hopper on).",
-    place="driver",
+    process="driver",
     topic="GPU activity",
     metrics=SPECS,
 )

@@ -230,7 +230,7 @@ _KEYED = {
 @register(
     "gpu",
     "GPU load, memory, power, temperature, clocks, throttling and presence (NVML).",
-    place="driver",
+    process="driver",
     topic="GPU, NVLink, PCIe",
     metrics=SPECS,
 )

@@ -134,7 +134,7 @@ class UnwrappedCounter:
 @register(
     "gpu_pcie",
     "PCIe bytes, link width and speed, replays and errors of the GPUs (NVML).",
-    place="driver",
+    process="driver",
     topic="GPU, NVLink, PCIe",
     metrics=SPECS,
 )

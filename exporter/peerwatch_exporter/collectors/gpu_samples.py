@@ -55,8 +55,8 @@ _MOST_PER_SECOND = 500
 @register(
     "gpu_samples",
     "GPU power and utilisation within the last seconds, if the sampler is on (NVML).",
-    place="driver",
-    wanted=lambda config: config.sampler.interval_milliseconds is not None,
+    process="driver",
+    is_configured=lambda config: config.sampler.interval_milliseconds is not None,
     topic="Millisecond sampling",
     metrics=SPECS,
 )

@@ -214,7 +214,7 @@ _ACTIONS = (
     "health",
     "GPU memory errors, remapped rows, repairs, NVLink fabric and recovery actions (NVML).",
     interval_seconds=10,
-    place="driver",
+    process="driver",
     topic="GPU health",
     metrics=SPECS,
 )

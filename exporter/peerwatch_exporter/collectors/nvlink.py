@@ -72,7 +72,7 @@ _VALUES = {
 @register(
     "nvlink",
     "Bytes over the NVLinks of each GPU (NVML).",
-    place="driver",
+    process="driver",
     topic="GPU, NVLink, PCIe",
     metrics=SPECS,
 )

@@ -124,7 +124,7 @@ _C2cReadings = list[tuple["Gpu", "Sequence[C2cLink]"]]
     "nvlink_errors",
     "State, speed, errors by type and recoveries of each NVLink (NVML).",
     interval_seconds=10,
-    place="driver",
+    process="driver",
     topic="GPU, NVLink, PCIe",
     metrics=SPECS,
 )

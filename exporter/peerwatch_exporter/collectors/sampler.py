@@ -237,7 +237,7 @@ _OWN = {
 @register(
     "sampler",
     "Bursts within the last seconds, if the sampler is on (RDMA ports).",
-    wanted=lambda config: config.sampler.interval_milliseconds is not None,
+    is_configured=lambda config: config.sampler.interval_milliseconds is not None,
     topic="Millisecond sampling",
     metrics=SPECS,
 )

@@ -114,7 +114,7 @@ def assembled(
 
 def _driver(host: Host, registered: Mapping[str, Registration]) -> Driver | None:
     names = enabled_collectors(host.config, registered)
-    if not any(registered[name].place == "driver" for name in names):
+    if not any(registered[name].process == "driver" for name in names):
         return None
     from peerwatch_exporter.driver.manager import Driver  # noqa: PLC0415
 

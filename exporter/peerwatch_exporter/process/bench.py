@@ -175,7 +175,7 @@ def measure(parts: Parts, *, seconds: float) -> BenchResult:
     """Take snapshots once a second and return what they cost."""
     measured: dict[str, _Measured] = defaultdict(_Measured)
     registered = {
-        name: _timed(item, measured[name]) if item.place == "main" else item
+        name: _timed(item, measured[name]) if item.process == "main" else item
         for name, item in parts.registered.items()
     }
     runner = Runner(
@@ -275,7 +275,7 @@ def _result(
     seconds: float,
 ) -> BenchResult:
     use = {item.process: item for item in parts.sources.own_processes.use()}
-    there = [name for name in runner.names if parts.registered[name].place == "driver"]
+    there = [name for name in runner.names if parts.registered[name].process == "driver"]
     wall = sum(sum(measured[name].wall) for name in there)
     # One run more than was noted: the first.
     driver_cpu = 1000 * use["driver"].cpu_seconds / (seconds + 1) if "driver" in use else 0.0
@@ -285,7 +285,7 @@ def _result(
         cpu = None
         if name in there:
             cpu = driver_cpu * sum(item.wall) / wall if wall else 0.0
-        return item.cost(name, registration.place, registration.interval_seconds, cpu)
+        return item.cost(name, registration.process, registration.interval_seconds, cpu)
 
     return BenchResult(
         seconds=seconds,

@@ -74,7 +74,7 @@ class Exporter:
             clock=sources.clock,
             status=self.runner.status,
             boards=sources.gpus.boards,
-            places={name: item.place for name, item in parts.registered.items()},
+            places={name: item.process for name, item in parts.registered.items()},
             port=lambda: self.server.port,
             notes=parts.notes,
         )

@@ -260,7 +260,7 @@ def make_workers(
         return lambda: registration.factory(config, sources)
 
     chosen = [registered[name] for name in enabled_collectors(config, registered)]
-    elsewhere = [item for item in chosen if item.place == "driver" and driver is not None]
+    elsewhere = [item for item in chosen if item.process == "driver" and driver is not None]
     executor = SerialExecutor("collectors")
     workers: list[Worker] = [
         ThreadWorker(
@@ -286,7 +286,7 @@ def enabled_collectors(
     return tuple(
         name
         for name, item in sorted(registered.items())
-        if _is_enabled(item, config.collectors) and item.wanted(config)
+        if _is_enabled(item, config.collectors) and item.is_configured(config)
     )
 
 

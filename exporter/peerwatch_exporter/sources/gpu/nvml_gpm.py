@@ -133,7 +133,7 @@ class GpmSampler:
             # The driver gives NaN where a unit was off for the whole window.
             if code == pynvml.NVML_SUCCESS and math.isfinite(value) and value >= 0
         }
-        rates = _named(_PCIE_RATES, values)
+        rates = _by_name(_PCIE_RATES, values)
         return ActivityReading(
             ratios=_ratios(_RATIOS, values),
             pipes=_ratios(_PIPES, values),
@@ -150,10 +150,10 @@ class GpmSampler:
                 self._nvml.call("nvmlGpmSampleFree", sample)
 
 
-def _named(numbers: Mapping[str, int], values: Mapping[int, float]) -> dict[str, float]:
+def _by_name(numbers: Mapping[str, int], values: Mapping[int, float]) -> dict[str, float]:
     return {name: values[number] for name, number in numbers.items() if number in values}
 
 
 def _ratios(numbers: Mapping[str, int], values: Mapping[int, float]) -> dict[str, float]:
     """Return percentages as ratios; rounding above the whole is the whole."""
-    return {name: min(1.0, value / 100) for name, value in _named(numbers, values).items()}
+    return {name: min(1.0, value / 100) for name, value in _by_name(numbers, values).items()}

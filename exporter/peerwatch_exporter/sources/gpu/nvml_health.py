@@ -108,7 +108,7 @@ class HealthReader:
             row_remap_pending=pending,
             row_remap_failed=failed,
             row_remap_banks=self._call(gpu, "banks", lambda: _banks(gpu)) or {},
-            retired_pages=_named(_RETIRED, fields),
+            retired_pages=_by_name(_RETIRED, fields),
             page_retirement_pending=_flag(fields.get(_RETIREMENT_PENDING)),
             repairs_pending=self._call(gpu, "repairs", lambda: _repairs(gpu)) or {},
             unrepairable_memory=_flag(
@@ -165,7 +165,7 @@ class HealthReader:
     def _remapping(
         self, gpu: Gpu, fields: Mapping[int, float]
     ) -> tuple[Mapping[str, float], bool | None, bool | None]:
-        rows = _named(_REMAPPED, fields)
+        rows = _by_name(_REMAPPED, fields)
         if rows:
             return rows, _flag(fields.get(_REMAP_PENDING)), _flag(fields.get(_REMAP_FAILED))
         found = self._call(gpu, "rows", lambda: gpu.call("nvmlDeviceGetRemappedRows"))
@@ -227,7 +227,7 @@ def fabric_health(mask: int) -> dict[str, bool]:
     return conditions
 
 
-def _named(numbers: Mapping[str, int], fields: Mapping[int, float]) -> Mapping[str, float]:
+def _by_name(numbers: Mapping[str, int], fields: Mapping[int, float]) -> Mapping[str, float]:
     return {name: fields[number] for name, number in numbers.items() if number in fields}
 
 

@@ -109,7 +109,7 @@ class PciLinks:
             del self._aer[path]
 
     def _parsed(self, path: str, severity: str) -> list[tuple[str, str, int]]:
-        counters = self._sysfs.named_counters(path)
+        counters = self._sysfs.counters_by_name(path)
         if severity == "correctable":
             # The kernel's own total would double every sum over the types.
             return [(severity, name, counters[name]) for name in CORRECTABLE if name in counters]

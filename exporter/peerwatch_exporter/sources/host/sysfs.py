@@ -28,7 +28,7 @@ _STATE = re.compile(r"(\d{1,3}):.*", re.ASCII)
 _SPEED = re.compile(r"(\d{1,4}(?:\.\d{1,3})?) GT/s.*", re.ASCII)
 # The kernel's counters have 64 bits.
 _MAX_DIGITS = 20
-_MAX_NAMED = 64
+_MAX_COUNTERS = 64
 
 # A counter that was refused is not asked for again for so long.
 _REFUSED_SECONDS = 600.0
@@ -178,11 +178,11 @@ class Sysfs:
         """
         return self._parsed(path, _SPEED, lambda match: float(match[1]) * 1e9, "Unknown")
 
-    def named_counters(self, path: str) -> dict[str, int]:
+    def counters_by_name(self, path: str) -> dict[str, int]:
         """Return the ``name value`` lines of a file such as ``aer_dev_correctable``, 64 at most."""
         text = self.text(path)
         counters: dict[str, int] = {}
-        for line in (text or "").splitlines()[:_MAX_NAMED]:
+        for line in (text or "").splitlines()[:_MAX_COUNTERS]:
             name, _, digits = line.rpartition(" ")
             if name and digits.isascii() and digits.isdigit() and len(digits) <= _MAX_DIGITS:
                 counters[name.strip()] = int(digits)

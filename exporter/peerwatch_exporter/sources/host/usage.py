@@ -136,12 +136,12 @@ class ProcessUsage:
         return [process for process, _ in self._index.find()]
 
     def _is_ours(self, environment: Mapping[str, str]) -> bool | None:
-        return is_marked(environment, self._scope.environment) or None
+        return belongs_to_node(environment, self._scope.environment) or None
 
 
-def is_marked(environment: Mapping[str, str], marks: Mapping[str, str]) -> bool:
-    """Return whether an environment holds all the marks of the node."""
-    return marks.items() <= environment.items()
+def belongs_to_node(environment: Mapping[str, str], node_variables: Mapping[str, str]) -> bool:
+    """Return whether an environment holds all the variables of the node."""
+    return node_variables.items() <= environment.items()
 
 
 def usage_source(config: ExporterConfig, host: HostAccess) -> UsageSource:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from peerwatch_exporter.sources.host.environments import EnvironmentIndex
 from peerwatch_exporter.sources.host.procfs import Procfs
-from peerwatch_exporter.sources.host.usage import is_marked
+from peerwatch_exporter.sources.host.usage import belongs_to_node
 from peerwatch_exporter.sources.jobs.claims import Claim, ClaimedGpu, ProviderAnswer
 from peerwatch_exporter.sources.jobs.mapping import is_job_id
 from peerwatch_exporter.sources.jobs.ranks import job_of, rank_identity
@@ -27,7 +27,7 @@ _GPU_VARIABLES = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES")
 _CONTAINER_VARIABLE = "NVIDIA_VISIBLE_DEVICES"
 _USER_VARIABLES = ("SLURM_JOB_USER", "PEERWATCH_JOB_USER")
 # Every container of a pod has the first; the second is what manifests commonly call their own.
-_POD_MARK = "KUBERNETES_SERVICE_HOST"
+_IN_POD_VARIABLE = "KUBERNETES_SERVICE_HOST"
 _POD_VARIABLES = ("POD_NAME", "HOSTNAME")
 _LONGEST_USER = 64
 # The number of GPUs is asked again after this time.
@@ -71,7 +71,7 @@ def job_facts(environment: Mapping[str, str]) -> JobFacts | None:
     """Return what an environment holds about a job, or None if that is nothing."""
     job_id, scheduler = job_of(environment)
     identity = rank_identity(environment)
-    in_pod = _POD_MARK in environment
+    in_pod = _IN_POD_VARIABLE in environment
     if not job_id and identity is None and not in_pod:
         return None
     slurm_id = environment.get("SLURM_JOB_ID", "").strip()
@@ -168,7 +168,7 @@ class EnvironmentProvider:
         self, config: ExporterConfig, host: HostAccess, gpus: GpuFacts, boards: Callable[[], Boards]
     ) -> None:
         self._enabled = config.jobs.environment
-        self._marks = config.scope.environment if config.scope.kind == "processes" else {}
+        self._node_variables = config.scope.environment if config.scope.kind == "processes" else {}
         self._procfs = Procfs(host.paths.procfs)
         self._gpus = gpus
         self._boards = boards
@@ -222,4 +222,6 @@ class EnvironmentProvider:
         )
 
     def _classify(self, environment: Mapping[str, str]) -> JobFacts | None:
-        return job_facts(environment) if is_marked(environment, self._marks) else None
+        return (
+            job_facts(environment) if belongs_to_node(environment, self._node_variables) else None
+        )

@@ -260,7 +260,7 @@ class _Merger:
         self._attached = {
             (gpu, pod[:2]) for workload, gpu, pod in self._placed if pod and workload.job_id
         }
-        self._named = {gpu for workload, gpu, _ in self._placed if workload.job_id}
+        self._known_jobs = {gpu for workload, gpu, _ in self._placed if workload.job_id}
         self._jobs = Jobs()
 
     def jobs(self) -> Jobs:
@@ -308,7 +308,7 @@ class _Merger:
                 job_id = owner.job_id
             self._note(workload, job_id)
             self._add(gpu, job_id, owner, pod)
-        elif workload.pod_uid and gpu is not None and gpu not in self._named:
+        elif workload.pod_uid and gpu is not None and gpu not in self._known_jobs:
             self._note(workload, workload.pod_uid)
             self._add(gpu, workload.pod_uid, workload, None)
 

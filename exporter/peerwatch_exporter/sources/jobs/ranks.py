@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from peerwatch_exporter.sources.host.environments import EnvironmentIndex
 from peerwatch_exporter.sources.host.procfs import TICKS_PER_SECOND, Procfs
-from peerwatch_exporter.sources.host.usage import is_marked
+from peerwatch_exporter.sources.host.usage import belongs_to_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -59,7 +59,7 @@ class RankFinder:
     """Finds the ranks among the node's processes."""
 
     def __init__(self, config: ExporterConfig, host: HostAccess) -> None:
-        self._marks = config.scope.environment if config.scope.kind == "processes" else {}
+        self._node_variables = config.scope.environment if config.scope.kind == "processes" else {}
         self._procfs = Procfs(host.paths.procfs)
         self._table = host.processes
         self._index = EnvironmentIndex(self._table, self._classify, monotonic=host.monotonic)
@@ -99,14 +99,18 @@ class RankFinder:
             return ()
         started = self._procfs.stat().boot_time + process.start_ticks / TICKS_PER_SECOND
         # The boot time is whole seconds.
-        if started > started_before + 1 or not is_marked(
-            self._table.environment(pid) or {}, self._marks
+        if started > started_before + 1 or not belongs_to_node(
+            self._table.environment(pid) or {}, self._node_variables
         ):
             return ()
         return tuple(_tree([process], self._table, {}, ("", 0)))
 
     def _classify(self, environment: Mapping[str, str]) -> RankIdentity | None:
-        return rank_identity(environment) if is_marked(environment, self._marks) else None
+        return (
+            rank_identity(environment)
+            if belongs_to_node(environment, self._node_variables)
+            else None
+        )
 
 
 def rank_identity(environment: Mapping[str, str]) -> RankIdentity | None:
