@@ -20,6 +20,10 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("grafana_foundation_sdk")
+pytestmark = pytest.mark.skipif(
+    not (Path(__file__).resolve().parents[1] / ".git").exists(),
+    reason="what belongs to the repository is known to git only",
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPES = ROOT / "tests" / "recipes"

@@ -17,8 +17,8 @@ _SYMBOLS = {
 # Nobody writes kiloseconds or kilodegrees.
 _WITHOUT_PREFIX = {"s", "°C"}
 _SPELLINGS = {
-    one.lower(): one
-    for one in ("CPU", "GPU", "PFC", "ECN", "CNP", "TCP", "RDMA", "SM", "NVLink", "PCIe")
+    word.lower(): word
+    for word in ("CPU", "GPU", "PFC", "ECN", "CNP", "TCP", "RDMA", "SM", "NVLink", "PCIe")
 } | {"tx": "transmit", "rx": "receive"}
 
 
@@ -61,7 +61,7 @@ def quantity(value: float | None, unit: str) -> str:
 
 
 def metric_words(metric: str) -> str:
-    """Return a metric's name as a phrase: ``cpu_usage`` becomes "CPU usage"."""
+    """Return the name of a metric that has no title as a phrase: "CPU usage" for ``cpu_usage``."""
     words = metric.split("_")
     spelled = " ".join(_SPELLINGS.get(word, word) for word in words)
     return spelled[:1].upper() + spelled[1:]
