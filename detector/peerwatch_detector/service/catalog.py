@@ -13,8 +13,8 @@ SPECS: tuple[MetricSpec, ...] = (
         "gauge",
         "ratio",
         ("job_id", "node"),
-        "How much evidence there is against this node, 0 to 1; 1 means a finding stands.",
-        "scores.fault_scores",
+        "Evidence against this node, 0 to 1; 1 while a finding is active.",
+        "detection",
     ),
     MetricSpec(
         "peerwatch_normal_score",
@@ -23,15 +23,15 @@ SPECS: tuple[MetricSpec, ...] = (
         ("job_id", "node", "metric"),
         "Standardised dissimilarity of the node in this metric (Minder's normal score): "
         "higher is less like its peers.",
-        "similarity",
+        "detection",
     ),
     MetricSpec(
         "peerwatch_continuity_seconds",
         "gauge",
         "seconds",
         ("job_id", "node", "metric"),
-        "For how long the node has been the candidate in this metric without a break.",
-        "continuity",
+        "How long the node has been the candidate in this metric without a break.",
+        "detection",
     ),
     MetricSpec(
         "peerwatch_zscore",
@@ -39,33 +39,33 @@ SPECS: tuple[MetricSpec, ...] = (
         "1",
         ("job_id", "node", "metric"),
         "Distance of the node's value from the job's mean in standard deviations (Aegis), signed.",
-        "zscore",
+        "detection",
     ),
     MetricSpec(
         "peerwatch_finding",
         "gauge",
         "1",
         ("job_id", "node", "gpu", "metric", "method", "severity"),
-        "1 while a finding stands: this node is judged faulty, by this metric and method.",
-        "scores.Finding",
+        "1 while a finding is active: this node is flagged as faulty, by this metric and method.",
+        "detection",
     ),
     MetricSpec(
         "peerwatch_finding_start_timestamp_seconds",
         "gauge",
         "seconds",
         ("job_id", "node", "gpu", "metric", "method", "severity"),
-        "Since when the node deviates (Unix time), for every finding that stands.",
-        "scores.Finding",
+        "When the node's deviation began (Unix time), for every active finding.",
+        "detection",
     ),
     MetricSpec(
         "peerwatch_finding_info",
         "gauge",
         "1",
         ("job_id", "node", "gpu", "metric", "method", "family", "summary"),
-        "Always 1, for every finding that stands: the family of faults that it looks like, and why "
-        "the node was named, in a sentence of at most 200 characters for a pager. It does not "
-        "change while the finding stands.",
-        "explain.Explanation",
+        "Always 1, for every active finding: its fault family, and why the node was flagged, in "
+        "a sentence of at most 200 characters for a pager. Constant while the finding is "
+        "active.",
+        "detection",
     ),
     MetricSpec(
         "peerwatch_job_nodes",
@@ -73,24 +73,24 @@ SPECS: tuple[MetricSpec, ...] = (
         "1",
         ("job_id",),
         "Nodes of the training job that the detector compares.",
-        "jobs",
+        "detection",
     ),
     MetricSpec(
         "peerwatch_job_comparable",
         "gauge",
         "1",
         ("job_id",),
-        "1 if the job's nodes can be compared in every metric now; 0 if there are too few of them, "
-        "or if too many deviate at once in some metric, which then names nobody.",
-        "pipeline",
+        "1 if the job's nodes can be compared in every metric now; 0 if there are too few of "
+        "them, or if too many deviate at once in some metric, which then flags nobody.",
+        "detection",
     ),
     MetricSpec(
         "peerwatch_cycle_duration_seconds",
         "gauge",
         "seconds",
         ("stage",),
-        "How long each stage took last: discover (all jobs of the server), read and judge (the sum "
-        "over the jobs; several are read at a time), publish.",
+        "Duration of each stage in the last cycle: discover (all jobs of the server), read and "
+        "evaluate (sums over the jobs; several are read at a time), publish.",
         "service",
     ),
     MetricSpec(
@@ -98,17 +98,17 @@ SPECS: tuple[MetricSpec, ...] = (
         "gauge",
         "seconds",
         ("job_id",),
-        "From when the job was due to the end of its last turn, judged or failed; while it is "
-        "overdue by more than that, by how much.",
-        "schedule",
+        "Time from when the job was due to the end of its last turn, evaluated or failed; or "
+        "how long it is overdue, if that is more.",
+        "service",
     ),
     MetricSpec(
         "peerwatch_cycles_skipped_total",
         "counter",
         "1",
         (),
-        "Cycles of jobs that were left out because the one before had not ended.",
-        "schedule",
+        "Cycles of jobs that were skipped because the previous one had not ended.",
+        "service",
         not_drawn="lateness says the same, by job",
     ),
     MetricSpec(
@@ -117,24 +117,25 @@ SPECS: tuple[MetricSpec, ...] = (
         "1",
         (),
         "Jobs that are due and wait for their turn.",
-        "schedule",
+        "service",
     ),
     MetricSpec(
         "peerwatch_jobs_owned",
         "gauge",
         "1",
         (),
-        "Jobs that this detector judges as its own; one that it judges only until the new owner "
-        "does is not counted.",
-        "members",
+        "Jobs that this detector evaluates as their owner; jobs that it evaluates only until "
+        "the new owner does are not counted.",
+        "service",
     ),
     MetricSpec(
         "peerwatch_job_owner",
         "gauge",
         "1",
         ("group", "job_id", "member"),
-        "Which detector publishes the job's judgement: 1 as its owner, 0 until the new owner does.",
-        "members",
+        "Which detector publishes the job's detections: 1 as its owner, 0 until the new owner "
+        "does.",
+        "service",
         not_drawn="how detectors hand jobs over; their jobs are drawn",
     ),
     MetricSpec(
@@ -142,16 +143,16 @@ SPECS: tuple[MetricSpec, ...] = (
         "gauge",
         "1",
         ("group", "member"),
-        "This detector is there: 1 if it shares the jobs with the other members of its group, 0 if "
-        "it judges all of them.",
-        "members",
+        "This detector is running: 1 if it shares the jobs with the other members of its group, "
+        "0 if it evaluates all of them.",
+        "service",
     ),
     MetricSpec(
         "peerwatch_cycle_last_success_timestamp_seconds",
         "gauge",
         "seconds",
         ("job_id",),
-        "When the job was last read and judged without an error (Unix time).",
+        "When the job was last read and evaluated without an error (Unix time).",
         "service",
     ),
     MetricSpec(
@@ -168,7 +169,7 @@ SPECS: tuple[MetricSpec, ...] = (
         "1",
         (),
         "Samples read from Prometheus.",
-        "reader",
+        "reading",
     ),
     MetricSpec(
         "peerwatch_read_errors_total",
@@ -177,32 +178,32 @@ SPECS: tuple[MetricSpec, ...] = (
         ("reason",),
         "Failed reads by reason: unreachable, timeout, http_4xx, http_5xx, truncated, malformed, "
         "refused (by the server), too_large (for the limits of prometheus.reading).",
-        "reader",
+        "reading",
     ),
     MetricSpec(
         "peerwatch_read_bytes_total",
         "counter",
         "bytes",
         (),
-        "Bytes of the responses that samples were read from.",
-        "reader",
+        "Size of the responses that samples were read from.",
+        "reading",
     ),
     MetricSpec(
         "peerwatch_read_seconds_total",
         "counter",
         "seconds",
         ("api",),
-        "Time that responses took by API (remote_read, export, query, query_range), waiting for "
-        "the server included; connections add up.",
-        "reader",
+        "Duration of responses by API (remote_read, export, query, query_range), including the "
+        "wait for the server; connections add up.",
+        "reading",
     ),
     MetricSpec(
         "peerwatch_read_requests_total",
         "counter",
         "1",
         (),
-        "Ranges that Prometheus was asked for; a metric of a job is one, or several parts.",
-        "reader",
+        "Ranges requested from Prometheus; a metric of a job is one request, or several.",
+        "reading",
         not_drawn="the time that responses take is drawn",
     ),
     MetricSpec(
@@ -210,16 +211,16 @@ SPECS: tuple[MetricSpec, ...] = (
         "counter",
         "1",
         (),
-        "Requests that were cut in half because the server refused or did not finish them.",
-        "reader",
+        "Requests that were halved because the server refused or did not finish them.",
+        "reading",
     ),
     MetricSpec(
         "peerwatch_read_partial_responses_total",
         "counter",
         "1",
         (),
-        "Responses that lack something by the server's own words, as when a store is down.",
-        "reader",
+        "Responses that the server called partial, as when a store is down.",
+        "reading",
     ),
     MetricSpec(
         "peerwatch_reader_up",
@@ -227,23 +228,23 @@ SPECS: tuple[MetricSpec, ...] = (
         "1",
         (),
         "1 if the last read from Prometheus succeeded, 0 while it cannot be read.",
-        "reader",
+        "reading",
     ),
     MetricSpec(
         "peerwatch_reader_wait_seconds",
         "gauge",
         "seconds",
         (),
-        "How much longer Prometheus is left alone after failing again and again.",
-        "reader",
+        "Remaining backoff from a Prometheus that keeps failing.",
+        "reading",
     ),
     MetricSpec(
         "peerwatch_reader_info",
         "gauge",
         "1",
         ("api",),
-        "The API that long ranges are read by; absent until the server was asked what it can do.",
-        "reader",
+        "The API that long ranges are read by; absent until the server has been probed.",
+        "reading",
         not_drawn="the API is in the time that responses take",
     ),
     MetricSpec(
@@ -252,23 +253,23 @@ SPECS: tuple[MetricSpec, ...] = (
         "ratio",
         ("job_id", "metric"),
         "Share of the job's nodes that delivered fresh samples of this metric in the last cycle.",
-        "pipeline",
+        "detection",
     ),
     MetricSpec(
         "peerwatch_model_info",
         "gauge",
         "1",
         ("metric", "model", "fingerprint"),
-        "The model that embeds this metric: lstm_vae, or identity where none was trained.",
-        "models.store",
+        "The model that embeds this metric: lstm_vae, or identity if none was trained.",
+        "models",
     ),
     MetricSpec(
         "peerwatch_web_config_reload_failed",
         "gauge",
         "1",
         (),
-        "1 while the file of web.config_file as it stands cannot be used and the version before it "
-        "is in force.",
+        "1 while the current file of web.config_file is invalid and the previous version "
+        "remains in force.",
         "web",
         not_drawn="there are few detectors; the log says it",
     ),
