@@ -1,8 +1,8 @@
-"""Nodes whose hardware is files: a workload moves them once a second, a fault bends one of them.
+"""Nodes whose hardware is files: a training job moves them once a second, a fault slows one.
 
 Every node is a directory with /proc, /sys, the fake driver's scenario, a kernel log and the
-scheduler's mapping; a real exporter process reads it. The workload is synchronous, as training
-is: when one node slows, its peers wait.
+scheduler's mapping; a real exporter process reads it. The job is the one that all simulations
+share (``peerwatch_demo.job``): when one node slows, all do, and only that one shows why.
 """
 
 from __future__ import annotations
@@ -19,12 +19,16 @@ from pathlib import Path
 
 import yaml
 
+from peerwatch_demo.job.activity import SIGNALS, Activity
+from peerwatch_demo.job.timeline import Timeline
 from peerwatch_demo.stack import Process, Stack, Target, free_ports
 
 HERE = Path(__file__).parent
 FIXTURE = HERE.parent / "exporter" / "fixtures" / "h100_node"
 GPUS, NICS, CPUS = 4, 2, 64
 GIB = 1 << 30
+# Speed of the job while a node is slow, as a share of its usual one.
+SLOWED = 0.6
 # What of /proc never changes here: the node's host network and disks are idle.
 STILL = {
     "loadavg": "4.00 4.00 4.00 1/900 4242\n",
@@ -38,7 +42,7 @@ STILL = {
 }
 
 
-class SimulatedNode:
+class FileNode:
     """One node's files.
 
     Parameters
@@ -68,7 +72,7 @@ class SimulatedNode:
             gpu["uuid"] = f"GPU-{name}-{index}"
         self._scenario = scenario
         self._write_skeleton(job_id)
-        self.step(waiting=False)
+        self.step(Activity(Timeline(), steady=True), 0.0)
 
     def _write_skeleton(self, job_id: str) -> None:
         infiniband = self.directory / "sys" / "class" / "infiniband"
@@ -85,20 +89,22 @@ class SimulatedNode:
         for name in ("node", *map(str, range(GPUS))):
             (jobs / name).write_text(f"{job_id}\n")
 
-    def step(self, *, waiting: bool) -> None:
+    def step(self, activity: Activity, seconds: float) -> None:
         """Move everything on by a second.
 
         Parameters
         ----------
-        waiting
-            Whether the node waits for a slower one in every collective.
+        activity
+            What the job does.
+        seconds
+            Since its start.
         """
-        self._step_cpu(waiting=waiting)
-        self._step_gpus(waiting=waiting)
-        self._step_nics(waiting=waiting)
+        self._step_cpu(activity.mean("cpu", seconds))
+        self._step_gpus({name: activity.mean(name, seconds) for name in SIGNALS})
+        self._step_nics(activity.mean("network", seconds))
 
-    def _step_cpu(self, *, waiting: bool) -> None:
-        busy = CPUS * (0.25 + self._offset + self._random.gauss(0, 0.01) - 0.02 * waiting)
+    def _step_cpu(self, level: float) -> None:
+        busy = CPUS * (level + self._offset + self._random.gauss(0, 0.01))
         self._cpu_busy += busy
         self._cpu_idle += CPUS - busy
         ticks = f"{self._cpu_busy * 100:.0f} 0 0 {self._cpu_idle * 100:.0f} 0 0 0 0 0 0"
@@ -111,17 +117,19 @@ class SimulatedNode:
             f"{int((1500 + self._random.gauss(0, 4)) * GIB) // 1024} kB\n",
         )
 
-    def _step_gpus(self, *, waiting: bool) -> None:
+    def _step_gpus(self, levels: dict[str, float]) -> None:
         scenario = copy.deepcopy(self._scenario)
+        # A GPU with a low clock is as busy as before, and draws less power.
+        busy, watts = (1 / SLOWED, 0.7) if self.slowed else (1.0, 1.0)
         for now, total in zip(scenario["gpus"], self._scenario["gpus"], strict=True):
             clock = 705 if self.slowed else 1980
-            busy = 70 if waiting else 97
-            watts = (260 if self.slowed else 430 if waiting else 620) + self._random.gauss(0, 6)
-            now["utilization"] = max(0, min(100, busy + self._random.randint(-2, 2)))
+            utilization = 100 * busy * levels["busy"] + self._random.randint(-2, 2)
+            now["utilization"] = max(0, min(100, round(utilization)))
             now["clocks"] = {"graphics": clock, "sm": clock, "memory": 2619}
-            now["fields"]["186"] = int(watts * 1000)
-            now["gpm"]["5"] = (28 if self.slowed or waiting else 47) + self._random.gauss(0, 0.5)
-            kib = int((40 if waiting or self.slowed else 80) * GIB / 1024)
+            power = 700 * watts * levels["power"] + self._random.gauss(0, 6)
+            now["fields"]["186"] = int(power * 1000)
+            now["gpm"]["5"] = 100 * levels["tensor"] + self._random.gauss(0, 0.5)
+            kib = int(110 * levels["nvlink"] * GIB / 1024)
             for field in ("138", "139"):
                 total["fields"][field]["all"] += kib + self._random.randint(0, kib // 50)
                 now["fields"][field] = dict(total["fields"][field])
@@ -130,8 +138,8 @@ class SimulatedNode:
                 now["fields"][field] = total["fields"][field]
         replace_text(self.directory / "nvml.json", json.dumps(scenario))
 
-    def _step_nics(self, *, waiting: bool) -> None:
-        rate = 12 * GIB if waiting or self.slowed else 22 * GIB
+    def _step_nics(self, level: float) -> None:
+        rate = int(60 * GIB * level)
         for port in self._ports:
             for counter in ("port_rcv_data", "port_xmit_data"):
                 path = port / "counters" / counter
@@ -167,7 +175,7 @@ class Cluster:
     def __init__(self, stack: Stack, job_id: str, size: int) -> None:
         self.job_id = job_id
         self.nodes = [
-            SimulatedNode(f"node-{index}", stack.directory / f"node-{index}", job_id, index)
+            FileNode(f"node-{index}", stack.directory / f"node-{index}", job_id, index)
             for index in range(size)
         ]
         self.ports = free_ports(size)
@@ -175,6 +183,8 @@ class Cluster:
             node.start_exporter(stack, port)
             for node, port in zip(self.nodes, self.ports, strict=True)
         ]
+        self._timeline = Timeline()
+        self._started = time.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._move, daemon=True)
         self._thread.start()
@@ -190,12 +200,18 @@ class Cluster:
             for node, port in zip(self.nodes, self.ports, strict=True)
         ]
 
+    def slow(self, node: int) -> None:
+        """Let a node's GPUs lower their clocks, and the whole job with them."""
+        self.nodes[node].slowed = True
+        self._timeline.slow(SLOWED, time.monotonic() - self._started)
+
     def _move(self) -> None:
-        due = time.monotonic()
+        due = self._started
         while not self._stop.is_set():
-            slow = any(node.slowed for node in self.nodes)
+            # Steady: a second holds any part of a step.
+            activity = Activity(self._timeline, steady=True)
             for node in self.nodes:
-                node.step(waiting=slow and not node.slowed)
+                node.step(activity, due - self._started)
             due += 1
             self._stop.wait(max(0, due - time.monotonic()))
 

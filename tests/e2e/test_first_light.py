@@ -162,7 +162,7 @@ def paged(loop: Loop, models: Path) -> Loop:
     time.sleep(5)
     assert loop.pages == ()
     assert loop.query("peerwatch_finding") == []
-    loop.cluster.nodes[FAULTY].slowed = True
+    loop.cluster.slow(FAULTY)
     wait_for("a page", lambda: loop.pages)
     return loop
 
