@@ -423,7 +423,7 @@ def test_the_fast_preset_compares_the_same_in_the_same_way() -> None:
         for name in ("peerwatch", "fast")
     )
     assert list(ours.items()) == list(fast.items())
-    # The fast page has the share of the memory only.
+    # The fast endpoint has the share of the memory only.
     assert {"gpu_memory_used"} == {name for name in units if units[name] != theirs[name]}
 
 

@@ -83,7 +83,7 @@ def opened() -> Iterator[Opened]:
 
 
 def open_metrics(values: np.ndarray, start: int) -> str:
-    """Return what the exporters' fast pages say: samples of 100 ms, and the joins every 10 s."""
+    """Return what the exporters' fast endpoints give: samples of 100 ms, the joins every 10 s."""
     nodes, steps = values.shape
     lines = ["# TYPE fast_fine_rdma_bytes_per_second gauge"]
     lines += [

@@ -1,7 +1,7 @@
-"""Preset ``fast``: the detector on the fast pages alone, the dashboards on the whole pages.
+"""Preset ``fast``: the detector on the fast endpoints alone, the dashboards on the full endpoints.
 
-The whole pages are scraped as rarely as where this preset is for, and recorded by the slow rules,
-which the detector does not read.
+The full endpoints are scraped as rarely as where this preset is for, and recorded by the slow
+rules, which the detector does not read.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SECONDS = 40
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """A Prometheus that has scraped four demo nodes: fast pages every second, whole ones rarely."""
+    """A Prometheus that scraped four demo nodes: fast endpoints every second, full ones rarely."""
     with (
         tempfile.TemporaryDirectory(prefix="peerwatch-fast-") as folder,
         Stack(Path(folder)) as stack,

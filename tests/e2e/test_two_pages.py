@@ -74,7 +74,7 @@ def scrape_config(plain: int, kept: int, mortal: int, slow: str) -> str:
 
 @dataclass
 class Reader:
-    """Reads the fast page of an exporter with history every second, and keeps every sample."""
+    """Reads the fast endpoint of an exporter with history every second, and keeps every sample."""
 
     port: int
     samples: dict[float, float] = field(default_factory=dict)

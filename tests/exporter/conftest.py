@@ -89,7 +89,7 @@ def pages_of(case: str) -> Iterator[Endpoints]:
 
 @pytest.fixture
 def render() -> Callable[[str], str]:
-    """Return the full page of a fixture case."""
+    """Return the full endpoint of a fixture case."""
 
     def page(case: str) -> str:
         with pages_of(case) as pages:
@@ -104,7 +104,7 @@ def render() -> Callable[[str], str]:
 
 @pytest.fixture
 def render_fast() -> Callable[[str], str]:
-    """Return the fast page of a fixture case."""
+    """Return the fast endpoint of a fixture case."""
 
     def page(case: str) -> str:
         with pages_of(case) as pages:

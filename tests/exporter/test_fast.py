@@ -1,4 +1,4 @@
-"""The fast page's values, second by second."""
+"""The fast endpoint's values, second by second."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ CATALOG = all_metrics()
 TOPICS = metrics_by_topic()
 
 CASES = sorted(path.name for path in FIXTURES.iterdir() if path.is_dir())
-# Between them they have everything that the fast page can show.
+# Between them they have everything that the fast endpoint can show.
 FAST_CASES = ["h100_node", "training_host"]
 GOLDEN = sorted(
     [FIXTURES / case / "expected.prom" for case in CASES]

@@ -1,4 +1,4 @@
-"""What swings with the steps of a job is a mean on the full page: no part of a step is lost."""
+"""What swings with the steps of a job is a mean on the full endpoint: no part of a step is lost."""
 
 from __future__ import annotations
 

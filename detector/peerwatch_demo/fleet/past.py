@@ -34,7 +34,7 @@ def recorded_names() -> Mapping[str, str]:
     """Return the names of the recorded series by the exporter's metrics that they equal.
 
     Both presets of the detector hold the same metrics, read from the rules' series or from the
-    fast page; only the used memory is a share on the fast page and bytes in the rules.
+    fast endpoint; only the used memory is a share on the fast endpoint and bytes in the rules.
     """
     made = {metric.name: metric for metric in load_preset("peerwatch").metrics}
     same = {

@@ -77,7 +77,7 @@ def demo(name, seed=1):
 
 
 def fast_names(runner):
-    """Return the names of the metrics on the fast page."""
+    """Return the names of the metrics on the fast endpoint."""
     text = Endpoints(runner).fast(openmetrics=False, scraper=None, timeout=0).decode()
     return {
         sample.name for family in text_string_to_metric_families(text) for sample in family.samples
