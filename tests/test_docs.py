@@ -146,3 +146,21 @@ def test_the_configuration_page_begins_with_few_settings_and_leaves_none_out() -
     # Both programs have the sections listen and web; no other setting is listed twice.
     both = {"listen.address", "listen.port", "web.config_file", "web.max_connections"}
     assert {name for name in listed if listed.count(name) > 1} == both
+
+
+def test_the_architecture_shows_every_room() -> None:
+    house = text_of(ROOT / "docs" / "architecture.md").split("## The house", 1)[1]
+    shown: dict[str, set[str]] = {}
+    package = ""
+    for first, folders in re.findall(r"^\|([^|]*)\|([^|]*)\|", house, re.MULTILINE):
+        package = first.strip("` ") or package
+        shown.setdefault(package, set()).update(re.findall(r"`(\w+)/`", folders))
+    shown = {name: folders for name, folders in shown.items() if "/" in name}
+    real = {
+        str(folder.relative_to(ROOT)): {
+            path.name for path in folder.iterdir() if any(path.glob("*.py"))
+        }
+        for folder in PACKAGES.values()
+    }
+
+    assert real == shown
