@@ -163,7 +163,9 @@ def test_jobs_that_hang_or_raise_stop_no_other() -> None:
         wait_for(lambda: all(here.evaluated()[name] > first[name] + 2 for name in good))
         # Half of the four threads.
         assert 2 == here.reader.most_hanging
-        troubled = {concern[1]: reason for concern, reason in here.detector.trouble.reasons.items()}
+        troubled = {
+            concern[1]: reason for concern, reason in here.detector.failures.reasons.items()
+        }
         assert dict.fromkeys(hanging, "timeout") | {job(3): "ValueError"} == troubled
 
         here.reader.hangs, here.reader.trouble_with = (), {}
@@ -189,11 +191,11 @@ def test_a_job_that_fails_while_nothing_can_be_discovered_is_read_soon_after() -
         here.thread.start()
         wait_for(lambda: len(here.evaluated()) == JOBS)
         here.reader.trouble = "unreachable"
-        wait_for(lambda: len(here.detector.trouble.reasons) == JOBS + 1)
+        wait_for(lambda: len(here.detector.failures.reasons) == JOBS + 1)
         back = here.detector.clock() - START - PAST
         here.reader.trouble = None
         wait_for(lambda: all(evaluated > back for evaluated in here.evaluated().values()))
-        assert {} == here.detector.trouble.reasons
+        assert {} == here.detector.failures.reasons
 
 
 @pytest.mark.parametrize("hangs", ["host_job_info", "job_id="], ids=["discovery", "reads"])
@@ -225,7 +227,7 @@ def test_an_unexpected_error_of_the_discovery_is_told_and_tried_again() -> None:
     with running() as here:
         here.reader.trouble_with = {"host_job_info": ValueError("a bug")}
         here.thread.start()
-        wait_for(lambda: here.detector.trouble.reasons == {("discovery",): "ValueError"})
+        wait_for(lambda: here.detector.failures.reasons == {("discovery",): "ValueError"})
         here.reader.trouble_with = {}
         wait_for(lambda: len(here.evaluated()) == JOBS)
 

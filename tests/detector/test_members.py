@@ -6,14 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peerwatch_detector.service.members import Group, Sight, owners
+from peerwatch_detector.service.members import Group, MembershipView, owners
 
 JOBS = [f"job-{number}" for number in range(1000)]
 names = st.sets(st.text(min_size=1, max_size=8), min_size=1, max_size=6)
 
 
-def sight(*members: str, **evaluates: set[str]) -> Sight:
-    return Sight(frozenset(members), {job: frozenset(who) for job, who in evaluates.items()})
+def view(*members: str, **evaluates: set[str]) -> MembershipView:
+    return MembershipView(
+        frozenset(members), {job: frozenset(who) for job, who in evaluates.items()}
+    )
 
 
 def job_of(member: str, *others: str) -> str:
@@ -61,25 +63,25 @@ def test_names_that_are_one_text_when_joined_are_different_members() -> None:
 def test_a_member_counts_itself_even_where_it_is_not_seen() -> None:
     group = Group("a", 1)
     for _ in range(5):
-        group.update(sight("b"))
+        group.update(view("b"))
     assert ("a", "b") == group.members
 
 
 def test_one_look_that_misses_a_member_moves_nothing_and_the_second_does() -> None:
     group = Group("a", 1)
-    group.update(sight("a", "b"))
-    group.update(sight("a"))
+    group.update(view("a", "b"))
+    group.update(view("a"))
     assert ("a", "b") == group.members
-    group.update(sight("a", "b"))
-    group.update(sight("a"))
+    group.update(view("a", "b"))
+    group.update(view("a"))
     assert ("a", "b") == group.members
-    group.update(sight("a"))
+    group.update(view("a"))
     assert ("a",) == group.members
 
 
 def test_a_member_that_comes_counts_at_once() -> None:
     group = Group("a", 1)
-    group.update(sight("a", "b"))
+    group.update(view("a", "b"))
     theirs = job_of("b", "a")
     assert not group.owns(theirs)
     assert group.owns(job_of("a", "b"))
@@ -90,35 +92,35 @@ def test_a_job_stays_until_its_new_owner_publishes_it() -> None:
     group = Group("a", 1)
     assert {job} == group.share([job], evaluated=[])
 
-    group.update(sight("a", "b"))
+    group.update(view("a", "b"))
     assert {job} == group.share([job], evaluated=[job])
-    group.update(sight("a", "b", **{job: {"a", "b"}}))
+    group.update(view("a", "b", **{job: {"a", "b"}}))
     assert set() == group.share([job], evaluated=[job])
 
 
 def test_a_job_that_was_not_judged_yet_goes_at_once() -> None:
     job = job_of("b", "a")
     group = Group("a", 1)
-    group.update(sight("a", "b"))
+    group.update(view("a", "b"))
     assert set() == group.share([job], evaluated=[])
 
 
 def test_with_two_copies_a_job_stays_until_both_owners_publish_it() -> None:
     job = next(job for job in JOBS if set(owners(job, "abc", 2)) == {"b", "c"})
     group = Group("a", 2)
-    group.update(sight("a", "b", "c", **{job: {"a", "b"}}))
+    group.update(view("a", "b", "c", **{job: {"a", "b"}}))
     assert {job} == group.share([job], evaluated=[job])
-    group.update(sight("a", "b", "c", **{job: {"a", "b", "c"}}))
+    group.update(view("a", "b", "c", **{job: {"a", "b", "c"}}))
     assert set() == group.share([job], evaluated=[job])
 
 
 def test_a_job_comes_back_when_its_owner_goes() -> None:
     job = job_of("b", "a")
     group = Group("a", 1)
-    group.update(sight("a", "b", **{job: {"b"}}))
+    group.update(view("a", "b", **{job: {"b"}}))
     assert set() == group.share([job], evaluated=[])
     for _ in range(2):
-        group.update(sight("a"))
+        group.update(view("a"))
     assert {job} == group.share([job], evaluated=[])
 
 

@@ -132,7 +132,7 @@ def test_nothing_is_remembered_of_a_job_that_went_while_it_was_read() -> None:
     here.run(300)
     assert {} == here.detector.memories
     here.detector.detect("job-1", attempt(work))
-    assert {} == here.detector.trouble.reasons
+    assert {} == here.detector.failures.reasons
 
 
 def test_an_outage_in_mid_streak_neither_loses_nor_doubles_the_finding(
@@ -300,7 +300,7 @@ def test_the_trouble_of_an_ended_job_is_forgotten_whatever_its_name() -> None:
         here.reader.leave("job 2/x", node, here.clock.now)
     here.run(180)
 
-    assert {("job", "discovery")} == here.detector.trouble.reasons.keys()
+    assert {("job", "discovery")} == here.detector.failures.reasons.keys()
 
 
 def test_known_jobs_are_judged_while_the_jobs_cannot_be_asked_for() -> None:

@@ -192,7 +192,7 @@ def test_a_detector_that_returns_gets_its_jobs_and_the_other_keeps_them_until_th
     cluster.start(owner)
     newcomer = cluster.detectors[owner]
     newcomer.discovered(attempt(newcomer.find))
-    newcomer.looked(attempt(newcomer.look))
+    newcomer.found_members(attempt(newcomer.find_members))
     newcomer.publish(Backlog())
     cluster.busy.add(owner)
     cluster.run(10 * CYCLE)
@@ -258,7 +258,7 @@ def test_a_detector_that_cannot_ask_who_is_there_judges_all(cluster: Cluster) ->
     cluster.run(3 * CYCLE)
 
     assert {one: set(JOBS) for one in "ab"} == cluster.evaluated()
-    assert {("members",): "refused"} == cluster.detectors["a"].trouble.reasons
+    assert {("members",): "refused"} == cluster.detectors["a"].failures.reasons
     cluster.reader.trouble_with = {}
     cluster.run(4 * CYCLE)
     assert {"a": share("a", "a", "b"), "b": share("b", "a", "b")} == cluster.evaluated()

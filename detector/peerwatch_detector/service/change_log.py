@@ -1,4 +1,4 @@
-"""What goes to the log: changes. Trouble that begins or ends, findings that come or fall."""
+"""What goes to the log: changes. Failures that begin or end, findings that come or fall."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from peerwatch_detector.detection.findings import Finding
 
 logger = logging.getLogger(__name__)
 
-# What trouble is about: the discovery, the other members, ("job", job_id), or
+# What fails: the discovery, the other members, ("job", job_id), or
 # ("job", job_id, metric). Job ids are anybody's text, so they are kept apart instead of being
 # joined into one name.
-Concern = tuple[str, ...]
-DISCOVERY: Concern = ("discovery",)
-MEMBERS: Concern = ("members",)
+Subject = tuple[str, ...]
+DISCOVERY: Subject = ("discovery",)
+MEMBERS: Subject = ("members",)
 
 
-class Trouble:
-    """Tells of trouble once when it begins or changes, and once when it ends, from any thread."""
+class FailureLog:
+    """Logs a failure when it begins or changes, and when it ends; for any thread."""
 
     def __init__(self) -> None:
-        self._reasons: dict[Concern, str] = {}
+        self._reasons: dict[Subject, str] = {}
         self._lock = threading.Lock()
 
     @property
-    def reasons(self) -> dict[Concern, str]:
-        """Return what is in trouble now, and why."""
+    def reasons(self) -> dict[Subject, str]:
+        """Return what fails now, and why."""
         with self._lock:
-            return {concern: reason for concern, reason in self._reasons.items() if reason}
+            return {subject: reason for subject, reason in self._reasons.items() if reason}
 
-    def report(self, concern: Concern, error: Exception | None) -> None:
+    def report(self, subject: Subject, error: Exception | None) -> None:
         """Take in how it stands with something, and log it if that is new."""
         reason = "" if error is None else getattr(error, "reason", type(error).__name__)
         with self._lock:
-            if reason == self._reasons.get(concern, ""):
+            if reason == self._reasons.get(subject, ""):
                 return
-            self._reasons[concern] = reason
-        what = "/".join(concern[1:] or concern)
+            self._reasons[subject] = reason
+        what = "/".join(subject[1:] or subject)
         if error is None:
             logger.info("recovered what=%s", what)
         else:
@@ -50,8 +50,8 @@ class Trouble:
     def forget_job(self, job_id: str) -> None:
         """Forget all about a job that is gone."""
         with self._lock:
-            for concern in [one for one in self._reasons if one[:2] == ("job", job_id)]:
-                del self._reasons[concern]
+            for subject in [known for known in self._reasons if known[:2] == ("job", job_id)]:
+                del self._reasons[subject]
 
 
 def log_changes(

@@ -2,7 +2,7 @@
 
 The detector keeps nothing on disk. After a restart it reads the last minutes again, evaluates
 them as it would have done then, and takes up the findings that it published before.
-A Prometheus that cannot be read leaves everything as it stood: findings stand, the page is
+A Prometheus that cannot be read leaves everything as it stood: findings stand, endpoints are
 served, a metric says so, and the next cycle tries again. When which job has its turn is decided
 in ``loop`` and ``schedule``, which detector evaluates it in ``members``.
 """
@@ -23,9 +23,9 @@ from peerwatch_detector.jobs import Job
 from peerwatch_detector.models.store import Bundle
 from peerwatch_detector.reading.job_reader import JobReader, JobReading
 from peerwatch_detector.reading.reader import Reader
-from peerwatch_detector.service.change_log import DISCOVERY, MEMBERS, Trouble, log_changes
+from peerwatch_detector.service.change_log import DISCOVERY, MEMBERS, FailureLog, log_changes
 from peerwatch_detector.service.discovery import Discovery, Found
-from peerwatch_detector.service.members import Group, Sight
+from peerwatch_detector.service.members import Group, MembershipView
 from peerwatch_detector.service.metrics import Membership, Snapshot
 from peerwatch_detector.service.restore import (
     RESTORE_SECONDS,
@@ -97,7 +97,7 @@ class Turn:
 
     @property
     def moment(self) -> float:
-        """The time to evaluate at: nobody is absent for longer than somebody has looked."""
+        """The time to evaluate at: nobody is absent for longer than the discovery is old."""
         return self.discovered if self.job.absent_since else self.now
 
 
@@ -151,7 +151,7 @@ class Detector:
         self.metrics = config.detection_metrics()
         self.models = bundle.models(config, self.metrics)
         self.memories: dict[str, JobMemory] = {}
-        self.trouble = Trouble()
+        self.failures = FailureLog()
         self.group = Group(
             config.replicas.member or socket.gethostname(), config.replicas.replication
         )
@@ -159,7 +159,7 @@ class Detector:
         self._jobs: dict[str, Job] = {}
         self._discovered: float | None = None
         self._owned: set[str] = set()
-        # Who shares the jobs with this detector is not known before it has looked once.
+        # Who shares the jobs with this detector is not known before the first view of the members.
         self._may_evaluate = not config.replicas.enabled
         self._seconds = {"discover": 0.0, "publish": 0.0}
         labels = ((name, model.name, model.fingerprint) for name, model in self.models.items())
@@ -169,7 +169,7 @@ class Detector:
         """Discover, evaluate every job, publish: at once what ``Loop`` spreads over time."""
         self.discovered(attempt(self.find))
         if self.config.replicas.enabled:
-            self.looked(attempt(self.look))
+            self.found_members(attempt(self.find_members))
         for job_id in self.share():
             self.detect(job_id, attempt(self.reading(job_id)))
             while self.has_more(job_id):
@@ -188,14 +188,14 @@ class Detector:
 
     def discovered(self, outcome: Outcome[Found]) -> None:
         """Take in the jobs that run; without an answer those known go on."""
-        self.trouble.report(DISCOVERY, outcome.error)
+        self.failures.report(DISCOVERY, outcome.error)
         self._seconds["discover"] = outcome.seconds
         if outcome.result is not None:
             self._discovered = outcome.result.time
             self._jobs = {job.job_id: job for job in outcome.result.jobs}
         self._follow()
 
-    def look(self) -> Sight:
+    def find_members(self) -> MembershipView:
         """Ask who else is there and evaluates what, in any thread.
 
         Raises
@@ -203,11 +203,11 @@ class Detector:
         ReadError
             As the reader.
         """
-        return self._discovery.sight()
+        return self._discovery.membership()
 
-    def looked(self, outcome: Outcome[Sight]) -> None:
+    def found_members(self, outcome: Outcome[MembershipView]) -> None:
         """Take in who is there; without an answer all stay who they were."""
-        self.trouble.report(MEMBERS, outcome.error)
+        self.failures.report(MEMBERS, outcome.error)
         before = self.group.members
         if outcome.result is not None:
             self.group.update(outcome.result)
@@ -258,9 +258,9 @@ class Detector:
                 memory.turn = reading.turn
                 return True
             for metric, failure in reading.samples.errors.items():
-                self.trouble.report(("job", job_id, metric), failure)
+                self.failures.report(("job", job_id, metric), failure)
         # One job that cannot be read, or that meets a bug, must not stop the others.
-        self.trouble.report(("job", job_id), error)
+        self.failures.report(("job", job_id), error)
         return error is None
 
     def publish(self, backlog: Backlog) -> None:
@@ -310,7 +310,7 @@ class Detector:
             logger.info("job_found job_id=%s nodes=%d", job_id, len(self._jobs[job_id].nodes))
         for job_id in sorted(self.memories.keys() - wanted):
             del self.memories[job_id]
-            self.trouble.forget_job(job_id)
+            self.failures.forget_job(job_id)
             event = "job_handed_over" if job_id in self._jobs else "job_ended"
             logger.info("%s job_id=%s", event, job_id)
 

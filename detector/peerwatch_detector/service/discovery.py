@@ -10,9 +10,9 @@ from peerwatch_detector.detection.findings import ABSENT
 from peerwatch_detector.jobs import Job, JobTable
 from peerwatch_detector.reading import promql
 from peerwatch_detector.reading.reader import Reader
-from peerwatch_detector.service.members import Sight
+from peerwatch_detector.service.members import MembershipView
 
-# Seconds between two looks at the nodes within which one that both miss was silent; long cycles and
+# Seconds between two discoveries within which a node that both miss was absent; long cycles and
 # slow answers make it longer.
 _LONGEST_PAUSE = 60.0
 
@@ -26,7 +26,7 @@ class Found:
 
 
 class Discovery:
-    """Finds the jobs; knows those of before, and who was silent since when.
+    """Finds the jobs; knows those of before, and who was absent since when.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class Discovery:
     reader
         Where it is read.
     restore_seconds
-        How far back published findings are looked for.
+        How far back published findings are searched.
     """
 
     def __init__(self, config: DetectorConfig, reader: Reader, restore_seconds: int) -> None:
@@ -44,7 +44,7 @@ class Discovery:
         self.restore_seconds = restore_seconds
         self._table = JobTable()
         self._table_is_filled = False
-        self._told_roles: dict[tuple[str, str], str] = {}
+        self._reported_roles: dict[tuple[str, str], str] = {}
         self._last: float | None = None
         self._failed = False
 
@@ -62,17 +62,17 @@ class Discovery:
             self._fill(running, now)
         discovery = self.config.discovery
         present = self.reader.instant(promql.present_nodes(discovery.presence))
-        if self._last is not None and (failed or not self._looked_lately(now)):
+        if self._last is not None and (failed or not self._discovered_recently(now)):
             self._table.skip(now - self._last)
-        jobs = self._table.update(running, {one.labels["node"] for one in present}, now)
+        jobs = self._table.update(running, {sample.labels["node"] for sample in present}, now)
         known = {job.job_id for job in jobs}
-        self._told_roles = {
-            pair: role for pair, role in self._told_roles.items() if pair[0] in known
+        self._reported_roles = {
+            pair: role for pair, role in self._reported_roles.items() if pair[0] in known
         }
         self._failed, self._last = False, now
         return Found(now, tuple(replace(job, roles=self._roles(job)) for job in jobs))
 
-    def sight(self) -> Sight:
+    def membership(self) -> MembershipView:
         """Return which detectors of the group are there, and what they evaluate.
 
         Raises
@@ -83,13 +83,15 @@ class Discovery:
         group = self.config.replicas.group
         there = self.reader.instant(promql.members(group))
         evaluates: dict[str, set[str]] = {}
-        for one in self.reader.instant(promql.evaluated_jobs(group)):
-            evaluates.setdefault(one.labels["job_id"], set()).add(one.labels["member"])
-        members = frozenset(one.labels["member"] for one in there)
-        return Sight(members, {job_id: frozenset(who) for job_id, who in evaluates.items()})
+        for sample in self.reader.instant(promql.evaluated_jobs(group)):
+            evaluates.setdefault(sample.labels["job_id"], set()).add(sample.labels["member"])
+        members = frozenset(sample.labels["member"] for sample in there)
+        return MembershipView(
+            members, {job_id: frozenset(who) for job_id, who in evaluates.items()}
+        )
 
-    def _looked_lately(self, now: float) -> bool:
-        """Whether no more time passed since the last answer than does between two looks.
+    def _discovered_recently(self, now: float) -> bool:
+        """Whether no more time passed since the last answer than does between two discoveries.
 
         It has if this process was held up, or if the clock was set, be it back.
         """
@@ -102,12 +104,12 @@ class Discovery:
         label = self.config.peers.role_label
         query = promql.running_jobs(self.config.discovery.job_info, label)
         answer = self.reader.instant(query)
-        # Of two roles that one node tells, the later in order stands, whatever the server's order.
-        for one in sorted(answer, key=lambda one: one.labels.get(label or "", "")):
-            self._told_roles[one.labels["job_id"], one.labels["node"]] = one.labels.get(
-                label or "", ""
+        # Of two roles that a node reports, the later in order stands, whatever the server's order.
+        for sample in sorted(answer, key=lambda sample: sample.labels.get(label or "", "")):
+            self._reported_roles[sample.labels["job_id"], sample.labels["node"]] = (
+                sample.labels.get(label or "", "")
             )
-        return {(one.labels["job_id"], one.labels["node"]) for one in answer}
+        return {(sample.labels["job_id"], sample.labels["node"]) for sample in answer}
 
     def _fill(self, running: set[tuple[str, str]], now: float) -> None:
         """Take in who was there before the detector was."""
@@ -121,12 +123,15 @@ class Discovery:
         self._table_is_filled = True
 
     def _pairs(self, query: str) -> set[tuple[str, str]]:
-        return {(one.labels["job_id"], one.labels["node"]) for one in self.reader.instant(query)}
+        return {
+            (sample.labels["job_id"], sample.labels["node"])
+            for sample in self.reader.instant(query)
+        }
 
     def _roles(self, job: Job) -> dict[str, str]:
-        """Return the roles of a job's nodes; a silent node keeps the one it had."""
+        """Return the roles of a job's nodes; an absent node keeps the one it had."""
         roles = {
-            node: self.config.peers.role(node, self._told_roles.get((job.job_id, node), ""))
+            node: self.config.peers.role(node, self._reported_roles.get((job.job_id, node), ""))
             for node in job.nodes
         }
         return {node: role for node, role in roles.items() if role}

@@ -1,8 +1,8 @@
-"""Runs a detector: what is due is read in threads and evaluated in this one, until told to stop.
+"""Runs a detector: what is due is read in threads and evaluated in this one, until it is to stop.
 
-Discovery, the look at the other members and the reads of the jobs each have threads of their own,
+Discovery, the view of the other members and the reads of the jobs each have threads of their own,
 so that one that hangs stops nothing else. Jobs are evaluated one after the other, each in as many
-threads as its arithmetic is worth (``threads``); the page is served from the last snapshot
+threads as its arithmetic is worth (``threads``); endpoints are served from the last snapshot
 meanwhile.
 """
 
@@ -20,7 +20,7 @@ from typing import Generic, TypeVar
 from peerwatch_detector.service.change_log import DISCOVERY
 from peerwatch_detector.service.detector import Detector, Reading
 from peerwatch_detector.service.discovery import Found
-from peerwatch_detector.service.members import LOOKS_PER_CYCLE, Sight
+from peerwatch_detector.service.members import REFRESHES_PER_CYCLE, MembershipView
 from peerwatch_detector.service.schedule import Schedule
 from peerwatch_detector.service.workers import Inbox, Outcome, Workers
 
@@ -51,15 +51,18 @@ class Loop:
         self._read: deque[tuple[str, Outcome[Reading]]] = deque()
         self._inbox = Inbox()
         self._readers = Workers(config.scheduling.reading_threads, "read", self._inbox)
-        self._repeated: list[_Repeated[Found] | _Repeated[Sight]] = [
-            _Repeated(
+        self._periodic: list[_PeriodicTask[Found] | _PeriodicTask[MembershipView]] = [
+            _PeriodicTask(
                 detector.find, self._discovered, config.cycle_seconds, "discover", self._inbox
             )
         ]
         if config.replicas.enabled:
-            pause = config.cycle_seconds / LOOKS_PER_CYCLE
-            look = _Repeated(detector.look, self._looked, pause, "look", self._inbox)
-            self._repeated.append(look)
+            pause = config.cycle_seconds / REFRESHES_PER_CYCLE
+            self._periodic.append(
+                _PeriodicTask(
+                    detector.find_members, self._found_members, pause, "members", self._inbox
+                )
+            )
 
     def run(self, stop: threading.Event) -> None:
         """Go on until ``stop`` is set; no error ends the loop."""
@@ -68,18 +71,18 @@ class Loop:
                 try:
                     self._step()
                 except Exception:
-                    # A bug must not silence the detector: the stale alert tells of it.
+                    # A bug must not stop the detector: the alert on stale jobs fires.
                     logger.exception("loop_failed")
                     stop.wait(_LONGEST_WAIT)
         finally:
-            for workers in (self._readers, *(one.workers for one in self._repeated)):
+            for workers in (self._readers, *(task.workers for task in self._periodic)):
                 workers.stop()
 
     def _step(self) -> None:
         """Start what is due, evaluate a job that has been read, or wait for something to do."""
         now = self._clock()
-        for one in self._repeated:
-            one.ask_if_due(now)
+        for task in self._periodic:
+            task.start_if_due(now)
         while (job_id := self.schedule.begin(now)) is not None:
             self._readers.submit(self.detector.reading(job_id), partial(self._has_read, job_id))
         if self._read:
@@ -89,18 +92,18 @@ class Loop:
 
     def _seconds_until_due(self) -> float:
         now = self._clock()
-        waits = [one.seconds_until_due(now) for one in self._repeated]
+        waits = [task.seconds_until_due(now) for task in self._periodic]
         return max(0.0, min(_LONGEST_WAIT, self.schedule.seconds_until_due(now), *waits))
 
     def _discovered(self, outcome: Outcome[Found]) -> None:
-        recovers = outcome.error is None and self.detector.trouble.reasons.get(DISCOVERY)
+        recovers = outcome.error is None and self.detector.failures.reasons.get(DISCOVERY)
         self.detector.discovered(outcome)
         self.schedule.follow(self.detector.share(), self._clock())
         if recovers:
             self.schedule.retry(self._clock())
 
-    def _looked(self, outcome: Outcome[Sight]) -> None:
-        self.detector.looked(outcome)
+    def _found_members(self, outcome: Outcome[MembershipView]) -> None:
+        self.detector.found_members(outcome)
         self.schedule.follow(self.detector.share(), self._clock())
 
     def _has_read(self, job_id: str, outcome: Outcome[Reading]) -> None:
@@ -118,17 +121,17 @@ class Loop:
         self.schedule.end(job_id, now - began, now, failed=not good)
 
 
-class _Repeated(Generic[T]):
-    """Something to ask every so often in a thread of its own, never twice at a time.
+class _PeriodicTask(Generic[T]):
+    """Work done every so often in a thread of its own, never twice at a time.
 
     Parameters
     ----------
-    ask
+    work
         What the thread does.
     then
-        What the loop does with the answer.
+        What the loop does with what came of it.
     seconds
-        Time from one question to the next.
+        Time from one start to the next.
     name
         Of the thread.
     inbox
@@ -137,27 +140,27 @@ class _Repeated(Generic[T]):
 
     def __init__(
         self,
-        ask: Callable[[], T],
+        work: Callable[[], T],
         then: Callable[[Outcome[T]], None],
         seconds: float,
         name: str,
         inbox: Inbox,
     ) -> None:
         self.workers = Workers(1, name, inbox)
-        self._ask = ask
+        self._work = work
         self._then = then
         self._seconds = seconds
         self._due = -math.inf
-        self._asking = False
+        self._working = False
 
-    def ask_if_due(self, now: float) -> None:
-        if not self._asking and now >= self._due:
-            self._asking, self._due = True, now + self._seconds
-            self.workers.submit(self._ask, self._answered)
+    def start_if_due(self, now: float) -> None:
+        if not self._working and now >= self._due:
+            self._working, self._due = True, now + self._seconds
+            self.workers.submit(self._work, self._ended)
 
     def seconds_until_due(self, now: float) -> float:
-        return math.inf if self._asking else self._due - now
+        return math.inf if self._working else self._due - now
 
-    def _answered(self, outcome: Outcome[T]) -> None:
-        self._asking = False
+    def _ended(self, outcome: Outcome[T]) -> None:
+        self._working = False
         self._then(outcome)

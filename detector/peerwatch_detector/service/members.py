@@ -12,15 +12,15 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-# A member is gone when so many looks in a row do not see it.
+# A member is gone when so many views in a row lack it: one view may miss a scrape.
 _LEAST_MISSES = 2
-# Looks in a cycle: a member that is killed is given up within a cycle of its series' end.
-LOOKS_PER_CYCLE = 2
+# A member that is killed is given up within a cycle of its series' end.
+REFRESHES_PER_CYCLE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """What one look at Prometheus shows of the group.
+class MembershipView:
+    """The group as Prometheus shows it at one time.
 
     Parameters
     ----------
@@ -56,13 +56,13 @@ class Group:
         """Return who is taken to be there, in order of name."""
         return tuple(sorted(self._misses))
 
-    def update(self, sight: Sight) -> None:
-        """Take in a look: who comes counts at once, who is missing only when missed again."""
-        for member in self._misses.keys() | sight.members:
-            self._misses[member] = 0 if member in sight.members else self._misses.get(member, 0) + 1
+    def update(self, view: MembershipView) -> None:
+        """Take in a view: who comes counts at once, who is missing only when missed again."""
+        for member in self._misses.keys() | view.members:
+            self._misses[member] = 0 if member in view.members else self._misses.get(member, 0) + 1
         self._misses[self.own] = 0
-        self._misses = {one: n for one, n in self._misses.items() if n < _LEAST_MISSES}
-        self._evaluates = sight.evaluates
+        self._misses = {member: n for member, n in self._misses.items() if n < _LEAST_MISSES}
+        self._evaluates = view.evaluates
 
     def owns(self, job_id: str) -> bool:
         """Return whether this detector is among those that are to evaluate a job."""

@@ -1,7 +1,7 @@
 """What the detector publishes: findings, scores and how the detector itself is doing.
 
-Every page is built from one immutable snapshot, so a series exists exactly as long as the job,
-node or finding it speaks of: nothing stale is left behind.
+Every exposition is built from one immutable snapshot, so a series exists exactly as long as the
+job, node or finding it speaks of: nothing stale is left behind.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from peerwatch_detector.reading.settings import Api
 from peerwatch_detector.service.catalog import family
 from peerwatch_detector.service.schedule import Backlog
 
-# Series whose text is kept from one page to the next: of 16,000 nodes and ten metrics.
+# Series whose text is kept from one exposition to the next: of 16,000 nodes and ten metrics.
 _KEPT_SERIES = 500_000
 
 
@@ -117,12 +117,12 @@ def _findings(snapshot: Snapshot) -> Iterator[Family]:
     start = family("peerwatch_finding_start_timestamp_seconds")
     info = family("peerwatch_finding_info")
     for detection in snapshot.detections:
-        for one in detection.findings:
-            finding.add_metric(one.key, 1)
-            start.add_metric(one.key, one.since)
-            if why := detection.explanations.get(one):
-                about = (one.job_id, one.node, one.gpu, one.metric, one.method)
-                info.add_metric((*about, why.means.family, why.sentence), 1)
+        for found in detection.findings:
+            finding.add_metric(found.key, 1)
+            start.add_metric(found.key, found.since)
+            if why := detection.explanations.get(found):
+                labels = (found.job_id, found.node, found.gpu, found.metric, found.method)
+                info.add_metric((*labels, why.means.family, why.sentence), 1)
     yield from (finding, start, info)
 
 
@@ -131,12 +131,12 @@ def _scores(snapshot: Snapshot) -> Iterator[Family]:
     normal = family("peerwatch_normal_score")
     continuity = family("peerwatch_continuity_seconds")
     zscore = family("peerwatch_zscore")
-    for one in snapshot.detections:
-        job_id = one.job.job_id
-        fault.rows += [((job_id, node), score) for node, score in one.fault_scores.items()]
-        _add(normal, job_id, one.normal_scores)
-        _add(continuity, job_id, one.continuity)
-        _add(zscore, job_id, one.zscores)
+    for detection in snapshot.detections:
+        job_id = detection.job.job_id
+        fault.rows += [((job_id, node), score) for node, score in detection.fault_scores.items()]
+        _add(normal, job_id, detection.normal_scores)
+        _add(continuity, job_id, detection.continuity)
+        _add(zscore, job_id, detection.zscores)
     yield from (fault, normal, continuity, zscore)
 
 
@@ -191,9 +191,9 @@ def _reading(snapshot: Snapshot) -> Iterator[Family]:
         "peerwatch_read_partial_responses_total": reading.partial,
     }
     for name, value in plain.items():
-        one = family(name)
-        one.add_metric((), value)
-        yield one
+        metric = family(name)
+        metric.add_metric((), value)
+        yield metric
     errors = family("peerwatch_read_errors_total")
     for reason in get_args(ReadFailure):
         errors.add_metric((reason,), float(reading.errors.get(reason, 0)))

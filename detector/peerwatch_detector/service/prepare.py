@@ -72,6 +72,6 @@ def _could_be_kept() -> bool:
 def _no_weights() -> Weights:
     """Return weights of the least network."""
     square, vector = np.zeros((4, 1), np.float32), np.zeros(4, np.float32)
-    one, row = np.zeros(1, np.float32), np.zeros((1, 1), np.float32)
+    single, row = np.zeros(1, np.float32), np.zeros((1, 1), np.float32)
     encoder, decoder = (square, square, vector), (square, square, vector)
-    return Weights(*encoder, row, one, row, one, *decoder, row, one)
+    return Weights(*encoder, row, single, row, single, *decoder, row, single)

@@ -1,4 +1,4 @@
-"""The detector's pages: /metrics for Prometheus, a page that shows findings to a person, JSON."""
+"""The detector's endpoints: /metrics for Prometheus, the web UI for a person, JSON."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from peerwatch_detector.web import picture
 
 # How much of the past a picture shows, and how much of it lies before a finding's begin.
 _PICTURE_SECONDS, _BEFORE_SECONDS = 600, 240
-# Of all pictures that are kept for who looks next; one has up to half a million.
+# Of all pictures that are kept for the next visitor; one has up to half a million.
 _KEPT_BYTES = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class FindingView:
-    """A finding as the page shows it."""
+    """A finding as the web UI shows it."""
 
     node: str
     gpu: str
@@ -52,7 +52,7 @@ class FindingView:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceRow:
-    """One metric of an explanation, as the page writes it."""
+    """One metric of an explanation, as the web UI writes it."""
 
     metric: str
     gpu: str
@@ -76,7 +76,7 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A training job as the page shows it."""
+    """A training job as the web UI shows it."""
 
     job_id: str
     nodes: tuple[str, ...]
@@ -109,19 +109,21 @@ def create_app(detector: Detector, facts: WebFacts) -> flask.Flask:
 
     @app.get("/api/v1/jobs")
     def jobs() -> dict[str, Any]:
-        return {"jobs": [_as_json(one) for one in detector.snapshot.detections]}
+        return {"jobs": [_as_json(detection) for detection in detector.snapshot.detections]}
 
     @app.get("/")
     def index() -> str:
-        views = [_job_view(detector, pictures, one) for one in detector.snapshot.detections]
+        views = [
+            _job_view(detector, pictures, detection) for detection in detector.snapshot.detections
+        ]
         total = sum(len(view.findings) for view in views)
         return flask.render_template(
             "index.html", jobs=views, total=total, job_info=detector.config.discovery.job_info
         )
 
     @app.get("/jobs/<anything:job_id>")
-    def job_page(job_id: str) -> str:
-        found = [one for one in detector.snapshot.detections if one.job.job_id == job_id]
+    def job_view(job_id: str) -> str:
+        found = [d for d in detector.snapshot.detections if d.job.job_id == job_id]
         if not found:
             flask.abort(404, f"No training job {job_id!r} is known; / lists those that are.")
         view = _job_view(detector, pictures, found[0])
@@ -204,7 +206,7 @@ def _job_view(detector: Detector, pictures: Pictures, detection: Detection) -> J
         detection.job.nodes,
         state,
         _ago(detector.clock() - detection.time),
-        [_finding_view(detector, pictures, detection, one) for one in detection.findings],
+        [_finding_view(detector, pictures, detection, found) for found in detection.findings],
         ranking,
     )
 
@@ -234,22 +236,22 @@ def _finding_view(
         drawn,
         note,
         why,
-        [_row(one) for one in why.metrics] if why else [],
+        [_row(evidence) for evidence in why.metrics] if why else [],
     )
 
 
-def _row(one: MetricEvidence) -> EvidenceRow:
-    low, high = quantity(one.low, one.unit), quantity(one.high, one.unit)
+def _row(evidence: MetricEvidence) -> EvidenceRow:
+    low, high = quantity(evidence.low, evidence.unit), quantity(evidence.high, evidence.unit)
     return EvidenceRow(
-        one.title,
-        one.gpu,
-        one.direction,
-        quantity(one.value, one.unit),
-        quantity(one.median, one.unit),
+        evidence.title,
+        evidence.gpu,
+        evidence.direction,
+        quantity(evidence.value, evidence.unit),
+        quantity(evidence.median, evidence.unit),
         f"{low} to {high}",
-        "" if one.factor is None else f"{number(one.factor)} times",
-        "" if one.effects is None else f"{one.effects:.1f}",
-        datetime.fromtimestamp(one.since, UTC).strftime("%H:%M:%S"),
+        "" if evidence.factor is None else f"{number(evidence.factor)} times",
+        "" if evidence.effects is None else f"{evidence.effects:.1f}",
+        datetime.fromtimestamp(evidence.since, UTC).strftime("%H:%M:%S"),
     )
 
 
@@ -269,9 +271,9 @@ def _chosen(pictures: Pictures, detection: Detection, view: JobView) -> dict[str
 
 
 class Pictures:
-    """What was drawn of the last detections, once for all who look.
+    """What was drawn of the last detections, once for all visitors.
 
-    Each page is loaded again every few seconds by everybody who has it open, which must not keep
+    A job's view is loaded again every few seconds by everybody who has it open, which must not keep
     Prometheus from its answer.
 
     Parameters

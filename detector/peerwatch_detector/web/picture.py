@@ -1,4 +1,4 @@
-"""Draws one metric of a job as SVG: the node in question against its peers."""
+"""Draws one metric of a job as SVG: the node of interest against its peers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Picture:
     peers
         Polyline points of the peers.
     node
-        Polyline points of the node in question, one entry per run without gaps.
+        Polyline points of the node of interest, one entry per run without gaps.
     band
         Polygon of the peers' 10 % to 90 % range.
     since
