@@ -21,7 +21,7 @@ from peerwatch_detector.detection.explanation.explain import (
     Explanation,
     JobProgress,
     MetricEvidence,
-    confidence,
+    confidence_of,
     explain,
     measure,
 )
@@ -105,7 +105,7 @@ def throttled() -> Values:
 
 def test_a_stopped_rank_is_explained_by_what_its_node_shows_and_the_waiting_job() -> None:
     why = explained(dead_rank(), ONSET + 120)
-    assert "dead_rank" == why.means.family
+    assert "dead_rank" == why.meaning.family
     assert "waits" == why.job.activity
     cpu, tcp = why.metrics
     assert ("cpu_usage", "low", "network_throughput", "low") == (
@@ -122,7 +122,7 @@ def test_a_stopped_rank_is_explained_by_what_its_node_shows_and_the_waiting_job(
 
 def test_pause_frames_of_a_job_that_goes_on_slower_mean_pcie_or_nic() -> None:
     why = explained(congested(), 1000)
-    assert "pcie_or_nic" == why.means.family
+    assert "pcie_or_nic" == why.meaning.family
     assert {("pfc_tx_rate", "high"), ("ecn_rate", "high")} == {
         (one.metric, one.direction) for one in why.metrics
     }
@@ -134,7 +134,7 @@ def test_pause_frames_of_a_job_that_goes_on_slower_mean_pcie_or_nic() -> None:
 
 def test_low_clock_and_power_of_one_gpu_mean_throttling_and_name_it() -> None:
     why = explained(throttled(), 1000)
-    assert "throttling" == why.means.family
+    assert "throttling" == why.meaning.family
     assert {("gpu_sm_clock", "3"), ("gpu_power", "3")} == {
         (one.metric, one.gpu) for one in why.metrics
     }
@@ -150,7 +150,7 @@ def test_a_vanished_node_is_explained_without_numbers() -> None:
     here.reader.remove_node("job-1", "node-02", START + 600)
     here.run(75)
     (why,) = here.detector.snapshot.detections[0].explanations.values()
-    assert ("unreachable", ()) == (why.means.family, why.metrics)
+    assert ("unreachable", ()) == (why.meaning.family, why.metrics)
     assert why.sentence.startswith("node-02: cannot be reached, its peers can since 22:23:20 UTC")
 
 
@@ -228,7 +228,7 @@ def test_a_raised_finding_is_logged_with_its_reason(caplog: pytest.LogCaptureFix
     here.run(WORLD_ONSET + 300)
     (why,) = here.detector.snapshot.detections[0].explanations.values()
     (line,) = [one.getMessage() for one in caplog.records if "finding_raised" in one.getMessage()]
-    assert f"family={why.means.family} why={why.sentence!r}" in line
+    assert f"family={why.meaning.family} why={why.sentence!r}" in line
 
 
 def measured(deviation: Deviation, values: np.ndarray, end: int) -> MetricEvidence:
@@ -276,19 +276,19 @@ sources = st.integers(0, 20)
 def test_more_evidence_is_never_less_sure(
     a: float, b: float, m: int, n: int, x: float, y: float
 ) -> None:
-    weak = confidence(min(a, b), min(m, n), min(x, y))
-    strong = confidence(max(a, b), max(m, n), max(x, y))
+    weak = confidence_of(min(a, b), min(m, n), min(x, y))
+    strong = confidence_of(max(a, b), max(m, n), max(x, y))
     assert 0.5 <= weak.ratio <= strong.ratio <= 1
     order = ["likely", "very likely", "almost certainly"]
     assert order.index(weak.words) <= order.index(strong.words)
 
 
 def test_each_kind_of_evidence_makes_it_surer() -> None:
-    base = confidence(2, 1, 0.2).ratio
-    assert confidence(4, 1, 0.2).ratio > base
-    assert confidence(2, 2, 0.2).ratio > base
-    assert confidence(2, 1, 0.9).ratio > base
-    assert 0.5 == confidence(1, 1, 0).ratio
+    base = confidence_of(2, 1, 0.2).ratio
+    assert confidence_of(4, 1, 0.2).ratio > base
+    assert confidence_of(2, 2, 0.2).ratio > base
+    assert confidence_of(2, 1, 0.9).ratio > base
+    assert 0.5 == confidence_of(1, 1, 0).ratio
 
 
 def test_metrics_of_one_network_count_once() -> None:
@@ -297,7 +297,7 @@ def test_metrics_of_one_network_count_once() -> None:
     finding = a_finding(metric="pfc_tx_rate", score=4.0)
     course = JobProgress("trains")
     one, two = (explain(finding, each, course, 1200, 240) for each in (pair, apart))
-    assert one.sure.ratio < two.sure.ratio
+    assert one.confidence.ratio < two.confidence.ratio
 
 
 def test_what_began_long_before_is_listed_but_not_counted() -> None:
@@ -306,7 +306,7 @@ def test_what_began_long_before_is_listed_but_not_counted() -> None:
     with_old = explain(finding, [old, evidence()], JobProgress("waits"), 1030, 240)
     without = explain(finding, [evidence()], JobProgress("waits"), 1030, 240)
     assert ["cpu_usage", "memory_usage"] == [one.metric for one in with_old.metrics]
-    assert without.sure == with_old.sure
+    assert without.confidence == with_old.confidence
 
 
 @given(
@@ -402,7 +402,7 @@ def test_every_family_is_written_out_and_speaks_of_metrics_that_exist() -> None:
     for meaning in (*(family.meaning for family in FAMILIES), UNKNOWN):
         assert 0 < len(meaning.short) <= 32
         assert meaning.text.endswith(".")
-        assert meaning.look.endswith(".")
+        assert meaning.first_check.endswith(".")
 
 
 @pytest.mark.parametrize(

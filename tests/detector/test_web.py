@@ -268,12 +268,12 @@ def test_a_finding_is_explained_on_the_page_with_people_s_units(site: Site) -> N
     (one,) = why.metrics
     page = site.get("/jobs/job-1")
     assert f'<p class="why">{why.sentence}</p>' in page
-    assert why.means.text in page
+    assert why.meaning.text in page
     assert "Load (high)" in page
     assert f'<td class="n">{100 * one.value:.3g} %</td>' in page
     assert f'<td class="n">{100 * one.median:.3g} %</td>' in page
     assert f"{100 * one.low:.3g} % to {100 * one.high:.3g} %" in page
-    assert f"Confidence {why.sure.ratio:.2f} of 1 ({why.sure.words})" in page
+    assert f"Confidence {why.confidence.ratio:.2f} of 1 ({why.confidence.words})" in page
     assert "of the moment at which the node was flagged" in page
 
 
@@ -292,8 +292,8 @@ def test_json_tells_the_explanation(site: Site) -> None:
     assert one["low"] <= one["median"] <= one["high"] < one["value"]
     assert pytest.approx(one["value"] / one["median"]) == one["factor"]
     assert {"activity": "unknown", "loss": None, "waits_seconds": None} == why["job"]
-    assert 0.5 <= why["sure"]["ratio"] <= 1
-    assert {"family", "short", "text", "look"} == why["means"].keys()
+    assert 0.5 <= why["confidence"]["ratio"] <= 1
+    assert {"family", "short", "text", "first_check"} == why["meaning"].keys()
     assert why["made"] <= job["evaluated_until"]
     assert why["before_restart"] is False
 

@@ -137,12 +137,12 @@ def _last_heard(case: Case) -> NDArray[np.int64]:
 def _job(case: Case, roles: dict[str, str], heard: NDArray[np.int64], step: int) -> Job:
     last = heard[:, step - 1]
     times = next(iter(case.frames.values())).times
-    silent = {
+    absent = {
         node: float(times[last[index]])
         for index, node in enumerate(case.nodes)
         if 0 <= last[index] < step - 1
     }
-    return Job(case.job_id, case.nodes, silent, roles=roles)
+    return Job(case.job_id, case.nodes, absent, roles=roles)
 
 
 def _cut(

@@ -140,8 +140,8 @@ class DetectorConfig(Section):
         ge=0.01,
         le=60,
         description="Time between two samples: whole seconds, or what divides a second. Below a "
-        "second the detection counts steps where it otherwise counts seconds, except in the "
-        "settings named seconds. A recorded case tells its own.",
+        "second what the detection counts in samples is as much shorter; settings named seconds "
+        "keep their length. A recorded case has its own.",
     )
     cycle_seconds: float = Field(
         default=15.0, ge=0.5, le=600, description="Time between two evaluations of a job."

@@ -44,16 +44,16 @@ def distance_sums(columns: NDArray[np.float32]) -> NDArray[np.float64]:
 def _eight(columns: NDArray[np.float32], sums: NDArray[np.float64]) -> None:
     x0, x1, x2, x3 = columns[0], columns[1], columns[2], columns[3]
     x4, x5, x6, x7 = columns[4], columns[5], columns[6], columns[7]
-    for one in range(len(sums)):
-        a0, a1, a2, a3 = x0[one], x1[one], x2[one], x3[one]
-        a4, a5, a6, a7 = x4[one], x5[one], x6[one], x7[one]
+    for point in range(len(sums)):
+        a0, a1, a2, a3 = x0[point], x1[point], x2[point], x3[point]
+        a4, a5, a6, a7 = x4[point], x5[point], x6[point], x7[point]
         total = 0.0
         for other in range(len(sums)):
             d0, d1, d2, d3 = a0 - x0[other], a1 - x1[other], a2 - x2[other], a3 - x3[other]
             d4, d5, d6, d7 = a4 - x4[other], a5 - x5[other], a6 - x6[other], a7 - x7[other]
             half = d0 * d0 + d1 * d1 + d2 * d2 + d3 * d3
             total += np.float64(np.sqrt(half + (d4 * d4 + d5 * d5 + d6 * d6 + d7 * d7)))
-        sums[one] = total
+        sums[point] = total
 
 
 @numerical
@@ -61,14 +61,14 @@ def _any(columns: NDArray[np.float32], sums: NDArray[np.float64]) -> None:
     squares = np.empty(_TILE, np.float32)
     for start in range(0, len(sums), _TILE):
         size = min(_TILE, len(sums) - start)
-        for one in range(len(sums)):
+        for point in range(len(sums)):
             squares[:] = 0
             for feature in range(len(columns)):
-                here, row = columns[feature, one], columns[feature][start : start + size]
+                here, row = columns[feature, point], columns[feature][start : start + size]
                 for other in range(size):
                     apart = here - row[other]
                     squares[other] += apart * apart
             total = 0.0
             for other in range(size):
                 total += np.float64(np.sqrt(squares[other]))
-            sums[one] += total
+            sums[point] += total

@@ -15,7 +15,7 @@ _SAMPLES = 30
 def deviating_gpu(frame: JobFrame, node: int, metric: MetricConfig) -> str:
     """Return the GPU that alone carries a node's deviation, or "" if there is none.
 
-    One GPU is named if it lies further than the minimum effect size from the median of all the
+    One GPU is returned if it lies further than the minimum effect size from the median of all the
     job's GPUs, and at least three times as far as the node's second worst.
     """
     if frame.gpu_values is None or len(frame.gpus) < 2:

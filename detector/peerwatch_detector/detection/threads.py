@@ -1,6 +1,6 @@
 """Does the same for every metric of a training job, in one thread or in several.
 
-Metrics share nothing before they are weighed together, and the arithmetic releases the interpreter
+Metrics share nothing before they are assessed together, and the arithmetic releases the interpreter
 lock, so what comes out is the same to the last bit whatever the number of threads.
 """
 
@@ -31,7 +31,7 @@ def worthwhile(threads: int, frames: Iterable[JobFrame]) -> int:
     frames
         The job's samples.
     """
-    units = max((len(one.nodes) * max(1, len(one.gpus)) for one in frames), default=0)
+    units = max((len(frame.nodes) * max(1, len(frame.gpus)) for frame in frames), default=0)
     return threads if units >= _LEAST_UNITS else 1
 
 

@@ -1,7 +1,7 @@
 """The outlier rule of Aegis (NSDI'25): a node beyond mean + 2 standard deviations of its job.
 
-The rule is one-sided in the paper; metrics whose harmful direction is low or both are looked at
-from that side too. With n nodes the score cannot exceed sqrt(n - 1): in jobs of five nodes or
+The rule is one-sided in the paper; metrics whose harmful direction is low or both are compared
+on that side too. With n nodes the score cannot exceed sqrt(n - 1): in jobs of five nodes or
 fewer a threshold of 2 is never passed, which the peer score makes up for.
 """
 

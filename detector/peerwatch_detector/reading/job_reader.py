@@ -154,7 +154,7 @@ class JobReader:
 
     def _samples(self, nodes: Sequence[str], names: Collection[str]) -> int:
         """Return about how many samples the whole history of some metrics has."""
-        of_gpus = [one.name for one in self._metrics if one.scope == "gpu"]
+        of_gpus = [metric.name for metric in self._metrics if metric.scope == "gpu"]
         seen = max((self._follower.rows(name) for name in of_gpus), default=0)
         rows = sum((seen or _GPUS * len(nodes)) if n in of_gpus else len(nodes) for n in names)
         return rows * round(self._config.history_seconds / self._config.step_seconds)
@@ -219,7 +219,7 @@ class JobReader:
         return self._follower.frame(metric, nodes, first, last)
 
     def _holds(self, metric: str) -> bool:
-        known = {one.name for one in self._metrics}
+        known = {metric.name for metric in self._metrics}
         return metric in known and self._follower.holds(metric)
 
     def release(self, evaluated_until: Mapping[str, float], now: float) -> None:

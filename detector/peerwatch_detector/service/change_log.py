@@ -78,7 +78,7 @@ def log_changes(
                 finding.method,
                 finding.score,
                 finding.since,
-                why[finding].means.family,
+                why[finding].meaning.family,
                 why[finding].sentence,
             )
     for node, finding in before.items():

@@ -122,7 +122,7 @@ def _findings(snapshot: Snapshot) -> Iterator[Family]:
             start.add_metric(found.key, found.since)
             if why := detection.explanations.get(found):
                 labels = (found.job_id, found.node, found.gpu, found.metric, found.method)
-                info.add_metric((*labels, why.means.family, why.sentence), 1)
+                info.add_metric((*labels, why.meaning.family, why.sentence), 1)
     yield from (finding, start, info)
 
 

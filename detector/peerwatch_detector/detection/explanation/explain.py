@@ -1,4 +1,4 @@
-"""Why a node was named: the numbers of that moment, how sure it is, and what it likely means.
+"""Why a node was flagged: the numbers of that moment, how sure it is, and what it likely means.
 
 An explanation is made once, when the finding is raised, and then stays as it is: the page a person
 opens an hour later shows the evidence the finding was raised on, not what the node does now.
@@ -37,7 +37,7 @@ Words = Literal["likely", "very likely", "almost certainly"]
 
 @dataclass(frozen=True, slots=True)
 class MetricEvidence:
-    """One metric in which the node deviated when it was named.
+    """One metric in which the node deviated when it was flagged.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class MetricEvidence:
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """What the job did when the node was named.
+    """What the job did when the node was flagged.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ class Explanation:
         Unix time up to which samples were used.
     metrics
         The finding's metric first, then the strongest; empty for a vanished node.
-    job, sure, means
+    job, confidence, meaning
         What the job did, how sure it is, what it likely means.
     before_restart
         Whether the finding is older than the detector's process, so that the numbers are those of
@@ -161,8 +161,8 @@ class Explanation:
     made: float
     metrics: tuple[MetricEvidence, ...]
     job: JobProgress
-    sure: Confidence
-    means: Meaning
+    confidence: Confidence
+    meaning: Meaning
     before_restart: bool
     sentence: str
 
@@ -197,31 +197,33 @@ def explain(
         Whether the finding was raised by an earlier process.
     """
     ordered = tuple(
-        sorted(evidence, key=lambda one: (one.metric != finding.metric, -(one.effects or 0)))
+        sorted(evidence, key=lambda item: (item.metric != finding.metric, -(item.effects or 0)))
     )
     # After a restart the deviations seem to begin where the samples that were read again do.
     together = [
-        one
-        for one in ordered
-        if before_restart or abs(one.since - finding.since) <= _SAME_FAULT_SECONDS
+        item
+        for item in ordered
+        if before_restart or abs(item.since - finding.since) <= _SAME_FAULT_SECONDS
     ]
-    shown: frozenset[Shown] = frozenset((one.metric, one.direction) for one in together)
+    shown: frozenset[Shown] = frozenset((item.metric, item.direction) for item in together)
     if finding.metric == ABSENT:
         shown |= {(ABSENT, "high")}
-    strength = max([finding.score, *(one.effects or 0.0 for one in together)])
-    sure = confidence(
+    strength = max([finding.score, *(item.effects or 0.0 for item in together)])
+    confidence = confidence_of(
         # A vanished node is no matter of degree.
         np.inf if finding.metric == ABSENT else strength,
-        len({one.source for one in together}),
+        len({item.source for item in together}),
         (time - finding.since) / needed_seconds,
     )
-    means = meaning_of(shown, job.activity)
+    meaning = meaning_of(shown, job.activity)
     flagged = metric_words(finding.metric) if title is None else title
-    text = _sentence(finding, flagged, ordered, job, sure, means, before_restart=before_restart)
-    return Explanation(time, ordered, job, sure, means, before_restart, text)
+    text = _sentence(
+        finding, flagged, ordered, job, confidence, meaning, before_restart=before_restart
+    )
+    return Explanation(time, ordered, job, confidence, meaning, before_restart, text)
 
 
-def confidence(strength: float, sources: int, length: float) -> Confidence:
+def confidence_of(strength: float, sources: int, length: float) -> Confidence:
     """Say how sure it is that a node is at fault.
 
     A doubt of one half is cut down by each of three things on its own: by up to 60 % by a strong
@@ -327,8 +329,8 @@ def _sentence(
     title: str,
     metrics: tuple[MetricEvidence, ...],
     job: JobProgress,
-    sure: Confidence,
-    means: Meaning,
+    confidence: Confidence,
+    meaning: Meaning,
     *,
     before_restart: bool,
 ) -> str:
@@ -346,7 +348,7 @@ def _sentence(
         what = f"unlike its peers in {flagged}"
     more = f" and {len(metrics) - 1} more" if len(metrics) > 1 else ""
     activity = job.text()
-    verdict = f"{sure.words} at fault: {means.short}"
+    verdict = f"{confidence.words} at fault: {meaning.short}"
     old = "found before the detector's restart" if before_restart else ""
     parts = [f"{head}: {what}{more} {since}", activity, old, verdict]
     text = "; ".join(part for part in parts if part) + "."

@@ -40,14 +40,14 @@ class Meaning:
         A few words, for a page's text.
     text
         One sentence.
-    look
-        The first thing to look at.
+    first_check
+        The first thing to check.
     """
 
     family: str
     short: str
     text: str
-    look: str
+    first_check: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ _CANNOT_DRAIN = Meaning(
 
 # Of two that explain equally much the first is taken.
 FAMILIES: tuple[FaultFamily, ...] = (
-    # Minder: "machine unreachable"; the exporter's silence is read more directly than its PFC.
+    # Minder: "machine unreachable"; an absent exporter shows it more directly than its PFC.
     _family(
         Meaning(
             "unreachable",

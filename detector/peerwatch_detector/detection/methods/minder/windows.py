@@ -170,7 +170,7 @@ class MetricWindows:
 
 
 class Candidates:
-    """The candidate of every window, looked for where it matters.
+    """The candidate of every window, determined where it matters.
 
     Parameters
     ----------

@@ -131,8 +131,8 @@ def _candidates(
     nodes, settings = shape[0], config.peerwatch
     sides = ("both", "high" if sign > 0 else "low")
     harmful = view.metric.direction in sides or not settings.direction
-    tells = not deviation.collapsed or (view.metric.direction == "high" and sign > 0)
-    if not harmful or not tells:
+    observable = not deviation.collapsed or (view.metric.direction == "high" and sign > 0)
+    if not harmful or not observable:
         return Side(np.zeros(nodes), np.full(nodes, -1), common=False)
     largest = max(1.0, config.similarity.largest_share * nodes)
     if not settings.common_cause:

@@ -81,7 +81,7 @@ class PeerwatchMethod(Method):
         views = self._views(job, frames)
         self._compare(job, views)
         # A cycle may be shorter than a step: what ran at the last one still does.
-        self._deviations = [one for one in self._deviations if one.node in job.nodes]
+        self._deviations = [running for running in self._deviations if running.node in job.nodes]
         while self._ahead:
             self._step = self._ahead.pop(0)
             self._progress.choose(self._step.choices)
@@ -206,7 +206,7 @@ class PeerwatchMethod(Method):
         absent: list[Deviation],
         now: float,
     ) -> None:
-        """Weigh what all metrics show at one step, and raise what is certain."""
+        """Assess what all metrics show at one step, and raise what is certain."""
         step, config = self._step, self._config
         for view in views:
             _track(view, step)
@@ -277,8 +277,8 @@ class PeerwatchMethod(Method):
         """
         least = self._config.continuity.threshold_seconds
         return [
-            replace(one, threshold=max(one.threshold, least)) if self._worked_on(one) else one
-            for one in absent
+            replace(node, threshold=max(node.threshold, least)) if self._worked_on(node) else node
+            for node in absent
         ]
 
     def _worked_on(self, absent: Deviation) -> bool:
@@ -304,10 +304,10 @@ class PeerwatchMethod(Method):
             return False
         since, slack = self._step.time - waits, self._config.peerwatch.slack_seconds
         return any(
-            abs(elapsed(since, one.since)) <= slack
-            and not one.sustained
-            and not self._worked_on(one)
-            for one in gone
+            abs(elapsed(since, node.since)) <= slack
+            and not node.sustained
+            and not self._worked_on(node)
+            for node in gone
         )
 
 

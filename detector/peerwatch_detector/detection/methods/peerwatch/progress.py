@@ -1,6 +1,6 @@
 """What the job as a whole does: train, wait for one of its ranks, or nothing.
 
-Synchronous training runs at the pace of its slowest rank, so a fault that matters shows in the
+Synchronous training runs at the step rate of its slowest rank, so a fault that matters shows in the
 progress of every node. While the GPUs are busy but do no work, the ranks spin in a collective
 that one of them does not join.
 """
@@ -51,7 +51,7 @@ class Phase:
     waiting
         The GPUs are busy without progress.
     noticed_seconds
-        How long after it began a wait is certain; half of what is looked at, and a step.
+        How long after it began a wait is certain; half of the time that is averaged, and a step.
     """
 
     known: bool = False
