@@ -16,7 +16,11 @@ def _plain(seconds: float) -> float:
     return int(seconds) if seconds == int(seconds) else seconds
 
 
-# A length of time; whole seconds stay whole numbers, which count samples.
+# Method peerwatch evaluates every so many samples, of a second at most: a deviation is seen within
+# five seconds of samples, at a fifth of the cost.
+EVALUATED_EVERY = 5
+
+# A length of time; whole seconds are shown without a fraction.
 Seconds = Annotated[float, AfterValidator(_plain)]
 
 

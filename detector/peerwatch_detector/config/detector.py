@@ -21,6 +21,7 @@ from pydantic import (
 from peerwatch_common.settings.load import validated, with_changes
 from peerwatch_common.settings.yaml_file import read_yaml
 from peerwatch_detector.config.detection import (
+    EVALUATED_EVERY,
     AbsentConfig,
     ContinuityConfig,
     MethodConfig,
@@ -80,9 +81,6 @@ Method = Literal["peerwatch", "minder", "zscore"]
 
 # Steps of history that are kept of every series: 15 minutes at 10 ms.
 _MOST_STEPS = 100_000
-# Method peerwatch evaluates every so many samples, of a second at most: a deviation is seen within
-# five seconds, and nine samples of ten are not compared again and again.
-_EVALUATED_EVERY = 5
 # A frame reaches so many samples, and seconds, before the newest: a deviating GPU is looked for in
 # as many samples, and progress is told in whole seconds.
 _CONTEXT = 30
@@ -225,7 +223,7 @@ class DetectorConfig(Section):
         cls, peerwatch: PeerwatchConfig, info: ValidationInfo
     ) -> PeerwatchConfig:
         step = info.data.get("step_seconds", 1)
-        least = max(_EVALUATED_EVERY * min(step, 1), step)
+        least = max(EVALUATED_EVERY * min(step, 1), step)
         if info.data.get("method") == info.field_name and peerwatch.level_seconds < least:
             raise ValueError(
                 f"level_seconds {peerwatch.level_seconds:g} must be at least {least:g} with "
@@ -322,7 +320,7 @@ class DetectorConfig(Section):
     @property
     def evaluation_seconds(self) -> float:
         """Time between two steps at which method peerwatch evaluates a job."""
-        return round(_EVALUATED_EVERY * self.resolution_seconds, 3)
+        return round(EVALUATED_EVERY * self.resolution_seconds, 3)
 
     @property
     def context_steps(self) -> int:

@@ -3,7 +3,8 @@
 Minder (NSDI'25, section 4.3) sums each node's Euclidean distances to all others and standardises
 the sums over the job's nodes; the other distances are variants of it and its baseline. That score
 cannot exceed sqrt(n - 1), so a fixed threshold is never passed in a small job; ``peer_score``
-measures a node against the others only and has no such bound. Everywhere: higher is less like its peers.
+measures a node against the others only and has no such bound. Everywhere: higher is less like its
+peers.
 """
 
 from __future__ import annotations

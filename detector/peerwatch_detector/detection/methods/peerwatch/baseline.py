@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector import compiled
+from peerwatch_detector.config.detection import EVALUATED_EVERY
 from peerwatch_detector.detection.methods.peerwatch.peers import Levels
 
-# Samples between two steps at which a job is evaluated.
-_EVALUATED_EVERY = 5
 # The offsets are learned anew at every third step, at whole multiples of it, so that the same
 # samples give the same offsets however the cycles fall.
 _PERIOD = 3
@@ -69,9 +68,9 @@ class Baseline:
         self.gpus: tuple[str, ...] = ("",)
         self.learned_until = -np.inf
         length = round(seconds / resolution_seconds) or _SPREAD
-        self._slots = max(4, length // _EVALUATED_EVERY)
-        self._guard = max(1, min(_GUARD, length // 6) // _EVALUATED_EVERY)
-        self._least = max(2, min(_LEAST, length // 2) // _EVALUATED_EVERY)
+        self._slots = max(4, length // EVALUATED_EVERY)
+        self._guard = max(1, min(_GUARD, length // 6) // EVALUATED_EVERY)
+        self._least = max(2, min(_LEAST, length // 2) // EVALUATED_EVERY)
         # Axes: node, gpu, slot of time.
         self._past: NDArray[np.float32] = self._blank(0)
         self._levels: NDArray[np.float64] = np.full(self._slots, np.nan)
@@ -132,7 +131,7 @@ class Baseline:
 
     def _step(self, time: float) -> int:
         """Return the number of an evaluated step, or of the last one before ``time``."""
-        return round(time / self.resolution_seconds) // _EVALUATED_EVERY
+        return round(time / self.resolution_seconds) // EVALUATED_EVERY
 
     def usual(self, time: float) -> Usual:
         """Return what is normal at the step of ``time``; learn afterwards."""
