@@ -45,8 +45,11 @@ def explain_all(
     before_restart
         Whether an earlier process raised them.
     """
+    explanations: dict[Finding, Explanation] = {}
+    if not findings:
+        # Mostly there are none, and the metrics' configuration is costly to put together.
+        return explanations
     metrics = {metric.name: metric for metric in config.detection_metrics()}
-    explanations = {}
     for finding in findings:
         peers = peers_of(finding.node)
         measured = [
