@@ -18,7 +18,7 @@ from peerwatch_detector.config import (
     load_config,
     load_preset,
 )
-from peerwatch_detector.config.detection import PeerwatchConfig
+from peerwatch_detector.config.methods import PeerwatchConfig
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "detector" / "README.md"

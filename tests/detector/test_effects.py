@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from detector import naive
 from detector.fakes import config_for, metric
-from peerwatch_detector.config.detection import PeerwatchConfig
+from peerwatch_detector.config.methods import PeerwatchConfig
 from peerwatch_detector.detection.methods.peerwatch.baseline import Usual
 from peerwatch_detector.detection.methods.peerwatch.effects import (
     StepDeviations,

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from peerwatch_detector.config.detection import PeerwatchConfig
+from peerwatch_detector.config.methods import PeerwatchConfig
 from peerwatch_detector.detection.methods.peerwatch.progress import Phase, ProgressTracker
 
 START = 1_700_000_000

@@ -21,16 +21,16 @@ from pydantic import (
 from peerwatch_common.settings.load import validated, with_changes
 from peerwatch_common.settings.yaml_file import read_yaml
 from peerwatch_detector.config.detection import (
-    EVALUATED_EVERY,
     AbsentConfig,
     ContinuityConfig,
+    PeersConfig,
+    SimilarityConfig,
+)
+from peerwatch_detector.config.methods import (
+    EVALUATED_EVERY,
     MethodConfig,
     MinderConfig,
-    PeersConfig,
     PeerwatchConfig,
-    Seconds,
-    Section,
-    SimilarityConfig,
     ZScoreConfig,
 )
 from peerwatch_detector.config.metric import (
@@ -50,6 +50,7 @@ from peerwatch_detector.config.preset import (
     names_by_alias,
 )
 from peerwatch_detector.config.prometheus import PrometheusConfig, ReadingConfig
+from peerwatch_detector.config.section import Seconds, Section
 from peerwatch_detector.config.service import (
     ListenConfig,
     ReplicasConfig,

@@ -8,7 +8,7 @@ import jinja2
 import jinja2.meta
 from pydantic import AfterValidator, Field
 
-from peerwatch_detector.config.detection import Seconds, Section
+from peerwatch_detector.config.section import Seconds, Section
 from peerwatch_detector.units import metric_words
 
 Scope = Literal["node", "gpu"]
@@ -44,8 +44,8 @@ class MetricConfig(Section):
     """One metric to compare nodes by; an entry of a preset."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description="Label value of ``metric``.")
-    aliases: list[str] = Field(
-        default=[], description="Other names of the metric in recorded cases."
+    aliases: tuple[str, ...] = Field(
+        default=(), description="Other names of the metric in recorded cases."
     )
     title: str | None = Field(
         default=None,

@@ -13,8 +13,8 @@ from typing import Literal
 import yaml
 from pydantic import Field
 
-from peerwatch_detector.config.detection import Section
 from peerwatch_detector.config.metric import Bounds, MetricConfig, Select, SeriesName
+from peerwatch_detector.config.section import Section
 
 PresetName = Literal["peerwatch", "fast", "dcgm"]
 Side = Literal["high", "low"]

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from peerwatch_detector.config.detection import Section
+from peerwatch_detector.config.section import Section
 
 
 class ReadingConfig(Section):

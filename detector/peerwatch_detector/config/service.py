@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from peerwatch_detector.config.detection import Section
+from peerwatch_detector.config.section import Section
 
 
 class ListenConfig(Section):

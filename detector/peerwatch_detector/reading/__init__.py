@@ -8,12 +8,9 @@ matrix, export_lines) and writes every sample to its step (grid_writer), the row
 
 from peerwatch_detector.reading.decode.block import Block
 from peerwatch_detector.reading.follower import Follower
-from peerwatch_detector.reading.grid_reader import (
-    GridReader,
-    RangeReader,
-    Reading,
-)
+from peerwatch_detector.reading.grid_reader import GridReader
 from peerwatch_detector.reading.grid_ring import GridRing
+from peerwatch_detector.reading.range_reader import RangeReader, Reading
 from peerwatch_detector.reading.selection import Grid, Matcher, Selection
 from peerwatch_detector.reading.settings import ReadingSettings
 from peerwatch_detector.reading.statistics import ReadingStatistics

@@ -10,8 +10,8 @@ from collections.abc import Collection, Container, Sequence
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.reading.decode.prepare import prepare
-from peerwatch_detector.reading.grid_reader import RangeReader, Reading
 from peerwatch_detector.reading.grid_ring import GridRing
+from peerwatch_detector.reading.range_reader import RangeReader, Reading
 from peerwatch_detector.reading.selection import Grid, Selection
 from peerwatch_detector.reading.settings import ReadingSettings
 

@@ -5,7 +5,7 @@
         frame = reading.result().block.frame(job_id, reading.selection.metric, nodes)
 
 Requests that would pass the server's limits are asked in parts; one that the server refuses, does
-not response in time or breaks off is cut in half and asked again.
+not answer in time or breaks off is cut in half and asked again.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from operator import add
-from typing import Protocol, Self
+from typing import Self
 
 from peerwatch_detector.errors import ReadError, ReadFailure
 from peerwatch_detector.frame import Series
@@ -28,6 +28,7 @@ from peerwatch_detector.reading.decode.block import join_nodes, join_steps
 from peerwatch_detector.reading.decode.layout import Layout
 from peerwatch_detector.reading.decode.prepare import prepare
 from peerwatch_detector.reading.decode.status import UnsplittableError
+from peerwatch_detector.reading.range_reader import Reading
 from peerwatch_detector.reading.selection import Grid, Selection, SelectionPart
 from peerwatch_detector.reading.settings import Api, ReadingSettings
 from peerwatch_detector.reading.statistics import REFUSALS, ReadingStatistics
@@ -48,56 +49,8 @@ _SMALLER_MAY_WORK: frozenset[ReadFailure] = frozenset(
 _ANOTHER_API_MAY_WORK: frozenset[ReadFailure] = frozenset({"http_4xx", "malformed"})
 # Series of a selection whose nodes are not known, to begin with.
 _UNKNOWN_SERIES = 64
-# Of the layouts that are remembered; some 200 bytes each.
+# Rows of the layouts that are remembered: some 200 bytes each, so 200 MB at most.
 _MOST_ROWS = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How reading one selection went.
-
-    Parameters
-    ----------
-    selection
-        What was asked for.
-    outcome
-        The series, or why there are none.
-    api
-        How it was read.
-    """
-
-    selection: Selection
-    outcome: RangeResult | ReadError
-    api: Api
-
-    def result(self) -> RangeResult:
-        """Return the series.
-
-        Raises
-        ------
-        ReadError
-            If reading them failed.
-        """
-        if isinstance(self.outcome, ReadError):
-            raise self.outcome
-        return self.outcome
-
-
-class RangeReader(Protocol):
-    """Delivers metrics of a job on a time grid."""
-
-    @property
-    def statistics(self) -> ReadingStatistics:
-        """What reading cost so far."""
-
-    def read(
-        self,
-        selections: Sequence[Selection],
-        grid: Grid,
-        nodes: Sequence[str] = (),
-        deadline: float = math.inf,
-    ) -> list[Reading]:
-        """Read selections on the same steps, each with an outcome of its own."""
 
 
 class GridReader:

@@ -90,7 +90,7 @@ SPECS: tuple[MetricSpec, ...] = (
         "seconds",
         ("stage",),
         "Duration of each stage in the last cycle: discover (all jobs of the server), read and "
-        "evaluate (sums over the jobs; several are read at a time), publish.",
+        "detect (sums over the jobs; several are read at a time), publish.",
         "service",
     ),
     MetricSpec(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector import compiled
-from peerwatch_detector.config.detection import EVALUATED_EVERY
+from peerwatch_detector.config.methods import EVALUATED_EVERY
 from peerwatch_detector.detection.methods.peerwatch.peers import Levels
 
 # The offsets are learned anew at every third step, at whole multiples of it, so that the same

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.config import MetricConfig
-from peerwatch_detector.config.detection import PeerwatchConfig
+from peerwatch_detector.config.methods import PeerwatchConfig
 from peerwatch_detector.detection.methods.peerwatch.baseline import Usual
 from peerwatch_detector.detection.methods.peerwatch.levels import Scale
 from peerwatch_detector.detection.methods.peerwatch.peers import Levels, compare

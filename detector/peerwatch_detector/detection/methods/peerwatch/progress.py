@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from peerwatch_detector.config.detection import PeerwatchConfig
+from peerwatch_detector.config.methods import PeerwatchConfig
 from peerwatch_detector.detection.methods.peerwatch.peers import Levels
 from peerwatch_detector.detection.methods.peerwatch.step_rate import step_rate, usual_lull
 

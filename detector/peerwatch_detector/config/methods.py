@@ -1,0 +1,307 @@
+"""The settings of each method of detection, and what the others must know of it.
+
+Every addition of method ``peerwatch`` is a switch of its own, so that an evaluation can leave it
+out.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from peerwatch_detector.config.section import Seconds, Section
+
+# Method peerwatch evaluates every so many samples, of a second at most: a deviation is seen within
+# five seconds of samples, at a fifth of the cost.
+EVALUATED_EVERY = 5
+
+
+class MethodConfig(Section):
+    """The settings of one method, and what all must know of it; ``method`` names the section."""
+
+    default_similarity_threshold: ClassVar[float] = 5.0
+
+    @property
+    def default_metrics(self) -> list[str] | None:
+        """Names of the metrics it compares unless the configuration says which; None = all."""
+        return None
+
+    @property
+    def leading_metrics(self) -> frozenset[str] | None:
+        """Metrics that must be read first where it compares some before others; None = never."""
+        return None
+
+    @property
+    def own_fill_seconds(self) -> float | None:
+        """How far a sample stands for a missing one, if ``fill_limit_seconds`` does not say it."""
+        return None
+
+    @property
+    def needs_models(self) -> bool:
+        """Whether it embeds every metric by a trained model."""
+        return False
+
+    @property
+    def needs_integrated_model(self) -> bool:
+        """Whether it embeds all metrics together by one trained model."""
+        return False
+
+
+class PeerwatchConfig(MethodConfig):
+    """What method peerwatch adds; each addition can be switched off alone."""
+
+    level_seconds: Seconds = Field(
+        default=15,
+        gt=0,
+        le=120,
+        description="Length of the trailing mean that is compared; at least five steps of up to "
+        "a second.",
+    )
+    scale: Literal["factor", "difference"] = Field(
+        default="factor",
+        description="Compare nodes by factors, or by differences in the metric's unit (then "
+        "min_effect_size applies instead of min_ratio).",
+    )
+    threshold: float = Field(
+        default=4.0,
+        gt=0,
+        le=100,
+        description="How many spreads of its own past a node must differ from its peers.",
+    )
+    size_aware: bool = Field(
+        default=True,
+        description="Require more spreads among more than 64 nodes, because the largest of many "
+        "harmless deviations grows with their number.",
+    )
+    away: bool = Field(
+        default=True,
+        description="While the job makes progress, a node must also have moved away from its "
+        "peers' plain level, not just back to it.",
+    )
+    direction: bool = Field(
+        default=True,
+        description="Evaluate a metric only in its harmful direction, if it has one.",
+    )
+    peer_groups: bool = Field(
+        default=True,
+        description="Compare nodes of one role with one another where roles are known "
+        "(peers.role_label, peers.role_pattern); otherwise all with all.",
+    )
+    per_gpu: bool = Field(
+        default=True, description="Compare GPU by GPU; otherwise the nodes' means."
+    )
+    embedding: bool = Field(
+        default=False,
+        description="Use the peer score of the embedded windows instead of the threshold: a "
+        "node above similarity.threshold needs no more. Off: it adds nothing to what the levels "
+        "show.",
+    )
+    common_cause: bool = Field(
+        default=True,
+        description="Flag nobody for what more than similarity.largest_share of the nodes show "
+        "at once, or for what several nodes began to show together.",
+    )
+    collapsed_share: float = Field(
+        default=0.2,
+        ge=0,
+        le=0.9,
+        description="Below this share of its usual level a metric is not evaluated, except for "
+        "high values; 0 always evaluates it.",
+    )
+    progress: bool = Field(
+        default=True,
+        description="Take the job's progress into account; false requires the full continuity "
+        "of every node, as when no metric reveals progress.",
+    )
+    progress_metrics: list[str] = Field(
+        default=[
+            "gpu_tensor_activity",
+            "nvlink_bandwidth",
+            "tcp_rdma_throughput",
+            "gpu_power",
+        ],
+        description="Metrics that reveal the job's progress; the first one with data is used.",
+    )
+    busy_metric: str = Field(
+        default="gpu_duty_cycle", description="Metric that reveals whether the GPUs are busy."
+    )
+    idle_share: float = Field(
+        default=0.3,
+        ge=0,
+        le=1,
+        description="While the busy metric is below this, the job is checkpointing or halted: "
+        "nothing is evaluated and deviations are frozen.",
+    )
+    waiting_share: float = Field(
+        default=0.2,
+        ge=0,
+        le=0.9,
+        description="Below this share of its usual progress a busy job is waiting for one of "
+        "its ranks.",
+    )
+    progress_loss: float = Field(
+        default=0.02,
+        ge=0,
+        le=0.9,
+        description="Share of its progress that a training job must have lost for a finding to "
+        "be critical.",
+    )
+    first: bool = Field(
+        default=True,
+        description="When all ranks have waited for long and nothing can be compared any more, "
+        "what a single node began to show just before still counts.",
+    )
+    fast: bool = Field(
+        default=True, description="Require less continuity while the job waits for a rank."
+    )
+    fast_seconds: float = Field(
+        default=45.0, gt=0, le=7200, description="Continuity required while the job waits."
+    )
+    fast_pair_seconds: float = Field(
+        default=25.0,
+        gt=0,
+        le=7200,
+        description="The same if two independent metrics show the node; all network metrics "
+        "count as one.",
+    )
+    slack_seconds: float = Field(
+        default=60.0,
+        ge=0,
+        le=600,
+        description="How long before the wait a deviation that explains it may have begun.",
+    )
+    patience_seconds: float = Field(
+        default=110.0,
+        ge=0,
+        le=7200,
+        description="After waiting this long, longer than checkpoints are late, weaker "
+        "deviations count too. After the GPUs have been idle this long, longer than checkpoints "
+        "take, the job counts as restarting: a wait before it has trained again requires the "
+        "full continuity.",
+    )
+    relaxed: float = Field(
+        default=0.6,
+        gt=0,
+        le=1,
+        description="How much weaker, as a share of the minimum effect size.",
+    )
+    symptoms: bool = Field(
+        default=True,
+        description="Hold back what other nodes show within ten minutes of a finding, unless "
+        "both began together and are of similar size.",
+    )
+    load: bool = Field(
+        default=True,
+        description="High load alone does not count unless the job lost much progress and "
+        "nothing else explains it; false treats it like any other metric.",
+    )
+    load_loss: float = Field(
+        default=0.1,
+        ge=0,
+        le=0.9,
+        description="Share of its progress that the job must have lost for high load to count: "
+        "progress wanders by a few percent, and other programs beside the job are common.",
+    )
+
+    @property
+    def leading_metrics(self) -> frozenset[str]:
+        """Those that tell what the job does, by which all others are compared."""
+        return frozenset({*self.progress_metrics, self.busy_metric})
+
+
+class MinderConfig(MethodConfig):
+    """Method minder as in the paper (NSDI'25); the switches give its variants and its baseline."""
+
+    default_similarity_threshold: ClassVar[float] = 2.0
+
+    metrics: list[str] = Field(
+        default=[
+            "pfc_tx_rate",
+            "cpu_usage",
+            "gpu_duty_cycle",
+            "gpu_power",
+            "gpu_graphics_activity",
+            "gpu_tensor_activity",
+            "nvlink_bandwidth",
+        ],
+        min_length=1,
+        description="Which metrics are compared, in the paper's priority, unless "
+        "metrics.enabled is set; metrics.extra follows.",
+    )
+    model: Literal["vae", "raw"] = Field(
+        default="vae",
+        description="vae: windows pass through the bundle's model of their metric, if it has "
+        "one; raw: they are compared as they are (the paper's RAW).",
+    )
+    join: Literal["per_metric", "concatenated", "integrated"] = Field(
+        default="per_metric",
+        description="per_metric: one metric after another; concatenated: a node's windows of "
+        "all metrics form one vector (the paper's CON); integrated: they pass through one model "
+        "of all metrics (INT), which needs model vae and a bundle trained with `train "
+        "--integrated`, such as the shipped one.",
+    )
+    distance: Literal["euclidean", "manhattan", "chebyshev", "mahalanobis"] = Field(
+        default="euclidean",
+        description="Distance between two nodes. mahalanobis is the paper's baseline MD as "
+        "understood here: between the nodes' window means of all metrics, with the covariance "
+        "over the window's nodes, shrunk after Ledoit and Wolf; it needs model raw and join "
+        "concatenated.",
+    )
+    continuity: bool = Field(
+        default=True,
+        description="Whether a node must remain the candidate for continuity.threshold_seconds; "
+        "false flags the candidate of a single window.",
+    )
+    fill_seconds: int = Field(
+        default=600,
+        ge=0,
+        le=7200,
+        description="How far away the nearest sample may be that fills a missing one. The paper "
+        "gives no limit; history_seconds is one.",
+    )
+
+    @property
+    def default_metrics(self) -> list[str]:
+        """The paper's, in its priority."""
+        return self.metrics
+
+    @property
+    def own_fill_seconds(self) -> float:
+        """The paper fills whatever is missing."""
+        return self.fill_seconds
+
+    @property
+    def needs_models(self) -> bool:
+        """Whether windows pass the models of their metrics."""
+        return self.model == "vae" and self.join != "integrated"
+
+    @property
+    def needs_integrated_model(self) -> bool:
+        """Whether windows pass the one model of all metrics."""
+        return self.join == "integrated"
+
+    @model_validator(mode="after")
+    def _baseline_is_whole(self) -> Self:
+        wanted = ("raw", "concatenated")
+        if self.distance == "mahalanobis" and wanted != (self.model, self.join):
+            raise ValueError(
+                "distance mahalanobis compares the nodes' mean values of all metrics, without a "
+                f"model; it needs model raw and join concatenated, got model {self.model} and "
+                f"join {self.join}"
+            )
+        if self.join == "integrated" and self.model != "vae":
+            raise ValueError(
+                f"join integrated compares what one model of all metrics gives; it needs model vae,"
+                f" got model {self.model}"
+            )
+        return self
+
+
+class ZScoreConfig(MethodConfig):
+    """The outlier rule of Aegis: beyond mean + 2 standard deviations for ten minutes."""
+
+    threshold: float = Field(default=2.0, gt=0, description="Standard deviations from the mean.")
+    period_seconds: float = Field(
+        default=600.0, gt=0, le=7200, description="How long the node must stay beyond that."
+    )
