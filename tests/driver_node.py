@@ -70,7 +70,9 @@ class DriverNode:
         }
         self.driver = Driver(config, self.sources, **options)
         known = registrations()
-        self.workers = {one.name: one for one in self.driver.workers([known[n] for n in names])}
+        self.workers = {
+            worker.name: worker for worker in self.driver.workers([known[n] for n in names])
+        }
 
     def write(self, **changes: Any) -> None:
         """Let the children answer from the scenario as it is now."""

@@ -38,11 +38,11 @@ def objects(values: dict[str, Any], **options: Any) -> list[Object]:
     """Return the rendered objects."""
     texts = templates(values, **options)
     return [
-        one
+        manifest
         for path, text in sorted(texts.items())
         if path.endswith(".yaml")
-        for one in yaml.load_all(text, Loader)
-        if one is not None
+        for manifest in yaml.load_all(text, Loader)
+        if manifest is not None
     ]
 
 
@@ -60,9 +60,9 @@ def of_kind(rendered: list[Object], kind: str, component: str | None = None) -> 
     """Return the objects of a kind, of one component if it is named."""
     label = "app.kubernetes.io/component"
     return [
-        one
-        for one in rendered
-        if one["kind"] == kind and component in (None, one["metadata"]["labels"][label])
+        manifest
+        for manifest in rendered
+        if manifest["kind"] == kind and component in (None, manifest["metadata"]["labels"][label])
     ]
 
 
@@ -80,7 +80,7 @@ def pod_of(workload: Object) -> Object:
 def pods_of(rendered: list[Object]) -> list[Object]:
     """Return all pods, those of workloads and single ones."""
     kinds = ("DaemonSet", "StatefulSet", "Pod")
-    return [pod_of(one) for one in rendered if one["kind"] in kinds]
+    return [pod_of(manifest) for manifest in rendered if manifest["kind"] in kinds]
 
 
 def container_of(workload: Object) -> Object:

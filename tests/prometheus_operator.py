@@ -74,9 +74,9 @@ _SPECS = {
 }
 
 
-def validate(one: dict[str, Any]) -> None:
+def validate(manifest: dict[str, Any]) -> None:
     """Raise ``jsonschema.ValidationError`` if the operator would refuse an object."""
-    spec = _SPECS[one["kind"]]
+    spec = _SPECS[manifest["kind"]]
     schema = _closed(
         {
             "apiVersion": {"const": "monitoring.coreos.com/v1"},
@@ -86,4 +86,4 @@ def validate(one: dict[str, Any]) -> None:
         },
         *("apiVersion", "kind", "metadata", "spec"),
     )
-    jsonschema.validate(one, schema)
+    jsonschema.validate(manifest, schema)

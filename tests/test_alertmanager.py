@@ -436,7 +436,9 @@ def test_a_finding_that_flaps_pages_once_and_its_end_is_told_once(tmp_path):
     ending = on(FINDING, "j1", "n8", "cpu_usage") | {"cluster": "ends"}
     with alertmanager(config(), tmp_path, FASTER) as server:
         server.post(flapping, ending)
-        eventually(lambda: all(server.count("/page", cluster=one) for one in ("flaps", "ends")))
+        eventually(
+            lambda: all(server.count("/page", cluster=cluster) for cluster in ("flaps", "ends"))
+        )
         server.post(flapping, ending, resolved=True)
         time.sleep(60 / FASTER)
         server.post(flapping)

@@ -338,9 +338,9 @@ def links_of(path):
         for override in config["overrides"]:
             found += [
                 link
-                for one in override["properties"]
-                if one["id"] == "links"
-                for link in one["value"]
+                for prop in override["properties"]
+                if prop["id"] == "links"
+                for link in prop["value"]
             ]
         yield from ((panel["title"], link["url"]) for link in found)
 

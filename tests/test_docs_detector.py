@@ -123,7 +123,7 @@ def test_the_finding_that_is_explained_has_the_columns_of_the_page() -> None:
     template = text_of(web / "templates" / "finding.html")
     (heading,) = re.findall(r"^\| (metric \| node-2 .*) \|$", page, re.MULTILINE)
     columns = [
-        re.sub(r"\{\{.*?\}\}", "node-2", one) for one in re.findall("<th.*?>(.*?)</th>", template)
+        re.sub(r"\{\{.*?\}\}", "node-2", cell) for cell in re.findall("<th.*?>(.*?)</th>", template)
     ]
 
     assert columns == heading.split(" | ")

@@ -68,9 +68,9 @@ def test_helm_lint_finds_nothing(case):
 @pytest.mark.parametrize("version", KUBERNETES)
 def test_kubernetes_takes_every_object(version):
     for case in CASES:
-        for one in case_objects(case):
-            if one["apiVersion"] != OPERATOR:
-                assert version == kubernetes_validate.validate(one, version, strict=True)
+        for manifest in case_objects(case):
+            if manifest["apiVersion"] != OPERATOR:
+                assert version == kubernetes_validate.validate(manifest, version, strict=True)
 
 
 def test_the_oldest_version_tried_is_the_oldest_allowed():
@@ -79,9 +79,9 @@ def test_the_oldest_version_tried_is_the_oldest_allowed():
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_operator_takes_every_monitor_and_rule(case):
-    for one in case_objects(case):
-        if one["apiVersion"] == OPERATOR:
-            prometheus_operator.validate(one)
+    for manifest in case_objects(case):
+        if manifest["apiVersion"] == OPERATOR:
+            prometheus_operator.validate(manifest)
 
 
 def test_a_monitor_with_a_typo_would_be_noticed():
@@ -100,19 +100,19 @@ def test_rendering_is_deterministic(case):
 @pytest.mark.parametrize("case", CASES)
 def test_every_object_has_its_place_and_a_name_of_its_own(case):
     rendered = case_objects(case)
-    names = [(one["kind"], one["metadata"]["name"]) for one in rendered]
+    names = [(manifest["kind"], manifest["metadata"]["name"]) for manifest in rendered]
 
     assert len(set(names)) == len(names)
-    assert {"training"} == {one["metadata"]["namespace"] for one in rendered}
-    for one in rendered:
-        assert "pw" == one["metadata"]["labels"]["app.kubernetes.io/instance"]
-        assert len(one["metadata"]["name"]) <= 63
+    assert {"training"} == {manifest["metadata"]["namespace"] for manifest in rendered}
+    for manifest in rendered:
+        assert "pw" == manifest["metadata"]["labels"]["app.kubernetes.io/instance"]
+        assert len(manifest["metadata"]["name"]) <= 63
 
 
 def test_long_names_are_cut_to_what_kubernetes_takes():
     rendered = objects({"rules": {"enabled": True}}, name="a" * 53)
 
-    assert max(len(one["metadata"]["name"]) for one in rendered) <= 63
+    assert max(len(manifest["metadata"]["name"]) for manifest in rendered) <= 63
     # Kubernetes adds a dash and ten letters to make a label of it.
     assert len(only(rendered, "StatefulSet")["metadata"]["name"]) <= 52
 
@@ -139,17 +139,21 @@ def test_selectors_find_the_pods_and_nothing_depends_on_labels_of_the_user(case)
     plain = objects(values_of(case) | {"commonLabels": {"team": "b"}})
     workloads = of_kind(rendered, "DaemonSet") + of_kind(rendered, "StatefulSet")
     others = of_kind(plain, "DaemonSet") + of_kind(plain, "StatefulSet")
-    for one, other in zip(workloads, others, strict=True):
-        selector = one["spec"]["selector"]["matchLabels"]
+    for workload, other in zip(workloads, others, strict=True):
+        selector = workload["spec"]["selector"]["matchLabels"]
         assert selector == other["spec"]["selector"]["matchLabels"]
-        assert selector.items() <= pod_of(one)["metadata"]["labels"].items()
+        assert selector.items() <= pod_of(workload)["metadata"]["labels"].items()
         assert "b" == pod_of(other)["metadata"]["labels"]["team"]
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_services_and_monitors_lead_to_pods(case):
     rendered = case_objects(case)
-    pods = [pod_of(one) for one in rendered if one["kind"] in ("DaemonSet", "StatefulSet")]
+    pods = [
+        pod_of(workload)
+        for workload in rendered
+        if workload["kind"] in ("DaemonSet", "StatefulSet")
+    ]
     for service in of_kind(rendered, "Service"):
         (pod,) = [pod for pod in pods if chosen(service["spec"]["selector"], pod)]
         assert {port["targetPort"] for port in service["spec"]["ports"]} <= port_names(pod)
@@ -159,17 +163,19 @@ def test_services_and_monitors_lead_to_pods(case):
         assert ports <= port_names(pod)
     for monitor in of_kind(rendered, "ServiceMonitor"):
         labels = monitor["spec"]["selector"]["matchLabels"]
-        (service,) = [one for one in of_kind(rendered, "Service") if chosen(labels, one)]
+        (service,) = [
+            candidate for candidate in of_kind(rendered, "Service") if chosen(labels, candidate)
+        ]
         ports = {endpoint["port"] for endpoint in monitor["spec"]["endpoints"]}
         assert ports <= {port["name"] for port in service["spec"]["ports"]}
 
 
-def chosen(selector: dict[str, str], one: Object) -> bool:
-    return selector.items() <= one["metadata"]["labels"].items()
+def chosen(selector: dict[str, str], manifest: Object) -> bool:
+    return selector.items() <= manifest["metadata"]["labels"].items()
 
 
 def port_names(pod: Object) -> set[str]:
-    return {port["name"] for one in pod["spec"]["containers"] for port in one["ports"]}
+    return {port["name"] for container in pod["spec"]["containers"] for port in container["ports"]}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -178,7 +184,7 @@ def test_only_exporters_get_the_label_node(case):
     for monitor in of_kind(rendered, "PodMonitor") + of_kind(rendered, "ServiceMonitor"):
         spec = monitor["spec"]
         (endpoint,) = spec.get("podMetricsEndpoints") or spec["endpoints"]
-        labels = {one.get("targetLabel") for one in endpoint.get("relabelings", [])}
+        labels = {relabeling.get("targetLabel") for relabeling in endpoint.get("relabelings", [])}
         of_exporter = monitor["metadata"]["name"].startswith("pw-peerwatch-exporter")
         assert of_exporter == ("node" in labels)
         # A detector keeps its name when its pod gets another address.
@@ -197,7 +203,9 @@ def test_the_exporter_takes_its_settings_and_flags(case, tmp_path):
         known = registrations()
         load_exporter_config(config, listen=options.listen, known_collectors=known)
 
-        mounts = {one["name"]: one["mountPath"] for one in container_of(workload)["volumeMounts"]}
+        mounts = {
+            mount["name"]: mount["mountPath"] for mount in container_of(workload)["volumeMounts"]
+        }
         assert mounts["proc"] == str(options.path_procfs)
         assert mounts["sys"] == str(options.path_sysfs)
         assert f"{mounts['config']}/exporter.yaml" == str(options.config)
@@ -297,18 +305,18 @@ def test_pods_carry_no_version_that_would_replace_them_for_nothing():
     for kind in ("DaemonSet", "StatefulSet"):
         pod = pod_of(only(case_objects("default"), kind))
         values = [*pod["metadata"]["labels"].values(), *pod["metadata"]["annotations"].values()]
-        assert [] == [one for one in values if chart_file()["version"] in one]
+        assert [] == [value for value in values if chart_file()["version"] in value]
 
 
 def test_the_package_holds_rules_and_dashboards_and_a_release_fits_into_its_secret(tmp_path):
     archive = helm.package(CHART, destination=tmp_path)
     with tarfile.open(archive) as package:
-        files = {one.name: one for one in package.getmembers()}
-        texts = [package.extractfile(one).read() for one in files.values()]
+        files = {member.name: member for member in package.getmembers()}
+        texts = [package.extractfile(member).read() for member in files.values()]
     rendered = "".join(templates(values_of("full")).values())
     release = gzip.compress(b"".join(base64.b64encode(text) for text in texts) + rendered.encode())
 
-    assert all(one.isfile() for one in files.values())
+    assert all(member.isfile() for member in files.values())
     for folder, pattern in (("rules", "*.rules.yaml"), ("dashboards", "*.json")):
         expected = {f"peerwatch/{folder}/{p.name}" for p in (ROOT / folder).glob(pattern)}
         assert expected <= set(files)
@@ -320,12 +328,12 @@ def test_the_package_holds_rules_and_dashboards_and_a_release_fits_into_its_secr
 def test_the_notes_name_what_is_left_to_do(case):
     (notes,) = [text for path, text in templates(values_of(case)).items() if "NOTES" in path]
     rendered = case_objects(case)
-    names = {one["metadata"]["name"] for one in rendered}
+    names = {manifest["metadata"]["name"] for manifest in rendered}
 
     named = set(re.findall(r"(?:daemonset |daemonset/|service/)(\S+)", notes))
     assert named <= names
     monitors = of_kind(rendered, "PodMonitor") + of_kind(rendered, "ServiceMonitor")
-    watched = {one["metadata"]["labels"]["app.kubernetes.io/component"] for one in monitors}
+    watched = {monitor["metadata"]["labels"]["app.kubernetes.io/component"] for monitor in monitors}
     for component, kind in (("exporter", "DaemonSet"), ("detector", "StatefulSet")):
         unwatched = bool(of_kind(rendered, kind)) and component not in watched
         assert unwatched == (f"{component}.monitor.kind" in notes)

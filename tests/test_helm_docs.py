@@ -37,14 +37,16 @@ def test_commands_of_the_page_make_the_names_that_it_uses():
 
 
 def test_beside_kube_prometheus_stack_everything_carries_its_label():
-    (values,) = [one for one in EXAMPLES if one.get("rules", {}).get("grafanaUrl")]
+    (values,) = [example for example in EXAMPLES if example.get("rules", {}).get("grafanaUrl")]
     rendered = objects(values)
     chosen = of_kind(rendered, "PodMonitor") + of_kind(rendered, "PrometheusRule")
 
-    assert {"kube-prometheus-stack"} == {one["metadata"]["labels"]["release"] for one in chosen}
+    assert {"kube-prometheus-stack"} == {
+        manifest["metadata"]["labels"]["release"] for manifest in chosen
+    }
     assert {"1"} == {
-        one["metadata"]["labels"]["grafana_dashboard"]
-        for one in of_kind(rendered, "ConfigMap", "dashboards")
+        manifest["metadata"]["labels"]["grafana_dashboard"]
+        for manifest in of_kind(rendered, "ConfigMap", "dashboards")
     }
 
 
@@ -89,14 +91,16 @@ def test_settings_and_values_named_exist(path):
     places = (VALUES, ExporterConfig, DetectorConfig)
 
     assert asked
-    assert [] == [".".join(one) for one in asked if not any(known(place, one) for place in places)]
+    assert [] == [
+        ".".join(setting) for setting in asked if not any(known(place, setting) for place in places)
+    ]
 
 
 def test_collectors_that_the_page_switches_off_beside_node_exporter_serve_no_rule():
     (off,) = [
-        one["exporter"]["config"]["collectors"]["disabled"]
-        for one in EXAMPLES
-        if "config" in one.get("exporter", {})
+        example["exporter"]["config"]["collectors"]["disabled"]
+        for example in EXAMPLES
+        if "config" in example.get("exporter", {})
     ]
     rules = "".join(file.read_text() for file in (ROOT / "rules").glob("*.rules.yaml"))
 

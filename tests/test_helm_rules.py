@@ -29,7 +29,10 @@ def rendered_groups(values: dict[str, Any]) -> dict[str, list[Any]]:
     """Return the groups of rules by the name of their file."""
     found = of_kind(objects({"prometheus": {"recorded": False}} | values), "PrometheusRule")
     name = "pw-peerwatch-"
-    return {one["metadata"]["name"].removeprefix(name): one["spec"]["groups"] for one in found}
+    return {
+        manifest["metadata"]["name"].removeprefix(name): manifest["spec"]["groups"]
+        for manifest in found
+    }
 
 
 def own_groups(name: str) -> list[Any]:
@@ -66,8 +69,8 @@ def test_the_rules_are_those_of_the_repository(preset):
 )
 def test_promtool_takes_the_rendered_rules(case, tmp_path):
     files = [
-        written(tmp_path / f"{one['metadata']['name']}.yaml", one["spec"])
-        for one in of_kind(case_objects(case), "PrometheusRule")
+        written(tmp_path / f"{manifest['metadata']['name']}.yaml", manifest["spec"])
+        for manifest in of_kind(case_objects(case), "PrometheusRule")
     ]
     command = [find_program("promtool"), "check", "rules", "--lint=all", "--lint-fatal", *files]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -151,11 +154,13 @@ def test_addresses_are_put_before_runbooks_and_dashboards():
 
 def test_dashboards_are_those_of_the_repository():
     found = of_kind(objects({"dashboards": {"enabled": True}}), "ConfigMap", "dashboards")
-    rendered = {file: json.loads(text) for one in found for file, text in one["data"].items()}
+    rendered = {
+        file: json.loads(text) for manifest in found for file, text in manifest["data"].items()
+    }
     files = (ROOT / "dashboards").glob("*.json")
 
     assert {file.name: json.loads(file.read_text()) for file in files} == rendered
-    assert all("1" == one["metadata"]["labels"]["grafana_dashboard"] for one in found)
+    assert all("1" == manifest["metadata"]["labels"]["grafana_dashboard"] for manifest in found)
 
 
 def test_dashboards_go_where_grafana_looks():
@@ -166,5 +171,5 @@ def test_dashboards_go_where_grafana_looks():
     }
     found = of_kind(objects({"dashboards": dashboards}), "ConfigMap", "dashboards")
 
-    assert {"grafana"} == {one["metadata"]["namespace"] for one in found}
-    assert {"Jobs"} == {one["metadata"]["annotations"]["grafana_folder"] for one in found}
+    assert {"grafana"} == {manifest["metadata"]["namespace"] for manifest in found}
+    assert {"Jobs"} == {manifest["metadata"]["annotations"]["grafana_folder"] for manifest in found}

@@ -23,7 +23,7 @@ def security(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 def volumes(pod: dict[str, Any]) -> set[str]:
-    return {one["hostPath"]["path"] for one in pod["spec"]["volumes"] if "hostPath" in one}
+    return {volume["hostPath"]["path"] for volume in pod["spec"]["volumes"] if "hostPath" in volume}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -48,9 +48,10 @@ def test_no_account_has_a_token_or_a_right(case):
     rendered = case_objects(case)
 
     assert all(
-        one["automountServiceAccountToken"] is False for one in of_kind(rendered, "ServiceAccount")
+        account["automountServiceAccountToken"] is False
+        for account in of_kind(rendered, "ServiceAccount")
     )
-    assert [] == [one["kind"] for one in rendered if "Role" in one["kind"]]
+    assert [] == [manifest["kind"] for manifest in rendered if "Role" in manifest["kind"]]
     assert [] == of_kind(rendered, "Secret")
 
 
@@ -63,7 +64,9 @@ def test_nothing_of_the_node_can_be_written(case):
             for mount in container.get("volumeMounts", [])
             if not mount.get("readOnly", False)
         }
-        of_node = {one["name"] for one in pod["spec"].get("volumes", []) if "hostPath" in one}
+        of_node = {
+            volume["name"] for volume in pod["spec"].get("volumes", []) if "hostPath" in volume
+        }
         assert set() == writable & of_node
 
 
@@ -74,7 +77,9 @@ def test_nobody_but_the_exporter_is_root_or_sees_the_node(case):
             spec = pod["spec"]
             assert spec["securityContext"]["runAsNonRoot"] is True
             assert not {"hostNetwork", "hostPID"} & spec.keys()
-            assert set() == {one["name"] for one in spec.get("volumes", []) if "hostPath" in one}
+            assert set() == {
+                volume["name"] for volume in spec.get("volumes", []) if "hostPath" in volume
+            }
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case != "joined"])
@@ -82,7 +87,10 @@ def test_nobody_is_privileged_who_was_not_told_to_be(case):
     assert [] == [
         pod
         for pod in pods_of(case_objects(case))
-        if any(one["securityContext"].get("privileged") for one in pod["spec"]["containers"])
+        if any(
+            container["securityContext"].get("privileged")
+            for container in pod["spec"]["containers"]
+        )
     ]
 
 
@@ -143,9 +151,17 @@ def test_what_the_exporter_cannot_read_it_is_told_not_to_try():
 def test_the_detector_compiles_into_a_folder_that_it_may_write():
     workload = only(case_objects("default"), "StatefulSet")
     container = container_of(workload)
-    (cache,) = [one["value"] for one in container["env"] if one["name"] == "NUMBA_CACHE_DIR"]
-    (mount,) = [one for one in container["volumeMounts"] if not one.get("readOnly")]
-    (volume,) = [one for one in pod_of(workload)["spec"]["volumes"] if one["name"] == mount["name"]]
+    (cache,) = [
+        variable["value"] for variable in container["env"] if variable["name"] == "NUMBA_CACHE_DIR"
+    ]
+    (mount,) = [
+        candidate for candidate in container["volumeMounts"] if not candidate.get("readOnly")
+    ]
+    (volume,) = [
+        candidate
+        for candidate in pod_of(workload)["spec"]["volumes"]
+        if candidate["name"] == mount["name"]
+    ]
 
     assert cache.startswith(mount["mountPath"] + "/")
     assert "emptyDir" in volume
@@ -168,6 +184,6 @@ def test_probes_ask_for_health_and_only_the_port_where_a_login_is_needed(kind: s
         container = container_of(only(case_objects(case), kind))
         return [container[name] for name in ("livenessProbe", "readinessProbe")]
 
-    asked = [one["httpGet"]["path"] for one in probes("default")]
+    asked = [probe["httpGet"]["path"] for probe in probes("default")]
     assert ["/-/healthy", "/-/ready"] == asked
-    assert all("tcpSocket" in one for one in probes("full"))
+    assert all("tcpSocket" in probe for probe in probes("full"))

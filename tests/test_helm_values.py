@@ -35,8 +35,8 @@ def paths(values: dict[str, Any], before: tuple[str, ...] = ()) -> Iterator[tupl
 
 def resolved(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a section, which may be there or null."""
-    for one in schema.get("anyOf", []):
-        schema = one if "$ref" in one else schema
+    for option in schema.get("anyOf", []):
+        schema = option if "$ref" in option else schema
     reference = schema.get("$ref")
     return SCHEMA["definitions"][reference.rpartition("/")[2]] if reference else schema
 
@@ -47,8 +47,8 @@ def sections(
     """Yield every section with its path, the whole first."""
     if "properties" in resolved(schema):
         yield path, resolved(schema)["properties"]
-        for key, one in resolved(schema)["properties"].items():
-            yield from sections(one, (*path, key))
+        for key, section in resolved(schema)["properties"].items():
+            yield from sections(section, (*path, key))
 
 
 def nested(path: tuple[str, ...], value: object) -> dict[str, Any]:
@@ -78,15 +78,15 @@ def test_a_section_that_is_no_section_is_refused_with_its_path(path):
 def test_every_section_of_the_schema_is_closed():
     def walk(schema: Any, name: str) -> Iterator[str]:
         if isinstance(schema, list):
-            for one in schema:
-                yield from walk(one, name)
+            for item in schema:
+                yield from walk(item, name)
         elif isinstance(schema, dict):
             if "properties" in schema and schema.get("additionalProperties") is not False:
                 yield name
             if schema.get("type") == "object" and "properties" not in schema:
                 yield name
-            for key, one in schema.items():
-                yield from walk(one, key)
+            for key, subschema in schema.items():
+                yield from walk(subschema, key)
 
     assert OPEN == set(walk(SCHEMA, "top"))
     assert SCHEMA["properties"]["rules"]["properties"]["alerts"]["additionalProperties"]
@@ -298,7 +298,7 @@ def test_values_of_a_parent_chart_are_let_through():
 
 @pytest.mark.parametrize("case", CASES)
 def test_cases_together_switch_on_what_can_be(case):
-    kinds = {one["kind"] for one in objects(values_of(case))}
+    kinds = {manifest["kind"] for manifest in objects(values_of(case))}
     enabled = VALUES | values_of(case)
 
     assert enabled["exporter"].get("enabled", True) == ("DaemonSet" in kinds)
@@ -306,7 +306,7 @@ def test_cases_together_switch_on_what_can_be(case):
 
 
 def test_every_template_makes_something_in_some_case():
-    made = {one["kind"] for case in CASES for one in objects(values_of(case))}
+    made = {manifest["kind"] for case in CASES for manifest in objects(values_of(case))}
     wanted = {
         kind
         for path in (CHART / "templates").rglob("*.yaml")

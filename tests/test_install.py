@@ -175,7 +175,7 @@ def test_ports_of_compose_are_free_of_each_other_and_on_the_loopback():
 
 
 def test_one_of_the_made_up_nodes_breaks():
-    nodes = [one for name, one in services().items() if name.startswith("node-")]
+    nodes = [service for name, service in services().items() if name.startswith("node-")]
     assert all(["python", "-m", "peerwatch_demo.exporter"] == node["entrypoint"] for node in nodes)
     parsed = [simulated_parser().parse_known_args(node["command"]) for node in nodes]
     options = [node for node, _ in parsed]
@@ -194,8 +194,8 @@ def test_compose_starts_prometheus_with_targets_that_are_services(tmp_path):
     targets = [
         target
         for job in config["scrape_configs"]
-        for one in job["static_configs"]
-        for target in one["targets"]
+        for static_config in job["static_configs"]
+        for target in static_config["targets"]
     ]
     (alertmanager,) = config["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"]
 
@@ -261,14 +261,14 @@ def test_prolog_and_epilog_name_the_jobs_of_each_gpu(tmp_path):
     slurm("prolog.sh", folder, SLURM_JOB_ID="47", SLURM_JOB_GPUS="1")
     both = read_mapping(folder)
     slurm("epilog.sh", folder, SLURM_JOB_ID="4711")
-    one = read_mapping(folder)
+    remaining = read_mapping(folder)
     slurm("epilog.sh", folder, SLURM_JOB_ID="47")
     free = read_mapping(folder)
 
     assert {0: ("4711",), 1: ("4711", "47")} == both.gpus
-    assert {0: (), 1: ("47",)} == one.gpus
+    assert {0: (), 1: ("47",)} == remaining.gpus
     assert {0: (), 1: ()} == free.gpus
-    assert () == both.problems + one.problems + free.problems
+    assert () == both.problems + remaining.problems + free.problems
 
 
 def test_a_job_without_gpus_is_one_of_the_node(tmp_path):

@@ -63,7 +63,7 @@ def test_the_page_shown_is_the_one_of_the_demo(take):
     parts = dict(
         re.findall(r'id="(\w+)">(.*?)</', (FOLDER / "page" / "index.html").read_text(), re.DOTALL)
     )
-    (told,) = re.findall(
+    (notification,) = re.findall(
         r"^    page:  (.*?)^    RIGHT",
         (ROOT / "docs" / "demo.md").read_text(),
         re.DOTALL | re.MULTILINE,
@@ -73,7 +73,7 @@ def test_the_page_shown_is_the_one_of_the_demo(take):
 
     assert take.PAGE_SIZE == size_of(picture)
     assert picture.stat().st_size <= LARGEST_BYTES
-    assert told.split() == parts["what"].split()
+    assert notification.split() == parts["what"].split()
     assert f"{alert['annotations']['summary']} demo-4711 node-5" == parts["title"]
 
 
@@ -82,7 +82,9 @@ def test_chosen_variables_and_rows_are_those_of_the_dashboard(take):
         board = load(ROOT / "dashboards" / f"{picture.dashboard}.json")
         rows = sum(panel["type"] == "row" for panel in board["panels"])
 
-        assert {one["name"] for one in board["templating"]["list"]} >= picture.variables.keys()
+        assert {
+            variable["name"] for variable in board["templating"]["list"]
+        } >= picture.variables.keys()
         assert rows >= max(picture.rows)
 
 
@@ -100,7 +102,7 @@ def test_the_viewer_knows_every_unit():
         for panel in panels(load(path)):
             used.add(panel["fieldConfig"]["defaults"]["unit"])
             for override in panel["fieldConfig"]["overrides"]:
-                used |= {one["value"] for one in override["properties"] if one["id"] == "unit"}
+                used |= {prop["value"] for prop in override["properties"] if prop["id"] == "unit"}
 
     assert {
         unit for unit in used if not re.search(rf'["{{ ]{re.escape(unit)}[":]', source)

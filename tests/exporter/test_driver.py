@@ -297,17 +297,17 @@ def test_error_counts_survive_the_process(tmp_path):
 
 def test_node_without_driver_pays_no_process(tmp_path):
     with driver_node(tmp_path, scenario={"no_library": True}) as node:
-        reports = node.until(lambda r: all(one.success for one in r.values()))
+        reports = node.until(lambda r: all(report.success for report in r.values()))
         wait_for(lambda: not node.children())
         again = node.tick()
 
-    assert {name: {} for name in FAST} == {name: values(one) for name, one in reports.items()}
-    assert {None} == {one.error for one in again.values()}
+    assert {name: {} for name in FAST} == {name: values(report) for name, report in reports.items()}
+    assert {None} == {report.error for report in again.values()}
 
 
 def test_late_driver_is_picked_up_when_its_version_appears(tmp_path):
     with driver_node(tmp_path, scenario={"no_library": True}) as node:
-        node.until(lambda r: all(one.success for one in r.values()))
+        node.until(lambda r: all(report.success for report in r.values()))
         wait_for(lambda: not node.children())
         node.write(no_library=False)
         node.version.write_text("NVRM version: 580.65.06\n")
@@ -319,7 +319,7 @@ def test_late_driver_is_picked_up_when_its_version_appears(tmp_path):
 def test_driver_without_version_file_is_looked_for_now_and_then(tmp_path):
     limits = replace(QUICK, absence=0.5)
     with driver_node(tmp_path, scenario={"no_library": True}, limits=limits) as node:
-        node.until(lambda r: all(one.success for one in r.values()))
+        node.until(lambda r: all(report.success for report in r.values()))
         node.write(no_library=False)
 
         assert node.until(well)

@@ -197,7 +197,9 @@ def test_main_process_never_imports_the_library():
 
 def test_driver_process_imports_nothing_heavy():
     modules = [
-        one.factory.__module__ for one in registrations().values() if one.process == "driver"
+        registration.factory.__module__
+        for registration in registrations().values()
+        if registration.process == "driver"
     ]
     script = (
         "import sys\n"

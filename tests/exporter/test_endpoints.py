@@ -151,12 +151,12 @@ def test_old_snapshot_is_not_sold_as_new(node):
 
 
 def test_not_ready_only_if_every_collector_is_stuck(node):
-    one, other = Blocking(), Blocking()
-    there = node(deadline=0.05, gpu=one, nvlink=other)
+    gpu, nvlink = Blocking(), Blocking()
+    there = node(deadline=0.05, gpu=gpu, nvlink=nvlink)
     there.tick()
     assert (False, "Every collector is stuck: gpu, nvlink.") == there.pages.readiness()
-    one.let_go.set()
-    other.let_go.set()
+    gpu.let_go.set()
+    nvlink.let_go.set()
     with_one = node(deadline=0.05, gpu=(stuck := Blocking()), cpu=Returning())
     # Until the other one has run in time.
     wait_until(lambda: (with_one.tick(), with_one.pages.readiness()[0])[1])

@@ -164,7 +164,9 @@ def test_record_of_several_lines_is_read_line_by_line():
 @given(
     st.text()
     | st.lists(
-        st.sampled_from([one.keyword for one in SIGNATURES] + [line for *_, line in EVENTS])
+        st.sampled_from(
+            [signature.keyword for signature in SIGNATURES] + [line for *_, line in EVENTS]
+        )
         | st.text(max_size=5)
     ).map(" ".join)
 )

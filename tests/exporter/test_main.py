@@ -180,7 +180,7 @@ def test_mistakes_in_file_and_flags_are_listed_together(tmp_path, capsys):
     path = tmp_path / "wrong.yaml"
     path.write_text("paths: {procfz: /proc}\ncollectors: {disabled: [nvme]}\n")
     absent = str(tmp_path / "absent")
-    told = mistakes(
+    messages = mistakes(
         capsys, "--config", str(path), "--path.procfs", absent, "--path.sysfs", str(path),
         "--path.kmsg", absent, "--listen", "nowhere",
     )  # fmt: skip
@@ -191,7 +191,7 @@ def test_mistakes_in_file_and_flags_are_listed_together(tmp_path, capsys):
         "paths.procfz: unknown key",
         "collectors.disabled.0: no collector 'nvme'",
     ]
-    assert starts == [line[: len(start)] for start, line in zip(starts, told, strict=True)]
+    assert starts == [line[: len(start)] for start, line in zip(starts, messages, strict=True)]
 
 
 def test_mistakes_in_the_web_configuration_end_the_process_with_2(tmp_path, capsys):

@@ -97,7 +97,9 @@ def test_link_that_goes_down_does_not_make_the_byte_counter_fall():
         scenario["gpus"][0]["fields"].update(
             {"165": [1, 0], "202": [1500, None], "204": [35, None], "221": [701, None]}
         )
-        samples = {k: v for one in collectors for k, v in collected(one).items()}
+        samples = {
+            k: v for nvlink_collector in collectors for k, v in collected(nvlink_collector).items()
+        }
 
     assert 3500 == samples["nvlink_transmit_bytes_total", "0", UUID(0)]
     assert 75 == samples["nvlink_receive_bytes_total", "0", UUID(0)]

@@ -90,9 +90,9 @@ def test_burst_of_20_ms_at_line_rate_shows_where_a_mean_of_a_second_hides_it(tre
         # A sampler that a busy machine lets wait past a burst sees it in one of the next windows.
         found = until(
             lambda: (
-                (one := statistics_of(measured(sampler))[TRANSMIT])
-                and one.maximum >= 0.9 * LINE_RATE
-                and one
+                (window := statistics_of(measured(sampler))[TRANSMIT])
+                and window.maximum >= 0.9 * LINE_RATE
+                and window
             )
         )
 

@@ -123,8 +123,14 @@ def test_collector_that_blocks_costs_only_itself(let_go):
     blocking.let_go = let_go
     collectors = {"a": blocking, "b": Returning(), "c": Returning("host_load1")}
     workers = [
-        ThreadWorker(name, lambda one=one: one, clock=clock, monotonic=clock, executor=executor)
-        for name, one in collectors.items()
+        ThreadWorker(
+            name,
+            lambda collector=collector: collector,
+            clock=clock,
+            monotonic=clock,
+            executor=executor,
+        )
+        for name, collector in collectors.items()
     ]
     for _ in range(2):
         for worker in workers:
