@@ -69,7 +69,7 @@ class Question:
 class FakeReader:
     """A Prometheus in memory: which node tells of which job when, and recorded series.
 
-    ``trouble`` fails every read with that reason; ``trouble_with`` only those whose query
+    ``failure`` fails every read with that reason; ``failures_by_query`` only those whose query
     contains the key.
     """
 
@@ -80,8 +80,8 @@ class FakeReader:
     present: dict[str, list[Span]] = field(default_factory=dict)
     recorded: dict[tuple[str, str], list[Series]] = field(default_factory=dict)
     published: list[tuple[float, dict[str, str], float]] = field(default_factory=list)
-    trouble: ReadFailure | None = None
-    trouble_with: dict[str, Exception] = field(default_factory=dict)
+    failure: ReadFailure | None = None
+    failures_by_query: dict[str, Exception] = field(default_factory=dict)
     questions: list[Question] = field(default_factory=list)
     statistics: ReadingStatistics = field(default_factory=ReadingStatistics)
 
@@ -95,11 +95,11 @@ class FakeReader:
         for metric, grid in values.items():
             for node, row in zip(names, grid, strict=True):
                 rows = [("", row)] if row.ndim == 1 else [(str(g), r) for g, r in enumerate(row)]
-                for gpu, one in rows:
+                for gpu, samples in rows:
                     labels = {"job_id": job_id, "node": node} | ({"gpu": gpu} if gpu else {})
-                    times = start + np.arange(len(one), dtype=np.float64)
+                    times = start + np.arange(len(samples), dtype=np.float64)
                     self.recorded.setdefault((job_id, metric), []).append(
-                        Series(labels, times, one.astype(np.float64))
+                        Series(labels, times, samples.astype(np.float64))
                     )
 
     def remove_node(self, job_id: str, node: str, time: float) -> None:
@@ -108,10 +108,12 @@ class FakeReader:
         for span in self.present[node]:
             span.end = min(span.end, time)
         for series_list in self.recorded.values():
-            for index, one in enumerate(series_list):
-                if one.labels["node"] == node:
-                    keep = one.times <= time
-                    series_list[index] = Series(one.labels, one.times[keep], one.values[keep])
+            for index, series in enumerate(series_list):
+                if series.labels["node"] == node:
+                    keep = series.times <= time
+                    series_list[index] = Series(
+                        series.labels, series.times[keep], series.values[keep]
+                    )
 
     def leave(self, job_id: str, node: str, time: float) -> None:
         """Let a node stop telling of its job."""
@@ -139,7 +141,9 @@ class FakeReader:
         label = self.config.peers.role_label
         if query == promql.running_jobs(discovery.job_info, label) and label is not None:
             return [
-                _one({"job_id": job, "node": node, label: self.roles.get((job, node), "")}, now, 1)
+                _sample(
+                    {"job_id": job, "node": node, label: self.roles.get((job, node), "")}, now, 1
+                )
                 for (job, node), spans in self.members.items()
                 if any(now in span for span in spans)
             ]
@@ -148,19 +152,19 @@ class FakeReader:
             promql.known_jobs(discovery.job_info, int(back)),
         ):
             return [
-                _one({"job_id": job_id, "node": node}, now, 1)
+                _sample({"job_id": job_id, "node": node}, now, 1)
                 for (job_id, node), spans in self.members.items()
                 if any(span.meets(now - back, now) for span in spans)
             ]
         if query == promql.present_nodes(discovery.presence):
             return [
-                _one({"node": node}, now, 1)
+                _sample({"node": node}, now, 1)
                 for node, spans in self.present.items()
                 if any(now in span for span in spans)
             ]
         if query == promql.absent_nodes("absent", int(back)):
             return [
-                _one({"job_id": labels["job_id"], "node": labels["node"]}, now, 1)
+                _sample({"job_id": labels["job_id"], "node": labels["node"]}, now, 1)
                 for time, labels, _ in self.published
                 if now - back <= time and labels.get("metric") == "absent"
             ]
@@ -171,7 +175,7 @@ class FakeReader:
             ):
                 shown = {k: v for k, v in labels.items() if k != "job_id" and v}
                 latest[tuple(shown.items())] = (shown, since)
-        return [_one(labels, now, since) for labels, since in latest.values()]
+        return [_sample(labels, now, since) for labels, since in latest.values()]
 
     def read(
         self,
@@ -180,7 +184,9 @@ class FakeReader:
         nodes: Sequence[str] = (),
         deadline: float = math.inf,
     ) -> list[Reading]:
-        return [Reading(one, self._outcome(one, grid), "query") for one in selections]
+        return [
+            Reading(selection, self._outcome(selection, grid), "query") for selection in selections
+        ]
 
     def _outcome(self, selection: Selection, grid: Grid) -> RangeResult | ReadError:
         kind = "raw" if selection.expression is None else "stepped"
@@ -200,13 +206,13 @@ class FakeReader:
     def _block(self, series: list[Series], selection: Selection, grid: Grid) -> Block:
         age = 0.0 if selection.expression else self.config.prometheus.reading.max_age_seconds
         rows, samples = {}, 0
-        for one in series:
-            here = (one.times >= grid.start / 1000 - age) & (
-                one.times <= min(grid.end / 1000, self.clock.now)
+        for recording in series:
+            here = (recording.times >= grid.start / 1000 - age) & (
+                recording.times <= min(grid.end / 1000, self.clock.now)
             )
             if here.any():
-                key = (one.labels["node"], one.labels.get("gpu", ""))
-                rows[key] = last_values(one.times[here], one.values[here], grid, age)
+                key = (recording.labels["node"], recording.labels.get("gpu", ""))
+                rows[key] = last_values(recording.times[here], recording.values[here], grid, age)
                 samples += int(here.sum())
         self.statistics.samples += samples
         values = np.array(list(rows.values()), np.float32).reshape(len(rows), grid.steps)
@@ -215,16 +221,16 @@ class FakeReader:
     def _ask(self, question: Question) -> None:
         self.questions.append(question)
         errors = self.statistics.errors
-        for text, error in self.trouble_with.items():
+        for text, error in self.failures_by_query.items():
             if text in question.query:
                 if isinstance(error, ReadError):
                     self.statistics.up = False
                     errors[error.reason] = errors.get(error.reason, 0) + 1
                 raise error
-        if self.trouble is not None:
+        if self.failure is not None:
             self.statistics.up = False
-            errors[self.trouble] = errors.get(self.trouble, 0) + 1
-            raise ReadError(self.trouble, f"The fake Prometheus is {self.trouble}.")
+            errors[self.failure] = errors.get(self.failure, 0) + 1
+            raise ReadError(self.failure, f"The fake Prometheus is {self.failure}.")
         self.statistics.up = True
 
 
@@ -235,7 +241,7 @@ def last_values(times: np.ndarray, values: np.ndarray, grid: Grid, age: float) -
     return np.where(fresh & np.isfinite(values[newest]), values[newest], np.nan)
 
 
-def _one(labels: dict[str, str], time: float, value: float) -> Series:
+def _sample(labels: dict[str, str], time: float, value: float) -> Series:
     return Series(labels, np.array([time]), np.array([value], dtype=np.float64))
 
 
@@ -254,7 +260,7 @@ def metric(name: str = "load", **changes: Any) -> dict[str, Any]:
 def config_for(*metrics: dict[str, Any], **settings: Any) -> DetectorConfig:
     """Return a configuration that looks at these metrics only."""
     chosen = list(metrics) or [metric()]
-    names = [one["name"] for one in chosen]
+    names = [chosen_metric["name"] for chosen_metric in chosen]
     return DetectorConfig.model_validate(
         {"metrics": {"extra": chosen, "enabled": names}} | settings
     )

@@ -51,7 +51,7 @@ def read_table(path: Path) -> np.ndarray:
         for row in csv.DictReader(path.read_text().splitlines())
     ]
     workers = max(row[0] for row in rows) + 1
-    ends = [max(step for worker, step, _ in rows if worker == one) for one in range(workers)]
+    ends = [max(step for worker, step, _ in rows if worker == rank) for rank in range(workers)]
     values = np.full((workers, min(ends) + 1), np.nan, dtype=np.float32)
     for worker, step, value in rows:
         if step < values.shape[1] and np.isnan(values[worker, step]):

@@ -74,7 +74,7 @@ def shrunk_covariance(points: np.ndarray) -> np.ndarray:
     sample = sum(outer, np.zeros((width, width))) / count
     target = np.trace(sample) / width * np.eye(width)
     d2 = float(np.sum((sample - target) ** 2)) / width
-    b2 = sum(float(np.sum((one - sample) ** 2)) / width for one in outer) / count**2
+    b2 = sum(float(np.sum((product - sample) ** 2)) / width for product in outer) / count**2
     if d2 == 0:
         return sample
     b2 = min(b2, d2)
@@ -137,7 +137,7 @@ def minder(
             deviation = deviations[name]
             if deviation and end - deviation[1] >= needed:
                 node, since = deviation
-                if node not in [one[1] for one in flagged]:
+                if node not in [finding[1] for finding in flagged]:
                     shown = max(names, key=lambda n: _or_least(own[n][node])) if joined else name
                     flagged.append((shown, node, since, end))
                 break
@@ -248,8 +248,8 @@ def bootstrap_f1(cases: list[tuple[int, int, int]], draws: int) -> tuple[float, 
     rng = np.random.default_rng(1)
     values = []
     for _ in range(draws):
-        some = [cases[index] for index in rng.integers(0, len(cases), len(cases))]
-        hits, false, faults = (sum(part) for part in zip(*some, strict=True))
+        draw = [cases[index] for index in rng.integers(0, len(cases), len(cases))]
+        hits, false, faults = (sum(part) for part in zip(*draw, strict=True))
         precision, recall = hits / (hits + false), hits / faults
         values.append(2 * precision * recall / (precision + recall))
     return float(np.quantile(values, 0.025)), float(np.quantile(values, 0.975))
@@ -324,12 +324,12 @@ def long_deviations(
     """
     found = []
     node, start, last = (*(since or (-1, 0)), times[0] - 1 if times else 0)
-    for one, time in [*zip(candidates, times, strict=True), (-1, math.inf)]:
-        if one is None:
+    for candidate, time in [*zip(candidates, times, strict=True), (-1, math.inf)]:
+        if candidate is None:
             continue
-        if one != node or time - last > 120:
+        if candidate != node or time - last > 120:
             if node >= 0 and last >= times[0] and last - start >= needed:
                 found.append((node, start, last))
-            node, start = one, time
+            node, start = candidate, time
         last = time
     return found

@@ -59,7 +59,10 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def flagged(result: CaseResult, method: str) -> list[tuple[float, str, str, str]]:
-    return [(one.raised, one.node, one.gpu, one.metric) for one in result.findings[method]]
+    return [
+        (finding.raised, finding.node, finding.gpu, finding.metric)
+        for finding in result.findings[method]
+    ]
 
 
 def cut_short(folder: Path, step: int, target: Path) -> Path:
@@ -103,8 +106,8 @@ def test_what_comes_later_changes_nothing_that_was_found(
         lag, cycle = config.prometheus.lag_seconds, config.cycle_seconds
         seen = (cut + lag) // cycle * cycle - lag
         for method in METHODS:
-            expected = [one for one in flagged(whole, method) if one[0] < seen]
-            assert expected == [one for one in flagged(part, method) if one[0] < seen]
+            expected = [finding for finding in flagged(whole, method) if finding[0] < seen]
+            assert expected == [finding for finding in flagged(part, method) if finding[0] < seen]
             compared += len(expected)
     assert compared
     assert flagged(whole, "peerwatch")
@@ -115,13 +118,13 @@ def test_the_length_of_the_cycle_does_not_change_who_is_found(
 ) -> None:
     folders = [*simulated, faulty_case(tmp_path / "whole")]
     expected = [
-        [one[1:] for one in flagged(usual, "peerwatch")]
+        [finding[1:] for finding in flagged(usual, "peerwatch")]
         for usual in results(folders, ("peerwatch",))
     ]
     assert all(expected)
     for cycle in (5, 40):
         actual = [
-            [one[1:] for one in flagged(other, "peerwatch")]
+            [finding[1:] for finding in flagged(other, "peerwatch")]
             for other in results(folders, ("peerwatch",), cycle_seconds=cycle)
         ]
         assert expected == actual
@@ -137,10 +140,10 @@ def test_backtest_writes_one_line_per_case(
     output = tmp_path / "findings.jsonl"
     arguments = ["--config", str(config), "--method", "peerwatch"]
     done = main(["backtest", str(tmp_path / "cases"), *arguments, "--output", str(output)])
-    told = capsys.readouterr()
-    assert (0, "") == (done, told.out)
-    assert "2/2 cases" in told.err
-    assert 1 == told.err.count("unheard_of (ratio) in 2")
+    captured = capsys.readouterr()
+    assert (0, "") == (done, captured.out)
+    assert "2/2 cases" in captured.err
+    assert 1 == captured.err.count("unheard_of (ratio) in 2")
     sick, well = [json.loads(line) for line in output.read_text().splitlines()]
     assert {"case": "well", "findings": []} == well
     assert "sick" == sick["case"]
@@ -168,7 +171,7 @@ def test_processes_change_neither_the_findings_nor_their_order(tmp_path: Path) -
     variants = {"peerwatch": variant(DetectorConfig(), QUICK)}
     alone = list(replay_cases(folders, variants, EMPTY, 1))
     shared = list(replay_cases(folders, variants, EMPTY, 2))
-    assert names == [one.case for one in shared]
+    assert names == [shared_result.case for shared_result in shared]
     assert alone == shared
     assert flagged(alone[0], "peerwatch")
 
@@ -324,14 +327,18 @@ def test_a_broken_case_is_named_and_the_others_still_run(
     reason = damage(faulty_case(tmp_path / "cases" / "broken"))
     write_case(tmp_path / "cases" / "well", nodes=3, seconds=40)
     assert 2 == main(["backtest", str(tmp_path / "cases"), "-j", "1"])
-    told = capsys.readouterr()
-    assert ["well"] == [json.loads(line)["case"] for line in told.out.splitlines()]
-    (line,) = [one for one in told.err.splitlines() if one.startswith("peerwatch-detector: ")]
+    captured = capsys.readouterr()
+    assert ["well"] == [json.loads(line)["case"] for line in captured.out.splitlines()]
+    (line,) = [
+        error_line
+        for error_line in captured.err.splitlines()
+        if error_line.startswith("peerwatch-detector: ")
+    ]
     assert f"{tmp_path}/cases/broken" in line
     assert reason in line
 
 
-def test_a_node_without_samples_is_named_and_the_case_still_judged(
+def test_a_node_without_samples_is_named_and_the_case_still_evaluated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     level = shifted(8, 600, {2: -0.3}) * 100
@@ -342,18 +349,18 @@ def test_a_node_without_samples_is_named_and_the_case_still_judged(
     config = tmp_path / "detector.yaml"
     config.write_text(QUICK_YAML)
     assert 2 == main(["backtest", str(folder), "--config", str(config), "-j", "1"])
-    told = capsys.readouterr()
-    assert "sick/samples.npz: no sample of node-05 in any metric" in told.err
-    found = json.loads(told.out)["findings"]
-    assert {"node-02"} == {one["node"] for one in found}
+    captured = capsys.readouterr()
+    assert "sick/samples.npz: no sample of node-05 in any metric" in captured.err
+    found = json.loads(captured.out)["findings"]
+    assert {"node-02"} == {finding["node"] for finding in found}
 
 
 def test_paths_without_a_case_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
     assert 2 == main(["backtest", str(tmp_path / "empty"), str(tmp_path / "nowhere"), "-j", "1"])
-    told = capsys.readouterr().err
-    assert f"{tmp_path}/empty: cannot be read" in told
-    assert f"{tmp_path}/nowhere: cannot be read" in told
+    stderr = capsys.readouterr().err
+    assert f"{tmp_path}/empty: cannot be read" in stderr
+    assert f"{tmp_path}/nowhere: cannot be read" in stderr
 
 
 def test_cases_are_found_below_a_folder_in_order_and_once(tmp_path: Path) -> None:
@@ -370,10 +377,10 @@ def test_an_unknown_method_is_refused_at_once(
     folder = write_case(tmp_path / "well")
     for command in ("backtest", "evaluate"):
         assert 2 == main([command, str(folder), "--method", "magic"])
-        told = capsys.readouterr().err
-        assert "method: " in told
-        assert "'peerwatch'" in told
-        assert "'magic'" in told
+        stderr = capsys.readouterr().err
+        assert "method: " in stderr
+        assert "'peerwatch'" in stderr
+        assert "'magic'" in stderr
 
 
 def test_an_output_that_cannot_be_written_is_told_before_the_work(
@@ -387,9 +394,9 @@ def test_an_output_that_cannot_be_written_is_told_before_the_work(
         ["evaluate", folder, "--picture", f"{lost}.svg"],
     ):
         assert 1 == main(arguments)
-        told = capsys.readouterr().err
-        assert "cannot be written" in told
-        assert "cases" not in told
+        stderr = capsys.readouterr().err
+        assert "cannot be written" in stderr
+        assert "cases" not in stderr
 
 
 def test_a_picture_in_another_format_is_refused(
@@ -413,11 +420,11 @@ def test_evaluate_measures_every_method_and_refuses_cases_without_truth(
     arguments = ["--method", "peerwatch,minder", "--config", str(config), "-j", "1"]
     arguments += ["--output", str(output), "--picture", str(picture)]
     assert 2 == main(["evaluate", str(tmp_path / "cases"), *arguments])
-    told = capsys.readouterr()
-    assert "secret/case.json: has no truth" in told.err
-    assert "2 cases, 1 with a fault" in told.out
+    captured = capsys.readouterr()
+    assert "secret/case.json: has no truth" in captured.err
+    assert "2 cases, 1 with a fault" in captured.out
     result = json.loads(output.read_text())
-    assert ["sick", "well"] == [Path(one).name for one in result["cases"]]
+    assert ["sick", "well"] == [Path(path).name for path in result["cases"]]
     assert 1 == len(result["refused"])
     assert ["peerwatch", "minder"] == list(result["methods"])
     assert ["first node", "random node"] == list(result["references"])
@@ -427,7 +434,7 @@ def test_evaluate_measures_every_method_and_refuses_cases_without_truth(
     )
     assert 60 <= ours["overall"]["delay_median_seconds"] < 120
     assert {"slow_nic", "healthy"} == set(ours["by_fault"])
-    assert ["sick", "well"] == [one["case"] for one in ours["verdicts"]]
+    assert ["sick", "well"] == [verdict["case"] for verdict in ours["verdicts"]]
     assert picture.read_text().startswith("<svg ")
 
 
@@ -445,8 +452,8 @@ def test_a_model_for_other_bounds_stops_the_whole_command(
     )
     capsys.readouterr()
     assert 1 == main(["backtest", str(folder), "--config", str(config), "-j", "1"])
-    told = capsys.readouterr().err
-    assert "'cpu_usage' was trained with bounds (0.0, 1.0)" in told
+    stderr = capsys.readouterr().err
+    assert "'cpu_usage' was trained with bounds (0.0, 1.0)" in stderr
 
 
 def test_a_variant_is_checked_like_a_file() -> None:
@@ -457,7 +464,7 @@ def test_a_variant_is_checked_like_a_file() -> None:
         changed.method,
         changed.continuity.threshold_seconds,
     )
-    assert ["load"] == [one.name for one in changed.detection_metrics()]
+    assert ["load"] == [metric_config.name for metric_config in changed.detection_metrics()]
     with pytest.raises(ConfigError, match=r"similarity\.largest_share: .*got 7"):
         variant(config, {"similarity.largest_share": 7})
 
@@ -488,8 +495,8 @@ def flat(config: DetectorConfig) -> dict[str, object]:
     }
 
 
-def difference(one: dict[str, object], other: dict[str, object]) -> dict[str, object]:
-    return {name: value for name, value in other.items() if one[name] != value}
+def difference(before: dict[str, object], after: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in after.items() if before[name] != value}
 
 
 def test_evaluate_ablates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -518,10 +525,10 @@ def test_a_picture_needs_matplotlib_and_says_so_before_the_work(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     folder = str(write_case(tmp_path / "well"))
     assert 2 == main(["evaluate", folder, "--picture", str(tmp_path / "x.svg")])
-    told = capsys.readouterr().err
-    assert "x.svg: needs matplotlib, which is not installed" in told
-    assert "pip install -c constraints.txt '.[detector,train]'" in told
-    assert "cases" not in told.replace("constraints", "")
+    stderr = capsys.readouterr().err
+    assert "x.svg: needs matplotlib, which is not installed" in stderr
+    assert "pip install -c constraints.txt '.[detector,train]'" in stderr
+    assert "cases" not in stderr.replace("constraints", "")
 
 
 def test_evaluate_without_a_picture_does_not_load_matplotlib(tmp_path: Path) -> None:

@@ -185,9 +185,9 @@ def test_ranges_that_go_wrong_cost_their_job_its_cycle(
         here.cycle()
         assert {"j": NOW} == here.snapshot.last_success
         assert here.snapshot.reading.up
-    told = [one.getMessage() for one in caplog.records]
-    assert 1 == sum(f"failed what=j reason={reason}" in one for one in told)
-    assert "recovered what=j" in told
+    messages = [record.getMessage() for record in caplog.records]
+    assert 1 == sum(f"failed what=j reason={reason}" in message for message in messages)
+    assert "recovered what=j" in messages
 
 
 @pytest.mark.parametrize("piece", [SERIES, b" " * 1000], ids=["series", "blanks"])

@@ -45,7 +45,7 @@ def after(baseline: Baseline, steps: int) -> np.ndarray:
     return baseline.usual(START + 5 * steps).offset
 
 
-def test_a_node_is_judged_once_a_minute_of_its_past_is_known() -> None:
+def test_a_node_is_evaluated_once_a_minute_of_its_past_is_known() -> None:
     offsets = np.array(learn(fresh(), np.full((30, 2), 0.2)))
     known = np.isfinite(offsets).all(axis=1)
     # A minute, and the newest seconds that do not count yet; then the next whole period.
@@ -142,7 +142,7 @@ def test_known_gpus_keep_their_past_when_another_shows_up() -> None:
     np.testing.assert_allclose([[0.2, np.nan, 0.0], [0.3, np.nan, -0.1]], found, rtol=1e-6)
 
 
-def test_a_distrusted_node_is_judged_as_if_it_had_no_offset() -> None:
+def test_a_distrusted_node_is_evaluated_as_if_it_had_no_offset() -> None:
     baseline = fresh()
     learn(baseline, np.full((4, 2), 0.4))
     baseline.assume_like_peers("a")

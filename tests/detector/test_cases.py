@@ -175,18 +175,18 @@ def test_infinite_samples_are_missing_ones(tmp_path: Path) -> None:
 def test_what_is_not_looked_at_is_told_with_its_unit(tmp_path: Path) -> None:
     case = load_case(write_case(tmp_path / "one"))
     known = [
-        MetricConfig.model_validate(one)
-        for one in (metric("cpu_usage"), metric("gpu_duty_cycle", unit="percent"))
+        MetricConfig.model_validate(settings)
+        for settings in (metric("cpu_usage"), metric("gpu_duty_cycle", unit="percent"))
     ]
     assert ("gpu_duty_cycle (ratio)", "unheard_of (ratio)") == case.not_compared(known)
 
 
 def test_a_node_is_unheard_only_if_no_metric_has_a_sample(tmp_path: Path) -> None:
-    one = np.full((4, 200), 50.0)
-    one[1:3] = np.nan
-    other = np.full((4, 2, 200), 50.0)
-    other[[1, 3]] = np.nan
-    arrays = {"cpu_usage": one, "unheard_of": one, "gpu_duty_cycle": other}
+    node_values = np.full((4, 200), 50.0)
+    node_values[1:3] = np.nan
+    gpu_values = np.full((4, 2, 200), 50.0)
+    gpu_values[[1, 3]] = np.nan
+    arrays = {"cpu_usage": node_values, "unheard_of": node_values, "gpu_duty_cycle": gpu_values}
     assert ("node-01",) == load_case(
         write_case(tmp_path / "one", arrays=arrays)
     ).nodes_without_samples()

@@ -72,7 +72,7 @@ def test_a_node_that_vanished_stays_named_when_the_clock_is_set_back() -> None:
     clock.ahead = 0.0
     for _ in range(10):
         here.run(15)
-        assert [("node-02", "absent")] == [(one[1], one[3]) for one in here.findings()]
+        assert [("node-02", "absent")] == [(finding[1], finding[3]) for finding in here.findings()]
         assert here.detector.snapshot.detections[0].job.running
 
 

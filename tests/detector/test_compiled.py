@@ -69,15 +69,19 @@ def test_without_numba_the_same_is_found() -> None:
     slow_findings, slow_points, *_ = evaluated("without")
     for method, expected in slow_findings.items():
         found = findings[method]
-        assert [tuple(one[:4]) for one in expected] == [tuple(one[:4]) for one in found]
-        assert [one[4] for one in expected] == pytest.approx([one[4] for one in found], rel=1e-5)
+        assert [tuple(finding[:4]) for finding in expected] == [
+            tuple(finding[:4]) for finding in found
+        ]
+        assert [finding[4] for finding in expected] == pytest.approx(
+            [finding[4] for finding in found], rel=1e-5
+        )
     assert slow_findings["peerwatch"]
     assert slow_findings["minder"]
     for expected, found in zip(slow_points, points, strict=True):
         assert expected == pytest.approx(found, abs=1e-5)
 
 
-def test_a_judgement_compiles_nothing_that_was_not_made_ready() -> None:
+def test_an_evaluation_compiles_nothing_that_was_not_made_ready() -> None:
     _, _, before, after = evaluated("with")
     assert all(before)
     assert before == after

@@ -75,7 +75,7 @@ UNKNOWN = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), UNKNOWN, ids=[one[0] for one in UNKNOWN])
+@pytest.mark.parametrize(("text", "expected"), UNKNOWN, ids=[row[0] for row in UNKNOWN])
 def test_unknown_keys_are_refused_at_every_level(tmp_path: Path, text: str, expected: str) -> None:
     (mistake,) = mistakes(tmp_path, text)
     assert mistake.startswith(expected)
@@ -160,7 +160,7 @@ def test_wrong_types_and_impossible_values_tell_path_and_value(
 @pytest.mark.parametrize(
     "text", ["history_seconds: 200", "continuity: {threshold_seconds: 900}"], ids=["low", "high"]
 )
-def test_the_history_must_hold_a_whole_streak(tmp_path: Path, text: str) -> None:
+def test_the_history_must_hold_a_whole_deviation(tmp_path: Path, text: str) -> None:
     (mistake,) = mistakes(tmp_path, text)
     assert "threshold_seconds + window_length" in mistake
     assert "raise history_seconds" in mistake
@@ -225,7 +225,7 @@ def test_limits_of_reading_have_limits(tmp_path: Path, text: str, expected: str)
     assert mistake.startswith(f"prometheus.reading.{expected}")
 
 
-def test_a_streak_is_counted_in_steps(tmp_path: Path) -> None:
+def test_a_deviation_is_counted_in_steps(tmp_path: Path) -> None:
     text = "{step_seconds: 10, history_seconds: 300}"
     assert [
         "continuity: threshold_seconds + window_length = 320 must be at most history_seconds "
@@ -252,7 +252,7 @@ def test_the_example_for_bursts_loads() -> None:
         config = load_config(example).model_copy(update={"method": method})
         assert (0.1, ["rdma_bytes"]) == (
             config.step_seconds,
-            [one.name for one in config.detection_metrics()],
+            [metric_config.name for metric_config in config.detection_metrics()],
         )
 
 
@@ -346,17 +346,19 @@ def test_mistakes_reach_the_terminal_and_the_exit_code(
     assert 2 == len(lines)
     assert all(line.startswith("peerwatch-detector: ") for line in lines)
     assert 2 == main(["run", "--prometheus", "nowhere", "--listen", "x:y"])
-    told = capsys.readouterr().err
-    assert "prometheus.url: " in told
-    assert "listen.port: " in told
+    stderr = capsys.readouterr().err
+    assert "prometheus.url: " in stderr
+    assert "listen.port: " in stderr
 
 
 def test_overrides_change_one_metric_and_keep_the_rest() -> None:
     config = DetectorConfig.model_validate(
         {"metrics": {"overrides": {"cpu_usage": {"min_effect_size": 0.3, "direction": "low"}}}}
     )
-    before = {one.name: one for one in DetectorConfig().detection_metrics()}
-    after = {one.name: one for one in config.detection_metrics()}
+    before = {
+        metric_config.name: metric_config for metric_config in DetectorConfig().detection_metrics()
+    }
+    after = {metric_config.name: metric_config for metric_config in config.detection_metrics()}
     changed = after.pop("cpu_usage")
     original = before.pop("cpu_usage")
     assert before == after
@@ -368,25 +370,30 @@ def test_enabled_metrics_come_in_the_order_given_extra_ones_included() -> None:
     config = DetectorConfig.model_validate(
         {"metrics": {"enabled": ["mine", "gpu_power", "cpu_usage"], "extra": [metric("mine")]}}
     )
-    names = [one.name for one in config.detection_metrics()]
+    names = [metric_config.name for metric_config in config.detection_metrics()]
     assert ["mine", "gpu_power", "cpu_usage"] == names
 
 
 def test_extra_metrics_are_asked_after_the_presets() -> None:
     config = DetectorConfig.model_validate({"metrics": {"extra": [metric("mine")]}})
-    names = [one.name for one in config.detection_metrics()]
-    assert [*(one.name for one in DetectorConfig().detection_metrics()), "mine"] == names
+    names = [metric_config.name for metric_config in config.detection_metrics()]
+    assert [
+        *(metric_config.name for metric_config in DetectorConfig().detection_metrics()),
+        "mine",
+    ] == names
 
 
 def test_the_preset_is_sound() -> None:
     preset = load_preset("peerwatch")
-    names = [one.name for one in preset.metrics]
+    names = [metric_config.name for metric_config in preset.metrics]
     assert sorted(set(names)) == sorted(names)
-    assert len({one.recorded for one in preset.metrics}) == len(names)
-    for one in preset.metrics:
-        low, high = one.bounds
-        assert one.min_effect_size < high - low
-        assert one.recorded.startswith("job_gpu:" if one.scope == "gpu" else "job_node:")
+    assert len({metric_config.recorded for metric_config in preset.metrics}) == len(names)
+    for metric_config in preset.metrics:
+        low, high = metric_config.bounds
+        assert metric_config.min_effect_size < high - low
+        assert metric_config.recorded.startswith(
+            "job_gpu:" if metric_config.scope == "gpu" else "job_node:"
+        )
 
 
 @pytest.mark.parametrize("name", ["peerwatch", "fast", "dcgm"])
@@ -415,11 +422,19 @@ def test_the_shipped_example_loads_and_names_real_defaults() -> None:
 def test_the_fast_preset_compares_the_same_in_the_same_way() -> None:
     same = {"name", "scope", "direction", "min_ratio", "kind"}
     ours, fast = (
-        {one.name: one.model_dump(include=same) for one in load_preset(name).metrics if one.fast}
+        {
+            metric_config.name: metric_config.model_dump(include=same)
+            for metric_config in load_preset(name).metrics
+            if metric_config.fast
+        }
         for name in ("peerwatch", "fast")
     )
     units, theirs = (
-        {one.name: (one.unit, one.bounds) for one in load_preset(name).metrics if one.fast}
+        {
+            metric_config.name: (metric_config.unit, metric_config.bounds)
+            for metric_config in load_preset(name).metrics
+            if metric_config.fast
+        }
         for name in ("peerwatch", "fast")
     )
     assert list(ours.items()) == list(fast.items())

@@ -19,18 +19,18 @@ def follow(*marks: str, gap: float = 5.0, start: int = 1000) -> DeviationTracker
     return deviations
 
 
-def test_a_streak_is_as_long_as_from_its_first_to_its_last_candidate() -> None:
+def test_a_deviation_is_as_long_as_from_its_first_to_its_last_candidate() -> None:
     assert [3.0, 0.0] == follow(".xxxx", ".....").seconds().tolist()
     assert [1001.0] == follow(".xxxx").start.tolist()
 
 
-def test_a_single_candidate_is_a_streak_of_no_length() -> None:
+def test_a_single_candidate_is_a_deviation_of_no_length() -> None:
     deviations = follow("..x")
     assert [0.0] == deviations.seconds().tolist()
     assert [1002.0] == deviations.start.tolist()
 
 
-def test_a_pause_up_to_the_gap_does_not_break_a_streak() -> None:
+def test_a_pause_up_to_the_gap_does_not_break_a_deviation() -> None:
     assert [8.0] == follow("xx.....xx").seconds().tolist()
     assert [1.0] == follow("xx......xx").seconds().tolist()
 
@@ -39,7 +39,7 @@ def test_without_a_gap_one_second_breaks() -> None:
     assert [1.0] == follow("xxx.xx", gap=0.0).seconds().tolist()
 
 
-def test_seconds_without_judgement_neither_lengthen_nor_break() -> None:
+def test_seconds_without_evaluation_neither_lengthen_nor_break() -> None:
     assert [1.0] == follow("xx" + "?" * 50).seconds().tolist()
     assert [52.0] == follow("xx" + "?" * 50 + "x").seconds().tolist()
 
@@ -51,17 +51,17 @@ def test_a_hole_longer_than_two_minutes_breaks() -> None:
     assert np.isnan(broken.start).all()
 
 
-def test_quiet_counts_judged_seconds_only() -> None:
+def test_quiet_counts_evaluated_seconds_only() -> None:
     assert [3.0] == follow("x...").quiet.tolist()
     assert [4.0] == follow("x..." + "?" * 60 + ".").quiet.tolist()
     assert [0.0] == follow("...x").quiet.tolist()
 
 
-def test_nodes_have_streaks_of_their_own() -> None:
+def test_nodes_have_deviations_of_their_own() -> None:
     assert [4.0, 0.0, 2.0] == follow("xxxxx", ".....", "..xxx").seconds().tolist()
 
 
-def test_known_nodes_keep_their_streak_when_the_list_changes() -> None:
+def test_known_nodes_keep_their_deviation_when_the_list_changes() -> None:
     deviations = follow("xxxx", "....", ".xxx")
     deviations.follow(("new", "c", "a"))
     assert [0.0, 2.0, 3.0] == deviations.seconds().tolist()
@@ -76,7 +76,7 @@ def test_known_nodes_keep_their_streak_when_the_list_changes() -> None:
     jumps=st.lists(st.integers(1, 200), min_size=80, max_size=80),
     irregular=st.booleans(),
 )
-def test_streaks_are_those_of_the_step_by_step_version(
+def test_deviations_are_those_of_the_step_by_step_version(
     marks: list[str], gap: float, jumps: list[int], irregular: bool
 ) -> None:
     deviations, time, steps = DeviationTracker(gap), 0.0, []

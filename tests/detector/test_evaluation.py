@@ -95,22 +95,22 @@ def test_the_counts_add_up() -> None:
         evaluated(FAULT),
         evaluated(HEALTHY, ("a", 1.0), ("c", 2.0)),
     ]
-    one = measure(verdicts)
+    measures = measure(verdicts)
     assert (5, 4, 2, 3, 2) == (
-        one.cases,
-        one.faults,
-        one.true_positives,
-        one.false_positives,
-        one.false_negatives,
+        measures.cases,
+        measures.faults,
+        measures.true_positives,
+        measures.false_positives,
+        measures.false_negatives,
     )
-    assert (2 / 5, 2 / 4) == (one.precision.value, one.recall.value)
+    assert (2 / 5, 2 / 4) == (measures.precision.value, measures.recall.value)
     # F1 = 2 P R / (P + R).
-    np.testing.assert_allclose(2 * 0.4 * 0.5 / 0.9, one.f1.value)
-    assert one.f1.low < one.f1.value < one.f1.high
-    assert (75.0, 95.0) == (one.delay_median_seconds, one.delay_p90_seconds)
-    assert 225.0 == one.lead_median_seconds
-    np.testing.assert_allclose(5 * 4 * 864 / 86400, one.node_days)
-    np.testing.assert_allclose(3 / 0.2, one.false_findings_per_node_day)
+    np.testing.assert_allclose(2 * 0.4 * 0.5 / 0.9, measures.f1.value)
+    assert measures.f1.low < measures.f1.value < measures.f1.high
+    assert (75.0, 95.0) == (measures.delay_median_seconds, measures.delay_p90_seconds)
+    assert 225.0 == measures.lead_median_seconds
+    np.testing.assert_allclose(5 * 4 * 864 / 86400, measures.node_days)
+    np.testing.assert_allclose(3 / 0.2, measures.false_findings_per_node_day)
 
 
 def test_nothing_found_is_no_precision_and_nothing_faulty_no_recall() -> None:
@@ -153,14 +153,17 @@ def test_groups_are_by_fault_and_by_job_size() -> None:
     other = Truth("ecc_error", ("a",), 10.0, None)
     results = [result(FAULT), result(HEALTHY), result(other, nodes=tuple("abcdefghij"))]
     flagged = [[a_finding("b", raised=150.0)], [], [a_finding("c", raised=20.0)]]
-    one = evaluate(results, flagged)
-    assert ["ecc_error", "healthy", "slow_nic"] == list(one.by_fault)
-    assert ["1-4", "9-16"] == list(one.by_job_size)
+    evaluation = evaluate(results, flagged)
+    assert ["ecc_error", "healthy", "slow_nic"] == list(evaluation.by_fault)
+    assert ["1-4", "9-16"] == list(evaluation.by_job_size)
     assert (1, 0) == (
-        one.by_fault["slow_nic"].true_positives,
-        one.by_fault["ecc_error"].true_positives,
+        evaluation.by_fault["slow_nic"].true_positives,
+        evaluation.by_fault["ecc_error"].true_positives,
     )
-    assert (1, 1) == (one.by_job_size["9-16"].false_positives, one.overall.false_positives)
+    assert (1, 1) == (
+        evaluation.by_job_size["9-16"].false_positives,
+        evaluation.overall.false_positives,
+    )
 
 
 def test_job_sizes_fall_into_one_group_each() -> None:
@@ -180,8 +183,10 @@ def test_references_guess_at_the_onset_and_leave_healthy_jobs_alone() -> None:
     results = [result(FAULT, str(index)) for index in range(300)] + [result(HEALTHY)]
     made = guesses(results)
     assert made == guesses(results)
-    assert {("a", 100.0)} == {(one.node, one.raised) for (one,) in made["first node"][:-1]}
-    drawn = [one.node for (one,) in made["random node"][:-1]]
+    assert {("a", 100.0)} == {
+        (finding.node, finding.raised) for (finding,) in made["first node"][:-1]
+    }
+    drawn = [finding.node for (finding,) in made["random node"][:-1]]
     assert set(NODES) == set(drawn)
     assert 45 < drawn.count("b") < 105
     assert [] == made["random node"][-1] == made["first node"][-1]

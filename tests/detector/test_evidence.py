@@ -32,9 +32,9 @@ CONFIG = config_for(
     metric("busy", kind="load"),
     metric("pause", kind="network"),
     metric("marks", kind="network"),
-    metric("told", warns=True),
+    metric("notice", warns=True),
 )
-METRICS = {one.name: one for one in CONFIG.detection_metrics()}
+METRICS = {metric_config.name: metric_config for metric_config in CONFIG.detection_metrics()}
 
 
 def evidence_of(name: str = "work", node: str = "a", **changes: Any) -> Evidence:
@@ -97,7 +97,7 @@ def test_while_the_job_goes_on_only_lost_progress_makes_a_finding(
     assert flagged is bool(sustained(evidence_of(seconds=seconds), loss=loss))
 
 
-def test_the_loss_is_asked_for_since_the_streaks_onset() -> None:
+def test_the_loss_is_asked_for_since_the_deviations_onset() -> None:
     asked: list[float] = []
 
     def loss(since: float) -> float:
@@ -110,9 +110,9 @@ def test_the_loss_is_asked_for_since_the_streaks_onset() -> None:
 
 
 def test_a_metric_that_warns_is_a_warning_without_lost_progress() -> None:
-    (deviation,) = weighed(evidence_of("told"), phase=TRAINS, loss=lambda since: 0.0)
+    (deviation,) = weighed(evidence_of("notice"), phase=TRAINS, loss=lambda since: 0.0)
     assert (True, "warning") == (deviation.sustained, deviation.severity)
-    (deviation,) = weighed(evidence_of("told"), phase=TRAINS, loss=lambda since: 0.2)
+    (deviation,) = weighed(evidence_of("notice"), phase=TRAINS, loss=lambda since: 0.2)
     assert (True, "critical") == (deviation.sustained, deviation.severity)
 
 
@@ -204,23 +204,23 @@ def follow(*rows: str, kind: str = "work") -> tuple[SideTracker, list[Evidence],
         strength = np.array([2.0 if mark == "x" else 0.0 for mark in column])
         found = Side(strength, np.full(len(rows), -1), common=False)
         evaluated = np.array([mark != "?" for mark in column])
-        blind = np.array([mark == "c" for mark in column])
-        tracker.update(JobStep(NOW + 5 * step, 5.0 * step, TRAINS), found, evaluated, blind)
-    one = METRICS["pause" if kind == "network" else "work"]
-    return tracker, *collect_evidence(tracker, one, 1, ("",), high=True, common_cause=True)
+        collapsed = np.array([mark == "c" for mark in column])
+        tracker.update(JobStep(NOW + 5 * step, 5.0 * step, TRAINS), found, evaluated, collapsed)
+    compared = METRICS["pause" if kind == "network" else "work"]
+    return tracker, *collect_evidence(tracker, compared, 1, ("",), high=True, common_cause=True)
 
 
-def test_a_streak_begins_a_step_before_its_first_candidate() -> None:
+def test_a_deviation_begins_a_step_before_its_first_candidate() -> None:
     _, (item,), _ = follow("..xxx", ".....")
     assert ("a", NOW + 5, 5.0, 15.0) == (item.node, item.since, item.began, item.seconds)
 
 
-def test_a_pause_of_two_steps_does_not_break_a_streak_of_three_does() -> None:
+def test_a_pause_of_two_steps_does_not_break_a_deviation_of_three_does() -> None:
     assert [40.0] == [item.seconds for item in follow("xxx..xxx", "........")[1]]
     assert [10.0] == [item.seconds for item in follow("xxx...xx", "........")[1]]
 
 
-def test_steps_without_judgement_do_not_break_a_streak() -> None:
+def test_steps_without_evaluation_do_not_break_a_deviation() -> None:
     assert [45.0] == [item.seconds for item in follow("xx?????xx", ".........")[1]]
 
 
@@ -258,7 +258,7 @@ def test_who_was_first_counts_once_the_wait_is_longer_than_checkpoints_are_late(
     assert [] == sustained(weak, phase=WAITS, waiting_since=since)
 
 
-def test_the_strength_of_a_new_streak_begins_anew() -> None:
+def test_the_strength_of_a_new_deviation_begins_anew() -> None:
     tracker = SideTracker(10.0)
     tracker.follow(("a",))
     for step, strength in enumerate([9.0, 2.0, 0.0, 0.0, 0.0, 0.0, 2.0]):
@@ -270,7 +270,7 @@ def test_the_strength_of_a_new_streak_begins_anew() -> None:
 
 
 @pytest.mark.parametrize(("kind", "most"), [("work", 2), ("network", 1)])
-def test_streaks_that_begin_together_have_a_common_cause(kind: str, most: int) -> None:
+def test_deviations_that_begin_together_have_a_common_cause(kind: str, most: int) -> None:
     few = ["xxx"] * most + ["..."] * (5 - most)
     many = ["xxx"] * (most + 1) + ["..."] * (4 - most)
     assert (most, False) == (len(follow(*few, kind=kind)[1]), follow(*few, kind=kind)[2])
@@ -285,7 +285,7 @@ def test_what_began_together_is_counted_as_in_the_slow_version(starts: list[floa
     assert naive.began_together(starts, 60.0) == tracker.together().tolist()
 
 
-def test_the_gpu_that_carries_a_streak_is_named() -> None:
+def test_the_gpu_that_carries_a_deviation_is_named() -> None:
     tracker = SideTracker(10.0)
     tracker.follow(("a", "b"))
     found = Side(np.array([2.0, 2.0]), np.array([1, -1]), common=False)
@@ -296,8 +296,8 @@ def test_the_gpu_that_carries_a_streak_is_named() -> None:
     assert [("a", "5"), ("b", "")] == [(item.node, item.gpu) for item in evidence]
 
 
-def test_nodes_that_stay_keep_their_streaks() -> None:
+def test_nodes_that_stay_keep_their_deviations() -> None:
     tracker, _, _ = follow("xxx", "...")
     tracker.follow(("new", "a"))
     evidence, _ = collect_evidence(tracker, METRICS["work"], 1, ("",), high=True, common_cause=True)
-    assert [("a", 15.0, 2.0)] == [(one.node, one.seconds, one.strength) for one in evidence]
+    assert [("a", 15.0, 2.0)] == [(item.node, item.seconds, item.strength) for item in evidence]

@@ -124,7 +124,7 @@ def test_pause_frames_of_a_job_that_goes_on_slower_mean_pcie_or_nic() -> None:
     why = explained(congested(), 1000)
     assert "pcie_or_nic" == why.meaning.family
     assert {("pfc_tx_rate", "high"), ("ecn_rate", "high")} == {
-        (one.metric, one.direction) for one in why.metrics
+        (metric_evidence.metric, metric_evidence.direction) for metric_evidence in why.metrics
     }
     assert "slowed" == why.job.activity
     assert pytest.approx(0.2, abs=0.03) == why.job.loss
@@ -136,10 +136,10 @@ def test_low_clock_and_power_of_one_gpu_mean_throttling_and_name_it() -> None:
     why = explained(throttled(), 1000)
     assert "throttling" == why.meaning.family
     assert {("gpu_sm_clock", "3"), ("gpu_power", "3")} == {
-        (one.metric, one.gpu) for one in why.metrics
+        (metric_evidence.metric, metric_evidence.gpu) for metric_evidence in why.metrics
     }
     assert why.sentence.startswith("node-01 GPU 3: ")
-    by_name = {one.metric: one for one in why.metrics}
+    by_name = {metric_evidence.metric: metric_evidence for metric_evidence in why.metrics}
     assert "GPU SM clock 1.18 GHz (peers 1.97 GHz)" == by_name["gpu_sm_clock"].text()
     assert pytest.approx(0.6, abs=0.05) == by_name["gpu_power"].factor
 
@@ -161,10 +161,14 @@ def test_findings_of_the_papers_methods_are_explained_too(method: str) -> None:
     here = Replay(config_for(method=method), {"load": values})
     here.run()
     (finding,) = here.standing.values()
-    (one, *_) = here.state.explanations[finding].metrics
-    assert ("load", "low", None) == (one.metric, one.direction, one.effects)
-    assert pytest.approx(0.1, abs=0.01) == one.value
-    assert pytest.approx(0.5, abs=0.01) == one.median
+    (metric_evidence, *_) = here.state.explanations[finding].metrics
+    assert ("load", "low", None) == (
+        metric_evidence.metric,
+        metric_evidence.direction,
+        metric_evidence.effects,
+    )
+    assert pytest.approx(0.1, abs=0.01) == metric_evidence.value
+    assert pytest.approx(0.5, abs=0.01) == metric_evidence.median
 
 
 @pytest.mark.parametrize("cycle", [5, 20, 60])
@@ -173,7 +177,7 @@ def test_an_explanation_does_not_depend_on_the_cycles_or_on_what_follows(cycle: 
     whole.run(ONSET + 120, cycle=cycle)
     (why,) = whole.state.explanations.values()
     cut = round(why.made - START) + 1
-    early = replay({name: one[..., :cut] for name, one in short.items()})
+    early = replay({name: array[..., :cut] for name, array in short.items()})
     early.run(cycle=5)
     assert [why] == list(early.state.explanations.values())
 
@@ -227,7 +231,9 @@ def test_a_raised_finding_is_logged_with_its_reason(caplog: pytest.LogCaptureFix
     here = world()
     here.run(WORLD_ONSET + 300)
     (why,) = here.detector.snapshot.detections[0].explanations.values()
-    (line,) = [one.getMessage() for one in caplog.records if "finding_raised" in one.getMessage()]
+    (line,) = [
+        record.getMessage() for record in caplog.records if "finding_raised" in record.getMessage()
+    ]
     assert f"family={why.meaning.family} why={why.sentence!r}" in line
 
 
@@ -239,18 +245,18 @@ def test_value_and_peers_are_means_of_the_seconds_up_to_that_time() -> None:
     values = np.repeat([[100.0], [200.0], [300.0], [400.0]], 40, axis=1)
     values[:, :20] = 1e6
     values[:, 35:] = 1e6
-    one = measured(a_deviation("node-00", high=False), values, 1034)
-    assert (100.0, 300.0) == (one.value, one.median)
+    power = measured(a_deviation("node-00", high=False), values, 1034)
+    assert (100.0, 300.0) == (power.value, power.median)
     low, high = np.quantile([200.0, 300.0, 400.0], [0.1, 0.9])
-    assert pytest.approx((low, high)) == (one.low, one.high)
-    assert pytest.approx(1 / 3) == one.factor
+    assert pytest.approx((low, high)) == (power.low, power.high)
+    assert pytest.approx(1 / 3) == power.factor
 
 
 def test_one_gpu_is_compared_with_the_gpus_of_the_other_nodes() -> None:
     values = np.full((3, 2, 30), 500.0)
     values[0, 1], values[0, 0] = 200.0, 9000.0
-    one = measured(a_deviation("node-00", gpu="1", high=False), values, 1029)
-    assert (200.0, 500.0, 500.0, 500.0) == (one.value, one.median, one.low, one.high)
+    power = measured(a_deviation("node-00", gpu="1", high=False), values, 1029)
+    assert (200.0, 500.0, 500.0, 500.0) == (power.value, power.median, power.low, power.high)
     whole = measured(a_deviation("node-00", high=True), values, 1029)
     assert 4600.0 == whole.value
 
@@ -258,13 +264,13 @@ def test_one_gpu_is_compared_with_the_gpus_of_the_other_nodes() -> None:
 def test_samples_that_are_missing_are_none_and_stay_json() -> None:
     values = np.full((3, 30), 500.0)
     values[0] = np.nan
-    one = measured(a_deviation("node-00", high=False), values, 1029)
-    assert (None, 500.0, None) == (one.value, one.median, one.factor)
+    power = measured(a_deviation("node-00", high=False), values, 1029)
+    assert (None, 500.0, None) == (power.value, power.median, power.factor)
     alone = measured(a_deviation("node-01", high=False), values[:2], 1029)
     assert (500.0, None, None, None) == (alone.value, alone.median, alone.low, alone.high)
     zero = measured(a_deviation("node-01", high=True), values * [[1], [1], [0]], 1029)
     assert (500.0, 0.0, None) == (zero.value, zero.median, zero.factor)
-    json.dumps([asdict(each) for each in (one, alone, zero)], allow_nan=False)
+    json.dumps([asdict(each) for each in (power, alone, zero)], allow_nan=False)
 
 
 strengths = st.floats(0, 1e6)
@@ -296,8 +302,8 @@ def test_metrics_of_one_network_count_once() -> None:
     apart = [evidence("pfc_tx_rate", kind="network"), evidence("cpu_usage")]
     finding = a_finding(metric="pfc_tx_rate", score=4.0)
     course = JobProgress("trains")
-    one, two = (explain(finding, each, course, 1200, 240) for each in (pair, apart))
-    assert one.confidence.ratio < two.confidence.ratio
+    paired, unpaired = (explain(finding, each, course, 1200, 240) for each in (pair, apart))
+    assert paired.confidence.ratio < unpaired.confidence.ratio
 
 
 def test_what_began_long_before_is_listed_but_not_counted() -> None:
@@ -305,7 +311,9 @@ def test_what_began_long_before_is_listed_but_not_counted() -> None:
     finding = a_finding(metric="cpu_usage", score=4.0)
     with_old = explain(finding, [old, evidence()], JobProgress("waits"), 1030, 240)
     without = explain(finding, [evidence()], JobProgress("waits"), 1030, 240)
-    assert ["cpu_usage", "memory_usage"] == [one.metric for one in with_old.metrics]
+    assert ["cpu_usage", "memory_usage"] == [
+        metric_evidence.metric for metric_evidence in with_old.metrics
+    ]
     assert without.confidence == with_old.confidence
 
 
@@ -321,17 +329,19 @@ def test_what_began_long_before_is_listed_but_not_counted() -> None:
 def test_the_sentence_fits_whatever_the_names_are(
     node: str, gpu: str, name: str, value: float | None, unit: str, course: Any, restored: bool
 ) -> None:
-    one = evidence(name, gpu=gpu, value=value, unit=unit)
+    measurement = evidence(name, gpu=gpu, value=value, unit=unit)
     finding = a_finding(node, gpu=gpu, metric=name)
-    why = explain(finding, [one], JobProgress(course, 0.1), 1300, 240, before_restart=restored)
+    why = explain(
+        finding, [measurement], JobProgress(course, 0.1), 1300, 240, before_restart=restored
+    )
     assert len(why.sentence) <= MOST_CHARACTERS
     assert why.sentence.startswith(node[:40])
     assert why.sentence.endswith((".", "…"))
 
 
 def test_a_value_that_left_a_permanent_offset_is_not_said_to_differ_from_the_median() -> None:
-    one = evidence(value=0.46, median=0.45)
-    assert "CPU usage 46 %, low for this node" == one.text()
+    measurement = evidence(value=0.46, median=0.45)
+    assert "CPU usage 46 %, low for this node" == measurement.text()
 
 
 def _name(value: object) -> str:

@@ -118,7 +118,7 @@ def test_a_case_has_the_steps_of_the_configuration(tmp_path: Path) -> None:
 
 def test_a_prometheus_that_cannot_be_read_leaves_no_folder(tmp_path: Path) -> None:
     config, reader = world()
-    reader.trouble = "timeout"
+    reader.failure = "timeout"
     with pytest.raises(ReadError):
         export_case(tmp_path / "one", STRETCH, None, config, reader)
     assert [] == list(tmp_path.iterdir())
@@ -243,10 +243,10 @@ def test_a_live_server_tells_which_jobs_it_knows(
     span = ["--start", str(filled.start), "--end", str(filled.start + 99)]
     asked = ["export-case", "--prometheus", filled.url, "--job-id", "other", *span]
     assert 1 == main([*asked, str(tmp_path / "x")])
-    told = capsys.readouterr()
-    assert "" == told.out
-    assert "Job 'other' is unknown" in told.err
-    assert "jobs there: j." in told.err
+    captured = capsys.readouterr()
+    assert "" == captured.out
+    assert "Job 'other' is unknown" in captured.err
+    assert "jobs there: j." in captured.err
 
 
 def test_metrics_are_read_some_at_a_time_and_each_is_counted() -> None:

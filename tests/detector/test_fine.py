@@ -90,7 +90,7 @@ def degraded(case: Case) -> list[str]:
 
 
 def flagged(findings: tuple[Finding, ...]) -> list[tuple[str, str]]:
-    return [(one.node, one.metric) for one in findings]
+    return [(finding.node, finding.metric) for finding in findings]
 
 
 @pytest.mark.parametrize("method", ["peerwatch", "minder"])
@@ -103,7 +103,7 @@ def test_two_of_four_nodes_are_found_at_ten_milliseconds(method: str) -> None:
     assert [(first, METRIC), (second, METRIC)] == flagged(findings)
     assert case.truth is not None
     assert case.truth.onset_seconds is not None
-    delays = [one.raised - case.truth.onset_seconds for one in findings]
+    delays = [finding.raised - case.truth.onset_seconds for finding in findings]
     # The continuity threshold, and how long a peak is remembered; the second is 9 s later.
     assert 5 <= delays[0] <= 5 + 1.5 + 1
     assert 14 <= delays[1] <= 15 + 1.5 + 1
@@ -158,15 +158,15 @@ def test_once_the_worse_node_is_replaced_the_papers_method_finds_the_other() -> 
     detector = JobDetector(config, {METRIC: Identity()})
     detection = detector.detect(Job("j", left), rest, case.seconds)
     assert case.truth is not None
-    assert set(case.truth.nodes) - {worse} == {one.node for one in detection.findings}
+    assert set(case.truth.nodes) - {worse} == {finding.node for finding in detection.findings}
 
 
 def test_the_direction_tells_two_slow_nodes_from_two_quick_ones() -> None:
     case = case_with(TOGETHER)
     bad = set(case.truth.nodes) if case.truth else set()
     either = replay(case, settings("peerwatch", direction="both"), EMPTY).findings
-    assert {one.node for one in either} == set(case.nodes)
-    assert {one.node for one in replay(case, settings("peerwatch"), EMPTY).findings} == bad
+    assert {finding.node for finding in either} == set(case.nodes)
+    assert {finding.node for finding in replay(case, settings("peerwatch"), EMPTY).findings} == bad
 
 
 def test_nodes_that_deviate_alike_are_named_up_to_the_largest_share() -> None:
@@ -176,7 +176,7 @@ def test_nodes_that_deviate_alike_are_named_up_to_the_largest_share() -> None:
     quarter = config.similarity.model_copy(update={"largest_share": 0.25})
     assert () == replay(case, config.model_copy(update={"similarity": quarter}), EMPTY).findings
     found = replay(case, config, EMPTY).findings
-    assert set(case.truth.nodes) == {one.node for one in found}
+    assert set(case.truth.nodes) == {finding.node for finding in found}
 
 
 @pytest.mark.parametrize("method", ["peerwatch", "minder"])
@@ -219,11 +219,11 @@ def test_the_command_writes_cases_that_the_backtest_reads(tmp_path: Path) -> Non
     folders = [tmp_path / "fine-7", tmp_path / "fine-8"]
     first, second = replay_cases(folders, {"default": settings("peerwatch")}, EMPTY)
     assert ("", "") == (first.error, second.error)
-    assert set(faulty.truth.nodes) == {one.node for one in first.findings["default"]}
+    assert set(faulty.truth.nodes) == {finding.node for finding in first.findings["default"]}
     assert () == second.findings["default"]
 
 
 def test_the_same_seed_gives_the_same_fine_case() -> None:
-    one, same, other = (simulate_fine("a", FINE, seed, faulty=True) for seed in (1, 1, 2))
-    assert one.truth == same.truth != other.truth
-    np.testing.assert_array_equal(one.frames[METRIC].values, same.frames[METRIC].values)
+    first, again, other = (simulate_fine("a", FINE, seed, faulty=True) for seed in (1, 1, 2))
+    assert first.truth == again.truth != other.truth
+    np.testing.assert_array_equal(first.frames[METRIC].values, again.frames[METRIC].values)

@@ -161,8 +161,8 @@ def test_a_restart_takes_up_where_it_stood(filled: Filled, opened: Opened) -> No
     detector.cycle()
     (detection,) = detector.snapshot.detections
     assert filled.case.truth is not None
-    assert set(filled.case.truth.nodes) == {one.node for one in detection.findings}
-    began = {one.node: one.since - filled.start for one in detection.findings}
+    assert set(filled.case.truth.nodes) == {finding.node for finding in detection.findings}
+    began = {finding.node: finding.since - filled.start for finding in detection.findings}
     assert sorted(int(since) // 10 for since in began.values()) == [10, 14]
 
 
@@ -181,4 +181,4 @@ def test_an_exported_case_has_the_fine_steps(filled: Filled, tmp_path: Path) -> 
     np.testing.assert_array_equal(known[here], case.frames[METRIC].values[here])
     assert filled.case.truth is not None
     found = replay(case, DetectorConfig.model_validate(settings(filled, "peerwatch")), EMPTY)
-    assert set(filled.case.truth.nodes) == {one.node for one in found.findings}
+    assert set(filled.case.truth.nodes) == {finding.node for finding in found.findings}

@@ -58,15 +58,15 @@ def test_a_metric_costs_itself_and_a_server_the_job(
     broken: dict[str, str], reason: str | None
 ) -> None:
     reader, fake = reader_of()
-    fake.trouble_with = {
+    fake.failures_by_query = {
         f"job_node:{name}:ratio": ReadError(why, "no")  # type: ignore[arg-type]
         for name, why in broken.items()
     }
     found = reader.read(NODES, START + 1000.0, {})
     assert reason == (None if found.trouble is None else found.trouble.reason)
-    assert broken == {name: one.reason for name, one in found.errors.items() if one}
+    assert broken == {name: error.reason for name, error in found.errors.items() if error}
     assert {"load", "power"} - broken.keys() == found.frames.keys()
 
 
-def test_a_job_without_trouble_can_be_judged() -> None:
+def test_a_job_without_failure_can_be_evaluated() -> None:
     assert None is JobReading({}, {"load": None}).trouble

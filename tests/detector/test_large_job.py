@@ -68,7 +68,7 @@ def cold_and_on(here: World, monkeypatch: pytest.MonkeyPatch, at_once: int) -> I
 @pytest.mark.parametrize("together", [1, 2])
 @pytest.mark.parametrize("values", [waits, slowed, rested])
 @pytest.mark.parametrize("settings", [{}, {"similarity": {"baseline_seconds": 0}}])
-def test_in_parts_every_judgement_is_that_of_a_job_read_at_once(
+def test_in_parts_every_evaluation_is_that_of_a_job_read_at_once(
     values: Any, settings: dict[str, Any], together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_reader, "_LEAST_TOGETHER", together)
@@ -86,7 +86,7 @@ def test_a_fault_in_the_history_is_found_and_explained(values: Any, node: str) -
     assert [node] == [finding.node for finding in detection.findings]
     (why,) = detection.explanations.values()
     assert [] != list(why.metrics)
-    assert all(one.value is not None for one in why.metrics)
+    assert all(metric_evidence.value is not None for metric_evidence in why.metrics)
 
 
 def test_a_finding_is_restored_in_all_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,8 +99,8 @@ def test_a_finding_is_restored_in_all_metrics(monkeypatch: pytest.MonkeyPatch) -
         here.detector.cycle()
         method = here.detector.memories["job-1"].detector.method
         offsets = {
-            name: one.baseline.usual(one.evaluated_until + 15).offset.tobytes()
-            for name, one in method.metrics.items()
+            name: metric_state.baseline.usual(metric_state.evaluated_until + 15).offset.tobytes()
+            for name, metric_state in method.metrics.items()
         }
         found.append((repr(here.detector.snapshot.detections), offsets))
     assert found[1] == found[0]
@@ -110,16 +110,20 @@ def test_progress_is_read_first_and_no_two_questions_ask_for_the_same() -> None:
     here = world_of(training(END))
     here.clock.advance(END)
     here.detector.cycle()
-    asked = [one.query for one in here.reader.questions if one.kind == "raw"]
+    asked = [question.query for question in here.reader.questions if question.kind == "raw"]
     assert len(here.detector.metrics) == len(set(asked)) == len(asked)
-    recorded = {one.name: one.recorded for one in here.detector.metrics}
+    recorded = {
+        metric_config.name: metric_config.recorded for metric_config in here.detector.metrics
+    }
     assert {recorded[name] for name in FIRST} == {query.split("{")[0] for query in asked[:3]}
 
 
 def test_a_metric_that_is_refused_costs_only_itself() -> None:
     here = world_of(slowed())
-    recorded = {one.name: one.recorded for one in here.detector.metrics}
-    here.reader.trouble_with = {recorded["gpu_duty_cycle"]: ReadError("refused", "no")}
+    recorded = {
+        metric_config.name: metric_config.recorded for metric_config in here.detector.metrics
+    }
+    here.reader.failures_by_query = {recorded["gpu_duty_cycle"]: ReadError("refused", "no")}
     here.clock.advance(END)
     here.detector.cycle()
     (detection,) = here.detector.snapshot.detections
@@ -128,14 +132,16 @@ def test_a_metric_that_is_refused_costs_only_itself() -> None:
 
 def test_a_server_that_fails_between_two_parts_is_asked_again() -> None:
     here, other = world_of(slowed()), world_of(slowed())
-    recorded = {one.name: one.recorded for one in here.detector.metrics}
-    here.reader.trouble_with = {recorded["cpu_usage"]: ReadError("unreachable", "gone")}
+    recorded = {
+        metric_config.name: metric_config.recorded for metric_config in here.detector.metrics
+    }
+    here.reader.failures_by_query = {recorded["cpu_usage"]: ReadError("unreachable", "gone")}
     other.clock.advance(END)
     here.clock.advance(END)
     here.detector.cycle()
     assert () == here.detector.snapshot.detections
-    here.reader.trouble_with = {}
-    for one in (here, other):
-        one.clock.advance(15)
-        one.detector.cycle()
+    here.reader.failures_by_query = {}
+    for world in (here, other):
+        world.clock.advance(15)
+        world.detector.cycle()
     assert repr(other.detector.snapshot.detections) == repr(here.detector.snapshot.detections)

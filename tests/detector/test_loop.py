@@ -67,7 +67,7 @@ class HangingReader(FakeReader):
             self._hang(asked)
             return super().read(selections, grid, nodes)
         except ReadError as error:
-            return [Reading(one, error, "query") for one in selections]
+            return [Reading(selection, error, "query") for selection in selections]
         finally:
             self.at_once.remove(asked)
 
@@ -136,7 +136,7 @@ def running(config: DetectorConfig | None = None) -> Iterator[Running]:
     assert [] == reader.twice
 
 
-def test_all_jobs_are_judged_again_and_again() -> None:
+def test_all_jobs_are_evaluated_again_and_again() -> None:
     with running() as here:
         here.thread.start()
         wait_for(lambda: len(here.evaluated()) == JOBS)
@@ -155,7 +155,7 @@ def test_jobs_that_hang_or_raise_stop_no_other() -> None:
         hanging = {job(number) for number in (0, 1, 2)}
         here.reader.deadline = 2.0
         here.reader.hangs = tuple(f'job_id="{name}"' for name in hanging)
-        here.reader.trouble_with = {f'job_id="{job(3)}"': ValueError("a bug")}
+        here.reader.failures_by_query = {f'job_id="{job(3)}"': ValueError("a bug")}
         good = {job(number) for number in range(4, JOBS)}
         here.thread.start()
         wait_for(lambda: here.evaluated().keys() == good)
@@ -163,12 +163,10 @@ def test_jobs_that_hang_or_raise_stop_no_other() -> None:
         wait_for(lambda: all(here.evaluated()[name] > first[name] + 2 for name in good))
         # Half of the four threads.
         assert 2 == here.reader.most_hanging
-        troubled = {
-            concern[1]: reason for concern, reason in here.detector.failures.reasons.items()
-        }
-        assert dict.fromkeys(hanging, "timeout") | {job(3): "ValueError"} == troubled
+        failed = {concern[1]: reason for concern, reason in here.detector.failures.reasons.items()}
+        assert dict.fromkeys(hanging, "timeout") | {job(3): "ValueError"} == failed
 
-        here.reader.hangs, here.reader.trouble_with = (), {}
+        here.reader.hangs, here.reader.failures_by_query = (), {}
         wait_for(lambda: len(here.evaluated()) == JOBS)
 
 
@@ -190,10 +188,10 @@ def test_a_job_that_fails_while_nothing_can_be_discovered_is_read_soon_after() -
     with running() as here:
         here.thread.start()
         wait_for(lambda: len(here.evaluated()) == JOBS)
-        here.reader.trouble = "unreachable"
+        here.reader.failure = "unreachable"
         wait_for(lambda: len(here.detector.failures.reasons) == JOBS + 1)
         back = here.detector.clock() - START - PAST
-        here.reader.trouble = None
+        here.reader.failure = None
         wait_for(lambda: all(evaluated > back for evaluated in here.evaluated().values()))
         assert {} == here.detector.failures.reasons
 
@@ -225,14 +223,14 @@ def raise_a_bug(*_: object) -> None:
 
 def test_an_unexpected_error_of_the_discovery_is_told_and_tried_again() -> None:
     with running() as here:
-        here.reader.trouble_with = {"host_job_info": ValueError("a bug")}
+        here.reader.failures_by_query = {"host_job_info": ValueError("a bug")}
         here.thread.start()
         wait_for(lambda: here.detector.failures.reasons == {("discovery",): "ValueError"})
-        here.reader.trouble_with = {}
+        here.reader.failures_by_query = {}
         wait_for(lambda: len(here.evaluated()) == JOBS)
 
 
-def test_a_snapshot_does_not_change_while_jobs_are_judged() -> None:
+def test_a_snapshot_does_not_change_while_jobs_are_evaluated() -> None:
     with running() as here:
         here.thread.start()
         wait_for(lambda: len(here.evaluated()) == JOBS)

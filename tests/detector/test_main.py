@@ -139,9 +139,9 @@ def test_training_from_cases_end_to_end(tmp_path: Path, capsys: pytest.CaptureFi
     output = tmp_path / "models.npz"
     arguments = ["--config", str(config), "--output", str(output), "--cases", str(folder)]
     assert 0 == main(["train", *arguments, "--steps", "400"])
-    told = capsys.readouterr()
-    assert f"1 models written to {output}\n" == told.out
-    assert "held-out mean squared error" in told.err
+    captured = capsys.readouterr()
+    assert f"1 models written to {output}\n" == captured.out
+    assert "held-out mean squared error" in captured.err
     made = load_bundle(output).cards["cpu_usage"]
     assert (4 * 193, 8) == (made.windows, made.window_length)
 
@@ -159,9 +159,9 @@ def test_an_output_that_cannot_be_written_is_told_before_the_training(
     folder = write_case(tmp_path / "case")
     output = str(tmp_path / "nowhere" / "models.npz")
     assert 1 == main(["train", "--output", output, "--cases", str(folder)])
-    told = capsys.readouterr()
-    assert "cannot be written" in told.err
-    assert "mean squared error" not in told.err
+    captured = capsys.readouterr()
+    assert "cannot be written" in captured.err
+    assert "mean squared error" not in captured.err
 
 
 def test_training_from_an_unreachable_prometheus_is_told(
@@ -227,14 +227,14 @@ def test_a_detector_serves_without_prometheus_and_stops_quickly(end: signal.Sign
             time.sleep(0.05)
         began = time.monotonic()
         process.send_signal(end)
-        _, told = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=60)
         # Far less than a read that hangs may take.
         assert time.monotonic() - began < 30
     assert 0 == process.returncode
-    assert f"started version={__version__} listen=127.0.0.1:{port}" in told
-    assert 1 == told.count("failed what=discovery reason=unreachable")
-    assert "Traceback" not in told
-    assert "secret" not in told
+    assert f"started version={__version__} listen=127.0.0.1:{port}" in stderr
+    assert 1 == stderr.count("failed what=discovery reason=unreachable")
+    assert "Traceback" not in stderr
+    assert "secret" not in stderr
 
 
 def test_web_configuration_protects_and_is_read_again_on_sighup(tmp_path: Path) -> None:
@@ -251,8 +251,8 @@ def test_web_configuration_protects_and_is_read_again_on_sighup(tmp_path: Path) 
         f"--prometheus=http://127.0.0.1:{prometheus}",
     ) as process:
         assert process.stderr is not None
-        told = next(line for line in process.stderr if "started " in line)
-        assert " tls=on " in told
+        started = next(line for line in process.stderr if "started " in line)
+        assert " tls=on " in started
         client = authority.client()
         refused = ask(port, "/", context=client)
         assert (401, 'Basic realm="peerwatch-detector", charset="UTF-8"') == (

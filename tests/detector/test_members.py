@@ -98,7 +98,7 @@ def test_a_job_stays_until_its_new_owner_publishes_it() -> None:
     assert set() == group.share([job], evaluated=[job])
 
 
-def test_a_job_that_was_not_judged_yet_goes_at_once() -> None:
+def test_a_job_that_was_not_evaluated_yet_goes_at_once() -> None:
     job = job_of("b", "a")
     group = Group("a", 1)
     group.update(view("a", "b"))

@@ -37,8 +37,13 @@ def several(*names: str, **settings: Any) -> DetectorConfig:
 
 def found(replay: Replay) -> list[tuple[str, int, int, int]]:
     return [
-        (one.metric, replay.nodes.index(one.node), int(one.since) - START, int(one.raised) - START)
-        for one in replay.raised
+        (
+            finding.metric,
+            replay.nodes.index(finding.node),
+            int(finding.since) - START,
+            int(finding.raised) - START,
+        )
+        for finding in replay.raised
     ]
 
 
@@ -87,23 +92,27 @@ def test_every_variant_is_its_slow_version(
     )
     # ``raised`` is the end of the cycle in which the window was evaluated.
     ends = [min(150, -(-(end + 1) // cycle) * cycle) - 1 for *_, end in expected]
-    assert [(*one[:3], end) for one, end in zip(expected, ends, strict=True)] == found(replay)
+    assert [(*deviation[:3], end) for deviation, end in zip(expected, ends, strict=True)] == found(
+        replay
+    )
 
 
 def test_the_slow_version_finds_what_was_planted() -> None:
     values = {name: grid.tolist() for name, grid in rough(8, 150, 1).items()}
-    assert {("load", 4), ("power", 2)} == {one[:2] for one in naive.minder(values, 20.0)}
+    assert {("load", 4), ("power", 2)} == {
+        deviation[:2] for deviation in naive.minder(values, 20.0)
+    }
 
 
 def test_a_metric_further_down_is_not_asked_while_one_above_has_a_node() -> None:
     values = {"load": shifted(8, 600, {1: 0.3}), "power": shifted(8, 600, {5: 0.3}, 1)}
     whole = Replay(several("load", "power"), values)
-    assert [("node-01", "load")] == [(one.node, one.metric) for one in whole.run()]
+    assert [("node-01", "load")] == [(finding.node, finding.metric) for finding in whole.run()]
     below = Replay(several("load", "power"), values | {"load": healthy(8, 600)})
-    assert [("node-05", "power")] == [(one.node, one.metric) for one in below.run()]
+    assert [("node-05", "power")] == [(finding.node, finding.metric) for finding in below.run()]
 
 
-def test_another_candidate_ends_a_streak_even_while_the_node_is_silent() -> None:
+def test_another_candidate_ends_a_deviation_even_while_the_node_is_silent() -> None:
     values = healthy(8, 300, noise=0.002, spread=0.001)
     values[1, 50:] += 0.2
     values[1, 100:115] = np.nan
@@ -111,7 +120,9 @@ def test_another_candidate_ends_a_streak_even_while_the_node_is_silent() -> None
     config = several("load", continuity={"threshold_seconds": 60}, minder={"fill_seconds": 0})
     replay = Replay(config, {"load": values})
     replay.run(cycle=1)
-    assert [("node-01", 122)] == [(one.node, one.since - START) for one in replay.raised]
+    assert [("node-01", 122)] == [
+        (finding.node, finding.since - START) for finding in replay.raised
+    ]
 
 
 def test_without_continuity_a_single_window_names() -> None:
@@ -133,9 +144,9 @@ def test_concatenated_metrics_show_what_none_shows_alone() -> None:
         # In every metric another node is as far away.
         values[name][4 + index, 60:] -= 0.1
     alone = Replay(several(*values, **config), values)
-    assert "node-02" not in [one.node for one in alone.run()]
+    assert "node-02" not in [finding.node for finding in alone.run()]
     joined = Replay(several(*values, minder={"join": "concatenated"}, **config), values)
-    assert ["node-02"] == [one.node for one in joined.run()]
+    assert ["node-02"] == [finding.node for finding in joined.run()]
 
 
 def test_an_absent_node_is_no_finding_of_the_papers_methods() -> None:
@@ -144,7 +155,7 @@ def test_an_absent_node_is_no_finding_of_the_papers_methods() -> None:
     for method, expected in (("minder", []), ("zscore", []), ("peerwatch", ["node-03"])):
         replay = Replay(config_for(method=method), {"load": values})
         replay.absent_since = {"node-03": START + 99.0}
-        assert expected == [one.node for one in replay.run()]
+        assert expected == [finding.node for finding in replay.run()]
 
 
 def test_a_job_too_small_to_compare_names_nobody() -> None:
@@ -153,7 +164,7 @@ def test_a_job_too_small_to_compare_names_nobody() -> None:
     three[1, ONSET:] += 0.3
     four[1, ONSET:] += 0.3
     assert [] == Replay(config, {"load": three}).run()
-    assert ["node-01"] == [one.node for one in Replay(config, {"load": four}).run()]
+    assert ["node-01"] == [finding.node for finding in Replay(config, {"load": four}).run()]
 
 
 @settings(max_examples=40)
@@ -172,14 +183,18 @@ def test_windows_are_filled_from_the_nearest_sample_not_after_them(
 
 
 def test_minder_compares_the_papers_seven_metrics_in_its_priority() -> None:
-    names = [one.name for one in DetectorConfig(method="minder").detection_metrics()]
+    names = [
+        metric_config.name for metric_config in DetectorConfig(method="minder").detection_metrics()
+    ]
     assert SEVEN == names
     extra = {"metrics": {"extra": [metric("mine")]}, "method": "minder"}
     config = DetectorConfig.model_validate(extra)
-    assert [*SEVEN, "mine"] == [one.name for one in config.detection_metrics()]
+    assert [*SEVEN, "mine"] == [metric_config.name for metric_config in config.detection_metrics()]
     chosen = {"metrics": {"enabled": ["gpu_power", "cpu_usage"]}, "method": "minder"}
     config = DetectorConfig.model_validate(chosen)
-    assert ["gpu_power", "cpu_usage"] == [one.name for one in config.detection_metrics()]
+    assert ["gpu_power", "cpu_usage"] == [
+        metric_config.name for metric_config in config.detection_metrics()
+    ]
 
 
 REFUSED = [
@@ -199,7 +214,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "start", "part"), REFUSED, ids=[one[0] for one in REFUSED])
+@pytest.mark.parametrize(("text", "start", "part"), REFUSED, ids=[row[0] for row in REFUSED])
 def test_what_makes_no_sense_is_refused(tmp_path: Path, text: str, start: str, part: str) -> None:
     path = tmp_path / "detector.yaml"
     path.write_text(text)
@@ -233,7 +248,9 @@ def test_the_rows_are_those_of_the_methods_asked_for() -> None:
     config = DetectorConfig()
     variants = [f"minder:{name}" for name in VARIANTS["minder"]]
     assert variants == list(method_ablations(config, ["minder"]))
-    assert {"minder"} == {one.method for one in method_ablations(config, ["minder:raw"]).values()}
+    assert {"minder"} == {
+        variant.method for variant in method_ablations(config, ["minder:raw"]).values()
+    }
     both = list(method_ablations(config, ["peerwatch", "minder"]))
     assert "without fast" in both
     assert variants == both[-len(variants) :]
@@ -243,5 +260,5 @@ def test_the_rows_are_those_of_the_methods_asked_for() -> None:
 def test_variants_do_not_touch_the_nodes_names() -> None:
     replay = Replay(several("load", minder=MD), {"load": shifted(9, 500, {3: 0.3})})
     replay.run()
-    assert [node_names(9)[3]] == [one.node for one in replay.raised]
+    assert [node_names(9)[3]] == [finding.node for finding in replay.raised]
     assert replay.raised[0].since - START >= ONSET

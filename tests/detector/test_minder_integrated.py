@@ -48,7 +48,7 @@ def integrated(values: dict[str, np.ndarray], model: IntegratedLstmVae) -> Repla
 
 
 @pytest.mark.parametrize(("seed", "nodes", "cycle"), [(0, 6, 1), (1, 8, 7), (2, 9, 150)])
-def test_one_model_of_all_metrics_judges_their_windows_together(
+def test_one_model_of_all_metrics_evaluates_their_windows_together(
     seed: int, nodes: int, cycle: int
 ) -> None:
     values = rough(nodes, 150, seed)
@@ -83,11 +83,11 @@ def test_a_node_that_one_model_sets_apart_is_named_by_the_metric_that_shows_it()
     values = {"load": healthy(8, 600), "power": shifted(8, 600, {5: 0.3}, 1)}
     model = as_one_model({"load": 0.5, "power": 0.5})
     assert [("node-05", "power")] == [
-        (one.node, one.metric) for one in integrated(values, model).run()
+        (finding.node, finding.metric) for finding in integrated(values, model).run()
     ]
     # A model that sees no difference leaves nobody to name.
-    blind = as_one_model({"load": 0.5, "power": 0.5}, lambda windows: windows[:, :, 0] * 0)
-    assert [] == integrated(values, blind).run()
+    indifferent = as_one_model({"load": 0.5, "power": 0.5}, lambda windows: windows[:, :, 0] * 0)
+    assert [] == integrated(values, indifferent).run()
 
 
 def test_without_a_model_of_all_metrics_the_variant_int_is_refused() -> None:

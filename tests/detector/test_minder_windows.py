@@ -33,7 +33,7 @@ class Known(Candidates):
         def nothing(row: int) -> Points:
             raise AssertionError(row)
 
-        observed = np.array([one is not None for one in known], dtype=bool)
+        observed = np.array([node is not None for node in known], dtype=bool)
         super().__init__(ends, observed, nothing, "manhattan", 2.0, 120.0)
         self.known, self.compared = known, 0
 
@@ -49,43 +49,51 @@ class Known(Candidates):
 @st.composite
 def walks(draw: st.DrawFn) -> tuple[np.ndarray, list[int | None]]:
     """Return times with holes, and candidates in runs of all lengths."""
-    told: list[int | None] = []
+    candidates: list[int | None] = []
     for _ in range(draw(st.integers(1, 9))):
-        told += [draw(st.sampled_from([0, 1, 2, NOBODY, None]))] * draw(st.integers(1, 25))
+        candidates += [draw(st.sampled_from([0, 1, 2, NOBODY, None]))] * draw(st.integers(1, 25))
     pauses = draw(
-        st.lists(st.sampled_from([1] * 9 + [3, 121]), min_size=len(told), max_size=len(told))
+        st.lists(
+            st.sampled_from([1] * 9 + [3, 121]), min_size=len(candidates), max_size=len(candidates)
+        )
     )
-    return START + np.cumsum(pauses), told
+    return START + np.cumsum(pauses), candidates
 
 
 @settings(max_examples=300)
 @given(
     walk=walks(), needed=st.integers(0, 40), since=st.none() | st.tuples(st.just(0), st.just(30))
 )
-def test_every_long_streak_and_the_last_one_are_seen_whole(
+def test_every_long_deviation_and_the_last_one_are_seen_whole(
     walk: tuple[np.ndarray, list[int | None]], needed: int, since: tuple[int, int] | None
 ) -> None:
-    times, told = walk
+    times, known = walk
     before = None if since is None else (since[0], int(times[0]) - since[1])
-    expected = naive.long_deviations(told, times.tolist(), needed, before)
-    candidates = Known(times, told)
+    expected = naive.long_deviations(known, times.tolist(), needed, before)
+    candidates = Known(times, known)
     candidates.find_deviations(needed, math.nan if before is None else before[1])
     seen: list[int | None] = [
-        NOBODY if one == NOT_COMPARED and heard else (int(one) if heard else None)
-        for one, heard in zip(candidates.found, candidates.observed, strict=True)
+        NOBODY if candidate == NOT_COMPARED and heard else (int(candidate) if heard else None)
+        for candidate, heard in zip(candidates.found, candidates.observed, strict=True)
     ]
     assert expected == naive.long_deviations(seen, times.tolist(), needed, before)
-    end = max((time for time, one in zip(times, told, strict=True) if one is not None), default=0)
+    end = max(
+        (time for time, node in zip(times, known, strict=True) if node is not None), default=0
+    )
     running = [
-        [one for one in naive.long_deviations(who, times.tolist(), 0, before) if one[2] == end]
-        for who in (told, seen)
+        [
+            deviation
+            for deviation in naive.long_deviations(who, times.tolist(), 0, before)
+            if deviation[2] == end
+        ]
+        for who in (known, seen)
     ]
     assert running[0] == running[1]
 
 
 def test_a_job_without_a_fault_is_looked_at_here_and_there() -> None:
-    told: list[int | None] = np.random.default_rng(1).integers(0, 50, 900).tolist()
-    candidates = Known(START + np.arange(900), told)
+    known: list[int | None] = np.random.default_rng(1).integers(0, 50, 900).tolist()
+    candidates = Known(START + np.arange(900), known)
     candidates.find_deviations(240, math.nan)
     assert 900 / 30 > candidates.compared
 
@@ -161,7 +169,10 @@ class Exhaustive:
 
 def outcome(detection: Detection, state: JobState) -> tuple[object, ...]:
     return (
-        sorted((one.node, one.metric, one.since, one.score) for one in detection.findings),
+        sorted(
+            (finding.node, finding.metric, finding.since, finding.score)
+            for finding in detection.findings
+        ),
         [(s.node, s.metric, s.since, s.seconds, s.score, s.quiet) for s in detection.deviations],
         repr(detection.normal_scores),
         repr(detection.continuity),

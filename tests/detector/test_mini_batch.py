@@ -22,7 +22,10 @@ def settings(**changes: object) -> DetectorConfig:
 
 
 def flagged(case: Case, **changes: object) -> list[tuple[str, str]]:
-    return [(one.node, one.metric) for one in replay(case, settings(**changes), EMPTY).findings]
+    return [
+        (finding.node, finding.metric)
+        for finding in replay(case, settings(**changes), EMPTY).findings
+    ]
 
 
 @pytest.mark.parametrize("job", ["job_2", "job_3"])

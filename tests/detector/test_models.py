@@ -196,10 +196,10 @@ def test_a_bundle_comes_back_as_it_was_saved(tmp_path: Path, trained: Trained) -
 
 
 def test_equal_bundles_are_equal_files(tmp_path: Path, trained: Trained) -> None:
-    one, other = tmp_path / "one.npz", tmp_path / "other.npz"
-    saved(one, trained.weights)
+    path, other = tmp_path / "one.npz", tmp_path / "other.npz"
+    saved(path, trained.weights)
     saved(other, trained.weights)
-    assert one.read_bytes() == other.read_bytes()
+    assert path.read_bytes() == other.read_bytes()
 
 
 def test_a_metric_without_a_model_is_compared_by_its_raw_windows() -> None:
@@ -235,7 +235,9 @@ def test_the_models_of_a_configuration_are_those_of_its_metrics(trained: Trained
     config = config_for(metric("load", bounds=[0, 2.5e9]), metric("power"))
     bundle = Bundle({"load": trained.weights, "other": trained.weights}, {"load": card()})
     found = bundle.models(config, config.detection_metrics())
-    assert {"load": "lstm_vae", "power": "identity"} == {k: one.name for k, one in found.items()}
+    assert {"load": "lstm_vae", "power": "identity"} == {
+        k: model.name for k, model in found.items()
+    }
 
 
 def test_only_the_variant_int_takes_the_model_of_all_metrics() -> None:

@@ -67,8 +67,8 @@ def test_what_a_whole_stage_does_has_a_common_cause() -> None:
 def test_the_parts_of_a_job_in_which_all_do_the_same_give_what_no_roles_give() -> None:
     values = staged()
     values[4, ONSET:] += 0.25
-    one = dict.fromkeys(STAGES, "worker")
-    assert nodes_found(values, {}) == nodes_found(values, one)
+    same_role = dict.fromkeys(STAGES, "worker")
+    assert nodes_found(values, {}) == nodes_found(values, same_role)
 
 
 def test_a_role_of_too_few_nodes_is_compared_with_all() -> None:
@@ -105,7 +105,9 @@ def test_a_node_that_changes_its_role_begins_without_a_past_there() -> None:
     here.roles = STAGES | {"node-05": "stage-2"}
     assert [] == here.run()
     learned = here.metrics["load"].roles
-    assert {"stage-0": 3, "stage-2": 4} == {role: len(one.nodes) for role, one in learned.items()}
+    assert {"stage-0": 3, "stage-2": 4} == {
+        role: len(baseline.nodes) for role, baseline in learned.items()
+    }
 
 
 @pytest.mark.parametrize("settings", [{"role_label": "stage"}, {"role_pattern": "^(.)"}], ids=str)
@@ -170,7 +172,9 @@ def test_the_backtest_uses_the_roles_of_the_case(tmp_path: Path) -> None:
     )
     # No GPU tells of the job's progress here: high load alone then counts as any other metric.
     config = DetectorConfig.model_validate({"metrics": {"enabled": ["cpu_usage"]}})
-    assert ["node-04"] == [one.node for one in replay(load_case(folder), config, EMPTY).findings]
+    assert ["node-04"] == [
+        finding.node for finding in replay(load_case(folder), config, EMPTY).findings
+    ]
 
 
 @pytest.mark.parametrize(

@@ -200,7 +200,7 @@ def test_a_long_fault_stands_until_it_ends() -> None:
     assert 1 == len(replay.raised)
 
 
-def test_one_guilty_gpu_is_named() -> None:
+def test_one_faulty_gpu_is_named() -> None:
     values = healthy_gpus(6, 4, 800)
     values[2, 3, ONSET:] -= 0.45
     config = config_for(metric(scope="gpu", min_effect_size=0.05))
@@ -217,7 +217,7 @@ def test_a_node_whose_gpus_all_deviate_is_named_without_a_gpu() -> None:
     assert [("node-02", "")] == [(finding.node, finding.gpu) for finding in replay.raised]
 
 
-def test_no_gpu_is_guilty_without_samples() -> None:
+def test_no_gpu_is_faulty_without_samples() -> None:
     config = config_for(metric(scope="gpu"))
     values = np.full((3, 2, 40), np.nan, dtype=np.float32)
     frame = Replay(config, {"load": values}).frame("load", 0, 40)
@@ -240,7 +240,7 @@ def test_missing_samples_neither_break_nor_clear() -> None:
     assert ["node-01"] == list(replay.standing)
 
 
-def test_scores_of_nodes_that_cannot_be_judged_are_not_numbers() -> None:
+def test_scores_of_nodes_that_cannot_be_evaluated_are_not_numbers() -> None:
     values = healthy(4, 200)
     values[3, 100:] = np.nan
     replay = Replay(config_for(), {"load": values})
@@ -252,7 +252,7 @@ def test_scores_of_nodes_that_cannot_be_judged_are_not_numbers() -> None:
     assert START + 199 == detection.time
 
 
-def test_a_job_without_any_sample_is_judged_without_complaint() -> None:
+def test_a_job_without_any_sample_is_evaluated_without_complaint() -> None:
     replay = Replay(config_for(), {"load": np.full((4, 100), np.nan, dtype=np.float32)})
     assert [] == replay.run()
     assert {"load": 0.0} == replay.detection.coverage
@@ -282,7 +282,7 @@ def test_a_node_that_joins_late_is_compared_once_its_past_is_known() -> None:
     assert [("node-08", "load")] == flagged(Replay(config_for(), {"load": values}).run())
 
 
-def test_streaks_tell_how_far_a_node_is() -> None:
+def test_deviations_tell_how_far_a_node_is() -> None:
     replay = Replay(config_for(), {"load": shifted(8, 900, {1: 0.3})})
     replay.run(until=ONSET + 120)
     (deviation,) = [s for s in replay.detection.deviations if s.method == "peerwatch"]

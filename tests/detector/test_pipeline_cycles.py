@@ -56,7 +56,7 @@ def states(replay: Replay) -> dict[str, list[float]]:
     missing=st.sampled_from([0.0, 0.05, 0.4]),
     cuts=st.lists(st.integers(1, 90), min_size=1, max_size=40),
 )
-def test_every_streak_and_offset_is_the_same_however_the_cycles_fall(
+def test_every_deviation_and_offset_is_the_same_however_the_cycles_fall(
     seed: int, nodes: int, missing: float, cuts: list[int]
 ) -> None:
     rng = np.random.default_rng(seed)

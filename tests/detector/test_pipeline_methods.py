@@ -50,7 +50,7 @@ def naive_minder(
     return None
 
 
-def test_method_minder_breaks_a_streak_at_once() -> None:
+def test_method_minder_breaks_a_deviation_at_once() -> None:
     config = config_for(method="minder", continuity={"threshold_seconds": 60})
     values = healthy(8, 400, noise=0.02)
     values[2, 60:] += 0.3
@@ -86,6 +86,6 @@ def test_only_the_plain_zscore_warns() -> None:
         config = config_for(method=method, zscore={"period_seconds": 300})
         replay = Replay(config, {"load": shifted(8, 900, {3: 0.3})})
         replay.absent_since = {"node-05": START + 780.0}
-        seen |= {one.method: one.severity for one in replay.run()}
+        seen |= {finding.method: finding.severity for finding in replay.run()}
     expected = dict.fromkeys(("peerwatch", "minder", "absent"), "critical") | {"zscore": "warning"}
     assert expected == seen

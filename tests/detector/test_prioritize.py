@@ -60,19 +60,21 @@ def test_the_order_is_shown_written_and_used(
 ) -> None:
     output, picture = tmp_path / "order.yaml", tmp_path / "tree.svg"
     assert 0 == run(cases, "--output", output, "--picture", picture)
-    told = capsys.readouterr()
-    assert "6/6 cases" in told.err
-    assert "unheard_of (ratio) in 6" in told.err
-    lines = told.out.splitlines()
+    captured = capsys.readouterr()
+    assert "6/6 cases" in captured.err
+    assert "unheard_of (ratio) in 6" in captured.err
+    lines = captured.out.splitlines()
     assert "6 cases, 4 with a fault; 446 windows, 148 of them within a fault" == lines[0]
     rows = {line.split()[0]: line.split()[1:] for line in lines[4 : 4 + len(NAMES)]}
     assert ORDER == list(rows)
     assert ["0", "1.000", "above", "4/4", "0"] == rows["gpu_duty_cycle"]
     assert ["-", "-", "-", "0/4", "0"] == rows["cpu_usage"]
     assert ["-", "-", "-", "0/4", "6"] == rows["pfc_tx_rate"]
-    assert "Balanced accuracy on held-out cases: 1.00;" in told.out
+    assert "Balanced accuracy on held-out cases: 1.00;" in captured.out
     assert all(len(line) <= 100 for line in lines)
-    assert ORDER == [one.name for one in load_config(output).detection_metrics()]
+    assert ORDER == [
+        metric_config.name for metric_config in load_config(output).detection_metrics()
+    ]
     assert "446 windows" in output.read_text()
     assert picture.read_text().startswith("<svg ")
 
@@ -250,7 +252,9 @@ def test_lost_comments_are_told(
     assert 0 == run(cases, "--config", config, "--output", output)
     assert f"{output} has its settings without its comments" in capsys.readouterr().err
     assert 1 == load_config(output).listen.port
-    assert ORDER == [one.name for one in load_config(output).detection_metrics()]
+    assert ORDER == [
+        metric_config.name for metric_config in load_config(output).detection_metrics()
+    ]
 
 
 def test_a_broken_case_is_named_and_the_others_are_used(
@@ -261,13 +265,17 @@ def test_a_broken_case_is_named_and_the_others_are_used(
     unlabelled = write_case(tmp_path / "unlabelled")
     output = tmp_path / "order.yaml"
     assert 2 == run(broken, cases, unlabelled, "--output", output)
-    told = capsys.readouterr()
-    flagged = [line for line in told.err.splitlines() if line.startswith("peerwatch-detector: ")]
+    captured = capsys.readouterr()
+    flagged = [
+        line for line in captured.err.splitlines() if line.startswith("peerwatch-detector: ")
+    ]
     assert 2 == len(flagged)
     assert f"{broken}: is not a case" in flagged[0]
     assert f"{unlabelled}/case.json: has no truth" in flagged[1]
-    assert told.out.startswith("6 cases, 4 with a fault")
-    assert ORDER == [one.name for one in load_config(output).detection_metrics()]
+    assert captured.out.startswith("6 cases, 4 with a fault")
+    assert ORDER == [
+        metric_config.name for metric_config in load_config(output).detection_metrics()
+    ]
 
 
 def test_a_node_without_samples_is_named_and_its_case_used(
@@ -279,9 +287,11 @@ def test_a_node_without_samples_is_named_and_its_case_used(
     arrays["gpu_duty_cycle"] = np.stack([level] * 2, axis=1)
     folder = write_case(tmp_path / "gap", truth={"fault": None, "nodes": []}, arrays=arrays)
     assert 2 == run(cases, folder)
-    told = capsys.readouterr()
-    assert f"{folder}/samples.npz: no sample of node-03 in any metric; used without." in told.err
-    assert told.out.startswith("7 cases, 4 with a fault; 471 windows")
+    captured = capsys.readouterr()
+    assert (
+        f"{folder}/samples.npz: no sample of node-03 in any metric; used without." in captured.err
+    )
+    assert captured.out.startswith("7 cases, 4 with a fault; 471 windows")
 
 
 def test_no_usable_case_is_an_error(tmp_path: Path) -> None:
@@ -291,9 +301,9 @@ def test_no_usable_case_is_an_error(tmp_path: Path) -> None:
 
 def test_too_few_faults_are_an_error_and_nothing_is_written(cases: Path, tmp_path: Path) -> None:
     output = tmp_path / "order.yaml"
-    some = [cases / f"case-{index}" for index in (0, 1, 3)]
+    few = [cases / f"case-{index}" for index in (0, 1, 3)]
     with pytest.raises(TrainingError, match=r"Of 3 usable case\(s\) 1 have a whole window"):
-        run(*some, "--output", output)
+        run(*few, "--output", output)
     assert not output.exists()
 
 

@@ -51,8 +51,8 @@ def naive_largest(values: np.ndarray, length: int) -> list[float]:
     for start in range(0, values.shape[1] - length + 1, length):
         means = [float(np.mean(row[start : start + length].astype(float))) for row in values]
         middle = sum(means) / len(means)
-        spread = (sum((one - middle) ** 2 for one in means) / len(means)) ** 0.5
-        found.append(max(abs(one - middle) / spread for one in means))
+        spread = (sum((mean - middle) ** 2 for mean in means) / len(means)) ** 0.5
+        found.append(max(abs(mean - middle) / spread for mean in means))
     return found
 
 
@@ -118,7 +118,11 @@ def test_a_metric_without_samples_is_lacking_and_no_deviation(tmp_path: Path) ->
     config = DetectorConfig()
     found = read(folder)
     lacking = dict(
-        zip([one.name for one in config.detection_metrics()], found.lacking, strict=True)
+        zip(
+            [metric_config.name for metric_config in config.detection_metrics()],
+            found.lacking,
+            strict=True,
+        )
     )
     # The unit of gpu_power is another one, too: percent.
     assert {"cpu_usage", "gpu_duty_cycle"} == {name for name, lacks in lacking.items() if not lacks}
@@ -132,7 +136,7 @@ def test_a_metric_without_samples_is_lacking_and_no_deviation(tmp_path: Path) ->
 def test_a_gpu_metric_counts_by_the_mean_of_its_node(tmp_path: Path) -> None:
     truth = {"fault": None, "nodes": []}
     found = read(write_case(tmp_path / "case", truth=truth))
-    names = [one.name for one in DetectorConfig().detection_metrics()]
+    names = [metric_config.name for metric_config in DetectorConfig().detection_metrics()]
     # The GPUs of the small case are the node's CPU usage and the same less 5 percent.
     np.testing.assert_allclose(
         found.features[:, names.index("cpu_usage")],
@@ -173,7 +177,7 @@ def test_what_tells_most_comes_first_and_what_is_never_asked_keeps_its_order() -
     assert ("above", "above") == (first.side, second.side)
     assert 1.0 == pytest.approx(first.importance + second.importance)
     assert (5, 5) == (first.folds, found.folds)
-    assert [(None, 0.0, "")] * 2 == [(one.depth, one.importance, one.side) for one in others]
+    assert [(None, 0.0, "")] * 2 == [(rank.depth, rank.importance, rank.side) for rank in others]
     assert (12, 6, 480, 90) == (found.cases, found.faults, found.windows, found.faulty_windows)
     assert found.accuracy > 0.95
     assert 20 == len(found.permuted)
@@ -194,7 +198,7 @@ def test_metrics_of_one_depth_come_by_importance() -> None:
     cases = [windows_of(f"case-{index}", features, faulty) for index in range(4)]
     found = learnt(cases, depth=2)
     assert ("fourth", "second", "first", "third") == found.order
-    assert [0, 1, 1, None] == [one.depth for one in found.ranking]
+    assert [0, 1, 1, None] == [rank.depth for rank in found.ranking]
     assert found.ranking[1].importance > found.ranking[2].importance > 0
 
 
@@ -210,7 +214,7 @@ def test_a_metric_that_is_low_in_faults_says_so() -> None:
 def test_what_cases_lack_is_counted() -> None:
     cases = some_cases()
     cases[3] = windows_of("case-3", cases[3].features, cases[3].faulty, (0, 2))
-    ranking = {one.metric: one.lacking for one in learnt(cases).ranking}
+    ranking = {rank.metric: rank.lacking for rank in learnt(cases).ranking}
     assert {"first": 1, "second": 0, "third": 1, "fourth": 0} == ranking
 
 

@@ -26,9 +26,9 @@ def steady(seconds: int = 600, level: float = 0.4) -> np.ndarray:
 
 def phase(second: int, **series: np.ndarray) -> Phase:
     """Return the phase at a second, asked step by step."""
-    found, one = Phase(), progress(**series)
+    found, tracker = Phase(), progress(**series)
     for time in range(0, second + 1, 5):
-        found = one.phase(START + time)
+        found = tracker.phase(START + time)
     return found
 
 
@@ -79,9 +79,9 @@ def test_samples_every_five_seconds_hold_until_the_next() -> None:
     tensor = np.full(900, np.nan)
     tensor[::5] = 0.4
     tensor[600::5] = 0.2
-    one = progress(gpu_tensor_activity=tensor)
-    one.phase(START + 895)
-    assert pytest.approx(0.5) == one.loss(START + 600, START + 895, 60)
+    tracker = progress(gpu_tensor_activity=tensor)
+    tracker.phase(START + 895)
+    assert pytest.approx(0.5) == tracker.loss(START + 600, START + 895, 60)
 
 
 def test_the_loss_is_the_share_of_progress_after_a_moment_against_before() -> None:
@@ -89,10 +89,10 @@ def test_the_loss_is_the_share_of_progress_after_a_moment_against_before() -> No
     tensor[600:] *= 0.9
     # Pauses before and after say nothing about the pace.
     tensor[400:420] = tensor[700:740] = 0.0
-    one = progress(gpu_tensor_activity=tensor)
-    one.phase(START + 895)
-    assert pytest.approx(0.1) == one.loss(START + 600, START + 895, 60)
-    assert pytest.approx(0.0) == one.loss(START + 320, START + 590, 60)
+    tracker = progress(gpu_tensor_activity=tensor)
+    tracker.phase(START + 895)
+    assert pytest.approx(0.1) == tracker.loss(START + 600, START + 895, 60)
+    assert pytest.approx(0.0) == tracker.loss(START + 320, START + 590, 60)
 
 
 def iterating(seconds: int, lull: int, period: int = 20) -> np.ndarray:
@@ -104,17 +104,17 @@ def iterating(seconds: int, lull: int, period: int = 20) -> np.ndarray:
 def test_a_loss_shows_where_iterations_have_lulls() -> None:
     # The same work in 24 s instead of 20 s: the ranks wait 4 s longer for the slowest.
     tensor = np.concatenate([iterating(600, 8), iterating(480, 12, period=24)])
-    one = progress(gpu_tensor_activity=tensor)
-    one.phase(START + 1075)
-    assert pytest.approx(1 / 6, abs=0.02) == one.loss(START + 600, START + 1075, 60)
-    assert pytest.approx(0.0, abs=0.02) == one.loss(START + 300, START + 590, 60)
+    tracker = progress(gpu_tensor_activity=tensor)
+    tracker.phase(START + 1075)
+    assert pytest.approx(1 / 6, abs=0.02) == tracker.loss(START + 600, START + 1075, 60)
+    assert pytest.approx(0.0, abs=0.02) == tracker.loss(START + 300, START + 590, 60)
 
 
 def test_the_lull_of_an_iteration_is_no_wait() -> None:
     tensor = iterating(900, 8)
     tensor[600:] = 0.001
-    one = progress(gpu_tensor_activity=tensor)
-    waits = {time: one.phase(START + time) for time in range(0, 700, 5)}
+    tracker = progress(gpu_tensor_activity=tensor)
+    waits = {time: tracker.phase(START + time) for time in range(0, 700, 5)}
     noticed = [time for time, found in waits.items() if found.waiting]
     # The last iteration's work ends at 592; it could have gone on until 600.
     assert list(range(noticed[0], 700, 5)) == noticed
@@ -123,11 +123,11 @@ def test_the_lull_of_an_iteration_is_no_wait() -> None:
 
 
 def test_too_short_a_time_says_nothing_about_a_loss() -> None:
-    one = progress(gpu_tensor_activity=steady())
-    assert math.isnan(one.loss(START + 300, START + 595, 60))
-    one.phase(START + 595)
-    assert math.isnan(one.loss(START + 540, START + 595, 60))
-    assert math.isnan(one.loss(START + 30, START + 595, 60))
+    tracker = progress(gpu_tensor_activity=steady())
+    assert math.isnan(tracker.loss(START + 300, START + 595, 60))
+    tracker.phase(START + 595)
+    assert math.isnan(tracker.loss(START + 540, START + 595, 60))
+    assert math.isnan(tracker.loss(START + 30, START + 595, 60))
 
 
 def test_what_is_written_in_parts_is_what_is_written_at_once() -> None:
@@ -139,8 +139,8 @@ def test_what_is_written_in_parts_is_what_is_written_at_once() -> None:
     for left in range(0, 800, 37):
         times = START + np.arange(max(0, left - 20), min(800, left + 37))
         parts.write(TENSOR, 0.02, times, tensor[times - START])
-    for one in (whole, parts):
-        one.phase(START + 799)
+    for tracker in (whole, parts):
+        tracker.phase(START + 799)
     assert whole.loss(START + 400, START + 799, 60) == parts.loss(START + 400, START + 799, 60)
 
 
@@ -184,8 +184,8 @@ def test_fine_samples_in_parts_are_those_at_once() -> None:
     for left in range(0, 3000, 37):
         here = np.arange(max(0, left - 20), min(3000, left + 37))
         parts.write(TENSOR, 0.02, START + here / 10, samples[here])
-    for one in (whole, parts):
-        one.phase(START + 299.9)
+    for tracker in (whole, parts):
+        tracker.phase(START + 299.9)
     asked = (START + 200, START + 299.9, 60)
     assert pytest.approx(0.5) == whole.loss(*asked) == parts.loss(*asked)
 
@@ -208,8 +208,8 @@ def test_what_only_one_role_loses_is_its_share_of_the_work() -> None:
     times = np.arange(START, START + 900)
     steady, falls = np.full(900, 0.5), np.repeat([0.5, 0.3], [500, 400])
     roles = whole.of_roles(["a", "b"])
-    for one, levels in ((whole, falls), (roles["a"], falls), (roles["b"], steady)):
-        one.write("gpu_tensor_activity", 0.01, times, levels)
+    for tracker, levels in ((whole, falls), (roles["a"], falls), (roles["b"], steady)):
+        tracker.write("gpu_tensor_activity", 0.01, times, levels)
     whole.phase(START + 899)
     assert pytest.approx(0.0, abs=1e-6) == whole.loss(START + 500, START + 899, 60)
     assert {"a"} == set(whole.of_roles(["a"]))

@@ -53,8 +53,12 @@ def reader_of(server: FakePrometheus) -> Iterator[Callable[..., PrometheusReader
 def test_a_vector_becomes_series_of_one_sample(server: FakePrometheus, reader_of: Readers) -> None:
     server.response = success("vector", [{"metric": {"node": "a"}, "value": [10.5, "3"]}])
     reader = reader_of()
-    (one,) = reader.instant("up")
-    assert ({"node": "a"}, [10.5], [3.0]) == (one.labels, one.times.tolist(), one.values.tolist())
+    (series,) = reader.instant("up")
+    assert ({"node": "a"}, [10.5], [3.0]) == (
+        series.labels,
+        series.times.tolist(),
+        series.values.tolist(),
+    )
     assert ("/api/v1/query", "up") == (server.requests[0].path, server.requests[0].form["query"])
     assert (1, True, {}) == (
         reader.statistics.samples,
@@ -333,7 +337,11 @@ def test_a_metric_is_read_as_recorded_or_joined(recorded: bool) -> None:
 
 def test_a_metric_of_the_fast_page_is_read_by_node_or_joined() -> None:
     config = DetectorConfig(preset="fast")
-    power = next(one for one in config.detection_metrics() if one.name == "gpu_power")
+    power = next(
+        metric_config
+        for metric_config in config.detection_metrics()
+        if metric_config.name == "gpu_power"
+    )
     joined = DetectorConfig(preset="fast", prometheus=PrometheusConfig(recorded=False))
 
     assert Selection("gpu_power", "fast_gpu_power_watts", by_node=True) == selection_of(

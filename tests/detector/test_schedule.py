@@ -103,7 +103,9 @@ def test_when_the_process_cannot_keep_up_all_cycles_stretch_alike() -> None:
     assert min(backlog.lateness.values()) > CYCLE
 
 
-def test_a_job_dearer_than_its_size_is_judged_more_rarely_instead_of_delaying_the_others() -> None:
+def test_a_job_dearer_than_its_size_is_evaluated_more_rarely_instead_of_delaying_the_others() -> (
+    None
+):
     jobs = {f"job-{number}": Cost(detect=1) for number in range(40)} | {"dear": Cost(detect=20)}
     process = Process(jobs)
     process.run(100 * CYCLE)
@@ -157,9 +159,9 @@ def test_while_all_are_behind_each_has_its_share_but_for_one_turn(jobs: dict[str
     turn = {job_id: cost.detect / cost.nodes for job_id, cost in jobs.items()}
     # A job that at times has all it needs, one turn a cycle, is not behind.
     behind = [job_id for job_id in jobs if min(process.late(job_id)) > CYCLE]
-    for one in behind:
+    for job in behind:
         for other in behind:
-            assert served[one] - served[other] <= 2 * (turn[one] + turn[other]) + 1e-6
+            assert served[job] - served[other] <= 2 * (turn[job] + turn[other]) + 1e-6
 
 
 @settings(max_examples=30, deadline=None)
@@ -167,12 +169,12 @@ def test_while_all_are_behind_each_has_its_share_but_for_one_turn(jobs: dict[str
 def test_the_same_jobs_have_the_same_turns_in_whatever_order_they_are_named(
     jobs: dict[str, Cost], threads: int
 ) -> None:
-    one = Process(jobs, threads=threads)
-    other = Process(dict(reversed(jobs.items())), threads=threads)
-    for process in (one, other):
+    forward = Process(jobs, threads=threads)
+    backward = Process(dict(reversed(jobs.items())), threads=threads)
+    for process in (forward, backward):
         process.run(20 * CYCLE)
 
-    assert one.turns == other.turns
+    assert forward.turns == backward.turns
 
 
 @settings(max_examples=30, deadline=None)

@@ -18,7 +18,7 @@ def raised(*deviations: Deviation, standing: dict | None = None) -> list[tuple[s
     return flagged(raise_findings("job-1", 2000.0, standing or {}, list(deviations)))
 
 
-def test_a_ripe_streak_becomes_a_finding_with_all_it_knows() -> None:
+def test_a_long_enough_deviation_becomes_a_finding_with_all_it_knows() -> None:
     deviation = a_deviation("a", gpu="3", metric="power", rank=4, since=1234.0, score=7.5)
     (finding,) = raise_findings("job-7", 2000.0, {}, [deviation])
     expected = a_finding(
@@ -35,7 +35,7 @@ def test_a_ripe_streak_becomes_a_finding_with_all_it_knows() -> None:
     assert ("job-7", "a", "3", "power", "peerwatch", "critical") == finding.key
 
 
-def test_a_streak_that_is_too_short_waits() -> None:
+def test_a_deviation_that_is_too_short_waits() -> None:
     assert [] == raised(a_deviation(seconds=239.0))
     assert [("a", "load")] == raised(a_deviation(seconds=240.0))
 
@@ -107,7 +107,7 @@ def test_a_finding_made_in_the_same_cycle_suppresses_its_symptoms() -> None:
     assert [("a", "load")] == raised(symptom, cause)
 
 
-def test_findings_do_not_depend_on_the_order_of_the_streaks() -> None:
+def test_findings_do_not_depend_on_the_order_of_the_deviations() -> None:
     deviations = [
         a_deviation("a", rank=2),
         a_deviation("b", rank=1, metric="first"),
@@ -123,7 +123,7 @@ def test_a_finding_falls_when_its_node_was_quiet_long_enough() -> None:
     assert ["loud", "just", "unknown"] == list(still_standing(standing, quiet, 120.0))
 
 
-def test_fault_scores_tell_how_far_the_longest_streak_is() -> None:
+def test_fault_scores_tell_how_far_the_longest_deviation_is() -> None:
     deviations = [
         a_deviation("a", seconds=60.0),
         a_deviation("a", seconds=120.0, metric="other"),
@@ -148,7 +148,9 @@ deviation_lists = st.lists(
 
 
 @given(deviations=deviation_lists, old=st.sets(st.sampled_from("abcd")))
-def test_findings_are_ripe_new_and_one_per_node(deviations: list[Deviation], old: set[str]) -> None:
+def test_findings_are_long_enough_new_and_one_per_node(
+    deviations: list[Deviation], old: set[str]
+) -> None:
     standing = {node: a_finding(node, rank=2) for node in old}
     new = raise_findings("job-1", 2000.0, standing, deviations)
     nodes = [finding.node for finding in new]
@@ -171,7 +173,7 @@ def test_fault_scores_lie_between_0_and_1_and_reach_1_with_a_finding_only(
     assert all(0 <= score <= 0.99 for score in scores.values())
 
 
-def test_something_ripe_alone_is_always_named() -> None:
+def test_something_long_enough_alone_is_always_named() -> None:
     assert [("a", "load")] == raised(a_deviation("a"), a_deviation("b", seconds=10.0, rank=0))
 
 
@@ -229,7 +231,7 @@ def test_a_vanished_node_is_always_named_and_explains_what_others_show() -> None
     assert [("a", "absent")] == strongest(gone, recent=(a_finding("c"),))
 
 
-def test_a_streak_passes_its_severity_on() -> None:
+def test_a_deviation_passes_its_severity_on() -> None:
     deviation = a_deviation(severity="warning")
     (finding,) = raise_strongest("job-1", 1.0, {}, (), [deviation], symptoms=True)
     assert "warning" == finding.severity

@@ -36,7 +36,7 @@ def test_a_cycle_asks_only_for_what_is_new(recorded: bool) -> None:
     assert ["node-01"] == [finding[1] for finding in here.findings()]
 
 
-def test_every_step_is_judged_once_however_long_the_cycles_are() -> None:
+def test_every_step_is_evaluated_once_however_long_the_cycles_are() -> None:
     seen = []
     for cycle in (5.0, 15.0, 60.0):
         here = world()
@@ -66,16 +66,16 @@ def test_an_outage_leaves_findings_standing_and_is_logged_once_per_change(
     success = here.detector.snapshot.last_success
     caplog.clear()
     caplog.set_level(logging.INFO, "peerwatch_detector")
-    here.reader.trouble = "unreachable"
+    here.reader.failure = "unreachable"
     here.run(150)
     assert before == here.findings()
     assert not here.detector.snapshot.reading.up
     assert success == here.detector.snapshot.last_success
     # Ten discoveries, and as many reads.
     assert 20 == here.detector.snapshot.reading.errors["unreachable"]
-    here.reader.trouble = "http_5xx"
+    here.reader.failure = "http_5xx"
     here.run(60)
-    here.reader.trouble = None
+    here.reader.failure = None
     here.run(60)
     assert here.detector.snapshot.reading.up
     assert before == here.findings()
@@ -95,10 +95,10 @@ def test_an_outage_leaves_findings_standing_and_is_logged_once_per_change(
 def test_a_fault_that_begins_in_an_outage_is_found_after_it(outage: int) -> None:
     here = world()
     here.run(ONSET - 60)
-    here.reader.trouble = "timeout"
+    here.reader.failure = "timeout"
     here.run(outage)
     assert [] == here.findings()
-    here.reader.trouble = None
+    here.reader.failure = None
     here.run(360)
     (finding,) = here.findings()
     # Of a longer outage than the history the beginning is lost.
@@ -111,9 +111,9 @@ def test_samples_that_are_not_held_for_longer_than_needed_change_nothing(outage:
     kept, lost = world(config_for()), world(config_for(held_samples=0))
     for here in (kept, lost):
         here.run(ONSET + 120)
-        here.reader.trouble = "timeout"
+        here.reader.failure = "timeout"
         here.run(outage)
-        here.reader.trouble = None
+        here.reader.failure = None
     for _ in range(20):
         kept.run(15)
         lost.run(15)
@@ -126,7 +126,7 @@ def test_samples_that_are_not_held_for_longer_than_needed_change_nothing(outage:
 def test_nothing_is_remembered_of_a_job_that_went_while_it_was_read() -> None:
     here = world(config_for(metric("load"), metric("power")))
     here.run(30)
-    here.reader.trouble_with = {"job_node:power": ReadError("refused", "no")}
+    here.reader.failures_by_query = {"job_node:power": ReadError("refused", "no")}
     work = here.detector.reading("job-1")
     here.reader.members.clear()
     here.run(300)
@@ -135,7 +135,7 @@ def test_nothing_is_remembered_of_a_job_that_went_while_it_was_read() -> None:
     assert {} == here.detector.failures.reasons
 
 
-def test_an_outage_in_mid_streak_neither_loses_nor_doubles_the_finding(
+def test_an_outage_in_mid_deviation_neither_loses_nor_doubles_the_finding(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     steady, cut = world(), world()
@@ -143,9 +143,9 @@ def test_an_outage_in_mid_streak_neither_loses_nor_doubles_the_finding(
     steady.run(ONSET + 400)
     caplog.clear()
     cut.run(ONSET + 120)
-    cut.reader.trouble_with = {"job_node:load": ReadError("truncated", "Broke off.")}
+    cut.reader.failures_by_query = {"job_node:load": ReadError("truncated", "Broke off.")}
     cut.run(200)
-    cut.reader.trouble_with = {}
+    cut.reader.failures_by_query = {}
     cut.run(80)
     assert 1 == len(steady.findings())
     assert steady.findings() == cut.findings()
@@ -175,7 +175,7 @@ def test_an_ended_job_lingers_and_then_everything_about_it_vanishes(
     for node in node_names(4):
         here.reader.leave("job-1", node, here.clock.now)
     here.run(60)
-    assert [False] == [one.job.running for one in here.detector.snapshot.detections]
+    assert [False] == [detection.job.running for detection in here.detector.snapshot.detections]
     here.run(90)
     snapshot = here.detector.snapshot
     assert ((), {}) == (snapshot.detections, snapshot.last_success)
@@ -211,19 +211,19 @@ def test_a_job_that_fails_does_not_stop_the_other(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     here = two_jobs()
-    here.reader.trouble_with = {'job_id="job-0"': error}
+    here.reader.failures_by_query = {'job_id="job-0"': error}
     here.run(ONSET + 300)
     assert ["node-01"] == [finding[1] for finding in here.findings("job-1")]
     assert [] == here.findings("job-0")
     assert ["job-1"] == list(here.detector.snapshot.last_success)
     failures = [r for r in caplog.records if "what=job-0" in r.getMessage()]
     assert 1 == len(failures)
-    here.reader.trouble_with = {}
+    here.reader.failures_by_query = {}
     here.run(30)
     assert ["other-node-02"] == [finding[1] for finding in here.findings("job-0")]
 
 
-def test_jobs_are_judged_apart() -> None:
+def test_jobs_are_evaluated_apart() -> None:
     here = two_jobs()
     here.run(ONSET + 300)
     assert ["node-01"] == [finding[1] for finding in here.findings("job-1")]
@@ -243,8 +243,8 @@ def test_late_samples_within_the_overlap_are_read() -> None:
     here.run(300)
     whole = here.reader.recorded["job-1", "load"]
     here.reader.recorded["job-1", "load"] = [
-        replace(one, times=one.times[one.times < START + 310], values=one.values[:310])
-        for one in whole
+        replace(series, times=series.times[series.times < START + 310], values=series.values[:310])
+        for series in whole
     ]
     here.run(15)
     here.reader.recorded["job-1", "load"] = whole
@@ -270,7 +270,7 @@ def test_the_stages_of_a_cycle_are_timed() -> None:
 
 def test_a_refused_query_costs_its_metric_alone(caplog: pytest.LogCaptureFixture) -> None:
     here = world(config_for(metric("odd"), metric("load")))
-    here.reader.trouble_with = {"job_node:odd:ratio": ReadError("refused", "Many-to-many.")}
+    here.reader.failures_by_query = {"job_node:odd:ratio": ReadError("refused", "Many-to-many.")}
     here.run(ONSET + 300)
 
     assert ["node-01"] == [finding[1] for finding in here.findings()]
@@ -278,20 +278,22 @@ def test_a_refused_query_costs_its_metric_alone(caplog: pytest.LogCaptureFixture
     assert 1 == len([r for r in caplog.records if "what=job-1/odd" in r.getMessage()])
 
 
-def test_a_job_of_which_no_metric_can_be_read_is_not_judged() -> None:
+def test_a_job_of_which_no_metric_can_be_read_is_not_evaluated() -> None:
     here = world()
-    here.reader.trouble_with = {"job_node:load:ratio": ReadError("refused", "Many-to-many.")}
+    here.reader.failures_by_query = {"job_node:load:ratio": ReadError("refused", "Many-to-many.")}
     here.run(60)
 
     assert {} == here.detector.snapshot.last_success
 
 
-def test_the_trouble_of_an_ended_job_is_forgotten_whatever_its_name() -> None:
+def test_the_failure_of_an_ended_job_is_forgotten_whatever_its_name() -> None:
     here = world()
     for job_id in ("discovery", "job 2", "job 2/x"):
         here.reader.add_job(job_id, {"load": healthy(3, 4000)}, ("x", "y", "z"), START)
     refused = ReadError("http_5xx", "Out of memory.")
-    here.reader.trouble_with = {f'job_id="{name}"': refused for name in ("discovery", "job 2/x")}
+    here.reader.failures_by_query = {
+        f'job_id="{name}"': refused for name in ("discovery", "job 2/x")
+    }
     here.run(30)
     assert here.detector.snapshot.discovered is not None
 
@@ -303,10 +305,10 @@ def test_the_trouble_of_an_ended_job_is_forgotten_whatever_its_name() -> None:
     assert {("job", "discovery")} == here.detector.failures.reasons.keys()
 
 
-def test_known_jobs_are_judged_while_the_jobs_cannot_be_asked_for() -> None:
+def test_known_jobs_are_evaluated_while_the_jobs_cannot_be_asked_for() -> None:
     here = world()
     here.run(ONSET)
-    here.reader.trouble_with = {"host_job_info": ReadError("refused", "Too many series.")}
+    here.reader.failures_by_query = {"host_job_info": ReadError("refused", "Too many series.")}
     here.run(300)
 
     assert ["node-01"] == [finding[1] for finding in here.findings()]
@@ -319,15 +321,15 @@ def test_a_node_is_not_silent_for_longer_than_the_jobs_could_be_asked_for() -> N
     here.run(ONSET)
     here.reader.remove_node("job-1", "node-02", here.clock.now)
     here.run(30)
-    here.reader.trouble_with = {"host_job_info": ReadError("refused", "Too many series.")}
+    here.reader.failures_by_query = {"host_job_info": ReadError("refused", "Too many series.")}
     here.run(300)
     assert [] == here.findings()
-    here.reader.trouble_with = {}
+    here.reader.failures_by_query = {}
     here.run(60)
     assert ["node-02"] == [finding[1] for finding in here.findings()]
 
 
-def test_a_job_that_ended_while_it_was_read_is_not_judged() -> None:
+def test_a_job_that_ended_while_it_was_read_is_not_evaluated() -> None:
     here = world(faulty=None)
     here.run(300)
     reading = attempt(here.detector.reading("job-1"))

@@ -39,7 +39,7 @@ def test_a_restored_finding_falls_when_the_fault_ends(faulty_for: int) -> None:
     assert [] == here.findings()
 
 
-def test_a_restart_in_mid_streak_finds_the_fault_in_time() -> None:
+def test_a_restart_in_mid_deviation_finds_the_fault_in_time() -> None:
     here, steady = world(), world()
     here.run(ONSET + 200)
     here.restart()

@@ -32,23 +32,23 @@ class ScrapedReader(FakeReader):
     scraped: dict[str, Snapshot] = field(default_factory=dict)
 
     def _instant(self, query: str, now: float) -> list[Series]:
-        for group in {one.membership.group for one in self.scraped.values()}:
+        for group in {snapshot.membership.group for snapshot in self.scraped.values()}:
             if query == promql.members(group):
                 return [
-                    self._one(member=one.membership.member)
-                    for one in self.scraped.values()
-                    if one.membership.group == group and one.membership.shares
+                    self._sample(member=snapshot.membership.member)
+                    for snapshot in self.scraped.values()
+                    if snapshot.membership.group == group and snapshot.membership.shares
                 ]
             if query == promql.evaluated_jobs(group):
                 return [
-                    self._one(job_id=job_id, member=one.membership.member)
-                    for one in self.scraped.values()
-                    if one.membership.group == group
-                    for job_id in one.membership.jobs
+                    self._sample(job_id=job_id, member=snapshot.membership.member)
+                    for snapshot in self.scraped.values()
+                    if snapshot.membership.group == group
+                    for job_id in snapshot.membership.jobs
                 ]
         return super()._instant(query, now)
 
-    def _one(self, **labels: str) -> Series:
+    def _sample(self, **labels: str) -> Series:
         return Series(labels, np.array([self.clock.now]), np.ones(1))
 
 
@@ -85,17 +85,17 @@ class Cluster:
 
     def evaluated(self) -> dict[str, set[str]]:
         return {
-            member: {one.job.job_id for one in detector.snapshot.detections}
+            member: {detection.job.job_id for detection in detector.snapshot.detections}
             for member, detector in self.detectors.items()
         }
 
     def findings(self) -> set[tuple[str, str, str, float]]:
         """Return what Prometheus shows: member, job, node and since when."""
         return {
-            (member, one.job_id, one.node, one.since)
+            (member, finding.job_id, finding.node, finding.since)
             for member, snapshot in self.reader.scraped.items()
             for detection in snapshot.detections
-            for one in detection.findings
+            for finding in detection.findings
         }
 
 
@@ -137,16 +137,16 @@ def test_a_detector_of_another_group_or_alone_takes_no_jobs(cluster: Cluster) ->
     cluster.start("alone", enabled=False)
     cluster.run(5 * CYCLE)
 
-    assert {one: set(JOBS) for one in ("a", "fine", "alone")} == cluster.evaluated()
+    assert {member: set(JOBS) for member in ("a", "fine", "alone")} == cluster.evaluated()
 
 
-def test_with_replication_2_two_of_three_judge_every_job(cluster: Cluster) -> None:
+def test_with_replication_2_two_of_three_evaluate_every_job(cluster: Cluster) -> None:
     group = ("a", "b", "c")
     for member in group:
         cluster.start(member, replication=2)
     cluster.run(5 * CYCLE)
 
-    assert {one: share(one, *group, replication=2) for one in group} == cluster.evaluated()
+    assert {member: share(member, *group, replication=2) for member in group} == cluster.evaluated()
     assert 2 * len(JOBS) == sum(map(len, cluster.evaluated().values()))
 
 
@@ -242,7 +242,7 @@ def test_one_scrape_that_fails_moves_nothing(cluster: Cluster) -> None:
     assert before == cluster.evaluated()
 
 
-def test_who_is_there_is_asked_before_any_job_is_judged(cluster: Cluster) -> None:
+def test_who_is_there_is_asked_before_any_job_is_evaluated(cluster: Cluster) -> None:
     cluster.start("a")
     cluster.run(3 * CYCLE)
     cluster.start("b")
@@ -250,15 +250,15 @@ def test_who_is_there_is_asked_before_any_job_is_judged(cluster: Cluster) -> Non
     assert share("b", "a", "b") == cluster.evaluated()["b"]
 
 
-def test_a_detector_that_cannot_ask_who_is_there_judges_all(cluster: Cluster) -> None:
+def test_a_detector_that_cannot_ask_who_is_there_evaluates_all(cluster: Cluster) -> None:
     cluster.start("a")
     cluster.start("b")
     refused = ReadError("refused", "Not for you.")
-    cluster.reader.trouble_with = {"peerwatch_detector_member": refused}
+    cluster.reader.failures_by_query = {"peerwatch_detector_member": refused}
     cluster.run(3 * CYCLE)
 
-    assert {one: set(JOBS) for one in "ab"} == cluster.evaluated()
+    assert {member: set(JOBS) for member in "ab"} == cluster.evaluated()
     assert {("members",): "refused"} == cluster.detectors["a"].failures.reasons
-    cluster.reader.trouble_with = {}
+    cluster.reader.failures_by_query = {}
     cluster.run(4 * CYCLE)
     assert {"a": share("a", "a", "b"), "b": share("b", "a", "b")} == cluster.evaluated()

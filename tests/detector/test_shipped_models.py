@@ -30,7 +30,7 @@ def configured(**settings: object) -> DetectorConfig:
 
 def names_of(config: DetectorConfig) -> dict[str, str]:
     bundle, _ = configured_bundle(config)
-    return {k: one.name for k, one in bundle.models(config, config.detection_metrics()).items()}
+    return {k: model.name for k, model in bundle.models(config, config.detection_metrics()).items()}
 
 
 def test_method_minder_runs_with_models_out_of_the_box() -> None:
@@ -62,7 +62,7 @@ def test_the_shipped_models_rebuild_what_they_were_made_for() -> None:
 
 def test_the_wheel_holds_the_shipped_models() -> None:
     builder = WheelBuilder(str(ROOT))
-    held = {one.distribution_path for one in builder.recurse_included_files()}
+    held = {file.distribution_path for file in builder.recurse_included_files()}
     assert "peerwatch_detector/models/default.npz" in held
 
 

@@ -125,8 +125,8 @@ def test_peer_score_measures_against_the_others(values: np.ndarray, data: st.Dat
     floor = st.sampled_from([0.0, 0.5, 40.0])
     floors = data.draw(hnp.arrays(np.float64, (len(values), 1), elements=floor))
     expected = [
-        naive.peer_score(row, one)
-        for row, one in zip(values.tolist(), floors[:, 0].tolist(), strict=True)
+        naive.peer_score(row, least)
+        for row, least in zip(values.tolist(), floors[:, 0].tolist(), strict=True)
     ]
     found = peer_score(values, floors)
     np.testing.assert_allclose(found, np.reshape(expected, values.shape), rtol=1e-6, atol=1e-6)
@@ -186,7 +186,7 @@ def test_many_nodes_have_the_sums_of_all_pairs(
     points = np.random.default_rng(features).random((1, 1100, features)).astype(np.float32)
     present = np.random.default_rng(1).random((1, 1100)) < 0.97
     here = points[0, present[0]].astype(np.float64)
-    expected = [np.linalg.norm(here - one, axis=1).sum() for one in here]
+    expected = [np.linalg.norm(here - point, axis=1).sum() for point in here]
     np.testing.assert_allclose(expected, distance_sums(points, present)[0, present[0]], rtol=1e-6)
 
 

@@ -67,7 +67,7 @@ def test_two_metrics_name_it_sooner() -> None:
     ids=["no fast track", "no progress"],
 )
 def test_without_the_fast_track_it_takes_the_whole_continuity(settings: dict) -> None:
-    raised = [one[3] for one in found(stopped_rank(), peerwatch=settings)]
+    raised = [finding[3] for finding in found(stopped_rank(), peerwatch=settings)]
     assert all(time - ONSET >= 240 for time in raised)
     assert len(raised) == (1 if settings == {"progress": False} else 0)
 
@@ -125,14 +125,14 @@ def test_a_node_that_always_differed_is_its_own_measure() -> None:
     assert {"node-01"} == set(off)
 
 
-def test_nothing_is_judged_while_the_gpus_rest() -> None:
+def test_nothing_is_evaluated_while_the_gpus_rest() -> None:
     values = changed(training(1500, rests=(ONSET, 1500)), "cpu_usage", 1, 0.2, FAULT)
-    one = replay(values)
-    assert [] == one.run()
-    assert 0.0 == one.detection.fault_scores["node-01"]
+    replayed = replay(values)
+    assert [] == replayed.run()
+    assert 0.0 == replayed.detection.fault_scores["node-01"]
 
 
-def test_a_rest_neither_counts_nor_breaks_a_streak() -> None:
+def test_a_rest_neither_counts_nor_breaks_a_deviation() -> None:
     values = training(1300, slower=0.1, rests=(700, 800))
     values = changed(values, "cpu_usage", 1, 0.5, slice(ONSET, 700))
     values = changed(values, "cpu_usage", 1, 0.5, slice(800, None))
@@ -147,9 +147,9 @@ def test_congestion_that_comes_to_two_nodes_at_once_names_nobody() -> None:
     changed(values, "ecn_rate", 4, 5.0, slice(ONSET + 20, None))
     # Few enough to be no common cause by their number.
     similarity = {"largest_share": 0.5}
-    one = replay(values, similarity=similarity)
-    assert [] == one.run()
-    assert one.detection.comparable is False
+    replayed = replay(values, similarity=similarity)
+    assert [] == replayed.run()
+    assert replayed.detection.comparable is False
     off = nodes_found(values, similarity=similarity, peerwatch={"common_cause": False})
     assert {"node-01", "node-04"} == set(off)
 
@@ -180,7 +180,7 @@ def test_two_nodes_that_fail_together_are_both_named() -> None:
     assert ["node-01", "node-03"] == sorted(nodes_found(values))
 
 
-def test_a_metric_that_collapsed_for_all_is_not_judged() -> None:
+def test_a_metric_that_collapsed_for_all_is_not_evaluated() -> None:
     # While the ranks wait, hardly any packet is marked, and one more or less means nothing.
     values = training(850, waits=(ONSET, 850))
     changed(values, "ecn_rate", 1, 30.0, FAULT)
@@ -202,7 +202,9 @@ def test_after_long_waiting_weaker_deviations_count() -> None:
 def test_a_node_that_fell_silent_when_the_wait_began_explains_it() -> None:
     here = replay(stopped_rank(node=4))
     here.absent_since = {"node-02": START + ONSET + 5.0}
-    assert [("node-02", "absent")] == [(one.node, one.metric) for one in here.run(ONSET + 120, 5)]
+    assert [("node-02", "absent")] == [
+        (finding.node, finding.metric) for finding in here.run(ONSET + 120, 5)
+    ]
 
 
 def test_a_node_that_is_heard_again_explains_nothing() -> None:
@@ -210,7 +212,7 @@ def test_a_node_that_is_heard_again_explains_nothing() -> None:
     here.absent_since = {"node-02": START + ONSET + 5.0}
     assert [] == here.run(ONSET + 50, 5)
     here.absent_since = {}
-    assert ["node-04"] == [one.node for one in here.run(ONSET + 80, 5)]
+    assert ["node-04"] == [finding.node for finding in here.run(ONSET + 80, 5)]
 
 
 def test_a_silent_node_that_the_job_works_on_without_has_the_whole_continuity() -> None:
@@ -225,7 +227,7 @@ def test_a_silent_node_that_the_job_works_on_without_has_the_whole_continuity() 
 def test_a_silent_node_that_the_job_worked_on_without_explains_no_later_wait() -> None:
     here = replay(stopped_rank(node=4))
     here.absent_since = {"node-02": START + ONSET - 50.0}
-    assert ["node-04"] == [one.node for one in here.run(ONSET + 120, 5)]
+    assert ["node-04"] == [finding.node for finding in here.run(ONSET + 120, 5)]
 
 
 def restarted(late: int) -> Values:
@@ -251,7 +253,7 @@ def test_who_starts_late_after_a_halt_is_no_finding_unless_it_lasts() -> None:
 def test_an_older_silence_explains_no_wait() -> None:
     here = replay(stopped_rank(node=4), absent={"threshold_seconds": 600})
     here.absent_since = {"node-02": START + ONSET - 120.0}
-    assert ["node-04"] == [one.node for one in here.run(ONSET + 80, 5)]
+    assert ["node-04"] == [finding.node for finding in here.run(ONSET + 80, 5)]
 
 
 def was_first(begin: int = ONSET, end: int = ONSET + 30) -> Values:
@@ -303,7 +305,7 @@ def test_a_cadence_of_five_seconds_is_enough() -> None:
     assert ("node-02", True) == (node, raised - ONSET <= 75)
 
 
-def test_samples_that_come_late_are_learned_from_and_judged() -> None:
+def test_samples_that_come_late_are_learned_from_and_evaluated() -> None:
     values = stopped_rank()
     for array in values.values():
         array[..., np.arange(900) % 5 != 2] = np.nan
@@ -331,7 +333,7 @@ def test_findings_do_not_depend_on_how_the_cycles_fall(cycle: int, level_seconds
     expected = found(values, cycle=15, peerwatch=settings)
     assert 1 == len(expected)
     several = found(values, cycle=cycle, peerwatch=settings)
-    assert [one[:3] for one in expected] == [one[:3] for one in several]
+    assert [finding[:3] for finding in expected] == [finding[:3] for finding in several]
 
 
 SLOW = settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -342,9 +344,9 @@ SLOW = settings(max_examples=4, deadline=None, suppress_health_check=[HealthChec
 def test_the_order_of_the_nodes_means_nothing(order: list[int]) -> None:
     values = stopped_rank()
     shuffled = {name: array[order] for name, array in values.items()}
-    expected = [(order.index(2), *one[1:]) for one in found(values)]
+    expected = [(order.index(2), *finding[1:]) for finding in found(values)]
     names = node_names(6)
-    assert expected == [(names.index(one[0]), *one[1:]) for one in found(shuffled)]
+    assert expected == [(names.index(finding[0]), *finding[1:]) for finding in found(shuffled)]
     assert expected
 
 
@@ -357,7 +359,7 @@ def test_all_values_larger_by_one_factor_change_no_finding(factor: float) -> Non
     }
     expected = found(values)
     assert expected
-    assert [one[:1] for one in expected] == [one[:1] for one in found(larger)]
+    assert [finding[:1] for finding in expected] == [finding[:1] for finding in found(larger)]
     assert all(abs(a[2] - b[2]) <= 5 for a, b in zip(expected, found(larger), strict=True))
 
 
@@ -369,8 +371,8 @@ def test_the_future_changes_nothing_that_was_found(end: int) -> None:
     for array in values.values():
         array[3, ..., end:] *= 3
     last = end - end % 15
-    assert [one for one in found(values) if one[3] < last] == [
-        one for one in found(cut) if one[3] < last
+    assert [finding for finding in found(values) if finding[3] < last] == [
+        finding for finding in found(cut) if finding[3] < last
     ]
 
 
@@ -384,6 +386,6 @@ def test_without_a_metric_of_progress_the_priority_of_the_metrics_holds() -> Non
     values = {"cause": healthy(8, 900, 1), "symptom": healthy(8, 900, 2)}
     values["cause"][2, 300:] += 0.3
     values["symptom"][3, 300:] += 0.4
-    one = PlainReplay(config_for(metric("cause"), metric("symptom")), values)
-    assert ["node-02"] == [finding.node for finding in one.run()]
-    assert abs(one.raised[0].since - START - 300) <= 10
+    replayed = PlainReplay(config_for(metric("cause"), metric("symptom")), values)
+    assert ["node-02"] == [finding.node for finding in replayed.run()]
+    assert abs(replayed.raised[0].since - START - 300) <= 10

@@ -106,6 +106,6 @@ def test_what_is_found_does_not_depend_on_it(monkeypatch: pytest.MonkeyPatch, me
 
     assert {3} == used
     # As text, so that a missing score equals a missing score.
-    assert [repr(one) for one in alone] == [repr(one) for one in together]
+    assert [repr(finding) for finding in alone] == [repr(finding) for finding in together]
     if method != "zscore":
         assert alone[-1].findings

@@ -167,7 +167,7 @@ def shortened(step: float, settings: dict[str, Any] = IN_STEPS) -> dict[str, Any
 
 
 @pytest.mark.parametrize("method", ["peerwatch", "minder", "zscore"])
-def test_the_same_samples_are_judged_alike_at_any_step(method: str) -> None:
+def test_the_same_samples_are_evaluated_alike_at_any_step(method: str) -> None:
     values = shifted(6, 1500, {2: 0.3})
     # A vanished node too: silence is told in seconds.
     values[4, 1200:] = np.nan
@@ -180,15 +180,21 @@ def test_the_same_samples_are_judged_alike_at_any_step(method: str) -> None:
         config = config_for(metric(), **settings)
         found = replay(case_of(values, step), config, EMPTY).findings
         seen[step] = [
-            (one.node, one.metric, round(one.since / step), round(one.raised / step), one.score)
-            for one in found
+            (
+                finding.node,
+                finding.metric,
+                round(finding.since / step),
+                round(finding.raised / step),
+                finding.score,
+            )
+            for finding in found
         ]
-    assert "node-02" in {one[0] for one in seen[1.0]}
-    assert ("node-04" in {one[0] for one in seen[1.0]}) == (method == "peerwatch")
+    assert "node-02" in {finding[0] for finding in seen[1.0]}
+    assert ("node-04" in {finding[0] for finding in seen[1.0]}) == (method == "peerwatch")
     assert seen[1.0] == seen[0.1]
 
 
-def test_what_a_judgement_says_is_in_seconds() -> None:
+def test_what_an_evaluation_says_is_in_seconds() -> None:
     values = shifted(4, 1200, {1: 0.3})
     config = config_for(metric(), **shortened(0.1), step_seconds=0.1)
     last = None
@@ -204,7 +210,7 @@ def test_what_a_judgement_says_is_in_seconds() -> None:
     assert deviation.seconds == last.continuity["load"]["node-01"]
     why = last.explanations[finding]
     assert finding.raised - 2 <= why.made <= finding.raised
-    assert [finding.since] == [one.since for one in why.metrics]
+    assert [finding.since] == [metric_evidence.since for metric_evidence in why.metrics]
     assert "since 00:00:30 UTC" in why.sentence
 
 
@@ -215,10 +221,10 @@ def test_cutting_a_fine_case_short_changes_nothing_before_the_cut() -> None:
     assert len(whole) == 1
     for cut in (400, 420, 1000):
         left = replay(case_of(values[:, :cut], 0.1), config, EMPTY).findings
-        assert [one for one in whole if one.raised <= cut * 0.1] == list(left)
+        assert [finding for finding in whole if finding.raised <= cut * 0.1] == list(left)
 
 
-def test_a_case_is_judged_at_its_own_steps() -> None:
+def test_a_case_is_evaluated_at_its_own_steps() -> None:
     values = shifted(4, 1200, {1: 0.3})
     config = config_for(
         metric(),

@@ -38,7 +38,7 @@ def test_a_folder_of_cases_is_trained_on_and_nothing_else_is_left(
     assert {"cpu_usage", "gpu_duty_cycle", INTEGRATED} == bundle.weights.keys()
     assert 4 * (193 + 93) == bundle.cards["cpu_usage"].windows
     assert 400 == bundle.options["steps"]
-    assert {"cases", "detector.yaml", "models.npz"} == {one.name for one in tmp_path.iterdir()}
+    assert {"cases", "detector.yaml", "models.npz"} == {path.name for path in tmp_path.iterdir()}
 
 
 def test_a_refused_metric_is_named_and_the_others_are_kept(
@@ -46,10 +46,10 @@ def test_a_refused_metric_is_named_and_the_others_are_kept(
 ) -> None:
     write_case(tmp_path / "cases" / "odd", arrays={"cpu_usage": np.full((4, 200), 300.0)})
     assert 0 == main(arguments)
-    told = capsys.readouterr()
-    assert "1 models written" in told.out
+    captured = capsys.readouterr()
+    assert "1 models written" in captured.out
     assert ["gpu_duty_cycle"] == list(load_bundle(tmp_path / "models.npz").cards)
-    assert "peerwatch-detector: no model of cpu_usage: 40.0% of the samples lie out" in told.err
+    assert "peerwatch-detector: no model of cpu_usage: 40.0% of the samples lie out" in captured.err
 
 
 def test_a_training_of_which_nothing_comes_fails_and_writes_nothing(
@@ -59,9 +59,9 @@ def test_a_training_of_which_nothing_comes_fails_and_writes_nothing(
         values = dict.fromkeys(("cpu_usage", "gpu_duty_cycle"), np.full((4, 100), np.nan))
         write_case(tmp_path / "blank" / case, seconds=100, arrays=values)
     assert 1 == main([*arguments, "--cases", str(tmp_path / "blank")])
-    told = capsys.readouterr().err
-    assert "No model could be trained." in told
-    assert "Metric 'cpu_usage': every sample is missing" in told
+    stderr = capsys.readouterr().err
+    assert "No model could be trained." in stderr
+    assert "Metric 'cpu_usage': every sample is missing" in stderr
     assert not list(tmp_path.glob("models.npz*"))
 
 
@@ -83,8 +83,8 @@ def test_an_interrupted_command_says_how_to_go_on_and_then_does(
     monkeypatch.setattr(training_run, "train_model", interrupted)
     assert 130 == main(arguments)
     checkpoint = tmp_path / "models.npz.checkpoint"
-    told = capsys.readouterr().err
-    assert f"interrupted; what is done is in {checkpoint}; the same command goes on" in told
+    stderr = capsys.readouterr().err
+    assert f"interrupted; what is done is in {checkpoint}; the same command goes on" in stderr
     assert not (tmp_path / "models.npz").exists()
     assert 0 == main(arguments)
     assert "goes on where a training ended, with 1 models done" in capsys.readouterr().err
@@ -108,9 +108,9 @@ def test_a_gpu_that_is_not_there_is_told_before_anything_else(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert 1 == main([*arguments, "--device", "cuda"])
-    told = capsys.readouterr().err
-    assert "--device cuda: torch" in told
-    assert 1 == len(told.splitlines())
+    stderr = capsys.readouterr().err
+    assert "--device cuda: torch" in stderr
+    assert 1 == len(stderr.splitlines())
 
 
 @pytest.mark.parametrize("output", [".", "models.npz/nowhere"])

@@ -59,8 +59,8 @@ def test_windows_that_swing_over_the_whole_scale_are_learned(seed: int) -> None:
 
 def test_windows_of_several_metrics_are_learned_together() -> None:
     rng = np.random.default_rng(0)
-    one, other = healthy_windows(0.3), healthy_windows(0.7, seed=1)
-    cube = np.stack([one, other[rng.permutation(len(other))], 1 - one], axis=-1)
+    first, second = healthy_windows(0.3), healthy_windows(0.7, seed=1)
+    cube = np.stack([first, second[rng.permutation(len(second))], 1 - first], axis=-1)
     options = TrainingOptions(steps=300, hidden=12, latent=12)
     found = train_model(cube, options, quiet)
     assert (3, 12, 12) == (
@@ -92,9 +92,9 @@ def test_training_leaves_torchs_randomness_and_threads_alone() -> None:
 
 
 def test_progress_is_told_up_to_the_last_step() -> None:
-    told: list[tuple[int, int]] = []
-    train_model(healthy_windows(), QUICK, lambda step, steps, loss: told.append((step, steps)))
-    assert [(25, 30), (30, 30)] == told
+    reports: list[tuple[int, int]] = []
+    train_model(healthy_windows(), QUICK, lambda step, steps, loss: reports.append((step, steps)))
+    assert [(25, 30), (30, 30)] == reports
 
 
 class StopError(Exception):
@@ -107,10 +107,10 @@ STRICT = TrainingOptions(steps=120, attempts=2, batch_size=64, largest_error=0.0
 
 @pytest.fixture(scope="module")
 def uninterrupted() -> list[tuple[int, int, float]]:
-    told: list[tuple[int, int, float]] = []
+    reports: list[tuple[int, int, float]] = []
     with pytest.raises(TrainingError, match="last of 2 attempts"):
-        train_model(healthy_windows(), STRICT, lambda *now: told.append(now))
-    return told
+        train_model(healthy_windows(), STRICT, lambda *now: reports.append(now))
+    return reports
 
 
 @pytest.mark.parametrize("stop_after", [1, 2, 3])
@@ -234,9 +234,9 @@ def test_a_fingerprint_is_of_values_and_shape() -> None:
 
 def test_the_device_is_a_gpu_only_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert ["cuda", "cpu", "cuda"] == [choose_device(one) for one in ("auto", "cpu", "cuda")]
+    assert ["cuda", "cpu", "cuda"] == [choose_device(device) for device in ("auto", "cpu", "cuda")]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert ["cpu", "cpu"] == [choose_device(one) for one in ("auto", "cpu")]
+    assert ["cpu", "cpu"] == [choose_device(device) for device in ("auto", "cpu")]
     with pytest.raises(TrainingError, match=re.escape("--device cuda: torch ")) as caught:
         choose_device("cuda")
     assert "--device cpu" in str(caught.value)

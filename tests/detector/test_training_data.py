@@ -89,7 +89,7 @@ def test_windows_of_all_metrics_are_those_whole_in_all_of_them(tmp_path: Path) -
     together = gathered[INTEGRATED]
     # Ten seconds on both sides of the hole are filled.
     assert (4 * 193 - (30 + 7), 8, 2) == together.shape
-    names = [one.name for one in integrated_metrics(BOTH, gathered)]
+    names = [metric_config.name for metric_config in integrated_metrics(BOTH, gathered)]
     cpu, duty = names.index("cpu_usage"), names.index("gpu_duty_cycle")
     np.testing.assert_array_equal(gathered["cpu_usage"], together[:, :, cpu])
     # The duty cycle is 2.5 points below the level that the CPU shows too.
@@ -110,10 +110,15 @@ def test_a_case_that_lacks_a_metric_gives_no_windows_of_all(tmp_path: Path) -> N
 
 def test_the_model_of_all_metrics_reads_those_of_method_minder_in_its_order() -> None:
     config = DetectorConfig()
-    names = [one.name for one in integrated_metrics(config, ["memory_usage", "gpu_power"])]
+    names = [
+        metric_config.name
+        for metric_config in integrated_metrics(config, ["memory_usage", "gpu_power"])
+    ]
     assert ["gpu_power"] == names
-    every = [one.name for one in config.detection_metrics()]
-    assert config.minder.metrics == [one.name for one in integrated_metrics(config, every)]
+    every = [metric_config.name for metric_config in config.detection_metrics()]
+    assert config.minder.metrics == [
+        metric_config.name for metric_config in integrated_metrics(config, every)
+    ]
 
 
 def test_series_of_other_nodes_per_metric_are_brought_together() -> None:

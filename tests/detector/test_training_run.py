@@ -135,7 +135,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("name", "times", "told"),
+    ("name", "times", "resumed_from"),
     [
         ("load", 5, "0 models done, load half done"),
         ("power", 1, "1 models done."),
@@ -148,7 +148,7 @@ def test_an_interrupted_run_goes_on_and_gives_the_same_file(
     whole: bytes,
     name: str,
     times: int,
-    told: str,
+    resumed_from: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     output = tmp_path / "models.npz"
@@ -161,7 +161,7 @@ def test_an_interrupted_run_goes_on_and_gives_the_same_file(
     assert [checkpoint] == list(tmp_path.iterdir())
     out = io.StringIO()
     train_bundle(*two(), LONGER, out, checkpoint=checkpoint).bundle.save(output)
-    assert f"goes on where a training ended, with {told}" in out.getvalue()
+    assert f"goes on where a training ended, with {resumed_from}" in out.getvalue()
     assert whole == output.read_bytes()
 
 

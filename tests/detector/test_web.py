@@ -85,11 +85,11 @@ def test_every_page_works_before_anything_was_read(site: Site) -> None:
 
 
 def test_ready_after_the_first_discovery(site: Site) -> None:
-    site.reader.trouble = "unreachable"
+    site.reader.failure = "unreachable"
     site.run(30)
     site.get("/-/ready", 503)
     assert "Prometheus cannot be read" in site.get("/")
-    site.reader.trouble = None
+    site.reader.failure = None
     site.run(30)
     assert "ready" in site.get("/-/ready")
     assert "Prometheus is read" in site.get("/")
@@ -217,13 +217,13 @@ def refuse(constant: str) -> None:
     raise AssertionError(f"{constant} is not JSON.")
 
 
-def test_json_stays_json_while_a_suspect_cannot_be_judged(site: Site) -> None:
+def test_json_stays_json_while_a_suspect_cannot_be_evaluated(site: Site) -> None:
     site.add_job("job-1")
-    for index, one in enumerate(site.reader.recorded["job-1", "load"]):
-        if one.labels["node"] == "node-01":
-            here = one.times < START + 800
-            site.reader.recorded["job-1", "load"][index] = type(one)(
-                one.labels, one.times[here], one.values[here]
+    for index, series in enumerate(site.reader.recorded["job-1", "load"]):
+        if series.labels["node"] == "node-01":
+            here = series.times < START + 800
+            site.reader.recorded["job-1", "load"][index] = type(series)(
+                series.labels, series.times[here], series.values[here]
             )
     site.run(900)
     (job,) = json.loads(site.get("/api/v1/jobs"), parse_constant=refuse)["jobs"]
@@ -231,7 +231,7 @@ def test_json_stays_json_while_a_suspect_cannot_be_judged(site: Site) -> None:
     assert candidate["normal_score"] is None
 
 
-def test_json_stays_json_for_a_zscore_of_a_node_that_cannot_be_judged() -> None:
+def test_json_stays_json_for_a_zscore_of_a_node_that_cannot_be_evaluated() -> None:
     site = Site(config_for(method="zscore"))
     values = healthy(8, 1000)
     values[1, 500:] += 0.3
@@ -265,14 +265,14 @@ def test_a_finding_is_explained_on_the_page_with_people_s_units(site: Site) -> N
     site.run(900)
     (job,) = site.detector.snapshot.detections
     (why,) = job.explanations.values()
-    (one,) = why.metrics
+    (metric_evidence,) = why.metrics
     page = site.get("/jobs/job-1")
     assert f'<p class="why">{why.sentence}</p>' in page
     assert why.meaning.text in page
     assert "Load (high)" in page
-    assert f'<td class="n">{100 * one.value:.3g} %</td>' in page
-    assert f'<td class="n">{100 * one.median:.3g} %</td>' in page
-    assert f"{100 * one.low:.3g} % to {100 * one.high:.3g} %" in page
+    assert f'<td class="n">{100 * metric_evidence.value:.3g} %</td>' in page
+    assert f'<td class="n">{100 * metric_evidence.median:.3g} %</td>' in page
+    assert f"{100 * metric_evidence.low:.3g} % to {100 * metric_evidence.high:.3g} %" in page
     assert f"Confidence {why.confidence.ratio:.2f} of 1 ({why.confidence.words})" in page
     assert "of the moment at which the node was flagged" in page
 
@@ -282,15 +282,23 @@ def test_json_tells_the_explanation(site: Site) -> None:
     site.run(900)
     (job,) = json.loads(site.get("/api/v1/jobs"), parse_constant=refuse)["jobs"]
     why = job["findings"][0]["explanation"]
-    (one,) = why["metrics"]
+    (metric_evidence,) = why["metrics"]
     assert ("load", "high", "ratio", "") == (
-        one["metric"],
-        one["direction"],
-        one["unit"],
-        one["gpu"],
+        metric_evidence["metric"],
+        metric_evidence["direction"],
+        metric_evidence["unit"],
+        metric_evidence["gpu"],
     )
-    assert one["low"] <= one["median"] <= one["high"] < one["value"]
-    assert pytest.approx(one["value"] / one["median"]) == one["factor"]
+    assert (
+        metric_evidence["low"]
+        <= metric_evidence["median"]
+        <= metric_evidence["high"]
+        < metric_evidence["value"]
+    )
+    assert (
+        pytest.approx(metric_evidence["value"] / metric_evidence["median"])
+        == metric_evidence["factor"]
+    )
     assert {"activity": "unknown", "loss": None, "waits_seconds": None} == why["job"]
     assert 0.5 <= why["confidence"]["ratio"] <= 1
     assert {"family", "short", "text", "first_check"} == why["meaning"].keys()
@@ -366,5 +374,5 @@ def test_only_so_many_pictures_are_kept(site: Site, monkeypatch: pytest.MonkeyPa
     (detection,) = site.detector.snapshot.detections
     with create_app(site.detector, site.facts).test_request_context():
         found = {node: pictures.get(detection, "load", node, None) for node in detection.job.nodes}
-    assert all("<svg" in str(one) for one in found.values())
+    assert all("<svg" in str(picture) for picture in found.values())
     assert not pictures.held

@@ -76,11 +76,11 @@ def series(labels: Mapping[str, str], chunks: Iterable[bytes]) -> bytes:
         field(1, field(1, name.encode()) + field(2, value.encode()))
         for name, value in labels.items()
     ]
-    return b"".join([*parts, *(field(2, one) for one in chunks)])
+    return b"".join([*parts, *(field(2, chunk_bytes) for chunk_bytes in chunks)])
 
 
 def frame(*all_series: bytes) -> bytes:
-    return framed(b"".join(field(1, one) for one in all_series))
+    return framed(b"".join(field(1, series_bytes) for series_bytes in all_series))
 
 
 def framed(message: bytes) -> bytes:

@@ -36,9 +36,9 @@ class Written:
 def message(series: Iterable[Written]) -> bytes:
     """Return a WriteRequest."""
     parts = []
-    for one in series:
-        body = b"".join(_label(name, one.labels[name]) for name in sorted(one.labels))
-        body += samples(one.times, one.values)
+    for timeseries in series:
+        body = b"".join(_label(name, timeseries.labels[name]) for name in sorted(timeseries.labels))
+        body += samples(timeseries.times, timeseries.values)
         parts += [b"\x0a", varint(len(body)), body]
     return b"".join(parts)
 
@@ -74,8 +74,8 @@ def write(url: str, series: Iterable[Written], batch: int = 200) -> None:
         waiting.clear()
 
     try:
-        for one in series:
-            waiting.append(one)
+        for timeseries in series:
+            waiting.append(timeseries)
             if len(waiting) == batch:
                 send()
         if waiting:

@@ -14,8 +14,8 @@ def read(text: str) -> tuple[float, int]:
     return read_decimal(np.frombuffer(text.encode() + bytes(48), np.uint8), 0)
 
 
-def same(one: float, other: float) -> bool:
-    return np.float64(one).tobytes() == np.float64(other).tobytes()
+def same(value: float, other: float) -> bool:
+    return np.float64(value).tobytes() == np.float64(other).tobytes()
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))

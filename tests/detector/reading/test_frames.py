@@ -71,7 +71,7 @@ def test_samples_land_on_the_grid_however_they_are_cut(
     # The same series, its chunks in one frame or in one frame each.
     for data in (
         frame(series(labels, chunks)),
-        b"".join(frame(series(labels, [one])) for one in chunks),
+        b"".join(frame(series(labels, [piece])) for piece in chunks),
     ):
         places = tuple(min(cut, len(data)) for cut in cuts)
         writer, status, end = take(decode, empty(GRID), data, places)
@@ -106,8 +106,8 @@ def test_markers_of_staleness_are_passed_over_and_other_nan_are_not() -> None:
 def test_unknown_fields_are_passed_over() -> None:
     extra = field(9, 5) + field(10, b"text") + bytes([11 << 3 | 5, 1, 2, 3, 4])
     extra += bytes([12 << 3 | 1]) + bytes(8)
-    one = series({"node": "a"}, [chunk([(0, 1.0)]) + extra]) + extra
-    writer, status, _ = take(decode, empty(GRID), framed(field(1, one) + extra))
+    encoded = series({"node": "a"}, [chunk([(0, 1.0)]) + extra]) + extra
+    writer, status, _ = take(decode, empty(GRID), framed(field(1, encoded) + extra))
     assert (MORE_BYTES, 1) == (status, writer.counts[SAMPLES])
 
 

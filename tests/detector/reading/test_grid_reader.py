@@ -242,7 +242,7 @@ def test_large_questions_are_asked_in_parts(server: FakeServer) -> None:
         (send(200, b"\x1f\x8b\x08broken", Content_Encoding="gzip"), "truncated", "mid-response"),
         (send(200, b"x", Content_Encoding="br"), "malformed", "Content-Encoding 'br'"),
     ],
-    ids=lambda one: None if callable(one) else str(one)[:20],
+    ids=lambda value: None if callable(value) else str(value)[:20],
 )
 def test_whatever_goes_wrong_has_a_reason_and_is_counted(
     server: FakeServer, response: Response, reason: str, text: str
@@ -481,7 +481,7 @@ def test_closing_breaks_off_what_is_under_way(server: FakeServer) -> None:
     reading.join(60)
     assert not reading.is_alive()
     assert {"unreachable", "truncated"} >= {
-        one.outcome.reason for one in found if isinstance(one.outcome, ReadError)
+        answer.outcome.reason for answer in found if isinstance(answer.outcome, ReadError)
     }
     assert 9 == len(found)
 

@@ -123,23 +123,23 @@ cycles = st.lists(
 def test_knowing_the_nodes_changes_no_frame(
     found: list[tuple[int, list[tuple[str, str]], tuple[str, ...]]],
 ) -> None:
-    told, untold, newest = GridRing(CAPACITY), GridRing(CAPACITY), 20
+    informed, uninformed, newest = GridRing(CAPACITY), GridRing(CAPACITY), 20
     for salt, (ahead, keys, nodes) in enumerate(found):
         newest += ahead
         block = block_of(keys, Grid((newest - CAPACITY + 1) * 1000, newest * 1000), salt)
-        told.write(block, nodes)
-        untold.write(block)
-        for ring in (told, untold):
+        informed.write(block, nodes)
+        uninformed.write(block)
+        for ring in (informed, uninformed):
             ring.keep(nodes)
-        assert (told.rows > 0) == (untold.rows > 0)
+        assert (informed.rows > 0) == (uninformed.rows > 0)
         grid = Grid((newest - CAPACITY + 1) * 1000, newest * 1000)
-        one = told.frame("j", "m", nodes, grid, lent=True)
-        other = untold.frame("j", "m", nodes, grid)
-        assert one.gpus == other.gpus
-        np.testing.assert_array_equal(other.values, one.values)
+        frame = informed.frame("j", "m", nodes, grid, lent=True)
+        expected = uninformed.frame("j", "m", nodes, grid)
+        assert frame.gpus == expected.gpus
+        np.testing.assert_array_equal(expected.values, frame.values)
         np.testing.assert_array_equal(
-            [] if other.gpu_values is None else other.gpu_values,
-            [] if one.gpu_values is None else one.gpu_values,
+            [] if expected.gpu_values is None else expected.gpu_values,
+            [] if frame.gpu_values is None else frame.gpu_values,
         )
 
 
@@ -159,7 +159,7 @@ def test_memory_that_is_too_much_is_given_back_once_it_is_not_needed() -> None:
 
 
 @pytest.mark.parametrize("keys", ["abcde", "cabed", "edca"])
-def test_the_first_read_is_judged_where_it_lies(keys: str) -> None:
+def test_the_first_read_is_evaluated_where_it_lies(keys: str) -> None:
     ring, grid, nodes = GridRing(CAPACITY), Grid(3000, 12_000), tuple("abcde")
     ring.write(block_of([(node, "") for node in keys], grid, 1), nodes)
     copied = ring.frame("j", "m", nodes, grid)
@@ -239,14 +239,16 @@ class Store:
         nodes: Sequence[str] = (),
         deadline: float = math.inf,
     ) -> list[Reading]:
-        self.grids.append((tuple(one.metric for one in selections), grid))
+        self.grids.append((tuple(selection.metric for selection in selections), grid))
         self.deadlines.append(deadline)
-        return [Reading(one, self._outcome(one, grid), "query") for one in selections]
+        return [
+            Reading(selection, self._outcome(selection, grid), "query") for selection in selections
+        ]
 
     def _outcome(self, selection: Selection, grid: Grid) -> RangeResult | ReadError:
         if selection.metric in self.broken:
             return ReadError("timeout", "slow")
-        rows = [naive_steps(one, grid, 5000) for one in self.samples.values()]
+        rows = [naive_steps(recorded, grid, 5000) for recorded in self.samples.values()]
         keys = tuple((node, "") for node in self.samples)
         values = np.float32(rows).reshape(len(keys), grid.steps)
         return RangeResult(Block(grid, keys, values), Annotations(), 0)

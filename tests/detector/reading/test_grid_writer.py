@@ -44,7 +44,7 @@ def fill(
 samples = st.lists(
     st.tuples(st.integers(-9000, 40_000), st.floats() | st.integers(0, 10**15).map(float)),
     max_size=60,
-    unique_by=lambda one: one[0],
+    unique_by=lambda sample: sample[0],
 ).map(sorted)
 
 
@@ -61,7 +61,7 @@ def test_a_step_has_the_newest_value_that_is_not_too_old(
 @given(samples)
 def test_samples_that_come_twice_or_too_late_change_nothing(found: Samples) -> None:
     grid = Grid(0, 30_000)
-    again = [one for pair in zip(found, found, strict=True) for one in pair]
+    again = [sample for pair in zip(found, found, strict=True) for sample in pair]
     stale = [*again, *((when, 77.0) for when, _ in found[:-1])]
     np.testing.assert_array_equal(
         fill(grid, 5000, found).values[0], fill(grid, 5000, stale).values[0]
@@ -78,7 +78,7 @@ def test_nan_is_no_sample_where_the_server_says_so() -> None:
 counters = st.lists(
     st.tuples(st.integers(-20_000, 31_000), st.integers(0, 10**9).map(float)),
     max_size=60,
-    unique_by=lambda one: one[0],
+    unique_by=lambda sample: sample[0],
 ).map(sorted)
 
 

@@ -109,14 +109,14 @@ def test_lines_land_on_the_grid_however_they_are_cut(
 
 
 def test_other_fields_of_a_series_are_passed_over() -> None:
-    one = {
+    series = {
         "x": {"y": [1, "}]", None]},
         "metric": {"gpu": "3", "node": "a"},
         "z": '\\"',
         "values": [[1_700_000_000, "1"]],
         "after": [[]],
     }
-    writer, status, _ = take(decode_matrix, empty(GRID), json.dumps([one]).encode()[1:])
+    writer, status, _ = take(decode_matrix, empty(GRID), json.dumps([series]).encode()[1:])
     assert FINISHED == status
     assert (("a", "3"),) == block(writer, GRID).keys
 

@@ -32,7 +32,7 @@ samples = st.lists(
     ),
     min_size=1,
     max_size=40,
-    unique_by=lambda one: one[0],
+    unique_by=lambda sample: sample[0],
 ).map(sorted)
 
 
@@ -71,7 +71,7 @@ def test_a_step_has_the_newest_value_that_is_not_too_old(found: list[tuple[int, 
     np.testing.assert_array_equal(expected, np.float32(rows[ODD, ""]))
 
 
-@given(found=samples.map(lambda some: [(time, abs(value)) for time, value in some]))
+@given(found=samples.map(lambda drawn: [(time, abs(value)) for time, value in drawn]))
 def test_rates_are_those_of_the_slow_version(found: list[tuple[int, float]]) -> None:
     known = [(time, value if value < 1e15 else 0.0) for time, value in found]
     rows = rows_of([({"node": "a"}, known)], Selection("m", "m", rate_seconds=5))
@@ -105,16 +105,16 @@ def test_a_text_that_would_fill_the_memory_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trouble", "reason"),
+    ("failure", "reason"),
     [
         ("missing", "numba cannot be imported: ModuleNotFoundError"),
         ("broken", "numba cannot compile: OSError"),
     ],
 )
 @pytest.mark.parametrize("cut", [True, False], ids=["chunks", "length"])
-def test_without_numba_a_server_is_read_by_queries(trouble: str, reason: str, cut: bool) -> None:
-    one = {"metric": {"node": "a"}, "values": [[1, "1.5"], [9, "2.5"]]}
-    data = {"status": "success", "data": {"resultType": "matrix", "result": [one]}}
+def test_without_numba_a_server_is_read_by_queries(failure: str, reason: str, cut: bool) -> None:
+    series = {"metric": {"node": "a"}, "values": [[1, "1.5"], [9, "2.5"]]}
+    data = {"status": "success", "data": {"resultType": "matrix", "result": [series]}}
     text = json.dumps(data).encode()
     with fake_server() as server:
         server.responses["query"] = chunked(text[:20], text[20:]) if cut else send(200, text)
@@ -122,7 +122,7 @@ def test_without_numba_a_server_is_read_by_queries(trouble: str, reason: str, cu
         server.responses["read"] = chunked(content_type=STREAMED)
         settings = {"url": server.url, "max_age_seconds": 5, "increment_seconds": 1}
         selection = Selection("m", "m", OF_JOB)
-        api, rows, log = read_without_numba(trouble, settings, selection, GRID, ("a",))
+        api, rows, log = read_without_numba(failure, settings, selection, GRID, ("a",))
     assert "query" == api
     expected = [1.5] * 6 + [np.nan] * 2 + [2.5] * 6 + [np.nan] * 16
     np.testing.assert_array_equal(expected, rows["a"])

@@ -21,12 +21,14 @@ Rows = dict[str, list[float]]
 
 
 def read_without_numba(
-    trouble: str, settings: dict[str, Any], selection: Any, grid: Any, nodes: tuple[str, ...]
+    failure: str, settings: dict[str, Any], selection: Any, grid: Any, nodes: tuple[str, ...]
 ) -> tuple[str, Rows, str]:
     """Return the API, the rows by node, and the log."""
-    texts = [json.dumps(one) for one in (settings, asdict(selection), asdict(grid), nodes)]
+    texts = [
+        json.dumps(argument) for argument in (settings, asdict(selection), asdict(grid), nodes)
+    ]
     done = subprocess.run(
-        [sys.executable, "-m", "detector.reading.without_numba", trouble, *texts],
+        [sys.executable, "-m", "detector.reading.without_numba", failure, *texts],
         check=True,
         capture_output=True,
         text=True,
@@ -34,7 +36,9 @@ def read_without_numba(
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     api, rows = json.loads(done.stdout)
-    known = {node: [math.nan if one is None else one for one in row] for node, row in rows.items()}
+    known = {
+        node: [math.nan if value is None else value for value in row] for node, row in rows.items()
+    }
     return api, known, done.stderr
 
 
@@ -42,9 +46,9 @@ def _fail(*_: object) -> NoReturn:
     raise OSError("no machine code on this machine")
 
 
-def _without(trouble: str) -> None:
+def _without(failure: str) -> None:
     """Let numba be missing, or fail at the first call of what it compiles."""
-    if trouble == "missing":
+    if failure == "missing":
         sys.modules["numba"] = None  # type: ignore[assignment]
         return
     import numba
@@ -53,9 +57,9 @@ def _without(trouble: str) -> None:
 
 
 def main() -> None:
-    trouble, *texts = sys.argv[1:]
+    failure, *texts = sys.argv[1:]
     settings, selection, grid, nodes = (json.loads(text) for text in texts)
-    _without(trouble)
+    _without(failure)
     from peerwatch_detector.reading import (
         Grid,
         GridReader,
@@ -65,12 +69,12 @@ def main() -> None:
     )
 
     logging.basicConfig(level="INFO")
-    selection["matchers"] = tuple(Matcher(**one) for one in selection["matchers"])
+    selection["matchers"] = tuple(Matcher(**matcher) for matcher in selection["matchers"])
     with GridReader(ReadingSettings(**settings)) as reader:
         (reading,) = reader.read([Selection(**selection)], Grid(**grid), nodes)
     values = reading.result().block.frame("j", "m", nodes).values.astype(float).tolist()
     rows = {
-        node: [None if math.isnan(one) else one for one in row]
+        node: [None if math.isnan(value) else value for value in row]
         for node, row in zip(nodes, values, strict=True)
     }
     json.dump([reading.api, rows], sys.stdout)
