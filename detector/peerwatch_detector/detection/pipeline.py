@@ -81,6 +81,8 @@ class JobDetector:
     def __init__(self, config: DetectorConfig, models: Mapping[str, Model]) -> None:
         self.config = config
         self.state = JobState()
+        # Put together once: that takes as long as comparing some metrics of a small job.
+        self._metrics = config.detection_metrics()
         self.method = create_method(config, models, self.state)
 
     def compare(self, job: Job, frames: Mapping[str, JobFrame]) -> None:
@@ -91,7 +93,7 @@ class JobDetector:
         job, frames
             As for ``detect``; those metrics that the method calls leading come first.
         """
-        self.method.compare(job, preprocess(frames, self.config))
+        self.method.compare(job, preprocess(frames, self._metrics, self.config))
 
     def detect(self, job: Job, frames: Mapping[str, JobFrame], now: float) -> Detection:
         """Evaluate the job on the samples that came since the last cycle.
@@ -106,7 +108,7 @@ class JobDetector:
             Unix time, for absence and for the findings' ``raised``.
         """
         inherited = set(self.state.standing.values()) - self.state.explanations.keys()
-        frames = preprocess(frames, self.config)
+        frames = preprocess(frames, self._metrics, self.config)
         absent = absent_deviations(job, now, self.config) if self.method.counts_absent else []
         deviations = self.method.detect(job, frames, absent, now)
         self._clear(job, now)

@@ -6,7 +6,7 @@ Minder pads a missing sample with the nearest one and scales every metric by its
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -18,9 +18,11 @@ from peerwatch_detector.detection.time_grid import exact_times
 from peerwatch_detector.frame import JobFrame, mean_over_gpus
 
 
-def preprocess(frames: Mapping[str, JobFrame], config: DetectorConfig) -> dict[str, JobFrame]:
-    """Return the frames as they are compared, by metric in the order of the configuration."""
-    known = [metric for metric in config.detection_metrics() if metric.name in frames]
+def preprocess(
+    frames: Mapping[str, JobFrame], metrics: Iterable[MetricConfig], config: DetectorConfig
+) -> dict[str, JobFrame]:
+    """Return the frames of some metrics as they are compared, in the order of the metrics."""
+    known = [metric for metric in metrics if metric.name in frames]
 
     def preprocessed(metric: MetricConfig) -> JobFrame:
         frame = with_peaks(frames[metric.name], metric.peak_seconds, config.step_seconds)

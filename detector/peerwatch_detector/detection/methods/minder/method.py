@@ -41,6 +41,7 @@ class MinderMethod(Method):
     ) -> None:
         self.metrics: dict[str, MetricMemory] = {}
         self._config, self._models, self._state = config, models, state
+        self._priority = config.detection_metrics()
         continuity = config.continuity.threshold_seconds
         self._needed = continuity if config.minder.continuity else 0.0
         self._per_metric = config.minder.join == "per_metric"
@@ -96,7 +97,7 @@ class MinderMethod(Method):
 
     def _begin(self, frames: Mapping[str, JobFrame], threads: int) -> list[MetricTracking]:
         """Cut the new windows of every metric."""
-        found = ranked(self._config.detection_metrics(), frames)
+        found = ranked(self._priority, frames)
         for _, metric in found:
             memory = self.metrics.setdefault(metric.name, MetricMemory.empty(self._config))
             memory.follow(frames[metric.name].nodes)

@@ -63,6 +63,7 @@ class PeerwatchMethod(Method):
     ) -> None:
         self.metrics: dict[str, MetricMemory] = {}
         self._config, self._models, self._state = config, models, state
+        self._priority = config.detection_metrics()
         self._progress = _progress_tracker(config)
         self._step = JobStep()
         # Steps at which metrics were compared, and that are not assessed yet.
@@ -146,7 +147,7 @@ class PeerwatchMethod(Method):
     def _follow(self, job: Job, frames: Mapping[str, JobFrame]) -> list[tuple[int, MetricConfig]]:
         """Let what is remembered of the metrics follow the job's nodes."""
         roles, config = groups_of(job, self._config), self._config
-        found = ranked(config.detection_metrics(), frames)
+        found = ranked(self._priority, frames)
         for _, metric in found:
             memory = self.metrics.setdefault(metric.name, MetricMemory.empty(config))
             frame = frames[metric.name]

@@ -42,12 +42,13 @@ class ZscoreMethod(Method):
     ) -> None:
         self.metrics: dict[str, _Memory] = {}
         self._config, self._models, self._state = config, models, state
+        self._priority = config.detection_metrics()
 
     def detect(
         self, job: Job, frames: Mapping[str, JobFrame], absent: list[Deviation], now: float
     ) -> list[Deviation]:
         """Take in the new windows of every metric."""
-        found = ranked(self._config.detection_metrics(), frames)
+        found = ranked(self._priority, frames)
         for _, metric in found:
             memory = self.metrics.setdefault(metric.name, self._blank())
             memory.tracker.follow(frames[metric.name].nodes)
