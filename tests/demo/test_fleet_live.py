@@ -117,7 +117,7 @@ def test_the_alerts_are_told_with_what_became_of_them(run: Ended) -> None:
     told = run.printed.split("Alerts, and what becomes of each:\n")[1]
 
     assert f"PeerwatchFaultyNode  critical cause on {faulty}\n" in told
-    assert re.search(r"    why   A node differs .*\n    then  PAGED\n", told)
+    assert re.search(r"    why   A node has differed .*\n    then  PAGED\n", told)
     assert re.search(
         rf"PeerwatchPfcStorm  critical symptom on {faulty}\n    why   .*\n"
         "    then  pending: fires when it has lasted 5 min\n",

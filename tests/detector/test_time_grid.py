@@ -185,7 +185,7 @@ def test_the_same_samples_are_evaluated_alike_at_any_step(method: str) -> None:
                 finding.metric,
                 round(finding.since / step),
                 round(finding.raised / step),
-                finding.score,
+                round(finding.score, 9),
             )
             for finding in found
         ]

@@ -82,7 +82,7 @@ def test_link_is_named_after_what_it_points_at(tmp_path, target):
         ("transfers_per_second", "16.0 GT/s PCIe\n", 16e9),
         ("transfers_per_second", "2.5 GT/s\n", 2.5e9),
         ("text", " MT_0000000838 \n", "MT_0000000838"),
-        ("named_counters", "RxErr 0\nBad TLP 3\n", {"RxErr": 0, "Bad TLP": 3}),
+        ("counters_by_name", "RxErr 0\nBad TLP 3\n", {"RxErr": 0, "Bad TLP": 3}),
     ],
 )
 def test_form_is_understood(tmp_path, method, text, expected):
@@ -119,7 +119,7 @@ def test_missing_file_is_normal(tmp_path):
     assert sysfs.integer("no/such/file") is None
     assert [] == sysfs.names("no/such/directory")
     assert sysfs.link_name("no/such/link") is None
-    assert {} == sysfs.named_counters("no/such/file")
+    assert {} == sysfs.counters_by_name("no/such/file")
     assert {} == sysfs.skipped
 
 

@@ -73,6 +73,7 @@ def mistake_of(item: Mapping[str, Any], model: type[BaseModel], secret: Collecti
     # A mistake between several keys is a sentence by itself; the whole section would be noise.
     if item["type"] in {"value_error", "missing"} or not set(location).isdisjoint(secret):
         return f"{path}: {text}"
+    text = text[0].lower() + text[1:]
     return f"{path}: {text}, not {item['input']!r}"
 
 
