@@ -20,11 +20,11 @@ import json
 from peerwatch_detector.detection import distances
 from peerwatch_detector.service import prepare
 from peerwatch_detector.models import forward
-from peerwatch_detector.reading.decode import frames
+from peerwatch_detector.reading.decode import frames, matrix
 
 prepare.prepare_apart()
-stages = [frames.crc32c, frames.decode_frames, distances.distance_sums, forward.embed]
-print(json.dumps([[len(one.stats.cache_hits), len(one.stats.cache_misses)] for one in stages]))
+stages = [matrix.decode_matrix, frames.decode_frames, distances.distance_sums, forward.embed]
+print(json.dumps([[len(each.stats.cache_hits), len(each.stats.cache_misses)] for each in stages]))
 """
 
 

@@ -81,7 +81,7 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path, value: object) -> None:
     path.write_text(f"models: {value!r}\n")
     with pytest.raises(ConfigError) as caught:
         load_config(path)
-    assert [f"models: {value!r} must be default, none, or the path of a model bundle."] == (
+    assert [f"models: {value!r} must be default, none, or the path of a model bundle"] == (
         caught.value.mistakes
     )
 

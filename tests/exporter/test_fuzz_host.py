@@ -144,7 +144,7 @@ def test_only_known_types_of_errors_become_labels(content):
 
 @pytest.mark.parametrize(
     "method",
-    ["integer", "state", "bytes_per_second", "transfers_per_second", "named_counters", "text"],
+    ["integer", "state", "bytes_per_second", "transfers_per_second", "counters_by_name", "text"],
 )
 @given(content=CONTENT)
 def test_no_value_of_sysfs_raises(method, content):
