@@ -25,7 +25,7 @@ def detector_dashboard() -> models.Dashboard:
         {
             "Can it be believed": _state(),
             "Cycles and reads": detector_cycles.panels(CLUSTER),
-            "What it sees": detector_cycles.sight(CLUSTER),
+            "What it sees": detector_cycles.observed(CLUSTER),
             "Exporters": exporters.panels(CLUSTER),
             "Exporters: drivers, sampler, web": exporters.parts_of_it(CLUSTER),
         },

@@ -114,7 +114,7 @@ def _members(detectors: str) -> str:
     return f"count by (group) (max by (cluster, group, member) ({detectors}))"
 
 
-def sight(detectors: str) -> list[Panel]:
+def observed(detectors: str) -> list[Panel]:
     """Return the panels about what the detector sees of jobs and metrics.
 
     Parameters

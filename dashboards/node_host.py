@@ -16,7 +16,7 @@ def panels(node: str) -> list[Panel]:
     node
         Label matchers of the node.
     """
-    graphs = [*_load(node), *_storage(node), *_network(node), *_trouble(node)]
+    graphs = [*_load(node), *_storage(node), *_network(node), *_problems(node)]
     return [panel.span(8) for panel in graphs]
 
 
@@ -138,7 +138,7 @@ def _network(node: str) -> list[Panel]:
     ]
 
 
-def _trouble(node: str) -> list[Panel]:
+def _problems(node: str) -> list[Panel]:
     return [
         graph(
             "Kernel log",

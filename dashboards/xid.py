@@ -85,7 +85,7 @@ def latest(nodes: str) -> Panel:
         f"{age} {joined} {meaning}",
         f"({times}) {joined} {meaning}",
     )
-    return _told(panel).no_value("No XID error in the last day.")
+    return _formatted(panel).no_value("No XID error in the last day.")
 
 
 def latest_of_switches(nodes: str) -> Panel:
@@ -118,10 +118,10 @@ def latest_of_switches(nodes: str) -> Panel:
         f"{age} {joined} {meaning}",
         f"({times}) {joined} {meaning}",
     )
-    return _told(panel).no_value("No NVSwitch reported an error in the last day.")
+    return _formatted(panel).no_value("No NVSwitch reported an error in the last day.")
 
 
-def _told(panel: table.Panel) -> table.Panel:
+def _formatted(panel: table.Panel) -> table.Panel:
     """Return a table of errors with its links, its ages, and its classes in colour."""
     colors = value_map(("hardware", "hardware", RED), ("degraded", "degraded", YELLOW))
     return (

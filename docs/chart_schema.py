@@ -31,7 +31,7 @@ def chart_schema(text: str, programs: Mapping[str, type[BaseModel]]) -> str:
     """
     schema = json.loads(text)
     by_hand = schema["definitions"].items()
-    kept = {name: one for name, one in by_hand if name.split(".")[0] not in programs}
+    kept = {name: definition for name, definition in by_hand if name.split(".")[0] not in programs}
     schema["definitions"] = kept
     for program, model in programs.items():
         settings = model.model_json_schema()
@@ -45,14 +45,14 @@ def chart_schema(text: str, programs: Mapping[str, type[BaseModel]]) -> str:
 def _plain(schema: JsonValue, program: str) -> JsonValue:
     """Return a schema in words of draft 7, the newest that every Helm 3 knows."""
     if isinstance(schema, list):
-        return [_plain(one, program) for one in schema]
+        return [_plain(item, program) for item in schema]
     if not isinstance(schema, dict):
         return schema
     plain = {}
     for key, value in schema.items():
         if key == "properties":
             # The keys within are names, not words of the schema.
-            plain[key] = {name: _plain(one, program) for name, one in value.items()}
+            plain[key] = {name: _plain(subschema, program) for name, subschema in value.items()}
         elif key == "$ref":
             plain[key] = value.replace("#/$defs/", f"#/definitions/{program}.")
         elif key == "prefixItems":
@@ -69,10 +69,10 @@ def _dump(value: JsonValue, indent: int = 0, before: str = "") -> str:
         return flat
     pad = " " * (indent + 2)
     if isinstance(value, dict):
-        parts = [_dump(one, indent + 2, f"{json.dumps(key)}: ") for key, one in value.items()]
+        parts = [_dump(member, indent + 2, f"{json.dumps(key)}: ") for key, member in value.items()]
         left, right = "{", "}"
     else:
-        parts = [_dump(one, indent + 2) for one in value]
+        parts = [_dump(item, indent + 2) for item in value]
         left, right = "[", "]"
     lines = ",\n".join(pad + part for part in parts)
     return f"{before}{left}\n{lines}\n{' ' * indent}{right}"

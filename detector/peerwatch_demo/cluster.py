@@ -117,16 +117,16 @@ class Cluster:
         """Start Alertmanager and Prometheus and return the latter."""
         ports = free_ports(3)
         self._detector_port = ports[2]
-        pager = alertmanager(
+        notifier = alertmanager(
             self._stack,
             ports[1],
             alertmanager_config(self._place.alertmanager_example, receiver.url),
         )
         targets = [node.target for node in self.nodes]
         targets.append(Target(detector.DETECTOR_JOB, f"127.0.0.1:{self._detector_port}", {}))
-        config = prometheus_config(targets, rules=self._place.rules, alertmanager=pager.url)
+        config = prometheus_config(targets, rules=self._place.rules, alertmanager=notifier.url)
         server = prometheus(self._stack, ports[0], config)
-        self.alertmanager, self.prometheus = pager, server
+        self.alertmanager, self.prometheus = notifier, server
         self._console.line(
             "exporters answer; Prometheus (scrapes every second) and Alertmanager are up, with "
             "the shipped rules and routes"

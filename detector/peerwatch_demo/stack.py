@@ -1,8 +1,8 @@
 """Real Prometheus, Alertmanager and friends, started in order and taken down in reverse.
 
     with Stack(directory) as stack:
-        pager = alertmanager(stack, port, config)
-        prometheus(stack, port, targets, rules=RULES, alertmanager=pager.url)
+        notifier = alertmanager(stack, port, config)
+        prometheus(stack, port, targets, rules=RULES, alertmanager=notifier.url)
 
 Whatever happens inside the block, nothing that was started is left running.
 """

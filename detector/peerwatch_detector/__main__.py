@@ -63,7 +63,9 @@ def _bundle(config: DetectorConfig) -> Bundle:
     for reason in left_out:
         logging.getLogger("peerwatch_detector").warning("shipped_model_left_out %s", reason)
     if config.method_config.needs_models:
-        names = [one.name for one in config.detection_metrics() if one.name not in bundle.cards]
+        names = [
+            metric.name for metric in config.detection_metrics() if metric.name not in bundle.cards
+        ]
         if names and config.models != "none":
             logging.getLogger("peerwatch_detector").warning(
                 "no_model metrics=%s compared=raw_windows", ",".join(names)

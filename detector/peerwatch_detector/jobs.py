@@ -49,7 +49,7 @@ class Job:
 
 @dataclass(slots=True)
 class _Member:
-    told: float
+    last_listed: float
     present: float
 
 
@@ -72,7 +72,7 @@ class JobTable:
         """Take out time in which Prometheus could not be asked: it says nothing about a node."""
         for members in self._members.values():
             for member in members.values():
-                member.told += seconds
+                member.last_listed += seconds
                 member.present += seconds
 
     def update(self, running: set[tuple[str, str]], present: set[str], now: float) -> list[Job]:
@@ -89,7 +89,7 @@ class JobTable:
         """
         for job_id, node in running:
             member = self._members.setdefault(job_id, {}).setdefault(node, _Member(now, now))
-            member.told = now
+            member.last_listed = now
         for members in self._members.values():
             for node, member in members.items():
                 if node in present:
@@ -99,18 +99,18 @@ class JobTable:
 
     def _forget(self, now: float) -> None:
         for job_id, members in list(self._members.items()):
-            if now - max(member.told for member in members.values()) > _LINGERS:
+            if now - max(member.last_listed for member in members.values()) > _LINGERS:
                 del self._members[job_id]
                 continue
-            ended = all(member.told < now for member in members.values())
+            ended = all(member.last_listed < now for member in members.values())
             for node, member in list(members.items()):
-                left = member.present == now and now - member.told > _LEAVES_AFTER
+                left = member.present == now and now - member.last_listed > _LEAVES_AFTER
                 if left and not ended:
                     del members[node]
 
     def _job(self, job_id: str, now: float) -> Job:
         members = self._members[job_id]
-        end = max(member.told for member in members.values())
+        end = max(member.last_listed for member in members.values())
         silent = {
             node: member.present
             for node, member in members.items()

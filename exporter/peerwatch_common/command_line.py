@@ -1,4 +1,4 @@
-"""Flags and errors that look the same in every program."""
+"""Flags and errors that are the same in every program."""
 
 from __future__ import annotations
 

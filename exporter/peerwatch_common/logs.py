@@ -1,4 +1,4 @@
-"""How the log looks: one line per event, as key=value pairs or as JSON."""
+"""The format of the log: one line per event, as key=value pairs or as JSON."""
 
 from __future__ import annotations
 
@@ -61,4 +61,8 @@ def set_up_logging(level: str, form: str) -> None:
 def log_form() -> str:
     """Return the form in use, ``logfmt`` or ``json``, for processes that log beside this one."""
     handlers = logging.getLogger().handlers
-    return "json" if any(isinstance(one.formatter, JsonFormatter) for one in handlers) else "logfmt"
+    return (
+        "json"
+        if any(isinstance(handler.formatter, JsonFormatter) for handler in handlers)
+        else "logfmt"
+    )

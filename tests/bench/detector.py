@@ -121,7 +121,9 @@ def present(nodes: Sequence[str], discovery: Sequence[str], end: int) -> Iterato
 def measure(directory: Path, nodes: int, methods: Sequence[str]) -> list[Cost]:
     """Fill a server and measure every method on it."""
     configs = {method: config_of(method, "http://127.0.0.1:1") for method in methods}
-    metrics = {one.name: one for config in configs.values() for one in config.detection_metrics()}
+    metrics = {
+        metric.name: metric for config in configs.values() for metric in config.detection_metrics()
+    }
     with Stack(directory) as stack:
         server = prometheus(stack, _LOOKBACK, "--query.timeout=10m", name=f"prometheus-{nodes}")
         end = int(time.time()) - 5
@@ -156,16 +158,18 @@ def table(costs: Sequence[Cost]) -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {one.method} | {one.nodes} | {one.cold:.2f} | {one.cold_cpu:.2f} | {one.cycle:.2f} | "
-        f"{one.server:.2f} | {one.ready:.1f} | {one.idle:.0f} | {one.resident:.0f} |"
-        for one in costs
+        f"| {cost.method} | {cost.nodes} | {cost.cold:.2f} | {cost.cold_cpu:.2f} | "
+        f"{cost.cycle:.2f} | {cost.server:.2f} | {cost.ready:.1f} | {cost.idle:.0f} | "
+        f"{cost.resident:.0f} |"
+        for cost in costs
     ]
-    for method in dict.fromkeys(one.method for one in costs):
-        rows = [one for one in costs if one.method == method]
+    for method in dict.fromkeys(cost.method for cost in costs):
+        rows = [cost for cost in costs if cost.method == method]
         if len(rows) > 2:
-            sizes = [one.nodes for one in rows]
+            sizes = [cost.nodes for cost in rows]
             cold, cycle = (
-                exponent(sizes, [getattr(one, name) for one in rows]) for name in ("cold", "cycle")
+                exponent(sizes, [getattr(cost, name) for cost in rows])
+                for name in ("cold", "cycle")
             )
             lines.append(
                 f"\nMethod {method}: the cold call grows as nodes to the power of {cold:.2f}, "
@@ -191,11 +195,11 @@ def main() -> None:
             for nodes in (SIZES if options.scaling else (options.nodes,))
             for cost in measure(Path(directory), nodes, options.methods.split(","))
         ]
-    print(json.dumps([asdict(one) for one in costs], indent=2) if options.json else table(costs))
+    print(json.dumps([asdict(cost) for cost in costs], indent=2) if options.json else table(costs))
     if options.picture and options.scaling:
         lines = {
             f"{what}, {method}": [
-                (one.nodes, getattr(one, name)) for one in costs if one.method == method
+                (cost.nodes, getattr(cost, name)) for cost in costs if cost.method == method
             ]
             for method in options.methods.split(",")
             for what, name in (("cold call", "cold"), ("cycle", "cycle"))

@@ -97,7 +97,7 @@ def measure(method: str, nodes: int, gpus: int, *, faulty: bool, threads: int, t
         seconds, detection = _timed(call, top if cycle == CYCLES else 0)
         steady.append(seconds)
     up = ReadingStatistics(up=True)
-    shown = [Snapshot((one,), reading=up) for one in (earlier, detection)]
+    shown = [Snapshot((published,), reading=up) for published in (earlier, detection)]
     exposition = Exposition(lambda: shown.pop(0), WebFacts())
     exposition.render(openmetrics=False)
     page, text = _timed(lambda: exposition.render(openmetrics=False), top)
@@ -151,10 +151,10 @@ def table(costs: list[Cost]) -> str:
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {one.method} | {one.nodes} | {'yes' if one.faulty else 'no'} | {one.threads} | "
-        f"{one.cold:.2f} | {one.cold_wait:.2f} | {one.steady:.3f} | {one.steady_wait:.3f} | "
-        f"{one.page:.3f} | {one.growth:.0f} | {one.peak:.0f} |"
-        for one in costs
+        f"| {cost.method} | {cost.nodes} | {'yes' if cost.faulty else 'no'} | {cost.threads} | "
+        f"{cost.cold:.2f} | {cost.cold_wait:.2f} | {cost.steady:.3f} | {cost.steady_wait:.3f} | "
+        f"{cost.page:.3f} | {cost.growth:.0f} | {cost.peak:.0f} |"
+        for cost in costs
     ]
     return "\n".join(lines)
 
@@ -185,7 +185,7 @@ def main() -> None:
         print(json.dumps([asdict(cost)]))
         return
     costs = [_apart(*task, options.gpus, options.profile) for task in tasks]
-    print(json.dumps([asdict(one) for one in costs], indent=2) if options.json else table(costs))
+    print(json.dumps([asdict(cost) for cost in costs], indent=2) if options.json else table(costs))
 
 
 def _apart(method: str, nodes: int, faulty: bool, threads: int, gpus: int, top: int) -> Cost:

@@ -98,18 +98,18 @@ class MadeUpServer:
         deadline: float = math.inf,
     ) -> list[Reading]:
         """Read selections on the same steps; nobody is left out."""
-        blocks = [self._block(one, grid) for one in selections]
+        blocks = [self._block(selection, grid) for selection in selections]
         return [
-            Reading(one, RangeResult(block, Annotations(), 0), "remote_read")
-            for one, block in zip(selections, blocks, strict=True)
+            Reading(selection, RangeResult(block, Annotations(), 0), "remote_read")
+            for selection, block in zip(selections, blocks, strict=True)
         ]
 
     def instant(self, query: str, at: float | None = None) -> list[Series]:
         """Return who runs the job and can be scraped; nothing was published before."""
         if "peerwatch_finding" in query:
             return []
-        moment, one = np.array([float(START)]), np.ones(1)
-        return [Series({"job_id": JOB, "node": name}, moment, one) for name in self.names]
+        moment, present = np.array([float(START)]), np.ones(1)
+        return [Series({"job_id": JOB, "node": name}, moment, present) for name in self.names]
 
     def _block(self, selection: Selection, grid: Grid) -> Block:
         metric = self._metrics[selection.metric]
@@ -159,9 +159,9 @@ def table(found: Sequence[Held]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {one.nodes} | {one.gpus} | {one.idle:.0f} | {one.highest:.0f} | {one.cold:.0f} | "
-        f"{one.steady:.0f} | {one.samples:.0f} |"
-        for one in found
+        f"| {held.nodes} | {held.gpus} | {held.idle:.0f} | {held.highest:.0f} | {held.cold:.0f} | "
+        f"{held.steady:.0f} | {held.samples:.0f} |"
+        for held in found
     ]
     return "\n".join(lines)
 

@@ -70,9 +70,9 @@ def measure(tree: HostTree, seconds: int) -> list[_Measured]:
     ]
     for second in range(seconds):
         clock.now += 1
-        for one in measured:
-            if second % one.registration.interval_seconds == 0:
-                one.run()
+        for collector in measured:
+            if second % collector.registration.interval_seconds == 0:
+                collector.run()
     return measured
 
 
@@ -86,14 +86,14 @@ def main() -> None:
     print(
         f"{'collector':<12} {'every':>6} {'series':>7} {'first ms':>9} {'later ms':>9} {'ms/s':>7}"
     )
-    for one in measured:
-        first, later = one.seconds[0], one.seconds[1:] or one.seconds
+    for collector in measured:
+        first, later = collector.seconds[0], collector.seconds[1:] or collector.seconds
         print(
-            f"{one.registration.name:<12} {one.registration.interval_seconds:>6g} {one.series:>7} "
-            f"{first * 1e3:>9.2f} {sum(later) / len(later) * 1e3:>9.3f} "
-            f"{sum(later) / len(later) / one.registration.interval_seconds * 1e3:>7.3f}"
+            f"{collector.registration.name:<12} {collector.registration.interval_seconds:>6g} "
+            f"{collector.series:>7} {first * 1e3:>9.2f} {sum(later) / len(later) * 1e3:>9.3f} "
+            f"{sum(later) / len(later) / collector.registration.interval_seconds * 1e3:>7.3f}"
         )
-    print(f"{'all':<12} {'':>6} {sum(one.series for one in measured):>7}")
+    print(f"{'all':<12} {'':>6} {sum(collector.series for collector in measured):>7}")
 
 
 if __name__ == "__main__":

@@ -41,9 +41,9 @@ class Usage:
 def usage(pid: int) -> Usage:
     """Return the use of ``pid`` and its descendants now."""
     pids = family_of(pid)
-    memory = [_memory(one) for one in pids]
+    memory = [_memory(member) for member in pids]
     return Usage(
-        {one: _cpu_seconds(one) for one in pids},
+        {member: _cpu_seconds(member) for member in pids},
         sum(resident for resident, _ in memory),
         sum(shared_out for _, shared_out in memory),
     )
@@ -56,8 +56,8 @@ def family_of(pid: int) -> list[int]:
         if entry.name.isdigit() and (fields := _stat(int(entry.name))):
             children.setdefault(int(fields[1]), []).append(int(entry.name))
     found = [pid]
-    for one in found:
-        found += children.get(one, [])
+    for member in found:
+        found += children.get(member, [])
     return found
 
 

@@ -109,9 +109,9 @@ def as_people_write_it(url: str, selections: Sequence[Selection], grid: Grid) ->
             response.raise_for_status()
             result = response.json()["data"]["result"]
             values = np.full((len(result), grid.steps), np.nan, np.float32)
-            for one in result:
-                row = nodes.setdefault(one["metric"]["node"], len(nodes))
-                for when, value in one["values"]:
+            for node_series in result:
+                row = nodes.setdefault(node_series["metric"]["node"], len(nodes))
+                for when, value in node_series["values"]:
                     values[row, round(when - grid.start / 1000)] = float(value)
             total += len(response.content)
     return total

@@ -44,9 +44,9 @@ def compare(page: bytes) -> Rendering:
     registry = _Registry()
     collector = CollectorRegistry(auto_describe=False)
     collector.register(registry)
-    theirs = [[_theirs(one) for one in families] for families in rounds]
+    theirs = [[_theirs(family) for family in families] for families in rounds]
     return Rendering(
-        sum(len(one.rows) for one in rounds[0]),
+        sum(len(family.rows) for family in rounds[0]),
         _seconds([lambda f=families: renderer.render(f, openmetrics=True) for families in rounds]),
         _seconds([lambda f=families: registry.render(f, collector) for families in theirs]),
     )

@@ -85,7 +85,7 @@ def measure(directory: Path, nodes: int, which: RuleSet) -> list[Cost]:
     """Fill a server with the series of nodes and ask every rule's expression."""
     rules = list(_rules(which.file))
     with Stack(directory) as stack:
-        page = [one for one in _page(stack) if any(one[0] in text for _, _, text in rules)]
+        page = [sample for sample in _page(stack) if any(sample[0] in text for _, _, text in rules)]
         server = prometheus(stack)
         end = int(time.time())
         write(server.url, _series(page, nodes, end, which))
@@ -186,7 +186,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="peerwatch-bench-") as directory:
         costs = measure(Path(directory), options.nodes, SETS[options.rules])
-    print(json.dumps([asdict(one) for one in costs], indent=2) if options.json else table(costs))
+    print(json.dumps([asdict(cost) for cost in costs], indent=2) if options.json else table(costs))
 
 
 if __name__ == "__main__":

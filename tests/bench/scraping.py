@@ -77,7 +77,7 @@ class Scraper:
 
 def scrape_together(scrapers: list[Scraper], seconds: int) -> None:
     """Scrape all of them on the same beat, each in a thread of its own."""
-    threads = [threading.Thread(target=one.run, args=(seconds,)) for one in scrapers]
+    threads = [threading.Thread(target=scraper.run, args=(seconds,)) for scraper in scrapers]
     for thread in threads:
         thread.start()
     for thread in threads:

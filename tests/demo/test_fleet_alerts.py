@@ -91,8 +91,8 @@ def test_alike_alerts_of_many_nodes_are_told_together() -> None:
     labels = [{**LINK, "node": f"gpu-{number}"} for number in range(1, 6)]
     alerts = [active("same", label, "ticket") for label in labels]
 
-    told = text(explain(alerts, NOBODY, []))
+    shown = text(explain(alerts, NOBODY, []))
 
-    assert 3 == len(told.splitlines())
-    assert "PeerwatchNicLinkFlap  warning symptom on gpu-1 and 4 more" in told
-    assert "why   Why same." in told
+    assert 3 == len(shown.splitlines())
+    assert "PeerwatchNicLinkFlap  warning symptom on gpu-1 and 4 more" in shown
+    assert "why   Why same." in shown

@@ -36,15 +36,15 @@ def test_a_past_is_kept_whole_and_its_newest_time_noted(tmp_path: Path) -> None:
 
 
 def test_it_is_told_that_tasks_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = threading.Event()
+    reported = threading.Event()
     monkeypatch.setattr(hosts, "_PROGRESS_SECONDS", 0.01)
 
     def task() -> None:
-        assert told.wait(60)
+        assert reported.wait(60)
 
-    hosts._together([task], told.set)
+    hosts._together([task], reported.set)
 
-    assert told.is_set()
+    assert reported.is_set()
 
 
 def test_ctrl_c_does_not_wait_for_the_tasks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,9 +104,9 @@ def test_one_page_came_with_the_right_name(run: Ended) -> None:
 def test_the_past_is_full_at_second_0_for_every_node(run: Ended) -> None:
     for metric in ("job_node:rdma_throughput:rate", "host_cpus", "up"):
         series = {
-            one["metric"]["node"]: len(one["values"])
-            for one in run.past
-            if one["metric"]["__name__"] == metric
+            row["metric"]["node"]: len(row["values"])
+            for row in run.past
+            if row["metric"]["__name__"] == metric
         }
         assert dict.fromkeys(NAMES, 15) == series
     assert f"the past of {SIZE} nodes" in run.printed
@@ -114,14 +114,14 @@ def test_the_past_is_full_at_second_0_for_every_node(run: Ended) -> None:
 
 def test_the_alerts_are_told_with_what_became_of_them(run: Ended) -> None:
     (faulty,) = re.findall(r"RIGHT: one page came, and it named (gpu-\d)", run.printed)
-    told = run.printed.split("Alerts, and what becomes of each:\n")[1]
+    section = run.printed.split("Alerts, and what becomes of each:\n")[1]
 
-    assert f"PeerwatchFaultyNode  critical cause on {faulty}\n" in told
-    assert re.search(r"    why   A node has differed .*\n    then  PAGED\n", told)
+    assert f"PeerwatchFaultyNode  critical cause on {faulty}\n" in section
+    assert re.search(r"    why   A node has differed .*\n    then  PAGED\n", section)
     assert re.search(
         rf"PeerwatchPfcStorm  critical symptom on {faulty}\n    why   .*\n"
         "    then  pending: fires when it has lasted 5 min\n",
-        told,
+        section,
     )
 
 

@@ -161,7 +161,7 @@ def test_every_recorded_series_of_the_rules_is_in_the_past(host: Host) -> None:
             (node.job_id, node.name)
             for node in PLAN.nodes
             if node.name in (PLAN.faulty, HEALTHY.name)
-        } == {(one["job_id"], one["node"]) for one in labels}
+        } == {(series_labels["job_id"], series_labels["node"]) for series_labels in labels}
         assert (16 if name.startswith("job_gpu:") else 2) == len(labels)
 
 

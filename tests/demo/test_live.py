@@ -125,12 +125,12 @@ def test_a_finding_is_told_once_and_again_when_it_is_raised_again() -> None:
     coming = iter(answers)
     listener = Listener("http://detector", lambda: 91.0, lambda _: next(coming))
 
-    told, standing = [], []
+    polled, standing = [], []
     for _ in answers:
-        told.append([finding.raised for finding in listener.poll()])
+        polled.append([finding.raised for finding in listener.poll()])
         standing.append(sorted(listener.standing))
 
-    assert [[], [10.0], [], [], [], [90.0]] == told
+    assert [[], [10.0], [], [], [], [90.0]] == polled
     # An answer that does not come leaves what stood.
     assert [[], ["node-3"], ["node-3"], ["node-3"], [], ["node-3"]] == standing
 

@@ -118,11 +118,11 @@ def test_the_fewest_scraped_are_those_of_the_worst_second() -> None:
     assert fewest_scraped("http://prometheus", "x", 90, lambda _: None) is None
 
 
-@pytest.mark.parametrize(("fewest", "told"), [(19, True), (63, False), (64, False), (None, False)])
-def test_a_machine_that_was_too_busy_is_told(fewest: int | None, told: bool) -> None:
+@pytest.mark.parametrize(("fewest", "busy"), [(19, True), (63, False), (64, False), (None, False)])
+def test_a_machine_that_was_too_busy_is_told(fewest: int | None, busy: bool) -> None:
     said = too_busy(fewest, 64, " or take a smaller fleet (FLEET=8)")
 
-    assert told == (said is not None)
+    assert busy == (said is not None)
     assert said is None or "only 19 of 64 nodes answered Prometheus" in said
 
 

@@ -63,10 +63,10 @@ def test_a_metric_costs_itself_and_a_server_the_job(
         for name, why in broken.items()
     }
     found = reader.read(NODES, START + 1000.0, {})
-    assert reason == (None if found.trouble is None else found.trouble.reason)
+    assert reason == (None if found.job_error is None else found.job_error.reason)
     assert broken == {name: error.reason for name, error in found.errors.items() if error}
     assert {"load", "power"} - broken.keys() == found.frames.keys()
 
 
 def test_a_job_without_failure_can_be_evaluated() -> None:
-    assert None is JobReading({}, {"load": None}).trouble
+    assert None is JobReading({}, {"load": None}).job_error

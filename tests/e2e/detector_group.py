@@ -96,14 +96,15 @@ class DetectorGroup:
     def evaluated(self) -> dict[str, set[str]]:
         """Return the jobs that each member publishes a detection of."""
         found: dict[str, set[str]] = {member: set() for member in self.ports}
-        for one in query(self.prometheus.url, "peerwatch_job_owner"):
-            found[one["metric"]["member"]].add(one["metric"]["job_id"])
+        for series in query(self.prometheus.url, "peerwatch_job_owner"):
+            found[series["metric"]["member"]].add(series["metric"]["job_id"])
         return found
 
     def naming(self) -> set[str]:
         """Return the members that publish a finding."""
         found = {
-            one["metric"]["instance"] for one in query(self.prometheus.url, "peerwatch_finding")
+            series["metric"]["instance"]
+            for series in query(self.prometheus.url, "peerwatch_finding")
         }
         return {member for member in self.ports if self.instance(member) in found}
 
@@ -115,12 +116,14 @@ class DetectorGroup:
         Seconds in which a busy machine let a scrape of the member ``scraped`` fail are left out.
         """
         first, last = math.ceil(start), int(end)
-        told = self._told(expression, first, last)
-        up = scraped and self._told(f'up{{instance="{self.instance(scraped)}"}}', first, last)
+        values_by_second = self._values_by_second(expression, first, last)
+        up = scraped and self._values_by_second(
+            f'up{{instance="{self.instance(scraped)}"}}', first, last
+        )
         seconds = range(first, last + 1)
-        return [told.get(second) for second in seconds if not up or up.get(second) != 0]
+        return [values_by_second.get(second) for second in seconds if not up or up.get(second) != 0]
 
-    def _told(self, expression: str, first: int, last: int) -> dict[int, float]:
+    def _values_by_second(self, expression: str, first: int, last: int) -> dict[int, float]:
         (series,) = query_range(self.prometheus.url, expression, first, last)
         return {int(at): float(value) for at, value in series["values"]}
 

@@ -54,7 +54,7 @@ def test_every_api_is_timed_on_what_the_server_has(
     code = main(["bench", "--url", url, "--nodes", "8", "--json", *asked])
 
     found = json.loads(capsys.readouterr().out)
-    apis = [(one["api"], one["span_seconds"] > 800) for one in found["reading"]]
+    apis = [(measured["api"], measured["span_seconds"] > 800) for measured in found["reading"]]
     assert 0 == code
     assert [
         ("remote_read", True),
@@ -62,9 +62,9 @@ def test_every_api_is_timed_on_what_the_server_has(
         ("query_range", True),
         ("query", False),
     ] == apis
-    assert [NODES] * 4 == [one["series"] for one in found["reading"]]
-    assert all(one["samples"] >= NODES * 550 for one in found["reading"][:3])
-    assert all(one["seconds"] > 0 for one in found["reading"])
+    assert [NODES] * 4 == [measured["series"] for measured in found["reading"]]
+    assert all(measured["samples"] >= NODES * 550 for measured in found["reading"][:3])
+    assert all(measured["seconds"] > 0 for measured in found["reading"])
     assert (8, "peerwatch") == (found["detecting"]["nodes"], found["detecting"]["method"])
     assert 1 == found["detecting"]["threads"]
     assert found["detecting"]["cold"] > 0
@@ -88,9 +88,9 @@ def test_a_server_without_the_series_says_what_to_give(
 ) -> None:
     assert 1 == main(["bench", "--url", url, "--nodes", "8", "--series", "nothing"])
 
-    told = capsys.readouterr()
-    assert "first call" in told.out
-    assert "none of the series nothing, ...; give --series NAME" in told.err
+    output = capsys.readouterr()
+    assert "first call" in output.out
+    assert "none of the series nothing, ...; give --series NAME" in output.err
 
 
 def test_a_server_that_is_down_costs_only_its_part(capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,9 +98,9 @@ def test_a_server_that_is_down_costs_only_its_part(capsys: pytest.CaptureFixture
 
     assert 1 == main(["bench", "--url", f"http://127.0.0.1:{port}", "--nodes", "8"])
 
-    told = capsys.readouterr()
-    assert "first call" in told.out
-    assert "cannot be reached" in told.err
+    output = capsys.readouterr()
+    assert "first call" in output.out
+    assert "cannot be reached" in output.err
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,9 @@ def paged(loop: Loop, models: Path) -> Loop:
 
 def test_the_models_in_use_are_the_trained_ones(paged: Loop) -> None:
     models = paged.query('peerwatch_model_info{model="lstm_vae"}')
-    assert {"gpu_power", "gpu_sm_clock", "cpu_usage"} <= {one["metric"]["metric"] for one in models}
+    assert {"gpu_power", "gpu_sm_clock", "cpu_usage"} <= {
+        model["metric"]["metric"] for model in models
+    }
 
 
 def test_one_page_names_the_faulty_node(paged: Loop) -> None:
@@ -186,8 +188,8 @@ def test_the_finding_and_its_scores_are_series(paged: Loop) -> None:
     assert finding["metric"]["node"] == f"node-{FAULTY}"
     assert finding["metric"]["severity"] == "critical"
     scores = {
-        one["metric"]["node"]: float(one["value"][1])
-        for one in paged.query(f'peerwatch_fault_score{{job_id="{JOB}"}}')
+        series["metric"]["node"]: float(series["value"][1])
+        for series in paged.query(f'peerwatch_fault_score{{job_id="{JOB}"}}')
     }
     assert len(scores) == SIZE
     assert scores[f"node-{FAULTY}"] == 1
@@ -235,12 +237,12 @@ def test_restarts_in_mid_fault_neither_resolve_nor_page_again(paged: Loop, model
     assert float(restored["value"][1]) == pytest.approx(float(before["value"][1]), abs=2)
 
     paged.prometheus.process.kill()
-    trouble = 'peerwatch_read_errors_total{reason="unreachable"} 0.0'
+    no_errors = 'peerwatch_read_errors_total{reason="unreachable"} 0.0'
     wait_for(
         "a metric says so",
         lambda: "peerwatch_reader_up 0.0" in fetch(f"{paged.detector_url}/metrics"),
     )
-    assert trouble not in fetch(f"{paged.detector_url}/metrics")
+    assert no_errors not in fetch(f"{paged.detector_url}/metrics")
     assert paged.jobs()[0]["findings"] != []
     assert "cannot be read" in fetch(f"{paged.detector_url}/")
 
@@ -257,6 +259,10 @@ def test_restarts_in_mid_fault_neither_resolve_nor_page_again(paged: Loop, model
     (after,) = wait_for("it is scraped", lambda: paged.query(SINCE))
     assert after["metric"] == before["metric"]
     assert len(paged.pages) == 1
-    told = paged.receiver.notifications("/page")
-    (status,) = [one.status for one in told if one.group_labels == paged.pages[0].group_labels]
+    sent = paged.receiver.notifications("/page")
+    (status,) = [
+        notification.status
+        for notification in sent
+        if notification.group_labels == paged.pages[0].group_labels
+    ]
     assert status == "firing"

@@ -54,7 +54,7 @@ def server() -> Iterator[Server]:
             targets.append(Scraped(FAST, address, labels))
             targets.append(Scraped(WHOLE, address, {"node": node}))
         config = yaml.safe_load(prometheus_config(targets, rules=[SLOW_RULES]))
-        (whole,) = [one for one in config["scrape_configs"] if one["job_name"] == WHOLE]
+        (whole,) = [scrape for scrape in config["scrape_configs"] if scrape["job_name"] == WHOLE]
         whole["scrape_interval"] = "15s"
         started = prometheus(stack, server_port, yaml.safe_dump(config))
         time.sleep(SECONDS)
@@ -85,7 +85,7 @@ def test_the_job_and_its_nodes_are_known(detection: Detection) -> None:
 
 
 def test_every_metric_comes_from_every_node(detection: Detection) -> None:
-    names = {one.name for one in DetectorConfig(preset="fast").detection_metrics()}
+    names = {metric.name for metric in DetectorConfig(preset="fast").detection_metrics()}
 
     assert dict.fromkeys(names, 1.0) == detection.coverage
 
@@ -96,15 +96,16 @@ def test_nobody_is_named_in_health(detection: Detection) -> None:
 
 @pytest.mark.parametrize("board", ["job", "fabric"])
 def test_the_dashboards_draw_what_the_slow_rules_record(server: Server, board: str) -> None:
-    (path,) = [one for one in DASHBOARDS if one.stem == board]
+    (path,) = [dashboard for dashboard in DASHBOARDS if dashboard.stem == board]
     (job_id,) = {
-        one["metric"]["job_id"] for one in query(server.url, f'host_job_info{{node="{NODES[0]}"}}')
+        series["metric"]["job_id"]
+        for series in query(server.url, f'host_job_info{{node="{NODES[0]}"}}')
     }
     chosen = {"job_id": job_id, "node": NODES[0], "__range": "60s"}
     asked = [
-        one.expr
-        for one in panel_queries(path, chosen)
-        if "job_gpu:" in one.expr or re.search("job_node:(?!membership)", one.expr)
+        panel_query.expr
+        for panel_query in panel_queries(path, chosen)
+        if "job_gpu:" in panel_query.expr or re.search("job_node:(?!membership)", panel_query.expr)
     ]
 
     def empty() -> list[str]:

@@ -81,7 +81,7 @@ def scraped(base: int, rng: np.random.Generator, first: int = 0, last: int = SEC
 
 
 def without(samples: Samples, base: int, first: int, last: int) -> Samples:
-    return [one for one in samples if not first <= one[0] / 1000 - base < last]
+    return [sample for sample in samples if not first <= sample[0] / 1000 - base < last]
 
 
 def make_level(base: int, rng: np.random.Generator) -> dict[str, Samples]:
@@ -180,7 +180,7 @@ def expected_level(world: World, grid: Grid, server: str = "prometheus") -> list
     is_end = is_stale if server == "prometheus" else math.isnan
     rows = []
     for node in world.nodes:
-        samples = [one for one in world.level.get(node, []) if not is_end(one[1])]
+        samples = [sample for sample in world.level.get(node, []) if not is_end(sample[1])]
         row = naive_steps(samples, grid, AGE)
         if node == "node-g":
             other = naive_steps(world.second, grid, AGE)
@@ -253,7 +253,7 @@ def test_other_steps_are_the_same_in_every_way(world: World, server: str, step: 
     grid = Grid.of_seconds(end - 60, end, step)
     frames = [frame(world, server, LEVEL, grid, api=api).values for api in APIS[server]]
     age = max(AGE, round(1500 * step))
-    samples = [one for one in world.level["node-a"] if not is_stale(one[1])]
+    samples = [sample for sample in world.level["node-a"] if not is_stale(sample[1])]
     row = world.nodes.index("node-a")
     np.testing.assert_array_equal(np.float32(naive_steps(samples, grid, age)), frames[0][row])
     for other in frames[1:]:

@@ -87,7 +87,7 @@ def test_a_killed_detectors_jobs_move_and_return_without_a_second_page(
 def missed(pair: DetectorGroup) -> set[str]:
     """Return the detectors that the alert about a lost one is waiting to tell of."""
     waiting = 'ALERTS{alertname="PeerwatchDetectorLost",alertstate="pending"}'
-    return {one["metric"]["member"] for one in query(pair.prometheus.url, waiting)}
+    return {series["metric"]["member"] for series in query(pair.prometheus.url, waiting)}
 
 
 def since(pair: DetectorGroup) -> float:

@@ -119,8 +119,8 @@ def test_dashboards_count_once_what_was_taken_over(taken_over: Taken) -> None:
 def since(group: DetectorGroup) -> float:
     """Return since when the node deviates, about which all who name it agree."""
     starts = query(group.prometheus.url, "peerwatch_finding_start_timestamp_seconds")
-    assert {FAULTY_NODE} == {one["metric"]["node"] for one in starts}
-    times = [float(one["value"][1]) for one in starts]
+    assert {FAULTY_NODE} == {series["metric"]["node"] for series in starts}
+    times = [float(series["value"][1]) for series in starts]
     assert times[0] == pytest.approx(times[-1], abs=2)
     return times[0]
 
@@ -164,9 +164,12 @@ def rows(url: str, expression: str, at: float) -> Rows | str:
         answer = query(url, expression, at)
     except HTTPError as error:
         return error.read().decode()
-    labels = [one["metric"].items() - {("summary", one["metric"].get("summary"))} for one in answer]
-    numbers = [float(one["value"][1]) if counts else None for one in answer]
-    return sorted(zip((sorted(one) for one in labels), numbers, strict=True), key=str)
+    labels = [
+        series["metric"].items() - {("summary", series["metric"].get("summary"))}
+        for series in answer
+    ]
+    numbers = [float(series["value"][1]) if counts else None for series in answer]
+    return sorted(zip((sorted(pairs) for pairs in labels), numbers, strict=True), key=str)
 
 
 def rule_expressions() -> Iterator[str]:
@@ -183,5 +186,7 @@ def shown_expressions() -> Iterator[str]:
         yield from (expression for _, expression in dashboard_expressions(path, shown))
 
 
-RULE_EXPRESSIONS = [one for one in rule_expressions() if is_about_jobs(one)]
-DASHBOARD_EXPRESSIONS = [one for one in shown_expressions() if is_about_jobs(one)]
+RULE_EXPRESSIONS = [expression for expression in rule_expressions() if is_about_jobs(expression)]
+DASHBOARD_EXPRESSIONS = [
+    expression for expression in shown_expressions() if is_about_jobs(expression)
+]

@@ -218,7 +218,7 @@ def test_the_example_is_a_valid_configuration() -> None:
 
 def test_every_page_is_scraped_and_knows_its_node(scraped: Scraped) -> None:
     def up() -> dict[str, dict[str, str]]:
-        return {one["metric"]["job"]: one["metric"] for one in scraped.query("up == 1")}
+        return {series["metric"]["job"]: series["metric"] for series in scraped.query("up == 1")}
 
     wait_for("every page", lambda: {FULL, FAST, PROMPT, HISTORY, SECOND} == up().keys())
     assert {"127.0.0.1"} == {labels["node"] for labels in up().values()}
@@ -239,7 +239,7 @@ def test_late_answers_shift_the_raw_counter_by_whole_snapshots(scraped: Scraped)
         (value - before) / BYTES_PER_SECOND for (_, before), (_, value) in itertools.pairwise(late)
     ]
     # Most of them, as a busy machine has it.
-    assert statistics.median(abs(one - round(one)) for one in moved) < 0.05
+    assert statistics.median(abs(shift - round(shift)) for shift in moved) < 0.05
     assert statistics.median(moved) == pytest.approx(1, abs=0.05)
     # What is lost in one second comes in the next: over a longer time the rate is right.
     mean = (late[-1][1] - late[0][1]) / (late[-1][0] - late[0][0])

@@ -31,7 +31,7 @@ class TrainingPage(LocalServer):
         self.names = {job: [f"{job}-node-{node}" for node in range(nodes)] for job in jobs}
         self.loaded: set[str] = set()
         self._random = random.Random(1)
-        self._told_past = False
+        self._past_served = False
         super().__init__(self._handler())
 
     def text(self) -> str:
@@ -43,11 +43,11 @@ class TrainingPage(LocalServer):
                 lines.append(f"host_job_info{{{labels}}} 1")
                 lines.append(f'exporter_build_info{{node="{node}",version="0.1.0"}} 1')
                 lines += [f"{METRIC}{{{labels}}} {sample}" for sample in self._samples(node)]
-        self._told_past = True
+        self._past_served = True
         return "\n".join(lines) + "\n"
 
     def _samples(self, node: str) -> list[str]:
-        if self._told_past:
+        if self._past_served:
             return [f"{self._load(node):.4f}"]
         now = int(time.time())
         times = range(now - PAST_SECONDS, now)

@@ -93,15 +93,15 @@ class FleetDemo:
             hosts = self._start_nodes(stack)
             ports = free_ports(3)
             config = alertmanager_config(self._place.alertmanager_example, receiver.url)
-            pager = alertmanager(stack, ports[1], config)
-            server = self._start_prometheus(stack, hosts, pager, (ports[0], ports[2]))
+            notifier = alertmanager(stack, ports[1], config)
+            server = self._start_prometheus(stack, hosts, notifier, (ports[0], ports[2]))
             detect = self._start_detector(stack, server, ports[2])
             watcher = Watcher(server.url, detect.url, receiver)
             verdict = self._break_and_wait(hosts, server, watcher, receiver)
-            self._explain(server, pager, receiver)
+            self._explain(server, notifier, receiver)
             self._draw(server)
             if self._settings.hold:
-                places = {"Prometheus": server.url, "Alertmanager": pager.url}
+                places = {"Prometheus": server.url, "Alertmanager": notifier.url}
                 hold(self._console, {**places, "detector": f"{detect.url}/"})
             return verdict.right
 
@@ -122,14 +122,14 @@ class FleetDemo:
         return self._directory / "prometheus" / "data"
 
     def _start_prometheus(
-        self, stack: Stack, hosts: Hosts, pager: Server, ports: tuple[int, int]
+        self, stack: Stack, hosts: Hosts, notifier: Server, ports: tuple[int, int]
     ) -> Server:
         labels = {"cluster": CLUSTER}
         detect = Target(detector.DETECTOR_JOB, f"127.0.0.1:{ports[1]}", labels)
         config = prometheus_config(
             [*hosts.targets, detect],
             rules=self._place.rules,
-            alertmanager=pager.url,
+            alertmanager=notifier.url,
             interval=f"{self._interval}s",
         )
         server = prometheus(stack, ports[0], config)
@@ -177,8 +177,8 @@ class FleetDemo:
                 self._console.text(reason, "bad")
         return verdict
 
-    def _explain(self, server: Server, pager: Server, receiver: WebhookReceiver) -> None:
-        fired = fetch_json(f"{pager.url}/api/v2/alerts")
+    def _explain(self, server: Server, notifier: Server, receiver: WebhookReceiver) -> None:
+        fired = fetch_json(f"{notifier.url}/api/v2/alerts")
         rules = fetch_json(f"{server.url}/api/v1/rules?type=alert")
         if fired is None or rules is None:
             self._console.text(

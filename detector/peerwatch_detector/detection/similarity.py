@@ -233,9 +233,9 @@ def single_candidates(scores: Scores, threshold: float) -> Mask:
 def _nanmedian(values: Scores) -> Scores:
     """Median over the present nodes, shape (n_windows, 1); NaN where none is present."""
     result = np.full((len(values), 1), np.nan)
-    some = np.isfinite(values).any(axis=1)
-    if some.any():
-        result[some, 0] = np.nanmedian(values[some], axis=1)
+    has_values = np.isfinite(values).any(axis=1)
+    if has_values.any():
+        result[has_values, 0] = np.nanmedian(values[has_values], axis=1)
     return result
 
 

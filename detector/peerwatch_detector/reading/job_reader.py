@@ -40,14 +40,14 @@ class JobReading:
     complete: bool = True
 
     @property
-    def trouble(self) -> ReadError | None:
+    def job_error(self) -> ReadError | None:
         """Why the job cannot be evaluated: the server failed, or refused every single metric."""
         found = [error for error in self.errors.values() if error is not None]
         refused = found[0] if found and len(found) == len(self.errors) else None
-        return self.grave or refused
+        return self.server_error or refused
 
     @property
-    def grave(self) -> ReadError | None:
+    def server_error(self) -> ReadError | None:
         """Why nothing can be evaluated whatever else is read: the server failed."""
         found = [error for error in self.errors.values() if error is not None]
         return next((error for error in found if error.reason not in _OF_ONE_METRIC), None)

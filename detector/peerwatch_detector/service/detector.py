@@ -331,7 +331,7 @@ class Detector:
     def _read_on(self, memory: JobMemory, turn: Turn) -> Reading:
         """Read what comes next in a job's turn."""
         samples = next(turn.readings)
-        error = samples.trouble if samples.complete else samples.grave
+        error = samples.job_error if samples.complete else samples.server_error
         if error is not None:
             raise error
         if samples.complete:

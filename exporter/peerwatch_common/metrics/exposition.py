@@ -1,7 +1,7 @@
-"""Turns families into a page: Prometheus' text format 0.0.4 or OpenMetrics 1.0.
+"""Turns families into an exposition: Prometheus' text format 0.0.4 or OpenMetrics 1.0.
 
-A page has some thousand lines and hardly anything but the numbers changes from one second to the
-next, so what stands before the number is made once per series and kept.
+An exposition has some thousand lines and hardly anything but the numbers changes from one second
+to the next, so what stands before the number is made once per series and kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LABEL_ESCAPES = str.maketrans(
         "\\": r"\\",
         '"': r"\"",
         "\n": r"\n",
-        # Prometheus takes a zero byte for the end of the page.
+        # Prometheus takes a zero byte for the end of the exposition.
         "\0": "\ufffd",
         # Bytes that are no UTF-8, as Python reads them from file names, cannot be written at all.
         **{chr(code): "\ufffd" for code in range(0xD800, 0xE000)},
@@ -37,7 +37,7 @@ _LONGEST_NUMBER = 24
 
 
 class Renderer:
-    """Renders pages; one thread at a time.
+    """Renders expositions; one thread at a time.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Renderer:
         self._texts: dict[bool, dict[str, tuple[Family, bytes]]] = {True: {}, False: {}}
 
     def render(self, families: Iterable[Family | TimedFamily], *, openmetrics: bool) -> bytes:
-        """Return the page of the families, each metric of which stands there once."""
+        """Return the exposition of the families, each metric of which stands there once."""
         if self._kept > self._max_prefixes:
             self._prefixes.clear()
             self._kept = 0
@@ -128,7 +128,7 @@ class Renderer:
 
 
 def series_text(spec: MetricSpec, labels: tuple[str, ...]) -> str:
-    """Return a series as it stands on a page: its name and, by name, its labels."""
+    """Return a series as it stands in an exposition: its name and, by name, its labels."""
     pairs = ",".join(
         f'{name}="{value.translate(_LABEL_ESCAPES)}"'
         for name, value in sorted(zip(spec.labels, labels, strict=False))
@@ -153,7 +153,7 @@ def _unusual(value: float) -> str:
     try:
         real = float(value)
     except OverflowError:
-        # A garbled counter; Prometheus would refuse the whole page for it.
+        # A garbled counter; Prometheus would refuse the whole exposition for it.
         return "+Inf" if value > 0 else "-Inf"
     if math.isnan(real):
         return "NaN"

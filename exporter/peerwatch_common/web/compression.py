@@ -16,7 +16,7 @@ _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff"
 _LAST_BLOCK = b"\x03\x00"
 _NOTHING = (None, b"")
 _GZIP_END = struct.Struct("<II")
-# Both pages in both formats have fewer.
+# Both endpoints in both formats have fewer.
 _MOST_PIECES = 2000
 # Of a metric, by which it is found; two with the same beginning would only be compressed anew.
 _LONGEST_NAME = 100
@@ -25,8 +25,8 @@ _LONGEST_NAME = 100
 class GzipCache:
     """The last few bodies with their compressed bytes.
 
-    A page of one snapshot is one object however often it is served, so bodies are compared by
-    identity; a few are enough for both pages in both formats.
+    The exposition of a snapshot is one object however often it is served, so bodies are compared
+    by identity; a few are enough for both endpoints in both formats.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class GzipCache:
     def __init__(self, size: int = 4) -> None:
         self._kept: deque[tuple[bytes, bytes]] = deque(maxlen=size)
         self._pieces: dict[tuple[bool, bytes], tuple[bytes, bytes]] = {}
-        # Held while compressing: the second scraper of a page waits instead of paying again.
+        # Held while compressing: the second scraper of an endpoint waits instead of paying again.
         self._lock = threading.Lock()
 
     def compress(self, body: bytes) -> bytes:
@@ -53,8 +53,8 @@ class GzipCache:
     def _packed(self, body: bytes) -> bytes:
         """Return the body as one gzip member, made of a piece for each metric.
 
-        Of most metrics no value changes from one page to the next, and comparing a piece costs
-        nothing beside compressing it. Every piece is compressed by itself and ends at a whole
+        Of most metrics no value changes from one exposition to the next, and comparing a piece
+        costs nothing beside compressing it. Every piece is compressed by itself and ends at a whole
         byte, so that pieces can be put together as they are.
         """
         packed = [_GZIP_HEADER]

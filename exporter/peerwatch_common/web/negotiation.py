@@ -6,7 +6,7 @@ import re
 
 # What a client that says nothing gets; Prometheus' own default is 10 s.
 DEFAULT_TIMEOUT_SECONDS = 5.0
-# Longer than this no page is waited for, whatever the client says.
+# Longer than this no exposition is waited for, whatever the client says.
 MAX_TIMEOUT_SECONDS = 60.0
 
 _OPENMETRICS = "application/openmetrics-text"
@@ -36,7 +36,7 @@ def accepts_gzip(accept_encoding: str) -> bool:
 
 
 def scrape_timeout(header: str) -> float:
-    """Return how long a page may take in seconds, by Prometheus' own header.
+    """Return how long a scrape may take in seconds, by Prometheus' own header.
 
     A margin is kept back for the way and for the client's own parsing. What is no positive number
     of seconds is taken as if nothing had been sent.

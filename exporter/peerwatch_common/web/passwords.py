@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 REMEMBER_SECONDS = 900.0
 # A scraper with a wrong password asks every second: refused without a check for this long.
 REMEMBER_WRONG_SECONDS = 60.0
-# How long a login waits for others' checks before it is told to come again.
+# How long a login waits for others' checks before it is refused with a time to retry.
 WAIT_SECONDS = 5.0
 # After a wrong password nothing is checked for so many times the check's duration.
 REST_FACTOR = 3.0

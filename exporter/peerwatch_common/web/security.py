@@ -1,7 +1,7 @@
 """TLS, logins and headers in force now; follows the web configuration file as it changes.
 
 A new version that is broken, or would take protection away, changes nothing: it is logged once and
-``exporter_web_config_reload_failed`` tells it until it is repaired.
+``exporter_web_config_reload_failed`` reports it until it is repaired.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 # How often the files are looked at, which costs a stat each.
-_LOOK_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,31 +88,31 @@ class SecurityFile:
         self._lock = threading.Lock()
         self._loaded: Loaded | None = None
         self._current = Security()
-        self._looked = monotonic()
+        self._last_check = monotonic()
         self._seen: dict[Path, _Stamp] = {}
         if path is not None:
-            # Before reading: a change meanwhile shows at the next look.
+            # Before reading: a change meanwhile shows at the next check.
             self._seen = {path: _stamp(path)}
             self._read(path)
             self._watch(path, self._seen)
 
     def current(self) -> Security:
         """Return what is in force now."""
-        if self._path is not None and self._monotonic() - self._looked >= _LOOK_SECONDS:
-            self._look(self._path, force=False)
+        if self._path is not None and self._monotonic() - self._last_check >= _CHECK_SECONDS:
+            self._check(self._path, force=False)
         return self._current
 
     def reload(self) -> None:
         """Read the files now, changed or not."""
         if self._path is not None:
-            self._look(self._path, force=True)
+            self._check(self._path, force=True)
 
-    def _look(self, path: Path, *, force: bool) -> None:
+    def _check(self, path: Path, *, force: bool) -> None:
         # One thread reads; the others go on with what is in force.
         if not self._lock.acquire(blocking=force):
             return
         try:
-            self._looked = self._monotonic()
+            self._last_check = self._monotonic()
             stamps = {watched: _stamp(watched) for watched in self._seen}
             if stamps != self._seen or force:
                 self._try(path)

@@ -56,7 +56,7 @@ def make_context(settings: TlsSettings) -> ssl.SSLContext:
         With every mistake: unreadable files, a key of another certificate, unknown ciphers.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # Clients that offer HTTP/2 as well are told what is spoken here.
+    # Clients that offer HTTP/2 as well learn here which protocol is spoken.
     context.set_alpn_protocols(["http/1.1"])
     mistakes = [
         *_load_pair(context, settings),

@@ -1,4 +1,4 @@
-"""Tells systemd that the exporter is ready, alive and ending, where systemd asks for it.
+"""Notifies systemd that the exporter is ready, alive and ending, where systemd asks for it.
 
 The protocol is a datagram of ``KEY=VALUE`` lines to the socket named in ``NOTIFY_SOCKET``.
 """
@@ -36,7 +36,7 @@ class Notifier:
         return int(self._watchdog) / 1e6 or None
 
     def ready(self) -> None:
-        """Say that pages have something to show."""
+        """Say that the endpoints have something to expose."""
         self._say("READY=1")
 
     def alive(self) -> None:

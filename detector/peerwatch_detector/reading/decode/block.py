@@ -63,7 +63,7 @@ class Block:
         return self if wanted.all() else self._rows_where(wanted)
 
     def _rows_where(self, wanted: NDArray[np.bool_]) -> Block:
-        keys = tuple(key for key, one in zip(self.keys, wanted, strict=True) if one)
+        keys = tuple(key for key, keep in zip(self.keys, wanted, strict=True) if keep)
         return replace(self, keys=keys, values=self.values[wanted], layout=None)
 
 

@@ -67,13 +67,13 @@ def decode_frames(
         stop = at + 4 + whole(length)
         if stop > end:
             return MORE_BYTES, begin
-        told = (
+        expected = (
             whole(data[at]) << 24
             | whole(data[at + 1]) << 16
             | whole(data[at + 2]) << 8
             | whole(data[at + 3])
         )
-        if crc32c(data, at + 4, stop) != told:
+        if crc32c(data, at + 4, stop) != expected:
             return BAD_CHECKSUM, begin
         rows, label_bytes = writer.counts[ROWS], writer.counts[LABEL_BYTES]
         samples = writer.counts[SAMPLES]

@@ -78,8 +78,10 @@ def data_of(url: str, text: bytes, expected: str) -> tuple[dict[str, Any], Annot
         ) from error
     data = response.get("data") if isinstance(response, dict) else None
     if not isinstance(data, dict) or response.get("status") != "success":
-        told = response.get("error", "no reason given") if isinstance(response, dict) else response
-        raise ReadError("malformed", f"{url} answered 200: {str(told)[:_LONGEST_SHOWN]}.")
+        reason = (
+            response.get("error", "no reason given") if isinstance(response, dict) else response
+        )
+        raise ReadError("malformed", f"{url} answered 200: {str(reason)[:_LONGEST_SHOWN]}.")
     if data.get("resultType") != expected:
         raise ReadError(
             "malformed", f"{url}: expected a {expected}, got {data.get('resultType')!r}."

@@ -65,9 +65,9 @@ def uncompiled_matrix(response: Response, request: RangeRequest, age: int) -> Ra
 def _block(result: list[dict[str, Any]], request: RangeRequest, age: int) -> Block:
     writer = with_capacity(request.writer(age), len(result), 0)
     levels = np.empty((len(result), request.grid.steps))
-    for row, one in enumerate(result):
-        writer = _with_labels(writer, row, one["metric"], request)
-        pairs = np.array([(float(time), float(value)) for time, value in one["values"]])
+    for row, series in enumerate(result):
+        writer = _with_labels(writer, row, series["metric"], request)
+        pairs = np.array([(float(time), float(value)) for time, value in series["values"]])
         times, numbers = pairs.reshape(-1, 2).T
         kept = ~(np.isnan(numbers) & request.skips_nan)
         levels[row] = _on_steps(np.rint(times[kept] * 1000), numbers[kept], request.grid, age)

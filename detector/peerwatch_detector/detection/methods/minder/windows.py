@@ -163,8 +163,8 @@ class MetricWindows:
         for start in range(0, len(known), _SOME_NODES):
             if found.all():
                 break
-            some = causal_windows(known[start : start + _SOME_NODES], self._length, self._limit)
-            present: Mask = np.asarray(np.isfinite(some[self._first :]).all(axis=2))
+            batch = causal_windows(known[start : start + _SOME_NODES], self._length, self._limit)
+            present: Mask = np.asarray(np.isfinite(batch[self._first :]).all(axis=2))
             found |= present.any(axis=1)
         return found
 

@@ -236,11 +236,11 @@ def _spreads_of_sorted(
         # below it, ``taken``, is found by halving.
         taken, most = max(0, half - (count - above)), min(half, above)
         while taken < most:
-            some = (taken + most) // 2
-            if centre - ranked[above - 1 - some] < ranked[above + half - some - 1] - centre:
-                taken = some + 1
+            halfway = (taken + most) // 2
+            if centre - ranked[above - 1 - halfway] < ranked[above + half - halfway - 1] - centre:
+                taken = halfway + 1
             else:
-                most = some
+                most = halfway
         low, high = above - taken, above + half - taken
         # The next larger one, and the largest of the ``half`` smallest.
         upper, lower = np.float32(np.inf), np.float32(0)
