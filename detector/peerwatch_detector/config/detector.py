@@ -34,22 +34,16 @@ from peerwatch_detector.config.methods import (
     ZScoreConfig,
 )
 from peerwatch_detector.config.metric import (
-    Direction,
-    Kind,
     MetricConfig,
     MetricsConfig,
     Overrides,
-    Scope,
-    SeriesName,
 )
 from peerwatch_detector.config.preset import (
     Discovery,
-    Preset,
     PresetName,
     load_preset,
-    names_by_alias,
 )
-from peerwatch_detector.config.prometheus import PrometheusConfig, ReadingConfig
+from peerwatch_detector.config.prometheus import PrometheusConfig
 from peerwatch_detector.config.section import Seconds, Section
 from peerwatch_detector.config.service import (
     ListenConfig,
@@ -57,26 +51,6 @@ from peerwatch_detector.config.service import (
     SchedulingConfig,
     WebConfig,
 )
-
-__all__ = [
-    "DetectorConfig",
-    "Direction",
-    "Discovery",
-    "Kind",
-    "ListenConfig",
-    "Method",
-    "MetricConfig",
-    "MetricsConfig",
-    "Overrides",
-    "Preset",
-    "PrometheusConfig",
-    "ReadingConfig",
-    "Scope",
-    "SeriesName",
-    "load_config",
-    "load_preset",
-    "names_by_alias",
-]
 
 Method = Literal["peerwatch", "minder", "zscore"]
 
