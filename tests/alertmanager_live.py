@@ -13,9 +13,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from peerwatch_demo.stack import Stack, free_ports
-from peerwatch_demo.stack import alertmanager as stack_alertmanager
-from peerwatch_demo.webhook import WebhookReceiver
+from peerwatch_demo.stack.servers import Stack, free_ports
+from peerwatch_demo.stack.servers import alertmanager as stack_alertmanager
+from peerwatch_demo.stack.webhook import WebhookReceiver
 
 _TIMERS = ("group_wait", "group_interval", "repeat_interval")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}

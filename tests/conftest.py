@@ -6,7 +6,7 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-from peerwatch_demo import process
+from peerwatch_demo.stack import process
 
 # Each worker takes ports of its own, since a server may be started minutes after its port was
 # chosen; commands that tests start choose from the product's range, which is above these.

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from alertmanager_live import Alertmanager, alertmanager, seconds
-from peerwatch_demo.stack import find_program
+from peerwatch_demo.stack.servers import find_program
 
 if TYPE_CHECKING:
     pass

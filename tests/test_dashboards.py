@@ -26,7 +26,7 @@ from dashboard_queries import (
     panels,
     substitute,
 )
-from peerwatch_demo.stack import find_program
+from peerwatch_demo.stack.servers import find_program
 from promql_lint import PRESET, labels_of, lint, pack_schema, selectors, walk
 
 ROOT = Path(__file__).resolve().parents[1]

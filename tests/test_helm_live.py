@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from helm_chart import case_objects, container_of, only
-from peerwatch_demo.process import Process, free_ports, wait_http
+from peerwatch_demo.stack.process import Process, free_ports, wait_http
 from web_client import ask, eventually
 
 if TYPE_CHECKING:

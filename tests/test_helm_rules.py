@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from helm_chart import CASES, ROOT, case_objects, objects, of_kind
-from peerwatch_demo.stack import find_program
+from peerwatch_demo.stack.servers import find_program
 
 if TYPE_CHECKING:
     from pathlib import Path

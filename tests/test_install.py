@@ -18,7 +18,7 @@ import yaml
 
 from peerwatch_demo.exporter import make_parser as simulated_parser
 from peerwatch_demo.simulated_node.scenarios import SCENARIOS
-from peerwatch_demo.stack import find_program
+from peerwatch_demo.stack.servers import find_program
 from peerwatch_detector.command_line import parser as detector_parser
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.config import load_config as load_detector_config

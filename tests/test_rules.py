@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from alertmanager_live import seconds
-from peerwatch_demo.stack import find_program
+from peerwatch_demo.stack.servers import find_program
 from peerwatch_detector.config import load_preset
 from peerwatch_detector.reading.promql import joined_query
 from promql_lint import (

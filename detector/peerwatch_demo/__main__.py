@@ -13,15 +13,15 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from peerwatch_demo.cluster import node_names
-from peerwatch_demo.console import Console
-from peerwatch_demo.faults import Fault, FaultError, choose_fault, choose_node
-from peerwatch_demo.namespaces import why_unavailable
-from peerwatch_demo.nodes import Place
-from peerwatch_demo.process import StackError
+from peerwatch_demo.cluster.cluster import node_names
+from peerwatch_demo.cluster.faults import Fault, FaultError, choose_fault, choose_node
+from peerwatch_demo.cluster.namespaces import why_unavailable
+from peerwatch_demo.cluster.nodes import Place
+from peerwatch_demo.cluster.settings import Patience, Settings
 from peerwatch_demo.run import Demo
-from peerwatch_demo.settings import Patience, Settings
-from peerwatch_demo.signals import Terminated, catch_signals
+from peerwatch_demo.stack.console import Console
+from peerwatch_demo.stack.process import StackError
+from peerwatch_demo.stack.signals import Terminated, catch_signals
 
 ROOT = Path(__file__).resolve().parents[2]
 # Prometheus' data, checkpoints and logs: some 50 MB, and room for a run that is held.

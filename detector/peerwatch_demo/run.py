@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from peerwatch_demo import report
-from peerwatch_demo.cluster import PROGRESS_SECONDS, Cluster, node_names
-from peerwatch_demo.console import Console
-from peerwatch_demo.faults import Fault
-from peerwatch_demo.nodes import EXPORTER_JOB, Place
-from peerwatch_demo.settings import Settings
-from peerwatch_demo.stack import Server, Stack
-from peerwatch_demo.watch import Watcher, fewest_scraped
-from peerwatch_demo.webhook import WebhookReceiver
+from peerwatch_demo.cluster.cluster import PROGRESS_SECONDS, Cluster, node_names
+from peerwatch_demo.cluster.faults import Fault
+from peerwatch_demo.cluster.nodes import EXPORTER_JOB, Place
+from peerwatch_demo.cluster.settings import Settings
+from peerwatch_demo.stack import report
+from peerwatch_demo.stack.console import Console
+from peerwatch_demo.stack.servers import Server, Stack
+from peerwatch_demo.stack.watch import Watcher, fewest_scraped
+from peerwatch_demo.stack.webhook import WebhookReceiver
 
 
 class Demo:

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from screen import ScreenError, Studio
 from take import DASHBOARDS, HERE, WIDTH, Picture, height
 
-from peerwatch_demo.process import StackError
+from peerwatch_demo.stack.process import StackError
 
 
 def draw(prometheus: str, minutes: float, picture: Picture, file: Path) -> None:

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import yaml
 
-from peerwatch_demo.demo_nodes import DemoNode, start_nodes, with_job_ids
-from peerwatch_demo.stack import (
+from peerwatch_demo.fleet.demo_nodes import DemoNode, start_nodes, with_job_ids
+from peerwatch_demo.stack.servers import (
     Server,
     Stack,
     Target,

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from peerwatch_demo.local_server import LocalServer
-from peerwatch_demo.process import tied
+from peerwatch_demo.stack.local_server import LocalServer
+from peerwatch_demo.stack.process import tied
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # Of the page's own clock, which stands still while it waits for an answer.

@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 import record
 from screen import ScreenError, Studio
 
-from peerwatch_demo.stack import Stack, StackError
+from peerwatch_demo.stack.servers import Stack, StackError
 
 HERE = Path(__file__).resolve().parent
 DASHBOARDS = HERE.parents[1] / "dashboards"

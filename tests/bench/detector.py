@@ -25,7 +25,7 @@ import numpy as np
 from bench.growth import draw, exponent
 from detector.reading.remote_write import Written, write
 from detector.reading.servers import prometheus
-from peerwatch_demo.stack import Stack
+from peerwatch_demo.stack.servers import Stack
 from peerwatch_detector.bench.synthetic_job import CYCLE, CYCLES, JOB, START, synthetic_frames
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.frame import JobFrame

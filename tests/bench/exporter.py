@@ -26,7 +26,7 @@ from bench.host_tree import HostTree
 from bench.processes import Usage, usage
 from bench.rendering import Rendering, compare
 from bench.scraping import Scraper, scrape_together
-from peerwatch_demo.stack import Process, Stack, find_program, free_ports
+from peerwatch_demo.stack.servers import Process, Stack, find_program, free_ports
 
 _ROOT = Path(__file__).parents[2]
 _WARM_UP_SECONDS = 12

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from bench.processes import Usage, usage
 from detector.reading.remote_write import Written, write
 from detector.reading.servers import prometheus
-from peerwatch_demo.stack import Server, Stack
+from peerwatch_demo.stack.servers import Server, Stack
 from peerwatch_detector.reading import (
     Follower,
     Grid,

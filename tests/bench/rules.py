@@ -27,7 +27,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bench.processes import usage
 from detector.reading.remote_write import Written, write
 from detector.reading.servers import prometheus
-from peerwatch_demo.stack import Server, Stack, free_ports
+from peerwatch_demo.stack.servers import Server, Stack, free_ports
 
 RULES = Path(__file__).parents[2] / "rules"
 # A process's CPU time is counted in hundredths of a second.

@@ -15,14 +15,14 @@ import pytest
 import yaml
 
 from peerwatch_demo import __main__ as entry
-from peerwatch_demo.cluster import node_names, progress_text
-from peerwatch_demo.console import Console
-from peerwatch_demo.detector import detector_config, follow_training
-from peerwatch_demo.faults import FAULTS
-from peerwatch_demo.report import Event
+from peerwatch_demo.cluster.cluster import node_names, progress_text
+from peerwatch_demo.cluster.detector import detector_config, follow_training
+from peerwatch_demo.cluster.faults import FAULTS
+from peerwatch_demo.cluster.settings import Patience, Settings
 from peerwatch_demo.run import sentence
-from peerwatch_demo.settings import Patience, Settings
-from peerwatch_demo.stack import Stack, StackError
+from peerwatch_demo.stack.console import Console
+from peerwatch_demo.stack.report import Event
+from peerwatch_demo.stack.servers import Stack, StackError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -203,7 +203,7 @@ def test_a_second_signal_does_not_disturb_the_taking_down(
 ) -> None:
     script = """
         import os, signal, sys, time
-        from peerwatch_demo.signals import Terminated, catch_signals
+        from peerwatch_demo.stack.signals import Terminated, catch_signals
         catch_signals()
         try:
             try:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from peerwatch_demo.stack import Stack, find_program, free_ports
+from peerwatch_demo.stack.servers import Stack, find_program, free_ports
 
 
 @contextmanager

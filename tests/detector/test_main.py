@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from detector.small_case import write_case
-from peerwatch_demo.process import free_ports
+from peerwatch_demo.stack.process import free_ports
 from peerwatch_detector import __main__ as entry
 from peerwatch_detector import __version__
 from peerwatch_detector.__main__ import main

@@ -19,7 +19,7 @@ from asking import query, query_range
 from simulated_cluster import python_path
 from training_page import METRIC, TrainingPage
 
-from peerwatch_demo.stack import (
+from peerwatch_demo.stack.servers import (
     Process,
     Server,
     Stack,
@@ -30,7 +30,7 @@ from peerwatch_demo.stack import (
     prometheus,
     prometheus_config,
 )
-from peerwatch_demo.webhook import Notification, WebhookReceiver
+from peerwatch_demo.stack.webhook import Notification, WebhookReceiver
 
 ROOT = Path(__file__).parents[2]
 RULES = sorted((ROOT / "rules").glob("*.rules.yaml"))

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from alertmanager_live import seconds
-from peerwatch_demo.local_server import LocalServer
+from peerwatch_demo.stack.local_server import LocalServer
 
 _WINDOW = re.compile(r"(\[|\boffset )(\d+(?:ms|[smh]))\b")
 

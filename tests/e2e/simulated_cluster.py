@@ -21,7 +21,7 @@ import yaml
 
 from peerwatch_demo.job.activity import SIGNALS, Activity
 from peerwatch_demo.job.timeline import Timeline
-from peerwatch_demo.stack import Process, Stack, Target, free_ports
+from peerwatch_demo.stack.servers import Process, Stack, Target, free_ports
 
 HERE = Path(__file__).parent
 FIXTURE = HERE.parent / "exporter" / "fixtures" / "h100_node"

@@ -8,7 +8,7 @@ import time
 import urllib.request
 from http.server import BaseHTTPRequestHandler
 
-from peerwatch_demo.local_server import LocalServer
+from peerwatch_demo.stack.local_server import LocalServer
 
 _PASSED_ON = ("Accept", "X-Prometheus-Scrape-Timeout-Seconds")
 

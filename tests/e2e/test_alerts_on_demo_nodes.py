@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from peerwatch_demo.simulated_node.scenarios import SCENARIOS
-from peerwatch_demo.stack import (
+from peerwatch_demo.stack.servers import (
     Stack,
     Target,
     free_ports,

@@ -13,7 +13,7 @@ import pytest
 
 from detector.reading.remote_write import Written, write
 from detector.reading.servers import prometheus
-from peerwatch_demo.stack import Stack, free_ports
+from peerwatch_demo.stack.servers import Stack, free_ports
 from peerwatch_detector.__main__ import main
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e-short")]

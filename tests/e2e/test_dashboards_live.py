@@ -31,8 +31,8 @@ from dashboard_queries import (
     other_expressions,
     panel_queries,
 )
-from peerwatch_demo.demo_nodes import DemoNode, start_nodes, with_job_ids
-from peerwatch_demo.stack import (
+from peerwatch_demo.fleet.demo_nodes import DemoNode, start_nodes, with_job_ids
+from peerwatch_demo.stack.servers import (
     Stack,
     Target,
     find_program,

@@ -24,7 +24,7 @@ from asking import fetch, query, wait_for
 from simulated_cluster import Cluster, python_path
 
 from dashboard_queries import dashboard_expressions
-from peerwatch_demo.stack import (
+from peerwatch_demo.stack.servers import (
     Process,
     Server,
     Stack,
@@ -35,7 +35,7 @@ from peerwatch_demo.stack import (
     prometheus,
     prometheus_config,
 )
-from peerwatch_demo.webhook import Notification, WebhookReceiver
+from peerwatch_demo.stack.webhook import Notification, WebhookReceiver
 
 ROOT = Path(__file__).parents[2]
 RULES = sorted((ROOT / "rules").glob("*.rules.yaml"))

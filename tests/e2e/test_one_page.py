@@ -21,8 +21,8 @@ import yaml
 
 from alertmanager_live import scaled
 from e2e.scripted_pages import Sample, Script, ScriptedPages, faster
-from peerwatch_demo.stack import Server, Stack, alertmanager, find_program, free_ports
-from peerwatch_demo.webhook import WebhookReceiver
+from peerwatch_demo.stack.servers import Server, Stack, alertmanager, find_program, free_ports
+from peerwatch_demo.stack.webhook import WebhookReceiver
 
 ROOT = Path(__file__).parents[2]
 SPEED = 15

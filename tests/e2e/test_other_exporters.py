@@ -19,8 +19,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from peerwatch_demo.local_server import LocalServer
-from peerwatch_demo.stack import Server, Stack, Target, free_ports, prometheus, prometheus_config
+from peerwatch_demo.stack.local_server import LocalServer
+from peerwatch_demo.stack.servers import (
+    Server,
+    Stack,
+    Target,
+    free_ports,
+    prometheus,
+    prometheus_config,
+)
 from peerwatch_detector.config import load_preset
 from peerwatch_detector.reading.promql import job_matcher, joined_query, present_nodes, running_jobs
 

@@ -18,8 +18,8 @@ import yaml
 from asking import query, wait_for
 
 from dashboard_queries import DASHBOARDS, panel_queries
-from peerwatch_demo.stack import Server, Stack, free_ports, prometheus, prometheus_config
-from peerwatch_demo.stack import Target as Scraped
+from peerwatch_demo.stack.servers import Server, Stack, free_ports, prometheus, prometheus_config
+from peerwatch_demo.stack.servers import Target as Scraped
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.models.shipped import configured_bundle

@@ -20,7 +20,7 @@ from detector.reading.naive_grid import naive_rates, naive_steps
 from detector.reading.remote_write import STALE, Written, write
 from detector.reading.servers import make_visible, prometheus, victoria_metrics
 from detector.reading.without_numba import read_without_numba
-from peerwatch_demo.stack import Stack
+from peerwatch_demo.stack.servers import Stack
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.reading import (

@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from alertmanager_live import seconds
-from peerwatch_demo.stack import Server, Stack, find_program, free_ports
+from peerwatch_demo.stack.servers import Server, Stack, find_program, free_ports
 
 ROOT = Path(__file__).parents[2]
 RULES = {

@@ -32,7 +32,7 @@ from simulated_cluster import python_path
 from slow_proxy import SlowProxy
 
 from bench.host_tree import HostTree
-from peerwatch_demo.stack import Process, Server, Stack, free_ports, prometheus
+from peerwatch_demo.stack.servers import Process, Server, Stack, free_ports, prometheus
 
 HERE = Path(__file__).parent
 EXAMPLE = HERE.parents[1] / "exporter" / "prometheus.example.yaml"

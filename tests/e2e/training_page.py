@@ -10,7 +10,7 @@ import random
 import time
 from http.server import BaseHTTPRequestHandler
 
-from peerwatch_demo.local_server import LocalServer
+from peerwatch_demo.stack.local_server import LocalServer
 
 PAST_SECONDS = 150
 METRIC = "job_node:load:ratio"

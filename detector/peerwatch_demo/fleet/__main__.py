@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from peerwatch_demo.__main__ import ROOT, carry_out
-from peerwatch_demo.console import Console
+from peerwatch_demo.cluster.nodes import Place
+from peerwatch_demo.cluster.settings import Patience, Settings
 from peerwatch_demo.fleet.plan import FAULTS, Plan, PlanError, fleet_size, make_plan
 from peerwatch_demo.fleet.run import PAST_SECONDS, FleetDemo
-from peerwatch_demo.nodes import Place
-from peerwatch_demo.settings import Patience, Settings
+from peerwatch_demo.stack.console import Console
 
 _PICTURE = "fleet-demo.png"
 # A node's past is 16 MB of text before Prometheus has it, and 10 MB then.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from peerwatch_demo.webhook import Notification
+from peerwatch_demo.stack.webhook import Notification
 
 # What a receiver of the shipped routing means, where nothing was sent yet.
 _ROUTES = {

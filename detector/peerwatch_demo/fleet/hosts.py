@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from peerwatch_demo.cluster.nodes import Place
 from peerwatch_demo.fleet.memory_folder import MemoryFolder, remove_left_behind
 from peerwatch_demo.fleet.plan import Plan, PlannedNode
-from peerwatch_demo.nodes import Place
-from peerwatch_demo.process import StackError, free_ports, tied, wait_http
-from peerwatch_demo.stack import Stack, Target, find_program
+from peerwatch_demo.stack.process import StackError, free_ports, tied, wait_http
+from peerwatch_demo.stack.servers import Stack, Target, find_program
 
 # More processes than CPUs gain nothing, and a few serve the largest fleet.
 _MOST_HOSTS = 4

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 
-from peerwatch_demo.faults import choose_node
+from peerwatch_demo.cluster.faults import choose_node
 from peerwatch_demo.simulated_node.node_plan import GPUS
 from peerwatch_demo.simulated_node.scenario import Scenario
 from peerwatch_demo.simulated_node.scenarios import SCENARIOS

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import yaml
 
-from peerwatch_demo import detector, report
-from peerwatch_demo.console import Console
+from peerwatch_demo.cluster import detector
+from peerwatch_demo.cluster.nodes import EXPORTER_JOB, Place
+from peerwatch_demo.cluster.settings import Patience, Settings
 from peerwatch_demo.fleet import alerts
 from peerwatch_demo.fleet.hosts import Hosts
 from peerwatch_demo.fleet.plan import CLUSTER, SMALLEST, Plan
-from peerwatch_demo.nodes import EXPORTER_JOB, Place
 from peerwatch_demo.run import conclude, hold, too_busy, watch
-from peerwatch_demo.settings import Patience, Settings
-from peerwatch_demo.stack import (
+from peerwatch_demo.stack import report
+from peerwatch_demo.stack.console import Console
+from peerwatch_demo.stack.servers import (
     Server,
     Stack,
     Target,
@@ -28,8 +29,8 @@ from peerwatch_demo.stack import (
     prometheus,
     prometheus_config,
 )
-from peerwatch_demo.watch import Watcher, fetch_json, fewest_scraped, scraped
-from peerwatch_demo.webhook import WebhookReceiver
+from peerwatch_demo.stack.watch import Watcher, fetch_json, fewest_scraped, scraped
+from peerwatch_demo.stack.webhook import WebhookReceiver
 
 PAST_SECONDS = 900.0
 # The recording rules need two scrapes in 15 s.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import urllib.request
 
-from peerwatch_demo.stack import Server, Stack, find_program, free_ports
+from peerwatch_demo.stack.servers import Server, Stack, find_program, free_ports
 
 
 def prometheus(stack: Stack, *more: str, name: str = "prometheus") -> Server:

@@ -1,0 +1,1 @@
+"""A training job on nodes of this machine, the faults done to it, its detector."""

@@ -1,0 +1,1 @@
+"""Prometheus, Alertmanager and a pager's receiver as child processes, and their watcher."""

@@ -1,0 +1,456 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from detector.fakes import metric
+from peerwatch_common.errors import ConfigError
+from peerwatch_detector.__main__ import main
+from peerwatch_detector.config import DetectorConfig, MetricConfig, load_config, load_preset
+from peerwatch_detector.config.prometheus import PrometheusConfig
+from peerwatch_exporter.collector import all_metrics
+
+CATALOG = all_metrics()
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "detector.yaml"
+    path.write_text(text)
+    return path
+
+
+def mistakes(folder: Path, text: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load_config(written(folder, text))
+    assert "\n".join(caught.value.mistakes) == str(caught.value)
+    return caught.value.mistakes
+
+
+def test_no_file_gives_the_defaults() -> None:
+    config = load_config(None)
+    assert DetectorConfig() == config
+    assert (240.0, 8, "peerwatch", 5.0) == (
+        config.continuity.threshold_seconds,
+        config.window_length,
+        config.method,
+        config.similarity_threshold,
+    )
+
+
+def test_an_empty_file_gives_the_defaults(tmp_path: Path) -> None:
+    assert DetectorConfig() == load_config(written(tmp_path, "# nothing yet\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("method: minder", 2.0), ("similarity: {threshold: 3.5}", 3.5)]
+)
+def test_the_threshold_follows_the_method_unless_it_is_set(
+    tmp_path: Path, text: str, expected: float
+) -> None:
+    assert expected == load_config(written(tmp_path, text)).similarity_threshold
+
+
+def test_settings_cannot_change_after_loading() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        load_config(None).window_length = 9  # type: ignore[misc]
+
+
+UNKNOWN = [
+    (
+        "histry_seconds: 900",
+        "histry_seconds: unknown key 'histry_seconds'; did you mean 'history_s",
+    ),
+    ("prometheus: {urll: x}", "prometheus.urll: unknown key 'urll'; did you mean 'url'?"),
+    ("listen: {prt: 1}", "listen.prt: unknown key 'prt'; did you mean 'port'?"),
+    ("similarity: {treshold: 1}", "similarity.treshold: unknown key 'treshold'; did you mean 'thr"),
+    ("continuity: {gap: 1}", "continuity.gap: unknown key 'gap'; "),
+    ("zscore: {x: 1}", "zscore.x: unknown key 'x'; known keys are period_seconds, threshold"),
+    ("absent: {after: 1}", "absent.after: unknown key 'after'; "),
+    ("metrics: {enable: []}", "metrics.enable: unknown key 'enable'; did you mean 'enabled'?"),
+    (
+        "metrics: {overrides: {cpu_usage: {bound: [0, 1]}}}",
+        "metrics.overrides.cpu_usage.bound: unknown key 'bound'; did you mean 'bounds'?",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), UNKNOWN, ids=[row[0] for row in UNKNOWN])
+def test_unknown_keys_are_refused_at_every_level(tmp_path: Path, text: str, expected: str) -> None:
+    (mistake,) = mistakes(tmp_path, text)
+    assert mistake.startswith(expected)
+
+
+def test_an_unknown_key_of_an_extra_metric_is_refused(tmp_path: Path) -> None:
+    import yaml
+
+    text = yaml.safe_dump({"metrics": {"extra": [metric(boundz=[0, 1])]}})
+    expected = "metrics.extra.0.boundz: unknown key 'boundz'; did you mean 'bounds'?"
+    assert [expected] == mistakes(tmp_path, text)
+
+
+IMPOSSIBLE = [
+    ("window_length: eight", "window_length: should be a valid integer", "'eight'"),
+    ("window_length: 1", "window_length: should be greater than or equal to 2", "1"),
+    ("window_length: 8.5", "window_length: ", "8.5"),
+    ("prometheus: 5", "prometheus: ", "5"),
+    ("prometheus: {url: 'localhost:9090'}", "prometheus.url: ", "'localhost:9090'"),
+    ("prometheus: {url: 'http://[::1'}", "prometheus.url: ", "Invalid IPv6 URL"),
+    ("prometheus: {url: 'http://p:99999'}", "prometheus.url: ", "Port out of range"),
+    ("prometheus: {url: 'http://:9090'}", "prometheus.url: ", "names no host"),
+    ("prometheus: {url: 'http://p/a?tenant=1'}", "prometheus.url: ", "must end with the path"),
+    ("prometheus: {timeout_seconds: 0}", "prometheus.timeout_seconds: ", "0"),
+    ("prometheus: {timeout_seconds: .inf}", "prometheus.timeout_seconds: ", "inf"),
+    ("prometheus: {timeout_seconds: .nan}", "prometheus.timeout_seconds: ", "nan"),
+    ("prometheus: {recorded: maybe}", "prometheus.recorded: ", "'maybe'"),
+    ("prometheus: {headers: {X: [1]}}", "prometheus.headers.X: ", "[1]"),
+    ("listen: {port: 65536}", "listen.port: ", "65536"),
+    ("method: magic", "method: ", "'magic'"),
+    ("preset: nvidia", "preset: ", "'nvidia'"),
+    ("similarity: {largest_share: 1.5}", "similarity.largest_share: ", "1.5"),
+    ("similarity: {threshold: .inf}", "similarity.threshold: ", "inf"),
+    ("metrics: {enabled: cpu_usage}", "metrics.enabled: ", "'cpu_usage'"),
+    ("metrics: {enabled: []}", "metrics.enabled: ", "[]"),
+    (
+        "metrics: {overrides: {cpu_usage: {bounds: [1, 0]}}}",
+        "metrics.overrides.cpu_usage.bounds: [1.0, 0.0] must be",
+        "low < high",
+    ),
+    (
+        "metrics: {overrides: {cpu_usage: {bounds: [0, .inf]}}}",
+        "metrics.overrides.cpu_usage.bounds.1: ",
+        "inf",
+    ),
+    (
+        "metrics: {overrides: {cpu_usage: {min_effect_size: 0}}}",
+        "metrics.overrides.cpu_usage.min_effect_size: ",
+        "0",
+    ),
+    (
+        "metrics: {overrides: {cpu_usage: {recorded: 'rate(x[1m])'}}}",
+        "metrics.overrides.cpu_usage.recorded: ",
+        "'rate(x[1m])'",
+    ),
+    (
+        "metrics: {overrides: {cpu_usage: {expression: '{{ job'}}}",
+        "metrics.overrides.cpu_usage.expression: ",
+        "no Jinja2 template",
+    ),
+    (
+        "metrics: {overrides: {cpu_usage: {expression: '{{ node }}'}}}",
+        "metrics.overrides.cpu_usage.expression: ",
+        "unknown name 'node'",
+    ),
+    ("1: 2", "1: unknown key '1'; known keys are absent", "1"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "value"), IMPOSSIBLE, ids=[text for text, _, _ in IMPOSSIBLE]
+)
+def test_wrong_types_and_impossible_values_tell_path_and_value(
+    tmp_path: Path, text: str, path: str, value: str
+) -> None:
+    (mistake,) = mistakes(tmp_path, text)
+    assert mistake.startswith(path)
+    assert value in mistake
+    assert "\n" not in mistake
+
+
+@pytest.mark.parametrize(
+    "text", ["history_seconds: 200", "continuity: {threshold_seconds: 900}"], ids=["low", "high"]
+)
+def test_the_history_must_hold_a_whole_deviation(tmp_path: Path, text: str) -> None:
+    (mistake,) = mistakes(tmp_path, text)
+    assert "threshold_seconds + window_length" in mistake
+    assert "raise history_seconds" in mistake
+
+
+STEPS = [
+    ("step_seconds: 0", "step_seconds: should be greater than or equal to 0.01"),
+    ("step_seconds: 61", "step_seconds: should be less than or equal to 60"),
+    ("step_seconds: 0.3", "step_seconds: 0.3 must be whole seconds or divide a second"),
+    ("step_seconds: 1.5", "step_seconds: 1.5 must be whole seconds or divide a second"),
+    (
+        "{step_seconds: 0.01, history_seconds: 1800}",
+        "history_seconds: 1800 must be between 0.6 and 1000 with step_seconds 0.01",
+    ),
+    (
+        "{step_seconds: 0.1, history_seconds: 5, continuity: {threshold_seconds: 2}}",
+        "history_seconds: 5 must be between 6 and 7200 with step_seconds 0.1",
+    ),
+    (
+        "{step_seconds: 0.1, history_seconds: 10, continuity: {threshold_seconds: 2}}",
+        "history_seconds: 10 must be at least cycle_seconds 15",
+    ),
+    (
+        "{step_seconds: 0.1, peerwatch: {level_seconds: 0.4}}",
+        "peerwatch: level_seconds 0.4 must be at least 0.5 with step_seconds 0.1",
+    ),
+    ("step_seconds: 20", "peerwatch: level_seconds 15 must be at least 20 with step_seconds 20"),
+    ("peerwatch: {level_seconds: 4}", "peerwatch: level_seconds 4 must be at least 5"),
+    (
+        "{step_seconds: 10, prometheus: {recorded: false}}",
+        "rate_window_seconds: 15 must be at least two steps of 10 s",
+    ),
+    ("step_seconds: 0.0625", "step_seconds: 0.0625 must be whole milliseconds, as 0.125"),
+    (
+        "metrics: {overrides: {cpu_usage: {peak_seconds: 0}}}",
+        "metrics.overrides.cpu_usage.peak_seconds: ",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), STEPS, ids=[text for text, _ in STEPS])
+def test_what_does_not_fit_the_step_is_refused(tmp_path: Path, text: str, expected: str) -> None:
+    (mistake,) = mistakes(tmp_path, text)
+    assert mistake.startswith(expected)
+    # A sentence of a list, as in the exporter: without a full stop.
+    assert not mistake.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("api: grpc", "api: should be 'auto', 'remote_read', 'export', 'query' or"),
+        ("connections: 0", "connections: should be greater than or equal to 1, not 0"),
+        ("max_age_seconds: 0", "max_age_seconds: should be greater than or equal to 0.1"),
+        ("max_response_bytes: 10", "max_response_bytes: should be greater than or equal to"),
+        ("partial: warn", "partial: should be 'keep' or 'refuse', not 'warn'"),
+        ("deadline: 5", "deadline: unknown key 'deadline'; did you mean 'deadline_seconds'?"),
+    ],
+)
+def test_limits_of_reading_have_limits(tmp_path: Path, text: str, expected: str) -> None:
+    (mistake,) = mistakes(tmp_path, f"prometheus: {{reading: {{{text}}}}}")
+    assert mistake.startswith(f"prometheus.reading.{expected}")
+
+
+def test_a_deviation_is_counted_in_steps(tmp_path: Path) -> None:
+    text = "{step_seconds: 10, history_seconds: 300}"
+    assert [
+        "continuity: threshold_seconds + window_length = 320 must be at most history_seconds "
+        "300, or a restart would lose deviations; raise history_seconds"
+    ] == mistakes(tmp_path, text)
+
+
+def test_whole_seconds_stay_whole_numbers(tmp_path: Path) -> None:
+    text = "{history_seconds: 600.0, peerwatch: {level_seconds: 12.5}}"
+    config = load_config(written(tmp_path, text))
+    assert ("600", "12.5") == (str(config.history_seconds), str(config.peerwatch.level_seconds))
+
+
+def test_copies_without_replicas_are_refused(tmp_path: Path) -> None:
+    (mistake,) = mistakes(tmp_path, "replicas: {replication: 2}")
+    assert mistake.startswith("replicas.replication: 2 detectors cannot evaluate the same job")
+    both = load_config(written(tmp_path, "replicas: {enabled: true, replication: 2}"))
+    assert 2 == both.replicas.replication
+
+
+def test_the_example_for_bursts_loads() -> None:
+    example = Path(__file__).parents[3] / "detector" / "detector.fine.example.yaml"
+    for method in ("peerwatch", "minder"):
+        config = load_config(example).model_copy(update={"method": method})
+        assert (0.1, ["rdma_bytes"]) == (
+            config.step_seconds,
+            [metric_config.name for metric_config in config.detection_metrics()],
+        )
+
+
+def test_unknown_and_repeated_metric_names_are_listed_with_those_that_exist(
+    tmp_path: Path,
+) -> None:
+    text = "metrics: {enabled: [cpu, gpu_power, gpu_power], overrides: {nope: {}}}"
+    (mistake,) = mistakes(tmp_path, text)
+    for part in (
+        "enabled: unknown metric 'cpu'",
+        "overrides: unknown metric 'nope'",
+        "enabled: 'gpu_power' is there twice",
+        "known metrics are heartbeat_age, ",
+    ):
+        assert part in mistake
+
+
+def test_an_extra_metric_must_not_take_the_name_of_another(tmp_path: Path) -> None:
+    import yaml
+
+    text = yaml.safe_dump({"metrics": {"extra": [metric("cpu_usage")]}})
+    (mistake,) = mistakes(tmp_path, text)
+    assert "extra: metric 'cpu_usage' exists already" in mistake
+
+
+def test_all_mistakes_are_listed_at_once(tmp_path: Path) -> None:
+    text = """
+    unknown: 1
+    prometheus: {url: "ftp://x", tiemout_seconds: 3}
+    listen: {port: many}
+    method: magic
+    history_seconds: 100
+    metrics: {enabled: [cpu]}
+    """
+    paths = [mistake.split(": ")[0] for mistake in mistakes(tmp_path, text)]
+    expected = {
+        "unknown",
+        "prometheus.url",
+        "prometheus.tiemout_seconds",
+        "listen.port",
+        "method",
+        "continuity",
+        "metrics",
+    }
+    assert expected == set(paths)
+    assert len(expected) == len(paths)
+
+
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        load_config(tmp_path / "missing.yaml")
+
+
+@pytest.mark.parametrize("text", ["a: [", "a: b: c", "\ttab: 1"])
+def test_what_is_not_yaml_is_told(tmp_path: Path, text: str) -> None:
+    (mistake,) = mistakes(tmp_path, text)
+    assert "not YAML: " in mistake
+
+
+def test_a_binary_file_is_not_yaml(tmp_path: Path) -> None:
+    path = tmp_path / "detector.yaml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="not YAML: "):
+        load_config(path)
+
+
+@pytest.mark.parametrize(("text", "kind"), [("- a", "list"), ("[]", "list"), ("5", "int")])
+def test_a_file_must_hold_a_mapping(tmp_path: Path, text: str, kind: str) -> None:
+    (mistake,) = mistakes(tmp_path, text)
+    assert f"holds {kind}, not a mapping of sections" in mistake
+
+
+def test_the_command_line_wins_and_leaves_the_rest_of_its_section(tmp_path: Path) -> None:
+    path = written(tmp_path, "prometheus: {url: 'http://file', timeout_seconds: 3}\nlisten:\n")
+    config = load_config(path, {"prometheus": {"url": "http://flag"}, "listen": {"port": "12"}})
+    assert ("http://flag", 3.0) == (config.prometheus.url, config.prometheus.timeout_seconds)
+    assert 12 == config.listen.port
+
+
+def test_the_command_line_does_not_hide_a_mistake_in_its_section(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^prometheus: "):
+        load_config(written(tmp_path, "prometheus: 5"), {"prometheus": {"url": "http://flag"}})
+
+
+def test_mistakes_reach_the_terminal_and_the_exit_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, "methd: minder\nwindow_length: 0\n")
+    assert 2 == main(["run", "--config", str(path)])
+    lines = capsys.readouterr().err.splitlines()
+    assert 2 == len(lines)
+    assert all(line.startswith("peerwatch-detector: ") for line in lines)
+    assert 2 == main(["run", "--prometheus", "nowhere", "--listen", "x:y"])
+    stderr = capsys.readouterr().err
+    assert "prometheus.url: " in stderr
+    assert "listen.port: " in stderr
+
+
+def test_overrides_change_one_metric_and_keep_the_rest() -> None:
+    config = DetectorConfig.model_validate(
+        {"metrics": {"overrides": {"cpu_usage": {"min_effect_size": 0.3, "direction": "low"}}}}
+    )
+    before = {
+        metric_config.name: metric_config for metric_config in DetectorConfig().detection_metrics()
+    }
+    after = {metric_config.name: metric_config for metric_config in config.detection_metrics()}
+    changed = after.pop("cpu_usage")
+    original = before.pop("cpu_usage")
+    assert before == after
+    assert (0.3, "low") == (changed.min_effect_size, changed.direction)
+    assert (original.bounds, original.expression) == (changed.bounds, changed.expression)
+
+
+def test_enabled_metrics_come_in_the_order_given_extra_ones_included() -> None:
+    config = DetectorConfig.model_validate(
+        {"metrics": {"enabled": ["mine", "gpu_power", "cpu_usage"], "extra": [metric("mine")]}}
+    )
+    names = [metric_config.name for metric_config in config.detection_metrics()]
+    assert ["mine", "gpu_power", "cpu_usage"] == names
+
+
+def test_extra_metrics_are_asked_after_the_presets() -> None:
+    config = DetectorConfig.model_validate({"metrics": {"extra": [metric("mine")]}})
+    names = [metric_config.name for metric_config in config.detection_metrics()]
+    assert [
+        *(metric_config.name for metric_config in DetectorConfig().detection_metrics()),
+        "mine",
+    ] == names
+
+
+def test_the_preset_is_sound() -> None:
+    preset = load_preset("peerwatch")
+    names = [metric_config.name for metric_config in preset.metrics]
+    assert sorted(set(names)) == sorted(names)
+    assert len({metric_config.recorded for metric_config in preset.metrics}) == len(names)
+    for metric_config in preset.metrics:
+        low, high = metric_config.bounds
+        assert metric_config.min_effect_size < high - low
+        assert metric_config.recorded.startswith(
+            "job_gpu:" if metric_config.scope == "gpu" else "job_node:"
+        )
+
+
+@pytest.mark.parametrize("name", ["peerwatch", "fast", "dcgm"])
+def test_every_shipped_metric_says_all_that_is_shown_of_it(name: str) -> None:
+    for shipped in load_preset(name).metrics:
+        assert shipped.title == shipped.shown_title
+        # An explanation cuts longer ones.
+        assert 0 < len(shipped.title) <= 24
+        assert shipped.meaning[0].isupper()
+
+
+def test_a_metric_of_your_own_is_shown_by_its_name_or_its_title() -> None:
+    own = MetricConfig.model_validate(metric("nic_temperature"))
+    titled = MetricConfig.model_validate(metric("nic_temperature") | {"title": "NIC heat"})
+    assert ("Nic temperature", "NIC heat") == (own.shown_title, titled.shown_title)
+
+
+def test_the_shipped_example_loads_and_names_real_defaults() -> None:
+    example = Path(__file__).parents[3] / "detector" / "detector.example.yaml"
+
+    assert load_config(None) == load_config(example).model_copy(
+        update={"metrics": load_config(None).metrics}
+    )
+
+
+def test_the_fast_preset_compares_the_same_in_the_same_way() -> None:
+    same = {"name", "scope", "direction", "min_ratio", "kind"}
+    ours, fast = (
+        {
+            metric_config.name: metric_config.model_dump(include=same)
+            for metric_config in load_preset(name).metrics
+            if metric_config.fast
+        }
+        for name in ("peerwatch", "fast")
+    )
+    units, theirs = (
+        {
+            metric_config.name: (metric_config.unit, metric_config.bounds)
+            for metric_config in load_preset(name).metrics
+            if metric_config.fast
+        }
+        for name in ("peerwatch", "fast")
+    )
+    assert list(ours.items()) == list(fast.items())
+    # The fast endpoint has the share of the memory only.
+    assert {"gpu_memory_used"} == {name for name in units if units[name] != theirs[name]}
+
+
+@pytest.mark.parametrize("metric", load_preset("fast").metrics, ids=lambda metric: metric.name)
+def test_the_fast_preset_reads_what_the_fast_page_has(metric: MetricConfig) -> None:
+    labels = {"node": (), "gpu": ("gpu",)}[metric.scope]
+    of_job = metric.select == "job_id"
+    assert (*labels, *(["job_id"] if of_job else [])) == CATALOG[metric.recorded].labels
+    assert "gauge" == CATALOG[metric.recorded].kind
+    assert metric.recorded in metric.expression
+
+
+def test_an_address_is_shown_without_its_password() -> None:
+    config = PrometheusConfig(url="https://user:se%40cret@[::1]:9090/prefix")
+    assert "https://[::1]:9090/prefix" == config.shown_url
