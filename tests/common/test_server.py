@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import socket
 import threading
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 
 from peerwatch_common.web import connection as connection_module
 from peerwatch_common.web.compression import GzipCache
+from peerwatch_common.web.response import SECURITY_HEADERS
 from peerwatch_common.web.server import HttpServer, ListenError
 from peerwatch_exporter.web.app import App
 from web_client import (
+    DETECTOR,
     EXPORTER,
     OPENMETRICS_PAGE,
     TEXT_PAGE,
@@ -274,7 +277,7 @@ def test_client_that_does_not_read_is_dropped(pages, monkeypatch):
     with serving(pages) as server, raw(server.port) as connection:
         connection.sendall(REQUEST)
         assert asked.wait(60)
-        eventually(lambda: not server._connections)
+        eventually(lambda: not len(server._connections))
 
 
 def test_new_client_takes_the_place_of_the_one_that_idled_longest(pages):
@@ -304,24 +307,99 @@ def test_clients_with_half_a_request_keep_nobody_out(pages):
         assert 0 == server.facts.rejected_connections
 
 
-def test_client_beyond_the_limit_is_turned_away_while_all_are_served(pages):
+@pytest.mark.parametrize("program", [EXPORTER, DETECTOR])
+def test_probes_are_answered_while_all_connections_are_served_and_others_turned_away(
+    pages, program
+):
     pages.gate.clear()
     with (
-        serving(pages, max_connections=2) as server,
+        serving(pages, program=program, max_connections=2) as server,
         raw(server.port) as first,
         raw(server.port) as second,
     ):
         for connection in (first, second):
             connection.sendall(LAST_REQUEST)
             assert pages.entered.acquire(timeout=60)
-        answer = ask(server.port, "/-/healthy")
+        # Nobody who comes now and says nothing keeps the probes out.
+        with contextlib.ExitStack() as idle:
+            for _ in range(20):
+                idle.enter_context(raw(server.port))
+            assert 200 == ask(server.port, "/-/healthy").status
+            assert 200 == ask(server.port, "/-/ready").status
+            before = server.facts.rejected_connections
+            answer = ask(server.port, "/metrics")
         assert (503, "5") == (answer.status, answer.headers["Retry-After"])
-        assert 1 == server.facts.rejected_connections
+        assert before + 1 == server.facts.rejected_connections
         pages.gate.set()
         for connection in (first, second):
             assert everything(connection).startswith(b"HTTP/1.1 200 OK")
-        eventually(lambda: not server._connections)
+        eventually(lambda: not len(server._connections))
         assert 200 == ask(server.port, "/-/healthy").status
+
+
+def test_clients_that_do_not_read_keep_nobody_out(pages, monkeypatch):
+    monkeypatch.setattr(connection_module, "SLOW_READER_SECONDS", 0.0)
+    full = pages.full
+    pages.full = lambda **_: 30_000_000 * b"x"
+    with (
+        serving(pages, max_connections=2, gzip=None) as server,
+        raw(server.port) as first,
+        raw(server.port) as second,
+    ):
+        for connection in (first, second):
+            connection.sendall(REQUEST)
+        eventually(lambda: len(server._connections) == 2)
+        eventually(lambda: all(one._sending_since for one in server._connections))
+        pages.full = full
+        assert 200 == ask(server.port, "/metrics").status
+        assert 0 == server.facts.rejected_connections
+
+
+def test_who_opens_many_connections_replaces_its_own(pages):
+    with serving(pages, max_connections=3) as server, raw(server.port) as scraper:
+        scraper.sendall(REQUEST)
+        eventually(lambda: pages.asked)
+        eventually(lambda: None not in [one.idle_since for one in server._connections])
+        (own,) = server._connections
+        own.client = "10.0.0.1"
+        with contextlib.ExitStack() as others:
+            for _ in range(50):
+                others.enter_context(raw(server.port))
+            # Accepted one after the other: all those before this one have been.
+            assert 200 == ask(server.port, "/-/healthy").status
+            assert own in server._connections
+            scraper.sendall(LAST_REQUEST)
+            assert 2 == everything(scraper).count(b"HTTP/1.1 200 OK")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b"Content-Length: 1000000000", b"Content-Length: 4097", b"Transfer-Encoding: chunked"],
+)
+def test_large_body_is_refused_before_it_comes_whatever_the_method(server, header):
+    with raw(server.port) as connection:
+        connection.sendall(b"POST /metrics HTTP/1.1\r\nHost: x\r\n" + header + b"\r\n\r\n")
+        answer = everything(connection)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+
+
+@pytest.mark.parametrize("program", [EXPORTER, DETECTOR])
+@pytest.mark.parametrize(
+    "request_",
+    [
+        LAST_REQUEST,
+        b"GET /no HTTP/1.0\r\n\r\n",
+        b"garbage\r\n\r\n",
+        b"PUT / HTTP/1.1\r\nHost: x\r\n\r\n",
+    ],
+)
+def test_every_answer_has_the_security_headers(pages, program, request_):
+    with serving(pages, program=program) as server, raw(server.port) as connection:
+        connection.sendall(request_)
+        head = everything(connection).partition(b"\r\n\r\n")[0].decode()
+    sent = head.split("\r\n")
+    for name, value in SECURITY_HEADERS:
+        assert f"{name}: {value}" in sent
 
 
 def test_port_in_use_says_so(server):

@@ -30,6 +30,11 @@ HEAD_SECONDS = 10.0
 # Between requests: Prometheus comes back every minute at the latest, by default.
 IDLE_SECONDS = 150.0
 SEND_SECONDS = 30.0
+# Who takes longer to read an answer gives up its place when there is no room: a scraper reads
+# megabytes in tenths of a second, and who never reads must not keep others out for longer.
+SLOW_READER_SECONDS = 0.5
+# A probe that came when there was no room: for its handshake, and for its request.
+BRIEF_SECONDS = 3.0
 # How long a client that was refused may go on sending before it is cut off.
 _DRAIN_SECONDS = 1.0
 
@@ -121,6 +126,8 @@ class Connection:
         As accepted.
     client
         The client's address.
+    brief
+        Whether it serves one request that must come at once.
 
     Attributes
     ----------
@@ -129,13 +136,17 @@ class Connection:
         first; ``None`` while it serves one. Who sends half a request must not keep others out.
     """
 
-    def __init__(self, service: Service, connection: socket.socket, client: str) -> None:
+    def __init__(
+        self, service: Service, connection: socket.socket, client: str, *, brief: bool = False
+    ) -> None:
         self._service = service
         self._socket = connection
-        self._client = client
+        self.client = client
+        self._brief = brief
         self._deadline = 0.0
         self._ended = threading.Event()
         self.idle_since: float | None = time.monotonic()
+        self._sending_since: float | None = None
 
     def run(self) -> None:
         """Serve; return when the connection is closed."""
@@ -143,9 +154,26 @@ class Connection:
             self._secure()
             self._serve()
         except (OSError, EOFError) as error:
-            _LOG.debug("connection ended client=%s detail=%r", self._client, str(error))
+            _LOG.debug("connection ended client=%s detail=%r", self.client, str(error))
         finally:
             self._socket.close()
+
+    def close(self) -> None:
+        """Close it without having served it."""
+        self._socket.close()
+
+    def waiting_since(self) -> float | None:
+        """Return since when it waits for its client, be it to send or to read; None if it works."""
+        since = self._sending_since
+        if since is not None and time.monotonic() - since > SLOW_READER_SECONDS:
+            return since
+        return self.idle_since
+
+    def cut(self) -> None:
+        """End it now, in the middle of whatever its client keeps it waiting for."""
+        self._ended.set()
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def end(self) -> None:
         """Make it end after what it is doing now."""
@@ -158,30 +186,36 @@ class Connection:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         security = self._service.security()
         if security.context is not None:
-            from peerwatch_common.web.tls import handshake  # noqa: PLC0415 - loaded with TLS only
+            from peerwatch_common.web.tls import (  # noqa: PLC0415 - loaded with TLS only
+                handshake,
+                under_tls,
+            )
 
-            self._socket.settimeout(HANDSHAKE_SECONDS)
-            self._socket = handshake(self._socket, security.context, security.allowed_sans)
+            self._socket.settimeout(BRIEF_SECONDS if self._brief else HANDSHAKE_SECONDS)
+            # Held before the handshake: else cut() would not reach who never completes it.
+            secured = self._socket = under_tls(self._socket, security.context)
+            handshake(secured, security.allowed_sans)
 
     def _serve(self) -> None:
-        reader = RequestReader(self._receive, self._client)
+        reader = RequestReader(self._receive, self.client)
         while not self._ended.is_set():
-            self._allow(IDLE_SECONDS)
+            self._allow(BRIEF_SECONDS if self._brief else IDLE_SECONDS)
             self.idle_since = time.monotonic()
             if not reader.wait():
                 return
-            self._allow(HEAD_SECONDS)
+            head_seconds = BRIEF_SECONDS if self._brief else HEAD_SECONDS
+            self._allow(head_seconds)
             try:
                 request = reader.read()
             except BadRequestError as error:
                 self._refuse(reader, error.status, str(error))
                 return
             except TimeoutError:
-                sentence = f"The request was not complete after {HEAD_SECONDS:.0f} s."
+                sentence = f"The request was not complete after {head_seconds:.0f} s."
                 self._refuse(reader, 408, sentence)
                 return
             self.idle_since = None
-            keep_alive = request.keep_alive and not self._ended.is_set()
+            keep_alive = request.keep_alive and not self._brief and not self._ended.is_set()
             self._answer(reader, request, keep_alive=keep_alive)
             if not keep_alive:
                 return
@@ -212,9 +246,13 @@ class Connection:
             )
         )
         self._allow(SEND_SECONDS)
-        while left:
-            self._socket.settimeout(self._remaining())
-            left = left[self._socket.send(left) :]
+        self._sending_since = time.monotonic()
+        try:
+            while left:
+                self._socket.settimeout(self._remaining())
+                left = left[self._socket.send(left) :]
+        finally:
+            self._sending_since = None
 
     def _refuse(self, reader: RequestReader, status: int, sentence: str) -> None:
         headers = (("Allow", "GET, HEAD"),) if status == 405 else ()

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 MAX_HEAD_BYTES = 16384
 MAX_TARGET_BYTES = 4096
 MAX_HEADERS = 100
+# A larger body is what is wrong with a request, whatever its method; a smaller one is refused too.
+MAX_BODY_BYTES = 4096
 
 _TOO_LARGE = 431
 
@@ -150,6 +152,10 @@ def _accepted(event: h11.Request) -> tuple[str, str, dict[str, str]]:
                 raise BadRequestError(400, "The header authorization stands twice.")
             value = f"{headers[name]}, {value}"
         headers[name] = value
+    length = headers.get("content-length", "0")
+    if "transfer-encoding" in headers or int(length) > MAX_BODY_BYTES:
+        # Before the method: what is announced is never read, be it a gigabyte.
+        raise BadRequestError(413, "Requests with a body are not served.")
     method = event.method.decode("ascii")
     if method not in {"GET", "HEAD"}:
         raise BadRequestError(405, "Only GET and HEAD are served.")

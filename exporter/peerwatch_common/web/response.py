@@ -10,6 +10,20 @@ import h11
 
 TEXT = "text/plain; charset=utf-8"
 
+# On every answer, also on refusals: what the pages need is allowed and nothing else, so that a name
+# from the node or the job, should it ever slip through unescaped, does nothing in a browser.
+# A web configuration's http_server_config.headers wins.
+SECURITY_HEADERS = (
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "deny"),
+    ("Referrer-Policy", "no-referrer"),
+    (
+        "Content-Security-Policy",
+        "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; base-uri 'none'; "
+        "form-action 'none'",
+    ),
+)
+
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
@@ -73,6 +87,8 @@ def to_bytes(
         ("Content-Length", str(len(body))),
         *response.headers,
     ]
+    given = {name.lower() for name, _ in response.headers}
+    headers += [pair for pair in SECURITY_HEADERS if pair[0].lower() not in given]
     if not keep_alive:
         headers.append(("Connection", "close"))
     reason = HTTPStatus(response.status).phrase

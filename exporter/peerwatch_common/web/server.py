@@ -15,7 +15,8 @@ import h11
 from peerwatch_common.errors import PeerwatchError
 from peerwatch_common.web.connection import Connection, Service
 from peerwatch_common.web.facts import WebFacts
-from peerwatch_common.web.response import text, to_bytes
+from peerwatch_common.web.pool import ConnectionPool
+from peerwatch_common.web.response import Response, text, to_bytes
 from peerwatch_common.web.security import Security
 
 if TYPE_CHECKING:
@@ -23,12 +24,33 @@ if TYPE_CHECKING:
 
     from peerwatch_common.web.compression import GzipCache
     from peerwatch_common.web.connection import AnswersRequests
+    from peerwatch_common.web.request import Request
 
 _LOG = logging.getLogger(__name__)
 
 _BACKLOG = 128
+# Kept free for the probes of liveness and readiness, which a kubelet makes one after the other.
+_PROBE_CONNECTIONS = 8
 # How long answers under way may take when the server stops.
 _STOP_SECONDS = 0.5
+
+
+class _ProbesOnly:
+    """Answers probes, and nothing else, when all connections are in use."""
+
+    def __init__(self, app: AnswersRequests, facts: WebFacts) -> None:
+        self._app = app
+        self._facts = facts
+
+    def answer(self, request: Request) -> Response:
+        if request.path.startswith("/-/"):
+            return self._app.answer(request)
+        self._facts.count_rejected_connection()
+        return _crowded()
+
+
+def _crowded() -> Response:
+    return text(503, "Too many connections.", ("Retry-After", "5"))
 
 
 class ListenError(PeerwatchError):
@@ -49,8 +71,9 @@ class HttpServer:
     security
         Returns TLS, logins and headers in force now; by default there are none.
     max_connections
-        Connections at once. When all are in use, a new one takes the place of the one that has
-        been idle longest; where none is idle, it is answered 503.
+        Connections at once. When all are in use, a new one takes the place of one that waits for
+        its client, of the client that has most of them; where none waits, probes are answered all
+        the same and everything else 503.
     facts
         Told of what was refused.
     gzip
@@ -76,9 +99,10 @@ class HttpServer:
     ) -> None:
         self._facts = facts or WebFacts()
         self._service = Service(program, app, security, self._facts, gzip)
-        self._max_connections = max_connections
-        self._connections: dict[Connection, threading.Thread] = {}
-        self._lock = threading.Lock()
+        self._connections = ConnectionPool(max_connections)
+        only_probes = _ProbesOnly(app, self._facts)
+        self._probe_service = Service(program, only_probes, security, self._facts, gzip)
+        self._probes = ConnectionPool(_PROBE_CONNECTIONS)
         self._stopping = False
         self._socket = _listen(address, port)
         self._thread = threading.Thread(target=self._accept, name="accept", daemon=True)
@@ -103,8 +127,7 @@ class HttpServer:
         if self._thread.ident is not None:
             self._thread.join()
         self._socket.close()
-        with self._lock:
-            open_connections = dict(self._connections)
+        open_connections = self._connections.threads() | self._probes.threads()
         for connection in open_connections:
             connection.end()
         end = time.monotonic() + _STOP_SECONDS
@@ -125,55 +148,39 @@ class HttpServer:
             self._take(accepted, str(address[0]).removeprefix("::ffff:"))
 
     def _take(self, accepted: socket.socket, client: str) -> None:
-        if not self._has_room():
+        connection = Connection(self._service, accepted, client)
+        if self._begin(self._connections, connection):
+            return
+        connection = Connection(self._probe_service, accepted, client, brief=True)
+        if not self._begin(self._probes, connection):
             self._facts.count_rejected_connection()
             self._turn_away(accepted)
-            return
-        connection = Connection(self._service, accepted, client)
+
+    def _begin(self, pool: ConnectionPool, connection: Connection) -> bool:
+        """Serve a connection if there is room for it."""
         thread = threading.Thread(
-            target=self._run, args=(connection,), name="connection", daemon=True
+            target=self._run, args=(pool, connection), name="connection", daemon=True
         )
-        with self._lock:
-            self._connections[connection] = thread
+        if not pool.add(connection, thread):
+            return False
         try:
             thread.start()
         except RuntimeError as error:
             # The node has no more threads for us; the next scrape may be luckier.
-            _LOG.warning("cannot serve client=%s detail=%r", client, str(error))
-            self._forget(connection)
-            accepted.close()
+            _LOG.warning("cannot serve client=%s detail=%r", connection.client, str(error))
+            pool.remove(connection)
+            connection.close()
+        return True
 
-    def _run(self, connection: Connection) -> None:
+    def _run(self, pool: ConnectionPool, connection: Connection) -> None:
         try:
             connection.run()
         finally:
-            self._forget(connection)
-
-    def _forget(self, connection: Connection) -> None:
-        with self._lock:
-            self._connections.pop(connection, None)
-
-    def _has_room(self) -> bool:
-        """Return whether one more may come in, after ending the idlest one if need be."""
-        with self._lock:
-            if len(self._connections) < self._max_connections:
-                return True
-            idle = [
-                (since, connection)
-                for connection in self._connections
-                if (since := connection.idle_since) is not None
-            ]
-            if not idle:
-                return False
-            _, idlest = min(idle, key=lambda item: item[0])
-            # Out of the count at once: it ends by itself, and nothing waits for it.
-            del self._connections[idlest]
-        idlest.end()
-        return True
+            pool.remove(connection)
 
     def _turn_away(self, accepted: socket.socket) -> None:
         # A client that speaks TLS could not read it; it sees a closed connection.
-        response = text(503, "Too many connections.", ("Retry-After", "5"))
+        response = _crowded()
         answer = to_bytes(
             h11.Connection(h11.SERVER),
             response,

@@ -169,21 +169,24 @@ def _set_ciphers(context: ssl.SSLContext, settings: TlsSettings) -> list[str]:
     return []
 
 
-def handshake(
-    connection: socket.socket, context: ssl.SSLContext, allowed_sans: frozenset[str] | None
-) -> ssl.SSLSocket:
-    """Return the connection under TLS; its timeout bounds each step.
+def under_tls(connection: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:
+    """Return the connection as it is to be under TLS, before the handshake."""
+    return context.wrap_socket(
+        connection, server_side=True, suppress_ragged_eofs=True, do_handshake_on_connect=False
+    )
+
+
+def handshake(connection: ssl.SSLSocket, allowed_sans: frozenset[str] | None) -> None:
+    """Agree on keys, and see who the client is; the connection's timeout bounds all of it.
 
     Raises
     ------
     OSError
         If the client speaks no TLS, agrees on nothing, or may not come in.
     """
-    secured = context.wrap_socket(connection, server_side=True, suppress_ragged_eofs=True)
-    if allowed_sans is not None and not allowed_sans & _names(secured):
-        secured.close()
+    connection.do_handshake()
+    if allowed_sans is not None and not allowed_sans & _names(connection):
         raise UnknownClientError("the certificate names nobody of client_allowed_sans")
-    return secured
 
 
 def _names(connection: ssl.SSLSocket) -> set[str]:

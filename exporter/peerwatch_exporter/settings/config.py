@@ -47,8 +47,8 @@ class WebConfig(_Section):
         default=64,
         ge=2,
         le=1024,
-        description="Maximum number of connections; one more replaces an idle one, or is "
-        "answered 503.",
+        description="Maximum number of connections; one more replaces one that waits for "
+        "its client, or is answered 503. Probes are always answered.",
     )
 
 
