@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from all_metrics import ALL_METRICS
 from peerwatch_common.metrics.exposition import Renderer, number, series_text
+from peerwatch_common.metrics.label_length import MAX_LABEL_BYTES, shortened
 from peerwatch_common.metrics.spec import MetricSpec, TimedFamily
 
 LABELLED = MetricSpec("demo_things", "gauge", "1", ("zone", "area"), "Things.", "test")
@@ -240,3 +241,33 @@ def test_promtool_takes_every_odd_value_and_label():
     )
     assert b"" == check.stderr
     assert 0 == check.returncode
+
+
+def test_long_label_is_shortened_and_told():
+    told = []
+    renderer = Renderer(on_shortened=lambda metric, label: told.append((metric, label)))
+    long, other = 1_000_000 * "j", 1_000_000 * "j" + "k"
+    family = filled(COUNTER, ((long,), 1), ((other,), 2), (("short",), 3))
+    page = renderer.render([family], openmetrics=False).decode()
+    assert len(page) < 4000
+    samples = [line for line in page.splitlines() if not line.startswith("#")]
+    # Two series stay two, and each is the same one in the next exposition.
+    assert 3 == len({line.rpartition(" ")[0] for line in samples})
+    assert page == Renderer().render([family], openmetrics=False).decode()
+    assert 2 * [(COUNTER.name, COUNTER.labels[0])] == told
+    renderer.render([family], openmetrics=False)
+    assert 2 == len(told)
+
+
+@given(st.text(max_size=3000), st.text(max_size=3000))
+def test_shortened_label_fits_and_stays_its_own(first, second):
+    for value in (first, second):
+        short = shortened(value)
+        assert len(short.encode(errors="surrogatepass")) <= MAX_LABEL_BYTES
+        assert (short == value) == (len(value.encode(errors="surrogatepass")) <= MAX_LABEL_BYTES)
+    assert (first == second) == (shortened(first) == shortened(second))
+
+
+@pytest.mark.parametrize("value", [400 * "ä", 1024 * "x", 1025 * "x", 2000 * "\udc80"])
+def test_label_at_the_limit(value):
+    assert len(shortened(value).encode(errors="surrogatepass")) <= MAX_LABEL_BYTES

@@ -292,6 +292,16 @@ SPECS: tuple[MetricSpec, ...] = (
         not_drawn="there are few detectors; the log says it",
     ),
     MetricSpec(
+        "peerwatch_web_shortened_labels_total",
+        "counter",
+        "1",
+        (),
+        "Label values of more than 1,024 bytes that were cut, so that the exposition can be "
+        "scraped; the log names metric and label. A series that comes back counts again.",
+        "web",
+        not_drawn="there are few detectors; the log says it",
+    ),
+    MetricSpec(
         "peerwatch_build_info",
         "gauge",
         "1",

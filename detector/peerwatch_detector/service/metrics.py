@@ -96,7 +96,7 @@ class Exposition:
     def __init__(self, snapshot: Callable[[], Snapshot], facts: WebFacts) -> None:
         self._snapshot = snapshot
         self._facts = facts
-        self._renderer = Renderer(_KEPT_SERIES)
+        self._renderer = Renderer(_KEPT_SERIES, facts.count_shortened_label)
         self._lock = threading.Lock()
 
     def render(self, *, openmetrics: bool) -> bytes:
@@ -235,6 +235,7 @@ def _web(facts: WebFacts) -> Iterator[Family]:
         "peerwatch_web_config_reload_failed": int(facts.reload_failed),
         "peerwatch_web_rejected_connections_total": facts.rejected_connections,
         "peerwatch_web_failed_logins_total": facts.failed_logins,
+        "peerwatch_web_shortened_labels_total": facts.shortened_labels,
     }
     for name, value in values.items():
         metric = family(name)

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from werkzeug.routing import PathConverter
 
 from peerwatch_common.metrics.exposition import OPENMETRICS_CONTENT_TYPE, TEXT_CONTENT_TYPE
+from peerwatch_common.metrics.label_length import shortened
 from peerwatch_common.web.facts import WebFacts
 from peerwatch_common.web.negotiation import prefers_openmetrics
 from peerwatch_detector import __version__
@@ -98,6 +99,9 @@ def create_app(detector: Detector, facts: WebFacts) -> flask.Flask:
     app = flask.Flask(__name__)
     app.url_map.converters["anything"] = _Anything
     app.url_map.merge_slashes = False
+    # Lengths that are meant, as of a picture's lines and of addresses, pass with the filter e.
+    app.jinja_env.finalize = _short
+    app.jinja_env.filters["short"] = shortened
     exposition = Exposition(lambda: detector.snapshot, facts)
     pictures = Pictures(detector)
 
@@ -109,7 +113,8 @@ def create_app(detector: Detector, facts: WebFacts) -> flask.Flask:
 
     @app.get("/api/v1/jobs")
     def jobs() -> dict[str, Any]:
-        return {"jobs": [_as_json(detection) for detection in detector.snapshot.detections]}
+        found = [_as_json(detection) for detection in detector.snapshot.detections]
+        return {"jobs": _all_short(found)}
 
     @app.get("/")
     def index() -> str:
@@ -123,7 +128,11 @@ def create_app(detector: Detector, facts: WebFacts) -> flask.Flask:
 
     @app.get("/jobs/<anything:job_id>")
     def job_view(job_id: str) -> str:
-        found = [d for d in detector.snapshot.detections if d.job.job_id == job_id]
+        found = [
+            d
+            for d in detector.snapshot.detections
+            if job_id in {d.job.job_id, shortened(d.job.job_id)}
+        ]
         if not found:
             flask.abort(404, f"No training job {job_id!r} is known; / lists those that are.")
         view = _job_view(detector, pictures, found[0])
@@ -141,6 +150,19 @@ def create_app(detector: Detector, facts: WebFacts) -> flask.Flask:
         }
 
     return app
+
+
+def _short(value: object) -> object:
+    """Return what a template writes; a name of a megabyte is written as the metrics have it."""
+    return shortened(value) if type(value) is str else value
+
+
+def _all_short(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
+    if isinstance(value, dict):
+        return {key: _all_short(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_all_short(item) for item in value]
+    return _short(value)
 
 
 def _as_json(detection: Detection) -> dict[str, Any]:
@@ -202,7 +224,7 @@ def _job_view(detector: Detector, pictures: Pictures, detection: Detection) -> J
     if not detection.comparable:
         state += ", not comparable now"
     return JobView(
-        detection.job.job_id,
+        shortened(detection.job.job_id),
         detection.job.nodes,
         state,
         _ago(detector.clock() - detection.time),
@@ -257,12 +279,12 @@ def _row(evidence: MetricEvidence) -> EvidenceRow:
 
 def _chosen(pictures: Pictures, detection: Detection, view: JobView) -> dict[str, Any]:
     """Return the metric and node the visitor asked for, or the ones with most evidence."""
-    nodes, metrics = detection.job.nodes, list(detection.coverage)
+    nodes, metrics = {shortened(n): n for n in detection.job.nodes}, list(detection.coverage)
     first = view.ranking[0]
     metric = flask.request.args.get("metric") or (first.deviation.metric if first.deviation else "")
-    node = flask.request.args.get("node") or first.name
+    asked = flask.request.args.get("node", "")
     metric = metric if metric in metrics else (metrics[0] if metrics else "")
-    node = node if node in nodes else first.name
+    node = nodes.get(shortened(asked), first.name)
     return {
         "metric": metric,
         "node": node,

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from peerwatch_common.metrics.label_length import shortened
 from peerwatch_common.metrics.spec import TimedFamily
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from peerwatch_common.metrics.spec import Family, MetricSpec
 
@@ -44,10 +45,17 @@ class Renderer:
     max_prefixes
         Series whose text is kept. Labels that come and go, such as process ids, would otherwise
         fill the memory; when there are more, all are made anew.
+    on_shortened
+        Called with the metric and the label for every value that was too long.
     """
 
-    def __init__(self, max_prefixes: int = 20_000) -> None:
+    def __init__(
+        self,
+        max_prefixes: int = 20_000,
+        on_shortened: Callable[[str, str], None] = lambda _metric, _label: None,
+    ) -> None:
         self._max_prefixes = max_prefixes
+        self._on_shortened = on_shortened
         self._prefixes: dict[str, dict[tuple[str, ...], str]] = {}
         self._kept = 0
         self._headers: dict[tuple[str, bool], str] = {}
@@ -116,7 +124,12 @@ class Renderer:
         return self._prefixes.setdefault(spec.name, {})
 
     def _keep(self, spec: MetricSpec, labels: tuple[str, ...]) -> str:
-        prefix = self._prefixes_of(spec)[labels] = series_text(spec, labels) + " "
+        short = tuple(map(shortened, labels))
+        if short != labels:
+            for name, value, cut in zip(spec.labels, labels, short, strict=False):
+                if value is not cut:
+                    self._on_shortened(spec.name, name)
+        prefix = self._prefixes_of(spec)[labels] = series_text(spec, short) + " "
         self._kept += 1
         return prefix
 

@@ -130,12 +130,13 @@ class SecurityFile:
         try:
             self._read(path)
         except ConfigError as error:
+            # Before the log: who reads it there finds it on the page too.
+            self._facts.reload_failed = True
             _LOG.error(
                 "web configuration not taken over, the one before stays file=%s mistakes=%r",
                 path,
                 error.mistakes,
             )
-            self._facts.reload_failed = True
             return
         self._facts.reload_failed = False
         _LOG.info("web configuration read file=%s", path)

@@ -34,6 +34,8 @@ class Endpoints:
     more_samples
         Called by the fast endpoint with history: returns further samples between two Unix times,
         such as values read more often than once a second.
+    on_shortened
+        Called with metric and label for every label value that was too long.
     """
 
     def __init__(
@@ -41,11 +43,12 @@ class Endpoints:
         runner: Runner,
         *,
         more_samples: Callable[[float, float], Sequence[TimedFamily]] | None = None,
+        on_shortened: Callable[[str, str], None] = lambda _metric, _label: None,
     ) -> None:
         self._runner = runner
         self._more_samples = more_samples
         self._lock = threading.Lock()
-        self._renderer = Renderer()
+        self._renderer = Renderer(on_shortened=on_shortened)
         self._scrapers = Scrapers(runner.monotonic)
         self._kept: dict[tuple[str, bool], tuple[Snapshot, bytes]] = {}
 

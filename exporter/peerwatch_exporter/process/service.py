@@ -78,7 +78,11 @@ class Exporter:
             port=lambda: self.server.port,
             notes=parts.notes,
         )
-        endpoints = Endpoints(self.runner, more_samples=parts.fine)
+        endpoints = Endpoints(
+            self.runner,
+            more_samples=parts.fine,
+            on_shortened=sources.web.count_shortened_label,
+        )
         app = App(endpoints, landing.render, parts.burst)
         self.server = HttpServer(
             PROGRAM,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import re
 import xml.etree.ElementTree as ET
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import markupsafe
 import numpy as np
@@ -376,3 +376,20 @@ def test_only_so_many_pictures_are_kept(site: Site, monkeypatch: pytest.MonkeyPa
         found = {node: pictures.get(detection, "load", node, None) for node in detection.job.nodes}
     assert all("<svg" in str(picture) for picture in found.values())
     assert not pictures.held
+
+
+def test_a_name_of_a_megabyte_takes_no_page_down(site: Site) -> None:
+    job_id, node = 1_000_000 * "j", 1_000_000 * "n"
+    site.add_job(job_id, names=(*node_names(3), node))
+    site.run(900)
+    for path, most in (("/metrics", 200_000), ("/", 500_000), ("/api/v1/jobs", 50_000)):
+        assert len(site.get(path)) < most
+    assert 0 < site.facts.shortened_labels
+    assert re.search(r"\npeerwatch_web_shortened_labels_total [1-9]", site.get("/metrics"))
+    (job,) = json.loads(site.get("/api/v1/jobs"))["jobs"]
+    assert "1000000 bytes" in job["job_id"]
+    (link,) = re.findall(r'<td><a href="/jobs/([^"]+)"', site.get("/"))
+    assert len(link) < 4096
+    page = site.get(f"/jobs/{unquote(link)}")
+    assert "1000000 bytes" in page
+    assert len(page) < 500_000
