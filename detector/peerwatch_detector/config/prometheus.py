@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from peerwatch_common.settings.secrets import shown
 from peerwatch_detector.config.section import Section
+
+_ADDRESS = re.compile(r"https?://\S+\Z")
+# RFC 9110: a token, and a field value.
+_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
+_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*\Z")
 
 
 class ReadingConfig(Section):
@@ -103,8 +110,9 @@ class PrometheusConfig(Section):
 
     url: str = Field(
         default="http://127.0.0.1:9090",
-        pattern=r"^https?://[^\s]+$",
         description="Base URL of any server with the Prometheus query API.",
+        # For the chart's schema; the validator below does not repeat the address.
+        json_schema_extra={"pattern": r"^https?://[^\s]+$"},
     )
     timeout_seconds: float = Field(
         default=10.0, gt=0, le=300, description="Time limit for one response, including its body."
@@ -141,16 +149,37 @@ class PrometheusConfig(Section):
     @field_validator("url")
     @classmethod
     def _can_be_asked(cls, url: str) -> str:
+        if not _ADDRESS.match(url):
+            said = "" if "@" in url else f", not {shown(url)}"
+            raise ValueError(f"must begin with http:// or https:// and hold no space{said}")
         try:
             parts = urlsplit(url)
             _ = parts.port
         except ValueError as error:
-            raise ValueError(f"is no address: {error}") from error
+            # The error's own text may hold a piece of the password.
+            raise ValueError(
+                "is no address: after the host stands a port from 0 to 65535; in a password, "
+                "write / ? # [ ] % as %2F %3F %23 %5B %5D %25"
+            ) from error
         if not parts.hostname:
             raise ValueError("names no host")
         if parts.query or parts.fragment:
             raise ValueError("must end with the path; what follows ? or # would not be sent")
         return url
+
+    @field_validator("headers")
+    @classmethod
+    def _can_be_sent(cls, headers: dict[str, str]) -> dict[str, str]:
+        wrong = [f"{name!r} is no name of a header" for name in headers if not _NAME.match(name)]
+        # Of a value only its header is told: it may be a password.
+        wrong += [
+            f"the value of {name!r} must be one line of Latin-1"
+            for name, value in headers.items()
+            if not _VALUE.match(value)
+        ]
+        if wrong:
+            raise ValueError("; ".join(wrong))
+        return headers
 
     @field_validator("bearer_token_file")
     @classmethod

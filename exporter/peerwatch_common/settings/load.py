@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from peerwatch_common.errors import ConfigError
+from peerwatch_common.logs import one_line
+from peerwatch_common.settings.secrets import is_secret, shown, without_logins
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -60,21 +62,30 @@ def mistakes_of(
 
 
 def mistake_of(item: Mapping[str, Any], model: type[BaseModel], secret: Collection[str]) -> str:
-    """Return one of pydantic's errors as a sentence with its path, the value and what to do."""
+    """Return one of pydantic's errors as a sentence with its path, the value and what to do.
+
+    It is one line, and holds no password: neither of an address nor below a key for secrets.
+    """
+    return one_line(_mistake(item, model, secret))
+
+
+def _mistake(item: Mapping[str, Any], model: type[BaseModel], secret: Collection[str]) -> str:
     # Pydantic marks a wrong key of a mapping so; the key itself stands before it.
     location = [str(part) for part in item["loc"] if part != "[key]"]
-    path = ".".join(location) or "configuration"
+    path = without_logins(".".join(location) or "configuration")
     if item["type"] == "extra_forbidden":
         known = sorted(_section(model, location[:-1]).model_fields)
         close = difflib.get_close_matches(location[-1], known, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"known keys are {', '.join(known)}"
-        return f"{path}: unknown key {location[-1]!r}; {hint}"
+        return f"{path}: unknown key {shown(location[-1])}; {hint}"
     text = str(item["msg"]).removeprefix("Value error, ").removeprefix("Input ")
+    text = without_logins(text)
     # A mistake between several keys is a sentence by itself; the whole section would be noise.
-    if item["type"] in {"value_error", "missing"} or not set(location).isdisjoint(secret):
+    hidden = not set(location).isdisjoint(secret) or any(map(is_secret, location))
+    if hidden or item["type"] in {"value_error", "missing"}:
         return f"{path}: {text}"
     text = text[0].lower() + text[1:]
-    return f"{path}: {text}, not {item['input']!r}"
+    return f"{path}: {text}, not {shown(item['input'])}"
 
 
 def _section(model: type[BaseModel], location: list[str]) -> type[BaseModel]:
