@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import node_machine
 from parts import Panel, areas, graph
 from promql import busiest, highest, rate
 
@@ -16,7 +17,13 @@ def panels(node: str) -> list[Panel]:
     node
         Label matchers of the node.
     """
-    graphs = [*_load(node), *_storage(node), *_network(node), *_problems(node)]
+    graphs = [
+        *_load(node),
+        *_storage(node),
+        *_network(node),
+        *_problems(node),
+        *node_machine.panels(node),
+    ]
     return [panel.span(8) for panel in graphs]
 
 

@@ -30,6 +30,7 @@ MAY_BE_EMPTY: Mapping[tuple[str, str], str] = {
     ("job", "Ranks that do not run"): "lists ranks that were stopped, have ended or wait for I/O",
     ("node", "Findings"): "the node that is shown has an error that its peers do not see",
     ("node", "annotation Findings"): "the same",
+    ("node", "Services"): "its last query lists failed units; none has failed",
     ("node", "Alerts"): "the alerts about its error wait longer than the test",
     ("detector", "Collectors that fail"): "lists failing collectors; none fails",
     ("detector", "Jobs it sees least of"): "one column counts metrics that no node has",
@@ -37,6 +38,10 @@ MAY_BE_EMPTY: Mapping[tuple[str, str], str] = {
 
 # Metrics that a simulated node does not have, and why; queries about them may return nothing.
 NOT_IN_THE_DEMO: Mapping[str, str] = {
+    "ethernet_errors_total": "its ports are InfiniBand",
+    "ethernet_carrier_losses_total": "its ports are InfiniBand",
+    "bond_slave_up": "it has no bond",
+    "bond_slave_link_failures_total": "it has no bond",
     "exporter_job_mapping_errors_total": "the job is found without a mapping directory",
     "nic_burst_pfc_pause_frames_per_second": "the sampler's process asks the real driver",
     "gpu_retired_pages": "boards before Ampere only",

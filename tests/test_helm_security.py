@@ -128,6 +128,19 @@ def test_each_privilege_brings_what_it_needs_and_nothing_else():
     assert "/dev/kmsg" not in volumes(log)
 
 
+def test_filesystems_and_systemd_are_mounted_read_only_and_need_no_capability():
+    files, bus = exporter(filesystems=True), exporter(systemd=True)
+
+    assert {"/proc", "/sys", "/"} == volumes(files)
+    assert files["spec"]["securityContext"]["runAsNonRoot"] is True
+    assert "--path.rootfs=/host/root" in files["spec"]["containers"][0]["args"]
+    assert {"/proc", "/sys", "/run/dbus"} == volumes(bus)
+    assert 0 == bus["spec"]["securityContext"]["runAsUser"]
+    for pod in (files, bus):
+        assert {"drop": ["ALL"]} == security(pod)["capabilities"]
+        assert all(mount["readOnly"] for mount in pod["spec"]["containers"][0]["volumeMounts"])
+
+
 def test_privileged_is_only_for_the_kernel_log():
     pod = exporter(kernelLog="privileged")
 

@@ -80,7 +80,9 @@ def _table(registered: Mapping[str, Registration]) -> str:
 def _settings(
     options: argparse.Namespace, registered: Mapping[str, Registration]
 ) -> ExporterConfig:
-    paths = {name: getattr(options, f"path_{name}") for name in ("procfs", "sysfs", "kmsg")}
+    paths = {
+        name: getattr(options, f"path_{name}") for name in ("procfs", "sysfs", "kmsg", "rootfs")
+    }
     given = {name: path for name, path in paths.items() if path is not None}
     web = {} if options.web_config_file is None else {"config_file": options.web_config_file}
     return load_config_in_subprocess(

@@ -20,6 +20,7 @@ from peerwatch_demo.simulated_node.kernel_log import KernelLog
 from peerwatch_demo.simulated_node.machine import Machine
 from peerwatch_demo.simulated_node.nics import Nic
 from peerwatch_demo.simulated_node.node_plan import SLOTS, UPTIME_SECONDS
+from peerwatch_demo.simulated_node.questions import MOUNTINFO, simulated_questions
 from peerwatch_demo.simulated_node.ranks import Ranks
 from peerwatch_demo.simulated_node.scenarios import SCENARIOS
 from peerwatch_demo.simulated_node.sysfs import Sysfs
@@ -83,6 +84,7 @@ class Tree:
             self._files.write(
                 f"proc/driver/nvidia/gpus/{slot.gpu}/information", f"GPU UUID: {slot.uuid}\n"
             )
+        self._files.write("proc/self/mountinfo", MOUNTINFO)
         self.update(0.0)
 
     def update(self, seconds: float) -> None:
@@ -113,7 +115,13 @@ class Tree:
         """Return the sources of the fake node, which lives by these clocks."""
         nics = {slot.interface: nic for slot, nic in zip(SLOTS, self.nics, strict=True)}
         ethtool = SimulatedEthtool(nics, lambda: clock() - self._start)
-        return Sources(self.paths, clock=clock, monotonic=monotonic, ethtool=ethtool)
+        return Sources(
+            self.paths,
+            clock=clock,
+            monotonic=monotonic,
+            ethtool=ethtool,
+            questions=simulated_questions(),
+        )
 
 
 class SimulatedNode:

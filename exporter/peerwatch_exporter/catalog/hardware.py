@@ -31,6 +31,8 @@ HARDWARE: Mapping[str, str] = {
     "PCIe AER": "the same, where the kernel handles their error reports",
     "mlx5": "NVIDIA (Mellanox) NICs from ConnectX-4 on, with their driver mlx5",
     "mlx5, RoCE": "the same, with RoCE and not InfiniBand",
+    "systemd": "systemd, and its bus within reach of the exporter",
+    "bond": "interfaces that are joined to a bond",
     "EDAC driver": "a memory controller that an EDAC driver of the kernel knows",
     "Linux 4.20": "a kernel from 4.20 on with pressure stall information (PSI)",
     "Linux 6.13": "a kernel from 6.13 on",

@@ -110,6 +110,7 @@ def _add_settings(group: argparse._ArgumentGroup) -> None:
         ("procfs", "/proc", "the node's proc file system"),
         ("sysfs", "/sys", "the node's sys file system"),
         ("kmsg", "/dev/kmsg", "the kernel log; may be missing"),
+        ("rootfs", "/", "the node's root, for the space of filesystems"),
     ):
         group.add_argument(
             f"--path.{name}",

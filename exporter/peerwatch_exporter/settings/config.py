@@ -95,6 +95,16 @@ class PathsConfig(_Section):
     procfs: _Directory = Field(default=Path("/proc"), description="The node's /proc.")
     sysfs: _Directory = Field(default=Path("/sys"), description="The node's /sys.")
     kmsg: Path = Field(default=Path("/dev/kmsg"), strict=False, description="The kernel log.")
+    rootfs: _Directory = Field(
+        default=Path("/"),
+        description="The node's /, where filesystems are asked for their space. With procfs "
+        "elsewhere and this unset they are not.",
+    )
+    system_bus: Path = Field(
+        default=Path("/run/dbus/system_bus_socket"),
+        strict=False,
+        description="Socket of the system bus, over which systemd is asked for failed units.",
+    )
 
 
 class HeartbeatConfig(_Section):

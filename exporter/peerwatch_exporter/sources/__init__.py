@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from peerwatch_common.web.facts import WebFacts
 from peerwatch_exporter.sources.gpu.facts import GpuFacts
 from peerwatch_exporter.sources.host.access import HostAccess, Paths
+from peerwatch_exporter.sources.host.questions import HostQuestions, real_questions
 from peerwatch_exporter.sources.jobs.heartbeat import HeartbeatFiles
 from peerwatch_exporter.sources.jobs.process_jobs import ProcessJobs
 from peerwatch_exporter.sources.nic.ethtool import EthtoolIoctl
@@ -40,6 +41,8 @@ class Sources(HostAccess):
         The job of each rank, as the jobs collector found it.
     heartbeats
         The heartbeat files, read once for all collectors.
+    questions
+        What is asked of the running system: nothing, unless it is the real one.
     """
 
     ethtool: EthtoolReader = field(default_factory=EthtoolIoctl)
@@ -47,9 +50,13 @@ class Sources(HostAccess):
     web: WebFacts = field(default_factory=WebFacts)
     process_jobs: ProcessJobs = field(default_factory=ProcessJobs)
     heartbeats: HeartbeatFiles = field(default_factory=HeartbeatFiles)
+    questions: HostQuestions = field(default_factory=HostQuestions)
 
 
 def real_sources(config: ExporterConfig) -> Sources:
     """Return the sources of the running node as configured."""
     paths = config.paths
-    return Sources(Paths(procfs=paths.procfs, sysfs=paths.sysfs, kmsg=paths.kmsg))
+    return Sources(
+        Paths(procfs=paths.procfs, sysfs=paths.sysfs, kmsg=paths.kmsg),
+        questions=real_questions(paths.procfs, paths.rootfs, paths.system_bus),
+    )

@@ -29,6 +29,6 @@
 {{/* Whether anything that the pod may do is kept for root. */}}
 {{- define "peerwatch.exporter.root" -}}
 {{- with .Values.exporter.privileges -}}
-{{- if or .kubelet .processes (ne .kernelLog "off") }}true{{ end -}}
+{{- if or .kubelet .processes .systemd (ne .kernelLog "off") }}true{{ end -}}
 {{- end -}}
 {{- end }}

@@ -1,0 +1,67 @@
+"""What is asked of the running system and not read from its files, each replaceable.
+
+A node that is only files, as simulated ones and those of tests, answers none of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from peerwatch_exporter.sources.host.clock_state import ClockState, kernel_clock
+from peerwatch_exporter.sources.host.filesystems import Space, statvfs
+from peerwatch_exporter.sources.host.systemd import Units, units
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+# Two short answers of a local daemon take milliseconds; a collector has 0.8 s.
+_BUS_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class HostQuestions:
+    """How the running system is asked; None: it cannot be.
+
+    Parameters
+    ----------
+    space
+        Returns how full the filesystem at a mount point of the node is; may never return.
+    clock
+        Returns the state of the kernel's clock.
+    units
+        Returns systemd's failed units, and those of the names given.
+    """
+
+    space: Callable[[str], Space] | None = None
+    clock: Callable[[], ClockState] | None = None
+    units: Callable[[Sequence[str]], Units] | None = None
+
+
+def real_questions(procfs: Path, rootfs: Path, system_bus: Path) -> HostQuestions:
+    """Return the questions to the system the exporter runs on.
+
+    Parameters
+    ----------
+    procfs, rootfs
+        Where the node's /proc and / are. If only the first is elsewhere, the exporter is in a
+        container without the node's files, and / is the container's own: it is not asked.
+    system_bus
+        Socket of the system bus.
+    """
+    sees_files = str(procfs) == "/proc" or str(rootfs) != "/"
+    return HostQuestions(
+        space=partial(_space_below, str(rootfs).rstrip("/")) if sees_files else None,
+        clock=kernel_clock,
+        units=partial(_units, system_bus),
+    )
+
+
+def _space_below(root: str, mountpoint: str) -> Space:
+    return statvfs(root + mountpoint)
+
+
+def _units(bus: Path, names: Sequence[str]) -> Units:
+    return units(bus, names, _BUS_SECONDS)
