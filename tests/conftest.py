@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
@@ -14,6 +15,11 @@ _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _FIRST, _PER_WORKER, _WORKERS = 10_000, 500, 4
 _BEGIN = _FIRST + _PER_WORKER * (_WORKER % _WORKERS)
 process.PORTS = range(_BEGIN, _BEGIN + _PER_WORKER)
+
+# A shell that starts the tests in the background lets them ignore Ctrl-C, and what they start
+# inherits that; tests that interrupt a command need it to be heard.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes is the machine's business: pytest-timeout ends what hangs. The examples
 # are the same in every run, so that a change is not refused for what it did not do;
