@@ -24,13 +24,12 @@ def main(arguments: list[str] | None = None) -> int:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     try:
+        import peerwatch_detector.config  # noqa: F401, PLC0415 - extras may be missing
         from peerwatch_common.errors import ConfigError, PeerwatchError  # noqa: PLC0415
-        from peerwatch_detector.config import load_config  # noqa: PLC0415 - extras may be missing
     except ModuleNotFoundError as error:
         return _missing(error, "detector", "it")
     try:
-        config = load_config(options.config, changes(options))
-        return _COMMANDS[options.command](options, config)
+        return _command(options)
     except ConfigError as error:
         for mistake in error.mistakes:
             print(f"peerwatch-detector: {mistake}", file=sys.stderr)
@@ -44,6 +43,14 @@ def main(arguments: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         extra = "detector,train" if options.command in ("train", "prioritize") else "detector"
         return _missing(error, extra, f"`{options.command}`")
+
+
+def _command(options: argparse.Namespace) -> int:
+    if options.command == "prepare":
+        return _prepare()
+    from peerwatch_detector.config import load_config  # noqa: PLC0415
+
+    return _COMMANDS[options.command](options, load_config(options.config, changes(options)))
 
 
 def _missing(error: ModuleNotFoundError, extra: str, who: str) -> int:
@@ -77,6 +84,14 @@ def _run(_options: argparse.Namespace, config: DetectorConfig) -> int:
     from peerwatch_detector.web.run import run_detector  # noqa: PLC0415
 
     run_detector(config, _bundle(config))
+    return 0
+
+
+def _prepare() -> int:
+    from peerwatch_detector.service.prepare import prepare_for_later_starts  # noqa: PLC0415
+
+    print("Compiling the detector's functions: some 20 s of CPU.", file=sys.stderr)
+    print(f"Compiled; kept in {prepare_for_later_starts()}.", file=sys.stderr)
     return 0
 
 

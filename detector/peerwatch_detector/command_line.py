@@ -23,6 +23,15 @@ def parser() -> argparse.ArgumentParser:
     common.add_argument("--config", type=Path, help="YAML configuration file")
     common.add_argument("--prometheus", metavar="URL", help="overrides prometheus.url")
     add_logging(common)
+    prepare = commands.add_parser(
+        "prepare",
+        help="compile the functions beforehand, which the first start would do, and keep them",
+    )
+    add_logging(prepare)
+    prepare.epilog = (
+        "They are kept in the folder of the environment variable NUMBA_CACHE_DIR, else beside the "
+        "package's files."
+    )
     run = commands.add_parser("run", parents=[common], help="evaluate jobs and serve the findings")
     run.add_argument("--listen", metavar="HOST:PORT", help="overrides listen")
     run.add_argument(

@@ -7,13 +7,15 @@ module changes, but not when one changes that it calls: whoever edits this packa
 written, as in many containers or on a full disk, every start compiles; ``why_not_kept`` tells.
 
 Without numba the functions are what they are in Python: right, and some hundred times slower. The
-detection takes numpy's way then, and ``reading.prepare`` tells the readers to do without them.
+detection uses NumPy then, and ``reading.decode.prepare`` makes the readers do without them. The
+same holds while a thread compiles them (``preparation``), so that nothing waits for the compiler.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast
 
@@ -29,8 +31,43 @@ else:
 AVAILABLE = MISSING is None
 
 _not_kept: list[str] = []
+# The thread that compiles, and why it could not.
+_preparing_thread: int | None = None
+_failure: str | None = None
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def ready() -> bool:
+    """Return whether this thread is to call compiled functions, in place of NumPy's equal path."""
+    return AVAILABLE and _failure is None and not preparing()
+
+
+def preparing() -> bool:
+    """Return whether another thread compiles the functions at this moment."""
+    return _preparing_thread not in {None, threading.get_ident()}
+
+
+def failure() -> str | None:
+    """Return why there are no compiled functions; None if there are, or will be."""
+    return MISSING or _failure
+
+
+@contextmanager
+def preparation() -> Iterator[None]:
+    """Compile in this thread, while all others do without compiled functions.
+
+    An error within leaves them without for good: the slow path gives the same.
+    """
+    global _preparing_thread, _failure  # noqa: PLW0603 - one compiler per process
+    _preparing_thread = threading.get_ident()
+    try:
+        yield
+    except Exception as error:
+        _failure = f"numba cannot compile: {error!r}"
+        raise
+    finally:
+        _preparing_thread = None
 
 
 def compiled(function: _Function) -> _Function:

@@ -69,5 +69,9 @@ class TrainingError(PeerwatchError):
     """The data cannot train a model: too few nodes or samples, constant, or not finite."""
 
 
+class PrepareError(PeerwatchError):
+    """The functions cannot be compiled, or not be kept for later starts."""
+
+
 class BenchError(PeerwatchError):
     """What ``bench`` was asked for cannot be measured."""

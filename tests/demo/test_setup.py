@@ -70,7 +70,7 @@ GOOD_PYTHON = """
 case "$*" in
 *"-m venv"*) mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
 *"-m pip install"*) echo "$*" >>installed ;;
-*"import prepare"*) echo "$*" >>compiled ;;
+*"peerwatch_detector prepare"*) echo "$*" >>compiled ;;
 -V) echo Python 3.12.0 ;;
 esac
 """

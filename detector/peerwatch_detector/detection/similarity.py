@@ -53,7 +53,7 @@ def distance_sums(
     sums = np.full(present.shape, np.nan)
     for window, here in enumerate(present):
         points = embeddings[window, here]
-        if distance == "euclidean" and compiled.AVAILABLE:
+        if distance == "euclidean" and compiled.ready():
             sums[window, here] = distances.distance_sums(np.ascontiguousarray(points.T))
             continue
         points = points.astype(np.float64)

@@ -4,7 +4,7 @@ One model per metric (NSDI'25, section 4.2): an LSTM encoder (hidden 4, one laye
 window, two linear heads give mean and log variance of an 8-dimensional Gaussian, a linear layer
 and an LSTM decoder turn a point of it back into a window. The detector takes the mean, so the
 same window always embeds to the same point. ``network.py`` is the same network in torch and
-``forward.py`` the same compiled, which is taken where numba is there; tests hold all of them
+``forward.py`` the same compiled, which is taken once it is compiled; tests hold all of them
 together to 1e-5.
 """
 
@@ -113,7 +113,7 @@ class LstmVae:
         rebuilt = self.embedding == "reconstruction"
         width = length * inputs if rebuilt else len(self.weights.mean_bias)
         result = np.empty((len(windows), width), dtype=np.float32)
-        if compiled.AVAILABLE:
+        if compiled.ready():
             self._embed_compiled(steps, result, rebuilt=rebuilt)
             return result
         for start in range(0, len(windows), _BLOCK):

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from peerwatch_detector import compiled
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection.findings import Finding
 from peerwatch_detector.detection.pipeline import Detection, JobDetector
@@ -163,7 +164,7 @@ class Detector:
         self._may_evaluate = not config.replicas.enabled
         self._seconds = {"discover": 0.0, "publish": 0.0}
         labels = ((name, model.name, model.fingerprint) for name, model in self.models.items())
-        self.snapshot = Snapshot(models=tuple(labels))
+        self.snapshot = Snapshot(models=tuple(labels), preparing=compiled.preparing())
 
     def cycle(self) -> None:
         """Discover, evaluate every job, publish: at once what ``Loop`` spreads over time."""
@@ -286,6 +287,7 @@ class Detector:
                 shares=replicas.enabled,
                 jobs={job_id: job_id in self._owned for job_id in evaluated},
             ),
+            preparing=compiled.preparing(),
         )
         self._seconds["publish"] = time.perf_counter() - began
 

@@ -70,6 +70,8 @@ class Snapshot:
         How far behind the detector is.
     membership
         Which jobs it evaluates among the detectors.
+    preparing
+        Whether functions are being compiled, and jobs evaluated by the slower path until then.
     """
 
     detections: tuple[Detection, ...] = ()
@@ -80,6 +82,7 @@ class Snapshot:
     reading: ReadingStatistics = field(default_factory=ReadingStatistics)
     backlog: Backlog = field(default_factory=Backlog)
     membership: Membership = field(default_factory=Membership)
+    preparing: bool = False
 
 
 class Exposition:
@@ -167,6 +170,8 @@ def _jobs(snapshot: Snapshot) -> Iterator[Family]:
 def _self(snapshot: Snapshot) -> Iterator[Family]:
     build = family("peerwatch_build_info")
     build.add_metric((__version__,), 1)
+    preparing = family("peerwatch_preparing")
+    preparing.add_metric((), float(snapshot.preparing))
     stages = family("peerwatch_cycle_duration_seconds")
     for stage, seconds in snapshot.stages.items():
         stages.add_metric((stage,), seconds)
@@ -176,7 +181,7 @@ def _self(snapshot: Snapshot) -> Iterator[Family]:
     discovered = family("peerwatch_discovery_last_success_timestamp_seconds")
     if snapshot.discovered is not None:
         discovered.add_metric((), snapshot.discovered)
-    yield from (build, stages, models, discovered)
+    yield from (build, preparing, stages, models, discovered)
 
 
 def _reading(snapshot: Snapshot) -> Iterator[Family]:

@@ -113,8 +113,9 @@ def create_app(detector: Detector, facts: WebFacts) -> flask.Flask:
 
     @app.get("/api/v1/jobs")
     def jobs() -> dict[str, Any]:
-        found = [_as_json(detection) for detection in detector.snapshot.detections]
-        return {"jobs": _all_short(found)}
+        snapshot = detector.snapshot
+        found = [_as_json(detection) for detection in snapshot.detections]
+        return {"preparing": snapshot.preparing, "jobs": _all_short(found)}
 
     @app.get("/")
     def index() -> str:
@@ -147,6 +148,7 @@ def create_app(detector: Detector, facts: WebFacts) -> flask.Flask:
             "version": __version__,
             "method": detector.config.method,
             "up": detector.snapshot.reading.up,
+            "preparing": detector.snapshot.preparing,
         }
 
     return app

@@ -6,12 +6,11 @@ import logging
 import queue
 import signal
 import threading
-import time
 from typing import TYPE_CHECKING
 
 from peerwatch_common.web.facts import WebFacts
 from peerwatch_common.web.security import SecurityFile
-from peerwatch_detector import __version__, compiled
+from peerwatch_detector import __version__
 from peerwatch_detector.reading.reader import PrometheusReader
 from peerwatch_detector.service import prepare
 from peerwatch_detector.service.detector import Detector
@@ -49,7 +48,8 @@ def run_detector(config: DetectorConfig, bundle: Bundle) -> None:
     for number in (*_ENDING, signal.SIGHUP):
         signal.signal(number, lambda number, _: signals.put(number))
     stop = threading.Event()
-    loop = threading.Thread(target=_evaluate, args=(detector, stop), name="loop", daemon=True)
+    prepare.prepare_in_background()
+    loop = threading.Thread(target=Loop(detector).run, args=(stop,), name="loop", daemon=True)
     logger.info(
         "started version=%s listen=%s:%d tls=%s prometheus=%s method=%s metrics=%d",
         __version__,
@@ -69,28 +69,3 @@ def run_detector(config: DetectorConfig, bundle: Bundle) -> None:
     server.stop()
     reader.close()
     loop.join(timeout=_JOIN_SECONDS)
-
-
-def _evaluate(detector: Detector, stop: threading.Event) -> None:
-    """Compile, which no server waits for, then evaluate until ``stop`` is set."""
-    began = time.monotonic()
-    logger.info("preparing first_start=compiles_for_20s")
-    try:
-        prepare.prepare_apart()
-    except Exception:
-        # Each detection will fail and say so, instead of a detector that looks alive.
-        logger.exception("not_prepared")
-    else:
-        logger.info("prepared seconds=%.1f", time.monotonic() - began)
-    warn_if_not_kept()
-    Loop(detector).run(stop)
-
-
-def warn_if_not_kept() -> None:
-    """Say that every start will compile, and what to do, if compiled code could not be written."""
-    if reason := compiled.why_not_kept():
-        logger.warning(
-            "compiled_code_not_kept every_start=compiles_again error=%s; set NUMBA_CACHE_DIR to a "
-            "folder that stays, with 5 MB free.",
-            reason,
-        )

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from peerwatch_detector import compiled
-from peerwatch_detector.web.run import warn_if_not_kept
+from peerwatch_detector.service.prepare import warn_if_not_kept
 
 MODULE = """
 from peerwatch_detector.compiled import compiled, why_not_kept

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from peerwatch_detector import compiled
+from peerwatch_detector.__main__ import main
 from peerwatch_detector.service import prepare
 
 SCRIPT = """
@@ -65,3 +66,116 @@ def test_another_process_is_started_only_where_it_helps(
     prepare.prepare_apart()
 
     assert started == len(commands)
+
+
+# A whole cycle over HTTP while another thread compiles, and what was compiled by then.
+DURING = """
+import gc, json, threading
+from numba.core.dispatcher import Dispatcher
+from detector.reading.fake_server import fake_server
+from detector.reading.test_bad_servers import NOW, info, is_range, samples
+from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.models.shipped import shipped_bundle
+from peerwatch_detector.reading.reader import PrometheusReader
+from peerwatch_detector.service import prepare
+from peerwatch_detector.service.detector import Detector
+from peerwatch_detector.service.schedule import Backlog
+
+proceed = threading.Event()
+prepare.prepare_apart = proceed.wait
+
+def signatures():
+    found = [each for each in gc.get_objects() if isinstance(each, Dispatcher)]
+    assert len(found) > 20
+    return sum(len(each.signatures) for each in found)
+
+thread = prepare.prepare_in_background()
+result = []
+with fake_server() as server:
+    server.respond = lambda handler, asked: (samples() if is_range(asked) else info())(
+        handler, asked
+    )
+    for method in ("peerwatch", "minder", "zscore"):
+        config = DetectorConfig.model_validate({
+            "prometheus": {"url": server.url},
+            "method": method,
+            "metrics": {"enabled": ["gpu_power"]},
+        })
+        reader = PrometheusReader(config.prometheus)
+        detector = Detector(config, reader, shipped_bundle(), lambda: NOW)
+        detector.cycle()
+        (detection,) = detector.snapshot.detections
+        result.append([detector.snapshot.preparing, detection.coverage["gpu_power"], signatures()])
+proceed.set()
+thread.join()
+detector.publish(Backlog())
+result.append(detector.snapshot.preparing)
+print(json.dumps(result))
+"""
+
+
+def test_jobs_are_read_and_evaluated_while_nothing_is_compiled_yet(tmp_path: Path) -> None:
+    tests = str(Path(__file__).parents[2])
+    environment = {
+        "NUMBA_CACHE_DIR": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join([tests, *sys.path]),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", DURING],
+        env=os.environ | environment,
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+
+    assert [[True, 1.0, 0]] * 3 + [False] == json.loads(done.stdout)
+
+
+def test_a_compiler_that_fails_leaves_the_slower_path(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(compiled, "_failure", None)
+
+    def fail() -> None:
+        raise RuntimeError("no LLVM")
+
+    monkeypatch.setattr(prepare, "prepare_apart", fail)
+    prepare.prepare_in_background().join()
+
+    assert (False, False) == (compiled.ready(), compiled.preparing())
+    assert "no LLVM" in str(compiled.failure())
+    assert "not_prepared consequence=slower_path" in caplog.text
+
+
+def test_the_command_compiles_and_says_where(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 0 == main(["prepare"])
+    assert "kept in " in capsys.readouterr().err
+
+    monkeypatch.setattr(compiled, "_not_kept", ["/cache: no space left"])
+    assert 1 == main(["prepare"])
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "cannot be kept: /cache: no space left; set NUMBA_CACHE_DIR" in said
+
+    monkeypatch.setattr(compiled, "MISSING", "numba cannot be imported: gone")
+    assert 1 == main(["prepare"])
+    assert "install numba" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_an_image_brings_what_was_compiled_when_it_was_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image, cache = tmp_path / "image", tmp_path / "cache"
+    (image / "reading").mkdir(parents=True)
+    (image / "reading" / "matrix.nbi").write_bytes(b"built")
+    monkeypatch.setenv(prepare.COMPILED_BEFOREHAND, str(image))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(cache))
+    monkeypatch.setattr(prepare, "_could_be_kept", lambda: False)
+    prepare.prepare_apart()
+    kept = cache / "reading" / "matrix.nbi"
+    assert b"built" == kept.read_bytes()
+
+    # What was compiled since, for this processor, stays.
+    kept.write_bytes(b"newer")
+    prepare.prepare_apart()
+    assert b"newer" == kept.read_bytes()

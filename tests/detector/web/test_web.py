@@ -78,7 +78,7 @@ def site() -> Site:
 def test_every_page_works_before_anything_was_read(site: Site) -> None:
     assert "No training job is known" in site.get("/")
     assert "host_job_info" in site.get("/")
-    assert {"jobs": []} == json.loads(site.get("/api/v1/jobs"))
+    assert {"jobs": [], "preparing": False} == json.loads(site.get("/api/v1/jobs"))
     assert "peerwatch_reader_up 0.0" in site.get("/metrics")
     assert "healthy" in site.get("/-/healthy")
     assert "not been read" in site.get("/-/ready", 503)

@@ -22,9 +22,8 @@ from peerwatch_detector.reading.selection import Grid
 logger = logging.getLogger(__name__)
 
 
-@cache
 def prepare() -> bool:
-    """Make the decoders ready, once.
+    """Make the decoders ready, once; do without them while another thread does so.
 
     Without a cache of compiled code this takes some seconds, which must not be taken from the time
     that a response has.
@@ -32,9 +31,14 @@ def prepare() -> bool:
     Returns
     -------
     bool
-        Whether there are compiled decoders; without, responses are read by ``plain``.
+        Whether there are compiled decoders; without, responses are read by ``uncompiled``.
     """
-    reason = compiled.MISSING
+    return not compiled.preparing() and _prepared()
+
+
+@cache
+def _prepared() -> bool:
+    reason = compiled.failure()
     if reason is None:
         try:
             _call_all()

@@ -340,7 +340,7 @@ def causal_window(
         The step after the window's last.
     """
     window = values[:, end - length : end].copy()
-    if compiled.AVAILABLE:
+    if compiled.ready():
         _fill(values, end, limit, window)
         return window
     gaps = np.flatnonzero(~np.isfinite(window).all(axis=1))

@@ -205,7 +205,7 @@ def row_spreads(values: NDArray[np.float32], least: int) -> tuple[Levels, Levels
     tuple
         Two arrays of shape (n_rows,).
     """
-    if not compiled.AVAILABLE:
+    if not compiled.ready():
         known = np.isfinite(values).sum(axis=1) >= least
         middle = np.where(known, row_median(values), np.nan)
         away = row_median(np.abs(values - middle[:, None].astype(np.float32)))

@@ -64,7 +64,7 @@ def compare(values: NDArray[np.float32]) -> tuple[Levels, Levels, Levels]:
     known = np.isfinite(steps)
     others = known.sum(axis=1) - 1
     totals, count = np.zeros((3, len(values))), np.zeros(len(values), dtype=np.int64)
-    add = _add_up if compiled.AVAILABLE else _add_up_in_numpy
+    add = _add_up if compiled.ready() else _add_up_in_numpy
     add(steps, np.sort(steps, axis=1), others, totals, count)
     enough = count >= max(1, int((others >= 0).sum()) // 2)
     own, low, high = totals / np.where(enough & (count > 0), count, np.nan)
