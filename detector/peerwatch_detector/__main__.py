@@ -64,9 +64,17 @@ def _missing(error: ModuleNotFoundError, extra: str, who: str) -> int:
 
 
 def _bundle(config: DetectorConfig) -> Bundle:
+    from peerwatch_common.errors import ConfigError  # noqa: PLC0415
+    from peerwatch_detector.errors import ModelError  # noqa: PLC0415
     from peerwatch_detector.models.shipped import configured_bundle  # noqa: PLC0415
 
-    bundle, left_out = configured_bundle(config)
+    try:
+        bundle, left_out = configured_bundle(config)
+    except ModelError as error:
+        if config.models == "default":
+            raise
+        # A file that the configuration names is a part of it.
+        raise ConfigError([f"models: {error}"]) from error
     for reason in left_out:
         logging.getLogger("peerwatch_detector").warning("shipped_model_left_out %s", reason)
     if config.method_config.needs_models:

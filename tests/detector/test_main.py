@@ -118,11 +118,17 @@ def test_a_port_in_use_is_told() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_missing_bundle_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("method", ["peerwatch", "minder", "zscore"])
+@pytest.mark.parametrize("command", [["run"], ["backtest", "case"], ["evaluate", "case"]])
+def test_a_missing_bundle_is_told_whatever_the_method(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str, command: list[str]
+) -> None:
     path = tmp_path / "detector.yaml"
-    path.write_text(f"models: {tmp_path}/missing.npz\n")
-    assert 1 == main(["run", "--config", str(path)])
-    assert "missing.npz: cannot be read" in capsys.readouterr().err
+    path.write_text(f"models: {tmp_path}/missing.npz\nmethod: {method}\n")
+    assert 2 == main([*command, "--config", str(path)])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "models: " in line
+    assert "missing.npz: cannot be read" in line
 
 
 def test_training_needs_a_range_or_cases(

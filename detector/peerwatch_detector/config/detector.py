@@ -8,15 +8,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from peerwatch_common.settings.load import validated, with_changes
 from peerwatch_common.settings.yaml_file import read_yaml
@@ -38,6 +42,7 @@ from peerwatch_detector.config.metric import (
     MetricsConfig,
     Overrides,
 )
+from peerwatch_detector.config.metric_names import wrong_names
 from peerwatch_detector.config.preset import (
     Discovery,
     PresetName,
@@ -59,6 +64,13 @@ _MOST_STEPS = 100_000
 # A frame reaches so many samples, and seconds, before the newest: a deviating GPU is looked for in
 # as many samples, and progress is told in whole seconds.
 _CONTEXT = 30
+
+
+def _as_detail(item: ErrorDetails) -> InitErrorDetails:
+    """Return one of pydantic's errors so that it can be raised again."""
+    return InitErrorDetails(
+        type=item["type"], loc=item["loc"], input=item["input"], ctx=item.get("ctx", {})
+    )
 
 
 def _is_step(seconds: float) -> float:
@@ -221,41 +233,27 @@ class DetectorConfig(Section):
             )
         return continuity
 
-    @field_validator("metrics")
+    @model_validator(mode="wrap")
     @classmethod
-    def _metric_names_fit(cls, metrics: MetricsConfig, info: ValidationInfo) -> MetricsConfig:
-        if "preset" not in info.data:
-            return metrics
-        shipped = [metric.name for metric in load_preset(info.data["preset"]).metrics]
-        extra, enabled = [metric.name for metric in metrics.extra], metrics.enabled or []
-        known = shipped + extra
-        asked = [("enabled", name) for name in enabled]
-        asked += [("overrides", name) for name in metrics.overrides]
-        wrong = [f"{where}: unknown metric {name!r}" for where, name in asked if name not in known]
-        twice = {name for name in enabled if enabled.count(name) > 1}
-        wrong += [f"enabled: {name!r} is there twice" for name in sorted(twice)]
-        taken = {name for name in extra if known.count(name) > 1}
-        wrong += [f"extra: metric {name!r} exists already" for name in sorted(taken)]
-        if wrong:
-            raise ValueError("; ".join(wrong) + f"; known metrics are {', '.join(known)}")
-        return metrics
-
-    @field_validator("minder")
-    @classmethod
-    def _minder_metrics_fit(cls, minder: MinderConfig, info: ValidationInfo) -> MinderConfig:
-        # The default may name metrics that a preset lacks; what was written down may not.
-        if "metrics" not in minder.model_fields_set or not {"preset", "metrics"} <= set(info.data):
-            return minder
-        known = [metric.name for metric in load_preset(info.data["preset"]).metrics]
-        known += [metric.name for metric in info.data["metrics"].extra]
-        wrong = [
-            f"metrics: unknown metric {name!r}" for name in minder.metrics if name not in known
+    def _metric_names_fit(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Tell wrong names of metrics beside all other mistakes."""
+        found: list[InitErrorDetails] = []
+        config = None
+        try:
+            config = handler(data)
+        except ValidationError as error:
+            found += [_as_detail(item) for item in error.errors(include_url=False)]
+        found += [
+            InitErrorDetails(
+                type=PydanticCustomError("value_error", "{sentence}", {"sentence": sentence}),
+                loc=(section,),
+                input=None,
+            )
+            for section, sentence in wrong_names(data)
         ]
-        twice = {name for name in minder.metrics if minder.metrics.count(name) > 1}
-        wrong += [f"metrics: {name!r} is there twice" for name in sorted(twice)]
-        if wrong:
-            raise ValueError("; ".join(wrong) + f"; known metrics are {', '.join(known)}")
-        return minder
+        if found or config is None:
+            raise ValidationError.from_exception_data(cls.__name__, found)
+        return config
 
     @property
     def method_config(self) -> MethodConfig:

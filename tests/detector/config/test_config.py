@@ -491,3 +491,36 @@ def test_a_mistake_is_one_line_however_the_file_is_written(tmp_path: Path) -> No
     for mistake in found:
         assert mistake.isprintable()
         assert len(mistake) < 1000
+
+
+def test_wrong_metric_names_are_told_beside_all_other_mistakes(tmp_path: Path) -> None:
+    text = """
+    preset: nope
+    cycle_seconds: 0
+    metrics: {enabled: [nix], overrides: {none: {bound: 1}}}
+    minder: {metrics: [nada], join: 3}
+    peerwatch: {progress_metrics: [nichts, gpu_power, gpu_power], busy_metric: nil,
+      level_seconds: x}
+    """
+    found = mistakes(tmp_path, text)
+    for name in ("nix", "none", "nada", "nichts", "nil"):
+        assert 1 == sum(f"unknown metric {name!r}" in mistake for mistake in found)
+    assert any("progress_metrics: 'gpu_power' is there twice" in mistake for mistake in found)
+    for path in ("preset", "cycle_seconds", "metrics.overrides.none.bound", "minder.join"):
+        assert any(mistake.startswith(f"{path}: ") for mistake in found)
+    assert any(mistake.startswith("peerwatch.level_seconds: ") for mistake in found)
+
+
+def test_progress_may_be_told_by_a_metric_of_your_own(tmp_path: Path) -> None:
+    import yaml
+
+    text = yaml.safe_dump(
+        {"metrics": {"extra": [metric("steps")]}, "peerwatch": {"progress_metrics": ["steps"]}}
+    )
+    assert ["steps"] == load_config(written(tmp_path, text)).peerwatch.progress_metrics
+
+
+@pytest.mark.parametrize("text", ["method: a\nmethod: b", "listen: {port: 1, port: 2}"])
+def test_a_key_written_twice_is_refused(tmp_path: Path, text: str) -> None:
+    (mistake,) = mistakes(tmp_path, text)
+    assert "stands twice" in mistake
