@@ -36,6 +36,8 @@ help:
 	@echo 'make evaluate   how right the methods are, side by side, on simulated cases'
 	@echo '                OUTPUT=FOLDER      keep the reports there, as JSON and SVG'
 	@echo '                SEED=70000         of the first case; METHODS=peerwatch,minder,zscore'
+	@echo '                SOAK=2000 FAULTS=540 OUTPUT=FOLDER  healthy node-days, and cases of each'
+	@echo '                                   kind of fault in turn; hours, goes on where it was'
 	@echo 'make models     train the shipped models anew, on simulated healthy jobs'
 	@echo 'make pictures   draw the dashboards of the documentation anew, over a run with three faults'
 	@echo 'make clean      remove .venv, .tools and caches'
@@ -78,7 +80,11 @@ evaluate: setup-demo
 		python -m peerwatch_detector evaluate "$$cases/$$name" \
 			--method "$${METHODS:-peerwatch,minder,zscore}" \
 			--output "$$out/$$name.json" --picture "$$out/$$name.svg" || exit; \
-	done
+	done && echo "== family soak" && \
+	python -m peerwatch_demo.simulator.evaluation "$$out/soak.jsonl" --family soak \
+		--seed "$${SEED:-70000}" --node-days "$${SOAK:-5}" && echo "== family each_fault" && \
+	python -m peerwatch_demo.simulator.evaluation "$$out/each_fault.jsonl" --family each_fault \
+		--seed "$${SEED:-70000}" --cases "$${FAULTS:-18}"
 
 # The seeds below 20000 are for training: nothing is evaluated on them. An interrupted training goes
 # on, since the same cases are simulated again.

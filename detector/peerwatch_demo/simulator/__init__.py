@@ -5,12 +5,13 @@ labelled, so faults are simulated. ``docs/evaluation.md`` argues what is realist
 is not. Everything is a function of a seed.
 """
 
-from peerwatch_demo.simulator.case import SimulatedCase, simulate, write_case
-from peerwatch_demo.simulator.family import FAMILIES, Family
+from peerwatch_demo.simulator.case import SimulatedCase, simulate, simulate_seed, write_case
+from peerwatch_demo.simulator.family import FAMILIES, FAMILY_NAMES, Family
 from peerwatch_demo.simulator.fine import FINE, FineFamily, coarser, simulate_fine
 
 __all__ = [
     "FAMILIES",
+    "FAMILY_NAMES",
     "FINE",
     "Family",
     "FineFamily",
@@ -18,5 +19,6 @@ __all__ = [
     "coarser",
     "simulate",
     "simulate_fine",
+    "simulate_seed",
     "write_case",
 ]

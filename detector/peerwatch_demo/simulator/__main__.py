@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from peerwatch_demo.simulator.case import simulate, write_case
-from peerwatch_demo.simulator.family import FAMILIES
+from peerwatch_demo.simulator.case import simulate_seed, write_case
+from peerwatch_demo.simulator.family import FAMILY_NAMES
 from peerwatch_demo.simulator.fine import FINE, simulate_fine
 from peerwatch_detector.backtest.cases import save_case
 
@@ -31,13 +31,13 @@ def _write(folder: Path, family: str, seed: int, *, faulty: bool) -> None:
     if family == _FINE:
         save_case(simulate_fine(name, FINE, seed, faulty=faulty), folder / name)
     else:
-        write_case(simulate(name, FAMILIES[family], seed, faulty=faulty), folder / name)
+        write_case(simulate_seed(family, seed, faulty=faulty), folder / name)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="peerwatch_demo.simulator", description=__doc__)
     parser.add_argument("folder", type=Path, help="where the case folders go")
-    parser.add_argument("--family", choices=sorted([*FAMILIES, _FINE]), default="hard")
+    parser.add_argument("--family", choices=sorted([*FAMILY_NAMES, _FINE]), default="hard")
     parser.add_argument("--cases", type=int, default=20, metavar="N")
     parser.add_argument("--seed", type=int, default=20_000, help="seed of the first case")
     return parser

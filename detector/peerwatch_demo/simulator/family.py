@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
+
+from peerwatch_demo.simulator.kinds import KINDS
 
 # Faults and how often they happen (Minder, NSDI'25, table 1, hardware and software together);
-# the kinds are those of ``faults.py``.
+# the kinds are those of ``kinds.py``.
 FAULT_MIX: dict[str, float] = {
     "ecc_error": 38.9,
     "cuda_exec_error": 14.6,
@@ -55,6 +58,15 @@ class Family:
         do different work. (1, 1) = all do the same.
     stage_wander
         Slow wander of a stage's work, all its nodes together, as a share of the level.
+    faults
+        Which cases are faulty: ``half`` as asked for, kinds drawn by ``FAULT_MIX``; ``none``;
+        ``each`` of them, the kinds in turn by the seed.
+    lengths
+        Lengths of cases to draw from, in place of ``seconds``.
+    roles_told
+        Probability that the roles of a job with stages are known.
+    operations
+        Whether what the operation of a cluster does to jobs happens; see ``operations``.
     """
 
     nodes: tuple[int, ...]
@@ -75,6 +87,10 @@ class Family:
     two_faulty: float = 0.02
     stages: tuple[int, int] = (1, 1)
     stage_wander: float = 0.0
+    faults: Literal["half", "none", "each"] = "half"
+    lengths: tuple[int, ...] = ()
+    roles_told: float = 1.0
+    operations: bool = False
 
 
 _HARD = Family(
@@ -102,4 +118,33 @@ FAMILIES: dict[str, Family] = {
     "hard": _HARD,
     # Jobs whose nodes differ by design: pipeline stages, actors and learners.
     "staged": replace(_HARD, nodes=(6, 8, 12, 16, 24, 32), stages=(2, 4), stage_wander=0.15),
+    # Healthy jobs of all sizes, with everything that happens to them in a cluster.
+    "soak": replace(
+        _HARD,
+        nodes=(4, 6, 8, 12, 16, 24, 32, 64, 128, 256, 512),
+        lengths=(1800, 3600, 7200),
+        restarts=3.0,
+        stages=(1, 4),
+        stage_wander=0.05,
+        faults="none",
+        roles_told=0.7,
+        operations=True,
+    ),
 }
+# Of these the cases of the family each_fault are, in turn.
+_EACH_FAULT_OF = ("plain", "hard", "staged")
+_EACH_FAULT_NODES = (4, 6, 8, 12, 16, 24, 32, 64)
+EACH_FAULT = "each_fault"
+FAMILY_NAMES = (*FAMILIES, EACH_FAULT)
+
+
+def family_of(name: str, seed: int) -> Family:
+    """Return the family of a case: one of ``FAMILIES``, or the seed's turn of ``each_fault``.
+
+    Eighteen seeds in a row are one case of every kind, all of one family.
+    """
+    if name != EACH_FAULT:
+        return FAMILIES[name]
+    turn = seed // len(KINDS) % len(_EACH_FAULT_OF)
+    like = FAMILIES[_EACH_FAULT_OF[turn]]
+    return replace(like, nodes=_EACH_FAULT_NODES, faults="each")

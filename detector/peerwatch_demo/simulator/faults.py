@@ -10,96 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from peerwatch_demo.job.timeline import Phase
 from peerwatch_demo.job.workload import Workload
 from peerwatch_demo.simulator.family import Family
+from peerwatch_demo.simulator.kinds import EVERYTHING, KINDS, Sign
 from peerwatch_demo.simulator.signals import PER_GPU, Values
-
-
-@dataclass(frozen=True, slots=True)
-class Sign:
-    """How a fault shows on one metric of the faulty node.
-
-    Parameters
-    ----------
-    metric
-        The metric, or ``rdma``, or ``everything`` for samples that stop coming.
-    factor
-        What the value is multiplied by at full strength.
-    likely
-        Probability that this fault shows here at all.
-    gpus
-        On how many GPUs; 0 means the whole node.
-    own_source
-        The values do not follow the job's traffic: a NIC that sends pause frames because it cannot
-        drain its buffers goes on while the job waits.
-    """
-
-    metric: str
-    factor: float
-    likely: float
-    gpus: int = 0
-    own_source: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of fault.
-
-    Parameters
-    ----------
-    signs
-        Where it shows.
-    halts
-        Probability that the job halts; else it goes on, slowed.
-    slowdown
-        Range of the job's speed while it goes on.
-    """
-
-    signs: tuple[Sign, ...]
-    halts: float
-    slowdown: tuple[float, float] = (0.6, 0.95)
-
-
-_DEAD_RANKS = (
-    Sign("cpu_usage", 0.2, 0.8),
-    Sign("memory_usage", 0.75, 0.5),
-    Sign("gpu_memory_used", 0.12, 0.5),
-    Sign("network_throughput", 0.1, 0.6),
-    Sign("rdma", 0.05, 0.6),
-)
-_CONGESTED = (
-    Sign("pfc_tx_rate", 60.0, 0.95, own_source=True),
-    Sign("ecn_rate", 10.0, 0.8, own_source=True),
-)
-
-KINDS: dict[str, Kind] = {
-    "ecc_error": Kind((*_DEAD_RANKS, Sign("gpu_duty_cycle", 0.02, 0.5, gpus=8)), halts=1.0),
-    "cuda_exec_error": Kind((*_DEAD_RANKS, Sign("gpu_power", 0.6, 0.4, gpus=8)), halts=1.0),
-    "gpu_exec_error": Kind(
-        (Sign("gpu_power", 0.6, 0.7, gpus=1), Sign("cpu_usage", 0.6, 0.5)), halts=1.0
-    ),
-    "hdfs_error": Kind(
-        (Sign("cpu_usage", 0.4, 0.8), Sign("network_throughput", 0.15, 0.9)), halts=1.0
-    ),
-    "gpu_drop": Kind((*_DEAD_RANKS, Sign("gpu_duty_cycle", 0.0, 0.9, gpus=1)), halts=0.9),
-    "machine_unreachable": Kind(
-        (
-            Sign("everything", 0.0, 0.5),
-            Sign("network_throughput", 0.15, 1.0),
-            Sign("rdma", 0.05, 1.0),
-        ),
-        halts=1.0,
-    ),
-    "pcie_downgrade": Kind((*_CONGESTED, Sign("pcie_bandwidth", 0.6, 0.9)), halts=0.0),
-    "nic_dropout": Kind((*_CONGESTED, Sign("rdma", 0.4, 0.8)), halts=0.5),
-    "aoc_error": Kind((*_CONGESTED, Sign("rdma", 0.8, 0.4)), halts=0.3),
-    "nvlink_error": Kind(
-        (Sign("nvlink_bandwidth", 0.5, 0.9, gpus=2), Sign("gpu_power", 0.85, 0.3, gpus=2)),
-        halts=0.6,
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +35,9 @@ class Fault:
         Factor on the typical size of its signs, on a logarithmic scale.
     hidden
         Probability that a usual sign is missing.
+    gpus
+        The GPUs at fault, the same on every metric that shows single ones; empty = drawn anew for
+        every metric.
     """
 
     kind: str
@@ -126,6 +46,7 @@ class Fault:
     halt: int | None
     strength: float
     hidden: float
+    gpus: tuple[int, ...] = ()
 
 
 def draw_fault(random: np.random.Generator, kind: str, work: Workload, family: Family) -> Fault:
@@ -182,18 +103,34 @@ def _apply(
     end: int | None,
 ) -> None:
     begin = fault.onset + int(random.integers(0, 12))
-    if sign.metric == "everything":
+    if sign.metric == EVERYTHING:
         for array in values.values():
             array[node, ..., fault.onset :] = np.nan
         return
-    span = slice(begin, end)
+    span: slice | NDArray[np.intp] = slice(begin, end)
     factor = max(sign.factor, 1e-3) ** fault.strength
+    if sign.flaps:
+        span = _flapping(random, begin, min(end or work.seconds, work.seconds))
     if sign.own_source:
         usual = work.levels[sign.metric][Phase.TRAIN]
         noise = random.lognormal(0, 0.3, len(values[sign.metric][node, span]))
         values[sign.metric][node, span] += usual * (factor - 1) * noise
     elif sign.gpus and sign.metric in PER_GPU:
         gpus = random.choice(8, size=sign.gpus, replace=False)
-        values[sign.metric][node, gpus, span] *= factor
+        if sign.gpus <= len(fault.gpus):
+            gpus = np.array(fault.gpus[: sign.gpus])
+        for gpu in gpus:
+            values[sign.metric][node, gpu, span] *= factor
     else:
         values[sign.metric][node, ..., span] *= factor
+
+
+def _flapping(random: np.random.Generator, begin: int, end: int) -> NDArray[np.intp]:
+    """Return the seconds in which a link that comes and goes is down."""
+    down: NDArray[np.bool_] = np.zeros(end, dtype=np.bool_)
+    at = begin
+    while at < end:
+        lasts = int(random.integers(3, 20))
+        down[at : at + lasts] = True
+        at += lasts + int(random.integers(5, 40))
+    return np.flatnonzero(down)

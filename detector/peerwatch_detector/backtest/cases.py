@@ -35,12 +35,15 @@ class Truth:
         The faulty nodes.
     onset_seconds, halt_seconds
         Seconds from the start of the case; None if there was none.
+    gpus
+        The GPUs at fault, where single ones are known to be.
     """
 
     fault: str | None
     nodes: tuple[str, ...]
     onset_seconds: float | None
     halt_seconds: float | None
+    gpus: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +198,7 @@ def save_case(case: Case, folder: Path, *, more: Mapping[str, object] | None = N
             "nodes": list(truth.nodes),
             "onset_seconds": truth.onset_seconds,
             "halt_seconds": truth.halt_seconds,
+            **({"gpus": list(truth.gpus)} if truth.gpus else {}),
         }
     arrays: dict[str, Any] = {
         name: frame.values if frame.gpu_values is None else frame.gpu_values
@@ -302,13 +306,17 @@ def _truth(folder: Path, about: dict[str, object] | None, known: tuple[str, ...]
         return None
     nodes, fault = about.get("nodes") or [], about.get("fault")
     onset, halt = about.get("onset_seconds"), about.get("halt_seconds")
+    gpus = about.get("gpus") or []
     if not isinstance(nodes, list):
         raise TypeError(f"truth.nodes {nodes!r} is not a list")
+    if not isinstance(gpus, list):
+        raise TypeError(f"truth.gpus {gpus!r} is not a list")
     truth = Truth(
         None if fault is None else str(fault),
         tuple(str(node) for node in nodes),
         float(onset) if isinstance(onset, (int, float)) else None,
         float(halt) if isinstance(halt, (int, float)) else None,
+        tuple(str(gpu) for gpu in gpus),
     )
     if unknown := sorted(set(truth.nodes) - set(known)):
         raise CaseError(f"{folder / DESCRIPTION}: truth names {unknown!r}, not nodes of the job.")

@@ -6,6 +6,7 @@ an instance is found only if the first finding at or after its onset names a fau
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -33,6 +34,10 @@ class FindingLike(Protocol):
         """The node named."""
 
     @property
+    def gpu(self) -> str:
+        """The GPU named; empty = the node as a whole."""
+
+    @property
     def raised(self) -> float:
         """Seconds from the start of the case."""
 
@@ -43,6 +48,7 @@ class Guess:
 
     node: str
     raised: float
+    gpu: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,9 @@ class CaseEvaluation:
         From the onset to the finding, and from the finding to the halt; None if there is none.
     node_days
         Nodes times length.
+    right_gpu
+        Whether the finding that counts names a GPU at fault; None where it is not known which was,
+        or nothing was found.
     """
 
     case: str
@@ -71,6 +80,7 @@ class CaseEvaluation:
     delay_seconds: float | None
     lead_seconds: float | None
     node_days: float
+    right_gpu: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +99,9 @@ class Measure:
     ``true_positives`` + ``false_negatives`` = ``faults``. A wrong name after an onset is a false
     positive and, unless the right one came first, leaves the instance a false negative too.
     Delays are medians and the 90th percentile over the instances found, the lead is the median
-    over those of them that halted.
+    over those of them that halted. ``false_per_node_day_bound`` is the upper 95 % bound of the rate
+    of false findings, if they come at random (Poisson). ``right_gpu`` is over the instances found
+    of which it is known that single GPUs were at fault.
     """
 
     cases: int
@@ -105,6 +117,8 @@ class Measure:
     lead_median_seconds: float | None
     node_days: float
     false_findings_per_node_day: float | None
+    false_per_node_day_bound: float | None
+    right_gpu: Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +174,7 @@ def evaluate_case(result: CaseResult, findings: Sequence[FindingLike]) -> CaseEv
         None if hit is None else hit.raised - onset,
         None if hit is None or halt is None else halt - hit.raised,
         len(result.nodes) * result.seconds / _DAY,
+        hit.gpu in truth.gpus if hit is not None and truth.gpus else None,
     )
 
 
@@ -178,11 +193,16 @@ def evaluate(
     verdicts = tuple(
         evaluate_case(result, flagged) for result, flagged in zip(results, findings, strict=True)
     )
+    return summarize(verdicts)
+
+
+def summarize(verdicts: Sequence[CaseEvaluation]) -> Evaluation:
+    """Measure one method by how each case was evaluated."""
     return Evaluation(
         measure(verdicts),
         _grouped(verdicts, lambda verdict: verdict.fault or HEALTHY, sorted),
         _grouped(verdicts, lambda verdict: size_group(verdict.nodes), _by_first_number),
-        verdicts,
+        tuple(verdicts),
     )
 
 
@@ -195,6 +215,7 @@ def measure(verdicts: Sequence[CaseEvaluation]) -> Measure:
     delays = [verdict.delay_seconds for verdict in verdicts if verdict.delay_seconds is not None]
     leads = [verdict.lead_seconds for verdict in verdicts if verdict.lead_seconds is not None]
     node_days = sum(verdict.node_days for verdict in verdicts)
+    gpus = [verdict.right_gpu for verdict in verdicts if verdict.right_gpu is not None]
     return Measure(
         len(verdicts),
         faults,
@@ -209,7 +230,29 @@ def measure(verdicts: Sequence[CaseEvaluation]) -> Measure:
         float(np.median(leads)) if leads else None,
         node_days,
         wrong / node_days if node_days else None,
+        poisson_bound(wrong) / node_days if node_days else None,
+        wilson(sum(gpus), len(gpus)),
     )
+
+
+def poisson_bound(count: int, confidence: float = 0.95) -> float:
+    """Return the largest mean under which so few events are still likely enough (Garwood 1936).
+
+    Parameters
+    ----------
+    count
+        Events seen, 0 or more.
+    confidence
+        Of the one-sided bound: with 0 events 3.0 at 95 %, which is the rule of three.
+    """
+    low, high = float(count), 2.0 * count + 10.0
+    # The chance of at most ``count`` events falls with the mean; 60 halvings are below rounding.
+    for _ in range(60):
+        mean = (low + high) / 2
+        logs = [number * math.log(mean) - math.lgamma(number + 1) for number in range(count + 1)]
+        chance = sum(math.exp(each - mean) for each in logs)
+        low, high = (mean, high) if chance > 1 - confidence else (low, mean)
+    return high
 
 
 def wilson(hits: int, tries: int) -> Share:

@@ -9,7 +9,7 @@ from peerwatch_detector.backtest.evaluation import HEALTHY, Evaluation, Measure,
 _COUNTS = ["TP", "FN", "FP"]
 _SHARES = ["precision", "recall", "F1"]
 _TIMES = ["delay", "p90", "lead"]
-_HEADINGS = ["method", *_COUNTS, *_SHARES, *_TIMES, "false/node-day"]
+_HEADINGS = ["method", *_COUNTS, *_SHARES, *_TIMES, "GPU", "false/node-day"]
 
 
 def report(evaluations: Mapping[str, Evaluation], *more: Mapping[str, Evaluation]) -> str:
@@ -34,7 +34,9 @@ def report(evaluations: Mapping[str, Evaluation], *more: Mapping[str, Evaluation
         "FP, false: another node named, or a finding before the onset or in a healthy case.\n"
         "In brackets 95 % intervals, by fault and size the faults found and their median delay.\n"
         "delay: seconds from onset to finding, median and 90th percentile; lead: from there to\n"
-        "the halt of the job. first node, random node: told when something is wrong, they guess.",
+        "the halt of the job. GPU: share of the faults found on single GPUs with a right GPU.\n"
+        "false/node-day: with the upper 95 % bound (Poisson).\n"
+        "first node, random node: told when something is wrong, they guess.",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -51,7 +53,7 @@ def _overall(groups: Sequence[Mapping[str, Evaluation]]) -> str:
             [name, *counts]
             + [_share(share) for share in (overall.precision, overall.recall, overall.f1)]
             + [_seconds(overall.delay_median_seconds), _seconds(overall.delay_p90_seconds)]
-            + [_seconds(overall.lead_median_seconds), _number(overall.false_findings_per_node_day)]
+            + [_seconds(overall.lead_median_seconds), _part(overall.right_gpu), _rate(overall)]
         )
     return _aligned(rows)
 
@@ -91,8 +93,13 @@ def _seconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f}"
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3g}"
+def _part(share: Share) -> str:
+    return "-" if share.value is None else f"{share.value:.2f}"
+
+
+def _rate(measure: Measure) -> str:
+    rate, bound = measure.false_findings_per_node_day, measure.false_per_node_day_bound
+    return "-" if rate is None or bound is None else f"{rate:.2g} (<{bound:.2g})"
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> str:

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from peerwatch_demo.simulator import FAMILIES, Family, SimulatedCase, simulate
+from peerwatch_demo.simulator import (
+    FAMILIES,
+    Family,
+    SimulatedCase,
+    simulate,
+    simulate_seed,
+    write_case,
+)
 from peerwatch_demo.simulator.__main__ import main
 from peerwatch_demo.simulator.family import FAULT_MIX
-from peerwatch_demo.simulator.faults import KINDS
+from peerwatch_demo.simulator.kinds import EVERYTHING, KINDS
 from peerwatch_demo.simulator.workload import GPU_METRICS, NODE_METRICS
 from peerwatch_detector.backtest.cases import load_case
 from peerwatch_detector.config import DetectorConfig
 
 SEED = 91_000
+HASHES = {"plain": "6ca9b307dd9fc9f8", "hard": "af868f8529a5bb32", "staged": "5083782a6425dc44"}
 # Short, without benign events, every usual sign there: what is left is the fault.
 BARE = Family(
     nodes=(8,),
@@ -35,10 +45,8 @@ BARE = Family(
 )
 
 
-def one_kind(monkeypatch: pytest.MonkeyPatch, kind: str) -> SimulatedCase:
-    for other in FAULT_MIX:
-        monkeypatch.setitem(FAULT_MIX, other, float(other == kind))
-    return simulate("one", BARE, SEED, faulty=True)
+def one_kind(kind: str) -> SimulatedCase:
+    return simulate("one", BARE, SEED, faulty=True, kind=kind)
 
 
 def change_at_onset(case: SimulatedCase, metric: str, onset: int) -> np.ndarray:
@@ -68,15 +76,17 @@ def test_a_healthy_case_has_no_fault_and_no_node_without_power() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_fault_shows_on_the_faulty_node_only(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    case = one_kind(monkeypatch, kind)
+def test_every_kind_of_fault_shows_on_the_faulty_node_only(kind: str) -> None:
+    case = one_kind(kind)
     fault = case.fault
     assert (kind, 1) == (fault.kind, len(fault.nodes))
     (faulty,) = fault.nodes
     assert case.signs
-    for sign in set(case.signs) - {"rdma", "everything"}:
+    if EVERYTHING in case.signs:
+        gone = np.isnan(case.samples["cpu_usage"][:, fault.onset :]).all(axis=1)
+        assert [faulty] == np.flatnonzero(gone).tolist()
+        return
+    for sign in set(case.signs) - {"rdma"}:
         changes = change_at_onset(case, sign, fault.onset).reshape(8, -1)
         worst = changes.max(axis=1)
         assert faulty == int(worst.argmax())
@@ -99,14 +109,12 @@ def test_a_node_that_cannot_be_reached_falls_silent_for_good() -> None:
         assert 0 == np.delete(missing, faulty, axis=0).sum()
 
 
-def test_a_crash_stops_all_nodes_and_a_slow_link_slows_all(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    crash = one_kind(monkeypatch, "ecc_error")
+def test_a_crash_stops_all_nodes_and_a_slow_link_slows_all() -> None:
+    crash = one_kind("ecc_error")
     tensor = crash.samples["gpu_tensor_activity"].reshape(8, 8, -1)
     assert tensor[..., crash.fault.onset + 30 : crash.fault.halt].mean() < 0.01
     assert crash.fault.halt + 40 == tensor.shape[-1]
-    slow = one_kind(monkeypatch, "pcie_downgrade")
+    slow = one_kind("pcie_downgrade")
     assert slow.fault.halt is None
     tensor = np.median(slow.samples["gpu_tensor_activity"], axis=(0, 1))
     assert tensor[slow.fault.onset :].mean() < 0.97 * tensor[: slow.fault.onset].mean()
@@ -165,3 +173,58 @@ def test_a_written_case_is_read_by_the_detector(tmp_path: Path) -> None:
     fitting = {metric.name for metric in DetectorConfig().detection_metrics() if case.fits(metric)}
     assert {"pfc_tx_rate", "cpu_usage", "gpu_duty_cycle", "gpu_power"} <= fitting
     assert load_case(tmp_path / f"plain-{SEED + 1}").truth.fault is None
+
+
+def digest(family: str) -> str:
+    whole = hashlib.sha256()
+    for seed in (70_000, 70_001):
+        case = simulate("x", FAMILIES[family], seed, faulty=seed % 2 == 0)
+        for metric in sorted(case.samples):
+            whole.update(case.samples[metric].tobytes())
+    return whole.hexdigest()[:16]
+
+
+@pytest.mark.parametrize(("family", "expected"), HASHES.items())
+def test_the_older_families_stay_as_they_are(family: str, expected: str) -> None:
+    # The shipped models and published numbers come of these very samples.
+    assert expected == digest(family)
+
+
+def test_each_fault_takes_the_kinds_in_turn_and_spreads_over_sizes_and_gpus() -> None:
+    seeds = range(90_000, 90_000 + 3 * len(KINDS))
+    cases = [simulate_seed("each_fault", seed, faulty=False) for seed in seeds]
+    counts = Counter(case.fault.kind for case in cases)
+    assert dict.fromkeys(KINDS, 3) == dict(counts)
+    assert {4, 64} <= {len(case.nodes) for case in cases}
+    assert any(case.roles for case in cases)
+    gpus = [gpu for case in cases for gpu in case.fault.gpus]
+    assert len(set(gpus)) >= 4
+    for case in cases:
+        assert KINDS[case.fault.kind].gpus == len(case.fault.gpus)
+
+
+def test_the_gpu_at_fault_is_the_one_that_shows_it_and_reaches_the_detector(
+    tmp_path: Path,
+) -> None:
+    family = replace(BARE, faults="each")
+    case = simulate("hot", family, SEED, faulty=True, kind="thermal_throttling")
+    (faulty,), (gpu,) = case.fault.nodes, case.fault.gpus
+    after = case.samples["gpu_sm_clock"][faulty, :, case.fault.onset + 30 :]
+    assert gpu == int(np.nanmean(after, axis=1).argmin())
+    write_case(case, tmp_path, compress=False)
+    assert (str(gpu),) == load_case(tmp_path).truth.gpus
+
+
+def test_a_soak_is_healthy_and_has_what_happens_in_clusters() -> None:
+    # Small jobs only: what happens does not depend on their size.
+    family = replace(FAMILIES["soak"], nodes=(6, 8), lengths=(3600,))
+    cases = [simulate("well", family, seed, faulty=False) for seed in range(SEED, SEED + 8)]
+    assert {None} == {case.fault for case in cases}
+    busy = [np.median(case.samples["gpu_duty_cycle"], axis=(0, 1)) for case in cases]
+    halted = [float((each < 1).mean()) for each in busy]
+    hole = [bool(np.isnan(case.samples["cpu_usage"]).all(axis=0).any()) for case in cases]
+    # Some are restarted, of some all samples are missing for seconds, and some never.
+    assert 0 == min(halted) < max(halted) < 0.5
+    assert {True, False} == set(hole)
+    again = simulate("well", family, SEED, faulty=False)
+    np.testing.assert_array_equal(cases[0].samples["gpu_power"], again.samples["gpu_power"])

@@ -17,7 +17,9 @@ from peerwatch_detector.backtest.evaluation import (
     guesses,
     lacks_truth,
     measure,
+    poisson_bound,
     size_group,
+    summarize,
     wilson,
 )
 from peerwatch_detector.backtest.picture import draw, figure_of
@@ -247,3 +249,28 @@ def test_healthy_cases_alone_make_a_picture_without_faults() -> None:
     figure = figure_of({"calm": evaluate(only, [[]])})
     assert 2 == len(figure.axes)
     assert [] == list(figure.axes[-1].lines)
+
+
+@pytest.mark.parametrize(
+    ("count", "bound"), [(0, 2.996), (1, 4.744), (4, 9.154), (10, 16.962), (100, 118.079)]
+)
+def test_the_poisson_bound_is_that_of_the_tables(count: int, bound: float) -> None:
+    assert pytest.approx(bound, abs=1e-3) == poisson_bound(count)
+
+
+def test_the_rate_of_false_findings_comes_with_its_bound() -> None:
+    clean = measure([evaluated(HEALTHY)])
+    np.testing.assert_allclose(2.9957 / clean.node_days, clean.false_per_node_day_bound, rtol=1e-4)
+    assert "0 (<" in report({"peerwatch": summarize([evaluated(HEALTHY)])})
+
+
+@pytest.mark.parametrize(("named", "right"), [("3", True), ("4", False), ("", False)])
+def test_the_gpu_counts_where_it_is_known(named: str, right: bool) -> None:
+    truth = Truth("gsp_error", ("b",), 100.0, None, ("3",))
+    finding = Guess("b", 150.0, named)
+    verdict = evaluate_case(result(truth), [finding])
+    assert right is verdict.right_gpu
+    assert float(right) == measure([verdict]).right_gpu.value
+    assert None is evaluate_case(result(truth), []).right_gpu
+    assert None is evaluated(FAULT, ("b", 150.0)).right_gpu
+    assert None is measure([evaluated(FAULT, ("b", 150.0))]).right_gpu.value
