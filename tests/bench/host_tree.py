@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fake_ethtool import FakeEthtool
-from peerwatch_exporter.collectors.ethtool import STATISTICS
+from peerwatch_exporter.sources.nic.drivers.mlx5 import DRIVER
 from procfs_tree import BOOT_TIME, ProcTree
 
 _COUNTERS = (
@@ -172,8 +172,9 @@ class HostTree:
 
     def ethtool(self, entries: int = 1000) -> FakeEthtool:
         """Return driver statistics for each NIC's interface, the known ones among many others."""
+        wanted = list(DRIVER.expanded())
         names = [f"rx{number // 10}_counter_{number % 10}" for number in range(entries)]
-        names = names[: entries - len(STATISTICS)] + list(STATISTICS)
+        names = names[: entries - len(wanted)] + wanted
         return PreparedEthtool(
             {
                 f"eth{nic}": {name: 7 * at + nic for at, name in enumerate(names)}

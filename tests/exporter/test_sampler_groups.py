@@ -87,6 +87,28 @@ def test_pause_frames_are_summed_over_priorities(tree):
     assert 0 == reader.missing
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("tx_pfc_ena_frames_pri3", "rx_pfc_ena_frames_pri3"),
+        ("tx_priority_3_xoff.nic", "rx_priority_3_xoff.nic"),
+        ("port.tx_priority_3_xoff_tx", "port.rx_priority_3_xoff_rx"),
+        ("frames_tx_pripause", "frames_rx_pripause"),
+        ("mac_tx_pfc_pri3_pkt_num", "mac_rx_pfc_pri3_pkt_num"),
+        ("tx_pause_prio_3", "rx_pause_prio_3"),
+    ],
+    ids=["bnxt_en", "ice", "i40e", "ionic", "hns3", "mlx4"],
+)
+def test_pause_frames_of_other_drivers_are_sampled_too(tree, names):
+    interface(tree, "mlx5_0", "eth0")
+    table = {names[0]: 4, names[1]: 9, "rx_bytes": 99}
+    sysfs, ports, settings, groups = found(tree, counters=PAUSES)
+    (reader,) = readers_of(groups, ports, sysfs, FakeEthtool({"eth0": table}), settings)
+
+    assert [4, 9] == reader.read(0.0)
+    assert 0 == reader.missing
+
+
 def test_interface_without_pause_statistics_is_missing_and_asked_again_later(tree):
     interface(tree, "mlx5_0", "eth0")
     ethtool = FakeEthtool({"eth0": errno.EOPNOTSUPP})

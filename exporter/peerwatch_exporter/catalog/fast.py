@@ -17,14 +17,14 @@ _TOTAL = "Goes on over a device that is taken out or comes back."
 # By the beginning of the name; the first that fits.
 _HARDWARE = (
     ("fast_fine_rdma_", "RDMA NIC"),
-    ("fast_fine_pfc_", "mlx5"),
+    ("fast_fine_pfc_", "NIC statistics"),
     ("fast_fine_", "mlx5, RoCE"),
     ("fast_heartbeat_", "heartbeat"),
     ("fast_job_", "training job"),
     ("fast_gpu_job_", "training job"),
-    ("fast_pfc_", "mlx5"),
-    ("fast_ecn_", "mlx5, RoCE"),
-    ("fast_cnp_", "mlx5, RoCE"),
+    ("fast_pfc_", "NIC statistics"),
+    ("fast_ecn_", "RoCE"),
+    ("fast_cnp_", "RoCE"),
     ("fast_rdma_", "RDMA NIC"),
     ("fast_nvlink_", "NVLink"),
     ("fast_gpu_tensor_", "Hopper"),

@@ -29,6 +29,11 @@ HARDWARE: Mapping[str, str] = {
     "RDMA NIC and GPU": "both, on PCIe",
     "GPU or NIC on PCIe": "an NVIDIA GPU or an RDMA NIC on PCIe",
     "PCIe AER": "the same, where the kernel handles their error reports",
+    "NIC statistics": "NICs with one of the drivers mlx5, mlx4, bnxt_en, ice, i40e, ionic, hns3, "
+    "each as far as it counts it",
+    "RoCE": "NICs with RoCE whose driver counts it: mlx5, bnxt_re, irdma, ionic",
+    "Broadcom NIC": "Broadcom NICs with their driver bnxt_en",
+    "Intel NIC": "Intel NICs with their driver ice or i40e",
     "mlx5": "NVIDIA (Mellanox) NICs from ConnectX-4 on, with their driver mlx5",
     "mlx5, RoCE": "the same, with RoCE and not InfiniBand",
     "systemd": "systemd, and its bus within reach of the exporter",

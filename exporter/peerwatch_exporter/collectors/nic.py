@@ -10,6 +10,7 @@ from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.sources.host.sysfs import Sysfs
+from peerwatch_exporter.sources.nic.drivers import rdma_files
 from peerwatch_exporter.sources.nic.port_counters import PortCounter, PortCounters
 from peerwatch_exporter.sources.nic.rdma import MAX_PORTS, RDMA_ROOT, GpuNeighbours, RdmaPorts
 
@@ -124,8 +125,8 @@ SPECS: tuple[MetricSpec, ...] = (
         "packets",
         _PORT_LABELS,
         "Congestion notifications sent: this node received marked packets (np_cnp_sent).",
-        "ports/N/hw_counters/np_cnp_sent, else tx_cnp_pkts",
-        hardware="mlx5, RoCE",
+        "ports/N/hw_counters/np_cnp_sent, or what the driver calls it",
+        hardware="RoCE",
     ),
     MetricSpec(
         "nic_cnp_handled_total",
@@ -133,8 +134,8 @@ SPECS: tuple[MetricSpec, ...] = (
         "packets",
         _PORT_LABELS,
         "Congestion notifications obeyed: this node slowed its sending down (rp_cnp_handled).",
-        "ports/N/hw_counters/rp_cnp_handled, else rx_cnp_pkts",
-        hardware="mlx5, RoCE",
+        "ports/N/hw_counters/rp_cnp_handled, or what the driver calls it",
+        hardware="RoCE",
     ),
     MetricSpec(
         "nic_cnp_ignored_total",
@@ -143,8 +144,8 @@ SPECS: tuple[MetricSpec, ...] = (
         _PORT_LABELS,
         "Congestion notifications received and not obeyed (rp_cnp_ignored): congestion control "
         "is off or set up differently on this node.",
-        "ports/N/hw_counters/rp_cnp_ignored",
-        hardware="mlx5, RoCE",
+        "ports/N/hw_counters/rp_cnp_ignored, or what the driver calls it",
+        hardware="RoCE",
     ),
     MetricSpec(
         "nic_ecn_marked_packets_total",
@@ -153,8 +154,8 @@ SPECS: tuple[MetricSpec, ...] = (
         _PORT_LABELS,
         "RoCE packets received with the congestion mark: a switch on the way here queues "
         "(np_ecn_marked_roce_packets).",
-        "ports/N/hw_counters/np_ecn_marked_roce_packets, else rx_ecn_marked_pkts",
-        hardware="mlx5, RoCE",
+        "ports/N/hw_counters/np_ecn_marked_roce_packets, or what the driver calls it",
+        hardware="RoCE",
     ),
     MetricSpec(
         "nic_out_of_sequence_packets_total",
@@ -163,19 +164,19 @@ SPECS: tuple[MetricSpec, ...] = (
         _PORT_LABELS,
         "Packets received out of sequence (out_of_sequence): some were lost on the way here, or "
         "the fabric sends them along several paths.",
-        "ports/N/hw_counters/out_of_sequence",
-        hardware="mlx5",
+        "ports/N/hw_counters/out_of_sequence, or what the driver calls it",
+        hardware="RDMA NIC",
     ),
 )
 
 
-# InfiniBand counts data in 32-bit words, on every link layer; EFA and bnxt_re have no counters/
-# and count bytes. Drivers of long ago have counters of 64 bits in counters_ext alone.
-_BYTES = (4, 4, 1)
+# InfiniBand counts data in 32-bit words, on every link layer, and drivers of long ago have 64 bits
+# in counters_ext alone; what a driver counts below hw_counters/ is in bytes.
+_WORDS = (4, 4)
 
 
-def _counter(metric: str, *files: str, factors: tuple[int, ...] = (1, 1, 1)) -> PortCounter:
-    return PortCounter(metric, files, factors)
+def _counter(metric: str, *files: str, factors: tuple[int, ...] = ()) -> PortCounter:
+    return PortCounter(metric, (*files, *rdma_files(metric)), factors)
 
 
 COUNTERS: tuple[PortCounter, ...] = (
@@ -183,38 +184,30 @@ COUNTERS: tuple[PortCounter, ...] = (
         "nic_receive_bytes_total",
         "counters/port_rcv_data",
         "counters_ext/port_rcv_data_64",
-        "hw_counters/rx_bytes",
-        factors=_BYTES,
+        factors=_WORDS,
     ),
     _counter(
         "nic_transmit_bytes_total",
         "counters/port_xmit_data",
         "counters_ext/port_xmit_data_64",
-        "hw_counters/tx_bytes",
-        factors=_BYTES,
+        factors=_WORDS,
     ),
     _counter(
         "nic_receive_packets_total",
         "counters/port_rcv_packets",
         "counters_ext/port_rcv_packets_64",
-        "hw_counters/rx_pkts",
     ),
     _counter(
         "nic_transmit_packets_total",
         "counters/port_xmit_packets",
         "counters_ext/port_xmit_packets_64",
-        "hw_counters/tx_pkts",
     ),
     _counter("nic_transmit_wait_ticks_total", "counters/port_xmit_wait"),
-    _counter("nic_cnp_sent_total", "hw_counters/np_cnp_sent", "hw_counters/tx_cnp_pkts"),
-    _counter("nic_cnp_handled_total", "hw_counters/rp_cnp_handled", "hw_counters/rx_cnp_pkts"),
-    _counter("nic_cnp_ignored_total", "hw_counters/rp_cnp_ignored"),
-    _counter(
-        "nic_ecn_marked_packets_total",
-        "hw_counters/np_ecn_marked_roce_packets",
-        "hw_counters/rx_ecn_marked_pkts",
-    ),
-    _counter("nic_out_of_sequence_packets_total", "hw_counters/out_of_sequence"),
+    _counter("nic_cnp_sent_total"),
+    _counter("nic_cnp_handled_total"),
+    _counter("nic_cnp_ignored_total"),
+    _counter("nic_ecn_marked_packets_total"),
+    _counter("nic_out_of_sequence_packets_total"),
 )
 _STATES = {"state": "nic_port_state", "phys_state": "nic_port_physical_state"}
 # Descriptors kept open: a dozen for each port of a node with 40, of the 1,024 a service often has.

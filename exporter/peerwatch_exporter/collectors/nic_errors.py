@@ -9,6 +9,7 @@ from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.sources.host.sysfs import Sysfs
+from peerwatch_exporter.sources.nic.drivers import RDMA_ERRORS
 from peerwatch_exporter.sources.nic.port_counters import PortCounter, PortCounters
 from peerwatch_exporter.sources.nic.rdma import MAX_PORTS, RDMA_ROOT, RdmaPorts
 
@@ -75,44 +76,6 @@ _PORT_ERRORS = (
     "excessive_buffer_overrun_errors",
     "VL15_dropped",
 )
-# An allow-list: drivers add counters that are not errors, and each is a series per port.
-_RDMA_ERRORS = (
-    # mlx5
-    "packet_seq_err",
-    "local_ack_timeout_err",
-    "implied_nak_seq_err",
-    "rnr_nak_retry_err",
-    "duplicate_request",
-    "out_of_buffer",
-    "req_cqe_error",
-    "req_cqe_flush_error",
-    "req_remote_access_errors",
-    "req_remote_invalid_request",
-    "resp_cqe_error",
-    "resp_cqe_flush_error",
-    "resp_local_length_error",
-    "resp_remote_access_errors",
-    "rx_icrc_encapsulated",
-    "roce_adp_retrans",
-    "roce_adp_retrans_to",
-    "roce_slow_restart",
-    "roce_slow_restart_cnps",
-    "roce_slow_restart_trans",
-    # EFA
-    "rx_drops",
-    "rdma_read_wr_err",
-    "rdma_write_wr_err",
-    "retrans_pkts",
-    "retrans_timeout_events",
-    "unresponsive_remote_events",
-    "impaired_remote_conn_events",
-    # bnxt_re
-    "to_retransmits",
-    "seq_err_naks_rcvd",
-    "max_retry_exceeded",
-    "rnr_naks_rcvd",
-    "missing_resp",
-)
 # Those of 8 ports of mlx5. Beside what the collector ``nic`` holds, and within the 1,024
 # descriptors that a service often has.
 _OPEN_FILES = 256
@@ -126,7 +89,7 @@ COUNTERS: tuple[PortCounter, ...] = (
     ),
     *(
         PortCounter("nic_rdma_errors_total", (f"hw_counters/{kind}",), labels=(kind,))
-        for kind in _RDMA_ERRORS
+        for kind in RDMA_ERRORS
     ),
 )
 

@@ -99,8 +99,8 @@ SPECS = (
         _DIRECTED_LABELS,
         "Rate of PFC pause frames of all priorities between two samples: receive, the peer "
         f"stopped this port; transmit, this port stopped its peer. {_STATISTIC}",
-        "ETHTOOL_GSTATS {rx,tx}_prioN_pause, every 10 ms or as its cost allows",
-        "mlx5",
+        "ETHTOOL_GSTATS, as for nic_pfc_pause_frames_total, every 10 ms or as its cost allows",
+        "NIC statistics",
     ),
     MetricSpec(
         "nic_burst_line_rate_ratio",
@@ -120,7 +120,7 @@ SPECS = (
         "Part of the samples in which the counter rose: of receive_pause_frames, how often the "
         "port was being stopped.",
         "the counters above",
-        "mlx5",
+        "NIC statistics",
     ),
     MetricSpec(
         "nic_burst_update_interval_seconds",

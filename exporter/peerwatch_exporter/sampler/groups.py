@@ -14,6 +14,7 @@ from peerwatch_exporter.catalog.sampled_counters import COUNTERS
 from peerwatch_exporter.sampler.files import CounterFiles
 from peerwatch_exporter.sampler.layout import SampledGroup, SampledSeries
 from peerwatch_exporter.sampler.ring import MISSING
+from peerwatch_exporter.sources.nic.drivers import STATISTICS
 from peerwatch_exporter.sources.nic.ethtool import SelectedStatistics, StatisticsChangedError
 from peerwatch_exporter.sources.nic.rdma import RDMA_ROOT
 
@@ -32,7 +33,6 @@ _DEFAULT_LIFESPAN_SECONDS = 0.01
 # Of the CPU time that the sampler may use, and of all time, that driver statistics may take.
 _ETHTOOL_CPU_SHARE = 0.5
 _ETHTOOL_TIME_SHARE = 0.25
-_PRIORITIES = 8
 
 
 class CounterReader(Protocol):
@@ -152,10 +152,12 @@ class PauseReader:
         self.interval_seconds += (wanted - self.interval_seconds) / 8
 
 
+_WORDS = {"receive": "rx", "transmit": "tx"}
+# The names of all drivers for the pause frames of a priority, with direction and priority.
 _PAUSES = {
-    f"{word}_prio{number}_pause": (word, number)
-    for word in ("rx", "tx")
-    for number in range(_PRIORITIES)
+    name: (_WORDS[statistic.labels[0]], statistic.labels[1])
+    for name, statistic in STATISTICS.items()
+    if statistic.metric == "nic_pfc_pause_frames_total"
 }
 
 

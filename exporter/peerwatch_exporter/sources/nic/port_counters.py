@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.nic.rdma import RdmaPort
 
 
+# What a driver answers for a counter that its firmware does not keep (ionic_v1_stat_val). No
+# counter comes this far by counting.
+_INVALID = 2**64 - 1
+
 # Metric, label values, file below sysfs, and the factor of its value.
 _Entry = tuple[str, tuple[str, ...], str, int]
 
@@ -30,14 +34,14 @@ class PortCounter:
     files
         Where it may stand below the port; the first file that a port has counts.
     factors
-        What the value of each file is multiplied by.
+        What the value of each file is multiplied by; 1 for files beyond the end.
     labels
         Label values after device and port.
     """
 
     metric: str
     files: tuple[str, ...]
-    factors: tuple[int, ...] = (1, 1, 1)
+    factors: tuple[int, ...] = ()
     labels: tuple[str, ...] = ()
 
 
@@ -84,7 +88,7 @@ class PortCounters:
         families = {counter.metric: family(counter.metric) for counter in self._counters}
         values = self._sysfs.integers(self.paths)
         for (metric, labels, _, factor), value in zip(self._plan, values, strict=True):
-            if value is not None:
+            if value is not None and value != _INVALID:
                 families[metric].rows.append((labels, value * factor))
         return families.values()
 
@@ -103,8 +107,9 @@ class PortCounters:
             for name in found
         }
         for counter in self._counters:
-            for file, factor in zip(counter.files, counter.factors, strict=False):
+            for at, file in enumerate(counter.files):
                 if file in present:
                     labels = (*port.labels, *counter.labels)
+                    factor = counter.factors[at] if at < len(counter.factors) else 1
                     yield counter.metric, labels, f"{port.path}/{file}", factor
                     break
