@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import findings
 import node_gpu
+import node_gpu_use
 import node_host
 import node_links
 import node_nic
@@ -35,6 +36,7 @@ def node_dashboard() -> models.Dashboard:
             "Is the node well": node_state.panels(NODE),
             "GPUs": node_gpu.panels(NODE),
             "GPU memory and energy": node_gpu.health(NODE),
+            "GPU users and settings": node_gpu_use.panels(NODE),
             "NVLink and PCIe": node_links.panels(NODE),
             "NICs": node_nic.panels(NODE),
             "Host": node_host.panels(NODE),

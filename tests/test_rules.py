@@ -50,7 +50,11 @@ CASES = ("fires", "does not fire", "missing data", "resolves")
 ALWAYS_FIRING = {"PeerwatchWatchdog"}
 FINDINGS = {"PeerwatchFaultyNode", "PeerwatchSuspectNode"}
 # About all nodes of a job together, and about all jobs of a detector.
-MAY_LOSE = {"PeerwatchRdmaStoppedJob": "node", "PeerwatchDetectorLate": "job_id"}
+MAY_LOSE = {
+    "PeerwatchJobIdle": "node",
+    "PeerwatchRdmaStoppedJob": "node",
+    "PeerwatchDetectorLate": "job_id",
+}
 HEADINGS = [
     "Meaning",
     "Impact",

@@ -59,7 +59,14 @@ EXPECTED = {
     "slow_tcp": set(),
 }
 # One job runs on all these nodes. What may follow from a fault, sooner or later, on whom it hits.
-LATER = {"RdmaStoppedNode", "HeartbeatOld", "HostHungTasks", "NicSlow", "NicTransportErrors"}
+LATER = {
+    "GpuIdle",
+    "RdmaStoppedNode",
+    "HeartbeatOld",
+    "HostHungTasks",
+    "NicSlow",
+    "NicTransportErrors",
+}
 # Pending for the seconds for which the link is down, and never longer.
 BRIEFLY = {"nic_flap": {"NicLinkDown"}}
 

@@ -185,6 +185,16 @@ class Board:
             "minor": self._index,
             "mig": [0, 0],
             "persistence": 1,
+            "ecc_mode": [1, 1],
+            "temperature_limits": {"0": 92, "1": 89, "2": 105, "3": 87},
+            "power_limits": {
+                "min": 200_000,
+                "max": 700_000,
+                "default": 700_000,
+                "management": 700_000,
+            },
+            "encoder": 0,
+            "decoder": 0,
         }
 
     def _load(self, seconds: float) -> dict[str, Any]:

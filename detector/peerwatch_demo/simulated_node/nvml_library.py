@@ -30,7 +30,12 @@ What it answers comes from a scenario, a plain dict or JSON file with NVML's own
         "samples": {"0": [[1767300000000000, 612345]]},  # by kind: microseconds, value
         "fabric": {"state": 3, "status": 0, "health_mask": 0, "health_summary": 0, "version": 3},
         "event_types": 8, "margin_temperature": 32, "numa_node": 0, "minor": 0, "mig": [0, 0],
-        "persistence": 1,
+        "persistence": 1, "ecc_mode": [1, 1],               # now, after the next reset
+        "temperature_limits": {"0": 92, "1": 89},           # by kind: Celsius
+        "power_limits": {"min": 1, "max": 1, "default": 1, "management": 1},   # milliwatts
+        "encoder": 0, "decoder": 0,                         # percent
+        "mig_instances": [{"address": 1001, "gpu_instance": 1, "compute_instance": 0, "uuid": "...",
+                           "name": "... MIG 1g.10gb", "memory": {...}}],
         "lost": false, "unsupported": ["nvmlDeviceGetSerial"],
         "errors": {"nvmlDeviceGetUtilizationRates": 999},         # function -> return code
         "delays": {"nvmlDeviceGetUtilizationRates": 0.5}          # function -> seconds
@@ -55,7 +60,12 @@ from typing import TYPE_CHECKING, Any
 import pynvml
 
 # Each module registers the functions it answers.
-from peerwatch_demo.simulated_node import nvml_activity_calls, nvml_board_calls, nvml_health_calls
+from peerwatch_demo.simulated_node import (
+    nvml_activity_calls,
+    nvml_board_calls,
+    nvml_health_calls,
+    nvml_settings_calls,
+)
 from peerwatch_demo.simulated_node.nvml_registry import (
     FUNCTIONS,
     ReturnCode,
@@ -73,6 +83,7 @@ __all__ = [
     "nvml_activity_calls",
     "nvml_board_calls",
     "nvml_health_calls",
+    "nvml_settings_calls",
     "put_in_place",
 ]
 
@@ -135,8 +146,13 @@ class FakeNvml:
 
     def board(self, index: int) -> dict[str, Any]:
         """Return a GPU's values."""
-        board: dict[str, Any] = self.scenario["gpus"][index]
-        return board
+        gpus = self.scenario["gpus"]
+        if index < len(gpus):
+            board: dict[str, Any] = gpus[index]
+            return board
+        # An instance of a split GPU, which has a handle of its own.
+        instances = (part for gpu in gpus for part in gpu.get("mig_instances", ()))
+        return next(part for part in instances if part["address"] == index + 1)
 
     def gpu(self, index: int, function: str) -> dict[str, Any]:
         """Return a GPU's values, or end the call as its faults demand."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 HARDWARE: Mapping[str, str] = {
     "NVIDIA GPU": "any NVIDIA GPU with its driver",
     "NVIDIA GPU, no MIG": "any NVIDIA GPU that is not split into instances",
+    "NVIDIA GPU with MIG": "NVIDIA GPUs that are split into instances",
     "NVIDIA driver": "the NVIDIA driver, whatever the GPU",
     "before Ampere": "NVIDIA GPUs older than Ampere",
     "Volta": "NVIDIA GPUs from Volta on (V100)",

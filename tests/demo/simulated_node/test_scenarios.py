@@ -26,6 +26,13 @@ ONSET = 60.0
 IN_PROCESS = sorted(set(SCENARIOS) - {"hung_gpu"})
 # What a demonstration without the sampler, over a page that is read in order, does not show.
 NOT_SHOWN = {
+    "bond_slave_up": "it has no bond",
+    "bond_slave_link_failures_total": "it has no bond",
+    "ethernet_carrier_losses_total": "its ports are InfiniBand",
+    "ethernet_errors_total": "its ports are InfiniBand",
+    "gpu_mig_instance_info": "its GPUs are whole",
+    "gpu_mig_memory_total_bytes": "its GPUs are whole",
+    "gpu_mig_memory_used_bytes": "its GPUs are whole",
     "exporter_collector_error_info": "nothing fails",
     "exporter_job_mapping_errors_total": "the job is found without a mapping directory",
     "exporter_nvml_errors_total": "no call fails but those for a lost GPU",
