@@ -79,6 +79,7 @@ FOREIGN: Schema = {
 # Which node serves which training job (rules/job.rules.yaml, and its like for other exporters).
 MEMBERSHIP = {
     "job_node:membership:info": Metric("gauge", frozenset({"job_id", "node"})),
+    "job_node:last_seen:seconds": Metric("gauge", frozenset({"job_id", "node"})),
     "job_gpu:membership:info": Metric("gauge", frozenset({"job_id", "node", "gpu"})),
 }
 # What the server itself writes of alerts: that they are pending or fire, and since when.

@@ -29,6 +29,7 @@ FASTER = 40.0
 
 NODE = {"role": "cause", "component": "node"}
 FINDING = {"alertname": "PeerwatchFaultyNode", "severity": "critical", **NODE}
+ABSENT = {"alertname": "PeerwatchNodeAbsent", "severity": "critical", **NODE}
 SUSPECT = {"alertname": "PeerwatchSuspectNode", "severity": "warning", **NODE}
 GPU = {"role": "cause", "component": "gpu"}
 XID = {"alertname": "PeerwatchXidHardware", "severity": "critical", **GPU}
@@ -287,8 +288,35 @@ CASES: dict[str, tuple[list[tuple[float, Labels]], dict[str, int]]] = {
         {"page": 2, "ticket": 0},
     ),
     "one_node_shared_by_two_jobs": (
-        [(0, on(FINDING, job_id, "n7", "cpu_usage")) for job_id in ("j1", "j2")],
-        {"page": 2, "ticket": 0},
+        [
+            *((0, on(FINDING, job_id, "n7", "cpu_usage")) for job_id in ("j1", "j2")),
+            *((0, on(STALLED, job_id)) for job_id in ("j1", "j2")),
+        ],
+        {"page": 1, "ticket": 0},
+    ),
+    "a_job_with_an_xid_is_queued_again_on_the_same_node": (
+        [
+            (0, on(XID, "j1", "n7")),
+            (60, on(XID, "j2", "n7")),
+            (60, on(FINDING, "j2", "n7", "cpu_usage")),
+        ],
+        {"page": 1, "ticket": 0},
+    ),
+    "a_node_dies_with_two_jobs_and_nobody_is_left": (
+        [
+            *((0, on(ABSENT, job_id, "n7")) for job_id in ("j1", "j2")),
+            (0, on(SYMPTOM, "j1")),
+            (60, on(STOPPED, "j2")),
+        ],
+        {"page": 1, "ticket": 0},
+    ),
+    "a_flagged_node_that_vanishes_is_not_paged_again": (
+        [(0, on(FINDING, "j1", "n7", "absent")), (60, on(ABSENT, "j1", "n7"))],
+        {"page": 1, "ticket": 0},
+    ),
+    "a_suspect_node_of_two_jobs_is_one_ticket": (
+        [(0, on(SUSPECT, job_id, "n7", "cpu_usage")) for job_id in ("j1", "j2")],
+        {"page": 0, "ticket": 1},
     ),
     "only_a_suspect": (
         [(0, on(SUSPECT, "j1", "n7", "cpu_usage")), (0, on(SYMPTOM, "j1", metric="cpu_usage"))],
