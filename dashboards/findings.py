@@ -46,10 +46,11 @@ def standing(matchers: str) -> Panel:
     nodes = f"max by (cluster, job_id, node) (peerwatch_finding{{{matchers}}}) > 0"
     return count(
         "Faulty nodes",
-        "Nodes that the detector flags now. None: all are like their peers.",
+        "Nodes that the detector flags now. None: all are like their peers. A job that is not "
+        "compared is neither.",
         f"count({nodes})",
-        f"peerwatch_job_nodes{{{matchers}}}",
-    )
+        f"peerwatch_job_comparable{{{matchers}}} == 1",
+    ).no_value("not compared")
 
 
 def longest(matchers: str) -> Panel:

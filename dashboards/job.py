@@ -12,7 +12,7 @@ import ranks
 import variables
 import xid
 from board import board
-from parts import GREEN, RED, YELLOW, Panel, number, thresholds
+from parts import GREEN, RED, YELLOW, Panel, name, number, thresholds
 from promql import JOB
 
 if TYPE_CHECKING:
@@ -62,12 +62,14 @@ def _state() -> list[Panel]:
             "short",
             f"max(peerwatch_job_nodes{{{JOB}}})",
         ).span(3),
-        number(
+        name(
             "Comparable",
             "No means that the job has too few nodes, or that too many deviate at once (a common "
-            "cause): no finding is raised then.",
+            "cause), as it says: no finding is raised then.",
             "short",
-            f"min(peerwatch_job_comparable{{{JOB}}})",
+            f"0 * max by (reason) (peerwatch_job_not_compared_info{{{JOB}}})"
+            f" or on () min(peerwatch_job_comparable{{{JOB}}})",
+            "{{reason}}",
         )
         .mappings(findings.words())
         .span(3),

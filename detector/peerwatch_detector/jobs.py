@@ -11,6 +11,12 @@ from dataclasses import dataclass, field
 _LEAVES_AFTER = 30.0
 # An ended job is watched this much longer: a node that died may have ended it.
 _LINGERS = 120.0
+# A vanished node of a job that goes on is a finding for so long, if another has joined in its
+# place, as where hosts are replaced: long enough to page for it and to be seen.
+_REPLACED_AFTER = 600.0
+# If none has: a job that needs the node has been ended by then, by NCCL's time-out (10 to 30
+# minutes by default) or by a person, so one that still runs does without.
+_DEPARTED_AFTER = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,9 @@ class Job:
 class _Member:
     last_listed: float
     present: float
+    # After which a node counts as one that joined in place of another; unknown of those that were
+    # there when the job was first seen.
+    joined: float = -math.inf
 
 
 class JobTable:
@@ -74,6 +83,7 @@ class JobTable:
             for member in members.values():
                 member.last_listed += seconds
                 member.present += seconds
+                member.joined += seconds
 
     def update(self, running: set[tuple[str, str]], present: set[str], now: float) -> list[Job]:
         """Take in what Prometheus says now and return the jobs to evaluate.
@@ -87,8 +97,11 @@ class JobTable:
         now
             Unix time.
         """
+        known = frozenset(self._members)
         for job_id, node in running:
-            member = self._members.setdefault(job_id, {}).setdefault(node, _Member(now, now))
+            joined = now if job_id in known else -math.inf
+            members = self._members.setdefault(job_id, {})
+            member = members.setdefault(node, _Member(now, now, joined))
             member.last_listed = now
         for members in self._members.values():
             for node, member in members.items():
@@ -107,6 +120,9 @@ class JobTable:
                 left = member.present == now and now - member.last_listed > _LEAVES_AFTER
                 if left and not ended:
                     del members[node]
+            if not ended:
+                for node in _departed(members, now):
+                    del members[node]
 
     def _job(self, job_id: str, now: float) -> Job:
         members = self._members[job_id]
@@ -118,3 +134,23 @@ class JobTable:
             if member.present < now and member.present <= end + _LEAVES_AFTER
         }
         return Job(job_id, tuple(sorted(members)), silent, running=end == now)
+
+
+def _departed(members: Mapping[str, _Member], now: float) -> list[str]:
+    """Return the absent nodes that a running job has gone on without for long enough."""
+    absent = sorted(
+        (member.present, node) for node, member in members.items() if member.present < now
+    )
+    # Each that joined stands in for one that was there before it, the longest absent first.
+    joined = sorted(member.joined for member in members.values() if member.present == now)
+    found = []
+    for since, node in absent:
+        while joined and joined[0] <= since:
+            joined.pop(0)
+        limit = _DEPARTED_AFTER
+        if joined:
+            joined.pop(0)
+            limit = _REPLACED_AFTER
+        if now - since > limit:
+            found.append(node)
+    return found

@@ -149,3 +149,32 @@ def test_time_in_which_nobody_could_ask_is_nobodys_silence() -> None:
     job = only(table.update(set(), set(), 715.0))
 
     assert Job("j", ("a", "b", "c"), {"c": 700.0}) == job
+
+
+@pytest.mark.parametrize(("vanished", "flagged"), [(30, 30), (33, 0)])
+def test_those_that_departed_long_ago_do_not_count_against_who_vanishes_now(
+    vanished: int, flagged: int
+) -> None:
+    departed = {f"old{index}": 1000.0 * index for index in range(50)}
+    since = {f"new{index}": 90_000.0 for index in range(vanished)}
+    absent = absent_seconds(departed | since, 64 + 50, 90_060.0, 15.0)
+    assert flagged == len(absent.keys() & since.keys())
+
+
+def test_nodes_whose_hosts_are_replaced_are_findings_for_a_while_only() -> None:
+    table, names, absent = JobTable(), [f"n{index}" for index in range(64)], []
+    for minute in range(80):
+        if minute:
+            names = [*names[1:], f"n{63 + minute}"]
+        job = only(table.update(pairs(set(names)), set(names), 60.0 * minute))
+        absent.append(len(absent_seconds(job.absent_since, len(job.nodes), 60.0 * minute, 60.0)))
+    assert [0, 1, 2, 3] == absent[:4]
+    assert [10] * 60 == absent[20:]
+
+
+def test_a_node_that_nobody_replaces_stays_absent_until_the_job_has_clearly_gone_on() -> None:
+    table = JobTable()
+    table.update(pairs("abc"), NODES, 0.0)
+    for now in (15.0, 3600.0):
+        assert {"c": 0.0} == only(table.update(pairs("ab"), {"a", "b"}, now)).absent_since
+    assert ("a", "b") == only(table.update(pairs("ab"), {"a", "b"}, 3601.0)).nodes

@@ -52,6 +52,8 @@ class Detection:
         Per metric, the share of the nodes with a sample in the newest window.
     explanations
         Of every finding.
+    not_compared
+        Why ``comparable`` is false, such as "2 nodes, needs 3"; empty where it is true.
     """
 
     job: Job
@@ -65,6 +67,7 @@ class Detection:
     continuity: dict[str, Mapping[str, float]]
     coverage: dict[str, float]
     explanations: dict[Finding, Explanation] = field(default_factory=dict)
+    not_compared: str = ""
 
 
 class JobDetector:
@@ -123,7 +126,7 @@ class JobDetector:
         state.last_absent |= dict.fromkeys(job.absent_since, now)
         quiet: dict[str, float] = {}
         # An absent node tells nothing about itself, so what was found stands.
-        for node in state.standing.keys() - job.absent_since.keys():
+        for node in state.standing.keys() - job.absent_since.keys() - self._later(now):
             # A node that is back was not quiet before.
             times = [now - state.last_absent[node]] if node in state.last_absent else []
             seconds = self.method.quiet_seconds(node)
@@ -133,6 +136,21 @@ class JobDetector:
                 quiet[node] = min(times, default=np.inf)
         clear_seconds = self.config.continuity.clear_seconds
         state.standing = still_standing(state.standing, quiet, clear_seconds)
+
+    def _later(self, now: float) -> set[str]:
+        """Return the nodes whose findings are of a later time than a clock that was set back shows.
+
+        The samples of the time that it shows were taken before the fault, and refute nothing.
+        """
+        if now >= self.state.lived_until:
+            return set()
+        continuity = self.config.continuity
+        recognised = continuity.threshold_seconds + continuity.clear_seconds
+        return {
+            node
+            for node, finding in self.state.standing.items()
+            if finding.since + recognised > now
+        }
 
     def _explain(
         self,
@@ -163,11 +181,11 @@ class JobDetector:
         self, job: Job, newest: float, deviations: list[Deviation], metrics: list[str]
     ) -> Detection:
         shown = self.method.scores(metrics)
-        enough = len(job.nodes) >= self.config.min_nodes
+        not_compared = self._why_not_compared(job)
         return Detection(
             job=job,
             time=newest,
-            comparable=enough and not self.method.common_cause,
+            comparable=not not_compared,
             findings=tuple(self.state.standing.values()),
             deviations=tuple(deviations),
             fault_scores=fault_scores(job.nodes, self.state.standing, deviations),
@@ -176,4 +194,11 @@ class JobDetector:
             continuity={name: scores.continuity for name, scores in shown.items()},
             coverage={name: scores.coverage for name, scores in shown.items()},
             explanations=dict(self.state.explanations),
+            not_compared=not_compared,
         )
+
+    def _why_not_compared(self, job: Job) -> str:
+        nodes, needed = len(job.nodes), self.config.min_nodes
+        if nodes < needed:
+            return f"{nodes} node{'' if nodes == 1 else 's'}, needs {needed}"
+        return "too many nodes deviate at once" if self.method.common_cause else ""

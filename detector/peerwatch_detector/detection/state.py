@@ -27,12 +27,15 @@ class JobState:
         Of the findings that stand.
     last_absent
         By node, Unix time at which it was absent last.
+    lived_until
+        Unix time up to which the job was evaluated before the clock was set back; 0 if it was not.
     """
 
     standing: dict[str, Finding] = field(default_factory=dict)
     recent: list[Finding] = field(default_factory=list)
     explanations: dict[Finding, Explanation] = field(default_factory=dict)
     last_absent: dict[str, float] = field(default_factory=dict)
+    lived_until: float = 0.0
 
     def add(self, findings: Collection[Finding], now: float, resolution_seconds: float) -> None:
         """Let new findings stand, and forget old ones that fell."""

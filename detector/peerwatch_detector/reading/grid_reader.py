@@ -45,6 +45,10 @@ from peerwatch_detector.reading.transport.uncompiled import MAX_UNCOMPILED_SAMPL
 _SMALLER_MAY_WORK: frozenset[ReadFailure] = frozenset(
     {"refused", "too_large", "timeout", "truncated"}
 )
+# The whole server is at fault, whatever was asked.
+_OF_THE_SERVER: frozenset[ReadFailure] = frozenset(
+    {"unreachable", "timeout", "http_5xx", "truncated"}
+)
 # The server does not do this, whatever is asked; another api may.
 _ANOTHER_API_MAY_WORK: frozenset[ReadFailure] = frozenset({"http_4xx", "malformed"})
 # Series of a selection whose nodes are not known, to begin with.
@@ -65,6 +69,8 @@ class GridReader:
     def __init__(self, settings: ReadingSettings) -> None:
         self.settings = settings
         self._statistics = ReadingStatistics()
+        # Of ranges; that the server answers instant queries says nothing about them.
+        self._ranges_up = True
         self._abilities: Abilities | None = None
         self._lock = threading.Lock()
         self._layouts: dict[Selection, Layout] = {}
@@ -99,7 +105,8 @@ class GridReader:
         """What reading cost so far, as of now."""
         with self._lock:
             wait = self._backoff.left(time.monotonic())
-            return replace(self._statistics.snapshot(), wait_seconds=wait)
+            up = self._statistics.up and self._ranges_up
+            return replace(self._statistics.snapshot(), wait_seconds=wait, up=up)
 
     def instant(self, query: str, at: float | None = None) -> list[Series]:
         """Return the value of every series of a query at a Unix time, one sample each.
@@ -180,7 +187,19 @@ class GridReader:
         together = min((self.settings.connections + 1) // 2, len(selections))
         for future in [self._pool.submit(work) for _ in range(together)]:
             future.result()
-        return [found[place] for place in range(len(selections))]
+        readings = [found[place] for place in range(len(selections))]
+        self._note_ranges(readings)
+        return readings
+
+    def _note_ranges(self, readings: Sequence[Reading]) -> None:
+        """Note whether ranges come at all: not while each of a job's ends for the server's sake."""
+        failed = [
+            isinstance(reading.outcome, ReadError) and reading.outcome.reason in _OF_THE_SERVER
+            for reading in readings
+        ]
+        if failed:
+            with self._lock:
+                self._ranges_up = not all(failed)
 
     def _read_one(
         self,

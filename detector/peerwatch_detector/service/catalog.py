@@ -85,6 +85,16 @@ SPECS: tuple[MetricSpec, ...] = (
         "detection",
     ),
     MetricSpec(
+        "peerwatch_job_not_compared_info",
+        "gauge",
+        "1",
+        ("job_id", "reason"),
+        "1 while the job's nodes are not compared, and why: too few of them (such as `2 nodes, "
+        "needs 3`), or too many that deviate at once. Without a finding such a job is not healthy, "
+        "but unknown.",
+        "detection",
+    ),
+    MetricSpec(
         "peerwatch_cycle_duration_seconds",
         "gauge",
         "seconds",
@@ -299,6 +309,16 @@ SPECS: tuple[MetricSpec, ...] = (
         "Label values of more than 1,024 bytes that were cut, so that the exposition can be "
         "scraped; the log names metric and label. A series that comes back counts again.",
         "web",
+        not_drawn="there are few detectors; the log says it",
+    ),
+    MetricSpec(
+        "peerwatch_clock_jumps_total",
+        "counter",
+        "1",
+        ("direction",),
+        "Times the clock of the detector's machine was set by 10 s or more while it ran: forward "
+        "(which a suspended machine counts as, too) or back.",
+        "service",
         not_drawn="there are few detectors; the log says it",
     ),
     MetricSpec(

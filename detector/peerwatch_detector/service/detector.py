@@ -25,6 +25,7 @@ from peerwatch_detector.models.store import Bundle
 from peerwatch_detector.reading.job_reader import JobReader, JobReading
 from peerwatch_detector.reading.reader import Reader
 from peerwatch_detector.service.change_log import DISCOVERY, MEMBERS, FailureLog, log_changes
+from peerwatch_detector.service.clock_watch import LEAST_JUMP_SECONDS, ClockWatch
 from peerwatch_detector.service.discovery import Discovery, Found
 from peerwatch_detector.service.members import Group, MembershipView
 from peerwatch_detector.service.metrics import Membership, Snapshot
@@ -38,9 +39,6 @@ from peerwatch_detector.service.schedule import Backlog
 from peerwatch_detector.service.workers import Outcome, attempt
 
 logger = logging.getLogger(__name__)
-
-# A clock that was set back by more than so many seconds makes a job begin as after a restart.
-_CLOCK_WENT_BACK = 10.0
 
 
 @dataclass(slots=True)
@@ -137,6 +135,8 @@ class Detector:
         Trained models.
     clock
         Unix time in seconds.
+    steady
+        Seconds of a clock that nobody sets, to notice that the other one was.
     """
 
     def __init__(
@@ -145,10 +145,15 @@ class Detector:
         reader: Reader,
         bundle: Bundle,
         clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] | None = None,
     ) -> None:
         self.config = config
         self.reader = reader
         self.clock = clock
+        # A clock of a test is steady itself.
+        self._clock_watch = ClockWatch(
+            clock, steady or (time.monotonic if clock is time.time else clock)
+        )
         self.metrics = config.detection_metrics()
         self.models = bundle.models(config, self.metrics)
         self.memories: dict[str, JobMemory] = {}
@@ -229,11 +234,14 @@ class Detector:
             return partial(self._read_on, memory, memory.turn)
         if memory.last_success is not None:
             back = memory.last_success - self.clock()
-            if back > _CLOCK_WENT_BACK:
+            if back > LEAST_JUMP_SECONDS:
                 # What is held lies in the future, and would hide all that comes until then.
-                logger.warning("clock_went_back job_id=%s seconds=%.0f", job_id, back)
+                logger.info("job_read_anew job_id=%s clock_went_back_seconds=%.0f", job_id, back)
                 fresh = self._new_memory(job_id)
                 fresh.detection = memory.detection
+                fresh.detector.state.lived_until = max(
+                    memory.last_success, memory.detector.state.lived_until
+                )
                 memory = self.memories[job_id] = fresh
         return partial(self._read, self._jobs[job_id], memory, self._discovered)
 
@@ -267,6 +275,7 @@ class Detector:
     def publish(self, backlog: Backlog) -> None:
         """Put a new snapshot in the place of the old one."""
         began = time.perf_counter()
+        self._clock_watch.check()
         replicas = self.config.replicas
         evaluated = {job_id: m for job_id, m in self.memories.items() if m.detection}
         self.snapshot = Snapshot(
@@ -288,6 +297,7 @@ class Detector:
                 jobs={job_id: job_id in self._owned for job_id in evaluated},
             ),
             preparing=compiled.preparing(),
+            clock_jumps=self._clock_watch.jumps,
         )
         self._seconds["publish"] = time.perf_counter() - began
 

@@ -21,6 +21,7 @@ from peerwatch_detector.errors import ReadFailure
 from peerwatch_detector.reading import ReadingStatistics
 from peerwatch_detector.reading.settings import Api
 from peerwatch_detector.service.catalog import family
+from peerwatch_detector.service.clock_watch import Direction
 from peerwatch_detector.service.schedule import Backlog
 
 # Series whose text is kept from one exposition to the next: of 16,000 nodes and ten metrics.
@@ -72,6 +73,8 @@ class Snapshot:
         Which jobs it evaluates among the detectors.
     preparing
         Whether functions are being compiled, and jobs evaluated by the slower path until then.
+    clock_jumps
+        How often the machine's clock was set, by direction.
     """
 
     detections: tuple[Detection, ...] = ()
@@ -83,6 +86,7 @@ class Snapshot:
     backlog: Backlog = field(default_factory=Backlog)
     membership: Membership = field(default_factory=Membership)
     preparing: bool = False
+    clock_jumps: Mapping[Direction, int] = field(default_factory=dict)
 
 
 class Exposition:
@@ -154,22 +158,28 @@ def _add(to: Family, job_id: str, by_metric: Mapping[str, Mapping[str, float]]) 
 def _jobs(snapshot: Snapshot) -> Iterator[Family]:
     nodes = family("peerwatch_job_nodes")
     comparable = family("peerwatch_job_comparable")
+    reasons = family("peerwatch_job_not_compared_info")
     coverage = family("peerwatch_data_coverage_ratio")
     success = family("peerwatch_cycle_last_success_timestamp_seconds")
     for detection in snapshot.detections:
         job = detection.job
         nodes.add_metric((job.job_id,), len(job.nodes))
         comparable.add_metric((job.job_id,), float(detection.comparable))
+        if detection.not_compared:
+            reasons.add_metric((job.job_id, detection.not_compared), 1)
         for metric, share in detection.coverage.items():
             coverage.add_metric((job.job_id, metric), share)
     for job_id, time in snapshot.last_success.items():
         success.add_metric((job_id,), time)
-    yield from (nodes, comparable, coverage, success)
+    yield from (nodes, comparable, reasons, coverage, success)
 
 
 def _self(snapshot: Snapshot) -> Iterator[Family]:
     build = family("peerwatch_build_info")
     build.add_metric((__version__,), 1)
+    jumps = family("peerwatch_clock_jumps_total")
+    for direction in get_args(Direction):
+        jumps.add_metric((direction,), snapshot.clock_jumps.get(direction, 0))
     preparing = family("peerwatch_preparing")
     preparing.add_metric((), float(snapshot.preparing))
     stages = family("peerwatch_cycle_duration_seconds")
@@ -181,7 +191,7 @@ def _self(snapshot: Snapshot) -> Iterator[Family]:
     discovered = family("peerwatch_discovery_last_success_timestamp_seconds")
     if snapshot.discovered is not None:
         discovered.add_metric((), snapshot.discovered)
-    yield from (build, preparing, stages, models, discovered)
+    yield from (build, jumps, preparing, stages, models, discovered)
 
 
 def _reading(snapshot: Snapshot) -> Iterator[Family]:

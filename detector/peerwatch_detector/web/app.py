@@ -85,6 +85,7 @@ class JobView:
     age: str
     findings: list[FindingView]
     ranking: list[NodeView]
+    not_compared: str
 
 
 class _Anything(PathConverter):
@@ -173,6 +174,7 @@ def _as_json(detection: Detection) -> dict[str, Any]:
         "nodes": list(detection.job.nodes),
         "running": detection.job.running,
         "comparable": detection.comparable,
+        "not_compared": detection.not_compared or None,
         "evaluated_until": detection.time,
         "findings": [
             {
@@ -223,8 +225,8 @@ def _job_view(detector: Detector, pictures: Pictures, detection: Detection) -> J
         for node, score in sorted(detection.fault_scores.items(), key=lambda kv: (-kv[1], kv[0]))
     ]
     state = "running" if detection.job.running else "ended"
-    if not detection.comparable:
-        state += ", not comparable now"
+    if detection.not_compared:
+        state += f", not compared: {detection.not_compared}"
     return JobView(
         shortened(detection.job.job_id),
         detection.job.nodes,
@@ -232,6 +234,7 @@ def _job_view(detector: Detector, pictures: Pictures, detection: Detection) -> J
         _ago(detector.clock() - detection.time),
         [_finding_view(detector, pictures, detection, found) for found in detection.findings],
         ranking,
+        detection.not_compared,
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import socket
+import time
 import tracemalloc
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Any
 
@@ -203,3 +204,42 @@ def test_endless_answers_take_no_more_memory_than_the_limits(
     assert {} == here.snapshot.last_success
     # 1000 series of 360 steps, or a part of a response without an end, and the buffers.
     assert peak < 150e6
+
+
+def drip(piece: bytes) -> Response:
+    """Send a head bit by bit, without an end."""
+
+    def respond(handler: Handler, _: ReceivedRequest) -> None:
+        with suppress(OSError):
+            while True:
+                handler.wfile.write(piece)
+                time.sleep(0.01)
+
+    return respond
+
+
+# Time for a good response on a busy machine, and not for a test to wait.
+TIGHT = {"timeout_seconds": 2, "reading": LIMITS}
+
+
+@pytest.mark.parametrize(
+    "piece", [b"HTTP/1.1 100 Continue\r\n\r\n", b"x"], ids=["continue", "slow_head"]
+)
+def test_ranges_whose_heads_have_no_end_are_errors_and_the_reader_is_not_up(piece: bytes) -> None:
+    with fake_server() as server:
+        ranges = samples()
+        server.respond = lambda handler, asked: (ranges if is_range(asked) else info())(
+            handler, asked
+        )
+        config = config_for(metric("load"), prometheus={"url": server.url, **TIGHT})
+        with PrometheusReader(config.prometheus) as reader:
+            detector = Detector(config, reader, EMPTY, lambda: NOW)
+            detector.cycle()
+            assert detector.snapshot.reading.up
+            ranges = drip(piece)
+            detector.cycle()
+            assert detector.snapshot.reading.errors["timeout"] >= 1
+            assert not detector.snapshot.reading.up
+            ranges = samples()
+            detector.cycle()
+            assert detector.snapshot.reading.up

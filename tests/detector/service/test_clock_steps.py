@@ -29,7 +29,7 @@ def apart(**job: int) -> tuple[World, SetClock]:
     """Return a world whose detector has a clock of its own."""
     here = world(config_for(), **job)
     clock = SetClock(here.clock)
-    here.detector = Detector(here.config, here.reader, EMPTY, clock)
+    here.detector = Detector(here.config, here.reader, EMPTY, clock, here.clock)
     return here, clock
 
 
@@ -115,3 +115,35 @@ def test_a_job_that_ended_is_given_up_though_the_clock_is_set_back() -> None:
     clock.ahead = 0.0
     here.run(180)
     assert () == here.detector.snapshot.detections
+
+
+@pytest.mark.parametrize("back", [400.0, 600.0, HOUR])
+def test_a_clock_set_back_and_right_again_clears_no_finding(
+    back: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    here, clock = apart()
+    here.run(ONSET + 300)
+    before = here.findings()
+    assert ["node-01"] == [finding[1] for finding in before]
+    for ahead in (-back, 0.0):
+        clock.ahead = ahead
+        for _ in range(14):
+            here.run(15)
+            assert before == here.findings()
+    jumps = [line.getMessage() for line in caplog.records if "clock_jumped" in line.message]
+    assert [
+        f"clock_jumped direction=back seconds={back:.0f}",
+        f"clock_jumped direction=forward seconds={back:.0f}",
+    ] == jumps
+    assert {"forward": 1, "back": 1} == here.detector.snapshot.clock_jumps
+
+
+def test_a_finding_clears_once_its_node_is_well_though_the_clock_was_set_back() -> None:
+    here, clock = apart(end=ONSET + 420)
+    here.run(ONSET + 300)
+    clock.ahead = HOUR
+    here.run(30)
+    assert ["node-01"] == [finding[1] for finding in here.findings()]
+    clock.ahead = 0.0
+    here.run(480)
+    assert [] == here.findings()

@@ -20,7 +20,7 @@ from peerwatch_detector.service.metrics import Exposition, Membership, Snapshot
 from peerwatch_detector.service.schedule import Backlog
 
 ORDER = ("job_id", "node", "gpu", "metric", "model", "fingerprint", "method", "severity", "stage")
-ORDER += ("reason", "version", "family", "summary", "api", "group", "member")
+ORDER += ("reason", "version", "family", "summary", "api", "group", "member", "direction")
 SENTENCE = 'a GPU 3: "Load" 12 % (peers 45 %), likely at fault'
 WHY = Explanation(
     2000.0,
@@ -51,8 +51,11 @@ def detection(**changes: object) -> Detection:
     return Detection(**values, explanations=dict.fromkeys(values["findings"], WHY))
 
 
+SMALL = detection(
+    job=Job("small", ("c",)), comparable=False, not_compared="1 node, needs 3", findings=()
+)
 FULL = Snapshot(
-    detections=(detection(),),
+    detections=(detection(), SMALL),
     last_success={"job-1": 1990.0},
     discovered=1995.0,
     stages={"discover": 0.1, "read": 0.2, "detect": 0.3},
@@ -73,6 +76,8 @@ FULL = Snapshot(
     membership=Membership(
         "pretraining", "detector-0", shares=True, jobs={"job-1": True, "job-2": False}
     ),
+    preparing=True,
+    clock_jumps={"back": 2},
 )
 
 
@@ -122,6 +127,11 @@ def test_values_are_those_of_the_snapshot() -> None:
         ("peerwatch_continuity_seconds", "job-1", "b", "load"): 0.0,
         ("peerwatch_job_nodes", "job-1"): 2.0,
         ("peerwatch_job_comparable", "job-1"): 1.0,
+        ("peerwatch_job_comparable", "small"): 0.0,
+        ("peerwatch_job_not_compared_info", "small", "1 node, needs 3"): 1.0,
+        ("peerwatch_preparing",): 1.0,
+        ("peerwatch_clock_jumps_total", "back"): 2.0,
+        ("peerwatch_clock_jumps_total", "forward"): 0.0,
         ("peerwatch_data_coverage_ratio", "job-1", "load"): 0.5,
         ("peerwatch_cycle_last_success_timestamp_seconds", "job-1"): 1990.0,
         ("peerwatch_discovery_last_success_timestamp_seconds",): 1995.0,

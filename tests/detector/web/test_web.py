@@ -393,3 +393,28 @@ def test_a_name_of_a_megabyte_takes_no_page_down(site: Site) -> None:
     page = site.get(f"/jobs/{unquote(link)}")
     assert "1000000 bytes" in page
     assert len(page) < 500_000
+
+
+def test_a_job_of_two_nodes_is_called_not_compared_and_never_healthy(site: Site) -> None:
+    site.reader.add_job("job-1", {"load": healthy(2, 1000)}, node_names(2), START)
+    site.run(300)
+    pages = [site.get("/"), site.get("/jobs/job-1")]
+    assert all("ot compared: 2 nodes, needs 3" in page for page in pages)
+    assert not any('"good">No' in page or '"good">none' in page for page in pages)
+    (job,) = json.loads(site.get("/api/v1/jobs"))["jobs"]
+    assert "2 nodes, needs 3" == job["not_compared"]
+    series = 'peerwatch_job_not_compared_info{job_id="job-1",reason="2 nodes, needs 3"} 1'
+    assert series in site.get("/metrics")
+
+
+def test_a_detector_that_reads_nothing_for_a_while_is_not_ready(site: Site) -> None:
+    site.add_job("job-1", faulty=False)
+    site.run(300)
+    site.reader.failure = "timeout"
+    site.run(90)
+    assert "ready" in site.get("/-/ready")
+    site.run(300)
+    assert "has not been read from Prometheus for" in site.get("/-/ready", 503)
+    site.reader.failure = None
+    site.run(30)
+    assert "ready" in site.get("/-/ready")

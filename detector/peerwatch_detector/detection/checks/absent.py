@@ -1,10 +1,12 @@
 """A node that vanishes is a finding, not missing data.
 
 Only a node that vanishes alone: when most of a job's nodes become absent together, the job ended
-or the monitoring broke, and nobody is flagged.
+or the monitoring broke, and nobody is flagged. Nodes that departed at other times are not counted.
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection.findings import ABSENT, Deviation
@@ -13,6 +15,9 @@ from peerwatch_detector.jobs import Job
 # At least this share of the job's nodes must still be there for an absence to mean anything: a job
 # that ended, or a monitoring that broke, takes most of them at once.
 SMALLEST_PRESENT_SHARE = 0.5
+# Nodes that vanish within so many seconds vanish together: Prometheus lets a series that ends
+# without a stale marker stand for five minutes (its query.lookback-delta).
+TOGETHER_SECONDS = 300.0
 
 
 def absent_seconds(
@@ -34,12 +39,18 @@ def absent_seconds(
     Returns
     -------
     dict[str, float]
-        Seconds by node; empty if too few nodes are left to compare with.
+        Seconds by node, without those that vanished together with most of the others.
     """
-    if nodes - len(absent_since) < SMALLEST_PRESENT_SHARE * nodes:
-        return {}
-    absent = {node: now - since for node, since in absent_since.items()}
-    return {node: seconds for node, seconds in absent.items() if seconds >= after_seconds}
+    since = np.sort(np.fromiter(absent_since.values(), float))
+    found = {}
+    for node, last in absent_since.items():
+        if now - last < after_seconds:
+            continue
+        before, until = np.searchsorted(since, (last - TOGETHER_SECONDS, last + TOGETHER_SECONDS))
+        there = nodes - int(before)
+        if there - (int(until) - int(before)) >= SMALLEST_PRESENT_SHARE * there:
+            found[node] = now - last
+    return found
 
 
 def absent_deviations(job: Job, now: float, config: DetectorConfig) -> list[Deviation]:
