@@ -5,6 +5,7 @@
 # make bench   what the exporter costs, next to node_exporter, and what reading and judging a job takes
 # make evaluate  how right the detector's methods are, on simulated cases (under 5 minutes)
 # make models  train the models that ship with the detector anew (under 10 minutes)
+# make gpu     what needs an NVIDIA GPU, tried on one; writes docs/gpu.md (under 8 minutes, no network)
 # make pictures  draw the dashboards of the documentation anew (10 minutes; chromium and pngquant)
 #
 # All do their own set-up into .venv and .tools; `make clean` removes it.
@@ -13,7 +14,7 @@
 SHELL := /bin/sh
 export PATH := $(CURDIR)/.venv/bin:$(PATH):$(CURDIR)/.tools/usr/bin
 
-.PHONY: help demo test lint format generate bench evaluate models pictures setup-demo setup-test setup-bench clean
+.PHONY: help demo test lint format generate bench evaluate gpu models pictures setup-demo setup-test setup-bench clean
 
 help:
 	@echo 'make demo       run the whole loop on this machine: fault, finding, alert, page'
@@ -38,6 +39,9 @@ help:
 	@echo '                SEED=70000         of the first case; METHODS=peerwatch,minder,zscore'
 	@echo '                SOAK=2000 FAULTS=540 OUTPUT=FOLDER  healthy node-days, and cases of each'
 	@echo '                                   kind of fault in turn; hours, goes on where it was'
+	@echo 'make gpu        try on an NVIDIA GPU whatever needs one, and write docs/gpu.md; needs no network:'
+	@echo '                python3 with nvidia-ml-py, pydantic, PyYAML and bcrypt, or a .venv that was brought'
+	@echo '                SIMULATED=1        on the simulated driver of the demo'
 	@echo 'make models     train the shipped models anew, on simulated healthy jobs'
 	@echo 'make pictures   draw the dashboards of the documentation anew, over a run with three faults'
 	@echo 'make clean      remove .venv, .tools and caches'
@@ -85,6 +89,11 @@ evaluate: setup-demo
 		--seed "$${SEED:-70000}" --node-days "$${SOAK:-5}" && echo "== family each_fault" && \
 	python -m peerwatch_demo.simulator.evaluation "$$out/each_fault.jsonl" --family each_fault \
 		--seed "$${SEED:-70000}" --cases "$${FAULTS:-18}"
+
+# Runs from the source tree with the packages that are there: a machine with a GPU may have no
+# network. What hangs is ended after 8 minutes.
+gpu:
+	@PYTHONPATH=tests:exporter:detector timeout 480 python3 -m gpu $(if $(SIMULATED),--simulated)
 
 # The seeds below 20000 are for training: nothing is evaluated on them. An interrupted training goes
 # on, since the same cases are simulated again.
