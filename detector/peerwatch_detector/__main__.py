@@ -8,7 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from peerwatch_common.logs import set_up_logging
+from peerwatch_common.logs import one_line, set_up_logging
 from peerwatch_detector.command_line import changes, parser
 
 if TYPE_CHECKING:
@@ -26,17 +26,20 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         import peerwatch_detector.config  # noqa: F401, PLC0415 - extras may be missing
         from peerwatch_common.errors import ConfigError, PeerwatchError  # noqa: PLC0415
+        from peerwatch_detector.errors import CaseError  # noqa: PLC0415
     except ModuleNotFoundError as error:
         return _missing(error, "detector", "it")
     try:
         return _command(options)
     except ConfigError as error:
         for mistake in error.mistakes:
-            print(f"peerwatch-detector: {mistake}", file=sys.stderr)
+            print(f"peerwatch-detector: {one_line(mistake)}", file=sys.stderr)
         return 2
     except PeerwatchError as error:
-        print(f"peerwatch-detector: {error}", file=sys.stderr)
-        return 1
+        # It may repeat what a server answered.
+        print(f"peerwatch-detector: {one_line(str(error))}", file=sys.stderr)
+        # A case is named on the command line: the same mistake, whichever command meets it.
+        return 2 if isinstance(error, CaseError) else 1
     except KeyboardInterrupt:
         print("\npeerwatch-detector: interrupted.", file=sys.stderr)
         return 130
@@ -88,7 +91,9 @@ def _bundle(config: DetectorConfig) -> Bundle:
     return bundle
 
 
-def _run(_options: argparse.Namespace, config: DetectorConfig) -> int:
+def _run(options: argparse.Namespace, config: DetectorConfig) -> int:
+    if options.check:
+        return _check(config)
     from peerwatch_detector.web.run import run_detector  # noqa: PLC0415
 
     run_detector(config, _bundle(config))
@@ -100,6 +105,17 @@ def _prepare() -> int:
 
     print("Compiling the detector's functions: some 20 s of CPU.", file=sys.stderr)
     print(f"Compiled; kept in {prepare_for_later_starts()}.", file=sys.stderr)
+    return 0
+
+
+def _check(config: DetectorConfig) -> int:
+    """Read all that the configuration names, as a start would."""
+    _bundle(config)
+    if config.web.config_file is not None:
+        from peerwatch_common.web.load import load_web_settings  # noqa: PLC0415
+
+        load_web_settings(config.web.config_file)
+    print("The configuration has no mistakes.")
     return 0
 
 

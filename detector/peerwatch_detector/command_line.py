@@ -42,6 +42,12 @@ def parser() -> argparse.ArgumentParser:
         help="overrides web.config_file: TLS and basic authentication, in the format of "
         "Prometheus' exporter-toolkit",
     )
+    run.add_argument(
+        "--check",
+        action="store_true",
+        help="only check the configuration and what it names: exit with 0, or with 2 and a line "
+        "for each mistake",
+    )
     train = commands.add_parser(
         "train", parents=[common], help="train the models on a healthy range or on cases"
     )

@@ -46,6 +46,8 @@ def main(arguments: Sequence[str] | None = None, open_host: OpenHost | None = No
         return 0
     try:
         config = _settings(options, registered)
+        if options.check:
+            return _check(config)
         return _run(options, config, registered, open_host)
     except ConfigError as error:
         count = len(error.mistakes)
@@ -91,6 +93,16 @@ def _settings(
         known_collectors=registered,
         overrides={"paths": given, "web": web},
     )
+
+
+def _check(config: ExporterConfig) -> int:
+    """Read what the settings name, as a start would."""
+    if config.web.config_file is not None:
+        from peerwatch_common.web.load import load_web_settings  # noqa: PLC0415 - 17 MiB
+
+        load_web_settings(Path(config.web.config_file))
+    sys.stdout.write("The settings have no mistakes.\n")
+    return 0
 
 
 def _run(

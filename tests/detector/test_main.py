@@ -155,7 +155,7 @@ def test_training_from_cases_end_to_end(tmp_path: Path, capsys: pytest.CaptureFi
 def test_training_on_what_is_no_case_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert 1 == main(["train", "--output", str(tmp_path / "m"), "--cases", str(tmp_path)])
+    assert 2 == main(["train", "--output", str(tmp_path / "m"), "--cases", str(tmp_path)])
     assert "case.json" in capsys.readouterr().err
 
 
@@ -296,3 +296,46 @@ def test_mistakes_of_the_configuration_exit_with_2(tmp_path: Path) -> None:
     done = run("run", "--config", str(path))
     assert (2, "") == (done.returncode, done.stdout)
     assert 2 == len(done.stderr.splitlines())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["backtest"], ["evaluate"], ["train", "--output", "m.npz", "--cases"]],
+    ids=["backtest", "evaluate", "train"],
+)
+def test_a_case_that_is_none_has_one_line_and_the_same_exit_code_in_every_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    assert 2 == main([*arguments, str(tmp_path / "none")])
+    said = capsys.readouterr().err
+    assert 1 == said.count("peerwatch-detector: ")
+    assert "case.json" in said
+
+
+def test_check_tells_that_a_configuration_is_sound(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, web = tmp_path / "detector.yaml", tmp_path / "web.yaml"
+    path.write_text("method: minder\n")
+    web.write_text("http_server_config: {headers: {X-Frame-Options: sameorigin}}\n")
+    assert 0 == main(["run", "--check", "--config", str(path), "--web.config.file", str(web)])
+    assert "The configuration has no mistakes.\n" == capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("methd: x", "methd: unknown key"),
+        ("models: /no/such.npz", "models: /no/such.npz: cannot be read"),
+        ("web: {config_file: web.yaml}", "web.yaml: cannot be read"),
+    ],
+)
+def test_check_tells_mistakes_and_exits_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    path = tmp_path / "detector.yaml"
+    path.write_text(text)
+    assert 2 == main(["run", "--check", "--config", str(path)])
+    captured = capsys.readouterr()
+    assert ("", 1) == (captured.out, len(captured.err.splitlines()))
+    assert said in captured.err

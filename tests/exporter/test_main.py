@@ -242,3 +242,17 @@ def test_version_is_printed(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
     assert (0, f"peerwatch-exporter {__version__}\n") == (ended.value.code, capsys.readouterr().out)
+
+
+def test_check_reads_settings_and_web_configuration_and_serves_nothing(tmp_path, capsys):
+    settings, web = tmp_path / "exporter.yaml", tmp_path / "web.yaml"
+    settings.write_text("deadline_seconds: 0.5\n")
+    web.write_text("{}\n")
+    flags = ["--check", "--config", str(settings), "--web.config.file", str(web)]
+    assert 0 == main(flags)
+    assert "The settings have no mistakes.\n" == capsys.readouterr().out
+    web.write_text("basic_auth_users: {alice: sesame}\n")
+    assert 2 == main(flags)
+    said = capsys.readouterr().err
+    assert "basic_auth_users.alice" in said
+    assert "sesame" not in said

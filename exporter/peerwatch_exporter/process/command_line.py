@@ -63,6 +63,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.command != "bench" and (options.json or options.seconds is not None):
         parser.error("--seconds and --json belong to the command bench")
+    if options.check and options.command != "serve":
+        parser.error("--check belongs to the command serve")
     if options.seconds is not None and not 1 <= options.seconds <= 3600:
         parser.error(f"--seconds: {options.seconds:g} is not between 1 and 3600")
     return options
@@ -105,6 +107,12 @@ def _add_settings(group: argparse._ArgumentGroup) -> None:
         type=Path,
         metavar="FILE",
         help="TLS and basic authentication, in the format of Prometheus' exporter-toolkit",
+    )
+    group.add_argument(
+        "--check",
+        action="store_true",
+        help="only check the settings and the web configuration: exit with 0, or with 2 and a "
+        "line for each mistake",
     )
     for name, default, what in (
         ("procfs", "/proc", "the node's proc file system"),

@@ -451,7 +451,7 @@ def test_a_model_for_other_bounds_stops_the_whole_command(
         "overrides: {cpu_usage: {bounds: [0, 3]}}}\n"
     )
     capsys.readouterr()
-    assert 1 == main(["backtest", str(folder), "--config", str(config), "-j", "1"])
+    assert 2 == main(["backtest", str(folder), "--config", str(config), "-j", "1"])
     stderr = capsys.readouterr().err
     assert "'cpu_usage' was trained with bounds (0.0, 1.0)" in stderr
 

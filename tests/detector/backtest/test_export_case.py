@@ -231,7 +231,7 @@ def test_a_live_incident_becomes_a_case_that_the_backtest_understands(
     overall = json.loads(report.read_text())["methods"]["peerwatch"]["overall"]
     assert (1, 0) == (overall["true_positives"], overall["false_positives"])
     # The folder is there now.
-    assert 1 == main(["export-case", *server, *span, str(folder)])
+    assert 2 == main(["export-case", *server, *span, str(folder)])
     assert "exists and is not empty" in capsys.readouterr().err
 
 
@@ -242,7 +242,7 @@ def test_a_live_server_tells_which_jobs_it_knows(
 ) -> None:
     span = ["--start", str(filled.start), "--end", str(filled.start + 99)]
     asked = ["export-case", "--prometheus", filled.url, "--job-id", "other", *span]
-    assert 1 == main([*asked, str(tmp_path / "x")])
+    assert 2 == main([*asked, str(tmp_path / "x")])
     captured = capsys.readouterr()
     assert "" == captured.out
     assert "Job 'other' is unknown" in captured.err

@@ -32,6 +32,7 @@ from requests.utils import (
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.reading.settings import ReadingSettings
 from peerwatch_detector.reading.transport.body import Body
+from peerwatch_detector.reading.transport.hints import hint_of_failure
 from peerwatch_detector.reading.transport.timed import TimedResponse
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -48,6 +49,7 @@ class Response:
     status: int
     content_type: str
     body: Body
+    location: str = ""
 
 
 class Connection:
@@ -150,7 +152,8 @@ class Connection:
         url = f"{self.url}/{path}"
         self._body = Body(response, url, self.settings, self.close)
         content_type = response.headers.get("Content-Type", "")
-        return Response(url, response.status, content_type, self._body)
+        location = response.headers.get("Location", "")
+        return Response(url, response.status, content_type, self._body, location)
 
     def _remaining_seconds(self) -> float:
         remaining = self._deadline - time.monotonic()
@@ -228,10 +231,11 @@ class Connection:
             )
         if isinstance(error, http.client.IncompleteRead | http.client.LineTooLong):
             return ReadError("truncated", f"{self.url} broke off in mid-response: {error!r}.")
+        hint = hint_of_failure(error, self._target.scheme)
         return ReadError(
             "unreachable",
-            f"{self.url} cannot be reached: {error}; check prometheus.url and that the server "
-            "runs.",
+            f"{self.url} cannot be reached: {error}; "
+            f"{hint or 'check prometheus.url and that the server runs'}.",
         )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from peerwatch_detector.errors import ReadError, ReadFailure
 from peerwatch_detector.reading.transport.connection import Response, read_text
+from peerwatch_detector.reading.transport.hints import hint_of_answer
 
 # The key of the list of series, never the inside of a string: there quotes are escaped.
 RESULT = re.compile(rb'[{,]\s*"result"\s*:\s*\[')
@@ -107,18 +108,16 @@ def check_status(response: Response) -> None:
         return
     status = response.status
     text = _error_text(read_text(response))
+    hint = hint_of_answer(status, text, response.location)
     if status < 400:
         response.body.close()
-        raise ReadError(
-            "malformed",
-            f"{response.url} answered {status}: it points elsewhere; set prometheus.url "
-            "to where it points.",
-        )
+        raise ReadError("malformed", f"{response.url} answered {status}: {hint}.")
     too_much = status in {413, 422} or (status in {400, 429} and _TOO_MUCH.search(text))
     reason: ReadFailure = "http_5xx" if status >= 500 else "refused" if too_much else "http_4xx"
     if status == 503 and "timed out" in text:
         reason = "timeout"
-    raise ReadError(reason, f"{response.url} answered {status}: {text}.")
+    also = f"; {hint}" if hint else ""
+    raise ReadError(reason, f"{response.url} answered {status}: {text}{also}.")
 
 
 def _error_text(body: bytes) -> str:

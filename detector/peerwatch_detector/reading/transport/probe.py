@@ -16,6 +16,7 @@ from peerwatch_detector.reading.transport.connection import (
     Response,
     read_text,
 )
+from peerwatch_detector.reading.transport.hints import hint_of_answer
 from peerwatch_detector.reading.transport.protobuf import read_request
 
 _NOTHING = "peerwatch_probe"
@@ -88,10 +89,11 @@ def _is_open_left(connection: Connection, deadline: float) -> bool:
         found = json.loads(text)["data"]["result"][0]["value"][1]
     except (ValueError, LookupError, TypeError) as error:
         if status < 300 or status in {404, 405}:
+            hint = hint_of_answer(status, text.decode(errors="replace"), response.location)
             raise ReadError(
                 "malformed",
-                f"{response.url} answered {status}: {text[:80]!r}; is prometheus.url the query "
-                "API?",
+                f"{response.url} answered {status}: {text[:80]!r}; "
+                f"{hint or 'is prometheus.url the query API?'}",
             ) from error
         # Refuses this request, for a reason that every request will show.
         return False

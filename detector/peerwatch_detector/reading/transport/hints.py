@@ -1,0 +1,61 @@
+"""What an answer says about an address that is no Prometheus', and what to set in its place."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+
+from peerwatch_common.settings.secrets import without_logins
+
+# A server that expects TLS answers plain HTTP with an alert (RFC 8446, 5.1), or says so in words.
+_TLS_ALERT = "\x15\x03"
+_PLAIN_TO_TLS = ("http request to an https server", "plain http request was sent to https port")
+
+
+def hint_of_answer(status: int, text: str, location: str = "") -> str:
+    """Return what to do about an error's answer; empty where its own text is all there is.
+
+    Parameters
+    ----------
+    status
+        HTTP status.
+    text
+        Of its body.
+    location
+        Where it points.
+    """
+    said = text.lower()
+    if any(words in said for words in _PLAIN_TO_TLS):
+        return "the server speaks HTTPS: set prometheus.url to https://"
+    if "alertmanager" in said:
+        return "this is an Alertmanager: set prometheus.url to the Prometheus that sends to it"
+    if "/login" in location or "grafana" in said or "accesserrorid" in said:
+        return (
+            "this is a Grafana: set prometheus.url to the address of its data source, or to "
+            "GRAFANA/api/datasources/proxy/uid/UID with a token in prometheus.headers"
+        )
+    if 300 <= status < 400:
+        there = without_logins(location)[:200]
+        return f"it points elsewhere ({there}): set prometheus.url to where it points"
+    if status in {404, 405, 410}:
+        return (
+            "there is no query API: set prometheus.url to a Prometheus (9090 by default; 9093 is "
+            "an Alertmanager, 3000 a Grafana), with the path prefix it is served under"
+        )
+    return ""
+
+
+def hint_of_failure(error: BaseException, scheme: str) -> str:
+    """Return what to do about a connection that failed; empty where nothing more is known."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return "its certificate is not trusted: set REQUESTS_CA_BUNDLE to the authority's file"
+    if isinstance(error, ssl.SSLError) and scheme == "https":
+        return "the server may speak plain HTTP: set prometheus.url to http://"
+    if isinstance(error, http.client.BadStatusLine) and _TLS_ALERT in str(error):
+        return "the server speaks HTTPS: set prometheus.url to https://"
+    if isinstance(error, ConnectionResetError) and scheme == "http":
+        return (
+            "check prometheus.url and that the server runs; if it speaks HTTPS, set "
+            "prometheus.url to https://"
+        )
+    return ""
