@@ -3,6 +3,7 @@
 PeerwatchError
 ├── ReadError        Prometheus could not be read; carries a reason for the metric
 ├── CaseError        a case folder is missing something or broken
+├── OutputError      a file that a command is to write cannot be written
 ├── ModelError       a model bundle cannot be loaded or does not fit
 ├── TrainingError    too little or broken data to train on
 └── BenchError       what was asked for cannot be measured
@@ -59,6 +60,10 @@ class ReadError(PeerwatchError):
 
 class CaseError(PeerwatchError):
     """A case folder (``case.json`` and ``samples.npz``) is incomplete or contradicts itself."""
+
+
+class OutputError(PeerwatchError):
+    """A file that a command is to write cannot be written."""
 
 
 class ModelError(PeerwatchError):

@@ -9,7 +9,7 @@ from pathlib import Path
 from peerwatch_detector.backtest.cases import Case, Truth, save_case
 from peerwatch_detector.backtest.reading import Advance, read_metrics, unshown
 from peerwatch_detector.config import DetectorConfig
-from peerwatch_detector.errors import CaseError
+from peerwatch_detector.errors import CaseError, OutputError
 from peerwatch_detector.reading import Grid
 from peerwatch_detector.reading.reader import Reader, nodes_of_jobs
 
@@ -76,6 +76,8 @@ def export_case(
     CaseError
         If the folder holds something, the range is empty, the job unknown, or the truth about
         other nodes or times.
+    OutputError
+        If it cannot be written.
     ReadError
         If Prometheus cannot be read.
     """
@@ -104,7 +106,7 @@ def export_case(
     try:
         save_case(case, folder, more={"start_timestamp_seconds": start})
     except OSError as error:
-        raise CaseError(f"{folder}: cannot be written: {error.strerror}.") from error
+        raise OutputError(f"{folder}: cannot be written: {error.strerror}.") from error
     return case
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from peerwatch_common.errors import ConfigError
-from peerwatch_detector.errors import CaseError
+from peerwatch_detector.errors import OutputError
 
 
 def check_outputs(*paths: Path | None) -> None:
@@ -19,12 +19,12 @@ def check_outputs(*paths: Path | None) -> None:
 
     Raises
     ------
-    CaseError
+    OutputError
         If one is a folder, or lies in one that does not exist or cannot be written to.
     """
     for path in filter(None, paths):
         if path.is_dir() or not os.access(path.parent, os.W_OK):
-            raise CaseError(f"{path}: cannot be written; its folder must exist.")
+            raise OutputError(f"{path}: cannot be written; its folder must exist.")
 
 
 def check_picture(path: Path | None) -> None:
@@ -54,13 +54,13 @@ def write_text(path: Path, text: str) -> None:
 
     Raises
     ------
-    CaseError
+    OutputError
         If it cannot be written.
     """
     try:
         path.write_text(text)
     except OSError as error:
-        raise CaseError(f"{path}: cannot be written: {error.strerror}.") from error
+        raise OutputError(f"{path}: cannot be written: {error.strerror}.") from error
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def opened(path: Path | None) -> Iterator[TextIO]:
 
     Raises
     ------
-    CaseError
+    OutputError
         If it cannot be written.
     """
     if path is None:
@@ -78,6 +78,6 @@ def opened(path: Path | None) -> Iterator[TextIO]:
     try:
         file = path.open("w")
     except OSError as error:
-        raise CaseError(f"{path}: cannot be written: {error.strerror}.") from error
+        raise OutputError(f"{path}: cannot be written: {error.strerror}.") from error
     with file:
         yield file

@@ -17,7 +17,7 @@ from detector.fakes import ONSET, healthy, shifted
 from detector.small_case import write_case
 from peerwatch_common.errors import ConfigError
 from peerwatch_detector.config import DetectorConfig, load_config
-from peerwatch_detector.errors import CaseError, TrainingError
+from peerwatch_detector.errors import CaseError, OutputError, TrainingError
 from peerwatch_detector.priority.command import run_prioritize
 from peerwatch_detector.priority.config_file import merged, order_setting, snippet
 from peerwatch_detector.priority.options import add_prioritize
@@ -311,7 +311,7 @@ def test_wrong_places_are_told_before_the_work(cases: Path, tmp_path: Path) -> N
     with pytest.raises(ConfigError, match=r"x\.png: is drawn as SVG; name it \*\.svg\."):
         run(cases, "--picture", tmp_path / "x.png")
     for flag, name in (("--picture", "x.svg"), ("--output", "x.yaml")):
-        with pytest.raises(CaseError, match="cannot be written; its folder must exist"):
+        with pytest.raises(OutputError, match="cannot be written; its folder must exist"):
             run(cases, flag, tmp_path / "nowhere" / name)
 
 
