@@ -36,6 +36,8 @@ DAMAGED_ARCHIVE = (
     AttributeError,
     EOFError,
     NotImplementedError,
+    OverflowError,
+    MemoryError,
     RuntimeError,
     zipfile.BadZipFile,
     zlib.error,

@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+# Settings have some hundred values, a file of all users and their passwords some thousand.
+_MOST_VALUES = 200_000
+# No setting is a larger number, and Python refuses to write out one of some 14,000 bits.
+_MOST_BITS = 1024
+
+
 class _UniqueKeyLoader(yaml.SafeLoader):
     """YAML without silent loss: a key written twice in one mapping is a mistake."""
 
@@ -49,11 +55,44 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError([f"{path}: not YAML: {_yaml_problem(error)}"]) from None
     except RecursionError:
         raise ConfigError([f"{path}: is nested too deeply for a file of settings"]) from None
+    except (ValueError, OverflowError, ArithmeticError):
+        # PyYAML leaves it to Python to read numbers and dates, and their errors show the value.
+        raise ConfigError(
+            [f"{path}: not YAML: a number or a date in it is none; put text into quotes"]
+        ) from None
+    except (AttributeError, IndexError, KeyError, TypeError):
+        # Such as `!!bool x` or `!!timestamp x`, of which PyYAML makes sure of nothing.
+        raise ConfigError([f"{path}: not YAML: a tag (!!) does not suit its value"]) from None
     if data is None:
         return {}
     if not isinstance(data, dict):
         raise ConfigError([f"{path}: holds {type(data).__name__}, not a mapping of sections"])
+    if _is_too_much(data):
+        raise ConfigError(
+            [
+                f"{path}: its aliases (*) or numbers stand for more than {_MOST_VALUES:,} "
+                f"values or {_MOST_BITS} bits; write out what is meant"
+            ]
+        )
     return {str(key): value for key, value in data.items()}
+
+
+def _is_too_much(data: object) -> bool:
+    """Whether settings, aliases written out, are too many, without an end, or absurd numbers."""
+    left = _MOST_VALUES
+    todo = [data]
+    while todo:
+        value = todo.pop()
+        left -= 1
+        if left < 0 or (isinstance(value, int) and value.bit_length() > _MOST_BITS):
+            return True
+        if isinstance(value, dict):
+            todo += [*value, *value.values()]
+        elif isinstance(value, list | tuple | set):
+            todo += value
+        if len(todo) > left:
+            return True
+    return False
 
 
 def _yaml_problem(error: yaml.YAMLError) -> str:

@@ -320,3 +320,11 @@ def write_aliased(folder: Path, arrays: dict[str, np.ndarray]) -> None:
     }
     (folder / "case.json").write_text(json.dumps(meta))
     np.savez(folder / "samples.npz", **arrays)
+
+
+def test_a_case_longer_than_any_memory_is_refused(tmp_path: Path) -> None:
+    folder = write_case(tmp_path / "endless")
+    described = folder / "case.json"
+    described.write_text(json.dumps(json.loads(described.read_text()) | {"seconds": 10**15}))
+    with pytest.raises(CaseError, match="is not a case"):
+        load_case(folder)

@@ -101,6 +101,8 @@ BAD = {
     "garbage": (constant(send(200, b"\x00\xffgarbage")), "malformed"),
     "html": (constant(send(200, b"<html>Log in</html>", "text/html")), "malformed"),
     "other_json": (constant(send(200, b'{"status":"success","data":[]}')), "malformed"),
+    "nested": (constant(send(200, b'{"a":' + b"[" * 100_000)), "malformed"),
+    "nested_error": (constant(send(500, b"[" * 60_000)), "http_5xx"),
     "nothing": (stall, "timeout"),
     "half": (broken_off, "truncated"),
     "hang_up": (hang_up, "unreachable"),

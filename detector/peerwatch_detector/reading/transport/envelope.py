@@ -69,6 +69,11 @@ def data_of(url: str, text: bytes, expected: str) -> tuple[dict[str, Any], Annot
     """
     try:
         response = json.loads(text)
+    except RecursionError as error:
+        raise ReadError(
+            "malformed",
+            f"{url} answered with JSON that is nested too deeply; is prometheus.url the query API?",
+        ) from error
     except ValueError as error:
         if text[:1] == b"{":
             raise ReadError("truncated", f"{url} broke off in mid-response: {error}.") from error
@@ -124,7 +129,7 @@ def _error_text(body: bytes) -> str:
     """Return the reason in an error's body: a field of JSON, or plain text."""
     try:
         response = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         response = None
     if isinstance(response, dict) and "error" in response:
         return str(response["error"])[:1000].rstrip(".")

@@ -87,7 +87,7 @@ def _is_open_left(connection: Connection, deadline: float) -> bool:
     status, text = response.status, read_text(response)
     try:
         found = json.loads(text)["data"]["result"][0]["value"][1]
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         if status < 300 or status in {404, 405}:
             hint = hint_of_answer(status, text.decode(errors="replace"), response.location)
             raise ReadError(
