@@ -64,6 +64,19 @@ FOREIGN: Schema = {
         ),
         Metric("gauge", _GPU),
     ),
+    **dict.fromkeys(
+        (
+            "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS",
+            "DCGM_FI_DEV_ROW_REMAP_FAILURE",
+            "DCGM_FI_DEV_ROW_REMAP_PENDING",
+            "DCGM_FI_DEV_XID_ERRORS",
+        ),
+        Metric("gauge", _GPU),
+    ),
+    **dict.fromkeys(
+        ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL"),
+        Metric("counter", _GPU),
+    ),
     "node_cpu_seconds_total": Metric("counter", frozenset({"cpu", "mode"})),
     "node_memory_MemAvailable_bytes": Metric("gauge", frozenset()),
     "node_memory_MemTotal_bytes": Metric("gauge", frozenset()),

@@ -19,6 +19,7 @@ from alertmanager_live import seconds
 from peerwatch_demo.stack.servers import find_program
 from peerwatch_detector.config import load_preset
 from peerwatch_detector.reading.promql import joined_query
+from peerwatch_exporter.catalog.xid_codes import XIDS
 from promql_lint import (
     Schema,
     dcgm_schema,
@@ -96,7 +97,7 @@ RECORDS = [
 
 def schema_of(file: Path) -> Schema:
     """Return the metrics that the expressions of a file may use."""
-    return dcgm_schema() if stem(file) == "dcgm" else pack_schema()
+    return dcgm_schema() if stem(file) in {"dcgm", "dcgm-gpu"} else pack_schema()
 
 
 def blocks_of(file: Path) -> list[dict[str, Any]]:
@@ -150,6 +151,14 @@ def test_the_page_about_xids_lists_the_alerts():
     )
 
 
+def test_the_xids_asked_of_dcgm_are_those_of_the_hardware():
+    rules = rules_of(RULES / "dcgm" / "dcgm-gpu.rules.yaml")
+    hardware = {xid.code for xid in XIDS.values() if xid.severity == "hardware"}
+    asked = [rule["expr"] for rule in rules if rule["alert"] == "PeerwatchXidHardware"]
+
+    assert [hardware, hardware] == [set(map(int, re.findall(r"== (\d+)", e))) for e in asked]
+
+
 @pytest.mark.parametrize("file", RULE_FILES, ids=stem)
 def test_vmalert_accepts_every_rules_file(file, tmp_path):
     text = file.read_text()
@@ -169,7 +178,7 @@ def test_vmalert_accepts_every_rules_file(file, tmp_path):
 
 
 def test_every_rules_file_has_its_unit_tests():
-    assert sorted(map(stem, RULE_FILES)) == [stem(file) for file in TEST_FILES]
+    assert sorted(map(stem, RULE_FILES)) == sorted(map(stem, TEST_FILES))
     for file in RULE_FILES:
         tests = ROOT / "tests" / "rules" / f"{stem(file)}.test.yaml"
         own, *more = yaml.safe_load(tests.read_text())["rule_files"]

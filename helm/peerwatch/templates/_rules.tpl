@@ -8,6 +8,10 @@
 {{- with get $recording $name }}
 {{- $wanted = and $rules.recording (eq . $.Values.preset) -}}
 {{- end }}
+{{- /* The same alerts as gpu, from the fields of dcgm-exporter. */ -}}
+{{- if eq $name "dcgm-gpu" }}
+{{- $wanted = and (dig "gpu" true $rules.files) (eq $.Values.preset "dcgm") -}}
+{{- end }}
 {{- if $wanted }}
 {{ $name }}: {{ $path }}
 {{- end }}
