@@ -102,7 +102,7 @@ def worker_of(collector, name="c", clock=None, interval_seconds=1.0):
     )
 
 
-def wait_until(holds: Callable[[], object], seconds: float = 60) -> None:
+def wait_until(holds: Callable[[], object], seconds: float = 300) -> None:
     """Wait until something holds; fail if it does not in time."""
     deadline = time.monotonic() + seconds
     while not holds():

@@ -385,7 +385,7 @@ live = [
 ]
 
 
-def eventually(condition, seconds=60):
+def eventually(condition, seconds=300):
     """Wait for what a busy machine may bring late."""
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:

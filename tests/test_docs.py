@@ -125,7 +125,7 @@ def test_the_generated_page_has_every_metric_and_explains_what_it_needs() -> Non
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     ).stdout
     assert [] == [name for name in HARDWARE if f"| {name} | " not in page]
     assert [] == [name for name in ALL_METRICS if f"| `{name}` | " not in page]

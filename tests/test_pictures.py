@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 import struct
+import sys
 from pathlib import Path
 
 import pytest
@@ -116,3 +118,42 @@ def test_without_a_browser_it_says_what_to_install(take, monkeypatch, tmp_path):
 
     with pytest.raises(ScreenError, match="apt-get install"):
         Studio(VIEWER, ROOT / "dashboards")
+
+
+# In a browser's place: it answers as the viewer does, and writes the smallest PNG there is.
+BROWSER = """#!{python}
+import base64, sys, urllib.request
+options = dict(argument.split("=", 1) for argument in sys.argv[1:] if "=" in argument)
+urllib.request.urlopen(sys.argv[-1].split("?")[0], data=b"", timeout=300).close()
+with open(options["--screenshot"], "wb") as file:
+    file.write(base64.b64decode("{png}"))
+"""
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+
+
+@pytest.fixture
+def browser_alone(monkeypatch, tmp_path):
+    """A PATH with a browser on it and without pngquant."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    browser = folder / "chromium"
+    browser.write_text(BROWSER.format(python=sys.executable, png=PNG))
+    browser.chmod(0o755)
+    # It ties a browser's life to ours.
+    (folder / "setpriv").symlink_to(shutil.which("setpriv"))
+    monkeypatch.setenv("PATH", str(folder))
+
+
+def test_without_pngquant_a_picture_is_drawn_and_only_larger(take, browser_alone, tmp_path):
+    from screen import Studio
+
+    with Studio(VIEWER, ROOT / "dashboards") as studio:
+        studio.draw("dashboard=job", tmp_path / "job.png", 1, 1)
+
+    assert (1, 1) == size_of(tmp_path / "job.png")
+
+
+def test_without_pngquant_the_documentation_is_not_drawn(take, browser_alone, tmp_path, capsys):
+    assert 1 == take.main(["--output", str(tmp_path)])
+    assert "apt-get install pngquant" in capsys.readouterr().err
+    assert [] == list(tmp_path.glob("*.png"))

@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import record
-from screen import ScreenError, Studio
+from screen import ScreenError, Studio, require_pngquant
 
 from peerwatch_demo.stack.servers import Stack, StackError
 
@@ -117,6 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, default=HERE, help="where the pictures go")
     options = parser.parse_args(arguments)
     try:
+        require_pngquant()
         take_page(options.output)
         if options.page:
             return 0

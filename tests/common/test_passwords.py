@@ -125,7 +125,7 @@ def test_flood_of_wrong_passwords_is_checked_one_by_one_and_stops_no_known_scrap
         for number in range(8)
     ]
     flood[0].start()
-    assert resting.acquire(timeout=60)
+    assert resting.acquire(timeout=300)
     for thread in flood[1:]:
         thread.start()
     for thread in flood[1:]:

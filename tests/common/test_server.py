@@ -319,7 +319,7 @@ def test_probes_are_answered_while_all_connections_are_served_and_others_turned_
     ):
         for connection in (first, second):
             connection.sendall(LAST_REQUEST)
-            assert pages.entered.acquire(timeout=60)
+            assert pages.entered.acquire(timeout=300)
         # Nobody who comes now and says nothing keeps the probes out.
         with contextlib.ExitStack() as idle:
             for _ in range(20):
@@ -418,7 +418,7 @@ def test_stop_lets_the_answer_under_way_go_out_and_frees_the_port(pages):
         eventually(lambda: len(server._connections) == 2)
         pages.gate.clear()
         busy.sendall(REQUEST)
-        assert pages.entered.acquire(timeout=60)
+        assert pages.entered.acquire(timeout=300)
         stopping = threading.Thread(target=server.stop)
         stopping.start()
         assert b"" == everything(idle)

@@ -226,7 +226,7 @@ def test_a_second_signal_does_not_disturb_the_taking_down(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
 
     assert ["taken down", printed] == done.stdout.splitlines()

@@ -49,7 +49,7 @@ def run_setup(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -61,7 +61,7 @@ def set_up_again(checkout: Path) -> None:
         env={"PATH": str(checkout / "bin"), "HOME": str(checkout)},
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=300,
     )
 
 
@@ -160,7 +160,7 @@ def test_only_the_benchmarks_need_node_exporter(checkout: Path) -> None:
         [str(checkout / ".ci" / "setup"), "bench"],
         env={"PATH": str(checkout / "bin"), "HOME": str(checkout)},
         check=False,
-        timeout=60,
+        timeout=300,
     )
     assert 0 == done.returncode
     assert "--group dev" in (checkout / "installed").read_text()
@@ -327,13 +327,13 @@ def test_others_are_told_what_puts_them_there(checkout: Path, unpacked: Path) ->
     # Before the minutes that Python's packages take.
     assert not (checkout / "installed").exists()
     command = said.splitlines()[-1].split("Run as root: ")[1]
-    subprocess.run(["sh", "-c", command], check=True, timeout=60)
+    subprocess.run(["sh", "-c", command], check=True, timeout=300)
     assert {"default.tmpl", "email.tmpl"} == {file.name for file in unpacked.iterdir()}
 
 
 def test_it_says_how_it_is_used(checkout: Path) -> None:
     done = subprocess.run(
-        [str(checkout / ".ci" / "setup")], capture_output=True, text=True, check=False, timeout=60
+        [str(checkout / ".ci" / "setup")], capture_output=True, text=True, check=False, timeout=300
     )
 
     assert 0 != done.returncode

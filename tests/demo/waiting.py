@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 
-def gone(pid: int, seconds: float = 60.0) -> bool:
+def gone(pid: int, seconds: float = 300.0) -> bool:
     """Say whether a process ends (or is a zombie nobody has reaped) in time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -12,7 +12,7 @@ from typing import Any
 
 def fetch(url: str) -> str:
     """Return the text of a page."""
-    with urllib.request.urlopen(url, timeout=60) as answer:
+    with urllib.request.urlopen(url, timeout=300) as answer:
         return answer.read().decode()
 
 

@@ -36,7 +36,7 @@ class SlowProxy(LocalServer):
                 time.sleep(pause)
                 headers = {name: self.headers[name] for name in _PASSED_ON if name in self.headers}
                 request = urllib.request.Request(target + self.path, headers=headers)
-                with urllib.request.urlopen(request, timeout=5) as answer:
+                with urllib.request.urlopen(request, timeout=300) as answer:
                     body = answer.read()
                     self.send_response(answer.status)
                     self.send_header("Content-Type", answer.headers["Content-Type"])

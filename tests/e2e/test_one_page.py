@@ -309,7 +309,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
 
 def count_firing(prometheus: Server) -> Counter[str]:
     """Return how many alerts fire in each cluster."""
-    with urllib.request.urlopen(f"{prometheus.url}/api/v1/alerts", timeout=30) as answer:
+    with urllib.request.urlopen(f"{prometheus.url}/api/v1/alerts", timeout=300) as answer:
         alerts = json.load(answer)["data"]["alerts"]
     return Counter(
         alert["labels"].get("cluster", "") for alert in alerts if alert["state"] == "firing"

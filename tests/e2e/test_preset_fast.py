@@ -49,7 +49,7 @@ def server() -> Iterator[Server]:
             address = f"127.0.0.1:{port}"
             command = [sys.executable, "-m", "peerwatch_demo.exporter", "healthy"]
             command += ["--seed", str(seed), "--listen", address]
-            stack.start(node, command, ready=f"http://{address}/-/ready", seconds=60)
+            stack.start(node, command, ready=f"http://{address}/-/ready")
             labels = {"node": node, "__metrics_path__": "/metrics/fast"}
             targets.append(Scraped(FAST, address, labels))
             targets.append(Scraped(WHOLE, address, {"node": node}))

@@ -111,7 +111,7 @@ def server() -> Iterator[Server]:
             body = "\n".join(lines_of(block, FIRST + number * APART)) + "\n"
             urllib.request.urlopen(f"{url}/api/v1/import/prometheus", body.encode(), 30).close()
         # What was imported is searchable once it is flushed.
-        urllib.request.urlopen(f"{url}/internal/force_flush", timeout=30).close()
+        urllib.request.urlopen(f"{url}/internal/force_flush", timeout=300).close()
         yield Server(url, process)
 
 

@@ -98,7 +98,7 @@ openmetrics = {"Accept": "application/openmetrics-text; version=1.0.0"}
 
 def fetch(url: str, headers: dict[str, str] | None = None) -> str:
     request = urllib.request.Request(url, headers=headers or {})
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=300) as answer:
         return answer.read().decode()
 
 

@@ -129,7 +129,7 @@ def node_exporter(root, names):
     try:
         found = (re.search(r"address=(127\.0\.0\.1:\d+)", line) for line in process.stderr)
         address = next(match[1] for match in found if match)
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=300) as answer:
             page = answer.read().decode()
         yield {
             (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value

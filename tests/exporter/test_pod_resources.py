@@ -93,7 +93,7 @@ def raw_server(path, *talk):
         thread = threading.Thread(target=serve)
         thread.start()
         yield
-        thread.join(timeout=30)
+        thread.join(timeout=300)
         assert not thread.is_alive()
 
 

@@ -379,7 +379,7 @@ def test_real_process_is_followed_from_start_over_a_stop_to_its_end():
     collector = RanksCollector(config, real_sources(config))
 
     def await_state(wanted):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while time.monotonic() < deadline:
             try:
                 state = states(collected(collector)).get((job_id, "0"))

@@ -34,7 +34,7 @@ from peerwatch_demo.stack.webhook import WebhookReceiver
 _HEALTHY_LINK = Shape(rate_bits=400_000_000, burst_bytes=256_000, limit_bytes=8_000_000)
 # How often the terminal shows progress while nothing new happens.
 PROGRESS_SECONDS = 5.0
-_FIRST_STEP_SECONDS = 120.0
+_FIRST_STEP_SECONDS = 300.0
 # Rank 0 reports every 5 steps, about once a second in healthy training.
 _SLOW_SECONDS = 5.0
 

@@ -31,7 +31,7 @@ _METRICS = ("heartbeat_age", "tcp_retransmissions", "tcp_send_queue", "cpu_usage
 _NETWORK = ("tcp_retransmissions", "tcp_send_queue")
 # A tenth of the default is enough for metrics this calm, and takes seconds.
 _TRAINING_STEPS = 300
-_TRAINING_SECONDS = 120.0
+_TRAINING_SECONDS = 300.0
 
 
 def detector_config(

@@ -41,7 +41,7 @@ class Settings:
     nodes: int = 8
     healthy_seconds: int = 45
     quiet_seconds: int = 10
-    page_seconds: int = 120
+    page_seconds: int = 300
     second_page_seconds: int = 15
 
     @classmethod

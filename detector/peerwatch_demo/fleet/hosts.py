@@ -16,7 +16,7 @@ from pathlib import Path
 from peerwatch_demo.cluster.nodes import Place
 from peerwatch_demo.fleet.memory_folder import MemoryFolder, remove_left_behind
 from peerwatch_demo.fleet.plan import Plan, PlannedNode
-from peerwatch_demo.stack.process import StackError, free_ports, tied, wait_http
+from peerwatch_demo.stack.process import START_SECONDS, StackError, free_ports, tied, wait_http
 from peerwatch_demo.stack.servers import Stack, Target, find_program
 
 # More processes than CPUs gain nothing, and a few serve the largest fleet.
@@ -24,7 +24,6 @@ _MOST_HOSTS = 4
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a private directory is made in it
 # Of files in memory; an H100 node with its NICs has some 1800, of a page each.
 _NODE_BYTES = 12e6
-_START_SECONDS = 60.0
 _PAST_SECONDS = 600.0
 # How often it is reported how far the past has come.
 _PROGRESS_SECONDS = 10.0
@@ -96,7 +95,7 @@ class Hosts:
             started.append(self._stack.start(f"nodes-{number}", command, environment=environment))
             self._hosts.append(host)
         for host, process in zip(self._hosts, started, strict=True):
-            wait_http(f"{host.url}/-/healthy", process, _START_SECONDS)
+            wait_http(f"{host.url}/-/healthy", process)
 
     def load_past(self, step: float, data: Path, report: Callable[[str], None]) -> None:
         """Put what passed since the last call, until now, into a Prometheus' folder.
@@ -188,7 +187,7 @@ def _load(file: Path, data: Path) -> None:
 
 
 def _ask(request: urllib.request.Request) -> None:
-    with urllib.request.urlopen(request, timeout=_START_SECONDS):  # noqa: S310 - our own address
+    with urllib.request.urlopen(request, timeout=START_SECONDS):  # noqa: S310 - our own address
         pass
 
 

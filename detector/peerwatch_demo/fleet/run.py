@@ -39,7 +39,7 @@ _PAST_STEP_SECONDS = 15.0
 # The faulty job's nodes are made anew for the fault.
 _ONSET_SECONDS, _ONSET_SECONDS_PER_NODE = 3.0, 0.15
 # The drawing itself gives up earlier, and says so.
-_PICTURE_SECONDS = 240.0
+_PICTURE_SECONDS = 660.0
 
 
 class FleetDemo:

@@ -26,7 +26,7 @@ PORTS = range(12000, 16000)
 # A server may be started long after its port was chosen, and started again on the same one.
 _given: set[int] = set()
 # Far more than any server needs on a busy machine: it ends what would wait for ever.
-START_SECONDS = 120.0
+START_SECONDS = 300.0
 
 
 class StackError(RuntimeError):

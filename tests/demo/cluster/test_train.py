@@ -37,7 +37,7 @@ def start_ranks(stack: Stack, *options: str) -> list[Process]:
     return ranks
 
 
-def wait_for(log: Path, text: str, seconds: float = 60.0) -> None:
+def wait_for(log: Path, text: str, seconds: float = 300.0) -> None:
     deadline = time.monotonic() + seconds
     while text not in log.read_text():
         assert time.monotonic() < deadline, log.read_text()

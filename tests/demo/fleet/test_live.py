@@ -76,7 +76,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Ended:
 
 def ask(url: str, path: str, **form: object) -> Any:
     question = urllib.parse.urlencode(form)
-    with urllib.request.urlopen(f"{url}/api/v1/{path}?{question}", timeout=30) as answer:
+    with urllib.request.urlopen(f"{url}/api/v1/{path}?{question}", timeout=300) as answer:
         return json.load(answer)["data"]
 
 

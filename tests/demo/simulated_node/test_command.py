@@ -48,13 +48,13 @@ def exporter(log, *arguments):
 
         def page(path="/metrics"):
             url = f"http://127.0.0.1:{port}{path}"
-            with urllib.request.urlopen(url, timeout=60) as answer:
+            with urllib.request.urlopen(url, timeout=300) as answer:
                 return samples_of(answer.read().decode())
 
         yield page
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 0, log.read_text()
+        assert process.wait(timeout=300) == 0, log.read_text()
 
 
 def samples_of(text):

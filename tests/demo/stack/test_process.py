@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[3]
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 
-def read_line(path: Path, seconds: float = 60.0) -> str:
+def read_line(path: Path, seconds: float = 300.0) -> str:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if path.exists() and path.read_text().endswith("\n"):

@@ -15,7 +15,7 @@ Message = Callable[..., bytes]
 
 def post(url: str, body: bytes) -> int:
     request = urllib.request.Request(url, data=body, method="POST")
-    with urllib.request.urlopen(request, timeout=5) as answer:
+    with urllib.request.urlopen(request, timeout=300) as answer:
         return int(answer.status)
 
 

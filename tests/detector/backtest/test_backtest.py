@@ -226,7 +226,7 @@ def test_processes_end_at_once_and_silently_with_their_parent(
         # A terminal sends Ctrl-C to all.
         (os.killpg if whom == "all" else os.kill)(process.pid, number)
         # To the end of the last one that holds the pipe.
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=300)
 
     assert (["begun\n"] * 2, code) == (begun, process.returncode)
     # multiprocessing itself may tell of what a killed process left.

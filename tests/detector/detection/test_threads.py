@@ -49,7 +49,7 @@ def test_one_thread_is_the_one_of_the_caller() -> None:
 
 def test_several_threads_work_at_a_time() -> None:
     # Breaks if the second item is not begun before the first one ends.
-    both = threading.Barrier(2, timeout=60)
+    both = threading.Barrier(2, timeout=300)
 
     assert sorted([0, 1]) == sorted(each(lambda _: both.wait(), [0, 1], 2))
 

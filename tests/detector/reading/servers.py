@@ -43,5 +43,5 @@ def victoria_metrics(stack: Stack, *more: str, name: str = "victoria-metrics") -
 
 def make_visible(server: Server) -> None:
     """Have a VictoriaMetrics answer with what was written until now."""
-    with urllib.request.urlopen(f"{server.url}/internal/force_flush", timeout=30) as response:
+    with urllib.request.urlopen(f"{server.url}/internal/force_flush", timeout=300) as response:
         response.read()

@@ -131,7 +131,7 @@ def running(config: DetectorConfig | None = None) -> Iterator[Running]:
         stop.set()
         reader.released.set()
         if thread.ident is not None:
-            thread.join(timeout=60)
+            thread.join(timeout=300)
     assert not thread.is_alive()
     assert [] == reader.twice
 
@@ -203,7 +203,7 @@ def test_it_stops_while_everything_hangs(hangs: str) -> None:
         here.thread.start()
         wait_for(lambda: here.reader.at_once or hangs != "job_id=")
         here.stop.set()
-        here.thread.join(timeout=60)
+        here.thread.join(timeout=300)
         assert not here.thread.is_alive()
 
 
