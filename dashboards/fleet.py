@@ -50,7 +50,8 @@ def _now() -> list[Panel]:
             "GPUs that a node should have and the driver does not list or cannot reach.",
             "sum(clamp_min("
             f"max by (cluster, node) (gpus_expected{{{CLUSTER}}})"
-            f" - max by (cluster, node) (gpus_visible{{{CLUSTER}}}), 0))",
+            f" - (max by (cluster, node) (gpus_visible{{{CLUSTER}}})"
+            f" or 0 * max by (cluster, node) (gpus_expected{{{CLUSTER}}})), 0))",
             _EXPORTERS,
         ).span(3),
         count(

@@ -23,7 +23,8 @@ def panels(fleet: str) -> list[Panel]:
 def _missing(fleet: str) -> Panel:
     node = "cluster, node"
     expected = f"max by ({node}) (gpus_expected{{{fleet}}})"
-    visible = f"max by ({node}) (gpus_visible{{{fleet}}})"
+    # A count that is not there is none that answers, not one that need not be subtracted.
+    visible = f"(max by ({node}) (gpus_visible{{{fleet}}}) or 0 * {expected})"
     missing = f"topk({_SHOWN}, {expected} - {visible} > 0)"
     columns = {
         "cluster": "Cluster",

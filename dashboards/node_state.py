@@ -82,7 +82,8 @@ def _missing(node: str) -> list[Panel]:
         count(
             "GPUs lost",
             "GPUs the node should have and the driver does not list or cannot reach.",
-            f"clamp_min(max(gpus_expected{{{node}}}) - max(gpus_visible{{{node}}}), 0)",
+            "clamp_min("
+            f"max(gpus_expected{{{node}}}) - (max(gpus_visible{{{node}}}) or vector(0)), 0)",
             seen,
         ).span(3),
         count(

@@ -93,6 +93,7 @@ FOREIGN: Schema = {
 MEMBERSHIP = {
     "job_node:membership:info": Metric("gauge", frozenset({"job_id", "node"})),
     "job_node:last_seen:seconds": Metric("gauge", frozenset({"job_id", "node"})),
+    "node:gpus_expected:max": Metric("gauge", frozenset({"node"})),
     "job_gpu:membership:info": Metric("gauge", frozenset({"job_id", "node", "gpu"})),
 }
 # What the server itself writes of alerts: that they are pending or fire, and since when.

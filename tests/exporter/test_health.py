@@ -201,7 +201,7 @@ def test_node_that_should_have_gpus_and_has_no_driver_says_so():
         with pytest.raises(NoData):
             cpu_only.collect("health")
 
-    assert {("gpus_expected",): 8} == samples
+    assert {("gpus_expected",): 8, ("gpus_configured",): 8} == samples
 
 
 def test_all_gpus_that_vanish_are_still_expected():

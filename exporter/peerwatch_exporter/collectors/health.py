@@ -10,6 +10,8 @@ from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, shared_nvml
+from peerwatch_exporter.sources.host.nvidia_gpus import NvidiaGpusOnPci
+from peerwatch_exporter.sources.host.sysfs import Sysfs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -175,8 +177,18 @@ SPECS: tuple[MetricSpec, ...] = (
             "1",
             (),
             "GPUs that the node should have: the setting gpu.expected_count, else the most that "
-            "the driver listed since the exporter started. Compare with gpus_visible.",
-            "setting gpu.expected_count, nvmlDeviceGetCount_v2",
+            "the driver listed, or the PCIe bus showed, since the exporter started. GPUs passed "
+            "through to virtual machines do not count. Compare with gpus_visible.",
+            "setting gpu.expected_count, nvmlDeviceGetCount_v2, /sys/bus/pci/devices/<bdf>",
+        ),
+        MetricSpec(
+            "gpus_configured",
+            "gauge",
+            "1",
+            (),
+            "GPUs that the node should have by the setting gpu.expected_count, which outranks what "
+            "was seen before the exporter started; absent without the setting.",
+            "setting gpu.expected_count",
         ),
     ),
 )
@@ -228,6 +240,7 @@ class HealthCollector:
         self._nvml = shared_nvml(sources)
         self._reader = HealthReader(sources.monotonic)
         self._configured = config.gpu.expected_count
+        self._on_pci = NvidiaGpusOnPci(Sysfs(sources.paths.sysfs))
         self._most_seen = 0
 
     def collect(self) -> Iterable[Family]:
@@ -243,15 +256,23 @@ class HealthCollector:
         try:
             gpus = self._nvml.gpus()
         except NoData:
-            if not self._configured and not self._most_seen:
+            if not self._expected():
                 raise
             gpus = ()
         # All that the driver lists, also those that another process reads.
         self._most_seen = max(self._most_seen, self._nvml.count)
-        expected = family("gpus_expected")
-        expected.add_metric([], self._most_seen if self._configured is None else self._configured)
         readings = [(gpu, reading) for gpu in gpus if (reading := self._read(gpu)) is not None]
-        return [expected, *_families(readings)]
+        expected = family("gpus_expected")
+        expected.add_metric([], self._expected())
+        configured = family("gpus_configured")
+        if self._configured is not None:
+            configured.add_metric([], self._configured)
+        return [expected, configured, *_families(readings)]
+
+    def _expected(self) -> int:
+        if self._configured is not None:
+            return self._configured
+        return max(self._most_seen, self._on_pci.count())
 
     def _read(self, gpu: Gpu) -> HealthReading | None:
         try:

@@ -76,9 +76,13 @@ class InFlightRequests:
         error: str | None,
         success: bool,
         now: float,
+        detail: str = "",
     ) -> Report:
-        """Return the report; ``answer`` is the run's own, None while it is under way."""
-        self._log(error, answer)
+        """Return the report; ``answer`` is the run's own, None while it is under way.
+
+        ``detail`` explains ``error`` in the log where no answer does.
+        """
+        self._log(error, detail if answer is None else answer.detail)
         elapsed = 0.0 if self.asked_at is None else now - self.asked_at
         return Report(
             collector=self.collector,
@@ -92,7 +96,7 @@ class InFlightRequests:
             started=None if answer is None else answer.began,
         )
 
-    def _log(self, error: str | None, answer: CollectorAnswer | None) -> None:
+    def _log(self, error: str | None, detail: str) -> None:
         """Log a change of what is wrong, not every run that finds it so."""
         # Every start begins so; it is worth a log line only if it lasts.
         if error in {self._logged, STARTING}:
@@ -105,5 +109,5 @@ class InFlightRequests:
                 "collector failed collector=%s error=%s detail=%r",
                 self.collector,
                 error,
-                "" if answer is None else answer.detail,
+                detail,
             )

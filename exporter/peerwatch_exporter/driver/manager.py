@@ -26,6 +26,8 @@ from peerwatch_exporter.driver.version import DriverVersion
 from peerwatch_exporter.driver.wire import WireError
 from peerwatch_exporter.driver.workers import DriverWorker
 from peerwatch_exporter.settings.plain import to_plain
+from peerwatch_exporter.sources.host.nvidia_gpus import NvidiaGpusOnPci
+from peerwatch_exporter.sources.host.sysfs import Sysfs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -80,7 +82,11 @@ class Driver:
         self._reaper = Reaper(self._limits.death, kill)
         self._changed = threading.Condition()
         self._state = DriverState(
-            self._limits, config.gpu.expected_count, sources.clock, self._reaper.unkillable
+            self._limits,
+            config.gpu.expected_count,
+            sources.clock,
+            self._reaper.unkillable,
+            NvidiaGpusOnPci(Sysfs(config.paths.sysfs)).count,
         )
         self._version = DriverVersion(config.paths.procfs)
         self._released_until: float | None = None
@@ -209,30 +215,35 @@ class Driver:
         elif kind == "ready":
             slot.absent = None
         elif kind == "absent":
-            self._absent(slot, arguments[0])
+            self._absent(slot, *arguments)
         elif kind == "failed":
-            self._state.failure = arguments[0]
-            if not self._state.restarts["library_failed"]:
-                _LOG.warning("NVML cannot be used error=%s detail=%r", *arguments[:2])
+            error, detail = arguments
+            if (error, detail) != self._state.failure:
+                _LOG.warning("NVML cannot be used error=%s detail=%r", error, detail)
             self._restart(slot, "library_failed")
+            self._state.failure = error, detail
         elif kind == "reloaded":
             _LOG.info("driver was reloaded detail=%r", arguments[0])
             self._reloaded(slot)
         else:
             raise WireError(f"There is no message of the kind {kind!r}.")
 
-    def _absent(self, slot: ChildSlot, reason: str) -> None:
+    def _absent(self, slot: ChildSlot, error: str, detail: str) -> None:
         if slot.gpu is not None:
             self._restart(slot, None)
             return
-        _LOG.info("no GPU driver detail=%r", reason)
-        self._give_up(reason, self._monotonic() + self._limits.absence)
+        # A node without GPUs finds so once a minute: worth a line the first time.
+        if detail != slot.absent:
+            level = logging.WARNING if self._state.expects_gpus() else logging.INFO
+            _LOG.log(level, "no GPU driver error=%s detail=%r", error, detail)
+        self._give_up(detail, self._monotonic() + self._limits.absence, error)
 
-    def _give_up(self, reason: str, start_at: float) -> None:
-        """Do without a driver until some time."""
+    def _give_up(self, reason: str, start_at: float, error: str | None = None) -> None:
+        """Do without a driver until some time; ``error`` is a word for why, None for a release."""
         for slot in self._state.slots():
             self._end(slot)
-        self._state.without_driver(reason, start_at)
+        self._state.failure = None
+        self._state.without_driver(reason, start_at, error)
 
     def _reloaded(self, slot: ChildSlot) -> None:
         """Begin anew with all GPUs: indexes may mean other boards now."""
@@ -264,6 +275,8 @@ class Driver:
     def _restart(self, slot: ChildSlot, reason: str | None) -> None:
         if reason is not None:
             self._state.restarts[reason] += 1
+        # What this child failed for may be another reason than the one before.
+        self._state.failure = None
         self._end(slot)
         slot.wait(self._monotonic(), self._limits)
 

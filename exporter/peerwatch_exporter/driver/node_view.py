@@ -9,11 +9,12 @@ from peerwatch_exporter.catalog import family
 from peerwatch_exporter.snapshot import merge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from peerwatch_common.metrics.spec import Family
 
 _EXPECTED = "gpus_expected"
+_CONFIGURED = "gpus_configured"
 _ERRORS = "exporter_nvml_errors_total"
 
 
@@ -43,21 +44,37 @@ class NodeView:
     Parameters
     ----------
     expected_count
-        GPUs that the node should have; None: the most ever seen.
+        GPUs that the node should have; None: the most that driver or bus ever showed.
+    gpus_on_pci
+        Returns how many GPUs the PCIe bus shows.
     """
 
-    def __init__(self, expected_count: int | None) -> None:
+    def __init__(
+        self, expected_count: int | None, gpus_on_pci: Callable[[], int] = lambda: 0
+    ) -> None:
         self._configured = expected_count
+        self._gpus_on_pci = gpus_on_pci
         self._most_seen = 0
         # By uuid, as a reload of the driver may give a board another index; by index without one.
         self._boards: dict[str, tuple[str, ...]] = {}
         self._past_errors: Counter[str] = Counter()
 
-    def join(self, collector: str, parts: Sequence[Sequence[Family]]) -> tuple[Family, ...]:
-        """Return the families of one collector, of all children that answered for it."""
+    def expected(self) -> int:
+        """Return how many GPUs the node should have; 0 if it need not have any."""
+        if self._configured is not None:
+            return self._configured
+        return max(self._most_seen, self._gpus_on_pci())
+
+    def join(
+        self, collector: str, parts: Sequence[Sequence[Family]], *, unusable: bool = False
+    ) -> tuple[Family, ...]:
+        """Return the families of one collector, of all children that answered for it.
+
+        ``unusable`` says that no GPU can be asked for a reason that is known.
+        """
         families = list(parts[0]) if len(parts) == 1 else merge(f for part in parts for f in part)
         if collector == "gpu":
-            return self._with_boards(families, parts)
+            return self._with_boards(families, parts, unusable=unusable)
         if collector == "health":
             return self._with_expected(families)
         return tuple(families)
@@ -69,7 +86,7 @@ class NodeView:
                 self._past_errors.update({labels[0]: int(value) for labels, value in item.rows})
 
     def _with_boards(
-        self, families: Iterable[Family], parts: Sequence[Sequence[Family]]
+        self, families: Iterable[Family], parts: Sequence[Sequence[Family]], *, unusable: bool
     ) -> tuple[Family, ...]:
         """Add every board that does not answer, and sum what is counted for the node."""
         own = {"gpu_info", "gpu_present", "gpus_visible", _ERRORS}
@@ -89,7 +106,7 @@ class NodeView:
         info.rows = [
             (labels, 1) for board, labels in boards if board in answered or labels[0] not in taken
         ]
-        if present.rows:
+        if present.rows or (unusable and self.expected()):
             visible.rows = [((), sum(value for _, value in present.rows))]
         return (info, present, visible, *found, self._errors(parts))
 
@@ -108,14 +125,16 @@ class NodeView:
         for item in families:
             if item.spec.name == _EXPECTED:
                 self._most_seen = max(self._most_seen, *(int(value) for _, value in item.rows))
-            else:
+            elif item.spec.name != _CONFIGURED:
                 others.append(item)
-        expected = family(_EXPECTED)
-        count = self._most_seen if self._configured is None else self._configured
+        expected, configured = family(_EXPECTED), family(_CONFIGURED)
+        count = self.expected()
         # A node that never had a GPU, and should have none, says nothing about GPUs.
         if count:
             expected.rows = [((), count)]
-        return (expected, *others)
+        if self._configured is not None:
+            configured.rows = [((), self._configured)]
+        return (expected, configured, *others)
 
 
 def _board(labels: tuple[str, ...]) -> str:

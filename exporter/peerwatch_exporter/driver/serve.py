@@ -34,7 +34,12 @@ from peerwatch_exporter.schedule.worker import error_class
 from peerwatch_exporter.settings.plain import from_plain
 from peerwatch_exporter.sources import Sources
 from peerwatch_exporter.sources.gpu.nvml import Nvml
-from peerwatch_exporter.sources.gpu.nvml_access import DriverReloadedError, NvmlError, share_nvml
+from peerwatch_exporter.sources.gpu.nvml_access import (
+    DriverAbsent,
+    DriverReloadedError,
+    NvmlError,
+    share_nvml,
+)
 from peerwatch_exporter.sources.gpu.nvml_facts import FactsReader
 from peerwatch_exporter.sources.host.access import Paths
 
@@ -116,8 +121,8 @@ class _Server:
         try:
             self._marker.enter(LIBRARY)
             self._nvml.gpus()
-        except NoData as absent:
-            self._send("absent", str(absent))
+        except DriverAbsent as absent:
+            self._send("absent", absent.error_class, str(absent))
             return 0
         except NvmlError as error:
             self._send("failed", error_class(error), str(error))

@@ -51,6 +51,9 @@ class ChildSlot:
         Since when it answers; None before its child's first answer.
     absent
         Why there is no driver, where there is none; a child that finds one clears it.
+    absent_error
+        The same in a word, where that is a failure on a node that should have GPUs; None where the
+        driver was released on purpose.
     """
 
     gpu: int | None
@@ -60,6 +63,7 @@ class ChildSlot:
     start_at: float = 0.0
     healthy_since: float | None = None
     absent: str | None = None
+    absent_error: str | None = None
     pause: float = 0.0
     _activity: Activity = _NOTHING_YET
     _progress_at: float = 0.0

@@ -41,11 +41,13 @@ class DriverState:
     limits
         How long things may take.
     expected_count
-        GPUs that the node should have; None: the most ever seen.
+        GPUs that the node should have; None: the most that driver or bus ever showed.
     clock
         Unix time.
     unkillable
         Returns how many processes cannot be ended.
+    gpus_on_pci
+        Returns how many GPUs the PCIe bus shows, for a node whose driver lists none.
 
     Attributes
     ----------
@@ -56,7 +58,7 @@ class DriverState:
     restarts
         How often a child was ended, by reason.
     failure
-        Why the library cannot be used, in a word, while that is so.
+        Why the library cannot be used, in a word and in a sentence, while that is so.
     """
 
     def __init__(
@@ -65,11 +67,12 @@ class DriverState:
         expected_count: int | None,
         clock: Callable[[], float],
         unkillable: Callable[[], int],
+        gpus_on_pci: Callable[[], int] = lambda: 0,
     ) -> None:
         self._limits = limits
         self._clock = clock
         self._unkillable = unkillable
-        self._view = NodeView(expected_count)
+        self._view = NodeView(expected_count, gpus_on_pci)
         self._intervals: dict[str, float] = {}
         self._had_driver = False
         self._began: float | None = None
@@ -77,7 +80,7 @@ class DriverState:
         self.main = ChildSlot(gpu=None)
         self.apart: dict[int, ChildSlot] = {}
         self.restarts: Counter[str] = Counter()
-        self.failure: str | None = None
+        self.failure: tuple[str, str] | None = None
 
     def add(self, collector: str, interval_seconds: float) -> None:
         """Add a collector."""
@@ -132,11 +135,16 @@ class DriverState:
             slot.answers["gpu"] = replace(answer, families=families)
         slot.forget()
 
-    def without_driver(self, reason: str, start_at: float) -> None:
-        """Do without a driver until some time."""
+    def expects_gpus(self) -> bool:
+        """Return whether the node should have GPUs."""
+        return self._view.expected() > 0
+
+    def without_driver(self, reason: str, start_at: float, error: str | None = None) -> None:
+        """Do without a driver until some time; ``error`` is a word for why, None for a release."""
         self.apart.clear()
         self.main.answers.clear()
         self.main.absent = reason
+        self.main.absent_error = error
         self.main.start_at = start_at
         for in_flight in self.in_flight.values():
             in_flight.end()
@@ -146,6 +154,8 @@ class DriverState:
         """Return what the node's GPUs say for a collector."""
         in_flight = self.in_flight[collector]
         under_way = in_flight.asked_at is not None
+        if self.main.absent is not None or (under_way and self.failure is not None):
+            return self._report_without_library(in_flight, now)
         unresponsive = self._unresponsive_gpus(in_flight, now)
         if under_way and self._is_starting(now):
             return in_flight.report((), None, error=STARTING, success=False, now=now)
@@ -157,18 +167,39 @@ class DriverState:
                 in_flight.stuck(WHOLE if gpu is None else str(gpu), in_flight.asked_at)
             unresponsive |= set() if gpu is None else {gpu}
         parts = self._parts(collector, now, under_way=under_way, unresponsive=unresponsive)
-        families = self._view.join(collector, parts)
-        if collector == self._own_reporter():
-            families = (*families, *self._own_families())
-        if self.main.absent is not None:
-            in_flight.last_success = self._clock()
-            return in_flight.report(families, None, error=None, success=True, now=now)
+        families = self._families(collector, parts)
         answer = self.main.answers.get(collector)
         if under_way or answer is None:
-            error = self.failure or "deadline_exceeded"
+            error = "deadline_exceeded"
             return in_flight.report(families, None, error=error, success=False, now=now)
         error_word = answer.error or ("gpu_stuck" if unresponsive else None)
         return in_flight.report(families, answer, error=error_word, success=answer.success, now=now)
+
+    def _report_without_library(self, in_flight: InFlightRequests, now: float) -> Report:
+        """Return the report of a node whose GPUs no call can reach: a failure if any are expected.
+
+        The cause is known, so nothing counts as late or stuck.
+        """
+        in_flight.stuck_since.clear()
+        error, detail = self.failure or (self.main.absent_error, self.main.absent or "")
+        if error is not None and not self.expects_gpus() and self.failure is None:
+            error = None
+        # The newest values are held as in any restart; none are left once it was given up.
+        parts = self._parts(in_flight.collector, now, under_way=True, unresponsive=frozenset())
+        families = self._families(in_flight.collector, parts, unusable=error is not None)
+        if error is None:
+            in_flight.last_success = self._clock()
+            return in_flight.report(families, None, error=None, success=True, now=now)
+        return in_flight.report(families, None, error=error, success=False, now=now, detail=detail)
+
+    def _families(
+        self, collector: str, parts: list[list[Family]], *, unusable: bool = False
+    ) -> tuple[Family, ...]:
+        """Return what the children answered for a collector, and what is known of themselves."""
+        families = self._view.join(collector, parts, unusable=unusable)
+        if collector == self._own_reporter():
+            return (*families, *self._own_families())
+        return families
 
     def _is_starting(self, now: float) -> bool:
         """Return whether the first child of all may still be loading: late, but no failure."""

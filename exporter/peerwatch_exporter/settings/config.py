@@ -218,7 +218,8 @@ class GpuConfig(_Section):
         default=None,
         ge=0,
         le=1024,
-        description="Number of GPUs the node should have; unset: the most seen since startup.",
+        description="Number of GPUs the node should have; unset: the most that "
+        "driver or PCIe bus showed since startup.",
     )
 
 

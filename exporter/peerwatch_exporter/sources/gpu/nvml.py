@@ -15,17 +15,19 @@ import logging
 import struct
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pynvml
 
-from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.sources.gpu.nvml_access import (
     CallMarker,
+    DriverAbsent,
     DriverReloadedError,
     GpuLostError,
+    LibraryNotLoadableError,
     NoMarker,
     NvmlError,
+    VersionMismatchError,
 )
 from peerwatch_exporter.sources.gpu.nvml_fields import (
     ENERGY,
@@ -48,7 +50,12 @@ _LOG = logging.getLogger(__name__)
 # nvml.h names no limit on the fields of one call; several small calls cannot hit one.
 _FIELDS_PER_CALL = 128
 
-_ABSENT = frozenset({pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED})
+# The loader's text where there is no such file; any other means that there is one, and it is bad.
+_NO_LIBRARY = "libnvidia-ml.so.1: cannot open shared object file: No such file"
+_INITIALISATION_ERRORS = {
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: VersionMismatchError,
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: LibraryNotLoadableError,
+}
 # What a driver answers that is not the one the library was initialised with.
 _RELOADED = frozenset(
     {
@@ -289,8 +296,8 @@ class Nvml:
 
         Raises
         ------
-        NoData
-            If there is no NVML library, no driver or no GPU.
+        DriverAbsent
+            If there is no NVML library that loads, no driver or no GPU.
         NvmlError
             If the library fails.
         """
@@ -299,7 +306,7 @@ class Nvml:
             self._initialise()
             count = self.call("nvmlDeviceGetCount")
             if not count:
-                raise NoData("NVML lists no GPU.")
+                raise DriverAbsent("NVML lists no GPU.", "nvml_no_gpu_listed")
             if count != self._count:
                 # Indexes may mean other boards now.
                 self._gpus = ()
@@ -350,13 +357,24 @@ class Nvml:
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
-            if error.value in _ABSENT:
-                raise NoData(f"There is no NVIDIA driver: {error}.") from error
-            self.count_error(error.value)
-            raise NvmlError(f"NVML cannot be initialised: {error}.") from error
+            self._explain(error)
         self._initialised = True
         self._driver = self.call("nvmlSystemGetDriverVersion") or ""
         _LOG.info("nvml initialised driver=%r", self._driver)
+
+    def _explain(self, error: pynvml.NVMLError) -> NoReturn:
+        """Raise what a failed initialisation means, with the loader's or the driver's own text."""
+        if error.value == pynvml.NVML_ERROR_DRIVER_NOT_LOADED:
+            raise DriverAbsent(f"No NVIDIA driver is loaded: {error}.", "nvml_driver_not_loaded")
+        if error.value == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND:
+            # pynvml says "not found" of every failure to load; the loader says which.
+            text = str(error if error.__context__ is None else error.__context__)
+            is_there = error.__context__ is not None and not text.startswith(_NO_LIBRARY)
+            word = "not_loadable" if is_there else "not_found"
+            raise DriverAbsent(f"NVML cannot be loaded: {text}.", f"nvml_library_{word}")
+        self.count_error(error.value)
+        kind = _INITIALISATION_ERRORS.get(error.value, NvmlError)
+        raise kind(f"NVML cannot be initialised: {error}.") from error
 
     def _gpu(self, index: int, known: Gpu | None) -> Gpu:
         """Return the GPU at an index; its identity is asked for once, and again after a loss."""

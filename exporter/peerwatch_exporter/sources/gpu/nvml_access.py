@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from peerwatch_exporter.errors import NoData
+
 if TYPE_CHECKING:
     from peerwatch_exporter.sources.gpu.nvml import Nvml
     from peerwatch_exporter.sources.host.access import HostAccess
@@ -17,6 +19,35 @@ class NvmlError(Exception):
     """The driver's library fails as a whole, so that no GPU can be read."""
 
     error_class = "nvml_error"
+
+
+class DriverAbsent(NoData):
+    """No GPU can be read: the driver is not loaded, its library does not load, or it lists none.
+
+    Parameters
+    ----------
+    message
+        What the driver or the loader says.
+    error_class
+        ``nvml_driver_not_loaded``, ``nvml_library_not_found``, ``nvml_library_not_loadable`` or
+        ``nvml_no_gpu_listed``: the error of a node that should have GPUs.
+    """
+
+    def __init__(self, message: str, error_class: str) -> None:
+        super().__init__(message)
+        self.error_class = error_class
+
+
+class VersionMismatchError(NvmlError):
+    """The library is not that of the loaded kernel module: the driver was updated, not reloaded."""
+
+    error_class = "nvml_version_mismatch"
+
+
+class LibraryNotLoadableError(NvmlError):
+    """The library was found and lacks what every NVML library has."""
+
+    error_class = "nvml_library_not_loadable"
 
 
 class GpuLostError(NvmlError):

@@ -20,10 +20,10 @@ MAX_FUNCTIONS = 128
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _HOST_BRIDGE = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
-_NVIDIA, _AMD = "0x10de", "0x1002"
+NVIDIA, _AMD = "0x10de", "0x1002"
 # PCI class codes: base class and subclass.
 _NETWORK, _DISPLAY, _ACCELERATOR = "0x02", "0x03", "0x12"
-_THREE_D, _OTHER_BRIDGE = "0x0302", "0x0680"
+THREE_D, _OTHER_BRIDGE = "0x0302", "0x0680"
 
 # How near two functions are: they share a bridge, the host bridge, or the NUMA node.
 Nearness = Literal["switch", "host_bridge", "numa"]
@@ -134,9 +134,9 @@ def _kind_of(code: str, vendor: str) -> Kind | None:
     if code.startswith(_NETWORK):
         return "nic"
     if code.startswith(_OTHER_BRIDGE):
-        return "nvswitch" if vendor == _NVIDIA else None
+        return "nvswitch" if vendor == NVIDIA else None
     # The screen of the board's own management processor is a display too.
-    if code.startswith((_THREE_D, _ACCELERATOR)) or vendor in {_NVIDIA, _AMD}:
+    if code.startswith((THREE_D, _ACCELERATOR)) or vendor in {NVIDIA, _AMD}:
         return "gpu"
     return None
 
