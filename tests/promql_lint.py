@@ -96,6 +96,8 @@ MEMBERSHIP = {
     "node:gpus_expected:max": Metric("gauge", frozenset({"node"})),
     "job_gpu:membership:info": Metric("gauge", frozenset({"job_id", "node", "gpu"})),
 }
+# Ports that were up and are down (rules/fabric.rules.yaml).
+LOST_LINKS = {"port:lost_link:info": Metric("gauge", frozenset({"node", "device", "port"}))}
 # What the server itself writes of alerts: that they are pending or fire, and since when.
 _ALERT = frozenset({"alertname", "severity", "role", "component", "job_id", "node"})
 ALERTS = {
@@ -116,7 +118,7 @@ def pack_schema() -> dict[str, Metric]:
     # Its absence tells that nobody's exporter is scraped.
     presence = "DCGM_FI_DEV_GPU_UTIL"
     scraped = {"up": Metric("gauge", frozenset())}
-    return schema | MEMBERSHIP | {presence: FOREIGN[presence]} | scraped | ALERTS
+    return schema | MEMBERSHIP | LOST_LINKS | {presence: FOREIGN[presence]} | scraped | ALERTS
 
 
 @cache
