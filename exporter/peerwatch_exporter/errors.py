@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 class NoData(Exception):  # noqa: N818 - it is an answer, not an error
     """The node has nothing for this collector (no GPU, no NIC): not a failure.
@@ -19,3 +21,15 @@ class PartialData(Exception):  # noqa: N818 - the collector succeeded, as far as
     """
 
     error_class: str | None = None
+
+
+def error_class(error: BaseException) -> str:
+    """Return the short word that names an error in ``exporter_collector_error_info``."""
+    explicit = getattr(error, "error_class", None)
+    if isinstance(explicit, str):
+        return explicit
+    if isinstance(error, PermissionError):
+        return "permission_denied"
+    if isinstance(error, OSError):
+        return "os_error"
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(error).__name__).lower().lstrip("_")

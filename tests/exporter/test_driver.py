@@ -260,6 +260,11 @@ def test_child_that_dies_or_babbles_in_a_call_costs_one_gpu(tmp_path, how):
     reason = "crashed" if how in {"exit", "signal", "half"} else "bad_answer"
     assert {reason} == restarts(reports).keys()
     assert {"1", "2"} == gpus_of(reports["gpu"], UTILIZATION)
+    # A process that fails says nothing of the GPU.
+    found = values(reports["gpu"])
+    assert ("gpu_present", "0", UUID(0)) not in found
+    assert ("gpus_visible",) not in found
+    assert 1 == found["gpu_unreadable", "0", UUID(0), reason]
 
 
 def test_killed_child_is_replaced(tmp_path):

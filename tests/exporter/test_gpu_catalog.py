@@ -13,8 +13,8 @@ CATALOG = all_metrics()
 CASES = ("h100_node", "degraded_node", "blackwell_node", "grace_node", "lost_gpu_node")
 # What the collectors of the hardware say about themselves.
 OWN = {"exporter_nvml_errors_total", "exporter_source_supported", "exporter_xid_events_total"}
-# Published if asked for.
-OPTIONAL = {"nvlink_fec_symbols_total"}
+# Published if asked for, or while software keeps a GPU from being read.
+OPTIONAL = {"nvlink_fec_symbols_total", "gpu_unreadable"}
 
 
 def published(case: str) -> list[Metric]:

@@ -74,6 +74,32 @@ def test_other_lines_count_nothing(line):
     assert {} == counts((0.0, line))
 
 
+@pytest.mark.parametrize(
+    ("rest", "code", "severity"),
+    [
+        ("26006, SOE HALTED", 26006, "unknown"),
+        ("26007, SOE EXTERR", 26007, "unknown"),
+        ("26008, SOE Watchdog error", 26008, "unknown"),
+        ("10003, unhandled interrupt", 10003, "unknown"),
+        ("20009, Non-fatal, Li", 20009, "nonfatal"),
+        ("24007, Fatal", 24007, "fatal"),
+        ("24007, FATAL, Link 28 sourcetrack timeout", 24007, "fatal"),
+    ],
+)
+def test_line_without_severity_is_counted_too(rest, code, severity):
+    line = f"nvidia-nvswitch3: SXid (PCI:0004:00:00.0): {rest}"
+    assert {("3", code, severity): 1} == counts((0.0, line))
+
+
+def test_lines_that_continue_an_error_of_the_controller_are_one_error_with_it():
+    line = "nvidia-nvswitch0: SXid (PCI:0004:00:00.0): 26006, SOE {}"
+    assert {("0", 26006, "unknown"): 1} == counts(
+        (0.0, line.format("HALTED")),
+        (0.1, line.format("HALT data[0] = 0x               0")),
+        (0.2, line.format("HALT data[1] = 0x               1")),
+    )
+
+
 def test_burst_counts_once_for_each_switch_code_and_severity():
     line = "nvidia-nvswitch{}: SXid (PCI:0000:c1:00.0): {}, {}, Link 30"
 

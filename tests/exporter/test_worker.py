@@ -9,8 +9,8 @@ import pytest
 
 from fake_collectors import Blocking, Failing, Returning, wait_until, worker_of
 from hardware_cases import NOW, FakeClock
-from peerwatch_exporter.errors import NoData, PartialData
-from peerwatch_exporter.schedule.worker import ThreadWorker, error_class
+from peerwatch_exporter.errors import NoData, PartialData, error_class
+from peerwatch_exporter.schedule.worker import ThreadWorker
 
 
 @pytest.fixture
@@ -148,6 +148,19 @@ def test_run_past_its_deadline_is_left_out_and_not_started_again_until_it_return
     ]
     assert [{"": 0.0}, {"": 10.0}] == [dict(item.stuck_seconds) for item in (first, second)]
     assert [1, 1] == [first.timeouts, second.timeouts]
+
+
+@pytest.mark.parametrize(("late", "lines"), [(0.8, 0), (6.0, 1)])
+def test_late_run_is_logged_only_if_it_is_very_late(blocking, caplog, late, lines):
+    clock = FakeClock()
+    worker = worker_of(blocking, clock=clock)
+    run(worker, 0.05)
+    clock.now += late
+    for _ in range(3):
+        report = run(worker, 0.05)
+
+    assert ("deadline_exceeded", 1) == (report.error, report.timeouts)
+    assert lines == sum("deadline_exceeded" in record.message for record in caplog.records)
 
 
 def test_second_report_of_a_stuck_run_does_not_wait(blocking):

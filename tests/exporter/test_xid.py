@@ -68,7 +68,7 @@ def test_counts_of_a_log_with_many_kinds():
         ("4", "0000:9b:00.0", "31"): 1,
         ("7", "0000:db:00.0", "94"): 1,
         ("6", "0000:cb:00.0", "145"): 1,
-        ("0", "0000:19:00.0", "119"): 2,
+        ("0", "0000:19:00.0", "119"): 1,
         ("", "0000:06:00.0", "69"): 1,
     } == {key: value for key, value in errors.items() if value}
 
@@ -166,6 +166,27 @@ def test_burst_counts_once_per_five_seconds_from_its_start():
     assert {("0000:18:00.0", 13): 2} == counts((100.0, line), (105.0, line))
     # A stream that never pauses is still more than one.
     assert {("0000:18:00.0", 13): 4} == counts(*((float(second), line) for second in range(20)))
+
+
+@pytest.mark.parametrize("seconds", [6, 45])
+def test_retries_of_a_dead_gsp_are_one_error(seconds):
+    line = (
+        "NVRM: Xid (PCI:0000:19:00): 119, pid=2345, name=python3, "
+        f"Timeout after {seconds}s of waiting for RPC response from GPU0 GSP! Expected function 76."
+    )
+    tries = [(n * (seconds + 0.2), line) for n in range(20)]
+    later = tries[-1][0] + 600
+
+    assert {("0000:19:00.0", 119): 1} == counts(*tries)
+    assert {("0000:19:00.0", 119): 2} == counts(*tries, (later, line))
+
+
+def test_events_of_a_dead_gsp_are_one_error():
+    log = XidLog()
+    for n in range(20):
+        log.add_event(XidEvent("0000:19:00.0", 119, 6.2 * n))
+
+    assert 1 == log.occurrences["0000:19:00.0", 119].count
 
 
 def test_log_that_starts_again_is_no_burst():

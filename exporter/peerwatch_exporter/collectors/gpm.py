@@ -142,7 +142,7 @@ class GpmCollector:
             If the node has no GPU.
         """
         gpus = self._nvml.gpus()
-        self._sampler.keep_only({gpu.identity.uuid for gpu in gpus})
+        self._sampler.keep_only({gpu.identity.key for gpu in gpus})
         # One GPU after the other: GPM calls for several at once have been seen to crash.
         answers = [(gpu, self._read(gpu)) for gpu in gpus]
         supported = family("exporter_source_supported")

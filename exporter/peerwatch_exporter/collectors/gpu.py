@@ -8,6 +8,7 @@ from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.collector import register
+from peerwatch_exporter.errors import PartialData
 from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, shared_nvml
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ SPECS: tuple[MetricSpec, ...] = (
             "gauge",
             "1",
             (),
-            "GPUs that the driver lists and that answer.",
+            "GPUs that the driver lists and that answer. None while any is unreadable.",
             "nvmlDeviceGetCount_v2",
         ),
         MetricSpec(
@@ -49,8 +50,20 @@ SPECS: tuple[MetricSpec, ...] = (
             _GPU_LABELS,
             "1 if the driver lists the GPU and it answers; 0 if it was seen since the exporter "
             "started and is gone, lost, or hangs who asks it (then "
-            "exporter_collector_stuck_seconds rises).",
+            "exporter_collector_stuck_seconds rises). None where a fault of software keeps the "
+            "GPU from being asked (gpu_unreadable).",
             "nvmlDeviceGetHandleByIndex_v2",
+        ),
+        MetricSpec(
+            "gpu_unreadable",
+            "gauge",
+            "1",
+            ("gpu", "uuid", "reason"),
+            "1 while a fault of software keeps the GPU from being read, so that nobody knows "
+            "whether it is there. reason is NVML's error (no_permission, function_not_found, ...), "
+            "that of its Python binding (binding_*), or what became of the process that asks "
+            "(crashed, bad_answer). gpu empty: all of them.",
+            "nvmlDeviceGetHandleByIndex_v2, the driver process",
         ),
         MetricSpec(
             "gpu_lost",
@@ -227,6 +240,12 @@ _KEYED = {
 }
 
 
+class UnreadableGpus(PartialData):
+    """Software keeps some GPUs from being read."""
+
+    error_class = "gpu_unreadable"
+
+
 @register(
     "gpu",
     "GPU load, memory, power, temperature, clocks, throttling and presence (NVML).",
@@ -248,6 +267,8 @@ class GpuCollector:
         ------
         NoData
             If the node has no GPU or no driver.
+        UnreadableGpus
+            At the end, if some GPUs could not be opened.
         """
         gpus = self._nvml.gpus()
         self._facts.update_boards(self._nvml.seen())
@@ -267,6 +288,12 @@ class GpuCollector:
         for code, count in sorted(self._nvml.error_counts().items()):
             errors.add_metric([code], count)
         yield errors
+        refused = [f"{gpu.identity.index} ({gpu.unreadable})" for gpu in gpus if gpu.unreadable]
+        if refused:
+            raise UnreadableGpus(
+                f"GPUs that the driver lists and does not open: {', '.join(refused)}. See who may "
+                "use /dev/nvidia* (device cgroup, container runtime) and the driver's version."
+            )
 
     def _info(self, seen: Iterable[GpuIdentity]) -> Family:
         info = family("gpu_info")
@@ -287,18 +314,22 @@ class GpuCollector:
         return info
 
     def _presence(self, readings: Sequence[tuple[Gpu, GpuReading | None]]) -> Iterable[Family]:
-        present, lost, visible = (
-            family(name) for name in ("gpu_present", "gpu_lost", "gpus_visible")
+        present, lost, visible, unreadable = (
+            family(name) for name in ("gpu_present", "gpu_lost", "gpus_visible", "gpu_unreadable")
         )
         for gpu, reading in readings:
-            present.add_metric(gpu.labels, reading is not None)
-            lost.add_metric(gpu.labels, reading is None)
-        listed = {gpu.identity.uuid for gpu, _ in readings}
+            if gpu.unreadable is None:
+                present.add_metric(gpu.labels, reading is not None)
+                lost.add_metric(gpu.labels, reading is None)
+            else:
+                unreadable.add_metric((*gpu.labels, gpu.unreadable), 1)
+        listed = {gpu.identity.key for gpu, _ in readings}
         for board in self._nvml.seen():
-            if board.uuid not in listed:
+            if board.key not in listed:
                 present.add_metric([str(board.index), board.uuid], 0)
-        visible.add_metric([], sum(reading is not None for _, reading in readings))
-        return present, lost, visible
+        if not unreadable.rows:
+            visible.add_metric([], sum(reading is not None for _, reading in readings))
+        return present, lost, visible, unreadable
 
 
 def _read(gpu: Gpu) -> GpuReading | None:

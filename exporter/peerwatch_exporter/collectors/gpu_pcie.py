@@ -186,7 +186,7 @@ class GpuPcieCollector:
             for direction, result in families.items():
                 raw = getattr(reading, direction)
                 if raw is not None:
-                    key = (gpu.identity.uuid, direction)
+                    key = (gpu.identity.key, direction)
                     counter = self._counters.setdefault(key, UnwrappedCounter())
                     result.add_metric(gpu.labels, counter.add(int(raw)))
             supported.add_metric(("pcie_bytes", gpu.labels[0]), reading.transmit is not None)

@@ -90,7 +90,7 @@ class GpuSamplesCollector:
         if not self._enabled:
             raise NoData("The sampler is off.")
         gpus = self._nvml.gpus()
-        self._keep_only({gpu.identity.uuid for gpu in gpus})
+        self._keep_only({gpu.identity.key for gpu in gpus})
         batches: list[SampleBatch] = []
         families = []
         for quantity in self._quantities:
@@ -110,7 +110,7 @@ class GpuSamplesCollector:
             samples = self._reader.read(gpu, quantity)
         except GpuLostError:
             return
-        key = (gpu.identity.uuid, quantity.metric)
+        key = (gpu.identity.key, quantity.metric)
         if samples is None and key not in self._windows:
             return
         window = self._windows.get(key)

@@ -26,7 +26,8 @@ SPECS = (
         "1",
         _SXID_LABELS,
         "SXID errors of an NVSwitch in the kernel log since its oldest line, by code and severity "
-        "(fatal or nonfatal, as logged); repeats within 5 s count once. A series begins with its "
+        "(fatal or nonfatal, as logged; unknown where the line does not say, as those of the "
+        "switch's own controller); repeats within 5 s count once. A series begins with its "
         "first error, which increase() cannot see: compare the last timestamp with time().",
         "/dev/kmsg, 'nvidia-nvswitchN: SXid'",
         hardware="NVSwitch",
@@ -59,11 +60,14 @@ MAX_UNKNOWN_CODES = 16
 OTHER_CODE = -1
 OTHER_SWITCH = "other"
 
-# Lines with "Data" in place of the severity continue the error before them.
+# Lines with "Data" or an engine in place of the severity continue the error before them; a line
+# without any of it ("SOE HALTED") is an error of the whole switch.
 _SXID = re.compile(
-    r"nvidia-nvswitch([0-9]{1,4}): SXid \([^)]*\): ([0-9]{1,6}), (Non-fatal|Fatal)\b"
+    r"nvidia-nvswitch([0-9]{1,4}): SXid \([^)]*\): ([0-9]{1,6}), "
+    r"(?!Data\b|Severity\b)(?:(Non-fatal|Fatal)\b|\S)",
+    re.IGNORECASE,
 )
-_SEVERITIES = {"Fatal": "fatal", "Non-fatal": "nonfatal"}
+_SEVERITIES = {"fatal": "fatal", "non-fatal": "nonfatal", "": "unknown"}
 
 # Switch, code, severity.
 Key = tuple[str, int, str]
@@ -97,7 +101,7 @@ class SxidLog:
                 switch = OTHER_SWITCH
             if code not in SXIDS and not self._unknown_codes.admits(code):
                 code = OTHER_CODE
-            key = (switch, code, _SEVERITIES[match[3]])
+            key = (switch, code, _SEVERITIES[(match[3] or "").lower()])
             self.counts[key] = self.counts.get(key, 0) + self._bursts.begins(key, timestamp)
             self.last[key] = timestamp
 

@@ -46,7 +46,8 @@ SPECS: tuple[MetricSpec, ...] = (
             "1",
             _XID_LABELS,
             "XID errors since the oldest line of the kernel log, by code; those of the same code "
-            "within 5 s count once, and so does what the log and the driver's events both report. "
+            "within 5 s count once, as do time-outs of the GSP (119) that follow one another at "
+            "once, and what the log and the driver's events both report. "
             "The critical codes of every GPU start at 0: those of class hardware, and 63 and 94. "
             "Beyond 16 unknown codes the label is other.",
             "/dev/kmsg, 'NVRM: Xid'; nvmlEventSetWait_v2",
@@ -115,6 +116,11 @@ NVML = "nvml"
 
 _FALLEN_OFF_THE_BUS = 79
 _RECOVERY_ACTION_CHANGED = 154
+# The driver asks a dead GSP again and again and logs every time-out, which says how long it waited:
+# 6 s for most calls, 45 s for some.
+_GSP_TIMEOUT = 119
+_GSP_TIMEOUT_SECONDS = 6.0
+_TIMEOUT = re.compile(r"Timeout after ([0-9]{1,3})s\b")
 
 _BUS = r"((?:PCI:)?(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
 # With MIG the driver also names the GPU instance and the compute instance, where it knows them.
@@ -179,11 +185,12 @@ class XidLog:
     def _count(self, bus: str, code: int, line: str, source: str, timestamp: float) -> None:
         self.reports[source] += 1
         found = self.occurrences.setdefault((bus, code), _Occurrences())
-        found.count += self._events.is_new((bus, code), source, timestamp)
+        retry = _retry_seconds(code, line)
+        found.count += self._events.is_new((bus, code), source, timestamp, retry_seconds=retry)
         found.last = max(found.last, timestamp) if source == NVML else timestamp
         severity = severity_of(code, line, self._severity)
         # By class too: a fatal line must not hide in a burst that began with a harmless one.
-        if self._events.is_new((bus, code, severity), source, timestamp):
+        if self._events.is_new((bus, code, severity), source, timestamp, retry_seconds=retry):
             key = (bus, severity)
             self.severities[key] = self.severities.get(key, 0) + 1
         if code == _RECOVERY_ACTION_CHANGED and (action := recovery_action(line)) is not None:
@@ -295,6 +302,14 @@ class XidCollector:
         for bus, action in sorted(self._log.recovery_actions.items()):
             actions.add_metric([gpus.get(bus, ""), bus, action], 1)
         yield from (errors, actions)
+
+
+def _retry_seconds(code: int, line: str) -> float | None:
+    """Return how long the driver waits before it logs the same fault again, None if it does not."""
+    if code != _GSP_TIMEOUT:
+        return None
+    match = _TIMEOUT.search(line)
+    return _GSP_TIMEOUT_SECONDS if match is None else float(match[1])
 
 
 def _bus(text: str) -> str:

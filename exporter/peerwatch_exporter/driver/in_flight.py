@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.schedule.worker import Report
+from peerwatch_exporter.schedule.worker import LATE_SECONDS, Report
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -82,8 +82,9 @@ class InFlightRequests:
 
         ``detail`` explains ``error`` in the log where no answer does.
         """
-        self._log(error, detail if answer is None else answer.detail)
         elapsed = 0.0 if self.asked_at is None else now - self.asked_at
+        if error != "deadline_exceeded" or elapsed >= LATE_SECONDS:
+            self._log(error, detail if answer is None else answer.detail)
         return Report(
             collector=self.collector,
             families=families,

@@ -263,7 +263,7 @@ class Driver:
     def _fail(self, slot: ChildSlot, reason: str, gpu: int | None) -> None:
         """End a child that failed; a GPU that it was calling is set apart."""
         if slot.gpu is None and gpu is not None:
-            self._state.apart.setdefault(gpu, ChildSlot(gpu=gpu))
+            self._state.apart.setdefault(gpu, ChildSlot(gpu=gpu)).ended_by = reason
             names = ",".join(map(str, sorted(self._state.apart)))
             _LOG.warning("GPU set apart gpu=%d reason=%s all=%s", gpu, reason, names)
             self._restart(slot, reason)
@@ -275,6 +275,7 @@ class Driver:
     def _restart(self, slot: ChildSlot, reason: str | None) -> None:
         if reason is not None:
             self._state.restarts[reason] += 1
+            slot.ended_by = reason
         # What this child failed for may be another reason than the one before.
         self._state.failure = None
         self._end(slot)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 _EXPECTED = "gpus_expected"
 _CONFIGURED = "gpus_configured"
 _ERRORS = "exporter_nvml_errors_total"
+_UNREADABLE = "gpu_unreadable"
+_NONE: Mapping[str, str] = {}
 
 
 def without_gpus(families: Iterable[Family], gpus: frozenset[int]) -> list[Family]:
@@ -66,15 +69,30 @@ class NodeView:
         return max(self._most_seen, self._gpus_on_pci())
 
     def join(
-        self, collector: str, parts: Sequence[Sequence[Family]], *, unusable: bool = False
+        self,
+        collector: str,
+        parts: Sequence[Sequence[Family]],
+        unreadable: Mapping[str, str] = _NONE,
+        *,
+        unusable: bool = False,
     ) -> tuple[Family, ...]:
         """Return the families of one collector, of all children that answered for it.
 
-        ``unusable`` says that no GPU can be asked for a reason that is known.
+        Parameters
+        ----------
+        collector
+            Its name.
+        parts
+            What each child answered.
+        unreadable
+            By GPU index as text, or ``""`` for all: why, in a word, software kept a GPU from being
+            asked. Nothing is said of the presence of such a GPU.
+        unusable
+            No GPU can be asked for a reason that is known.
         """
         families = list(parts[0]) if len(parts) == 1 else merge(f for part in parts for f in part)
         if collector == "gpu":
-            return self._with_boards(families, parts, unusable=unusable)
+            return self._with_boards(families, parts, unreadable, unusable=unusable)
         if collector == "health":
             return self._with_expected(families)
         return tuple(families)
@@ -86,10 +104,15 @@ class NodeView:
                 self._past_errors.update({labels[0]: int(value) for labels, value in item.rows})
 
     def _with_boards(
-        self, families: Iterable[Family], parts: Sequence[Sequence[Family]], *, unusable: bool
+        self,
+        families: Iterable[Family],
+        parts: Sequence[Sequence[Family]],
+        reasons: Mapping[str, str],
+        *,
+        unusable: bool,
     ) -> tuple[Family, ...]:
         """Add every board that does not answer, and sum what is counted for the node."""
-        own = {"gpu_info", "gpu_present", "gpus_visible", _ERRORS}
+        own = {"gpu_info", "gpu_present", "gpus_visible", _UNREADABLE, _ERRORS}
         found = [item for item in families if item.spec.name not in own]
         by_name = {item.spec.name: item for item in families}
         for labels, _ in by_name["gpu_info"].rows if "gpu_info" in by_name else ():
@@ -100,15 +123,36 @@ class NodeView:
         answered = {_board(labels) for labels, _ in present.rows}
         taken = {labels[0] for labels, _ in present.rows if labels[1]}
         boards = sorted(self._boards.items(), key=_labels)
-        present.rows += [(labels[:2], 0) for board, labels in boards if board not in answered]
+        unreadable = self._unreadable(by_name.get(_UNREADABLE), reasons, answered)
+        unknown = {labels[0] for labels, _ in unreadable.rows}
+        present.rows += [
+            (labels[:2], 0)
+            for board, labels in boards
+            if board not in answered and labels[0] not in unknown and "" not in unknown
+        ]
         info, visible = family("gpu_info"), family("gpus_visible")
         # Of two boards with one index, the one that has it now: joins need it to be the only one.
         info.rows = [
             (labels, 1) for board, labels in boards if board in answered or labels[0] not in taken
         ]
-        if present.rows or (unusable and self.expected()):
+        if (present.rows and not unknown) or (unusable and self.expected()):
             visible.rows = [((), sum(value for _, value in present.rows))]
-        return (info, present, visible, *found, self._errors(parts))
+        return (info, present, visible, unreadable, *found, self._errors(parts))
+
+    def _unreadable(
+        self, told: Family | None, reasons: Mapping[str, str], answered: set[str]
+    ) -> Family:
+        """Return the GPUs that software kept from being asked, by the names they had."""
+        unreadable = family(_UNREADABLE)
+        names = {labels[0]: labels[1] for labels in self._boards.values()}
+        rows = {labels[0]: labels for labels, _ in (told.rows if told is not None else ())}
+        for index, reason in reasons.items():
+            rows.setdefault(index, (index, "", reason))
+        for index, uuid, reason in rows.values():
+            name = uuid or names.get(index, "")
+            if name not in answered or not name:
+                unreadable.rows.append(((index, name, reason), 1))
+        return unreadable
 
     def _errors(self, parts: Iterable[Iterable[Family]]) -> Family:
         total = Counter(self._past_errors)

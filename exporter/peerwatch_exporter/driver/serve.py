@@ -29,8 +29,7 @@ from peerwatch_exporter.driver.progress_marker import (
     open_progress_marker,
 )
 from peerwatch_exporter.driver.wire import FamilyPacker, Inbox, pack
-from peerwatch_exporter.errors import NoData, PartialData
-from peerwatch_exporter.schedule.worker import error_class
+from peerwatch_exporter.errors import NoData, PartialData, error_class
 from peerwatch_exporter.settings.plain import from_plain
 from peerwatch_exporter.sources import Sources
 from peerwatch_exporter.sources.gpu.nvml import Nvml
@@ -113,6 +112,7 @@ class _Server:
         self._packer = FamilyPacker()
         self._factories: dict[str, Factory] = {}
         self._collectors: dict[str, Collector] = {}
+        self._facts_failed = False
 
     def run(self) -> int:
         """Take the settings, then requests until the parent goes."""
@@ -160,9 +160,23 @@ class _Server:
         self._answer(name)
         if not self._is_asked():
             self._marker.enter(FACTS)
+            self._send_facts()
+
+    def _send_facts(self) -> None:
+        try:
             facts = self._facts.read()
+        except DriverReloadedError:
+            raise
+        except Exception as failure:
+            # The process must outlive it: who ends in a call is taken for the fault of a GPU.
+            if not self._facts_failed:
+                _LOG.exception("GPU facts cannot be read error=%r", failure)
+            self._facts_failed = True
+            return
+        finally:
             self._marker.enter(IDLE)
-            self._send("facts", facts)
+        self._facts_failed = False
+        self._send("facts", facts)
 
     def _answer(self, name: str) -> None:
         began = time.monotonic()

@@ -54,6 +54,8 @@ class ChildSlot:
     absent_error
         The same in a word, where that is a failure on a node that should have GPUs; None where the
         driver was released on purpose.
+    ended_by
+        Why its last child was ended; None once another one answers.
     """
 
     gpu: int | None
@@ -64,6 +66,7 @@ class ChildSlot:
     healthy_since: float | None = None
     absent: str | None = None
     absent_error: str | None = None
+    ended_by: str | None = None
     pause: float = 0.0
     _activity: Activity = _NOTHING_YET
     _progress_at: float = 0.0
@@ -86,6 +89,7 @@ class ChildSlot:
         """Take an answer."""
         self.asked.pop(collector, None)
         self.answers[collector] = answer
+        self.ended_by = None
         if self.healthy_since is None:
             self.healthy_since = answer.at
 

@@ -6,6 +6,7 @@ Nothing here waits or touches a process. ``manager.Driver`` guards it with its l
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,9 @@ REASONS = (
     "driver_reloaded",
     "released",
 )
+_NONE: Mapping[str, str] = {}
+# A process that ends or babbles is a fault of software; one that hangs may be that of its GPU.
+_BY_ITSELF = {"crashed", "bad_answer"}
 
 
 class DriverState:
@@ -167,7 +171,8 @@ class DriverState:
                 in_flight.stuck(WHOLE if gpu is None else str(gpu), in_flight.asked_at)
             unresponsive |= set() if gpu is None else {gpu}
         parts = self._parts(collector, now, under_way=under_way, unresponsive=unresponsive)
-        families = self._families(collector, parts)
+        unreadable = self._unreadable(collector, unresponsive)
+        families = self._families(collector, parts, unreadable)
         answer = self.main.answers.get(collector)
         if under_way or answer is None:
             error = "deadline_exceeded"
@@ -193,10 +198,15 @@ class DriverState:
         return in_flight.report(families, None, error=error, success=False, now=now, detail=detail)
 
     def _families(
-        self, collector: str, parts: list[list[Family]], *, unusable: bool = False
+        self,
+        collector: str,
+        parts: list[list[Family]],
+        unreadable: Mapping[str, str] = _NONE,
+        *,
+        unusable: bool = False,
     ) -> tuple[Family, ...]:
         """Return what the children answered for a collector, and what is known of themselves."""
-        families = self._view.join(collector, parts, unusable=unusable)
+        families = self._view.join(collector, parts, unreadable, unusable=unusable)
         if collector == self._own_reporter():
             return (*families, *self._own_families())
         return families
@@ -230,6 +240,20 @@ class DriverState:
             if gpu not in unresponsive and collector in slot.answers:
                 parts.append(slot.answers[collector].families)
         return parts
+
+    def _unreadable(self, collector: str, unresponsive: frozenset[int]) -> dict[str, str]:
+        """Return, by GPU or "" for all, which fault of software kept it from being asked."""
+        found = {
+            str(gpu): slot.ended_by
+            for gpu, slot in self.apart.items()
+            if gpu in unresponsive and slot.ended_by in _BY_ITSELF
+        }
+        answer = self.main.answers.get(collector)
+        if answer is not None and not answer.success and answer.error is not None:
+            found[WHOLE] = answer.error
+        elif answer is None and self.main.ended_by in _BY_ITSELF:
+            found[WHOLE] = self.main.ended_by
+        return found
 
     def _own_reporter(self) -> str:
         """Return the collector whose report carries what is known of the children themselves."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from peerwatch_exporter.errors import error_class
 from peerwatch_exporter.schedule.ticker import PERIOD_SECONDS
-from peerwatch_exporter.schedule.worker import Report, error_class
+from peerwatch_exporter.schedule.worker import Report
 from peerwatch_exporter.snapshot import Distinct, limit_series
 
 if TYPE_CHECKING:

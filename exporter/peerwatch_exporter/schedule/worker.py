@@ -8,13 +8,12 @@ has workers of its own.
 from __future__ import annotations
 
 import logging
-import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from peerwatch_exporter.errors import NoData, PartialData
+from peerwatch_exporter.errors import NoData, PartialData, error_class
 from peerwatch_exporter.schedule.serial_executor import PATIENCE_SECONDS, SerialExecutor
 
 if TYPE_CHECKING:
@@ -24,6 +23,9 @@ if TYPE_CHECKING:
     from peerwatch_exporter.collector import Collector
 
 _LOG = logging.getLogger(__name__)
+# A run that is late and then comes is only counted; one as late as this is worth a log line. The
+# first runs on a busy machine take a second or two.
+LATE_SECONDS = 5.0
 _NOBODY: Mapping[str, float] = {}
 
 
@@ -166,6 +168,7 @@ class ThreadWorker:
             if stuck and not run.expired:
                 run.expired = True
                 self._timeouts += 1
+            if stuck and elapsed >= LATE_SECONDS:
                 self._log("deadline_exceeded", f"not done after {elapsed:.3g} s")
             return Report(
                 collector=self.name,
@@ -241,15 +244,3 @@ class ThreadWorker:
             _LOG.warning(
                 "collector failed collector=%s error=%s detail=%r", self.name, error, detail
             )
-
-
-def error_class(error: BaseException) -> str:
-    """Return the short word that names an error in ``exporter_collector_error_info``."""
-    explicit = getattr(error, "error_class", None)
-    if isinstance(explicit, str):
-        return explicit
-    if isinstance(error, PermissionError):
-        return "permission_denied"
-    if isinstance(error, OSError):
-        return "os_error"
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(error).__name__).lower().lstrip("_")

@@ -86,7 +86,7 @@ class GpuFacts:
     def update_boards(self, boards: Sequence[GpuIdentity]) -> None:
         """Add or renew boards; those not given stay, for a lost GPU has a name too."""
         with self._lock:
-            self._boards.update((board.uuid, board) for board in boards)
+            self._boards.update((board.key, board) for board in boards)
 
     def update_processes(self, processes: Mapping[int, tuple[int, ...]]) -> None:
         """Replace the process ids of the GPUs given."""

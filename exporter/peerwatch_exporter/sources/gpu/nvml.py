@@ -1,8 +1,10 @@
 """NVML, the GPU driver's own library: only this module and its nvml_* siblings import pynvml.
 
 NVML's errors end here. A value that the board, the driver or the permissions do not give is
-None; a lost GPU raises ``GpuLostError`` for that GPU alone; a driver that is not there is
-``NoData``, one that was exchanged under our feet ``DriverReloadedError``.
+None; a lost GPU raises ``GpuLostError`` for that GPU alone, one that cannot be opened
+``GpuUnreadableError``; a driver that is not there is ``NoData``, one that was exchanged under our
+feet ``DriverReloadedError``. A function that the driver's library or the Python binding lacks, or
+that fails in the binding itself, costs its own value and nothing else.
 
 Any call here may never return, so all of this runs in the driver process, and every call
 marks first in shared memory which GPU it is for.
@@ -19,11 +21,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pynvml
 
+from peerwatch_exporter.errors import error_class
 from peerwatch_exporter.sources.gpu.nvml_access import (
     CallMarker,
     DriverAbsent,
     DriverReloadedError,
     GpuLostError,
+    GpuUnreadableError,
     LibraryNotLoadableError,
     NoMarker,
     NvmlError,
@@ -71,10 +75,33 @@ _UNSUPPORTED = frozenset(
         pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
         pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
         pynvml.NVML_ERROR_DEPRECATED,
-        # A buffer of samples is empty: the GPU idles.
+        # A buffer of samples is empty: the GPU idles. No event waits to be taken.
         pynvml.NVML_ERROR_NOT_FOUND,
+        pynvml.NVML_ERROR_TIMEOUT,
     }
 )
+# Why a GPU cannot be opened though nothing speaks against the GPU: a function is missing, a cgroup
+# forbids the device. Anything else is taken for a GPU that does not answer; a broken one often
+# gives no more than "unknown".
+_SOFTWARE = frozenset(
+    {
+        "argument_version_mismatch",
+        "function_not_found",
+        "in_use",
+        "insufficient_resources",
+        "invalid_argument",
+        "memory",
+        "no_permission",
+        "not_supported",
+        "operating_system",
+    }
+)
+# What pynvml raises in place of "function not found" for a function that has versions.
+_MISMATCH = getattr(pynvml, "NVMLLibraryMismatchError", ())
+# What drivers before R510 have in place of a function.
+_OLDER_FUNCTIONS = {
+    "nvmlDeviceGetComputeRunningProcesses": "nvmlDeviceGetComputeRunningProcesses_v2",
+}
 # An older driver answers this for a field id that it has never heard of.
 _FIELD_UNSUPPORTED = _UNSUPPORTED | {pynvml.NVML_ERROR_INVALID_ARGUMENT}
 
@@ -109,15 +136,27 @@ class Gpu:
         NVML's handle, or None if the driver refused it because the GPU is lost.
     nvml
         The library this GPU belongs to.
+    unreadable
+        Why software keeps the GPU from being opened, in a word; None if it does not.
 
     Attributes
     ----------
     labels
         The values of the labels ``gpu`` and ``uuid``.
+    unreadable
+        As given.
     """
 
-    def __init__(self, identity: GpuIdentity, handle: Any, nvml: Nvml) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        identity: GpuIdentity,
+        handle: Any,  # noqa: ANN401
+        nvml: Nvml,
+        *,
+        unreadable: str | None = None,
+    ) -> None:
         self.identity = identity
+        self.unreadable = unreadable
         self._handle = handle
         self._nvml = nvml
         self.labels = str(identity.index), identity.uuid
@@ -130,7 +169,7 @@ class Gpu:
 
     @property
     def answers(self) -> bool:
-        """Whether the GPU was not found to be lost."""
+        """Whether the GPU could be opened and was not found to be lost."""
         return self._handle is not None
 
     def read(self) -> GpuReading:
@@ -184,6 +223,8 @@ class Gpu:
                 return self._nvml.call(function, self._handle, *arguments, **options)
             except GpuLostError:
                 self._lose()
+        if self.unreadable is not None:
+            raise GpuUnreadableError(f"GPU {self.identity.index}: {self.unreadable}.")
         raise GpuLostError(f"GPU {self.identity.index} ({self.identity.uuid}) is lost.")
 
     def fields(self, wanted: Sequence[tuple[int, int]]) -> dict[tuple[int, int], float]:
@@ -207,7 +248,7 @@ class Gpu:
 
     def _lose(self) -> None:
         self._handle = None
-        self._nvml.count_error(pynvml.NVML_ERROR_GPU_IS_LOST)
+        self._nvml.count_loss(self.identity)
 
     def _memory(self) -> tuple[int | None, int | None, int | None]:
         info = self.call("nvmlDeviceGetMemoryInfo", version=pynvml.nvmlMemory_v2)
@@ -266,6 +307,8 @@ class Nvml:
         self._is_listed = False
         self._seen: dict[str, GpuIdentity] = {}
         self._errors: Counter[str] = Counter()
+        self._last_code: str | None = None
+        self._binding_faults: set[str] = set()
         self._error_names = error_names()
 
     @property
@@ -305,7 +348,9 @@ class Nvml:
             self.marker.at(-1)
             self._initialise()
             count = self.call("nvmlDeviceGetCount")
-            if not count:
+            if count is None:
+                raise NvmlError(f"NVML does not say how many GPUs there are: {self._refusal()}.")
+            if count == 0:
                 raise DriverAbsent("NVML lists no GPU.", "nvml_no_gpu_listed")
             if count != self._count:
                 # Indexes may mean other boards now.
@@ -326,14 +371,39 @@ class Nvml:
         return index not in self._excluded and self._only in {None, index}
 
     def call(self, function: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401
-        """Call a pynvml function; None if the driver lacks it or the value."""
+        """Call a pynvml function; None if the driver, the binding or the board lacks it."""
+        self._last_code = None
         try:
             # An older pynvml lacks the newest wrappers, as an older driver lacks functions.
             wrapper = getattr(pynvml, function, None)
-            return None if wrapper is None else wrapper(*arguments, **options)
+            if wrapper is not None:
+                return wrapper(*arguments, **options)
+            self._last_code = "function_not_found"
         except pynvml.NVMLError as error:
-            self.handle_error(error.value, _UNSUPPORTED)
+            self._last_code = self._error_names.get(error.value, str(error.value))
+            if error.value != pynvml.NVML_ERROR_FUNCTION_NOT_FOUND:
+                self.handle_error(error.value, _UNSUPPORTED)
+                return None
+        except _MISMATCH:
+            # The same, of a function that has versions; it is no NVMLError.
+            self._last_code = "function_not_found"
+        except Exception as error:
+            self._binding_failed(function, error)
             return None
+        older = _OLDER_FUNCTIONS.get(function)
+        return None if older is None else self.call(older, *arguments, **options)
+
+    def _binding_failed(self, function: str, error: Exception) -> None:
+        """Count what pynvml itself fails with: text that is no text, an argument it refuses."""
+        self._last_code = f"binding_{error_class(error)}"
+        self._errors[self._last_code] += 1
+        if function not in self._binding_faults:
+            self._binding_faults.add(function)
+            _LOG.warning("NVML's Python binding failed function=%s error=%r", function, error)
+
+    def _refusal(self) -> str:
+        """Return why the last call gave None, in a word."""
+        return self._last_code or "no answer"
 
     def handle_error(self, code: int, unsupported: frozenset[int]) -> None:
         """Decide what an NVML error code means: nothing, a lost GPU, or one to be counted."""
@@ -350,6 +420,22 @@ class Nvml:
     def count_error(self, code: int) -> None:
         """Count a failed call; a lost GPU is counted once, when it is lost."""
         self._errors[self._error_names.get(code, str(code))] += 1
+
+    def count_loss(self, identity: GpuIdentity) -> None:
+        """Count and log that a GPU was lost; it is not asked again until the driver lists it anew.
+
+        Parameters
+        ----------
+        identity
+            Which one, as far as it is known.
+        """
+        self.count_error(pynvml.NVML_ERROR_GPU_IS_LOST)
+        _LOG.error(
+            "GPU is lost gpu=%d uuid=%s pci_bus_id=%s",
+            identity.index,
+            identity.uuid,
+            identity.pci_bus_id,
+        )
 
     def _initialise(self) -> None:
         if self._initialised:
@@ -383,13 +469,24 @@ class Nvml:
         self.marker.at(index)
         try:
             handle = self.call("nvmlDeviceGetHandleByIndex", index)
+            if handle is None:
+                return self._refused(index, known)
             identity = self._identity(index, handle)
         except GpuLostError:
             if known is None:
-                self.count_error(pynvml.NVML_ERROR_GPU_IS_LOST)
-            return known or Gpu(GpuIdentity(index), None, self)
-        self._seen[identity.uuid] = identity
+                self.count_loss(GpuIdentity(index))
+            if known is None or known.unreadable is not None:
+                return Gpu(GpuIdentity(index) if known is None else known.identity, None, self)
+            return known
+        self._seen[identity.key] = identity
         return Gpu(identity, handle, self)
+
+    def _refused(self, index: int, known: Gpu | None) -> Gpu:
+        """Return a GPU that the driver lists and does not open."""
+        reason = self._refusal()
+        identity = GpuIdentity(index) if known is None else known.identity
+        software = reason in _SOFTWARE or reason.startswith("binding_")
+        return Gpu(identity, None, self, unreadable=reason if software else None)
 
     def _identity(self, index: int, handle: Any) -> GpuIdentity:  # noqa: ANN401
         pci = self.call("nvmlDeviceGetPciInfo", handle)

@@ -56,6 +56,12 @@ class GpuLostError(NvmlError):
     error_class = "nvml_gpu_is_lost"
 
 
+class GpuUnreadableError(GpuLostError):
+    """Software keeps one GPU from being read; nothing says that the GPU itself is gone."""
+
+    error_class = "nvml_gpu_unreadable"
+
+
 class DriverReloadedError(NvmlError):
     """The driver was unloaded or exchanged; only a new process can use the one there is now."""
 

@@ -75,12 +75,8 @@ class EventReader:
         self._buses[gpu.address] = gpu.identity.pci_bus_id
 
     def _next(self) -> Any:  # noqa: ANN401 - pynvml's structure
-        try:
-            return pynvml.nvmlEventSetWait_v2(self._set, 0)
-        except pynvml.NVMLError as error:
-            if error.value != pynvml.NVML_ERROR_TIMEOUT:
-                self._nvml.handle_error(error.value, frozenset({pynvml.NVML_ERROR_NOT_SUPPORTED}))
-            return None
+        # Nothing happened, which NVML calls a timeout, is no failed call.
+        return self._nvml.call("nvmlEventSetWait_v2", self._set, 0)
 
 
 class FactsReader:

@@ -92,7 +92,7 @@ class GpmSampler:
                 return None
             self._sample(board)
         except GpuLostError:
-            self._forget(gpu.identity.uuid)
+            self._forget(gpu.identity.key)
             raise
         return board.reading
 
@@ -102,11 +102,11 @@ class GpmSampler:
             self._forget(uuid)
 
     def _board(self, gpu: Gpu) -> _Board:
-        board = self._boards.get(gpu.identity.uuid)
+        board = self._boards.get(gpu.identity.key)
         if board is None or board.gpu is not gpu:
             # The driver was reloaded or the GPU came back: older counters are of another life.
-            self._forget(gpu.identity.uuid)
-            board = self._boards[gpu.identity.uuid] = _Board(gpu)
+            self._forget(gpu.identity.key)
+            board = self._boards[gpu.identity.key] = _Board(gpu)
         return board
 
     def _sample(self, board: _Board) -> None:

@@ -176,7 +176,7 @@ class HealthReader:
         return rows, bool(pending), bool(failed)
 
     def _call(self, gpu: Gpu, what: str, call: Callable[[], _T | None]) -> _T | None:
-        key = (gpu.identity.uuid, what)
+        key = (gpu.identity.key, what)
         if self._monotonic() < self._unsupported_until.get(key, 0.0):
             return None
         answer = call()

@@ -59,7 +59,7 @@ class SampleReader:
         GpuLostError
             If the GPU is lost.
         """
-        key = (gpu.identity.uuid, quantity.number)
+        key = (gpu.identity.key, quantity.number)
         newest = self._newest.get(key, 0)
         answer = gpu.call("nvmlDeviceGetSamples", quantity.number, newest)
         if answer is None:

@@ -24,6 +24,11 @@ class GpuIdentity:
     vbios: str = ""
     numa_node: int | None = None
 
+    @property
+    def key(self) -> str:
+        """What identifies the board: its uuid, or its index where the driver does not tell it."""
+        return self.uuid or str(self.index)
+
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:

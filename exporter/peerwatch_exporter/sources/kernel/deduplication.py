@@ -26,7 +26,9 @@ class EventDeduplicator:
         # By what was reported: the newest events, each with when every source began to report it.
         self._events: dict[Hashable, list[dict[str, float]]] = {}
 
-    def is_new(self, key: Hashable, source: str, timestamp: float) -> bool:
+    def is_new(
+        self, key: Hashable, source: str, timestamp: float, *, retry_seconds: float | None = None
+    ) -> bool:
         """Take a report; return whether it is the first of an event.
 
         Parameters
@@ -38,12 +40,19 @@ class EventDeduplicator:
         timestamp
             When it happened, as far as the source knows (Unix time). A time before that of the
             same source's earlier reports begins another event: its log started again.
+        retry_seconds
+            For what is tried and fails again and again, how long one try takes: the event goes on
+            as long as reports follow one another by no more than that and 5 s. None: an event is
+            over 5 s after its first report.
         """
+        longest = _BURST_SECONDS + (retry_seconds or 0.0)
         events = self._events.pop(key, [])
         self._events[key] = events
         for event in events:
             start = event.get(source)
-            if start is not None and 0 <= timestamp - start < _BURST_SECONDS:
+            if start is not None and 0 <= timestamp - start < longest:
+                if retry_seconds is not None:
+                    event[source] = timestamp
                 return False
         for event in events:
             # Lacking this source, it has the other one.
