@@ -324,20 +324,25 @@ def test_the_package_holds_rules_and_dashboards_and_a_release_fits_into_its_secr
     assert len(base64.b64encode(release)) < LARGEST_SECRET_BYTES
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_notes_name_what_is_left_to_do(case):
-    (notes,) = [text for path, text in templates(values_of(case)).items() if "NOTES" in path]
-    rendered = case_objects(case)
-    names = {manifest["metadata"]["name"] for manifest in rendered}
+def test_a_label_of_the_user_comes_once_and_the_nearer_one_counts():
+    labels = {"labels": {"team": "b"}}
+    values = {
+        "commonLabels": {"team": "a"},
+        "exporter": {"podLabels": {"team": "b"}, "monitor": {"kind": "PodMonitor"} | labels},
+        "rules": {"enabled": True} | labels,
+        "dashboards": {"enabled": True} | labels,
+    }
+    texts = templates(values)
+    found = objects(values)
 
-    named = set(re.findall(r"(?:daemonset |daemonset/|service/)(\S+)", notes))
-    assert named <= names
-    monitors = of_kind(rendered, "PodMonitor") + of_kind(rendered, "ServiceMonitor")
-    watched = {monitor["metadata"]["labels"]["app.kubernetes.io/component"] for monitor in monitors}
-    for component, kind in (("exporter", "DaemonSet"), ("detector", "StatefulSet")):
-        unwatched = bool(of_kind(rendered, kind)) and component not in watched
-        assert unwatched == (f"{component}.monitor.kind" in notes)
-    assert ("no rules yet" in notes) == (not of_kind(rendered, "PrometheusRule"))
+    workload = only(found, "DaemonSet")
+    assert "a" == workload["metadata"]["labels"]["team"]
+    assert "b" == pod_of(workload)["metadata"]["labels"]["team"]
+    for kind, component in (("PodMonitor", "exporter"), ("ConfigMap", "dashboards")):
+        chosen_ones = of_kind(found, kind, component)
+        assert {"b"} == {manifest["metadata"]["labels"]["team"] for manifest in chosen_ones}
+    (monitor,) = [text for path, text in texts.items() if path.endswith("exporter/monitor.yaml")]
+    assert 1 == monitor.count("team:")
 
 
 def test_the_test_pod_asks_the_service():

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from helm_chart import CHART, ROOT, helm, objects, of_kind, only, refusal
+from helm_chart import CASES, CHART, ROOT, helm, objects, of_kind, only, pod_of, refusal, values_of
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_exporter.settings.config import ExporterConfig
 
@@ -24,6 +24,21 @@ VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 @pytest.mark.parametrize("values", EXAMPLES, ids="-".join)
 def test_values_on_the_page_are_taken(values):
     assert objects(values)
+
+
+@pytest.mark.parametrize("values", [*EXAMPLES, *(values_of(case) for case in CASES)], ids="-".join)
+def test_a_runtime_class_is_asked_only_of_nodes_with_gpus(values):
+    (*pods,) = (pod_of(workload)["spec"] for workload in of_kind(objects(values), "DaemonSet"))
+
+    for pod in pods:
+        selected = "true" == pod["nodeSelector"].get("nvidia.com/gpu.present")
+        assert ("nvidia" == pod.get("runtimeClassName")) == selected
+
+
+def test_examples_show_the_runtime_class():
+    classes = [example.get("exporter", {}).get("runtimeClassName") for example in EXAMPLES]
+
+    assert classes.count("nvidia") >= 2
 
 
 def test_commands_of_the_page_make_the_names_that_it_uses():

@@ -139,7 +139,10 @@ def test_rules_files_named_are_those_there_are():
         ({"exporter": {"port": 70000}}, "at '/exporter/port': maximum: got 70,000, want 65,535"),
         ({"preset": "dcmg"}, "at '/preset': value must be one of 'peerwatch', 'fast', 'dcgm'"),
         ({"prometheus": {"url": "prometheus:9090"}}, "at '/prometheus/url': 'prometheus:9090'"),
-        ({"exporter": {"monitor": {"interval": "1 s"}}}, "at '/exporter/monitor/interval': '1 s'"),
+        (
+            {"exporter": {"resources": {"limits": {"cpu": True}}}},
+            "at '/exporter/resources/limits/cpu': got boolean, want",
+        ),
         ({"detector": {"replicas": "2"}}, "at '/detector/replicas': got string, want integer"),
         ({"image": {"pullPolicy": "always"}}, "at '/image/pullPolicy': value must be one of"),
         (
@@ -151,7 +154,7 @@ def test_rules_files_named_are_those_there_are():
             "at '/exporter/config/nvlink/per_link': got string, want boolean",
         ),
     ],
-    ids=["port", "preset", "url", "duration", "text", "choice", "detector", "exporter"],
+    ids=["port", "preset", "url", "quantity", "text", "choice", "detector", "exporter"],
 )
 def test_a_value_of_the_wrong_kind_is_refused_with_its_path(values, said):
     assert said in refusal(values)

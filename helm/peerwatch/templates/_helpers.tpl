@@ -13,23 +13,29 @@ app.kubernetes.io/instance: {{ $root.Release.Name }}
 app.kubernetes.io/component: {{ last . }}
 {{- end }}
 
+{{/* Labels of an object. Argument: (list $ "exporter"), and what the user wants on this kind of object besides, as a map. */}}
 {{- define "peerwatch.labels" -}}
 {{- $root := first . -}}
-{{ include "peerwatch.selector" . }}
+{{ include "peerwatch.selector" (list $root (index . 1)) }}
 app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 app.kubernetes.io/part-of: peerwatch
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
-{{- with $root.Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- include "peerwatch.usersLabels" . }}
 {{- end }}
 
-{{/* Labels of pods: without versions, so that only a change of the pod replaces it. */}}
+{{/* Labels of pods, with the same argument: without versions, so that only a change of the pod replaces it. */}}
 {{- define "peerwatch.podLabels" -}}
-{{ include "peerwatch.selector" . }}
+{{ include "peerwatch.selector" (list (first .) (index . 1)) }}
 app.kubernetes.io/part-of: peerwatch
-{{- with (first .).Values.commonLabels }}
+{{- include "peerwatch.usersLabels" . }}
+{{- end }}
+
+{{/* The user's labels, each key once; those of the kind of object hide the common ones. */}}
+{{- define "peerwatch.usersLabels" -}}
+{{- $labels := deepCopy (first .).Values.commonLabels -}}
+{{- range slice . 2 }}{{ $labels = mergeOverwrite $labels (deepCopy .) }}{{ end -}}
+{{- with $labels }}
 {{ toYaml . }}
 {{- end }}
 {{- end }}
@@ -57,13 +63,13 @@ allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 {{- end }}
 
-{{/* Seconds of a duration such as 1s, 500ms or 1m30s. */}}
+{{/* Seconds of a duration such as 1s, 500ms or 1m30s; a year has 365 days, as in Prometheus. */}}
 {{- define "peerwatch.seconds" -}}
 {{- $total := 0.0 -}}
-{{- range regexFindAll "[0-9]+(ms|s|m|h)" . -1 -}}
+{{- range regexFindAll "[0-9]+(ms|[smhdwy])" . -1 -}}
 {{- $unit := regexFind "[a-z]+" . -}}
 {{- $number := regexFind "[0-9]+" . | float64 -}}
-{{- $total = addf $total (mulf $number (get (dict "ms" 0.001 "s" 1.0 "m" 60.0 "h" 3600.0) $unit)) -}}
+{{- $total = addf $total (mulf $number (get (dict "ms" 0.001 "s" 1.0 "m" 60.0 "h" 3600.0 "d" 86400.0 "w" 604800.0 "y" 31536000.0) $unit)) -}}
 {{- end -}}
 {{- $total -}}
 {{- end }}

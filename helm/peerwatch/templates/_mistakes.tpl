@@ -1,6 +1,7 @@
 {{/* Values that cannot work together, as a list of sentences. */}}
 {{- define "peerwatch.mistakes" -}}
-{{- $found := list -}}
+{{- $found := include "peerwatch.mistakes.names" . | fromYamlArray -}}
+{{- $found = concat $found (include "peerwatch.mistakes.labels" (list "commonLabels" .Values.commonLabels) | fromYamlArray) -}}
 {{- if .Values.exporter.enabled -}}
 {{- $found = concat $found (include "peerwatch.mistakes.exporter" . | fromYamlArray) -}}
 {{- end -}}
@@ -8,6 +9,7 @@
 {{- $found = concat $found (include "peerwatch.mistakes.detector" . | fromYamlArray) -}}
 {{- end -}}
 {{- $found = concat $found (include "peerwatch.mistakes.rules" . | fromYamlArray) -}}
+{{- $found = concat $found (include "peerwatch.mistakes.labels" (list "dashboards.labels" .Values.dashboards.labels) | fromYamlArray) -}}
 {{- toYaml $found -}}
 {{- end }}
 
@@ -30,9 +32,8 @@
 {{- $found = append $found (printf "exporter.config.%s: is set by the chart; use %s instead." $place $instead) -}}
 {{- end -}}
 {{- end -}}
+{{- $found = concat $found (include "peerwatch.mistakes.pod" (list "exporter" $values) | fromYamlArray) -}}
 {{- with $values.monitor -}}
-{{- $found = concat $found (include "peerwatch.mistakes.scheme" (list "exporter" $values) | fromYamlArray) -}}
-{{- $found = concat $found (include "peerwatch.mistakes.times" (list "exporter.monitor" .) | fromYamlArray) -}}
 {{- $seconds := include "peerwatch.seconds" .interval | float64 -}}
 {{- $recorded := and (ne .kind "none") $.Values.rules.enabled $.Values.rules.recording -}}
 {{- if and $recorded (eq $.Values.preset "peerwatch") (gt $seconds 5.0) -}}
@@ -68,8 +69,7 @@
 {{- $found = append $found (printf "detector.config.%s: is set by the chart; use the chart's value %s instead." $place $instead) -}}
 {{- end -}}
 {{- end -}}
-{{- $found = concat $found (include "peerwatch.mistakes.scheme" (list "detector" $values) | fromYamlArray) -}}
-{{- $found = concat $found (include "peerwatch.mistakes.times" (list "detector.monitor" $values.monitor) | fromYamlArray) -}}
+{{- $found = concat $found (include "peerwatch.mistakes.pod" (list "detector" $values) | fromYamlArray) -}}
 {{- toYaml $found -}}
 {{- end }}
 
@@ -77,27 +77,24 @@
 {{- $found := list -}}
 {{- $rules := .Values.rules -}}
 {{- $known := include "peerwatch.rules.alerts" . | fromJsonArray -}}
-{{- range $name, $_ := $rules.alerts -}}
+{{- range $name, $change := $rules.alerts -}}
 {{- if not (has $name $known) -}}
 {{- $found = append $found (printf "rules.alerts.%s: there is no such alert; there are %s." $name (join ", " $known)) -}}
 {{- end -}}
+{{- $path := printf "rules.alerts.%s" $name -}}
+{{- if hasKey $change "for" -}}
+{{- $found = concat $found (include "peerwatch.mistakes.duration" (dict "path" (print $path ".for") "value" (get $change "for")) | fromYamlArray) -}}
 {{- end -}}
+{{- if hasKey $change "keepFiringFor" -}}
+{{- $least := "resolves the alert at the first missing sample, and pages again with the next; more than 0, such as the 10m of a cause (docs/rules.md#timing), or omit it to keep the rule's own." -}}
+{{- $found = concat $found (include "peerwatch.mistakes.duration" (dict "path" (print $path ".keepFiringFor") "value" $change.keepFiringFor "least" $least) | fromYamlArray) -}}
+{{- end -}}
+{{- $found = concat $found (include "peerwatch.mistakes.alertLabels" (list (print $path ".labels") (default dict $change.labels)) | fromYamlArray) -}}
+{{- end -}}
+{{- $found = concat $found (include "peerwatch.mistakes.alertLabels" (list "rules.alertLabels" $rules.alertLabels) | fromYamlArray) -}}
+{{- $found = concat $found (include "peerwatch.mistakes.labels" (list "rules.labels" $rules.labels) | fromYamlArray) -}}
 {{- if and $rules.enabled (not $rules.recording) .Values.detector.enabled .Values.prometheus.recorded (ne .Values.preset "fast") -}}
 {{- $found = append $found "prometheus.recorded: is true, but rules.recording is false, so the series that the detector would read are not recorded; set both to the same value." -}}
-{{- end -}}
-{{- toYaml $found -}}
-{{- end }}
-
-{{/* Argument: (list path monitor). */}}
-{{- define "peerwatch.mistakes.times" -}}
-{{- $found := list -}}
-{{- $path := first . -}}
-{{- with last . -}}
-{{- if .scrapeTimeout -}}
-{{- if gt (include "peerwatch.seconds" .scrapeTimeout | float64) (include "peerwatch.seconds" .interval | float64) -}}
-{{- $found = append $found (printf "%s.scrapeTimeout: %q is longer than the interval %q, which Prometheus refuses." $path .scrapeTimeout .interval) -}}
-{{- end -}}
-{{- end -}}
 {{- end -}}
 {{- toYaml $found -}}
 {{- end }}
