@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -136,3 +138,77 @@ def test_the_running_exporter_and_detector_load_no_torch(installed: Path) -> Non
         "assert 'torch' not in sys.modules\n"
     )
     assert run(installed, code).stderr == ""
+
+
+@pytest.fixture(scope="module")
+def prefix(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheel with pip, and return the folder that stands in for /usr or a venv."""
+    folder = tmp_path_factory.mktemp("prefix")
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"),
+            *("--no-compile", "--ignore-installed", "--prefix", str(folder), str(wheel)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return folder
+
+
+def detector(prefix: Path, *arguments: str, without: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the detector of the installed wheel, as if one package were not installed."""
+    (site,) = prefix.glob("lib*/python3*/site-packages")
+    code = (
+        f"if {without!r}: sys.modules[{without!r}] = None\n"
+        "from peerwatch_detector.__main__ import main\n"
+        f"sys.exit(main({list(arguments)!r}))"
+    )
+    return run(site, code)
+
+
+def test_files_of_an_installed_wheel_are_listed_and_copied(prefix: Path, tmp_path: Path) -> None:
+    listed = detector(prefix, "files", "rules", without="numpy")
+    share = prefix / "share" / "peerwatch"
+    assert (0, "") == (listed.returncode, listed.stderr)
+    assert str(share / "rules" / "job.rules.yaml") in listed.stdout.splitlines()
+
+    copied = detector(prefix, "files", "--copy", str(tmp_path))
+
+    assert (0, "") == (copied.returncode, copied.stderr)
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == {
+        Path(line) for line in copied.stdout.splitlines()
+    }
+    for kind, pattern in (("rules", "*.yaml"), ("dashboards", "*.json")):
+        source = {p.relative_to(ROOT / kind): p.read_bytes() for p in (ROOT / kind).rglob(pattern)}
+        copies = {
+            p.relative_to(tmp_path / kind): p.read_bytes()
+            for p in (tmp_path / kind).rglob("*")
+            if p.is_file()
+        }
+        assert source == copies
+
+
+def test_a_wheel_without_its_files_says_so(prefix: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    shutil.copytree(prefix, bare, ignore=shutil.ignore_patterns("share"))
+
+    done = detector(bare, "files", "dashboards")
+
+    assert (1, "") == (done.returncode, done.stdout)
+    assert done.stderr.startswith("peerwatch-detector: This installation has no dashboards;")
+    assert 1 == len(done.stderr.splitlines())
+
+
+def test_a_wheels_user_is_told_what_a_wheels_user_can_do(prefix: Path, tmp_path: Path) -> None:
+    without_flask = detector(prefix, "run", without="flask").stderr
+    no_models = tmp_path / "no_models"
+    shutil.copytree(prefix, no_models)
+    (models,) = no_models.rglob("default.npz")
+    models.unlink()
+    missing = detector(no_models, "run").stderr
+
+    assert "-m pip install 'flask>=3' 'jinja2>=3.1' " in without_flask
+    assert "The shipped models cannot be used" in missing
+    for message in (without_flask, missing):
+        assert 1 == len(message.splitlines())
+        assert not re.search(r"make |constraints|'\.\[|source", message)

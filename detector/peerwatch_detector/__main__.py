@@ -8,6 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from peerwatch_common.installation import install_advice
 from peerwatch_common.logs import one_line, set_up_logging
 from peerwatch_detector.command_line import changes, parser
 
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 def main(arguments: list[str] | None = None) -> int:
     """Run a command and return its exit code: 0 done, 1 failed, 2 wrong usage or configuration."""
     options = parser().parse_args(arguments)
+    return _files(options) if options.command == "files" else _with_extras(options)
+
+
+def _with_extras(options: argparse.Namespace) -> int:
+    """Run a command that needs numpy and other packages of the extras."""
     set_up_logging(options.log_level, options.log_format)
     # Waking two arithmetic threads on a busy host costs more than it brings.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -56,11 +62,22 @@ def _command(options: argparse.Namespace) -> int:
     return _COMMANDS[options.command](options, load_config(options.config, changes(options)))
 
 
+def _files(options: argparse.Namespace) -> int:
+    """Run ``files``, which needs none of the extras."""
+    from peerwatch_common.errors import ConfigError, PeerwatchError  # noqa: PLC0415
+    from peerwatch_detector.files import run_files  # noqa: PLC0415
+
+    try:
+        return run_files(options)
+    except PeerwatchError as error:
+        print(f"peerwatch-detector: {one_line(str(error))}", file=sys.stderr)
+        return 2 if isinstance(error, ConfigError) else 1
+
+
 def _missing(error: ModuleNotFoundError, extra: str, who: str) -> int:
     print(
-        f"peerwatch-detector: {who} needs {error.name!r}, which is not installed. Run in the "
-        "folder of Peerwatch's source: "
-        f"{sys.executable} -m pip install -c constraints.txt '.[{extra}]'",
+        f"peerwatch-detector: {who} needs {error.name!r}, which is not installed. "
+        f"{install_advice(extra)}",
         file=sys.stderr,
     )
     return 2

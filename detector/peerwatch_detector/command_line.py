@@ -9,6 +9,7 @@ from pathlib import Path
 
 from peerwatch_common.command_line import add_logging
 from peerwatch_detector import __version__
+from peerwatch_detector.files import add_files
 from peerwatch_detector.priority.options import add_prioritize
 
 
@@ -69,6 +70,7 @@ def parser() -> argparse.ArgumentParser:
         "bench", parents=[common], help="measure what this server and this machine give"
     )
     _add_bench(bench)
+    add_files(commands)
     return whole
 
 

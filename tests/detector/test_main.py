@@ -339,3 +339,50 @@ def test_check_tells_mistakes_and_exits_with_2(
     captured = capsys.readouterr()
     assert ("", 1) == (captured.out, len(captured.err.splitlines()))
     assert said in captured.err
+
+
+def test_files_of_another_content_are_replaced_only_if_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 0 == main(["files", "rules", "--copy", str(tmp_path)])
+    own, other = tmp_path / "job.rules.yaml", tmp_path / "node.rules.yaml"
+    shipped = own.read_text()
+    own.write_text("groups: []\n")
+    other.unlink()
+    capsys.readouterr()
+
+    assert 1 == main(["files", "rules", "--copy", str(tmp_path)])
+
+    captured = capsys.readouterr()
+    assert ("", 1) == (captured.out, len(captured.err.splitlines()))
+    assert f"{own}: there with another content; nothing was copied" in captured.err
+    assert ("groups: []\n", False) == (own.read_text(), other.exists())
+    assert 0 == main(["files", "rules", "--copy", str(tmp_path), "--overwrite"])
+    assert (shipped, True) == (own.read_text(), other.exists())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "what"),
+    [
+        (["--overwrite"], 2, "--overwrite: belongs to --copy FOLDER"),
+        (["rules", "--copy", "/dev/null"], 1, "/dev/null: cannot be read or written"),
+    ],
+)
+def test_a_mistake_in_files_is_one_line(
+    arguments: list[str], code: int, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert code == main(["files", *arguments])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert what in line
+
+
+def test_files_end_quietly_if_nobody_reads_on() -> None:
+    command = f"{sys.executable} -m peerwatch_detector files | true"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (0, "") == (done.returncode, done.stderr)

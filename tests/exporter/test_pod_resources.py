@@ -264,7 +264,7 @@ def test_missing_package_is_named(path, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", refuse)
     error = failure(path)
     assert "package_missing" == error.error_class
-    assert "pip install '.[kubernetes]'" in str(error)
+    assert "pip install -c constraints.txt '.[kubernetes]'" in str(error)
 
 
 @pytest.mark.parametrize(

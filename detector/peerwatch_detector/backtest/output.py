@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from peerwatch_common.errors import ConfigError
+from peerwatch_common.installation import install_advice
 from peerwatch_detector.errors import OutputError
 
 
@@ -42,9 +43,8 @@ def check_picture(path: Path | None) -> None:
     if importlib.util.find_spec("matplotlib") is None:
         raise ConfigError(
             [
-                f"--picture {path}: needs matplotlib, which is not installed. Run in the folder of "
-                f"Peerwatch's source: {sys.executable} -m pip install -c constraints.txt "
-                "'.[detector,train]'"
+                f"--picture {path}: needs matplotlib, which is not installed. "
+                + install_advice("detector,train")
             ]
         )
 

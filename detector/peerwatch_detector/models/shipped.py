@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import resources
 
+from peerwatch_common.installation import source_folder
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.errors import ModelError
 from peerwatch_detector.models.store import EMPTY, Bundle, load_bundle
@@ -23,9 +24,12 @@ def shipped_bundle() -> Bundle:
         try:
             return load_bundle(path)
         except ModelError as error:
+            # Only a source folder has a Makefile.
+            folder = source_folder()
+            remedy = f"write them with `make -C {folder} models`" if folder else "train some"
             raise ModelError(
-                f"The shipped models cannot be used: {error} Install peerwatch again, write them "
-                "with `make models`, or do without: `models: none`."
+                f"The shipped models cannot be used: {error} Install peerwatch again, {remedy}, or "
+                "do without: `models: none`."
             ) from error
 
 

@@ -128,5 +128,5 @@ def test_what_is_left_out_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_shipped_models_that_are_missing_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shipped, "FILE", "missing.npz")
-    with pytest.raises(ModelError, match=r"missing\.npz: cannot be read.*make models"):
+    with pytest.raises(ModelError, match=r"missing\.npz: cannot be read.*make -C .* models"):
         shipped_bundle()

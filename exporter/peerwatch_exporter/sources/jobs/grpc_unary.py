@@ -12,6 +12,8 @@ import struct
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
 
+from peerwatch_common.installation import install_advice
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
@@ -220,8 +222,8 @@ def _new_connection() -> H2Connection:
     except ImportError as error:
         raise GrpcError(
             "package_missing",
-            "the package h2 is not installed; run pip install '.[kubernetes]' in the folder of "
-            "Peerwatch's source, or set jobs.pod_resources_socket to null",
+            "the package h2 is not installed; set jobs.pod_resources_socket to null, or: "
+            + install_advice("kubernetes"),
         ) from error
     return H2Connection(H2Configuration(client_side=True, header_encoding=None))
 
