@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from datetime import datetime
 from pathlib import Path
 
-from peerwatch_common.command_line import add_logging
+from peerwatch_common.command_line import add_logging, whole_number
 from peerwatch_detector import __version__
 from peerwatch_detector.files import add_files
 from peerwatch_detector.priority.options import add_prioritize
@@ -96,9 +97,12 @@ def moment(text: str) -> float:
         If it is neither.
     """
     try:
-        return float(text)
+        seconds = float(text)
     except ValueError:
         pass
+    else:
+        if math.isfinite(seconds):
+            return seconds
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError as error:
@@ -131,12 +135,14 @@ def _add_train(train: argparse.ArgumentParser) -> None:
     )
     train.add_argument(
         "--steps",
-        type=int,
+        type=whole_number(1),
         default=3000,
         metavar="N",
         help="optimiser steps per model (default: %(default)s)",
     )
-    train.add_argument("--seed", type=int, default=0, help="makes a training repeatable")
+    train.add_argument(
+        "--seed", type=whole_number(0, 2**32 - 1), default=0, help="makes a training repeatable"
+    )
     train.add_argument(
         "--device",
         choices=["auto", "cpu", "cuda"],
@@ -157,7 +163,7 @@ def _add_cases(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "-j",
         "--processes",
-        type=int,
+        type=whole_number(1),
         default=len(os.sched_getaffinity(0)),
         metavar="N",
         help="cases replayed at a time (default: %(default)s)",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import argparse
+    from collections.abc import Callable
 
 
 def add_logging(group: argparse._ActionsContainer) -> None:
@@ -22,3 +23,27 @@ def add_logging(group: argparse._ActionsContainer) -> None:
         default="logfmt",
         help="how a line looks (%(default)s)",
     )
+
+
+def whole_number(low: int, high: int | None = None) -> Callable[[str], int]:
+    """Return what reads a whole number within limits, for ``type`` of an argument.
+
+    Parameters
+    ----------
+    low
+        The least.
+    high
+        The most; None: any.
+    """
+    limits = f"of at least {low}" if high is None else f"from {low} to {high}"
+
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = low - 1
+        if value < low or (high is not None and value > high):
+            raise argparse.ArgumentTypeError(f"{text!r} must be a whole number {limits}")
+        return value
+
+    return read

@@ -138,6 +138,38 @@ def test_training_needs_a_range_or_cases(
     assert "--start, --end missing" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("start", "end"), [("900", "900"), ("900", "0"), ("0", "3")])
+def test_training_on_an_empty_range_is_wrong_usage(
+    start: str, end: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--job-id", "j", "--start", start, "--end", end]
+    assert 2 == main(["train", "--output", str(tmp_path / "m.npz"), *arguments])
+    (line,) = [
+        line for line in capsys.readouterr().err.splitlines() if "peerwatch-detector: " in line
+    ]
+    assert "check --start and --end" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["train", "--output", "m.npz", "--steps", "0"], "'0' must be a whole number of at least"),
+        (["train", "--output", "m.npz", "--seed", "-1"], "'-1' must be a whole number from 0"),
+        (["train", "--output", "m.npz", "--start", "nan"], "'nan' is no time"),
+        (["train", "--output", "m.npz", "--end", "inf"], "'inf' is no time"),
+        (["backtest", "x", "-j", "0"], "'0' must be a whole number of at least 1"),
+        (["evaluate", "x", "-j", "-2"], "'-2' must be a whole number of at least 1"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_wrong_usage(
+    arguments: list[str], what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert 2 == caught.value.code
+    assert what in capsys.readouterr().err
+
+
 def test_training_from_cases_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_case(tmp_path / "case")
     config = tmp_path / "detector.yaml"

@@ -106,14 +106,16 @@ def test_a_server_that_is_down_costs_only_its_part(capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
+        (["--nodes", "0"], "--nodes 0 must be at least min_nodes 3"),
         (["--nodes", "2"], "--nodes 2 must be at least min_nodes 3"),
         (["--metrics", "0"], "--metrics 0 must be between 1 and the 18"),
         (["--metrics", "19"], "--metrics 19 must be between 1 and the 18"),
     ],
-    ids=["few-nodes", "no-metric", "many-metrics"],
+    ids=["no-node", "few-nodes", "no-metric", "many-metrics"],
 )
 def test_what_cannot_be_measured_is_refused(
     asked: list[str], reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert 1 == main(["bench", *asked])
-    assert reason in capsys.readouterr().err
+    assert 2 == main(["bench", *asked])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert reason in line

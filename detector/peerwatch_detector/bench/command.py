@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from peerwatch_common.errors import ConfigError
 from peerwatch_common.progress import Progress
 from peerwatch_detector.bench.synthetic_job import (
     CYCLE,
@@ -102,7 +103,7 @@ def run_bench(options: argparse.Namespace, config: DetectorConfig, bundle: Bundl
 
     Raises
     ------
-    BenchError
+    ConfigError
         If fewer nodes or metrics are asked for than can be evaluated, or more metrics than there
         are.
     """
@@ -130,13 +131,15 @@ def _narrowed(config: DetectorConfig, options: argparse.Namespace) -> DetectorCo
     names = [metric.name for metric in config.detection_metrics()]
     asked = len(names) if options.metrics is None else options.metrics
     if not 1 <= asked <= len(names):
-        raise BenchError(
-            f"--metrics {asked} must be between 1 and the {len(names)} that are configured."
+        raise ConfigError(
+            [f"--metrics {asked} must be between 1 and the {len(names)} that are configured."]
         )
     if options.nodes < config.min_nodes:
-        raise BenchError(
-            f"--nodes {options.nodes} must be at least min_nodes {config.min_nodes}: "
-            "fewer nodes are not compared."
+        raise ConfigError(
+            [
+                f"--nodes {options.nodes} must be at least min_nodes {config.min_nodes}: "
+                "fewer nodes are not compared."
+            ]
         )
     metrics = config.metrics.model_copy(update={"enabled": names[:asked]})
     return config.model_copy(update={"metrics": metrics})

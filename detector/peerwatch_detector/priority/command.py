@@ -12,7 +12,6 @@ from peerwatch_detector.backtest.case_progress import CaseProgress
 from peerwatch_detector.backtest.cases import find_cases
 from peerwatch_detector.backtest.output import check_outputs, check_picture, write_text
 from peerwatch_detector.config import DetectorConfig, MetricConfig
-from peerwatch_detector.errors import CaseError
 from peerwatch_detector.priority.config_file import merged, order_setting, snippet
 from peerwatch_detector.priority.tree import PERMUTATIONS, Priority, RankedMetric, learn
 from peerwatch_detector.priority.windows import LabelledWindows, read_windows
@@ -26,7 +25,9 @@ def run_prioritize(options: argparse.Namespace, config: DetectorConfig) -> int:
     Raises
     ------
     CaseError
-        If no case can be used, or something cannot be written.
+        If a path holds no case.
+    OutputError
+        If something cannot be written.
     ConfigError
         If the picture is not to be an SVG file, or cannot be drawn.
     TrainingError
@@ -40,7 +41,8 @@ def run_prioritize(options: argparse.Namespace, config: DetectorConfig) -> int:
     metrics = config.detection_metrics()
     cases, code = _read(find_cases(options.cases), metrics, config)
     if not cases:
-        raise CaseError("None of the cases could be used; see above.")
+        # Each has been named, with its reason.
+        return code
     with Progress(sys.stderr, 1 + PERMUTATIONS, "cross-validation") as progress:
         priority = learn(
             cases,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
+
+from peerwatch_common.command_line import whole_number
 
 
 def add_prioritize(
@@ -39,33 +40,16 @@ def add_prioritize(
     )
     command.add_argument(
         "--depth",
-        type=_number(1, 20),
+        type=whole_number(1, 20),
         default=5,
         metavar="N",
         help="most questions from the root to a leaf, 1 to 20 (default: %(default)s)",
     )
     command.add_argument(
         "--seed",
-        type=_number(0, 2**32 - 1),
+        type=whole_number(0, 2**32 - 1),
         default=0,
         metavar="N",
         help="deals cases to the folds of the cross-validation and breaks ties between splits "
         "(default: %(default)s)",
     )
-
-
-def _number(low: int, high: int) -> Callable[[str], int]:
-    """Return what reads a whole number within limits."""
-
-    def read(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = low - 1
-        if not low <= value <= high:
-            raise argparse.ArgumentTypeError(
-                f"{text!r} must be a whole number from {low} to {high}"
-            )
-        return value
-
-    return read

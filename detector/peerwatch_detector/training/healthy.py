@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from peerwatch_common.errors import ConfigError
 from peerwatch_detector.backtest.cases import Case, load_case
 from peerwatch_detector.backtest.reading import Advance, read_metrics, unshown
 from peerwatch_detector.config import DetectorConfig, MetricConfig
@@ -81,13 +82,17 @@ def windows_from_prometheus(
 
     Raises
     ------
+    ConfigError
+        If the range is empty, reversed, or shorter than a window.
     TrainingError
-        If the range is empty or reversed.
+        If the job has no samples in it.
     """
     if not config.window_length <= end - start < np.inf:
-        raise TrainingError(
-            f"The range from {start:.0f} to {end:.0f} holds {end - start:.0f} s, at least "
-            f"{config.window_length} s are needed; check --start and --end."
+        raise ConfigError(
+            [
+                f"The range from {start:.0f} to {end:.0f} holds {end - start:.0f} s, at least "
+                f"{config.window_length} s are needed; check --start and --end."
+            ]
         )
     step = config.step_seconds
     nodes = sorted(nodes_of_jobs(reader, config, start, end).get(job_id, ()))

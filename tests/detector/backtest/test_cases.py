@@ -10,6 +10,7 @@ import pytest
 
 from detector.fakes import START, FakeClock, FakeReader, config_for, healthy, metric, node_names
 from detector.small_case import write_case
+from peerwatch_common.errors import ConfigError
 from peerwatch_detector.backtest.cases import load_case, save_case
 from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.errors import CaseError, TrainingError
@@ -282,7 +283,7 @@ def test_windows_from_prometheus_are_scaled_and_cover_the_range(recorded: bool) 
 @pytest.mark.parametrize(("start", "end"), [(100, 107), (300, 100), (100, float("nan"))])
 def test_a_range_that_is_too_short_or_turned_round_is_refused(start: float, end: float) -> None:
     config, reader = world()
-    with pytest.raises(TrainingError, match="check --start and --end"):
+    with pytest.raises(ConfigError, match="check --start and --end"):
         windows_from_prometheus(config, reader, "job-1", start, end)
     assert [] == reader.questions
 

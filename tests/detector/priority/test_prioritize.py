@@ -17,7 +17,7 @@ from detector.fakes import ONSET, healthy, shifted
 from detector.small_case import write_case
 from peerwatch_common.errors import ConfigError
 from peerwatch_detector.config import DetectorConfig, load_config
-from peerwatch_detector.errors import CaseError, OutputError, TrainingError
+from peerwatch_detector.errors import OutputError, TrainingError
 from peerwatch_detector.priority.command import run_prioritize
 from peerwatch_detector.priority.config_file import merged, order_setting, snippet
 from peerwatch_detector.priority.options import add_prioritize
@@ -294,9 +294,15 @@ def test_a_node_without_samples_is_named_and_its_case_used(
     assert captured.out.startswith("7 cases, 4 with a fault; 471 windows")
 
 
-def test_no_usable_case_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(CaseError, match="None of the cases could be used"):
-        run(write_case(tmp_path / "unlabelled"))
+def test_no_usable_case_has_one_line_for_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = [write_case(tmp_path / name) for name in ("one", "two")]
+    assert 2 == run(*folders)
+    captured = capsys.readouterr()
+    told = [line for line in captured.err.splitlines() if line.startswith("peerwatch-detector: ")]
+    assert ("", 2) == (captured.out, len(told))
+    assert all(str(folder) in line for folder, line in zip(folders, told, strict=True))
 
 
 def test_too_few_faults_are_an_error_and_nothing_is_written(cases: Path, tmp_path: Path) -> None:

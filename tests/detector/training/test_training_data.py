@@ -8,8 +8,9 @@ import pytest
 
 from detector.fakes import START, FakeClock, FakeReader, config_for, healthy, metric, node_names
 from detector.small_case import write_case
+from peerwatch_common.errors import ConfigError
 from peerwatch_detector.config import DetectorConfig
-from peerwatch_detector.errors import CaseError, TrainingError
+from peerwatch_detector.errors import CaseError
 from peerwatch_detector.models.base import INTEGRATED
 from peerwatch_detector.training.healthy import (
     HealthyWindows,
@@ -140,5 +141,5 @@ def test_series_of_other_nodes_per_metric_are_brought_together() -> None:
 def test_a_range_without_an_end_is_refused(start: float, end: float) -> None:
     config = config_for(metric("load"))
     reader = FakeReader(FakeClock(START), config)
-    with pytest.raises(TrainingError, match="check --start and --end"):
+    with pytest.raises(ConfigError, match="check --start and --end"):
         windows_from_prometheus(config, reader, "job-1", start, end)
