@@ -28,7 +28,7 @@ def add_files(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     command = commands.add_parser(
         "files", help="list the alert rules and dashboards of this installation, or copy them"
     )
-    command.add_argument("kind", nargs="?", choices=KINDS, help="only these (default: both)")
+    command.add_argument("kind", nargs="?", choices=tuple(KINDS), help="only these (default: both)")
     command.add_argument(
         "--copy",
         type=Path,
