@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class NoData(Exception):  # noqa: N818 - it is an answer, not an error
@@ -21,6 +25,57 @@ class PartialData(Exception):  # noqa: N818 - the collector succeeded, as far as
     """
 
     error_class: str | None = None
+
+
+def raise_partial(problems: Sequence[Exception], *, found: bool) -> None:
+    """Raise what is to be said of what could not be read; nothing if all could.
+
+    Parameters
+    ----------
+    problems
+        What reading raised.
+    found
+        Whether there are values to be published in spite of it.
+
+    Raises
+    ------
+    PartialData
+        If some values were found; it has the class of the first problem.
+    Exception
+        The first problem, if nothing was found.
+    """
+    if not problems:
+        return
+    if not found:
+        raise problems[0]
+    rest = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
+    raise PartialData(f"{problems[0]}{rest}") from problems[0]
+
+
+class MissingValues(PartialData):
+    """Some of a collector's values are missing; the others stand."""
+
+    error_class = "missing_values"
+
+
+class DirectoryNotFoundError(Exception):
+    """A directory that the settings name is not there.
+
+    Parameters
+    ----------
+    setting
+        The setting that names it.
+    detail
+        What is wrong with it, with its path.
+    """
+
+    error_class = "directory_not_found"
+
+    def __init__(self, setting: str, detail: str) -> None:
+        super().__init__(
+            f"{setting}: {detail}. Create the directory, mount it into the exporter's pod, or take "
+            "the setting out."
+        )
 
 
 def error_class(error: BaseException) -> str:

@@ -42,8 +42,11 @@ def runner_of(case: str, monotonic: FakeClock | None = None) -> Runner:
     config = load_config(
         settings if settings.exists() else None, listen=None, known_collectors=registered
     )
+    heartbeats = root / "heartbeat"
     directories = {
-        "heartbeat": config.heartbeat.model_copy(update={"directory": root / "heartbeat"}),
+        "heartbeat": config.heartbeat.model_copy(
+            update={"directory": heartbeats if heartbeats.exists() else None}
+        ),
         "jobs": config.jobs.model_copy(
             update={
                 "mapping_directory": root / "jobs" if (root / "jobs").exists() else None,

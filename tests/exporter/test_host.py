@@ -9,7 +9,9 @@ from hardware_cases import FakeClock, only
 from peerwatch_exporter.collectors.cpu import CpuCollector
 from peerwatch_exporter.collectors.disk import DiskCollector
 from peerwatch_exporter.collectors.edac import EdacCollector
+from peerwatch_exporter.collectors.memory import MemoryCollector
 from peerwatch_exporter.collectors.network import NetworkCollector
+from peerwatch_exporter.collectors.pressure import PressureCollector
 from peerwatch_exporter.collectors.tasks import TasksCollector
 from peerwatch_exporter.collectors.tcp import TcpCollector
 from peerwatch_exporter.errors import NoData, PartialData
@@ -83,6 +85,80 @@ def test_flood_of_memory_controllers_stays_bounded(tmp_path, sources):
         controller(tmp_path, f"mc{number}", ce_count=1, ue_count=1)
 
     assert 256 == len(published(EdacCollector(ExporterConfig(), sources))[0])
+
+
+HOST_COLLECTORS = {
+    "cpu": CpuCollector,
+    "disk": DiskCollector,
+    "memory": MemoryCollector,
+    "network": NetworkCollector,
+    "pressure": PressureCollector,
+    "tcp": TcpCollector,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "cut", "lost"),
+    [
+        ("memory", "meminfo", "MemAvailable:", {"host_memory_available_bytes"}),
+        ("memory", "meminfo", "MemTotal:", {"host_memory_total_bytes"}),
+        ("tcp", "net/tcp", None, {"host_tcp_send_queue_bytes", "host_tcp_receive_queue_bytes"}),
+        ("tcp", "net/netstat", None, {"host_tcp_timeouts_total"}),
+        (
+            "tcp",
+            "net/snmp",
+            None,
+            {"host_tcp_retransmitted_segments_total", "host_tcp_sent_segments_total"},
+        ),
+        ("cpu", "stat", "ctxt", {"host_context_switches_total"}),
+        ("cpu", "stat", "btime", {"host_boot_time_seconds"}),
+        ("cpu", "loadavg", None, {"host_load1"}),
+    ],
+)
+def test_each_value_stands_alone(proc, sources, name, file, cut, lost):
+    make = HOST_COLLECTORS[name]
+    before, _ = published(make(ExporterConfig(), sources))
+    path = proc.root / file
+    if cut is None:
+        path.unlink()
+    else:
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(line for line in lines if not line.startswith(cut)))
+    after, said = published(make(ExporterConfig(), sources))
+
+    # The kernel of the tree may count what not every kernel does.
+    optional = {"host_tcp_syn_retransmissions_total"}
+    gone = {key[0] for key in before} - {key[0] for key in after}
+    assert lost == gone - optional
+    assert said is not None
+    assert str(said)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "metric"),
+    [
+        ("disk", "diskstats", "host_disk_read_bytes_total"),
+        ("network", "net/dev", "host_network_receive_bytes_total"),
+    ],
+)
+def test_garbled_line_costs_its_own_device(proc, sources, name, file, metric):
+    make = HOST_COLLECTORS[name]
+    before, _ = published(make(ExporterConfig(), sources))
+    proc.write(file, (proc.root / file).read_text() + "8 1 broken: no numbers here\n")
+    after, said = published(make(ExporterConfig(), sources))
+
+    assert before == after
+    assert any(key[0] == metric for key in after)
+    assert "no numbers here" in str(said)
+
+
+def test_garbled_pressure_costs_its_own_resource(proc, sources):
+    proc.machine(pressure=True)
+    proc.write("pressure/io", "nonsense\n")
+    after, said = published(PressureCollector(ExporterConfig(), sources))
+
+    assert {"cpu", "memory"} == {key[1] for key in after}
+    assert "pressure/io" in str(said)
 
 
 def test_uninterruptible_and_hung_tasks_are_counted(proc, sources):

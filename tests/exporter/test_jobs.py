@@ -72,6 +72,7 @@ class Node:
         self.process(pid, f"9:memory:/slurm/uid_1000/job_{job}/step_0/task_0\n", environment, gpus)
 
     def config(self):
+        (self.root / "beats").mkdir(parents=True, exist_ok=True)
         heartbeat = HeartbeatConfig(directory=self.root / "beats")
         return ExporterConfig(heartbeat=heartbeat, jobs=JobsConfig(**self.jobs), **self.more)
 
@@ -257,6 +258,23 @@ def test_flood_of_files_and_jobs_is_bounded(node):
     samples = node.collect()
     assert MOST_JOBS == len(only(samples, "host_job_info"))
     assert "jobs_too_many_jobs" == node.error.error_class
+
+
+def test_missing_heartbeat_directory_is_said_and_the_environment_still_counts(node):
+    node.process(11, environment=rank_of(0))
+    config = node.config()
+    (node.root / "beats").rmdir()
+    samples, said = {}, None
+    try:
+        for family in JobsCollector(config, node.sources).collect():
+            samples |= {(family.spec.name, *labels): value for labels, value in family.rows}
+    except PartialData as error:
+        said = error
+
+    assert 1 == samples["host_job_info", "job", "peerwatch"]
+    assert 0 == samples["exporter_job_provider_up", "heartbeat"]
+    assert "heartbeat_directory_not_found" == said.error_class
+    assert "Create the directory" in str(said)
 
 
 def test_missing_mapping_directory_is_said_and_the_environment_still_counts(node):

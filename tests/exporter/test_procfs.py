@@ -13,6 +13,7 @@ from peerwatch_exporter.collectors.pressure import PressureCollector
 from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.sources import Sources, real_sources
+from peerwatch_exporter.sources.host import procfs
 from peerwatch_exporter.sources.host.access import Paths
 from peerwatch_exporter.sources.host.procfs import GarbledFileError, Procfs
 from peerwatch_exporter.sources.host.usage import usage_source
@@ -114,7 +115,7 @@ def test_kernel_with_psi_switched_off_has_no_pressure(tmp_path, monkeypatch):
     def refuse(_):
         raise OSError(errno.EOPNOTSUPP, "Operation not supported")
 
-    monkeypatch.setattr(Procfs, "pressure", refuse)
+    monkeypatch.setattr(procfs, "read_whole", refuse)
     with pytest.raises(NoData, match="psi=0"):
         list(
             PressureCollector(
@@ -172,4 +173,4 @@ def test_most_explicit_variable_names_the_job(environment, expected):
 
 
 def test_boot_time_is_read(tree):
-    assert BOOT_TIME == Procfs(tree.root).stat().boot_time
+    assert BOOT_TIME == Procfs(tree.root).boot_time()

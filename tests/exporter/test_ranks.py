@@ -15,7 +15,7 @@ import pytest
 from hardware_cases import NOW, FakeClock, collected, only
 from peerwatch_exporter.collectors.jobs import JobsCollector
 from peerwatch_exporter.collectors.ranks import RanksCollector
-from peerwatch_exporter.errors import NoData, PartialData
+from peerwatch_exporter.errors import DirectoryNotFoundError, NoData, PartialData
 from peerwatch_exporter.settings.config import (
     ExporterConfig,
     HeartbeatConfig,
@@ -46,6 +46,7 @@ def sources(tree, clock):
 @pytest.fixture
 def config(tmp_path):
     (tmp_path / "jobs").mkdir()
+    (tmp_path / "beats").mkdir()
     return ExporterConfig(
         heartbeat=HeartbeatConfig(directory=tmp_path / "beats"),
         jobs=JobsConfig(mapping_directory=tmp_path / "jobs"),
@@ -398,3 +399,27 @@ def test_real_process_is_followed_from_start_over_a_stop_to_its_end():
         process.send_signal(signal.SIGCONT)
         assert await_state("sleeping")
     assert await_state(None)
+
+
+@pytest.mark.parametrize("kind", ["missing", "file"])
+def test_heartbeat_directory_that_is_not_there_is_no_success(config, sources, kind):
+    directory = config.heartbeat.directory
+    directory.rmdir()
+    if kind == "file":
+        directory.write_text("")
+    with pytest.raises(DirectoryNotFoundError, match=r"heartbeat\.directory: .*beats"):
+        list(RanksCollector(config, sources).collect())
+
+    directory.unlink(missing_ok=True)
+    directory.mkdir()
+    with pytest.raises(NoData):
+        list(RanksCollector(config, sources).collect())
+
+
+def test_ranks_found_by_their_processes_outlive_the_directory(config, sources, tree):
+    config.heartbeat.directory.rmdir()
+    tree.process(10, rank_of(0))
+    samples, said = drain(RanksCollector(config, sources))
+
+    assert any(key[0] == "rank_info" for key in samples)
+    assert "heartbeat.directory" in str(said)

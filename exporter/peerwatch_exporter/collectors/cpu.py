@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import register
-from peerwatch_exporter.sources.host.procfs import Procfs
+from peerwatch_exporter.errors import MissingValues, raise_partial
+from peerwatch_exporter.sources.host.procfs import GarbledFileError, Procfs
 from peerwatch_exporter.sources.host.usage import usage_source
 
 if TYPE_CHECKING:
@@ -87,7 +88,13 @@ class CpuCollector:
         self._whole_machine = config.scope.kind == "host"
 
     def collect(self) -> Iterator[Family]:
-        """Yield the families of ``host_cpu_*`` and the machine's scheduler."""
+        """Yield the families of ``host_cpu_*`` and the machine's scheduler.
+
+        Raises
+        ------
+        PartialData
+            At the end, if some of the values could not be read.
+        """
         stat = self._procfs.stat()
         usage = self._usage.cpu(stat)
         seconds = family("host_cpu_seconds_total")
@@ -95,12 +102,28 @@ class CpuCollector:
             seconds.add_metric([mode], value)
         yield seconds
         yield _single("host_cpus", usage.cpus)
-        yield _single("host_boot_time_seconds", stat.boot_time)
+        values: dict[str, float | None] = {"host_boot_time_seconds": stat.boot_time}
+        problems: list[Exception] = []
         if self._whole_machine:
-            yield _single("host_context_switches_total", stat.context_switches)
-            yield _single("host_load1", self._procfs.load1())
-            if stat.blocked is not None:
-                yield _single("host_blocked_tasks", stat.blocked)
+            values["host_context_switches_total"] = stat.context_switches
+            values["host_load1"] = self._load1(problems)
+        for name, found in values.items():
+            if found is not None:
+                yield _single(name, found)
+        # Old kernels do not count them.
+        if self._whole_machine and stat.blocked is not None:
+            yield _single("host_blocked_tasks", stat.blocked)
+        raise_partial(problems, found=True)
+        missing = [name for name, found in values.items() if found is None]
+        if missing:
+            raise MissingValues(f"/proc/stat does not give {' and '.join(missing)}.")
+
+    def _load1(self, problems: list[Exception]) -> float | None:
+        try:
+            return self._procfs.load1()
+        except (OSError, GarbledFileError) as error:
+            problems.append(error)
+            return None
 
 
 def _single(name: str, value: float) -> Family:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import register
-from peerwatch_exporter.errors import NoData, PartialData
+from peerwatch_exporter.errors import NoData, PartialData, raise_partial
 from peerwatch_exporter.sources.host.usage import MAX_DISKS, usage_source
 
 if TYPE_CHECKING:
@@ -61,10 +61,12 @@ class DiskCollector:
         NoData
             If the machine has no disk.
         PartialData
-            If it has more than 256.
+            If it has more than 256, or some cannot be read.
         """
-        disks = self._usage.disks()
+        problems: list[Exception] = []
+        disks = self._usage.disks(problems)
         if not disks:
+            raise_partial(problems, found=False)
             raise NoData("The machine lists no disk.")
         read = family("host_disk_read_bytes_total")
         written = family("host_disk_written_bytes_total")
@@ -79,3 +81,4 @@ class DiskCollector:
         yield busy
         if len(disks) > MAX_DISKS:
             raise PartialData(f"Only the first {MAX_DISKS} disks are published.")
+        raise_partial(problems, found=True)

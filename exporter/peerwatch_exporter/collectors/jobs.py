@@ -12,7 +12,7 @@ from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.collector import register
-from peerwatch_exporter.errors import PartialData
+from peerwatch_exporter.errors import DirectoryNotFoundError, PartialData
 from peerwatch_exporter.sources.jobs.cgroup_provider import CgroupProvider
 from peerwatch_exporter.sources.jobs.claims import Boards, Claim, ProviderAnswer
 from peerwatch_exporter.sources.jobs.environment import EnvironmentProvider
@@ -141,7 +141,10 @@ class _HeartbeatProvider:
         if self._config.directory is None:
             return None
         oldest = self._clock() - self._config.forget_after_seconds
-        ranks = self._files.read(self._config.directory).ranks
+        found = self._files.read(self._config.directory)
+        if found.missing is not None:
+            return ProviderAnswer((), DirectoryNotFoundError("heartbeat.directory", found.missing))
+        ranks = found.ranks
         job_ids = dict.fromkeys(rank.job_id for rank in ranks if rank.time >= oldest)
         if job_ids != self._job_ids:
             claims = [Claim(self.name, job_id, "peerwatch") for job_id in job_ids if job_id]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import register
+from peerwatch_exporter.errors import MissingValues
 from peerwatch_exporter.sources.host.usage import usage_source
 
 if TYPE_CHECKING:
@@ -44,11 +45,23 @@ class MemoryCollector:
         self._usage = usage_source(config, sources)
 
     def collect(self) -> Iterator[Family]:
-        """Yield the families of ``host_memory_*``."""
+        """Yield the families of ``host_memory_*``.
+
+        Raises
+        ------
+        MissingValues
+            At the end, if the kernel gives only one of the two.
+        """
         usage = self._usage.memory()
-        total = family("host_memory_total_bytes")
-        total.add_metric([], usage.total)
-        available = family("host_memory_available_bytes")
-        available.add_metric([], usage.available)
-        yield total
-        yield available
+        values = {
+            "host_memory_total_bytes": usage.total,
+            "host_memory_available_bytes": usage.available,
+        }
+        for name, value in values.items():
+            if value is not None:
+                single = family(name)
+                single.add_metric([], value)
+                yield single
+        missing = [name for name, value in values.items() if value is None]
+        if missing:
+            raise MissingValues(f"/proc/meminfo does not give {' and '.join(missing)}.")

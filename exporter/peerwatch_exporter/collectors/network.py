@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import register
-from peerwatch_exporter.errors import PartialData
+from peerwatch_exporter.errors import PartialData, raise_partial
 from peerwatch_exporter.sources.host.procfs import Procfs
 
 if TYPE_CHECKING:
@@ -59,9 +59,10 @@ class NetworkCollector:
         Raises
         ------
         PartialData
-            If there are more than 256 interfaces.
+            If there are more than 256 interfaces, or some cannot be read.
         """
-        interfaces = self._procfs.interfaces(_MAX_INTERFACES + 1)
+        problems: list[Exception] = []
+        interfaces = self._procfs.interfaces(_MAX_INTERFACES + 1, problems)
         published = list(interfaces.items())[:_MAX_INTERFACES]
         for what in ("bytes", "packets", "errors", "drops"):
             receive = family(f"host_network_receive_{what}_total")
@@ -74,3 +75,4 @@ class NetworkCollector:
             yield transmit
         if len(interfaces) > _MAX_INTERFACES:
             raise PartialData(f"Only the first {_MAX_INTERFACES} interfaces are published.")
+        raise_partial(problems, found=bool(interfaces))

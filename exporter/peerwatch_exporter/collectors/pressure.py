@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import register
-from peerwatch_exporter.errors import NoData
+from peerwatch_exporter.errors import NoData, raise_partial
 from peerwatch_exporter.sources.host.procfs import Procfs
 
 if TYPE_CHECKING:
@@ -44,16 +44,17 @@ class PressureCollector:
         """Yield ``host_pressure_seconds_total``."""
         if not self._whole_machine:
             raise NoData("Stall times belong to the whole machine, not to scope 'processes'.")
-        try:
-            stalls = self._procfs.pressure()
-        except OSError as error:
-            # A kernel built with PSI but started with psi=0 has the files and refuses to read.
-            if error.errno == errno.EOPNOTSUPP:
-                raise NoData("The kernel was started with psi=0.") from error
-            raise
+        problems: list[Exception] = []
+        stalls = self._procfs.pressure(problems)
+        # A kernel built with PSI but started with psi=0 has the files and refuses to read.
+        for problem in problems:
+            if isinstance(problem, OSError) and problem.errno == errno.EOPNOTSUPP:
+                raise NoData("The kernel was started with psi=0.") from problem
         if not stalls:
+            raise_partial(problems, found=False)
             raise NoData(f"There is no {self._procfs.root / 'pressure'}.")
         seconds = family("host_pressure_seconds_total")
         for (resource, kind), value in stalls.items():
             seconds.add_metric([resource, kind], value)
         yield seconds
+        raise_partial(problems, found=True)

@@ -14,7 +14,7 @@ from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.collector import register
-from peerwatch_exporter.errors import NoData, PartialData
+from peerwatch_exporter.errors import DirectoryNotFoundError, NoData, PartialData, raise_partial
 from peerwatch_exporter.sources.jobs.mapping import MappingFiles
 from peerwatch_exporter.sources.jobs.rank_use import RankUse
 from peerwatch_exporter.sources.jobs.ranks import RankFinder
@@ -224,7 +224,17 @@ class RanksCollector:
         self._use = RankUse(self._table, sources.monotonic)
 
     def collect(self) -> Iterator[Family]:
-        """Yield the families of ``rank_*``."""
+        """Yield the families of ``rank_*``.
+
+        Raises
+        ------
+        NoData
+            If there is no rank.
+        DirectoryNotFoundError
+            If there is none, nor the directory in which ranks should leave heartbeats.
+        PartialData
+            At the end, if some processes or heartbeats could not be read.
+        """
         heartbeats = self._files.read(self._heartbeat.directory)
         refused: PermissionError | None = None
         try:
@@ -234,7 +244,11 @@ class RanksCollector:
                 raise
             refused, processes = error, []
         ranks = [rank for rank in self._join(processes, heartbeats.ranks) if self._counts(rank)]
+        directory = []
+        if heartbeats.missing is not None:
+            directory.append(DirectoryNotFoundError("heartbeat.directory", heartbeats.missing))
         if not ranks and not heartbeats.problems:
+            raise_partial(directory, found=False)
             raise NoData("No rank of a training job runs on this node.")
         ranks = self._with_job(ranks)
         families = _Families()
@@ -246,6 +260,7 @@ class RanksCollector:
         refused = self._use.refused or refused
         if refused is not None:
             raise PartialData(str(refused)) from refused
+        raise_partial(directory, found=True)
         if heartbeats.problems:
             raise _GarbledHeartbeat("; ".join(heartbeats.problems))
 

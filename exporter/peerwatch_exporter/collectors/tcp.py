@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import register
+from peerwatch_exporter.errors import MissingValues, raise_partial
 from peerwatch_exporter.sources.host.procfs import GarbledFileError, Procfs
 
 if TYPE_CHECKING:
@@ -79,8 +80,16 @@ SPECS = (
 # much memory is long even if it is empty. So much of one CPU may be spent on it; in between, the
 # last values stand.
 _SHARE_OF_A_CPU = 0.001
-_COUNTERS = ("OutSegs", "RetransSegs")
-_EXTENDED_COUNTERS = ("TCPSynRetrans", "TCPTimeouts")
+_COUNTERS = {
+    "RetransSegs": "host_tcp_retransmitted_segments_total",
+    "OutSegs": "host_tcp_sent_segments_total",
+}
+_EXTENDED_COUNTERS = {
+    "TCPTimeouts": "host_tcp_timeouts_total",
+    "TCPSynRetrans": "host_tcp_syn_retransmissions_total",
+}
+# Not every kernel counts retransmitted connection requests.
+_REQUIRED = {*_COUNTERS.values(), "host_tcp_timeouts_total"}
 
 
 @register(
@@ -103,27 +112,47 @@ class TcpCollector:
         self._next_reading = 0.0
 
     def collect(self) -> Iterator[Family]:
-        """Yield the families of ``host_tcp_*``."""
-        tcp = self._procfs.protocol_counters("snmp", "Tcp", _COUNTERS)
-        extended = self._procfs.protocol_counters("netstat", "TcpExt", _EXTENDED_COUNTERS)
-        queues = self._read_queues()
-        try:
-            values = {
-                "host_tcp_retransmitted_segments_total": tcp["RetransSegs"],
-                "host_tcp_sent_segments_total": tcp["OutSegs"],
-                "host_tcp_timeouts_total": extended["TCPTimeouts"],
-                "host_tcp_send_queue_bytes": queues.send_bytes,
-                "host_tcp_receive_queue_bytes": queues.receive_bytes,
-            }
-        except KeyError as error:
-            raise GarbledFileError(self._procfs.root / "net", f"no {error.args[0]}") from error
-        # Not every kernel counts it.
-        if "TCPSynRetrans" in extended:
-            values["host_tcp_syn_retransmissions_total"] = extended["TCPSynRetrans"]
+        """Yield the families of ``host_tcp_*``; a file that cannot be read costs its own values.
+
+        Raises
+        ------
+        PartialData
+            At the end, if some of the files could not be read.
+        OSError, GarbledFileError
+            If none could.
+        """
+        values: dict[str, int] = {}
+        errors: list[Exception] = []
+        for read in (self._counters, self._extended, self._queued):
+            try:
+                values |= read()
+            except (OSError, GarbledFileError) as error:
+                errors.append(error)
+        if not values:
+            raise_partial(errors, found=False)
         for name, value in values.items():
             single = family(name)
             single.add_metric([], value)
             yield single
+        raise_partial(errors, found=True)
+        missing = sorted(_REQUIRED - values.keys())
+        if missing:
+            raise MissingValues(f"The kernel does not give {', '.join(missing)}.")
+
+    def _counters(self) -> dict[str, int]:
+        found = self._procfs.protocol_counters("snmp", "Tcp", _COUNTERS.keys())
+        return {_COUNTERS[name]: value for name, value in found.items()}
+
+    def _extended(self) -> dict[str, int]:
+        found = self._procfs.protocol_counters("netstat", "TcpExt", _EXTENDED_COUNTERS.keys())
+        return {_EXTENDED_COUNTERS[name]: value for name, value in found.items()}
+
+    def _queued(self) -> dict[str, int]:
+        queues = self._read_queues()
+        return {
+            "host_tcp_send_queue_bytes": queues.send_bytes,
+            "host_tcp_receive_queue_bytes": queues.receive_bytes,
+        }
 
     def _read_queues(self) -> TcpQueues:
         now = self._monotonic()

@@ -45,13 +45,14 @@ class GarbledFileError(ValueError):
 class MachineStat:
     """The content of /proc/stat: CPU seconds by mode, and counters of the whole machine.
 
-    ``blocked`` is how many tasks wait for storage; None if the kernel does not say.
+    ``boot_time`` is Unix time, ``blocked`` how many tasks wait for storage. What the file does not
+    say, or says in another form, is None.
     """
 
     cpu_seconds: dict[str, float]
     cpus: int
-    context_switches: int
-    boot_time: float
+    context_switches: int | None
+    boot_time: float | None
     blocked: int | None
 
 
@@ -105,17 +106,24 @@ class Procfs:
             seconds = {
                 mode: tick / TICKS_PER_SECOND for mode, tick in zip(_CPU_MODES, ticks, strict=False)
             }
-            blocked = _row(content, b"procs_blocked")
+            boot_time = _optional(content, b"btime")
             return MachineStat(
                 cpu_seconds=seconds,
                 # One line each, behind the first line, which is that of all of them.
                 cpus=content.count(b"\ncpu"),
-                context_switches=_number(_row(content, b"ctxt")),
-                boot_time=float(_number(_row(content, b"btime"))),
-                blocked=None if blocked is None else _number(blocked),
+                context_switches=_optional(content, b"ctxt"),
+                boot_time=None if boot_time is None else float(boot_time),
+                blocked=_optional(content, b"procs_blocked"),
             )
         except ValueError as error:
             raise GarbledFileError(path, first) from error
+
+    def boot_time(self) -> float:
+        """Return when the machine booted (Unix time), from ``stat``."""
+        found = self.stat().boot_time
+        if found is None:
+            raise GarbledFileError(self._prefix + "stat", "no btime")
+        return found
 
     def load1(self) -> float:
         """Return the one-minute load average from ``loadavg``."""
@@ -130,7 +138,13 @@ class Procfs:
         return load
 
     def meminfo(self) -> dict[str, int]:
-        """Return ``MemTotal`` and ``MemAvailable`` of ``meminfo`` in bytes."""
+        """Return ``MemTotal`` and ``MemAvailable`` of ``meminfo`` in bytes, those that are there.
+
+        Raises
+        ------
+        GarbledFileError
+            If neither is, or what is there is no number.
+        """
         path = self._prefix + "meminfo"
         values = {}
         for match in _MEMORY.finditer(read_whole(path)):
@@ -140,13 +154,23 @@ class Procfs:
             except (IndexError, ValueError) as error:
                 raise GarbledFileError(path, match[0]) from error
             values[match[1].decode()] = number * (1024 if fields[1:] == [b"kB"] else 1)
-        for name in ("MemTotal", "MemAvailable"):
-            if name not in values:
-                raise GarbledFileError(path, f"no {name}")
+        if not values:
+            raise GarbledFileError(path, "no MemTotal")
         return values
 
-    def disks(self, limit: int | None = None) -> dict[str, DiskStat]:
-        """Return the counters of whole disks from ``diskstats``, of ``limit`` disks at most."""
+    def disks(
+        self, limit: int | None = None, problems: list[Exception] | None = None
+    ) -> dict[str, DiskStat]:
+        """Return the counters of whole disks from ``diskstats``, of ``limit`` disks at most.
+
+        Parameters
+        ----------
+        limit
+            How many disks at most.
+        problems
+            Takes a line that cannot be read, which then costs only its own disk; None: it is
+            raised.
+        """
         path = self._prefix + "diskstats"
         disks: dict[str, DiskStat] = {}
         for line in read_whole(path).splitlines():
@@ -162,10 +186,12 @@ class Procfs:
                     io_seconds=_number(fields[12]) / 1000,
                 )
             except (IndexError, ValueError) as error:
-                raise GarbledFileError(path, line) from error
+                _refuse(GarbledFileError(path, line), error, problems)
         return disks
 
-    def interfaces(self, limit: int | None = None) -> dict[str, InterfaceStat]:
+    def interfaces(
+        self, limit: int | None = None, problems: list[Exception] | None = None
+    ) -> dict[str, InterfaceStat]:
         """Return the counters of this network namespace's interfaces from ``net/dev``.
 
         Parameters
@@ -173,6 +199,8 @@ class Procfs:
         limit
             How many at most; the kernel lists them in the order they were made, so that a
             machine's own come before those of its containers.
+        problems
+            As in ``disks``.
         """
         path = self._prefix + "net/dev"
         interfaces: dict[str, InterfaceStat] = {}
@@ -189,7 +217,7 @@ class Procfs:
                 pairs = list(zip(values[:4], values[8:12], strict=True))
                 interfaces[_text(name.strip())] = InterfaceStat(*pairs)
             except (TypeError, ValueError) as error:
-                raise GarbledFileError(path, line) from error
+                _refuse(GarbledFileError(path, line), error, problems)
         return interfaces
 
     def protocol_counters(
@@ -246,14 +274,22 @@ class Procfs:
             return False
         return f"{protocol}: inuse 0 ".encode() not in content.replace(b"\n", b" ")
 
-    def pressure(self) -> dict[tuple[str, str], float]:
-        """Return stall seconds by (resource, some or full) from ``pressure``, where it exists."""
+    def pressure(self, problems: list[Exception] | None = None) -> dict[tuple[str, str], float]:
+        """Return stall seconds by (resource, some or full) from ``pressure``, where it exists.
+
+        ``problems`` is as in ``disks``; a file that cannot be read costs its own resource.
+        """
         stalls = {}
         for resource in ("cpu", "io", "memory"):
             path = f"{self._prefix}pressure/{resource}"
             try:
                 content = read_whole(path)
             except FileNotFoundError:
+                continue
+            except OSError as error:
+                if problems is None:
+                    raise
+                problems.append(error)
                 continue
             for line in content.splitlines():
                 kind, _, rest = line.partition(b" ")
@@ -263,7 +299,7 @@ class Procfs:
                         raise ValueError(kind)
                     stalls[resource, kind.decode()] = _number(total) / 1e6
                 except ValueError as error:
-                    raise GarbledFileError(path, line) from error
+                    _refuse(GarbledFileError(path, line), error, problems)
         return stalls
 
     def hung_tasks(self) -> int | None:
@@ -289,6 +325,20 @@ def _number(field: bytes | None) -> int:
     if field is None or not field.isdigit() or len(field) > _MAX_DIGITS:
         raise ValueError(field)
     return int(field)
+
+
+def _optional(content: bytes, name: bytes) -> int | None:
+    """Return the number behind a name at the beginning of a line; None if there is none."""
+    try:
+        return _number(_row(content, name))
+    except ValueError:
+        return None
+
+
+def _refuse(garbled: GarbledFileError, cause: Exception, problems: list[Exception] | None) -> None:
+    if problems is None:
+        raise garbled from cause
+    problems.append(garbled)
 
 
 def _row(content: bytes, name: bytes) -> bytes | None:

@@ -37,10 +37,10 @@ class CpuUsage:
 
 @dataclass(frozen=True, slots=True)
 class MemoryUsage:
-    """Memory of the node and what is left of it, in bytes."""
+    """Memory of the node and what is left of it, in bytes; None where the kernel does not say."""
 
-    total: int
-    available: int
+    total: int | None
+    available: int | None
 
 
 class UsageSource(Protocol):
@@ -58,8 +58,8 @@ class UsageSource(Protocol):
     def memory(self) -> MemoryUsage:
         """Return memory in total and available."""
 
-    def disks(self) -> Mapping[str, DiskStat]:
-        """Return storage traffic by disk."""
+    def disks(self, problems: list[Exception]) -> Mapping[str, DiskStat]:
+        """Return storage traffic by disk; ``problems`` takes what could not be read."""
 
 
 class HostUsage:
@@ -81,11 +81,12 @@ class HostUsage:
     def memory(self) -> MemoryUsage:
         """Return the machine's memory; the kernel itself estimates what is available."""
         meminfo = self._procfs.meminfo()
-        return MemoryUsage(self._scope.memory_bytes or meminfo["MemTotal"], meminfo["MemAvailable"])
+        total = self._scope.memory_bytes or meminfo.get("MemTotal")
+        return MemoryUsage(total, meminfo.get("MemAvailable"))
 
-    def disks(self) -> Mapping[str, DiskStat]:
+    def disks(self, problems: list[Exception]) -> Mapping[str, DiskStat]:
         """Return the traffic of whole disks."""
-        return self._procfs.disks(MAX_DISKS + 1)
+        return self._procfs.disks(MAX_DISKS + 1, problems)
 
 
 class ProcessUsage:
@@ -115,12 +116,14 @@ class ProcessUsage:
 
     def memory(self) -> MemoryUsage:
         """Return the node's memory and what its processes leave of it, at least 0."""
-        total = self._scope.memory_bytes or self._procfs.meminfo()["MemTotal"]
+        total = self._scope.memory_bytes or self._procfs.meminfo().get("MemTotal")
+        if total is None:
+            return MemoryUsage(None, None)
         statuses = (self._table.status(process.pid) for process in self._processes())
         resident = sum(status.resident_bytes for status in statuses if status is not None)
         return MemoryUsage(total, max(0, total - resident))
 
-    def disks(self) -> Mapping[str, DiskStat]:
+    def disks(self, problems: list[Exception]) -> Mapping[str, DiskStat]:  # noqa: ARG002
         """Return the traffic of the processes as one disk named ``processes``."""
         counters: dict[ProcessKey, dict[str, float]] = {}
         for process in self._processes():

@@ -11,7 +11,7 @@ import math
 import re
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.sources.files.fingerprints import file_fingerprints
@@ -52,10 +52,14 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeats:
-    """The heartbeats that could be read, and one line for each file that could not."""
+    """The heartbeats that could be read, and one line for each file that could not.
+
+    ``missing`` says what is wrong with a directory that is not there.
+    """
 
     ranks: tuple[Heartbeat, ...]
     problems: tuple[str, ...]
+    missing: str | None = None
 
 
 _NONE = Heartbeats((), ())
@@ -84,11 +88,12 @@ class HeartbeatFiles:
         if directory is None:
             return _NONE
         with self._lock:
+            missing: str | None = None
             try:
                 fingerprints = file_fingerprints(directory)
-            except (FileNotFoundError, NotADirectoryError):
-                fingerprints = {}
-            found = self._poll(directory, fingerprints)
+            except (FileNotFoundError, NotADirectoryError) as error:
+                fingerprints, missing = {}, str(error)
+            found = replace(self._poll(directory, fingerprints), missing=missing)
             if found != self._newest:
                 self._newest = found
             return self._newest

@@ -97,7 +97,7 @@ class RankFinder:
         process = processes.get(pid)
         if process is None:
             return ()
-        started = self._procfs.stat().boot_time + process.start_ticks / TICKS_PER_SECOND
+        started = self._procfs.boot_time() + process.start_ticks / TICKS_PER_SECOND
         # The boot time is whole seconds.
         if started > started_before + 1 or not belongs_to_node(
             self._table.environment(pid) or {}, self._node_variables

@@ -54,7 +54,7 @@ class KernelLog:
             return []
         now = self._clock()
         # May fail; the messages then wait for the next call.
-        boot_time = self._procfs.stat().boot_time
+        boot_time = self._procfs.boot_time()
         unread, self._unread = self._unread, []
         return [
             (entry.text, now if entry.boot_seconds is None else boot_time + entry.boot_seconds)
