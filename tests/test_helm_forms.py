@@ -196,6 +196,36 @@ def test_a_port_that_the_pod_may_not_open_is_refused(program):
     )
 
 
+def test_a_privileged_exporter_may_open_any_port():
+    assert objects({"exporter": {"port": 443, "privileges": {"kernelLog": "privileged"}}})
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["exporter.port", "detector.port", "exporter.monitor.interval", "detector.monitor.interval"],
+)
+def test_what_cannot_be_left_out_is_missed_with_a_sentence(path):
+    assert f"  {path}: is empty; give a " in refusal(nested(path, None))
+
+
+def test_what_can_be_left_out_may_be_null():
+    pod = dict.fromkeys(("podLabels", "podAnnotations", "resources", "nodeSelector"))
+    monitor = {"monitor": {"kind": "PodMonitor", "labels": None}}
+    rendered = objects(
+        {
+            "commonLabels": None,
+            "exporter": {"runtimeClassName": "nvidia"} | pod | monitor,
+            "detector": pod | monitor,
+            "rules": {"enabled": True, "labels": None, "alertLabels": None},
+            "dashboards": {"enabled": True, "labels": None},
+        }
+    )
+
+    assert [{}, {}] == [
+        container_of(only(rendered, kind))["resources"] for kind in ("DaemonSet", "StatefulSet")
+    ]
+
+
 def test_the_service_may_have_any_port():
     service = only(objects({"detector": {"service": {"port": 80}}}), "Service", "detector")
 

@@ -33,8 +33,8 @@ app.kubernetes.io/part-of: peerwatch
 
 {{/* The user's labels, each key once; those of the kind of object hide the common ones. */}}
 {{- define "peerwatch.usersLabels" -}}
-{{- $labels := deepCopy (first .).Values.commonLabels -}}
-{{- range slice . 2 }}{{ $labels = mergeOverwrite $labels (deepCopy .) }}{{ end -}}
+{{- $labels := default dict (first .).Values.commonLabels | deepCopy -}}
+{{- range slice . 2 }}{{ $labels = mergeOverwrite $labels (default dict . | deepCopy) }}{{ end -}}
 {{- with $labels }}
 {{ toYaml . }}
 {{- end }}
@@ -66,7 +66,7 @@ readOnlyRootFilesystem: true
 {{/* Seconds of a duration such as 1s, 500ms or 1m30s; a year has 365 days, as in Prometheus. */}}
 {{- define "peerwatch.seconds" -}}
 {{- $total := 0.0 -}}
-{{- range regexFindAll "[0-9]+(ms|[smhdwy])" . -1 -}}
+{{- range regexFindAll "[0-9]+(ms|[smhdwy])" (toString .) -1 -}}
 {{- $unit := regexFind "[a-z]+" . -}}
 {{- $number := regexFind "[0-9]+" . | float64 -}}
 {{- $total = addf $total (mulf $number (get (dict "ms" 0.001 "s" 1.0 "m" 60.0 "h" 3600.0 "d" 86400.0 "w" 604800.0 "y" 31536000.0) $unit)) -}}

@@ -51,7 +51,7 @@ labels, quantities, durations. A schema could only answer with a regular express
 {{- define "peerwatch.mistakes.resources" -}}
 {{- $found := list -}}
 {{- $path := first . -}}
-{{- $resources := last . -}}
+{{- $resources := default dict (last .) -}}
 {{- $amounts := dict -}}
 {{- range $part := list "requests" "limits" -}}
 {{- range $resource, $value := default dict (get $resources $part) -}}
@@ -97,7 +97,9 @@ labels, quantities, durations. A schema could only answer with a regular express
 {{/* A duration as Prometheus and its Operator read it. Argument: (dict "path" "value" "least"); least, if given, says why 0 is wrong. */}}
 {{- define "peerwatch.mistakes.duration" -}}
 {{- $found := list -}}
-{{- if or (not .value) (not (regexMatch "^(0|([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?)$" .value)) -}}
+{{- if not .value -}}
+{{- $found = append $found (printf "%s: is empty; give a duration, such as 90s or 1h30m." .path) -}}
+{{- else if not (regexMatch "^(0|([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?)$" .value) -}}
 {{- $found = append $found (printf "%s: %q is no duration; whole numbers, each with its unit of y, w, d, h, m, s and ms, the largest unit first, such as 90s or 1h30m." .path .value) -}}
 {{- else if and .least (eq (include "peerwatch.seconds" .value | float64) 0.0) -}}
 {{- $found = append $found (printf "%s: %q %s" .path .value .least) -}}
@@ -126,11 +128,14 @@ labels, quantities, durations. A schema could only answer with a regular express
 {{- toYaml $found -}}
 {{- end }}
 
-{{/* Argument: (list "exporter" values). No container of the chart has NET_BIND_SERVICE, as root neither. */}}
+{{/* Argument: (list "exporter" values). No container but a privileged one has NET_BIND_SERVICE, as root neither. */}}
 {{- define "peerwatch.mistakes.port" -}}
 {{- $found := list -}}
 {{- $port := (last .).port -}}
-{{- if lt (int $port) 1024 -}}
+{{- $privileged := eq "privileged" (dig "privileges" "kernelLog" "" (last .)) -}}
+{{- if not $port -}}
+{{- $found = append $found (printf "%s.port: is empty; give a port from 1024 to 65535, such as %s." (first .) (ternary "9400" "9401" (eq (first .) "exporter"))) -}}
+{{- else if and (lt (int $port) 1024) (not $privileged) -}}
 {{- $found = append $found (printf "%s.port: %v is below 1024, and the pod may not open such a port; choose another, such as %s%s." (first .) $port (ternary "9400" "9401" (eq (first .) "exporter")) (ternary "" "; detector.service.port may stay below" (eq (first .) "exporter"))) -}}
 {{- end -}}
 {{- toYaml $found -}}
@@ -145,7 +150,7 @@ labels, quantities, durations. A schema could only answer with a regular express
 {{- $found = concat $found (include "peerwatch.mistakes.labels" (list (printf "%s.podLabels" $program) $values.podLabels) | fromYamlArray) -}}
 {{- $found = concat $found (include "peerwatch.mistakes.labels" (list (printf "%s.monitor.labels" $program) $values.monitor.labels) | fromYamlArray) -}}
 {{- $found = concat $found (include "peerwatch.mistakes.resources" (list (printf "%s.resources" $program) $values.resources) | fromYamlArray) -}}
-{{- if hasKey $values.podAnnotations "checksum/config" -}}
+{{- if hasKey (default dict $values.podAnnotations) "checksum/config" -}}
 {{- $found = append $found (printf "%s.podAnnotations: checksum/config (%q) is set by the chart, so that new settings make new pods; use a key of your own." $program (get $values.podAnnotations "checksum/config")) -}}
 {{- end -}}
 {{- $found = concat $found (include "peerwatch.mistakes.scheme" . | fromYamlArray) -}}

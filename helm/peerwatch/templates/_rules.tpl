@@ -52,7 +52,7 @@
 {{- with get $change $from }}{{ $_ := set $rule $to . }}{{ end -}}
 {{- end -}}
 {{- with $change.severity }}{{ $_ := set $rule.labels "severity" . }}{{ end -}}
-{{- $_ := set $rule "labels" (mergeOverwrite $rule.labels (deepCopy $rules.alertLabels) (default dict $change.labels)) -}}
+{{- $_ := set $rule "labels" (mergeOverwrite $rule.labels (default dict $rules.alertLabels | deepCopy) (default dict $change.labels)) -}}
 {{- $annotations := $rule.annotations -}}
 {{- with $rules.runbookUrl -}}
 {{- $_ := set $annotations "runbook_url" (printf "%s/%s.md" (trimSuffix "/" .) $rule.alert) -}}
