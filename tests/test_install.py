@@ -117,11 +117,11 @@ def test_a_unit_starts_its_program_without_rights(program):
 
 def test_the_unit_of_the_exporter_lets_the_sampler_step_back():
     text = (ROOT / "exporter" / "peerwatch-exporter.service").read_text()
-    *_, denied, allowed = re.findall(r"^SystemCallFilter=(.*)$", text, re.MULTILINE)
+    _, denied, *allowed = re.findall(r"^SystemCallFilter=(.*)$", text, re.MULTILINE)
 
     # systemd takes them in their order; os.nice is setpriority, one of @resources.
     assert "@resources" in denied.removeprefix("~").split()
-    assert ["setpriority"] == allowed.split()
+    assert "setpriority" in allowed
 
 
 def test_the_unit_of_the_detector_lets_numba_work():
