@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from peerwatch_common.command_line import add_logging, whole_number
+from peerwatch_common.completion import add_completion
 from peerwatch_detector import __version__
 from peerwatch_detector.files import add_files
 from peerwatch_detector.priority.options import add_prioritize
@@ -20,6 +21,7 @@ def parser() -> argparse.ArgumentParser:
         prog="peerwatch-detector", description="Finds the faulty node of a training job."
     )
     whole.add_argument("--version", action="version", version=f"peerwatch-detector {__version__}")
+    add_completion(whole)
     commands = whole.add_subparsers(dest="command", required=True)
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--config", type=Path, help="YAML configuration file")

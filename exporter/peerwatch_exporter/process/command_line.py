@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from peerwatch_common.command_line import add_logging
+from peerwatch_common.completion import add_completion
 from peerwatch_exporter import __version__
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def make_parser() -> argparse.ArgumentParser:
         "command", nargs="?", choices=COMMANDS, default="serve", help=_COMMANDS_HELP
     )
     parser.add_argument("--version", action="version", version=f"peerwatch-exporter {__version__}")
+    add_completion(parser)
     _add_settings(parser.add_argument_group("settings", "They win over the file."))
     add_logging(parser.add_argument_group("log (standard error)"))
     bench = parser.add_argument_group("bench")
