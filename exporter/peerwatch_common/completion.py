@@ -90,8 +90,9 @@ def completion(parser: argparse.ArgumentParser, shell: str) -> str:
     commands = {"": parser} | _commands(parser)
     first = f"# Completes {parser.prog} in {shell}."
     if shell == "zsh":
-        first += "\nautoload -U +X compinit && compinit -u\nautoload -U +X bashcompinit && "
-        first += "bashcompinit"
+        # A user's own .zshrc has most likely run compinit: once is enough.
+        first += "\n(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i; }"
+        first += "\nautoload -Uz bashcompinit && bashcompinit"
     return _SCRIPT.format(
         first=first,
         function="_" + parser.prog.replace("-", "_"),
