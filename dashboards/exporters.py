@@ -119,7 +119,9 @@ def _cost(exporters: str) -> list[Panel]:
 
 def _failing(exporters: str) -> Panel:
     by = "cluster, node, collector, error"
-    failing = f"topk({_SHOWN}, max by ({by}) (exporter_collector_error_info{{{exporters}}}))"
+    # What an exporter was not given is no failure: alert:without_source:info.
+    wrong = f'exporter_collector_error_info{{{exporters},error!="source_missing"}}'
+    failing = f"topk({_SHOWN}, max by ({by}) ({wrong}))"
     last = (
         "max by (cluster, node, collector)"
         f" (exporter_collector_last_success_timestamp_seconds{{{exporters}}})"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from alert_sources import FILE, source_rules, without_source_rows
 from chart_schema import chart_schema
 from chart_values import chart_readme
 from configuration_page import configuration_page
@@ -130,10 +131,13 @@ def generated() -> dict[Path, str]:
     }
     for path, (name, rows) in tables.items():
         pages[path] = with_table((ROOT / path).read_text(), name, rows)
+    rules = Path("docs/rules.md")
+    pages[rules] = with_table(pages[rules], "alerts without a source", without_source_rows())
     cases = (ROOT / "tests/rules/recording.test.yaml").read_text()
     pages[Path("tests/rules/slow.test.yaml")] = slow_rule_tests(cases)
     for name, rules in RULE_SETS.items():
         pages[Path("rules", name)] = recording_rules(rules)
+    pages[Path("rules", FILE)] = source_rules()
     return pages
 
 

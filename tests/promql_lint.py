@@ -100,6 +100,11 @@ MEMBERSHIP = {
 LOST_LINKS = {"port:lost_link:info": Metric("gauge", frozenset({"node", "device", "port"}))}
 # What the server itself writes of alerts: that they are pending or fire, and since when.
 _ALERT = frozenset({"alertname", "severity", "role", "component", "job_id", "node"})
+# Which alerts cannot fire (rules/source.rules.yaml).
+SOURCES = {
+    "collector:with_source:count": Metric("gauge", frozenset({"collector"})),
+    "alert:without_source:info": Metric("gauge", frozenset({"alertname", "collector"})),
+}
 ALERTS = {
     "ALERTS": Metric("gauge", _ALERT | {"alertstate"}),
     "ALERTS_FOR_STATE": Metric("gauge", _ALERT),
@@ -118,6 +123,7 @@ def pack_schema() -> dict[str, Metric]:
     # Its absence tells that nobody's exporter is scraped.
     presence = "DCGM_FI_DEV_GPU_UTIL"
     scraped = {"up": Metric("gauge", frozenset())}
+    schema |= SOURCES
     return schema | MEMBERSHIP | LOST_LINKS | {presence: FOREIGN[presence]} | scraped | ALERTS
 
 

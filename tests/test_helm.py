@@ -345,6 +345,24 @@ def test_a_label_of_the_user_comes_once_and_the_nearer_one_counts():
     assert 1 == monitor.count("team:")
 
 
+def test_the_notes_list_the_alerts_without_a_source():
+    def noted(**privileges):
+        rendered = templates({"exporter": {"privileges": privileges}})
+        (notes,) = [text for path, text in rendered.items() if "NOTES" in path]
+        return dict(re.findall(r"^     (\w+): (Peerwatch.*)$", notes, re.MULTILINE))
+
+    given = {"processes": True, "kernelLog": "privileged", "filesystems": True, "systemd": True}
+
+    assert {} == noted(**given)
+    assert noted() == {
+        "filesystems": "PeerwatchHostFilesystemFull, PeerwatchHostFilesystemUnresponsive",
+        "kernelLog": "PeerwatchSxidFatal, PeerwatchSxidDegraded, PeerwatchHostOutOfMemory, "
+        "PeerwatchHostHardwareEvents",
+        "processes": "PeerwatchJobStalled, PeerwatchHeartbeatOld, PeerwatchRankStopped",
+        "systemd": "PeerwatchHostUnitFailed",
+    }
+
+
 def test_the_test_pod_asks_the_service():
     rendered = case_objects("default")
     pod = only(rendered, "Pod", "test")

@@ -16,6 +16,16 @@ class NoData(Exception):  # noqa: N818 - it is an answer, not an error
     """
 
 
+class SourceMissing(NoData):
+    """The process was not given what the collector reads (a device, a socket): not a failure.
+
+    The collector's success stays 1, and ``exporter_collector_error_info`` says so: alerts that are
+    made of it have no source on this node, whatever the node's hardware.
+    """
+
+    error_class = "source_missing"
+
+
 class PartialData(Exception):  # noqa: N818 - the collector succeeded, as far as it could see
     """Part of the source could not be read; what was yielded before is published.
 

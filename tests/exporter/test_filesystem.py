@@ -163,9 +163,16 @@ def test_a_container_without_the_node_s_files_knows_what_is_read_only_and_asks_n
     (tmp_path / "sys").mkdir()
     paths = PathsConfig(procfs=tree(tmp_path, broken), sysfs=tmp_path / "sys")
     real = real_sources(ExporterConfig(paths=paths))
-    samples = collect_all(FilesystemCollector(ExporterConfig(paths=paths), real))
+    collected = FilesystemCollector(ExporterConfig(paths=paths), real).collect()
+    rows = {}
+    # The families come before the error.
+    with pytest.raises(PartialData, match="files are not in the exporter's container") as missing:
+        rows.update(
+            ((item.name, *labels), value) for item in collected for labels, value in item.rows
+        )
 
-    assert {("host_filesystem_write_refused", "/", "ext4"): 1} == samples
+    assert {("host_filesystem_write_refused", "/", "ext4"): 1} == rows
+    assert "source_missing" == missing.value.error_class
 
 
 def test_the_node_s_files_are_asked_where_they_are_mounted(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from fake_collectors import Blocking, Failing, Returning, wait_until, worker_of
 from hardware_cases import NOW, FakeClock
-from peerwatch_exporter.errors import NoData, PartialData, error_class
+from peerwatch_exporter.errors import NoData, PartialData, SourceMissing, error_class
 from peerwatch_exporter.schedule.worker import ThreadWorker
 
 
@@ -107,6 +107,13 @@ def test_no_data_is_success_with_nothing_published(caplog):
         report = run(worker_of(Failing(NoData("no GPU"))))
     assert ((), True, None) == (report.families, report.success, report.error)
     assert [] == [record.message for record in caplog.records]
+
+
+def test_a_source_that_was_not_given_is_no_failure_and_is_named(caplog):
+    with caplog.at_level(logging.INFO):
+        report = run(worker_of(Failing(SourceMissing("no kernel log"))))
+    assert ((), True, "source_missing") == (report.families, report.success, report.error)
+    assert ["INFO"] == [record.levelname for record in caplog.records]
 
 
 def test_partial_data_publishes_what_there_is_and_says_what_is_missing():

@@ -72,7 +72,8 @@ SPECS: tuple[MetricSpec, ...] = (
         "1",
         ("collector", "error"),
         "1 while the collector fails, or cannot read a part of its source; error is a short "
-        "class such as permission_denied, os_error, series_limit or deadline_exceeded.",
+        "class such as permission_denied, os_error, series_limit or deadline_exceeded; "
+        "source_missing if the exporter was not given it (a device, a socket, the node's files).",
         "runner",
     ),
     MetricSpec(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import register
-from peerwatch_exporter.errors import NoData, PartialData
+from peerwatch_exporter.errors import NoData, PartialData, SourceMissing
 from peerwatch_exporter.sources.host.filesystems import SpaceReader, local_mounts
 
 if TYPE_CHECKING:
@@ -81,6 +81,10 @@ _MAX_FILESYSTEMS = 64
 _PATIENCE_SECONDS = 0.4
 
 
+class _FilesMissing(PartialData):
+    error_class = SourceMissing.error_class
+
+
 @register(
     "filesystem",
     "space, inodes and state of local filesystems",
@@ -105,7 +109,8 @@ class FilesystemCollector:
         NoData
             If there is no list of what is mounted, or no local filesystem on it.
         PartialData
-            If it has more than 64.
+            If it has more than 64, or its files are not there, so that only what the kernel
+            refuses is known.
         """
         if not self._whole_machine:
             raise NoData("Filesystems belong to the whole machine, not to scope 'processes'.")
@@ -137,6 +142,8 @@ class FilesystemCollector:
             raise PartialData(
                 f"Only the first {_MAX_FILESYSTEMS} of {len(mounts)} filesystems are published."
             )
+        if self._reader is None:
+            raise _FilesMissing("The node's files are not in the exporter's container.")
 
     def _read(self, mountpoints: Sequence[str]) -> tuple[Mapping[str, Space], Collection[str]]:
         # A container that sees the node's /proc and not its files still knows what is read-only.

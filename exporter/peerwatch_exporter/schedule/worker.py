@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from peerwatch_exporter.errors import NoData, PartialData, error_class
+from peerwatch_exporter.errors import NoData, PartialData, SourceMissing, error_class
 from peerwatch_exporter.schedule.serial_executor import PATIENCE_SECONDS, SerialExecutor
 
 if TYPE_CHECKING:
@@ -222,6 +222,7 @@ class ThreadWorker:
         except NoData as error:
             _LOG.debug("collector has no data collector=%s detail=%r", self.name, str(error))
             run.families.clear()
+            run.error = error.error_class if isinstance(error, SourceMissing) else None
         except PartialData as error:
             run.error = error.error_class or error_class(error.__cause__ or error)
             run.success = True
@@ -240,6 +241,9 @@ class ThreadWorker:
         self._logged = error
         if error is None:
             _LOG.info("collector recovered collector=%s", self.name)
+        elif error == SourceMissing.error_class:
+            # What it may read is a choice, such as the chart's privileges.
+            _LOG.info("collector has no source collector=%s detail=%r", self.name, detail)
         else:
             _LOG.warning(
                 "collector failed collector=%s error=%s detail=%r", self.name, error, detail

@@ -65,3 +65,25 @@
 {{- end -}}
 {{- end -}}
 {{- end }}
+
+{{/* Alerts that have no source, by the privilege that would give them one, from what the rules say. */}}
+{{- define "peerwatch.rules.withoutSource" -}}
+{{- $may := .Values.exporter.privileges -}}
+{{- $off := dict -}}
+{{- if not $may.processes }}{{ $_ := set $off "processes" (list "ranks") }}{{ end -}}
+{{- if eq $may.kernelLog "off" }}{{ $_ := set $off "kernelLog" (list "kernel" "sxid") }}{{ end -}}
+{{- if not $may.filesystems }}{{ $_ := set $off "filesystems" (list "filesystem") }}{{ end -}}
+{{- if not $may.systemd }}{{ $_ := set $off "systemd" (list "systemd") }}{{ end -}}
+{{- $found := dict -}}
+{{- range (.Files.Get "rules/source.rules.yaml" | fromYaml).groups -}}
+{{- range $rule := .rules -}}
+{{- range $setting, $collectors := $off -}}
+{{- /* What the kernel refuses is known without the filesystem's files. */ -}}
+{{- if and $rule.labels (has (dig "labels" "collector" "" $rule) $collectors) (not (contains "host_filesystem_write_refused" $rule.expr)) -}}
+{{- $_ := set $found $setting (append (default list (get $found $setting)) $rule.labels.alertname | uniq) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with $found }}{{ toYaml . }}{{ end -}}
+{{- end }}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.errors import NoData
+from peerwatch_exporter.errors import NoData, SourceMissing
 from peerwatch_exporter.sources.host.dbus_call import DbusConnection, DbusError
 
 if TYPE_CHECKING:
@@ -47,8 +47,10 @@ def units(bus: Path, names: Sequence[str], timeout_seconds: float) -> Units:
 
     Raises
     ------
-    NoData
+    SourceMissing
         If there is no bus: no systemd, or a container that has not been given its socket.
+    NoData
+        If there is no systemd on it.
     OSError
         If the bus or systemd refuses, or does not answer in time.
     """
@@ -57,7 +59,7 @@ def units(bus: Path, names: Sequence[str], timeout_seconds: float) -> Units:
             failed = _units(connection.call(*_MANAGER, "ListUnitsFiltered", ["failed"]))
             named = _units(connection.call(*_MANAGER, "ListUnitsByNames", names))
     except (FileNotFoundError, ConnectionRefusedError) as error:
-        raise NoData(f"Nobody listens on {str(bus)!r}: {error}.") from error
+        raise SourceMissing(f"Nobody listens on {str(bus)!r}: {error}.") from error
     except DbusError as error:
         # No such name, or the bus could not start one: systemd is never started by a bus.
         if any(word in str(error) for word in ("ServiceUnknown", "Error.Spawn")):

@@ -9,7 +9,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from peerwatch_exporter.errors import NoData
+from peerwatch_exporter.errors import SourceMissing
 
 # One read of /dev/kmsg returns one record; the kernel refuses smaller buffers than a record.
 _RECORD_BYTES = 16384
@@ -85,7 +85,7 @@ class Kmsg:
 
         Raises
         ------
-        NoData
+        SourceMissing
             If there is no kernel log at the path.
         PermissionError
             If the process may not read it (it needs CAP_SYSLOG or root).
@@ -106,7 +106,7 @@ class Kmsg:
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError as error:
-            raise NoData(f"There is no kernel log at {str(self.path)!r}.") from error
+            raise SourceMissing(f"There is no kernel log at {str(self.path)!r}.") from error
         status = os.fstat(descriptor)
         self._descriptor = descriptor
         self._is_device = stat.S_ISCHR(status.st_mode)
