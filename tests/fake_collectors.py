@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hardware_cases import FakeClock
 from peerwatch_exporter.catalog import family
+from peerwatch_exporter.collector import all_metrics
 from peerwatch_exporter.schedule.worker import ThreadWorker
 from peerwatch_exporter.sources import Sources
 from peerwatch_exporter.sources.host.access import Paths
@@ -16,6 +17,9 @@ from peerwatch_exporter.sources.host.own_processes import OwnProcesses, ProcessU
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+# They publish metrics of real collectors, which are declared when those are imported.
+all_metrics()
 
 
 class Returning:

@@ -222,7 +222,10 @@ class ThreadWorker:
         except NoData as error:
             _LOG.debug("collector has no data collector=%s detail=%r", self.name, str(error))
             run.families.clear()
-            run.error = error.error_class if isinstance(error, SourceMissing) else None
+            if isinstance(error, SourceMissing):
+                run.error = error.error_class
+                run.success = True
+                return error
         except PartialData as error:
             run.error = error.error_class or error_class(error.__cause__ or error)
             run.success = True
