@@ -98,6 +98,11 @@ MEMBERSHIP = {
 }
 # Ports that were up and are down (rules/fabric.rules.yaml).
 LOST_LINKS = {"port:lost_link:info": Metric("gauge", frozenset({"node", "device", "port"}))}
+# What is there of each cluster (rules/meta.rules.yaml).
+CLUSTERS = {
+    "cluster:nodes:count": Metric("gauge", frozenset()),
+    "cluster:detectors:count": Metric("gauge", frozenset()),
+}
 # What the server itself writes of alerts: that they are pending or fire, and since when.
 _ALERT = frozenset({"alertname", "severity", "role", "component", "job_id", "node"})
 # Which alerts cannot fire (rules/source.rules.yaml).
@@ -123,8 +128,8 @@ def pack_schema() -> dict[str, Metric]:
     # Its absence tells that nobody's exporter is scraped.
     presence = "DCGM_FI_DEV_GPU_UTIL"
     scraped = {"up": Metric("gauge", frozenset())}
-    schema |= SOURCES
-    return schema | MEMBERSHIP | LOST_LINKS | {presence: FOREIGN[presence]} | scraped | ALERTS
+    built = MEMBERSHIP | LOST_LINKS | CLUSTERS | SOURCES
+    return schema | built | {presence: FOREIGN[presence]} | scraped | ALERTS
 
 
 @cache

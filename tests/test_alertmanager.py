@@ -204,6 +204,34 @@ def test_a_server_without_exporters_silences_those_of_its_clusters_and_of_no_oth
     assert not silenced(NO_EXPORTERS | known, stale)
 
 
+@pytest.mark.parametrize(
+    ("paged", "held_back"),
+    [
+        pytest.param(FINDING, [ABSENT, STOPPED, SYMPTOM], id="a_node_that_vanishes"),
+        pytest.param(XID | {"cluster": "c1"}, [FINDING, STOPPED], id="a_gpu_with_an_xid"),
+    ],
+)
+def test_a_detector_without_a_cluster_does_not_page_beside_the_exporters(paged, held_back):
+    """Its findings have no cluster; what the exporters' metrics raise has one."""
+    page = on(paged, "j1", "n7")
+    others = [
+        on(alert, "j1", "n7") | ({} if alert is FINDING else {"cluster": "c1"})
+        for alert in held_back
+    ]
+
+    assert all(silenced(page, other) for other in others)
+    assert not any(silenced(other, page) for other in others)
+    # Another job is another fault.
+    assert not any(silenced(page, other | {"job_id": "j2"}) for other in others)
+
+
+def test_a_detector_with_a_cluster_speaks_of_that_one_only():
+    finding = on(FINDING, "j1", "n7") | {"cluster": "c2"}
+
+    assert not silenced(finding, on(STOPPED, "j1") | {"cluster": "c1"})
+    assert not silenced(finding, on(ABSENT, "j1", "n7") | {"cluster": "c1"})
+
+
 def test_no_two_alerts_silence_each_other():
     alerts = [
         {

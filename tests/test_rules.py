@@ -318,7 +318,8 @@ def test_the_expression_has_no_problem(rule, file):
 
 @pytest.mark.parametrize(("rule", "file"), RECORDS)
 def test_a_recorded_name_has_three_parts(rule, file):
-    assert re.fullmatch(r"(job_)?(node|gpu|port|alert|collector):[a-z_]+:[a-z]+", rule["record"])
+    level = r"(job_)?(cluster|node|gpu|port|alert|collector)"
+    assert re.fullmatch(level + r":[a-z_]+:[a-z]+", rule["record"])
 
 
 @pytest.mark.parametrize(("rule", "file"), ALERTS)
