@@ -14,6 +14,7 @@ from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.sources import Sources
 from peerwatch_exporter.sources.host.access import Paths
+from peerwatch_exporter.sources.host.sysfs import UnreadableValues
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,12 +43,17 @@ Samples = dict[tuple[str, ...], float]
 
 
 def collected(collector: Collector) -> Samples:
-    """Return every sample of one collection by (metric name, label values in order)."""
-    return {
-        (sample.name, *sample.labels.values()): sample.value
-        for family in collector.collect()
-        for sample in family.samples
-    }
+    """Return every sample of one collection by (metric name, label values in order).
+
+    What is published beside values that cannot be read is returned; that those are told of is
+    tested for itself.
+    """
+    samples: Samples = {}
+    with contextlib.suppress(UnreadableValues):
+        for family in collector.collect():
+            for sample in family.samples:
+                samples[sample.name, *sample.labels.values()] = sample.value
+    return samples
 
 
 def only(samples: Samples, name: str) -> Samples:

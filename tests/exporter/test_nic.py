@@ -280,3 +280,12 @@ def test_interface_may_be_called_anything(tmp_path):
         (info,) = only(odd.collect("nic"), "nic_port_info")
 
     assert "e??" == info[3]
+
+
+def test_counter_that_cannot_be_read_is_told_of():
+    with (
+        case_node("degraded_node") as degraded,
+        pytest.raises(PartialData, match=r"np_cnp_sent.*EISDIR") as said,
+    ):
+        list(degraded.collector("nic").collect())
+    assert "os_error" == said.value.error_class

@@ -13,7 +13,7 @@ import pytest
 from hardware_cases import FakeClock
 from open_files import open_below
 from peerwatch_exporter.sources.files.open_files import OpenFiles
-from peerwatch_exporter.sources.host.sysfs import Sysfs, pci_address
+from peerwatch_exporter.sources.host.sysfs import Sysfs, UnreadableValues, pci_address
 
 
 def refuse_reads(monkeypatch, name, code):
@@ -355,3 +355,43 @@ def test_kernel_files_stay_open_and_are_read_anew(name):
 
     assert sysfs.text(path) == sysfs.text(path) == Path("/sys", path).read_text().strip()
     assert before + 1 == open_below(Path("/sys", path))
+
+
+def test_unreadable_counter_is_told_until_it_can_be_read_again(tmp_path):
+    for name in ("good", "text", "folder", "huge", "refused"):
+        (tmp_path / name).write_text("7\n")
+    (tmp_path / "text").write_text("garbage\n")
+    (tmp_path / "huge").write_bytes(b"1" * 10_000_000)
+    (tmp_path / "folder").unlink()
+    (tmp_path / "folder").mkdir()
+    sysfs = Sysfs(tmp_path)
+    names = ["folder", "good", "huge", "missing", "text"]
+
+    assert [None, 7, None, None, None] == sysfs.integers(names)
+    with pytest.raises(UnreadableValues, match=r"3 values .* such as 'folder'") as said:
+        sysfs.end()
+    assert "garbled_file" == said.value.error_class
+
+    (tmp_path / "text").write_text("8\n")
+    (tmp_path / "huge").write_text("9\n")
+    assert [None, 7, 9, None, 8] == sysfs.integers(names)
+    with pytest.raises(UnreadableValues, match="EISDIR") as said:
+        sysfs.end()
+    assert "os_error" == said.value.error_class
+
+    (tmp_path / "folder").rmdir()
+    sysfs.integers(names)
+    sysfs.end()
+
+
+def test_refused_counter_is_told_while_it_rests(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    (tmp_path / "counter").write_text("7\n")
+    sysfs = Sysfs(tmp_path, monotonic=lambda: 0.0)
+    monkeypatch.setattr(os, "read", refuse)
+    for _ in range(3):
+        assert sysfs.integer("counter") is None
+        with pytest.raises(UnreadableValues, match="EIO"):
+            sysfs.end()

@@ -60,6 +60,8 @@ class EdacCollector:
         NoData
             If no EDAC driver is loaded: a virtual machine, or firmware that keeps the errors to
             itself and reports them in the kernel log (``host_kernel_events_total``, class apei).
+        UnreadableValues
+            At the end, if some counters could not be read.
         """
         names = [name for name in self._sysfs.names(_ROOT) if _CONTROLLER.fullmatch(name)]
         if not names:
@@ -71,3 +73,4 @@ class EdacCollector:
                 if count is not None:
                     errors.add_metric([name, severity], count)
         yield errors
+        self._sysfs.end()

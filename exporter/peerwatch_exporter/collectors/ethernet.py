@@ -99,7 +99,7 @@ class EthernetCollector:
         NoData
             If the machine has no Ethernet interface of its own.
         PartialData
-            If it has more than 64.
+            If it has more than 64, or some values cannot be read.
         """
         if not self._whole_machine:
             raise NoData("Interfaces belong to the whole machine, not to scope 'processes'.")
@@ -134,3 +134,4 @@ class EthernetCollector:
         yield from (losses, errors, up, failures)
         if len(names) > _MAX_INTERFACES:
             raise PartialData(f"Only the first {_MAX_INTERFACES} interfaces are published.")
+        sysfs.end()

@@ -242,7 +242,7 @@ class NicCollector:
         NoData
             If the node has no RDMA device.
         PartialData
-            If it has more than 128 ports.
+            If it has more than 128 ports, or some values cannot be read.
         """
         ports = self._ports.listed()
         if not ports:
@@ -257,6 +257,8 @@ class NicCollector:
         yield from self._counters.read(ports)
         if self._ports.found > MAX_PORTS:
             raise PartialData(f"Only {MAX_PORTS} of {self._ports.found} ports are read.")
+        self._sysfs.end()
+        self._facts.end()
 
     def _facts_of(self, ports: Iterable[RdmaPort]) -> Iterable[Family]:
         """Return what hardly ever changes, and is read when the ports are listed."""

@@ -119,7 +119,7 @@ class NicErrorsCollector:
         NoData
             If the node has no RDMA device.
         PartialData
-            If it has more than 128 ports.
+            If it has more than 128 ports, or some values cannot be read.
         """
         ports = self._ports.listed()
         if not ports:
@@ -130,3 +130,4 @@ class NicErrorsCollector:
         yield from self._counters.read(ports)
         if self._ports.found > MAX_PORTS:
             raise PartialData(f"Only {MAX_PORTS} of {self._ports.found} ports are read.")
+        self._sysfs.end()

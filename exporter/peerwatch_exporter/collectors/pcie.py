@@ -129,6 +129,8 @@ class PcieCollector:
         ------
         NoData
             If the node has and had neither a GPU, a NIC nor an NVSwitch on PCIe.
+        UnreadableValues
+            At the end, if some values could not be read.
         """
         functions = self._tree.functions()
         for bdf, function in functions.items():
@@ -138,11 +140,10 @@ class PcieCollector:
             raise NoData(f"No GPU or NIC is in {str(self._sysfs.root / PCI_DEVICES)!r}.")
         links = {bdf: self._links.link(bdf) for bdf in functions}
         self._links.forget(set(functions))
-        return [
-            *_facts(self._seen.values(), links),
-            *_link_families(links),
-            self._errors(functions),
-        ]
+        yield from _facts(self._seen.values(), links)
+        yield from _link_families(links)
+        yield self._errors(functions)
+        self._sysfs.end()
 
     def _errors(self, bdfs: Iterable[str]) -> Family:
         errors = family("pcie_aer_errors_total")

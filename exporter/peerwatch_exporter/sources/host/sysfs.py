@@ -12,10 +12,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from peerwatch_exporter.errors import PartialData
 from peerwatch_exporter.sources.files.open_files import READ_BYTES, OpenFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _LOG = logging.getLogger(__name__)
 _PCI_ADDRESS = re.compile(
@@ -32,6 +33,8 @@ _MAX_COUNTERS = 64
 
 # A counter that was refused is not asked for again for so long.
 _REFUSED_SECONDS = 600.0
+# How the kernel says that a device does not have a value.
+_NOT_THERE = frozenset({"EINVAL", "EOPNOTSUPP"})
 _REFUSALS = frozenset({errno.EINVAL, errno.EIO})
 _MAX_REMEMBERED = 4096
 _MAX_STATES = 256
@@ -47,6 +50,27 @@ def pci_address(text: str) -> str | None:
         return None
     domain, bus, device, function = match.groups()
     return f"{int(domain or '0', 16):04x}:{bus}:{device}.{function or '0'}".lower()
+
+
+class UnreadableValues(PartialData):
+    """Files are there and give no value: the series of those, and no others, are missing.
+
+    Parameters
+    ----------
+    reasons
+        By path below the root: the name of an errno, or ``garbage``.
+    """
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        found = set(reasons.values())
+        if "garbage" in found:
+            self.error_class = "garbled_file"
+        else:
+            self.error_class = "permission_denied" if found & {"EACCES", "EPERM"} else "os_error"
+        path = min(reasons)
+        super().__init__(
+            f"{len(reasons)} values could not be read, such as {path[:200]!r}: {reasons[path]}."
+        )
 
 
 class Sysfs:
@@ -88,6 +112,20 @@ class Sysfs:
         self._rest_seconds = rest_seconds
         self._refused: dict[str, float] = {}
         self._reported: set[str] = set()
+        self._unreadable: dict[str, str] = {}
+
+    def end(self) -> None:
+        """End a collection.
+
+        Raises
+        ------
+        UnreadableValues
+            If files are there that could not be read when they were read last.
+        """
+        for path in [path for path in self._unreadable if not self.exists(path)]:
+            del self._unreadable[path]
+        if self._unreadable:
+            raise UnreadableValues(self._unreadable)
 
     def names(self, path: str) -> list[str]:
         """Return the sorted entries of a directory; none if it is not there or unreadable."""
@@ -135,7 +173,10 @@ class Sysfs:
     def text(self, path: str) -> str | None:
         """Return the content of a file without surrounding blanks, or None if it has none."""
         raw = self.content(path)
-        return None if raw is None else _decoded(raw)
+        if raw is None:
+            return None
+        self._is_read(path)
+        return _decoded(raw)
 
     def integer(self, path: str) -> int | None:
         """Return a counter's value, or None if it is missing, unreadable or not a number.
@@ -198,8 +239,11 @@ class Sysfs:
     def _number(self, path: str, raw: bytes) -> int | None:
         digits = raw.strip()
         if digits.isdigit() and len(digits) <= _MAX_DIGITS:
+            if self._unreadable:
+                self._is_read(path)
             return int(digits)
         if digits.startswith(b"N/A"):
+            self._is_read(path)
             self._refuse(path)
         else:
             self._skip(path, "garbage", digits.decode("utf-8", "replace"))
@@ -231,6 +275,7 @@ class Sysfs:
         raw = self.content(path)
         if raw is None:
             return None
+        self._is_read(path)
         match = _matched(pattern, raw)
         if match is not None:
             return convert(match)
@@ -238,6 +283,9 @@ class Sysfs:
         if not text.startswith(absent):
             self._skip(path, "garbage", text)
         return None
+
+    def _is_read(self, path: str) -> None:
+        self._unreadable.pop(path, None)
 
     def _is_refused(self, path: str) -> bool:
         until = self._refused.get(path)
@@ -254,6 +302,8 @@ class Sysfs:
 
     def _skip(self, path: str, reason: str, text: str = "") -> None:
         self.skipped[reason] += 1
+        if reason not in _NOT_THERE and len(self._unreadable) < _MAX_REMEMBERED:
+            self._unreadable[path] = reason
         if path not in self._reported and len(self._reported) < _MAX_REMEMBERED:
             self._reported.add(path)
             _LOG.warning("sysfs value skipped path=%s reason=%s text=%r", path, reason, text[:80])
