@@ -2,6 +2,7 @@
 
 PeerwatchError
 ├── ReadError        Prometheus could not be read; carries a reason for the metric
+│   └── ThrottledError   it asks to be asked less
 ├── CaseError        a case folder is missing something or broken
 ├── OutputError      a file that a command is to write cannot be written
 ├── ModelError       a model bundle cannot be loaded or does not fit
@@ -25,6 +26,7 @@ ReadFailure = Literal[
     "truncated",
     "malformed",
     "refused",
+    "throttled",
     "too_large",
 ]
 
@@ -58,6 +60,25 @@ class ReadError(PeerwatchError):
     def __init__(self, reason: ReadFailure, message: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class ThrottledError(ReadError):
+    """The server asks to be asked less: 429, or 503 with Retry-After.
+
+    Parameters
+    ----------
+    message
+        What came back, what to look at.
+    retry_after
+        Seconds that the server asks to wait; 0 if it does not say.
+    sent
+        Whether a request was sent; if not, it was held back since an earlier one was throttled.
+    """
+
+    def __init__(self, message: str, retry_after: float = 0.0, *, sent: bool = True) -> None:
+        super().__init__("throttled", message)
+        self.retry_after = retry_after
+        self.sent = sent
 
 
 class CaseError(PeerwatchError):

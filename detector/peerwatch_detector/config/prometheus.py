@@ -101,7 +101,7 @@ class ReadingConfig(Section):
         ge=0,
         le=3600,
         description="Longest backoff from a server that failed twice in a row; backoff starts "
-        "at 1 s and doubles.",
+        "at 1 s and doubles. Also the longest time that a Retry-After of the server is honored.",
     )
 
 

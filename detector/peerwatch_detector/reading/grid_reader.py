@@ -15,14 +15,15 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Self
 
-from peerwatch_detector.errors import ReadError, ReadFailure
+from peerwatch_detector.errors import ReadError, ReadFailure, ThrottledError
 from peerwatch_detector.frame import Series
 from peerwatch_detector.reading.decode.block import join_nodes, join_steps
 from peerwatch_detector.reading.decode.layout import Layout
@@ -39,6 +40,7 @@ from peerwatch_detector.reading.transport.envelope import Annotations
 from peerwatch_detector.reading.transport.instant import instant
 from peerwatch_detector.reading.transport.probe import Abilities, probe
 from peerwatch_detector.reading.transport.request import RangeRequest, RangeResult
+from peerwatch_detector.reading.transport.throttle import Throttle
 from peerwatch_detector.reading.transport.uncompiled import MAX_UNCOMPILED_SAMPLES
 
 # A smaller request may succeed where one failed for these reasons.
@@ -47,7 +49,7 @@ _SMALLER_MAY_WORK: frozenset[ReadFailure] = frozenset(
 )
 # The whole server is at fault, whatever was asked.
 _OF_THE_SERVER: frozenset[ReadFailure] = frozenset(
-    {"unreachable", "timeout", "http_5xx", "truncated"}
+    {"unreachable", "timeout", "http_5xx", "truncated", "throttled"}
 )
 # The server does not do this, whatever is asked; another api may.
 _ANOTHER_API_MAY_WORK: frozenset[ReadFailure] = frozenset({"http_4xx", "malformed"})
@@ -75,6 +77,10 @@ class GridReader:
         self._lock = threading.Lock()
         self._layouts: dict[Selection, Layout] = {}
         self._backoff = Backoff(settings.longest_wait_seconds)
+        self._throttle = Throttle(settings.longest_wait_seconds)
+        # Until when a selection of so many nodes is not split, since no part of it was small
+        # enough for the server: by what was asked, on the clock of ``time.monotonic``.
+        self._whole_until: dict[tuple[Selection, int], float] = {}
         self._idle: queue.LifoQueue[Connection] = queue.LifoQueue()
         self._connections = [Connection(settings) for _ in range(settings.connections)]
         for connection in self._connections:
@@ -104,7 +110,8 @@ class GridReader:
     def statistics(self) -> ReadingStatistics:
         """What reading cost so far, as of now."""
         with self._lock:
-            wait = self._backoff.left(time.monotonic())
+            now = time.monotonic()
+            wait = max(self._backoff.left(now), self._throttle.left(now))
             up = self._statistics.up and self._ranges_up
             return replace(self._statistics.snapshot(), wait_seconds=wait, up=up)
 
@@ -128,7 +135,7 @@ class GridReader:
         deadline = time.monotonic() + self.settings.timeout_seconds
         self._backoff.check(time.monotonic())
         try:
-            with self._asking:
+            with self._asking, self._throttling():
                 series = instant(self._instants, query, at, deadline)
         except ReadError as error:
             self._instants.close()
@@ -273,7 +280,12 @@ class GridReader:
             raise
         except ReadError as error:
             halves = part.split() if splits > 0 else None
+            whole = (part.selection, hash(part.known_nodes))
+            if error.reason == "refused" and self._whole_until.get(whole, 0.0) > time.monotonic():
+                raise
             if error.reason not in _SMALLER_MAY_WORK or halves is None:
+                if error.reason == "refused":
+                    self._keep_whole(whole)
                 raise
             if time.monotonic() >= deadline:
                 raise
@@ -283,11 +295,18 @@ class GridReader:
         results = [self._part(api, half, abilities, deadline, splits - 1) for half in halves]
         return _joined(results, by_nodes=halves[0].grid == halves[1].grid)
 
+    def _keep_whole(self, what: tuple[Selection, int]) -> None:
+        """Note that splitting did not help, and forget the notes that are too old."""
+        now = time.monotonic()
+        with self._lock:
+            kept = {key: until for key, until in self._whole_until.items() if until > now}
+            self._whole_until = {**kept, what: now + self.settings.longest_wait_seconds}
+
     def _ask(
         self, api: Api, part: SelectionPart, abilities: Abilities, deadline: float
     ) -> RangeResult:
         connection = self._idle.get()
-        began = time.monotonic()
+        began, sent = time.monotonic(), True
         until = min(deadline, began + self.settings.timeout_seconds)
         request = RangeRequest(
             part,
@@ -299,17 +318,37 @@ class GridReader:
             self._layouts.get(part.selection),
         )
         try:
-            return APIS[api](connection, request)
-        except BaseException:
+            with self._throttling():
+                return APIS[api](connection, request)
+        except BaseException as error:
             # Whatever state the connection is in, the next request gets a new one.
             connection.close()
+            sent = not isinstance(error, ThrottledError) or error.sent
             raise
         finally:
             self._idle.put(connection)
             with self._lock:
                 seconds = self._statistics.seconds
                 seconds[api] = seconds.get(api, 0.0) + time.monotonic() - began
-                self._statistics.requests += 1
+                self._statistics.requests += sent
+
+    @contextmanager
+    def _throttling(self) -> Iterator[None]:
+        """Ask nothing while the server is left alone, and take in what it says about it.
+
+        Raises
+        ------
+        ThrottledError
+            If it is left alone, or asks for it now.
+        """
+        self._throttle.check()
+        asked = time.monotonic()
+        try:
+            yield
+        except ThrottledError as error:
+            self._throttle.throttled(error, asked, time.monotonic())
+            raise
+        self._throttle.answered(time.monotonic())
 
     def _probed(self, deadline: float) -> Abilities:
         """Return what the server can do; it is asked once."""
@@ -326,7 +365,8 @@ class GridReader:
         connection = self._idle.get()
         until = min(deadline, time.monotonic() + self.settings.timeout_seconds)
         try:
-            return probe(connection, until)
+            with self._throttling():
+                return probe(connection, until)
         except ReadError as error:
             connection.close()
             self._count(error, whole_server=True)
@@ -356,9 +396,12 @@ class GridReader:
     def _count(self, error: ReadError, *, whole_server: bool = False) -> None:
         """Count a failure; of a request that every server answers it is the server's own."""
         with self._lock:
+            if isinstance(error, ThrottledError) and not error.sent:
+                self._statistics.deferred += 1
+                return
             self._statistics.failed(error.reason)
             if whole_server:
-                if error.reason not in REFUSALS:
+                if error.reason not in REFUSALS and error.reason != "throttled":
                     self._backoff.failed(error, time.monotonic())
                 self._statistics.up = False
 

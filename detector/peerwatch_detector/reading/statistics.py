@@ -33,6 +33,8 @@ class ReadingStatistics:
         Whether the last request was answered.
     api
         How long ranges are read; None until the server was asked what it can do.
+    deferred
+        Requests that were not sent since the server asks to be asked less.
     wait_seconds
         How long the server is left alone yet.
     """
@@ -46,6 +48,7 @@ class ReadingStatistics:
     errors: dict[ReadFailure, int] = field(default_factory=dict)
     up: bool = False
     api: Api | None = None
+    deferred: int = 0
     wait_seconds: float = 0.0
 
     def failed(self, error: ReadFailure) -> None:

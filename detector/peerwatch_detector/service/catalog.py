@@ -187,7 +187,8 @@ SPECS: tuple[MetricSpec, ...] = (
         "1",
         ("reason",),
         "Failed reads by reason: unreachable, timeout, http_4xx, http_5xx, truncated, malformed, "
-        "refused (by the server), too_large (for the limits of prometheus.reading).",
+        "refused (by the server), too_large (for the limits of prometheus.reading), throttled "
+        "(429, or 503 with Retry-After).",
         "reading",
     ),
     MetricSpec(
@@ -223,6 +224,16 @@ SPECS: tuple[MetricSpec, ...] = (
         (),
         "Requests that were halved because the server refused or did not finish them.",
         "reading",
+    ),
+    MetricSpec(
+        "peerwatch_read_deferred_total",
+        "counter",
+        "1",
+        (),
+        "Requests that were not sent because the server throttles: it answered 429, or 503 with "
+        "Retry-After.",
+        "reading",
+        not_drawn="the remaining wait is drawn",
     ),
     MetricSpec(
         "peerwatch_read_partial_responses_total",

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from peerwatch_common.errors import PeerwatchError
 from peerwatch_detector.detection.explanation.explain import Explanation
 from peerwatch_detector.detection.findings import Finding
+from peerwatch_detector.errors import ThrottledError
 
 logger = logging.getLogger(__name__)
 
@@ -37,11 +38,15 @@ class FailureLog:
         """Take in how it stands with something, and log it if that is new."""
         reason = "" if error is None else getattr(error, "reason", type(error).__name__)
         with self._lock:
-            if reason == self._reasons.get(subject, ""):
+            before = self._reasons.get(subject, "")
+            if reason == before:
                 return
             self._reasons[subject] = reason
         what = "/".join(subject[1:] or subject)
-        if error is None:
+        if isinstance(error, ThrottledError) or (error is None and before == "throttled"):
+            # The reader logs once that the server throttles; every job and metric has to wait.
+            logger.debug("throttled what=%s ends=%s", what, error is None)
+        elif error is None:
             logger.info("recovered what=%s", what)
         else:
             bug = error if not isinstance(error, PeerwatchError) else None

@@ -203,6 +203,7 @@ def _reading(snapshot: Snapshot) -> Iterator[Family]:
         "peerwatch_read_bytes_total": reading.received_bytes,
         "peerwatch_read_requests_total": reading.requests,
         "peerwatch_read_splits_total": reading.splits,
+        "peerwatch_read_deferred_total": reading.deferred,
         "peerwatch_read_partial_responses_total": reading.partial,
     }
     for name, value in plain.items():

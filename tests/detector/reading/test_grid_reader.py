@@ -208,7 +208,7 @@ def test_large_questions_are_asked_in_parts(server: FakeServer) -> None:
         (send(503, b"<html>Busy</html>", "text/html"), "http_5xx", "503: <html>Busy</html>"),
         (send(503, b""), "http_5xx", "503: no text"),
         (error(503, "query timed out in expression evaluation"), "timeout", "timed out"),
-        (error(429, "too many outstanding requests"), "refused", "429"),
+        (error(429, "too many outstanding requests"), "throttled", "429"),
         (send(302, b"", Location="/graph"), "malformed", "points elsewhere (/graph)"),
         (send(302, b"", Location="/login"), "malformed", "this is a Grafana"),
         (

@@ -33,6 +33,7 @@ from peerwatch_detector.errors import ReadError
 from peerwatch_detector.reading.settings import ReadingSettings
 from peerwatch_detector.reading.transport.body import Body
 from peerwatch_detector.reading.transport.hints import hint_of_failure
+from peerwatch_detector.reading.transport.throttle import seconds_of
 from peerwatch_detector.reading.transport.timed import TimedResponse
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -50,6 +51,7 @@ class Response:
     content_type: str
     body: Body
     location: str = ""
+    retry_after: float = 0.0
 
 
 class Connection:
@@ -153,7 +155,10 @@ class Connection:
         self._body = Body(response, url, self.settings, self.close)
         content_type = response.headers.get("Content-Type", "")
         location = response.headers.get("Location", "")
-        return Response(url, response.status, content_type, self._body, location)
+        retry_after = seconds_of(
+            response.headers.get("Retry-After", ""), response.headers.get("Date", ""), time.time()
+        )
+        return Response(url, response.status, content_type, self._body, location, retry_after)
 
     def _remaining_seconds(self) -> float:
         remaining = self._deadline - time.monotonic()

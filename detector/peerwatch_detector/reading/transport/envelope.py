@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from peerwatch_detector.errors import ReadError, ReadFailure
+from peerwatch_detector.errors import ReadError, ReadFailure, ThrottledError
 from peerwatch_detector.reading.transport.connection import Response, read_text
 from peerwatch_detector.reading.transport.hints import hint_of_answer
 
@@ -108,6 +108,8 @@ def check_status(response: Response) -> None:
     ------
     ReadError
         ``refused`` if a smaller request may succeed, else ``http_4xx`` or ``http_5xx``.
+    ThrottledError
+        If the server asks to be asked less; a smaller request would be one more.
     """
     if response.status < 300:
         return
@@ -117,12 +119,15 @@ def check_status(response: Response) -> None:
     if status < 400:
         response.body.close()
         raise ReadError("malformed", f"{response.url} answered {status}: {hint}.")
-    too_much = status in {413, 422} or (status in {400, 429} and _TOO_MUCH.search(text))
+    also = f"; {hint}" if hint else ""
+    message = f"{response.url} answered {status}: {text}{also}."
+    if status == 429 or (status == 503 and response.retry_after > 0):
+        raise ThrottledError(message, response.retry_after)
+    too_much = status in {413, 422} or (status == 400 and _TOO_MUCH.search(text))
     reason: ReadFailure = "http_5xx" if status >= 500 else "refused" if too_much else "http_4xx"
     if status == 503 and "timed out" in text:
         reason = "timeout"
-    also = f"; {hint}" if hint else ""
-    raise ReadError(reason, f"{response.url} answered {status}: {text}{also}.")
+    raise ReadError(reason, message)
 
 
 def _error_text(body: bytes) -> str:

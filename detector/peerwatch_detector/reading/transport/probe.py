@@ -16,6 +16,7 @@ from peerwatch_detector.reading.transport.connection import (
     Response,
     read_text,
 )
+from peerwatch_detector.reading.transport.envelope import check_status
 from peerwatch_detector.reading.transport.hints import hint_of_answer
 from peerwatch_detector.reading.transport.protobuf import read_request
 
@@ -84,6 +85,9 @@ def _is_open_left(connection: Connection, deadline: float) -> bool:
     """Tell whether two seconds from a whole one to a whole one hold two steps of 1 s, not three."""
     form = urlencode({"query": "count_over_time(vector(1)[2s:1s])", "time": "1000"})
     response = connection.post("api/v1/query", form.encode(), FORM, deadline)
+    if response.status == 429 or response.retry_after > 0:
+        # Says nothing about what the server can do; it is asked again later.
+        check_status(response)
     status, text = response.status, read_text(response)
     try:
         found = json.loads(text)["data"]["result"][0]["value"][1]
