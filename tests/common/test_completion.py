@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -32,7 +33,13 @@ def completed(shell: str, folder: Path, *words: str) -> set[str]:
     )
     bare = {"bash": ["--norc", "--noprofile"], "zsh": ["-f"]}[shell]
     done = subprocess.run(
-        [shell, *bare, "-c", command], cwd=folder, capture_output=True, text=True, check=True
+        [shell, *bare, "-c", command],
+        cwd=folder,
+        # zsh keeps what compinit found in the home directory.
+        env=os.environ | {"HOME": str(folder.parent), "ZDOTDIR": str(folder.parent)},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stderr == ""
     # zsh's compgen leaves it to zsh's own matching to choose what begins as the word does.
