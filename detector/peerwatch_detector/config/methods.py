@@ -165,6 +165,13 @@ class PeerwatchConfig(MethodConfig):
         description="The same if two independent metrics show the node; all network metrics "
         "count as one.",
     )
+    company: bool = Field(
+        default=True,
+        description="While the job waits, flag a node early only if metrics with two different "
+        "causes (GPUs, network, CPU, ...) or its rank's heartbeat speak against it. Signs of one "
+        "cause, and all after a rest of the GPUs, must wait for patience_seconds, weak ones for "
+        "fast_seconds more.",
+    )
     slack_seconds: float = Field(
         default=60.0,
         ge=0,

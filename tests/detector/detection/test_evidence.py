@@ -158,7 +158,8 @@ def test_what_began_long_before_the_job_waited_does_not_explain_it(
 ) -> None:
     since = NOW - waited
     item = evidence_of(began=since - before, seconds=100)
-    assert flagged is bool(sustained(item, phase=WAITS, waiting_since=since))
+    alone = without(company=False)
+    assert flagged is bool(sustained(item, phase=WAITS, waiting_since=since, config=alone))
 
 
 def test_the_whole_continuity_stays_the_most_that_is_asked_for() -> None:
@@ -301,3 +302,46 @@ def test_nodes_that_stay_keep_their_deviations() -> None:
     tracker.follow(("new", "a"))
     evidence, _ = collect_evidence(tracker, METRICS["work"], 1, ("",), high=True, common_cause=True)
     assert [("a", 15.0, 2.0)] == [(item.node, item.seconds, item.strength) for item in evidence]
+
+
+@pytest.mark.parametrize(
+    ("waited", "strength", "flagged"),
+    [(100, 9.0, False), (110, 2.9, False), (110, 3.0, True), (154, 2.9, False), (155, 1.0, True)],
+)
+def test_a_sign_without_company_is_given_time(waited: int, strength: float, flagged: bool) -> None:
+    since = float(NOW - waited)
+    item = evidence_of(began=since, seconds=60, strength=strength)
+    assert flagged is bool(sustained(item, phase=WAITS, waiting_since=since))
+    alone = without(company=False)
+    assert sustained(item, phase=WAITS, waiting_since=since, config=alone)
+
+
+@pytest.mark.parametrize(
+    ("names", "enough"),
+    [
+        (("pause", "marks"), False),
+        (("pause", "work"), True),
+        (("work", "busy"), False),
+        (("work", "other"), True),
+    ],
+)
+def test_company_is_a_metric_with_another_cause(names: tuple[str, str], enough: bool) -> None:
+    since = float(NOW - 60)
+    signs = [evidence_of(name, began=since, seconds=60) for name in names]
+    assert enough is bool(sustained(*signs, phase=WAITS, waiting_since=since))
+
+
+def test_after_a_rest_of_the_gpus_a_late_node_is_no_fault() -> None:
+    since = float(NOW - 60)
+    signs = [evidence_of(name, began=since, seconds=60) for name in ("work", "other")]
+    step = JobStep(NOW, NOW, WAITS, since, halted_seconds=30.0)
+    for config, flagged in ((CONFIG, False), (without(company=False), True)):
+        deviations = assess(signs, step, lambda since: math.nan, config)
+        assert [flagged] * 2 == [deviation.sustained for deviation in deviations]
+
+
+def test_the_ranks_own_heartbeat_needs_no_company() -> None:
+    since = float(NOW - 60)
+    metric_config = METRICS["work"].model_copy(update={"name": "heartbeat_age"})
+    item = evidence_of(metric=metric_config, began=since, seconds=45)
+    assert sustained(item, phase=WAITS, waiting_since=since)

@@ -26,6 +26,8 @@ def changed(values: Values, metric: str, node: int, factor: float, span: slice) 
 
 
 FAULT = slice(ONSET, None)
+# One sign is enough: for tests of what else decides.
+ALONE = {"company": False}
 
 
 def stopped_rank(seconds: int = 900, node: int = 2) -> Values:
@@ -41,10 +43,33 @@ def test_a_healthy_job_with_a_checkpoint_and_a_stall_is_quiet(seed: int) -> None
 
 
 def test_a_node_that_holds_the_others_up_is_named_within_a_minute() -> None:
-    ((node, gpu, since, raised),) = found(stopped_rank(), cycle=5)
+    ((node, gpu, since, raised),) = found(stopped_rank(), cycle=5, peerwatch=ALONE)
     assert ("node-02", "") == (node, gpu)
     assert abs(since - ONSET) <= 10
     assert 45 <= raised - ONSET <= 65
+
+
+def test_one_sign_without_company_is_given_time() -> None:
+    ((node, _, since, raised),) = found(stopped_rank(), cycle=5)
+    assert ("node-02", True) == (node, abs(since - ONSET) <= 10)
+    # The wait begins ten seconds after the onset, and is long after 110.
+    assert 110 <= raised - ONSET - 10 <= 125
+    # A pause that ends before is nobody's fault.
+    short = changed(
+        training(900, waits=(ONSET + 10, ONSET + 90)), "cpu_usage", 2, 0.3, slice(ONSET, ONSET + 90)
+    )
+    assert [] == found(short, cycle=5)
+    assert ["node-02"] == nodes_found(short, peerwatch=ALONE)
+
+
+def test_metrics_of_one_cause_are_no_company_for_each_other() -> None:
+    values = training(900, waits=(ONSET + 10, ONSET + 90))
+    for name in ("gpu_power", "gpu_duty_cycle"):
+        changed(values, name, 2, 0.3, slice(ONSET, ONSET + 90))
+    assert [] == found(values, cycle=5)
+    assert ["node-02"] == nodes_found(values, peerwatch=ALONE)
+    changed(values, "cpu_usage", 2, 0.3, slice(ONSET, ONSET + 90))
+    assert ["node-02"] == nodes_found(values)
 
 
 def test_between_two_steps_the_evidence_stands() -> None:
@@ -103,7 +128,7 @@ def test_a_late_writer_is_no_finding() -> None:
     for name, factor in (("cpu_usage", 1.5), ("network_throughput", 100.0)):
         changed(values, name, 3, factor, slice(ONSET - 40, ONSET + 90))
     assert [] == found(values)
-    assert ["node-03"] == nodes_found(values, peerwatch={"load": False})
+    assert ["node-03"] == nodes_found(values, peerwatch={"load": False} | ALONE)
 
 
 def test_high_load_that_takes_the_jobs_progress_is_named() -> None:
@@ -208,7 +233,7 @@ def test_a_node_that_fell_silent_when_the_wait_began_explains_it() -> None:
 
 
 def test_a_node_that_is_heard_again_explains_nothing() -> None:
-    here = replay(stopped_rank(node=4))
+    here = replay(stopped_rank(node=4), peerwatch=ALONE)
     here.absent_since = {"node-02": START + ONSET + 5.0}
     assert [] == here.run(ONSET + 50, 5)
     here.absent_since = {}
@@ -225,7 +250,7 @@ def test_a_silent_node_that_the_job_works_on_without_has_the_whole_continuity() 
 
 
 def test_a_silent_node_that_the_job_worked_on_without_explains_no_later_wait() -> None:
-    here = replay(stopped_rank(node=4))
+    here = replay(stopped_rank(node=4), peerwatch=ALONE)
     here.absent_since = {"node-02": START + ONSET - 50.0}
     assert ["node-04"] == [finding.node for finding in here.run(ONSET + 120, 5)]
 
@@ -247,11 +272,13 @@ def test_who_starts_late_after_a_halt_is_no_finding_unless_it_lasts() -> None:
     quick = training(1500, rests=(ONSET, ONSET + 60), waits=(ONSET + 60, ONSET + 120))
     for name in ("gpu_duty_cycle", "gpu_power"):
         changed(quick, name, 2, 0.05, slice(ONSET + 60, ONSET + 120))
-    assert ["node-02"] == nodes_found(quick)
+    assert ["node-02"] == nodes_found(quick, peerwatch=ALONE)
+    # Nor is one that is late after a checkpoint, unless its wait is long.
+    assert [] == nodes_found(quick)
 
 
 def test_an_older_silence_explains_no_wait() -> None:
-    here = replay(stopped_rank(node=4), absent={"threshold_seconds": 600})
+    here = replay(stopped_rank(node=4), absent={"threshold_seconds": 600}, peerwatch=ALONE)
     here.absent_since = {"node-02": START + ONSET - 120.0}
     assert ["node-04"] == [finding.node for finding in here.run(ONSET + 80, 5)]
 
@@ -301,7 +328,7 @@ def test_a_cadence_of_five_seconds_is_enough() -> None:
     values = stopped_rank()
     for array in values.values():
         array[..., np.arange(900) % 5 != 2] = np.nan
-    ((node, _, _, raised),) = found(values)
+    ((node, _, _, raised),) = found(values, peerwatch=ALONE)
     assert ("node-02", True) == (node, raised - ONSET <= 75)
 
 

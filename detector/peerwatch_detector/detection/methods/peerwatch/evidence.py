@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.detection.continuity import LONGEST_HOLE, DeviationTracker
 from peerwatch_detector.detection.findings import Deviation, Severity
+from peerwatch_detector.detection.methods.peerwatch.company import had_time, has_company
 from peerwatch_detector.detection.methods.peerwatch.effects import Side
 from peerwatch_detector.detection.methods.peerwatch.job_step import JobStep
 from peerwatch_detector.detection.similarity import Mask
@@ -291,13 +292,18 @@ def _needed_while_waiting(
     # A glitch just before a checkpoint was the first as well; then the wait is soon over.
     if item.held and (not late or before > _HELD_SLACK * slack or item.strength < _HELD_STRENGTH):
         return np.inf
-    families = {
-        other.family
+    signs = [
+        other
         for other in same_node
         if elapsed(other.began, since) <= _LATE_SLACK * slack
         and not (other.is_load and settings.load)
-    }
-    needed = settings.fast_pair_seconds if len(families) > 1 else settings.fast_seconds
+    ]
+    paired = len({other.family for other in signs}) > 1
+    if settings.company:
+        paired = has_company(signs, step)
+        if not paired and not had_time(item, step, settings):
+            return np.inf
+    needed = settings.fast_pair_seconds if paired else settings.fast_seconds
     return min(needed, config.continuity.threshold_seconds)
 
 

@@ -1,0 +1,59 @@
+"""Whether one sign against a node of a waiting job is enough: it needs company, or time.
+
+While a job pauses for a healthy reason, some metric of some node always begins to differ a little.
+A node is flagged early only if two metrics with different causes speak against it, or its own rank
+does; what shows in metrics of one cause alone is given time, in which most healthy pauses end. So
+is whatever begins with a rest of all GPUs: then a node that is late rests on in all its metrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from peerwatch_detector.config import MetricConfig
+from peerwatch_detector.config.methods import PeerwatchConfig
+
+if TYPE_CHECKING:
+    from peerwatch_detector.detection.methods.peerwatch.evidence import Evidence
+    from peerwatch_detector.detection.methods.peerwatch.job_step import JobStep
+
+# What a rank says of itself: no other program and no other node moves it.
+_OWN_WORD = frozenset({"heartbeat_age"})
+# A sign this large, in minimum effect sizes, is believed as soon as the wait is long: by then signs
+# are shown 1 / peerwatch.relaxed as large, so it was nearly twice the minimum before.
+_STRONG = 3.0
+
+
+def cause_of(metric: MetricConfig) -> str:
+    """Return what metrics that move together for one reason have in common.
+
+    All metrics of GPUs fall when a GPU has nothing to do, whatever the reason, and all of the
+    fabric change with congestion; those of the host have causes of their own.
+    """
+    if metric.kind == "network":
+        return "network"
+    return "gpu" if metric.scope == "gpu" else metric.name
+
+
+def has_company(signs: Sequence[Evidence], step: JobStep) -> bool:
+    """Whether signs against one node are enough though the job waits since a moment ago.
+
+    Parameters
+    ----------
+    signs
+        Those that may explain the wait.
+    step
+        The job.
+    """
+    if any(sign.metric.name in _OWN_WORD for sign in signs):
+        return True
+    return step.halted_seconds == 0 and len({cause_of(sign.metric) for sign in signs}) > 1
+
+
+def had_time(item: Evidence, step: JobStep, settings: PeerwatchConfig) -> bool:
+    """Whether the wait has outlasted its healthy reasons, so that a sign needs no company."""
+    patience = settings.patience_seconds
+    if item.strength < _STRONG:
+        patience += settings.fast_seconds
+    return step.waits_long(patience)
