@@ -340,7 +340,6 @@ SPECS: tuple[MetricSpec, ...] = (
         "1 while the detector's functions are being compiled, as after the first start: jobs are "
         "evaluated by an equal path that is some twenty times slower; 0 otherwise.",
         "service",
-        not_drawn="it lasts for a minute; an alert takes it into account",
     ),
     MetricSpec(
         "peerwatch_build_info",
