@@ -65,14 +65,18 @@ class Files:
 
     def remove(self, directory: str) -> None:
         """Remove a directory of files and empty directories, and forget what was written there."""
+        self.clear(directory)
+        if (self.root / directory).is_dir():
+            (self.root / directory).rmdir()
+
+    def clear(self, directory: str) -> None:
+        """Remove what a directory holds, and forget what was written there; the directory stays."""
         for base, directories, names in os.walk(self.root / directory, topdown=False):
             for name in names:
                 os.unlink(os.path.join(base, name))  # noqa: PTH108, PTH118 - a walk of strings
             for name in directories:
                 path = os.path.join(base, name)  # noqa: PTH118
                 os.unlink(path) if os.path.islink(path) else os.rmdir(path)  # noqa: PTH106, PTH108, PTH114
-        if (self.root / directory).is_dir():
-            (self.root / directory).rmdir()
         gone = [path for path in self._written if path.startswith(f"{directory}/")]
         for path in gone:
             del self._written[path]

@@ -75,7 +75,8 @@ class Ranks:
         if self._is_written:
             for pid, *_ in _processes():
                 self._files.remove(f"proc/{pid}")
-            self._files.remove("heartbeat")
+            # The directory is the node's, not the job's.
+            self._files.clear("heartbeat")
             self._is_written = False
 
     def _is_stuck(self, local_rank: int | None, seconds: float) -> bool:
