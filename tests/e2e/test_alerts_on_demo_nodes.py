@@ -67,8 +67,9 @@ LATER = {
     "NicSlow",
     "NicTransportErrors",
 }
-# Pending for the seconds for which the link is down, and never longer.
-BRIEFLY = {"nic_flap": {"NicLinkDown"}}
+# Pending for the seconds for which the link is down, or in which the last heartbeats of a job are
+# seen and its processes are not any more; never longer.
+BRIEFLY = {"nic_flap": {"NicLinkDown"}, "idle": {"RankStopped"}}
 
 
 @pytest.fixture(scope="module")

@@ -73,10 +73,11 @@ class Ranks:
 
     def _end(self) -> None:
         if self._is_written:
+            # Its last heartbeats without its processes would be ranks that died. The directory is
+            # the node's, not the job's.
+            self._files.clear("heartbeat")
             for pid, *_ in _processes():
                 self._files.remove(f"proc/{pid}")
-            # The directory is the node's, not the job's.
-            self._files.clear("heartbeat")
             self._is_written = False
 
     def _is_stuck(self, local_rank: int | None, seconds: float) -> bool:
