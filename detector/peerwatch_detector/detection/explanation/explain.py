@@ -241,7 +241,7 @@ def confidence_of(strength: float, sources: int, length: float) -> Confidence:
 
     Returns
     -------
-    Sureness
+    Confidence
         Between 0.5 and 0.952.
     """
     strong = 1 - 1 / max(1.0, strength)

@@ -298,11 +298,12 @@ def _needed_while_waiting(
         if elapsed(other.began, since) <= _LATE_SLACK * slack
         and not (other.is_load and settings.load)
     ]
-    paired = len({other.family for other in signs}) > 1
     if settings.company:
         paired = has_company(signs, step)
         if not paired and not had_time(item, step, settings):
             return np.inf
+    else:
+        paired = len({other.family for other in signs}) > 1
     needed = settings.fast_pair_seconds if paired else settings.fast_seconds
     return min(needed, config.continuity.threshold_seconds)
 
