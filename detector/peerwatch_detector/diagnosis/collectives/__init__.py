@@ -1,0 +1,1 @@
+"""Which rank or link holds up the job's collectives, or slows them."""

@@ -1,0 +1,78 @@
+"""What a diagnoser says about a job: which class of fault, on whom, how sure, what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+ClassName = Literal[
+    # The process of a rank.
+    "rank_exited",
+    "rank_zombie",
+    "rank_stopped",
+    # A collective that does not end.
+    "not_launched",
+    "launched_not_started",
+    "mismatch",
+    "call_order",
+    "network_stuck",
+    "no_data",
+    # A collective that ends late.
+    "compute_straggler",
+    "communication_straggler",
+]
+# Whose it is: the node's, the network's, the training program's.
+Domain = Literal["host", "network", "user", "unknown"]
+Confidence = Literal["sure", "likely", "undecided"]
+Action = Literal["isolate", "restart", "inspect", "none"]
+
+CLASS_NAMES: tuple[ClassName, ...] = get_args(ClassName)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One fault of one job, from the job's own evidence.
+
+    Parameters
+    ----------
+    job_id
+        The scheduler's id of the job.
+    node, rank
+        Whom it is about; ``node`` is empty where nobody is named, ``rank`` None where it is no
+        single rank.
+    class_name
+        What kind of fault it is.
+    domain
+        Whose it is.
+    confidence
+        How strong the evidence is.
+    action
+        What to do about the node: take it out, start the job again, have a person examine it, or
+        nothing.
+    summary
+        One sentence for a person, with ranks, nodes and numbers.
+    victims
+        Ranks that only wait for the fault, in ascending order; they are never named.
+    start_time
+        Unix time at which it began.
+    """
+
+    job_id: str
+    node: str
+    rank: int | None
+    class_name: ClassName
+    domain: Domain
+    confidence: Confidence
+    action: Action
+    summary: str
+    victims: tuple[int, ...]
+    start_time: float
+
+    @property
+    def names_node(self) -> bool:
+        """Whether it says that a node is at fault: then it is a finding."""
+        return (
+            bool(self.node)
+            and self.domain in ("host", "network")
+            and self.confidence in ("sure", "likely")
+        )

@@ -1,0 +1,39 @@
+"""A verdict is a finding only where it names a node with enough evidence."""
+
+from dataclasses import replace
+
+import pytest
+
+from peerwatch_detector.diagnosis.verdict import CLASS_NAMES, Verdict
+
+VERDICT = Verdict(
+    job_id="llm",
+    node="c4",
+    rank=3,
+    class_name="not_launched",
+    domain="host",
+    confidence="sure",
+    action="isolate",
+    summary="rank 3 on node c4 did not launch all_reduce 1041",
+    victims=(0, 1, 2),
+    start_time=1000.0,
+)
+
+
+def test_the_classes_are_a_closed_list_of_eleven():
+    assert len(set(CLASS_NAMES)) == len(CLASS_NAMES) == 11
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, True),
+        ({"domain": "network", "confidence": "likely"}, True),
+        ({"node": ""}, False),
+        ({"domain": "user"}, False),
+        ({"domain": "unknown"}, False),
+        ({"confidence": "undecided"}, False),
+    ],
+)
+def test_a_node_at_fault_needs_a_name_a_domain_and_confidence(changes, expected):
+    assert replace(VERDICT, **changes).names_node is expected
