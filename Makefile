@@ -72,6 +72,7 @@ bench: setup-bench
 	@PYTHONPATH=tests:exporter:detector python -m bench.exporter --seconds $(or $(SECONDS),30)
 	@PYTHONPATH=tests:exporter:detector python -m bench.reading $(if $(LARGE),--large)
 	@PYTHONPATH=tests:exporter:detector python -m bench.detector $(if $(LARGE),--scaling)
+	@PYTHONPATH=tests:exporter:detector python -m bench.hangs
 
 # The seeds from 70000 on are for validation: nothing is chosen or tuned on them.
 evaluate: setup-demo
