@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import alerts
+import diagnoses
 import evidence
 import findings
 import peers
@@ -92,5 +93,6 @@ def _state() -> list[Panel]:
         .thresholds(thresholds((None, GREEN), (60, YELLOW), (120, RED)))
         .span(3),
         findings.table(JOB),
+        diagnoses.table(JOB),
         alerts.firing(JOB),
     ]

@@ -51,6 +51,7 @@ from peerwatch_detector.config.preset import (
 from peerwatch_detector.config.prometheus import PrometheusConfig
 from peerwatch_detector.config.section import Seconds, Section
 from peerwatch_detector.config.service import (
+    DiagnosisConfig,
     ListenConfig,
     ReplicasConfig,
     SchedulingConfig,
@@ -172,6 +173,7 @@ class DetectorConfig(Section):
     minder: MinderConfig = Field(default_factory=MinderConfig)
     absent: AbsentConfig = Field(default_factory=AbsentConfig)
     scheduling: SchedulingConfig = Field(default_factory=SchedulingConfig)
+    diagnosis: DiagnosisConfig = Field(default_factory=DiagnosisConfig)
     replicas: ReplicasConfig = Field(default_factory=ReplicasConfig)
 
     # These compare fields, yet each runs whatever else is wrong, so that all mistakes show at once.

@@ -57,6 +57,35 @@ class SchedulingConfig(Section):
     )
 
 
+class DiagnosisConfig(Section):
+    """How a job's own evidence is asked for: its ranks' processes, collectives and spans."""
+
+    enabled: bool = Field(
+        default=True,
+        description="Ask for what a job says itself, and publish it as diagnoses and findings. "
+        "Independent of how nodes are compared.",
+    )
+    interval_seconds: float = Field(
+        default=5.0,
+        ge=1,
+        le=60,
+        description="Time between two readings of a job's evidence.",
+    )
+    timeout_seconds: float = Field(
+        default=5.0,
+        gt=0,
+        le=60,
+        description="Time limit for all queries of one reading; a reading that fails leaves "
+        "what stood, and never delays a cycle.",
+    )
+    reading_threads: int = Field(
+        default=2,
+        ge=1,
+        le=32,
+        description="Number of training jobs whose evidence is read at a time.",
+    )
+
+
 class ReplicasConfig(Section):
     """How several detectors share the training jobs."""
 

@@ -12,6 +12,8 @@ Severity = Literal["critical", "warning"]
 
 # The metric name under which a node that vanished is flagged.
 ABSENT = "absent"
+# The method of findings that the job's own evidence names, not a comparison of nodes.
+EVIDENCE = "evidence"
 
 # A metric of higher priority is waited for once its deviation has come this share of its way: long
 # enough that noise has not.
@@ -206,7 +208,8 @@ def _follows(deviation: Deviation, earlier: Iterable[Finding], resolution: float
         apart = abs(elapsed(finding.since, deviation.since))
         if finding.node == deviation.node or apart > _SYMPTOMS_WITHIN * resolution:
             continue
-        if finding.metric == ABSENT or apart > _TWIN_SAMPLES * resolution:
+        known = finding.metric == ABSENT or finding.method == EVIDENCE
+        if known or apart > _TWIN_SAMPLES * resolution:
             return True
         if deviation.score < _TWIN_SHARE * finding.score:
             return True

@@ -69,6 +69,24 @@ class Detection:
     explanations: dict[Finding, Explanation] = field(default_factory=dict)
     not_compared: str = ""
 
+    @classmethod
+    def none(cls, job: Job, time: float, reason: str) -> Detection:
+        """Return what is known of a job that has not been compared, and why it has not."""
+        scores = dict.fromkeys(job.nodes, 0.0)
+        return cls(
+            job,
+            time,
+            comparable=False,
+            findings=(),
+            deviations=(),
+            fault_scores=scores,
+            normal_scores={},
+            zscores={},
+            continuity={},
+            coverage={},
+            not_compared=reason,
+        )
+
 
 class JobDetector:
     """Detects faulty nodes of one job, cycle after cycle, by the configured method.
@@ -163,6 +181,7 @@ class JobDetector:
         """Explain what was raised at the end, and what stood before this process began."""
         state = self.state
         standing = set(state.standing.values())
+        evidence = {each for node, each in state.evidence.items() if node in job.nodes}
         explain = partial(
             explain_all,
             time=newest,
@@ -175,7 +194,11 @@ class JobDetector:
         known = state.explanations
         known |= explain(standing - known.keys() - inherited)
         known |= explain(standing & inherited, before_restart=True)
-        state.explanations = {each: why for each, why in known.items() if each in standing}
+        # Evidence comes first and the metrics later: what they add is measured until it is there.
+        bare = {each for each in evidence if each not in known or not known[each].metrics}
+        known |= explain(bare)
+        kept = standing | evidence
+        state.explanations = {each: why for each, why in known.items() if each in kept}
 
     def _detection(
         self, job: Job, newest: float, deviations: list[Deviation], metrics: list[str]

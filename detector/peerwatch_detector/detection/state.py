@@ -20,11 +20,14 @@ class JobState:
     Parameters
     ----------
     standing
-        Findings by node.
+        Findings of the method by node.
+    evidence
+        Findings that the job's own evidence names, by node; the method neither raises nor clears
+        them.
     recent
         Those of the last hour, whether they stand or fell.
     explanations
-        Of the findings that stand.
+        What the metrics say about the findings that stand.
     last_absent
         By node, Unix time at which it was absent last.
     lived_until
@@ -32,10 +35,16 @@ class JobState:
     """
 
     standing: dict[str, Finding] = field(default_factory=dict)
+    evidence: dict[str, Finding] = field(default_factory=dict)
     recent: list[Finding] = field(default_factory=list)
     explanations: dict[Finding, Explanation] = field(default_factory=dict)
     last_absent: dict[str, float] = field(default_factory=dict)
     lived_until: float = 0.0
+
+    @property
+    def flagged(self) -> dict[str, Finding]:
+        """Return by node what stands, whoever says so; evidence outranks statistics."""
+        return self.standing | self.evidence
 
     def add(self, findings: Collection[Finding], now: float, resolution_seconds: float) -> None:
         """Let new findings stand, and forget old ones that fell."""

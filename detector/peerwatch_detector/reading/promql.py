@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import jinja2
 
 from peerwatch_detector.config import MetricConfig
@@ -35,6 +37,24 @@ def joined_query(metric: MetricConfig, job_id: str | None, window_seconds: int) 
     job = "" if job_id is None else job_matcher(job_id)
     template = _TEMPLATES.from_string(metric.expression)
     return template.render(job=job, window=f"{window_seconds}s")
+
+
+def job_query(expression: str, job_id: str) -> str:
+    """Return an expression about one training job.
+
+    Parameters
+    ----------
+    expression
+        PromQL in which ``{{ job }}`` stands for the matcher of the job.
+    job_id
+        The training job.
+    """
+    return _template(expression).render(job=job_matcher(job_id))
+
+
+@lru_cache(maxsize=256)
+def _template(expression: str) -> jinja2.Template:
+    return _TEMPLATES.from_string(expression)
 
 
 def running_jobs(job_info: str, role_label: str | None = None) -> str:

@@ -7,6 +7,7 @@ Whatever goes wrong behind it becomes a ``ReadError`` with a short reason, and t
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Protocol
 
 from peerwatch_detector.config import DetectorConfig, MetricConfig, PrometheusConfig
@@ -19,6 +20,7 @@ from peerwatch_detector.reading import (
     Selection,
     promql,
 )
+from peerwatch_detector.reading.instant_reader import InstantReader
 
 
 class Reader(RangeReader, Protocol):
@@ -39,6 +41,15 @@ class PrometheusReader(GridReader):
 
     def __init__(self, config: PrometheusConfig) -> None:
         super().__init__(reading_settings(config))
+
+
+def instant_reader(config: DetectorConfig) -> InstantReader:
+    """Return the reader of the jobs' own evidence: its patience is not that of ranges."""
+    diagnosis = config.diagnosis
+    settings = replace(
+        reading_settings(config.prometheus), timeout_seconds=diagnosis.timeout_seconds
+    )
+    return InstantReader(settings, diagnosis.reading_threads)
 
 
 def reading_settings(config: PrometheusConfig) -> ReadingSettings:

@@ -6,6 +6,7 @@ The label sets are a contract: rules and dashboards join on them.
 from __future__ import annotations
 
 from peerwatch_common.metrics.spec import Family, MetricSpec
+from peerwatch_detector.service.diagnosis_specs import DIAGNOSIS_SPECS
 
 SPECS: tuple[MetricSpec, ...] = (
     MetricSpec(
@@ -67,6 +68,7 @@ SPECS: tuple[MetricSpec, ...] = (
         "active.",
         "detection",
     ),
+    *DIAGNOSIS_SPECS,
     MetricSpec(
         "peerwatch_job_nodes",
         "gauge",

@@ -12,23 +12,29 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from peerwatch_detector import compiled
 from peerwatch_detector.config import DetectorConfig
-from peerwatch_detector.detection.findings import Finding
+from peerwatch_detector.detection.findings import EVIDENCE
 from peerwatch_detector.detection.pipeline import Detection, JobDetector
+from peerwatch_detector.diagnosis.diagnoser import Diagnoser
+from peerwatch_detector.diagnosis.findings import with_evidence
+from peerwatch_detector.diagnosis.registry import DIAGNOSERS
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.models.store import Bundle
-from peerwatch_detector.reading.job_reader import JobReader, JobReading
+from peerwatch_detector.reading.instant_reader import Instants
+from peerwatch_detector.reading.job_reader import JobReader
 from peerwatch_detector.reading.reader import Reader
 from peerwatch_detector.service.change_log import DISCOVERY, MEMBERS, FailureLog, log_changes
 from peerwatch_detector.service.clock_watch import LEAST_JUMP_SECONDS, ClockWatch
 from peerwatch_detector.service.discovery import Discovery, Found
+from peerwatch_detector.service.evidence import Answered, DiagnoserFailures, JobEvidence
+from peerwatch_detector.service.job_memory import JobMemory, Reading, Turn
 from peerwatch_detector.service.members import Group, MembershipView
-from peerwatch_detector.service.metrics import Membership, Snapshot
+from peerwatch_detector.service.metrics import Diagnoses, Membership, Snapshot
 from peerwatch_detector.service.restore import (
     RESTORE_SECONDS,
     distrust,
@@ -39,84 +45,6 @@ from peerwatch_detector.service.schedule import Backlog
 from peerwatch_detector.service.workers import Outcome, attempt
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class JobMemory:
-    """What the detector holds of one job: samples, deviations, findings.
-
-    Parameters
-    ----------
-    reader
-        Its samples.
-    detector
-        What is remembered of it.
-    restored
-        Whether the findings published before stand.
-    turn
-        The turn of which only some metrics have been read yet.
-    detection, last_success
-        What was found last, and when its samples were read.
-    seconds
-        What its last turn took, by stage.
-    """
-
-    reader: JobReader
-    detector: JobDetector
-    restored: bool = False
-    turn: Turn | None = None
-    detection: Detection | None = None
-    last_success: float | None = None
-    seconds: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """A job's turn, which is read at once or in parts.
-
-    Parameters
-    ----------
-    job
-        The job as it was last discovered.
-    discovered
-        Unix time of that discovery.
-    now
-        Unix time at which it is read.
-    readings
-        What is read, part by part.
-    published
-        The findings published about it before this process began with it.
-    """
-
-    job: Job
-    discovered: float
-    now: float
-    readings: Iterator[JobReading]
-    published: tuple[Finding, ...] = ()
-
-    @property
-    def moment(self) -> float:
-        """The time to evaluate at: nobody is absent for longer than the discovery is old."""
-        return self.discovered if self.job.absent_since else self.now
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A job's new samples, on their way to be evaluated.
-
-    Parameters
-    ----------
-    memory
-        What is held of the job.
-    turn
-        Its turn.
-    samples
-        Of all metrics, or of some.
-    """
-
-    memory: JobMemory
-    turn: Turn
-    samples: JobReading
 
 
 class Detector:
@@ -137,6 +65,10 @@ class Detector:
         Unix time in seconds.
     steady
         Seconds of a clock that nobody sets, to notice that the other one was.
+    instants
+        Where the jobs' own evidence is read; None asks for none.
+    diagnosers
+        What makes verdicts of it.
     """
 
     def __init__(
@@ -146,6 +78,8 @@ class Detector:
         bundle: Bundle,
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] | None = None,
+        instants: Instants | None = None,
+        diagnosers: Sequence[type[Diagnoser]] = DIAGNOSERS,
     ) -> None:
         self.config = config
         self.reader = reader
@@ -158,6 +92,9 @@ class Detector:
         self.models = bundle.models(config, self.metrics)
         self.memories: dict[str, JobMemory] = {}
         self.failures = FailureLog()
+        self.instants = instants
+        self._diagnosers = diagnosers
+        self._diagnoser_failures = DiagnoserFailures()
         self.group = Group(
             config.replicas.member or socket.gethostname(), config.replicas.replication
         )
@@ -180,6 +117,8 @@ class Detector:
             self.detect(job_id, attempt(self.reading(job_id)))
             while self.has_more(job_id):
                 self.detect(job_id, attempt(self.reading(job_id)))
+            if self.instants is not None:
+                self.diagnose(job_id, attempt(self.asking(job_id)))
         self.publish(Backlog())
 
     def find(self) -> Found:
@@ -238,7 +177,8 @@ class Detector:
                 # What is held lies in the future, and would hide all that comes until then.
                 logger.info("job_read_anew job_id=%s clock_went_back_seconds=%.0f", job_id, back)
                 fresh = self._new_memory(job_id)
-                fresh.detection = memory.detection
+                fresh.detection, fresh.evidence = memory.detection, memory.evidence
+                fresh.detector.state.evidence = memory.evidence.findings.standing
                 fresh.detector.state.lived_until = max(
                     memory.last_success, memory.detector.state.lived_until
                 )
@@ -272,6 +212,31 @@ class Detector:
         self.failures.report(("job", job_id), error)
         return error is None
 
+    def asking(self, job_id: str) -> Callable[[], Answered]:
+        """Return the work of asking a job's diagnosers: for any thread, as long as no other has it.
+
+        It has nothing to do with the job's turn: it may be asked while it is read or evaluated.
+        """
+        assert self.instants is not None, "evidence is asked for only where it can be read"
+        return partial(self.memories[job_id].evidence.ask, self.instants, self.clock)
+
+    def diagnose(self, job_id: str, outcome: Outcome[Answered]) -> None:
+        """Take in what a job's diagnosers say; without an answer all stands as it stood."""
+        memory, answered = self.memories.get(job_id), outcome.result
+        if memory is None or (answered is not None and answered.evidence is not memory.evidence):
+            # It has ended, or gone to another detector, in the meantime.
+            return
+        self.failures.report(("job", job_id, "evidence"), outcome.error)
+        if answered is None:
+            return
+        now = self.clock()
+        # What begins on other nodes within minutes of them is their symptom.
+        memory.detector.state.recent += memory.evidence.take(answered, now)
+        self._diagnoser_failures.add(answered.errors)
+        for diagnoser in memory.evidence.diagnosers:
+            error = answered.errors.get(diagnoser.name)
+            self.failures.report(("job", job_id, "evidence", diagnoser.name), error)
+
     def publish(self, backlog: Backlog) -> None:
         """Put a new snapshot in the place of the old one."""
         began = time.perf_counter()
@@ -279,7 +244,10 @@ class Detector:
         replicas = self.config.replicas
         evaluated = {job_id: m for job_id, m in self.memories.items() if m.detection}
         self.snapshot = Snapshot(
-            detections=tuple(m.detection for m in evaluated.values() if m.detection),
+            detections=tuple(
+                self._shown(job_id, m) for job_id, m in self.memories.items() if m.shown
+            ),
+            diagnoses=self._diagnoses(),
             last_success={
                 job_id: m.last_success
                 for job_id, m in evaluated.items()
@@ -300,6 +268,29 @@ class Detector:
             clock_jumps=self._clock_watch.jumps,
         )
         self._seconds["publish"] = time.perf_counter() - began
+
+    def _shown(self, job_id: str, memory: JobMemory) -> Detection:
+        """Return what is known of a job: its detection, with the evidence in it."""
+        detection = memory.detection
+        if detection is None:
+            # The job speaks before its first samples have been read and compared.
+            job = self._jobs.get(job_id, Job(job_id, ()))
+            detection = Detection.none(job, self.clock(), "not compared yet")
+        return with_evidence(detection, memory.evidence.findings)
+
+    def _diagnoses(self) -> Diagnoses | None:
+        if self.instants is None:
+            return None
+        asked = {job_id: memory.evidence for job_id, memory in self.memories.items()}
+        return Diagnoses(
+            tuple(verdict for evidence in asked.values() for verdict in evidence.verdicts),
+            {
+                job_id: evidence.last_success
+                for job_id, evidence in asked.items()
+                if evidence.last_success is not None
+            },
+            self._diagnoser_failures.total(self.instants.errors),
+        )
 
     def _stages(self) -> dict[str, float]:
         turns = [memory.seconds for memory in self.memories.values()]
@@ -328,7 +319,10 @@ class Detector:
 
     def _new_memory(self, job_id: str) -> JobMemory:
         reader = JobReader(job_id, self.reader, self.config)
-        return JobMemory(reader, JobDetector(self.config, self.models))
+        evidence = JobEvidence.begin(job_id, self._diagnosers)
+        detector = JobDetector(self.config, self.models)
+        detector.state.evidence = evidence.findings.standing
+        return JobMemory(reader, detector, evidence)
 
     def _read(self, job: Job, memory: JobMemory, discovered: float) -> Reading:
         """Begin a job's turn: read all of it, or its first part."""
@@ -355,7 +349,10 @@ class Detector:
         memory, turn, frames = reading.memory, reading.turn, reading.samples.frames
         detector = memory.detector
         if not memory.restored:
-            restore(turn.published, detector.state)
+            restore([each for each in turn.published if each.method != EVIDENCE], detector.state)
+            if self.instants is not None:
+                named = [each for each in turn.published if each.method == EVIDENCE]
+                memory.evidence.findings.restore(named, self.clock())
             memory.restored = True
         resolution = self.config.resolution_seconds
         distrust(turn.published, detector.method, frames, resolution)

@@ -1,9 +1,9 @@
 """Runs a detector: what is due is read in threads and evaluated in this one, until it is to stop.
 
-Discovery, the view of the other members and the reads of the jobs each have threads of their own,
-so that one that hangs stops nothing else. Jobs are evaluated one after the other, each in as many
-threads as its arithmetic is worth (``threads``); endpoints are served from the last snapshot
-meanwhile.
+Discovery, the view of the other members, the reads of the jobs and of their own evidence each have
+threads of their own, so that one that hangs stops nothing else. Jobs are evaluated one after the
+other, each in as many threads as its arithmetic is worth (``threads``); endpoints are served from
+the last snapshot meanwhile.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from peerwatch_detector.service.change_log import DISCOVERY
-from peerwatch_detector.service.detector import Detector, Reading
+from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.service.discovery import Found
+from peerwatch_detector.service.evidence import Answered
+from peerwatch_detector.service.job_memory import Reading
 from peerwatch_detector.service.members import REFRESHES_PER_CYCLE, MembershipView
-from peerwatch_detector.service.schedule import Schedule
+from peerwatch_detector.service.schedule import Schedule, fraction
 from peerwatch_detector.service.workers import Inbox, Outcome, Workers
 
 T = TypeVar("T")
@@ -64,6 +66,8 @@ class Loop:
                 )
             )
 
+        self._evidence = _EvidenceTurns(detector, self._inbox)
+
     def run(self, stop: threading.Event) -> None:
         """Go on until ``stop`` is set; no error ends the loop."""
         try:
@@ -77,12 +81,14 @@ class Loop:
         finally:
             for workers in (self._readers, *(task.workers for task in self._periodic)):
                 workers.stop()
+            self._evidence.stop()
 
     def _step(self) -> None:
         """Start what is due, evaluate a job that has been read, or wait for something to do."""
         now = self._clock()
         for task in self._periodic:
             task.start_if_due(now)
+        self._evidence.start_due(now)
         while (job_id := self.schedule.begin(now)) is not None:
             self._readers.submit(self.detector.reading(job_id), partial(self._has_read, job_id))
         if self._read:
@@ -93,6 +99,7 @@ class Loop:
     def _seconds_until_due(self) -> float:
         now = self._clock()
         waits = [task.seconds_until_due(now) for task in self._periodic]
+        waits.append(self._evidence.seconds_until_due(now))
         return max(0.0, min(_LONGEST_WAIT, self.schedule.seconds_until_due(now), *waits))
 
     def _discovered(self, outcome: Outcome[Found]) -> None:
@@ -119,6 +126,58 @@ class Loop:
             self._readers.submit(self.detector.reading(job_id), partial(self._has_read, job_id))
             return
         self.schedule.end(job_id, now - began, now, failed=not good)
+
+
+class _EvidenceTurns:
+    """Asks the diagnosers of every job each few seconds, never twice at a time.
+
+    Parameters
+    ----------
+    detector
+        Whose jobs they are.
+    inbox
+        The loop's.
+    """
+
+    def __init__(self, detector: Detector, inbox: Inbox) -> None:
+        config = detector.config.diagnosis
+        self._detector = detector
+        self._seconds = config.interval_seconds
+        self._due: dict[str, float] = {}
+        self._asked: set[str] = set()
+        self._workers = (
+            Workers(config.reading_threads, "evidence", inbox)
+            if detector.instants is not None
+            else None
+        )
+
+    def start_due(self, now: float) -> None:
+        """Ask the jobs that are due: a new one at once, then all spread over the interval."""
+        if self._workers is None:
+            return
+        jobs = self._detector.memories
+        self._due = {job_id: due for job_id, due in self._due.items() if job_id in jobs}
+        for job_id in jobs:
+            if job_id in self._asked or now < self._due.get(job_id, now):
+                continue
+            # On a grid of its own, so that a late start does not move the next one.
+            phase = fraction(job_id) * self._seconds
+            past = math.floor((now - phase) / self._seconds)
+            self._due[job_id] = phase + (past + 1) * self._seconds
+            self._asked.add(job_id)
+            self._workers.submit(self._detector.asking(job_id), partial(self._answered, job_id))
+
+    def seconds_until_due(self, now: float) -> float:
+        waits = [due - now for job_id, due in self._due.items() if job_id not in self._asked]
+        return min(waits, default=math.inf)
+
+    def stop(self) -> None:
+        if self._workers is not None:
+            self._workers.stop()
+
+    def _answered(self, job_id: str, outcome: Outcome[Answered]) -> None:
+        self._asked.discard(job_id)
+        self._detector.diagnose(job_id, outcome)
 
 
 class _PeriodicTask(Generic[T]):

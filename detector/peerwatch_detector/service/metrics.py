@@ -17,6 +17,7 @@ from peerwatch_common.metrics.spec import Family
 from peerwatch_common.web.facts import WebFacts
 from peerwatch_detector import __version__
 from peerwatch_detector.detection.pipeline import Detection
+from peerwatch_detector.diagnosis.verdict import Verdict
 from peerwatch_detector.errors import ReadFailure
 from peerwatch_detector.reading import ReadingStatistics
 from peerwatch_detector.reading.settings import Api
@@ -50,6 +51,25 @@ class Membership:
 
 
 @dataclass(frozen=True, slots=True)
+class Diagnoses:
+    """What the jobs themselves say.
+
+    Parameters
+    ----------
+    verdicts
+        That stand.
+    last_success
+        Unix time at which every diagnoser of a job last answered, by job.
+    errors
+        Failures so far, by reason.
+    """
+
+    verdicts: tuple[Verdict, ...] = ()
+    last_success: Mapping[str, float] = field(default_factory=dict)
+    errors: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """What the detector knows at one moment.
 
@@ -75,6 +95,8 @@ class Snapshot:
         Whether functions are being compiled, and jobs evaluated by the slower path until then.
     clock_jumps
         How often the machine's clock was set, by direction.
+    diagnoses
+        What the jobs themselves say; None where they are not asked.
     """
 
     detections: tuple[Detection, ...] = ()
@@ -87,6 +109,7 @@ class Snapshot:
     membership: Membership = field(default_factory=Membership)
     preparing: bool = False
     clock_jumps: Mapping[Direction, int] = field(default_factory=dict)
+    diagnoses: Diagnoses | None = None
 
 
 class Exposition:
@@ -115,7 +138,7 @@ class Exposition:
 
 def families(snapshot: Snapshot) -> Iterator[Family]:
     """Yield every metric family of the catalogue but those of the web server."""
-    for part in (_findings, _scores, _jobs, _reading, _self, _backlog, _membership):
+    for part in (_findings, _diagnoses, _scores, _jobs, _reading, _self, _backlog, _membership):
         yield from part(snapshot)
 
 
@@ -131,6 +154,25 @@ def _findings(snapshot: Snapshot) -> Iterator[Family]:
                 labels = (found.job_id, found.node, found.gpu, found.metric, found.method)
                 info.add_metric((*labels, why.meaning.family, why.sentence), 1)
     yield from (finding, start, info)
+
+
+def _diagnoses(snapshot: Snapshot) -> Iterator[Family]:
+    diagnosis = family("peerwatch_diagnosis")
+    info = family("peerwatch_diagnosis_info")
+    success = family("peerwatch_diagnosis_last_success_timestamp_seconds")
+    errors = family("peerwatch_diagnosis_errors_total")
+    known = snapshot.diagnoses or Diagnoses()
+    for verdict in known.verdicts:
+        rank = "" if verdict.rank is None else str(verdict.rank)
+        whom = (verdict.job_id, verdict.node, rank, verdict.class_name)
+        diagnosis.add_metric((*whom, verdict.domain, verdict.confidence, verdict.action), 1)
+        info.add_metric((*whom, verdict.summary), 1)
+    for job_id, time in known.last_success.items():
+        success.add_metric((job_id,), time)
+    if snapshot.diagnoses is not None:
+        for reason in (*get_args(ReadFailure), "diagnoser"):
+            errors.add_metric((reason,), known.errors.get(reason, 0))
+    yield from (diagnosis, info, success, errors)
 
 
 def _scores(snapshot: Snapshot) -> Iterator[Family]:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from peerwatch_detector.config import MetricConfig
-from peerwatch_detector.detection.findings import Finding, Severity
+from peerwatch_detector.detection.findings import EVIDENCE, Finding, Severity
 from peerwatch_detector.detection.methods import Method
 from peerwatch_detector.detection.state import JobState
 from peerwatch_detector.frame import JobFrame, Series
@@ -37,7 +37,7 @@ def published_findings(
     reader
         Where they are read.
     job
-        The job; findings about nodes that it no longer has are left out.
+        The job; findings by comparison about nodes that it no longer has are left out.
     metrics
         In the order of priority.
 
@@ -50,7 +50,12 @@ def published_findings(
     query = promql.published_findings(job.job_id, RESTORE_SECONDS)
     ordered = sorted(reader.instant(query), key=lambda series: float(series.values[-1]))
     found = [_restored(job.job_id, series, ranks) for series in ordered]
-    return tuple(each for each in found if each is not None and each.node in job.nodes)
+    # A node whose ranks have all ended tells of the job no more, and is named all the same.
+    return tuple(
+        each
+        for each in found
+        if each is not None and (each.node in job.nodes or each.method == EVIDENCE)
+    )
 
 
 def restore(findings: Iterable[Finding], state: JobState) -> None:

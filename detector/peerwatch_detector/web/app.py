@@ -19,12 +19,13 @@ from peerwatch_common.web.facts import WebFacts
 from peerwatch_common.web.negotiation import prefers_openmetrics
 from peerwatch_detector import __version__
 from peerwatch_detector.detection.explanation.explain import Explanation, MetricEvidence
-from peerwatch_detector.detection.findings import ABSENT, Deviation, Finding
+from peerwatch_detector.detection.findings import ABSENT, EVIDENCE, Deviation, Finding
 from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.service.metrics import Exposition
 from peerwatch_detector.units import number, quantity
 from peerwatch_detector.web import picture
+from peerwatch_detector.web.diagnoses import DiagnosisView, diagnoses_json, diagnosis_views
 
 # How much of the past a picture shows, and how much of it lies before a finding's begin.
 _PICTURE_SECONDS, _BEFORE_SECONDS = 600, 240
@@ -86,6 +87,7 @@ class JobView:
     findings: list[FindingView]
     ranking: list[NodeView]
     not_compared: str
+    diagnoses: list[DiagnosisView]
 
 
 class _Anything(PathConverter):
@@ -115,7 +117,10 @@ def create_app(detector: Detector, facts: WebFacts) -> flask.Flask:
     @app.get("/api/v1/jobs")
     def jobs() -> dict[str, Any]:
         snapshot = detector.snapshot
-        found = [_as_json(detection) for detection in snapshot.detections]
+        found = [
+            _as_json(detection) | {"diagnoses": diagnoses_json(snapshot, detection.job.job_id)}
+            for detection in snapshot.detections
+        ]
         return {"preparing": snapshot.preparing, "jobs": _all_short(found)}
 
     @app.get("/")
@@ -235,6 +240,7 @@ def _job_view(detector: Detector, pictures: Pictures, detection: Detection) -> J
         [_finding_view(detector, pictures, detection, found) for found in detection.findings],
         ranking,
         detection.not_compared,
+        diagnosis_views(detector.snapshot, detection.job.job_id),
     )
 
 
@@ -243,6 +249,8 @@ def _finding_view(
 ) -> FindingView:
     if finding.metric == ABSENT:
         sentence, drawn, note = "vanished: its exporter cannot be reached", None, ""
+    elif finding.method == EVIDENCE:
+        sentence, drawn, note = f"is named by the job itself: {finding.metric}", None, ""
     else:
         sentence = f"differs from its peers in {finding.metric}"
         drawn = pictures.get(detection, finding.metric, finding.node, finding)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from peerwatch_common.web.facts import WebFacts
 from peerwatch_common.web.security import SecurityFile
 from peerwatch_detector import __version__
-from peerwatch_detector.reading.reader import PrometheusReader
+from peerwatch_detector.reading.reader import PrometheusReader, instant_reader
 from peerwatch_detector.service import prepare
 from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.service.loop import Loop
@@ -41,7 +41,8 @@ def run_detector(config: DetectorConfig, bundle: Bundle) -> None:
     facts = WebFacts()
     security = SecurityFile(config.web.config_file, facts)
     reader = PrometheusReader(config.prometheus)
-    detector = Detector(config, reader, bundle)
+    instants = instant_reader(config) if config.diagnosis.enabled else None
+    detector = Detector(config, reader, bundle, instants=instants)
     server = make_server(detector, security, facts)
     signals: queue.SimpleQueue[int] = queue.SimpleQueue()
     # SIGINT too, as a shell lets background processes ignore it.
@@ -68,4 +69,6 @@ def run_detector(config: DetectorConfig, bundle: Bundle) -> None:
     stop.set()
     server.stop()
     reader.close()
+    if instants is not None:
+        instants.close()
     loop.join(timeout=_JOIN_SECONDS)

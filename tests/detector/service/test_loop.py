@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 import pytest
 
+from detector.diagnosis.fake_diagnosers import VERDICT, FakeInstants, Told
 from detector.fakes import START, FakeReader, config_for, healthy, node_names
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.frame import Series
 from peerwatch_detector.models.store import EMPTY
 from peerwatch_detector.reading import Grid, Reading, Selection
+from peerwatch_detector.reading.instant_reader import Answers
 from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.service.loop import Loop
 
@@ -115,14 +117,17 @@ def job(number: int) -> str:
 
 
 @contextmanager
-def running(config: DetectorConfig | None = None) -> Iterator[Running]:
+def running(
+    config: DetectorConfig | None = None, instants: FakeInstants | None = None
+) -> Iterator[Running]:
     config = config or config_for(cycle_seconds=0.5)
     clock = RunningClock()
     reader = HangingReader(clock, config)
     for number in range(JOBS):
         names = tuple(f"{job(number)}-{name}" for name in node_names(4))
         reader.add_job(job(number), {"load": healthy(4, 2 * PAST, number)}, names, START)
-    detector, stop = Detector(config, reader, EMPTY, clock), threading.Event()
+    detector = Detector(config, reader, EMPTY, clock, instants=instants, diagnosers=(Told,))
+    stop = threading.Event()
     thread = threading.Thread(target=Loop(detector).run, args=(stop,))
     here = Running(reader, detector, thread, stop)
     try:
@@ -215,6 +220,40 @@ def test_a_bug_does_not_end_the_loop(caplog: pytest.LogCaptureFixture) -> None:
         wait_for(lambda: any(r.getMessage() == "loop_failed" for r in caplog.records))
         here.detector.publish = publish  # type: ignore[method-assign]
         wait_for(lambda: len(here.evaluated()) == JOBS)
+
+
+@dataclass
+class HangingInstants(FakeInstants):
+    """Hangs on the queries of one job until it is released."""
+
+    hangs: str = ""
+    released: threading.Event = field(default_factory=threading.Event)
+
+    def read(self, queries: Mapping[str, str]) -> Answers:
+        if any(self.hangs in query for query in queries.values()):
+            self.released.wait(300)
+        return super().read(queries)
+
+
+def test_evidence_is_asked_for_though_no_range_can_be_read_and_the_reverse() -> None:
+    config = config_for(cycle_seconds=0.5, diagnosis={"interval_seconds": 1})
+    instants = HangingInstants(RunningClock(), hangs=f'"{job(0)}"')
+    said = replace(VERDICT, node=f"{job(1)}-node-01")
+    with running(config, instants) as here, pytest.MonkeyPatch.context() as patch:
+        patch.setitem(Told.said, job(1), [said])
+        here.reader.hangs = (f'"{job(1)}"',)
+        here.thread.start()
+        # The job whose ranges hang is diagnosed, again and again.
+        wait_for(lambda: sum(f'"{job(1)}"' in query for query in instants.asked) > 3)
+        snapshot = here.detector.snapshot
+        assert [said.node] == [
+            finding.node for found in snapshot.detections for finding in found.findings
+        ]
+        # The job whose evidence hangs is compared.
+        first = here.evaluated()[job(0)]
+        wait_for(lambda: here.evaluated()[job(0)] > first + 1)
+        assert not any(f'"{job(0)}"' in query for query in instants.asked)
+        instants.released.set()
 
 
 def raise_a_bug(*_: object) -> None:

@@ -244,14 +244,14 @@ class PeerwatchMethod(Method):
             new = raise_strongest(
                 job.job_id,
                 now,
-                state.standing,
-                [*state.recent, *state.standing.values()],
+                state.flagged,
+                [*state.recent, *state.flagged.values()],
                 deviations,
                 resolution,
                 symptoms=self._config.peerwatch.symptoms,
             )
         else:
-            new = raise_findings(job.job_id, now, state.standing, deviations, resolution)
+            new = raise_findings(job.job_id, now, state.flagged, deviations, resolution)
         state.add(new, now, resolution)
         return new
 

@@ -1,0 +1,7 @@
+"""The diagnosers of every job. To add one: write its file, and its class here."""
+
+from __future__ import annotations
+
+from peerwatch_detector.diagnosis.diagnoser import Diagnoser
+
+DIAGNOSERS: tuple[type[Diagnoser], ...] = ()

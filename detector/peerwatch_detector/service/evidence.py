@@ -1,0 +1,170 @@
+"""Asks every diagnoser of a job for its verdicts, apart from the cycle of statistics."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from peerwatch_detector.detection.findings import Finding
+from peerwatch_detector.diagnosis.diagnoser import Diagnoser
+from peerwatch_detector.diagnosis.findings import EvidenceFindings, order
+from peerwatch_detector.diagnosis.verdict import Verdict
+from peerwatch_detector.errors import ReadError, ReadFailure
+from peerwatch_detector.frame import Series
+from peerwatch_detector.reading import promql
+from peerwatch_detector.reading.instant_reader import Instants
+
+logger = logging.getLogger(__name__)
+
+# Verdicts about one job that are shown, the most direct first: more of them tell nobody more, and
+# the number of series stays bounded whatever a diagnoser says.
+MOST_VERDICTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What the diagnosers of a job said at one moment.
+
+    Parameters
+    ----------
+    evidence
+        Of the job it is about.
+    verdicts
+        By diagnoser; those that failed are left out.
+    errors
+        Why, by diagnoser.
+    """
+
+    evidence: JobEvidence
+    verdicts: Mapping[str, tuple[Verdict, ...]]
+    errors: Mapping[str, Exception]
+
+
+@dataclass(slots=True, eq=False)
+class JobEvidence:
+    """What the diagnosers say of one job, and the findings this makes.
+
+    Parameters
+    ----------
+    job_id
+        The job.
+    diagnosers
+        With a memory for this job.
+    findings
+        That stand.
+    last_success
+        Unix time at which all diagnosers last answered.
+    """
+
+    job_id: str
+    diagnosers: tuple[Diagnoser, ...]
+    findings: EvidenceFindings
+    last_success: float | None = None
+    _said: dict[str, tuple[Verdict, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def begin(cls, job_id: str, kinds: Sequence[type[Diagnoser]]) -> JobEvidence:
+        """Return it for a job of which nothing is known yet."""
+        return cls(job_id, tuple(kind(job_id) for kind in kinds), EvidenceFindings(job_id))
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """What stands, the most direct class first; a label set stands once."""
+        known: dict[tuple[object, ...], Verdict] = {}
+        for verdict in sorted((v for said in self._said.values() for v in said), key=order):
+            known.setdefault((verdict.node, verdict.rank, verdict.class_name), verdict)
+        return tuple(known.values())[:MOST_VERDICTS]
+
+    def ask(self, instants: Instants, clock: Callable[[], float]) -> Answered:
+        """Read what the diagnosers need and let each say what it means; in one thread at a time.
+
+        Parameters
+        ----------
+        instants
+            Where it is read.
+        clock
+            Unix time, where the server's is not known.
+
+        Raises
+        ------
+        ReadError
+            If the server does not answer.
+        """
+        queries = {
+            query: promql.job_query(query, self.job_id)
+            for diagnoser in self.diagnosers
+            for query in diagnoser.queries.values()
+        }
+        answers = instants.read(queries)
+        # The server's clock, as that of the samples is; this machine's may be another.
+        times = [
+            float(s[0].times[-1]) for s in answers.values() if not isinstance(s, Exception) if s
+        ]
+        now = max(times, default=clock())
+        verdicts: dict[str, tuple[Verdict, ...]] = {}
+        errors: dict[str, Exception] = {}
+        for diagnoser in self.diagnosers:
+            try:
+                samples = _samples(diagnoser, answers)
+                verdicts[diagnoser.name] = tuple(diagnoser.diagnose(samples, now))
+            except Exception as error:
+                # One that is not answered, or that meets a bug, must not silence the others.
+                errors[diagnoser.name] = error
+        return Answered(self, verdicts, errors)
+
+    def take(self, answered: Answered, now: float) -> list[Finding]:
+        """Take in what was said and return the findings that are new.
+
+        Of a diagnoser that failed, what it said before stands.
+        """
+        self._said.update(answered.verdicts)
+        if not answered.errors:
+            self.last_success = now
+        new = self.findings.update(self.verdicts, now)
+        for finding in new:
+            logger.warning(
+                "finding_raised job_id=%s node=%s metric=%s method=%s since=%.0f why=%r",
+                finding.job_id,
+                finding.node,
+                finding.metric,
+                finding.method,
+                finding.since,
+                self.findings.explanations[finding].sentence,
+            )
+        return new
+
+
+class DiagnoserFailures:
+    """Counts diagnosers that met a bug; failures of reading are counted by the reader."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, errors: Mapping[str, Exception]) -> None:
+        """Count those of one asking."""
+        self.count += sum(not isinstance(error, ReadError) for error in errors.values())
+
+    def total(self, read: Mapping[ReadFailure, int]) -> dict[str, int]:
+        """Return all failures by reason."""
+        by_reason: dict[str, int] = dict(read.items())
+        return by_reason | {"diagnoser": self.count}
+
+
+def _samples(
+    diagnoser: Diagnoser, answers: Mapping[str, list[Series] | ReadError]
+) -> dict[str, list[Series]]:
+    """Return the answers to a diagnoser's queries by its own names.
+
+    Raises
+    ------
+    ReadError
+        Of the first query that was not answered.
+    """
+    found: dict[str, list[Series]] = {}
+    for name, query in diagnoser.queries.items():
+        answer = answers[query]
+        if isinstance(answer, ReadError):
+            raise answer
+        found[name] = answer
+    return found

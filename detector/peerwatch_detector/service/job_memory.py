@@ -1,0 +1,98 @@
+"""What the detector holds of one training job, and of the job's turn while it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from peerwatch_detector.detection.findings import Finding
+from peerwatch_detector.detection.pipeline import Detection, JobDetector
+from peerwatch_detector.jobs import Job
+from peerwatch_detector.reading.job_reader import JobReader, JobReading
+from peerwatch_detector.service.evidence import JobEvidence
+
+
+@dataclass(slots=True)
+class JobMemory:
+    """What the detector holds of one job: samples, deviations, findings.
+
+    Parameters
+    ----------
+    reader
+        Its samples.
+    detector
+        What is remembered of it.
+    evidence
+        What the job itself says.
+    restored
+        Whether the findings published before stand.
+    turn
+        The turn of which only some metrics have been read yet.
+    detection, last_success
+        What was found last, and when its samples were read.
+    seconds
+        What its last turn took, by stage.
+    """
+
+    reader: JobReader
+    detector: JobDetector
+    evidence: JobEvidence
+    restored: bool = False
+    turn: Turn | None = None
+    detection: Detection | None = None
+    last_success: float | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> bool:
+        """Whether there is something to say about the job."""
+        return self.detection is not None or bool(self.evidence.findings.standing)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A job's turn, which is read at once or in parts.
+
+    Parameters
+    ----------
+    job
+        The job as it was last discovered.
+    discovered
+        Unix time of that discovery.
+    now
+        Unix time at which it is read.
+    readings
+        What is read, part by part.
+    published
+        The findings published about it before this process began with it.
+    """
+
+    job: Job
+    discovered: float
+    now: float
+    readings: Iterator[JobReading]
+    published: tuple[Finding, ...] = ()
+
+    @property
+    def moment(self) -> float:
+        """The time to evaluate at: nobody is absent for longer than the discovery is old."""
+        return self.discovered if self.job.absent_since else self.now
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A job's new samples, on their way to be evaluated.
+
+    Parameters
+    ----------
+    memory
+        What is held of the job.
+    turn
+        Its turn.
+    samples
+        Of all metrics, or of some.
+    """
+
+    memory: JobMemory
+    turn: Turn
+    samples: JobReading
