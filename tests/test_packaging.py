@@ -72,6 +72,7 @@ def test_the_wheel_holds_the_packages_and_the_pack(wheel: Path) -> None:
         "peerwatch_common/py.typed",
         "peerwatch_exporter/py.typed",
         "peerwatch_exporter/hook/sitecustomize.py",
+        "peerwatch_exporter/hook/peerwatch_spans/__init__.py",
         "peerwatch_exporter/collectors/gpu.py",
         "peerwatch_demo/simulated_node/driver.py",
         "peerwatch_detector/config/presets/dcgm.yaml",

@@ -44,6 +44,7 @@ HARDWARE: Mapping[str, str] = {
     "Linux 6.13": "a kernel from 6.13 on",
     "training job": "a training job whose processes, files or scheduler name it",
     "heartbeat": "a training job that writes heartbeat files",
+    "spans": "a training job whose hook keeps spans (PEERWATCH_SPANS=1)",
 }
 
 

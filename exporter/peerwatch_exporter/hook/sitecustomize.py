@@ -5,7 +5,8 @@ The launcher sets two variables and the job's code stays as it is::
     PYTHONPATH=$(peerwatch-exporter hook-path) PEERWATCH_HEARTBEAT_DIR=/run/peerwatch/heartbeat
 
 Python imports ``sitecustomize`` when it starts. This one starts the heartbeat of
-``peerwatch_heartbeat.py`` beside it, then runs the ``sitecustomize`` it stands in front of.
+``peerwatch_heartbeat.py`` beside it and, with ``PEERWATCH_SPANS=1``, the spans of
+``peerwatch_spans``, then runs the ``sitecustomize`` it stands in front of.
 Standard library only: nothing of Peerwatch need be installed where the job runs.
 """
 
@@ -44,7 +45,21 @@ def start_heartbeat() -> None:
         pass
 
 
+def start_spans() -> None:
+    """Time the training loop if the environment asks for it; whatever goes wrong, the job runs."""
+    directory = os.environ.get("PEERWATCH_HEARTBEAT_DIR")
+    if not directory or os.environ.get("PEERWATCH_SPANS", "0") in {"", "0"}:
+        return
+    try:
+        import peerwatch_spans  # type: ignore[import-not-found]  # noqa: PLC0415
+
+        peerwatch_spans.start(directory)
+    except Exception:  # noqa: S110
+        pass
+
+
 # Imported under another name (by a test, by a documentation tool) it does nothing.
 if __name__ == "sitecustomize":
     start_heartbeat()
+    start_spans()
     run_next()

@@ -1,0 +1,194 @@
+"""Times segments where they happen: on the GPU, by events on its streams.
+
+An event is recorded at each end of a segment, and nobody ever waits for it: a daemon thread asks
+for the oldest of each stream (a stream finishes in order) whether it is done, and takes the times
+once it is. The age of the oldest event that is not done says for how long the GPU has been in a
+segment.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from .recorder import ON_GPU
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .recorder import Recorder
+
+VARIABLE = "PEERWATCH_SPANS_GPU"
+# 200 spans a step, and a GPU that is several steps behind the host.
+MOST_EVENTS = 4096
+# elapsed_time is a float of milliseconds: within 5 s it resolves half a microsecond.
+REFERENCE_NS = 5_000_000_000
+# The clocks of host and GPU drift apart by tens of millionths: 0.1 ms in so many seconds.
+ANCHOR_NS = 5_000_000_000
+
+
+class Begun(NamedTuple):
+    """A segment that was begun: when the host did so, and the event on the GPU's stream."""
+
+    host_ns: int
+    event: Any
+    stream: tuple[int, int]
+
+
+class Pending(NamedTuple):
+    """A segment that the host has given to the GPU completely."""
+
+    segment: int
+    begun: Begun
+    end: Any
+    device: int
+    detail: int
+    value: int
+
+
+def wanted() -> bool:
+    """Return False if the environment asks for the host's times also where there is a GPU."""
+    return os.environ.get(VARIABLE, "1") != "0"
+
+
+class GpuTimer:
+    """Times segments by a bounded pool of events.
+
+    Parameters
+    ----------
+    cuda
+        ``torch.cuda``.
+    recorder
+        Takes the spans.
+    """
+
+    def __init__(self, cuda: Any, recorder: Recorder) -> None:  # noqa: ANN401 - a module of torch
+        self._cuda = cuda
+        self._recorder = recorder
+        self._free: deque[Any] = deque()
+        self._made = 0
+        # By stream, the end of which is asked for.
+        self._pending: dict[tuple[int, int], deque[Pending]] = {}
+        self._clocks: dict[int, GpuClock] = {}
+
+    def begin(self) -> Begun | int:
+        """Return a segment's begin; the host's time alone where the GPU cannot be asked."""
+        now = time.perf_counter_ns()
+        # Before the program uses the GPU, asking would initialise it; in a graph there is no time.
+        if not self._cuda.is_initialized() or self._cuda.is_current_stream_capturing():
+            return now
+        stream = self._cuda.current_stream()
+        event = self._event()
+        if event is None:
+            self._recorder.dropped += 1
+            return Begun(now, None, (0, 0))
+        event.record(stream)
+        return Begun(now, event, (stream.device_index, stream.cuda_stream))
+
+    def end(self, segment: int, begun: Begun, detail: int, value: int) -> None:
+        """End a segment on the stream that is current now."""
+        if begun.event is None:
+            return
+        event = None if self._cuda.is_current_stream_capturing() else self._event()
+        if event is None:
+            self._recorder.dropped += 1
+            self._free.append(begun.event)
+            return
+        stream = self._cuda.current_stream()
+        event.record(stream)
+        key = stream.device_index, stream.cuda_stream
+        waiting = self._pending.get(key)
+        if waiting is None:
+            waiting = self._pending.setdefault(key, deque())
+        waiting.append(Pending(segment, begun, event, stream.device_index, detail, value))
+
+    def discard(self, begun: Begun) -> None:
+        """Give back the event of a segment that is not timed after all."""
+        if begun.event is not None:
+            self._free.append(begun.event)
+
+    def poll(self) -> bool:
+        """Take the times of all that the GPU has finished; return whether there is more to come."""
+        for waiting in list(self._pending.values()):
+            while waiting and waiting[0].end.query() and waiting[0].begun.event.query():
+                self._finish(waiting.popleft())
+        return any(self._pending.values())
+
+    def oldest_pending(self) -> tuple[int, int]:
+        """Return segment and begin (monotonic, ns) of the oldest unfinished one; 0, 0 if none."""
+        heads = [waiting[0] for waiting in list(self._pending.values()) if waiting]
+        if not heads:
+            return 0, 0
+        oldest = min(heads, key=lambda head: head.begun.host_ns)
+        return oldest.segment, oldest.begun.host_ns
+
+    def _event(self) -> Any:  # noqa: ANN401 - a torch.cuda.Event
+        try:
+            return self._free.popleft()
+        except IndexError:
+            if self._made >= MOST_EVENTS:
+                return None
+            self._made += 1
+            return self._cuda.Event(enable_timing=True)
+
+    def _finish(self, pending: Pending) -> None:
+        begun, end = pending.begun, pending.end
+        unused = [begun.event, end]
+        try:
+            if begun.stream[0] != pending.device:
+                self._recorder.dropped += 1  # the program went on to another GPU in between
+                return
+            duration_ns = int(begun.event.elapsed_time(end) * 1e6)
+            clock = self._clocks.setdefault(pending.device, GpuClock())
+            start_ns = clock.host_time(begun)
+            if clock.reference is begun.event:
+                unused = [end] if clock.former is None else [end, clock.former]
+            self._recorder.add(
+                pending.segment,
+                start_ns,
+                start_ns + duration_ns,
+                pending.detail,
+                pending.value,
+                ON_GPU,
+            )
+        finally:
+            self._free.extend(unused)
+
+
+class GpuClock:
+    """Turns the times of one GPU's events into the host's.
+
+    An event happens after the host recorded it: by how much is not known, but each one gives a
+    bound, and the tightest of the last seconds is that of an event that found the GPU idle.
+
+    Attributes
+    ----------
+    reference, former
+        The event against which others are timed, and the one it replaced.
+    """
+
+    def __init__(self) -> None:
+        self.reference: Any = None
+        self.former: Any = None
+        self._reference_ns = 0
+        self._began_ns = 0
+        # Host minus GPU, the largest bound of this interval and of the one before.
+        self._bounds: list[int | None] = [None, None]
+
+    def host_time(self, begun: Begun) -> int:
+        """Return when a segment began by the host's monotonic clock, in nanoseconds."""
+        if self.reference is None:
+            self.reference, self._began_ns = begun.event, begun.host_ns
+        gpu_ns = self._reference_ns + int(self.reference.elapsed_time(begun.event) * 1e6)
+        if gpu_ns - self._reference_ns > REFERENCE_NS:
+            self.former, self.reference = self.reference, begun.event
+            self._reference_ns = gpu_ns
+        if begun.host_ns - self._began_ns > ANCHOR_NS:
+            self._bounds = [None, self._bounds[0]]
+            self._began_ns = begun.host_ns
+        newest = begun.host_ns - gpu_ns
+        before = self._bounds[0]
+        self._bounds[0] = newest if before is None else max(newest, before)
+        return gpu_ns + max(bound for bound in self._bounds if bound is not None)

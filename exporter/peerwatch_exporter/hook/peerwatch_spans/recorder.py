@@ -1,0 +1,393 @@
+"""Takes spans from the training loop at the cost of a few hundred nanoseconds each.
+
+The loop adds to tallies of its own thread and writes a record into the ring; a daemon thread
+publishes the totals once a second. Nothing here may raise into the loop or make it wait: there is
+no lock, for a collector of garbage may add a span in the middle of adding another.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import re
+import sys
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from .rank import FEWEST_RECORDS, job_id, rank_of_process, records_to_keep
+from .ring import HEADER_BYTES, MAX_SEGMENTS, RECORD, RingFile, State
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .gpu import GpuTimer
+
+SEGMENTS = ("step", "data", "forward", "backward", "optimizer", "checkpoint", "gc", "collective")
+STEP, DATA, FORWARD, BACKWARD, OPTIMIZER, CHECKPOINT, GC, COLLECTIVE = range(len(SEGMENTS))
+MOST_USER_SEGMENTS = 32
+MOST_DETAILS = 512
+MOST_THREADS = 64
+# A set bit of the segment: the GPU measured the duration, by events on its stream.
+ON_GPU = 0x8000
+
+_PERIOD_SECONDS = 1.0
+# While events are waited for: what the GPU has finished goes back to the pool of events.
+_GPU_PERIOD_SECONDS = 0.05
+_USER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,48}")
+
+
+class Tally:
+    """What one thread added so far, by segment, and which segments it is in."""
+
+    __slots__ = ("counts", "depth", "nanoseconds", "thread")
+
+    def __init__(self) -> None:
+        self.nanoseconds = [0] * MAX_SEGMENTS
+        self.counts = [0] * MAX_SEGMENTS
+        # Of nested spans of one segment only the outermost counts.
+        self.depth = [0] * MAX_SEGMENTS
+        self.thread = threading.current_thread()
+
+
+class _Local(threading.local):
+    """Gives each thread its tally at first use."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.tally = recorder.join()
+
+
+class Recorder:
+    """The spans of this process, and the file of its rank once it is known to be one.
+
+    Parameters
+    ----------
+    directory
+        Where the file stands.
+
+    Attributes
+    ----------
+    step
+        Number of the step under way, from 0.
+    gpu
+        Times segments on the GPU; ``None`` where there is none.
+    clock
+        What is known of the host's clock against rank 0's; ``None`` until it is asked for.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self.step = 0
+        self.gpu: GpuTimer | None = None
+        self.clock: Any = None
+        self.dropped = 0
+        self._directory = directory
+        self._capacity = records_to_keep()
+        self._numbers = itertools.count()
+        self._newest = -1
+        # Until the rank is known, records wait here, after nothing that is a header.
+        self._head, self._slots = 0, FEWEST_RECORDS
+        self._buffer: Any = bytearray(FEWEST_RECORDS * RECORD.size)
+        self._segments = list(SEGMENTS)
+        self._user = {name: number for number, name in enumerate(SEGMENTS)}
+        self._details: list[object] = [None]
+        self._detail_numbers: dict[object, int] = {None: 0}
+        self._named = (0, 0)
+        self._naming = threading.Lock()
+        self._published = [(0, 0)] * MAX_SEGMENTS
+        self._tallies: list[Tally] = []
+        self._ended_tally = Tally()
+        self._gc_tally = Tally()
+        self._local = _Local(self)
+        self._file: RingFile | None = None
+        self._failed = False
+        self._silent = False
+        self._thread: threading.Thread | None = None
+        self._wake = threading.Event()
+        self._later: list[Any] = []
+
+    # In the training loop
+
+    def tally(self) -> Tally:
+        """Return the tally of the calling thread."""
+        tally: Tally = self._local.tally
+        return tally
+
+    def begin(self, segment: int, *, on_host: bool = False) -> Any:  # noqa: ANN401 - what ``end`` is given
+        """Begin a span; return what ``end`` is given, None if it is inside of its like.
+
+        Parameters
+        ----------
+        segment
+            Its number.
+        on_host
+            Whether the host waits for it, so that its time is the host's also where there is a GPU.
+        """
+        try:
+            depth = self._local.tally.depth
+            if depth[segment]:
+                return None
+            depth[segment] = 1
+            if self.gpu is not None and not on_host:
+                return self.gpu.begin()
+            return time.perf_counter_ns()
+        except Exception:
+            return None
+
+    def end(self, segment: int, begun: Any, detail: int = 0, value: int | None = None) -> None:  # noqa: ANN401 - what ``begin`` returned
+        """End a span that ``begin`` returned something for.
+
+        Parameters
+        ----------
+        segment
+            Its number.
+        begun
+            What ``begin`` returned.
+        detail
+            Number of its group and kind.
+        value
+            Sequence number; None: the number of the step.
+        """
+        try:
+            self._local.tally.depth[segment] = 0
+            if type(begun) is int:
+                self.add(segment, begun, time.perf_counter_ns(), detail, value)
+            elif self.gpu is not None and not self._silent:
+                self.gpu.end(segment, begun, detail, self.step if value is None else value)
+        except Exception:
+            self.dropped += 1
+
+    def discard(self, begun: Any) -> None:  # noqa: ANN401 - what ``begin`` returned
+        """Forget a span that was begun."""
+        if self.gpu is not None and type(begun) is not int:
+            self.gpu.discard(begun)
+
+    def add(
+        self,
+        segment: int,
+        start: int,
+        end: int,
+        detail: int = 0,
+        value: int | None = None,
+        flag: int = 0,
+    ) -> None:
+        """Add a span whose start and end (monotonic, ns) are known; ``flag`` may be ``ON_GPU``."""
+        if self._silent:
+            return
+        try:
+            tally = self._local.tally
+            tally.nanoseconds[segment] += end - start
+            tally.counts[segment] += 1
+            number = self.step if value is None else value
+            self.write(segment | flag, start, end - start, detail, number)
+        except Exception:
+            self.dropped += 1
+
+    def write(self, segment: int, start: int, duration: int, detail: int, value: int) -> None:
+        """Write a record; times in nanoseconds."""
+        number = next(self._numbers)
+        RECORD.pack_into(
+            self._buffer,  # read first: ``_open_if_rank`` changes it last
+            self._head + number % self._slots * 24,
+            start,
+            duration * 1e-9,
+            value & 0xFFFFFFFF,
+            segment,
+            detail,
+            (number + 1) & 0xFFFFFFFF,
+        )
+        self._newest = number
+
+    def add_gc(self, start: int, end: int, *, shortest: int) -> None:
+        """Add a run of the garbage collector; only a longer one gets a record of its own.
+
+        The collector runs in any thread and in the middle of anything; one at a time.
+        """
+        if self._silent:
+            return
+        self._gc_tally.nanoseconds[GC] += end - start
+        self._gc_tally.counts[GC] += 1
+        if end - start >= shortest:
+            self.write(GC, start, end - start, 0, self.step)
+
+    def user_segment(self, name: str) -> int | None:
+        """Return the number of a segment the program names; None if there is no room for it."""
+        try:
+            number = self._user.get(name)
+        except TypeError:  # no name at all
+            number, name = None, ""
+        return self._new_segment(name) if number is None else number
+
+    def _new_segment(self, name: str) -> int | None:
+        with self._naming:
+            number = self._user.get(name)
+            if number is None:
+                room = len(self._segments) < len(SEGMENTS) + MOST_USER_SEGMENTS
+                if not room or not _is_name(name):
+                    self.dropped += 1
+                    return None
+                number = self._user[name] = len(self._segments)
+                self._segments.append(name)
+            return number
+
+    def detail(self, group: str, collective: str, peer: int | None) -> int:
+        """Return the number that stands for a group and what it did; 0 if there is no room."""
+        key = (group, collective, peer)
+        number = self._detail_numbers.get(key)
+        if number is None:
+            with self._naming:
+                if len(self._details) >= MOST_DETAILS:
+                    return 0
+                self._details.append([group[:64], collective, peer])
+                number = self._detail_numbers[key] = len(self._details) - 1
+        return number
+
+    def later(self, work: Any) -> None:  # noqa: ANN401 - a function without arguments
+        """Have the daemon thread call a function."""
+        self._later.append(work)
+        self._wake.set()
+
+    # Around it
+
+    def start(self) -> None:
+        """Start the daemon thread, once."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="peerwatch-spans", daemon=True)
+            atexit.register(self._end)
+            self._thread.start()
+
+    def join(self) -> Tally:
+        """Return a tally for the calling thread."""
+        tally = Tally()
+        if len(self._tallies) >= MOST_THREADS and not self._silent:
+            return self._ended_tally  # an update may be lost there, and no more than that
+        self._tallies.append(tally)
+        return tally
+
+    def silence(self) -> None:
+        """Write nothing from now on: this is a forked child, and the file is its parent's."""
+        self._silent = True
+        self.gpu = None
+        self._file = None
+        self._tallies.clear()
+        self._naming = threading.Lock()  # another thread may have held it
+        self._head, self._slots = 0, 1
+        self._buffer = bytearray(RECORD.size)
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        while not self._silent:
+            if time.monotonic() >= due:
+                due = time.monotonic() + _PERIOD_SECONDS
+                with suppress(Exception):
+                    self._open_if_rank()
+                with suppress(Exception):
+                    self.publish()
+            with suppress(Exception):
+                while self._later:
+                    self._later.pop(0)()
+            busy = False
+            if self.gpu is not None:
+                with suppress(Exception):
+                    busy = self.gpu.poll()
+            pause = max(0.0, due - time.monotonic())
+            self._wake.wait(min(pause, _GPU_PERIOD_SECONDS) if busy else pause)
+            self._wake.clear()
+
+    def _open_if_rank(self) -> None:
+        if self._failed:
+            return
+        found = rank_of_process(has_stepped=self.step > 0)
+        if found is None or (self._file is not None and self._file.rank == found[0]):
+            return
+        try:
+            file = RingFile(self._directory, *found, self._capacity)
+        except OSError:
+            self._failed = True  # without a place to write there are no spans, and no more tries
+            self._silent = True
+            raise
+        self._named = (0, 0)
+        before, head, slots = self._buffer, self._head, self._slots
+        if self._file is None:
+            for slot in range(slots):
+                record = before[head + slot * 24 : head + slot * 24 + 24]
+                number = RECORD.unpack(record)[5] - 1
+                if number >= 0:
+                    at = HEADER_BYTES + number % file.capacity * 24
+                    file.buffer[at : at + 24] = record
+        else:
+            with suppress(OSError):
+                self._file.remove()
+        self._file = file
+        # The buffer last: with it, a span that is added meanwhile must not find the old places.
+        self._slots = file.capacity
+        self._head = HEADER_BYTES
+        self._buffer = file.buffer
+
+    def publish(self) -> None:
+        """Write totals and state to the file."""
+        file = self._file
+        if file is None:
+            return
+        named = len(self._segments), len(self._details)
+        if named != self._named:
+            file.name(job_id(), self._segments[: named[0]], self._details[: named[1]])
+            self._named = named
+        now = time.perf_counter_ns()
+        state = State(
+            unix_offset_ns=time.time_ns() - now,
+            updated_ns=now,
+            written=self._newest + 1,
+            dropped=self.dropped,
+            **self._clock_state(now),
+            **self._gpu_state(),
+        )
+        file.publish(state, self._totals(named[0]))
+
+    def _clock_state(self, now: int) -> dict[str, Any]:
+        if self.clock is not None:
+            found: dict[str, Any] = self.clock.state(now)
+            return found
+        is_first = self._file is not None and self._file.rank == 0
+        return {
+            "clock_reference_ns": now,
+            "clock_offset_ns": 0,
+            "clock_drift": 0.0,
+            "clock_error_seconds": 0.0,
+            "clock_source": 2 if is_first else 0,
+        }
+
+    def _gpu_state(self) -> dict[str, Any]:
+        segment, since = (0, 0) if self.gpu is None else self.gpu.oldest_pending()
+        return {"gpu_segment": segment, "gpu_since_ns": since}
+
+    def _totals(self, segments: int) -> list[tuple[int, int]]:
+        ended = [tally for tally in self._tallies if not tally.thread.is_alive()]
+        for tally in ended:
+            self._tallies.remove(tally)
+            for number in range(MAX_SEGMENTS):
+                self._ended_tally.nanoseconds[number] += tally.nanoseconds[number]
+                self._ended_tally.counts[number] += tally.counts[number]
+        tallies = (*self._tallies, self._ended_tally, self._gc_tally)
+        for n, (nanoseconds, count) in enumerate(self._published[:segments]):
+            self._published[n] = (
+                max(nanoseconds, sum(t.nanoseconds[n] for t in tallies)),
+                max(count, sum(t.counts[n] for t in tallies)),
+            )
+        return self._published[:segments]
+
+    def _end(self) -> None:
+        """Take the file away at a normal end; after a crash it stays, to be read."""
+        if self._silent or self._file is None:
+            return
+        with suppress(Exception):
+            self.publish()
+        if not hasattr(sys, "last_value"):
+            self._silent = True
+            self._wake.set()
+            with suppress(OSError):
+                self._file.remove()
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and _USER_NAME.fullmatch(name) is not None

@@ -1,0 +1,1 @@
+"""Spans: what the ranks of the node wrote about where their steps go."""
