@@ -66,10 +66,10 @@ class Answer(NamedTuple):
     body: bytes
 
 
-def app_of(program, pages, burst=None):
+def app_of(program, pages, burst=None, spans=None):
     """Return what answers in one of the programs: with the detector's, flask serves the pages."""
     if program == EXPORTER:
-        return WithHealth(program, pages.readiness, App(pages, lambda: b"<html>", burst))
+        return WithHealth(program, pages.readiness, App(pages, lambda: b"<html>", burst, spans))
     site = flask.Flask(program)
     site.add_url_rule("/metrics", view_func=lambda: pages.full(openmetrics=False, timeout=5.0))
     return WithHealth(program, pages.readiness, WsgiAdapter(site))
@@ -77,13 +77,20 @@ def app_of(program, pages, burst=None):
 
 @contextlib.contextmanager
 def serving(
-    pages, *, program=EXPORTER, config_file=None, burst=None, monotonic=time.monotonic, **options
+    pages,
+    *,
+    program=EXPORTER,
+    config_file=None,
+    burst=None,
+    spans=None,
+    monotonic=time.monotonic,
+    **options,
 ):
     """Serve pages on a free port; yield the server, with its facts and its security file."""
     facts = WebFacts()
     security = SecurityFile(config_file, facts, monotonic)
     options = {"security": security.current, "facts": facts, "gzip": GzipCache(), **options}
-    server = HttpServer(program, "127.0.0.1", 0, app_of(program, pages, burst), **options)
+    server = HttpServer(program, "127.0.0.1", 0, app_of(program, pages, burst, spans), **options)
     server.facts, server.file = facts, security
     server.start()
     try:

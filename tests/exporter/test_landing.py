@@ -72,7 +72,14 @@ def test_page_says_what_and_where_the_exporter_is():
     for fact in ("node-7", "1.2.3", platform.python_version(), "3 d 4 h"):
         assert fact in text
     assert [] == outline.open
-    assert ["/metrics", "/metrics/fast", "/burst", "/-/healthy", "/-/ready"] == outline.links
+    assert [
+        "/metrics",
+        "/metrics/fast",
+        "/burst",
+        "/spans",
+        "/-/healthy",
+        "/-/ready",
+    ] == outline.links
     assert "metrics_path: /metrics/fast" in text
     assert "node-7:9401" in text
 

@@ -7,12 +7,16 @@ import logging
 import socket
 import threading
 import time
+import zlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
+
+import h11
 
 from peerwatch_common.web.compression import SMALLEST_BYTES
 from peerwatch_common.web.negotiation import accepts_gzip
 from peerwatch_common.web.request import BadRequestError, RequestReader
-from peerwatch_common.web.response import Response, text, to_bytes
+from peerwatch_common.web.response import Response, head_bytes, text, to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +34,8 @@ HEAD_SECONDS = 10.0
 # Between requests: Prometheus comes back every minute at the latest, by default.
 IDLE_SECONDS = 150.0
 SEND_SECONDS = 30.0
+# For an answer that is made while it is sent.
+PARTS_SECONDS = 60.0
 # Who takes longer to read an answer gives up its place when there is no room: a scraper reads
 # megabytes in tenths of a second, and who never reads must not keep others out for longer.
 SLOW_READER_SECONDS = 0.5
@@ -88,7 +94,7 @@ class Service:
         if not security.headers:
             return response
         headers = (*response.headers, *security.headers)
-        return Response(response.status, response.body, response.content_type, headers)
+        return replace(response, headers=headers)
 
     def _refusal(self, security: Security, request: Request) -> Response | None:
         if security.logins is not None:
@@ -155,6 +161,9 @@ class Connection:
             self._serve()
         except (OSError, EOFError) as error:
             _LOG.debug("connection ended client=%s detail=%r", self.client, str(error))
+        except Exception:
+            # In the middle of an answer: there is no other left to give.
+            _LOG.exception("connection broken off client=%s", self.client)
         finally:
             self._socket.close()
 
@@ -223,29 +232,57 @@ class Connection:
 
     def _answer(self, reader: RequestReader, request: Request, *, keep_alive: bool) -> None:
         response = self._service.respond(request)
+        if response.parts is not None:
+            with contextlib.closing(response.parts):
+                self._send_parts(reader, request, response, keep_alive=keep_alive)
+            return
         body = response.body
         if len(body) > SMALLEST_BYTES and self._service.gzip is not None:
             headers = (*response.headers, ("Vary", "Accept, Accept-Encoding"))
             if accepts_gzip(request.header("accept-encoding")):
                 body = self._service.gzip.compress(body)
                 headers = (*headers, ("Content-Encoding", "gzip"))
-            response = Response(response.status, response.body, response.content_type, headers)
+            response = replace(response, headers=headers)
         self._send(reader, response, body, keep_alive=keep_alive)
 
     def _send(
         self, reader: RequestReader, response: Response, body: bytes, *, keep_alive: bool = False
     ) -> None:
-        left = memoryview(
-            to_bytes(
-                reader.http,
-                response,
-                body,
-                with_body=not reader.is_head,
-                keep_alive=keep_alive,
-                now=self._service.clock(),
-            )
+        answer = to_bytes(
+            reader.http,
+            response,
+            body,
+            with_body=not reader.is_head,
+            keep_alive=keep_alive,
+            now=self._service.clock(),
         )
         self._allow(SEND_SECONDS)
+        self._write(answer)
+
+    def _send_parts(
+        self, reader: RequestReader, request: Request, response: Response, *, keep_alive: bool
+    ) -> None:
+        """Send a body part by part; where that fails, the client sees that the end is missing."""
+        deflate = None
+        headers = (*response.headers, ("Vary", "Accept-Encoding"))
+        if self._service.gzip is not None and accepts_gzip(request.header("accept-encoding")):
+            headers = (*headers, ("Content-Encoding", "gzip"))
+            deflate = zlib.compressobj(1, zlib.DEFLATED, 31)  # as gzip
+        response = replace(response, headers=headers)
+        http = reader.http
+        now = self._service.clock()
+        self._allow(PARTS_SECONDS)
+        self._write(head_bytes(http, response, keep_alive=keep_alive, now=now))
+        for part in () if reader.is_head or response.parts is None else response.parts:
+            data = part if deflate is None else deflate.compress(part)
+            if data:
+                self._write(http.send(h11.Data(data=data)) or b"")
+        last = b"" if deflate is None or reader.is_head else deflate.flush()
+        end = http.send(h11.Data(data=last)) if last else b""
+        self._write((end or b"") + (http.send(h11.EndOfMessage()) or b""))
+
+    def _write(self, data: bytes) -> None:
+        left = memoryview(data)
         self._sending_since = time.monotonic()
         try:
             while left:

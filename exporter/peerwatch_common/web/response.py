@@ -5,8 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import TYPE_CHECKING, Protocol
 
 import h11
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 TEXT = "text/plain; charset=utf-8"
 
@@ -28,6 +32,16 @@ _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
 
+class Parts(Protocol):
+    """A body that is sent as it is made; ``close`` is called once it is sent, or will not be."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Return the parts."""
+
+    def close(self) -> None:
+        """Let go of what they are made from."""
+
+
 @dataclass(frozen=True, slots=True)
 class Response:
     """One answer.
@@ -42,12 +56,15 @@ class Response:
         With its character set.
     headers
         Further headers.
+    parts
+        The body in place of ``body``, for one that should never be in memory as a whole.
     """
 
     status: int
     body: bytes
     content_type: str = TEXT
     headers: tuple[tuple[str, str], ...] = ()
+    parts: Parts | None = None
 
 
 def text(status: int, sentence: str, *headers: tuple[str, str]) -> Response:
@@ -81,10 +98,29 @@ def to_bytes(
     now
         Unix time in seconds.
     """
+    length = ("Content-Length", str(len(body)))
+    events: list[h11.Event] = [_head(response, [length], keep_alive=keep_alive, now=now)]
+    if with_body:
+        events.append(h11.Data(data=body))
+    events.append(h11.EndOfMessage())
+    return b"".join(http.send(event) or b"" for event in events)
+
+
+def head_bytes(http: h11.Connection, response: Response, *, keep_alive: bool, now: float) -> bytes:
+    """Return the head of an answer whose body follows in parts; parameters as for ``to_bytes``.
+
+    To HTTP/1.1 the parts are chunks, to HTTP/1.0 all that comes until the connection is closed.
+    """
+    return http.send(_head(response, [], keep_alive=keep_alive, now=now)) or b""
+
+
+def _head(
+    response: Response, length: list[tuple[str, str]], *, keep_alive: bool, now: float
+) -> h11.Response:
     headers = [
         ("Date", _http_date(now)),
         ("Content-Type", response.content_type),
-        ("Content-Length", str(len(body))),
+        *length,
         *response.headers,
     ]
     given = {name.lower() for name, _ in response.headers}
@@ -92,13 +128,7 @@ def to_bytes(
     if not keep_alive:
         headers.append(("Connection", "close"))
     reason = HTTPStatus(response.status).phrase
-    events: list[h11.Event] = [
-        h11.Response(status_code=response.status, headers=headers, reason=reason)
-    ]
-    if with_body:
-        events.append(h11.Data(data=body))
-    events.append(h11.EndOfMessage())
-    return b"".join(http.send(event) or b"" for event in events)
+    return h11.Response(status_code=response.status, headers=headers, reason=reason)
 
 
 def _http_date(now: float) -> str:

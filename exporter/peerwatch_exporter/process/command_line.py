@@ -32,6 +32,7 @@ pages:
   /metrics/fast         what the detector reads, for a scrape every second; ?scraper=NAME where
                         several scrapers share an address
   /burst                recent raw samples as JSON, if the sampler is on
+  /spans                single spans of the ranks' last minutes as JSON lines
   /-/healthy /-/ready   liveness and readiness
   /                     a page for people
 

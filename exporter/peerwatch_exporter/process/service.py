@@ -20,11 +20,15 @@ from peerwatch_exporter.process.notify import Notifier
 from peerwatch_exporter.schedule.runner import Runner, make_workers
 from peerwatch_exporter.web.app import App
 from peerwatch_exporter.web.landing import Landing
+from peerwatch_exporter.web.spans import SpanAnswers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from peerwatch_common.web.response import Response
     from peerwatch_exporter.process.assembly import Parts
+    from peerwatch_exporter.settings.config import ExporterConfig
+    from peerwatch_exporter.sources import Sources
 
 _LOG = logging.getLogger(__name__)
 
@@ -83,7 +87,7 @@ class Exporter:
             more_samples=parts.fine,
             on_shortened=sources.web.count_shortened_label,
         )
-        app = App(endpoints, landing.render, parts.burst)
+        app = App(endpoints, landing.render, parts.burst, _spans(config, sources))
         self.server = HttpServer(
             PROGRAM,
             config.listen.address,
@@ -106,6 +110,14 @@ class Exporter:
         for part in (self.server, self.runner, self._sampler, self.driver):
             if part is not None:
                 part.stop()
+
+
+def _spans(config: ExporterConfig, sources: Sources) -> Callable[[str], Response] | None:
+    directory = config.heartbeat.directory
+    if directory is None:
+        return None
+    most = config.spans.max_spans
+    return SpanAnswers(directory, sources.process_jobs, most, sources.clock).answer
 
 
 def run_until_ended(

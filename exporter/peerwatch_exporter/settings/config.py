@@ -124,6 +124,17 @@ class HeartbeatConfig(_Section):
     )
 
 
+class SpansConfig(_Section):
+    """Spans that ranks keep about their steps, in the directory of the heartbeats."""
+
+    max_spans: int = Field(
+        default=200_000,
+        ge=1,
+        le=10_000_000,
+        description="How many spans one answer of /spans has at most; a span has about 50 bytes.",
+    )
+
+
 class JobsConfig(_Section):
     """How the node's training jobs are found."""
 
@@ -325,6 +336,7 @@ class ExporterConfig(_Section):
     heartbeat: HeartbeatConfig = Field(
         default=HeartbeatConfig(), description="Heartbeat files of the ranks."
     )
+    spans: SpansConfig = Field(default=SpansConfig(), description="Spans of the ranks' steps.")
     jobs: JobsConfig = Field(default=JobsConfig(), description="How training jobs are found.")
     collectors: CollectorsConfig = Field(
         default=CollectorsConfig(), description="Which collectors run."

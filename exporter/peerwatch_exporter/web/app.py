@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from peerwatch_common.web.request import Request
 
     Burst = Callable[[str], tuple[str, bytes]]
+    Spans = Callable[[str], Response]
 
 _SCRAPER = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _STATUS = re.compile(r"([1-5][0-9]{2})\b")
@@ -44,14 +45,21 @@ class App:
     burst
         Answers ``/burst`` from its query string with a status and JSON; ``None`` if the sampler
         is off.
+    spans
+        Answers ``/spans`` from its query string; ``None`` if no directory is set.
     """
 
     def __init__(
-        self, exposition: Exposition, landing: Callable[[], bytes], burst: Burst | None = None
+        self,
+        exposition: Exposition,
+        landing: Callable[[], bytes],
+        burst: Burst | None = None,
+        spans: Spans | None = None,
     ) -> None:
         self._exposition = exposition
         self._landing = landing
         self._burst = burst
+        self._spans = spans
 
     def answer(self, request: Request) -> Response:
         """Return the answer to a request."""
@@ -60,10 +68,16 @@ class App:
                 return self._metrics(request)
             case "/burst":
                 return self._bursts(request.query)
+            case "/spans":
+                if self._spans is None:
+                    return text(404, "There are no spans: set heartbeat.directory in the settings.")
+                return self._spans(request.query)
             case "/":
                 html = "text/html; charset=utf-8"
                 return Response(200, self._landing(), html, (_NO_STORE,))
-        return text(404, "There is /metrics, /metrics/fast, /burst, /-/healthy, /-/ready and /.")
+        return text(
+            404, "There is /metrics, /metrics/fast, /burst, /spans, /-/healthy, /-/ready and /."
+        )
 
     def _metrics(self, request: Request) -> Response:
         openmetrics = prefers_openmetrics(request.header("accept"))

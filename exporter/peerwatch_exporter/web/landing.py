@@ -19,6 +19,7 @@ _ENDPOINTS = (
     ("/metrics", "everything, for a scrape every 15 to 30 s"),
     ("/metrics/fast", "what the detector reads, for a scrape every second"),
     ("/burst", "the sampler's recent raw samples as JSON"),
+    ("/spans", "single spans of the ranks' last minutes as JSON lines"),
     ("/-/healthy", "200 while the process answers"),
     ("/-/ready", "503 while the pages mean nothing"),
 )

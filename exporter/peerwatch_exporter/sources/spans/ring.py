@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 MAGIC = b"PWSPANS1"
@@ -336,7 +336,8 @@ def _spans(header: SpanHeader, ring: bytearray, begin: float, end: float) -> Ite
     mask = header.capacity - 1
     newest = header.written - 1
     latest = 1 << 31
-    chosen = []
+    # Age and slot in one number each: a ring has hundreds of thousands of records.
+    chosen: list[int] = []
     for slot, record in enumerate(RECORD.iter_unpack(ring)):
         mark = record[5]
         if not mark or (mark - 1) & mask != slot:
@@ -345,18 +346,21 @@ def _spans(header: SpanHeader, ring: bytearray, begin: float, end: float) -> Ite
         age = (newest - (mark - 1) + (1 << 31)) % (1 << 32) - (1 << 31)
         latest = min(latest, age)
         if record[0] <= end_ns and record[0] + record[1] * 1e9 >= begin_ns:
-            chosen.append((age, record))
-    chosen.sort(key=lambda pair: -pair[0])
+            chosen.append(age * header.capacity + slot)
+    chosen.sort(reverse=True)
     # The oldest slots may be under the writer's hand.
-    oldest = latest + header.capacity - _MARGIN
-    return _named(header, [pair for pair in chosen if pair[0] < oldest])
+    oldest = (latest + header.capacity - _MARGIN) * header.capacity
+    records = (
+        RECORD.unpack_from(ring, (place & mask) * RECORD.size) for place in chosen if place < oldest
+    )
+    return _named(header, records)
 
 
 def _named(
-    header: SpanHeader, records: Sequence[tuple[int, tuple[int, float, int, int, int, int]]]
+    header: SpanHeader, records: Iterable[tuple[int, float, int, int, int, int]]
 ) -> Iterator[Span]:
     segments = [total.segment for total in header.totals]
-    for _, (start_ns, duration, value, segment, detail, _) in records:
+    for start_ns, duration, value, segment, detail, _ in records:
         known = segment & ~_ON_GPU
         if known < len(segments) and 0 <= duration < _LONGEST_SECONDS:
             yield Span(
