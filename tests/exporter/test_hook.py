@@ -162,7 +162,8 @@ def test_crashed_and_killed_ranks_leave_their_heartbeat(start, beats):
     crashed.communicate("\n")
     killed.kill()
     killed.wait()
-    assert {0, 1} == {heartbeat.rank for heartbeat in read_heartbeats(beats).ranks}
+    ends = {beat.rank: (beat.ended is None, beat.error) for beat in read_heartbeats(beats).ranks}
+    assert {0: (False, "RuntimeError"), 1: (True, "")} == ends
 
 
 def test_helper_of_a_rank_does_not_beat_for_it(start, beats):

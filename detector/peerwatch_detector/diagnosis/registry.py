@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from peerwatch_detector.diagnosis.diagnoser import Diagnoser
+from peerwatch_detector.diagnosis.processes import ProcessDiagnoser
 
-DIAGNOSERS: tuple[type[Diagnoser], ...] = ()
+DIAGNOSERS: tuple[type[Diagnoser], ...] = (ProcessDiagnoser,)

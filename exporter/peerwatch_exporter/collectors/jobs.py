@@ -20,6 +20,8 @@ from peerwatch_exporter.sources.jobs.mapping import MappingProvider
 from peerwatch_exporter.sources.jobs.merge import MOST_JOBS, MOST_ROWS, Jobs, merge
 from peerwatch_exporter.sources.jobs.pod_names import PodNaming
 from peerwatch_exporter.sources.jobs.pod_resources import PodResourcesProvider
+from peerwatch_exporter.sources.jobs.rank_life import ENDED_SECONDS, RankLife, key_of
+from peerwatch_exporter.sources.jobs.ranks import RankFinder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.gpu.readings import GpuIdentity
     from peerwatch_exporter.sources.jobs.claims import Provider
-    from peerwatch_exporter.sources.jobs.heartbeat import HeartbeatFiles
+    from peerwatch_exporter.sources.jobs.heartbeat import Heartbeat, HeartbeatFiles
     from peerwatch_exporter.sources.jobs.merge import JobRow
 
 _PROVIDERS = (
@@ -128,24 +130,35 @@ class _HeartbeatProvider:
     name = "heartbeat"
 
     def __init__(
-        self, config: HeartbeatConfig, files: HeartbeatFiles, clock: Callable[[], float]
+        self,
+        config: HeartbeatConfig,
+        files: HeartbeatFiles,
+        clock: Callable[[], float],
+        runs: Callable[[Heartbeat], bool],
     ) -> None:
         self._config = config
         self._files = files
         self._clock = clock
+        self._runs = runs
+        self._life = RankLife()
         self._job_ids: dict[str, None] = {}
         self._answer = ProviderAnswer(())
 
     def claims(self) -> ProviderAnswer | None:
-        """Return a claim for each heartbeat that is not of long ago."""
+        """Return a claim for each job of which a rank beats, or did until just now."""
         if self._config.directory is None:
             return None
-        oldest = self._clock() - self._config.forget_after_seconds
+        now = self._clock()
         found = self._files.read(self._config.directory)
         if found.missing is not None:
             return ProviderAnswer((), DirectoryNotFoundError("heartbeat.directory", found.missing))
-        ranks = found.ranks
-        job_ids = dict.fromkeys(rank.job_id for rank in ranks if rank.time >= oldest)
+        gone = self._life.gone((rank, self._runs(rank)) for rank in found.ranks)
+        longest = self._config.forget_after_seconds
+        job_ids: dict[str, None] = {}
+        for rank in found.ranks:
+            counts_for = min(ENDED_SECONDS, longest) if key_of(rank) in gone else longest
+            if now - rank.time <= counts_for:
+                job_ids[rank.job_id] = None
         if job_ids != self._job_ids:
             claims = [Claim(self.name, job_id, "peerwatch") for job_id in job_ids if job_id]
             self._job_ids, self._answer = job_ids, ProviderAnswer(claims)
@@ -182,7 +195,9 @@ class JobsCollector:
         cgroup = CgroupProvider(
             config, sources, self._gpus, self._known_boards, lambda: environment.ranks
         )
-        heartbeat = _HeartbeatProvider(config.heartbeat, sources.heartbeats, sources.clock)
+        heartbeat = _HeartbeatProvider(
+            config.heartbeat, sources.heartbeats, sources.clock, RankFinder(config, sources).runs
+        )
         # Asked in this order: the environment finds the ranks whose control groups are read.
         self._providers: tuple[Provider, ...] = (
             self._mapping,

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING
 from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.catalog.hardware import needing
+from peerwatch_exporter.catalog.rank_ends import RANK_END_SPECS
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import DirectoryNotFoundError, NoData, PartialData, raise_partial
 from peerwatch_exporter.sources.jobs.mapping import MappingFiles
+from peerwatch_exporter.sources.jobs.rank_ends import RankEnds
+from peerwatch_exporter.sources.jobs.rank_life import RankLife, key_of
 from peerwatch_exporter.sources.jobs.rank_use import RankUse
 from peerwatch_exporter.sources.jobs.ranks import RankFinder
 
@@ -78,9 +81,11 @@ SPECS: tuple[MetricSpec, ...] = (
             "1",
             ("job_id", "rank", "state"),
             "1 for the state of the rank's main process, 0 for the others: running, sleeping, "
-            "disk_sleep, stopped, zombie, exited (a heartbeat file is left but no process).",
+            "disk_sleep, stopped, traced (by a debugger), zombie, exited (a heartbeat file is left "
+            "but no process). All 0 for a process that beats but cannot be seen.",
             "/proc/<pid>/stat state",
         ),
+        *RANK_END_SPECS,
         MetricSpec(
             "rank_cpu_seconds_total",
             "counter",
@@ -149,11 +154,14 @@ SPECS: tuple[MetricSpec, ...] = (
     ),
 )
 
-_STATES = ("running", "sleeping", "disk_sleep", "stopped", "zombie", "exited")
+_STATES = ("running", "sleeping", "disk_sleep", "stopped", "traced", "zombie", "exited")
 
 _METRICS = (
     "rank_info",
     "rank_process_state",
+    "rank_halted_seconds",
+    "rank_stopped_seconds_total",
+    "rank_exit_info",
     "rank_heartbeat_timestamp_seconds",
     "rank_last_step_timestamp_seconds",
     "rank_steps_total",
@@ -167,7 +175,10 @@ class _GarbledHeartbeat(PartialData):
 
 @dataclass(frozen=True, slots=True)
 class _Rank:
-    """A rank as known from either side; ``tree`` is empty once its processes are gone."""
+    """A rank as known from either side; ``tree`` is empty once its processes are gone.
+
+    ``unseen`` is a rank that beats though no process of it can be found.
+    """
 
     job_id: str
     rank: int
@@ -175,6 +186,7 @@ class _Rank:
     world_size: int | None
     tree: tuple[Process, ...]
     heartbeat: Heartbeat | None
+    unseen: bool = False
 
     @property
     def pid(self) -> int | None:
@@ -184,7 +196,11 @@ class _Rank:
 
     @property
     def state(self) -> str:
-        return self.tree[0].state if self.tree else "exited"
+        if not self.tree:
+            return "" if self.unseen else "exited"
+        process = self.tree[0]
+        # Of a zombie with other threads only the first has ended.
+        return "sleeping" if process.state == "zombie" and not process.is_dead else process.state
 
 
 class _Families:
@@ -222,6 +238,8 @@ class RanksCollector:
         self._table = sources.processes
         self._finder = RankFinder(config, sources)
         self._use = RankUse(self._table, sources.monotonic)
+        self._life = RankLife()
+        self._ends = RankEnds(self._table, sources.clock, sources.monotonic)
 
     def collect(self) -> Iterator[Family]:
         """Yield the families of ``rank_*``.
@@ -243,7 +261,7 @@ class RanksCollector:
             if not heartbeats.ranks:
                 raise
             refused, processes = error, []
-        ranks = [rank for rank in self._join(processes, heartbeats.ranks) if self._counts(rank)]
+        ranks = [rank for rank in self._joined(processes, heartbeats.ranks) if self._counts(rank)]
         directory = []
         if heartbeats.missing is not None:
             directory.append(DirectoryNotFoundError("heartbeat.directory", heartbeats.missing))
@@ -252,8 +270,10 @@ class RanksCollector:
             raise NoData("No rank of a training job runs on this node.")
         ranks = self._with_job(ranks)
         families = _Families()
+        self._ends.begin()
         for rank in ranks:
             _add_facts(families, rank)
+            self._add_end(families, rank)
             self._table.watch(process.pid for process in rank.tree)
         yield from families.families()
         yield from self._use.read([((rank.job_id, rank.rank), rank.tree) for rank in ranks])
@@ -263,6 +283,30 @@ class RanksCollector:
         raise_partial(directory, found=True)
         if heartbeats.problems:
             raise _GarbledHeartbeat("; ".join(heartbeats.problems))
+
+    def _joined(
+        self, processes: Sequence[RankProcess], heartbeats: Sequence[Heartbeat]
+    ) -> list[_Rank]:
+        """Return all ranks; of those without a process, which ones are merely unseen."""
+        ranks = list(self._join(processes, heartbeats))
+        beats = [(rank.heartbeat, bool(rank.tree)) for rank in ranks if rank.heartbeat is not None]
+        gone = self._life.gone(beats)
+        return [
+            replace(rank, unseen=True)
+            if rank.heartbeat is not None and not rank.tree and key_of(rank.heartbeat) not in gone
+            else rank
+            for rank in ranks
+        ]
+
+    def _add_end(self, families: _Families, rank: _Rank) -> None:
+        """Add for how long the rank has been halted, and how it ended."""
+        key = rank.job_id, rank.rank
+        self._ends.follow(key, rank.pid, rank.state, rank.heartbeat)
+        labels = _labels(*key)
+        families.add("rank_halted_seconds", labels, self._ends.halted_seconds(key))
+        families.add("rank_stopped_seconds_total", labels, self._ends.stopped_seconds(key))
+        if (end := self._ends.ended(key)) is not None:
+            families.add("rank_exit_info", _labels(*key, end.code, end.signal, end.error), 1)
 
     def _join(
         self, processes: Sequence[RankProcess], heartbeats: Sequence[Heartbeat]

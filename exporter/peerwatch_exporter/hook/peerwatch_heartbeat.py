@@ -69,6 +69,7 @@ class Heartbeat:
         self._counter = StepCounter()
         self._ended = threading.Event()
         self._written: set[Path] = set()
+        self._last: tuple[int, dict[str, object]] | None = None
         self._thread = threading.Thread(target=self._run, name="peerwatch-heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -126,12 +127,16 @@ class Heartbeat:
         if self._counter.attached:
             document["step"] = self._counter.steps
             document["last_step_time"] = self._counter.last_step_time
+        self._put(rank, document)
+
+    def _put(self, rank: int, document: dict[str, object]) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
         # In the same directory, so that a reader sees the old file or the new, never half of one.
         temporary = self._directory / f".rank-{rank}.{self._pid}.tmp"
         temporary.write_text(json.dumps(document), encoding="utf-8")
         temporary.replace(self._path(rank))
         self._written.add(self._path(rank))
+        self._last = rank, document
 
     def _path(self, rank: int) -> Path:
         return self._directory / f"rank-{rank}.json"
@@ -139,13 +144,22 @@ class Heartbeat:
     def _end(self) -> None:
         """Take the file away at a normal end; after a crash it stays, to show the rank exited."""
         self._ended.set()
-        crashed = hasattr(sys, "last_value")
-        if crashed or os.getpid() != self._pid:  # a forked child ends, not the rank
+        if os.getpid() != self._pid:  # a forked child ends, not the rank
             return
         self._thread.join(timeout=1)
+        if hasattr(sys, "last_value"):
+            with suppress(Exception):
+                self._say_why(type(sys.last_value).__name__)
+            return
         for path in self._written:
             with suppress(OSError):
                 path.unlink()
+
+    def _say_why(self, error: str) -> None:
+        """Leave the class of the exception that ends the program; its text may hold secrets."""
+        if self._last is not None:
+            rank, document = self._last
+            self._put(rank, {**document, "ended": time.time(), "error": error})
 
 
 def start(directory: str) -> None:

@@ -34,7 +34,8 @@ _STATES = {
     "W": "running",
     "D": "disk_sleep",
     "T": "stopped",
-    "t": "stopped",
+    # A debugger's doing: it lets go on what it has stopped.
+    "t": "traced",
     "Z": "zombie",
     "X": "exited",
     "x": "exited",
@@ -65,6 +66,11 @@ class Process:
     def key(self) -> ProcessKey:
         """The process's identity over time."""
         return self.pid, self.start_ticks
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether nothing of it runs; of a zombie with threads only the first has ended."""
+        return self.state == "zombie" and self.threads <= 1
 
     @property
     def program(self) -> tuple[int, int, str]:
@@ -228,6 +234,21 @@ class ProcessTable:
             )
         except ValueError as error:
             raise self._garbled(pid, "io", content) from error
+
+    def exit_status(self, pid: int) -> int | None:
+        """Return the status of a zombie, as of ``waitpid``; ``None`` where the kernel hides it."""
+        content = self._content(pid, "stat")
+        try:
+            # The kernel shows a 0 to those who may not trace the process, and refuses them this.
+            permitted = self.io(pid) is not None
+        except PermissionError:
+            permitted = False
+        if not content:
+            return None
+        # Fields of proc(5) from the third on; the 52nd is exit_code.
+        fields = content.rpartition(b")")[2].split()
+        status = int(fields[49]) if len(fields) > 49 and fields[49].isdigit() else 0
+        return status if permitted and fields[0] == b"Z" else None
 
     def run_delay_seconds(self, pid: int) -> float | None:
         """Return how long the main thread waited for a CPU; ``None`` if gone or not counted."""

@@ -11,14 +11,16 @@ from peerwatch_exporter.sources.host.procfs import Procfs
 from peerwatch_exporter.sources.host.usage import belongs_to_node
 from peerwatch_exporter.sources.jobs.claims import Claim, ClaimedGpu, ProviderAnswer
 from peerwatch_exporter.sources.jobs.mapping import is_job_id
+from peerwatch_exporter.sources.jobs.rank_life import ENDED_SECONDS
 from peerwatch_exporter.sources.jobs.ranks import job_of, rank_identity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources.gpu.facts import GpuFacts
     from peerwatch_exporter.sources.host.access import HostAccess
+    from peerwatch_exporter.sources.host.processes import Process, ProcessKey
     from peerwatch_exporter.sources.jobs.claims import Boards
 
 # Slurm lists the board's own indices; CUDA's count from 0 inside a container or cgroup.
@@ -175,6 +177,7 @@ class EnvironmentProvider:
         self._monotonic = host.monotonic
         self._index = EnvironmentIndex(host.processes, self._classify, monotonic=host.monotonic)
         self.ranks: tuple[int, ...] = ()
+        self._dead: dict[ProcessKey, float] = {}
         self._claimed: tuple[object, ...] = ()
         self._claimed_at = -_VALID_SECONDS
         self._answer = ProviderAnswer(())
@@ -191,10 +194,12 @@ class EnvironmentProvider:
         if not self._enabled:
             return None
         on_gpus = {pid for pids in self._gpus.processes().values() for pid in pids}
+        answers = self._index.find()
+        dead = self._long_dead(process for process, _ in answers)
         found = [
             (process.pid, facts)
-            for process, facts in self._index.find()
-            if facts.is_rank or process.pid in on_gpus
+            for process, facts in answers
+            if (facts.is_rank or process.pid in on_gpus) and process.key not in dead
         ]
         self.ranks = tuple(pid for pid, _ in found)
         boards = self._boards()
@@ -206,6 +211,16 @@ class EnvironmentProvider:
             if claims != self._answer.claims:
                 self._answer = ProviderAnswer(claims)
         return self._answer
+
+    def _long_dead(self, processes: Iterable[Process]) -> set[ProcessKey]:
+        """Return the zombies that have been dead for too long to tell of a job that runs."""
+        now = self._monotonic()
+        self._dead = {
+            process.key: self._dead.get(process.key, now)
+            for process in processes
+            if process.is_dead
+        }
+        return {key for key, since in self._dead.items() if now - since > ENDED_SECONDS}
 
     def _claim(self, pid: int, facts: JobFacts, boards: Boards, gpu_count: int) -> Claim:
         return Claim(

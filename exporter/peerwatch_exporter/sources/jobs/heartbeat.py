@@ -32,13 +32,19 @@ _FILE_NAME = re.compile(r"rank-(0|[1-9]\d{0,6})\.json")
 
 # By field: the kinds a value may have, and the smallest one. Others are ignored.
 _WHOLE: dict[str, int] = {"step": 0, "local_rank": 0, "world_size": 1, "pid": 1}
-_TIMES = ("time", "last_step_time")
+_TIMES = ("time", "last_step_time", "ended")
 _LONGEST_JOB_ID = 128
+# Of a Python class.
+_ERROR = re.compile(r"[A-Za-z_][\w.]{0,63}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What one rank said last; times are Unix times."""
+    """What one rank said last; times are Unix times.
+
+    ``ended`` and ``error`` are the last words of one that an exception ended: when, and the class
+    of the exception.
+    """
 
     rank: int
     time: float
@@ -48,6 +54,8 @@ class Heartbeat:
     local_rank: int | None
     world_size: int | None
     pid: int | None
+    ended: float | None = None
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +153,7 @@ def _read(path: Path, rank: int) -> Heartbeat:
         raise ValueError("rank is missing")
     if own_rank != rank:
         raise ValueError(f"says it is rank {own_rank}")
-    written, last_step_time = (_time(document, name) for name in _TIMES)
+    written, last_step_time, ended = (_time(document, name) for name in _TIMES)
     whole = {name: _whole(document, name, smallest) for name, smallest in _WHOLE.items()}
     return Heartbeat(
         rank=rank,
@@ -153,6 +161,8 @@ def _read(path: Path, rank: int) -> Heartbeat:
         time=file.written if written is None else written,
         last_step_time=last_step_time,
         job_id=_job_id(document),
+        ended=ended,
+        error=_error(document),
         **whole,
     )
 
@@ -184,6 +194,12 @@ def _time(document: Mapping[str, object], name: str) -> float | None:
     if isinstance(value, bool) or not math.isfinite(seconds) or seconds < 0:
         raise ValueError(f"{name} {value!r:.80} is not a time in seconds")
     return seconds
+
+
+def _error(document: Mapping[str, object]) -> str:
+    """Return the class of the exception that ended the rank; nothing else is shown as a label."""
+    value = document.get("error")
+    return value if isinstance(value, str) and _ERROR.fullmatch(value) else ""
 
 
 def _job_id(document: Mapping[str, object]) -> str:

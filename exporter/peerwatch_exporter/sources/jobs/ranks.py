@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources.host.access import HostAccess
     from peerwatch_exporter.sources.host.processes import Process, ProcessTable
+    from peerwatch_exporter.sources.jobs.heartbeat import Heartbeat
 
 Scheduler = Literal["peerwatch", "slurm", "torchelastic"]
 
@@ -104,6 +105,13 @@ class RankFinder:
         ):
             return ()
         return tuple(_tree([process], self._table, {}, ("", 0)))
+
+    def runs(self, heartbeat: Heartbeat) -> bool:
+        """Return whether the process runs that a heartbeat names; a dead one does not."""
+        if heartbeat.pid is None:
+            return False
+        tree = self.tree_of(heartbeat.pid, started_before=heartbeat.time)
+        return bool(tree) and not tree[0].is_dead
 
     def _classify(self, environment: Mapping[str, str]) -> RankIdentity | None:
         return (

@@ -1,0 +1,335 @@
+"""A rank whose process ended or was stopped while others of its job live.
+
+MegaScale (NSDI'24) watches the state of every training process, Aegis (NSDI'25) names a dead one
+before all else: the others wait for it, and show everything that a fault of their own would.
+
+Ranks end at different moments for good reasons, too: a job finishes, leaves after a checkpoint, is
+started again with fewer ranks. So nothing is said before the rest of the job has lived on for a
+while without a further end; the first end of all is the one named, unless that was a normal one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from peerwatch_detector.diagnosis.diagnoser import Samples
+from peerwatch_detector.diagnosis.verdict import Action, ClassName, Confidence, Verdict
+from peerwatch_detector.frame import Series
+
+# So long the others must have lived on. A launcher ends the rest of a job within seconds of the
+# first failure, and ranks that finish do so together; operators and debuggers stop a process for
+# less. With it a finding comes within 45 s also where exporters are scraped every 15 s.
+GRACE_SECONDS = 15.0
+# Exporters see an end within a second, on their own clocks: what lies closer together has no order.
+_TOGETHER_SECONDS = 3.0
+# A rank that finished is missed with the first reading that lacks it, up to a scrape of 15 s and
+# two readings late: what ended within this time before that may have ended after it.
+_FINISH_SEEN_WITHIN = 25.0
+# A rank that is stopped for this share of the time, for a minute and more, is slowed down by it.
+_STOPPED_SHARE = 0.2
+_SLOWED_SECONDS = 60.0
+
+_LIVE = frozenset({"running", "sleeping", "disk_sleep"})
+_CLASSES: dict[str, ClassName] = {
+    "exited": "rank_exited",
+    "zombie": "rank_zombie",
+    "stopped": "rank_stopped",
+}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A rank on a node."""
+
+    rank: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """A rank that does not run.
+
+    Parameters
+    ----------
+    place
+        Which.
+    state
+        ``exited``, ``zombie`` or ``stopped``.
+    since
+        Unix time on the server's clock.
+    how
+        Labels of ``rank_exit_info``; empty where nothing is known.
+    """
+
+    place: Place
+    state: str
+    since: float
+    how: Mapping[str, str]
+
+    @property
+    def finished(self) -> bool:
+        """Whether it ended as programs do that are done."""
+        return self.how.get("code") == "0"
+
+    def words(self, oom: bool) -> str:
+        """Return what happened to it, as far as it is known, to follow "rank 3 on node c4"."""
+        if self.state == "stopped":
+            return "is stopped (SIGSTOP or SIGTSTP)"
+        memory = "; the kernel killed a process there for lack of memory" if oom else ""
+        dead = " and is a zombie" if self.state == "zombie" else ""
+        if error := self.how.get("error"):
+            return f"ended with {error}{dead}"
+        if name := self.how.get("signal"):
+            return f"was killed by {name}{dead}{memory}"
+        if code := self.how.get("code"):
+            return f"ended with exit code {code}{dead}"
+        return f"was killed or ended without its exit handlers{dead}{memory}"
+
+
+class ProcessDiagnoser:
+    """Names ranks whose processes have ended or stand still.
+
+    Parameters
+    ----------
+    job_id
+        The scheduler's id of the job.
+    """
+
+    name: ClassVar[str] = "processes"
+    queries: ClassVar[Mapping[str, str]] = {
+        "states": "max by (node, rank, state) (rank_process_state{ {{ job }} }) == 1",
+        # A node's clock says how long ago, the server's when that was read: the clocks of nodes
+        # need not agree.
+        "since": "min by (node, rank) (timestamp(rank_halted_seconds{ {{ job }} })"
+        " - rank_halted_seconds{ {{ job }} })",
+        "exits": "max by (node, rank, code, signal, error) (rank_exit_info{ {{ job }} })",
+        "ranks": "max by (node, rank, world_size) (rank_info{ {{ job }} })",
+        "stopped": "max by (node, rank) (rate(rank_stopped_seconds_total{ {{ job }} }[1m]))"
+        f" > {_STOPPED_SHARE}",
+        "oom": 'max by (node) (increase(host_kernel_events_total{class="oom"}[3m])) > 0'
+        " and on (node) max by (node) (rank_info{ {{ job }} })",
+    }
+
+    def __init__(self, job_id: str) -> None:
+        self.job_id = job_id
+        # The ranks of the last reading, by number; when those that are missing now were missed.
+        self._ranks: set[int] = set()
+        self._missed: dict[int, float] = {}
+        self._world_size = ""
+        self._seen: dict[Place, float] = {}
+        self._named: frozenset[Place] = frozenset()
+        self._slowed: dict[Place, float] = {}
+
+    def diagnose(self, samples: Samples, now: float) -> Sequence[Verdict]:
+        """Return the ranks that ended or were stopped first, and those stopped again and again."""
+        ranks = _by_place(samples["ranks"], "world_size")
+        states = _states(samples["states"])
+        # A rank of which only the heartbeat can be seen has no state, and lives.
+        live = {place for place in ranks if states.get(place, "running") in _LIVE}
+        self._follow(live, ranks, now)
+        halts = self._halts(live, ranks, states, samples, now)
+        if not live:
+            # All are gone: the job has ended. All stand still: it was suspended.
+            self._named = frozenset()
+            return []
+        oom = {series.labels.get("node", "") for series in samples["oom"]}
+        nodes = {place.node for place in ranks}
+        ended = self._first_ends([halt for halt in halts if halt.state != "stopped"], now)
+        stopped = self._stopped([halt for halt in halts if halt.state == "stopped"], now)
+        self._named = frozenset(halt.place for halt in (*ended, *stopped))
+        verdicts = [
+            verdict
+            for named in (ended, stopped)
+            for verdict in self._verdicts(named, halts, live, nodes, oom)
+        ]
+        return [*verdicts, *self._slowed_down(samples["stopped"], halts, live, now)]
+
+    def _follow(self, live: set[Place], ranks: Mapping[Place, str], now: float) -> None:
+        """Note which ranks have left without a trace, as those do that finish."""
+        numbers = {place.rank for place in live}
+        sizes = Counter(ranks[place] for place in live)
+        world_size = sizes.most_common(1)[0][0] if sizes else self._world_size
+        if not live or world_size != self._world_size:
+            # Over, or started again with another number of ranks.
+            self._missed, self._ranks = {}, set()
+        self._world_size = world_size
+        known = numbers | {place.rank for place in ranks}
+        missed = dict.fromkeys(self._ranks - known, now)
+        self._missed = {
+            rank: time for rank, time in (missed | self._missed).items() if rank not in known
+        }
+        self._ranks |= numbers
+
+    def _halts(
+        self,
+        live: set[Place],
+        ranks: Mapping[Place, str],
+        states: Mapping[Place, str],
+        samples: Samples,
+        now: float,
+    ) -> list[Halt]:
+        """Return the ranks of this start of the job that do not run."""
+        since = _values(samples["since"])
+        exits = _labels(samples["exits"])
+        running = {place.rank for place in live}
+        halted = {
+            place: state
+            for place, state in states.items()
+            # What another start of the job left has its number elsewhere, or another size.
+            if state in _CLASSES
+            and place.rank not in running
+            and ranks.get(place, self._world_size) in ("", self._world_size)
+        }
+        self._seen = {place: self._seen.get(place, now) for place in halted}
+        return sorted(
+            (
+                Halt(place, state, since.get(place, self._seen[place]), exits.get(place, {}))
+                for place, state in halted.items()
+            ),
+            key=lambda halt: (halt.since, halt.place),
+        )
+
+    def _first_ends(self, ends: Sequence[Halt], now: float) -> list[Halt]:
+        """Return the ranks that ended first, once the others have lived on without them."""
+        failed = [halt for halt in ends if not halt.finished]
+        if not failed:
+            return []
+        first = failed[0].since
+        finished = [halt.since for halt in ends if halt.finished]
+        finished += [missed - _FINISH_SEEN_WITHIN for missed in self._missed.values()]
+        if any(time <= first for time in finished):
+            # The job was finishing already; a rank that fails at that keeps nobody waiting.
+            return []
+        together = [halt for halt in failed if halt.since <= first + _TOGETHER_SECONDS]
+        last = max([*(halt.since for halt in ends), *self._missed.values()])
+        # Once said, it stands whoever else ends for it.
+        stands = any(halt.place in self._named for halt in together)
+        return together if stands or now - last >= GRACE_SECONDS else []
+
+    def _stopped(self, halts: Sequence[Halt], now: float) -> list[Halt]:
+        """Return the ranks that are stopped for longer than anybody would do in passing."""
+        if not halts:
+            return []
+        last = max(halt.since for halt in halts)
+        return [
+            halt
+            for halt in halts
+            if halt.place in self._named or now - max(last, halt.since) >= GRACE_SECONDS
+        ]
+
+    def _verdicts(
+        self,
+        named: Sequence[Halt],
+        halts: Sequence[Halt],
+        live: set[Place],
+        nodes: set[str],
+        oom: set[str],
+    ) -> list[Verdict]:
+        """Return a verdict for each node of the ranks that are named."""
+        if not named:
+            return []
+        chosen = {halt.place for halt in named}
+        waiting = {place.rank for place in live}
+        waiting |= {halt.place.rank for halt in halts if halt.place not in chosen}
+        where = sorted({halt.place.node for halt in named})
+        # What happens to half of the job at once is done to the job, not by a node.
+        common = len(where) > 1 and 2 * len(where) >= len(nodes)
+        found = []
+        for node in [""] if common else where:
+            own = [halt for halt in named if not node or halt.place.node == node]
+            confidence: Confidence = (
+                "undecided" if common else "sure" if len(where) == 1 else "likely"
+            )
+            found.append(self._verdict(own, node, confidence, tuple(sorted(waiting)), oom))
+        return found
+
+    def _verdict(
+        self,
+        own: Sequence[Halt],
+        node: str,
+        confidence: Confidence,
+        waiting: tuple[int, ...],
+        oom: set[str],
+    ) -> Verdict:
+        # Launchers end a node's other ranks in the same second: the one that says why was first.
+        first = min(own, key=lambda h: (not h.how.get("error"), not h.how.get("signal"), h.place))
+        action: Action = "restart" if first.how.get("error") else "inspect"
+        others = f" (and {len(own) - 1} more there)" if len(own) > 1 else ""
+        where = (
+            f" on node {first.place.node}" if node else f" on {first.place.node}, others with it,"
+        )
+        return Verdict(
+            self.job_id,
+            node,
+            first.place.rank if node else None,
+            _CLASSES[first.state],
+            "host",
+            confidence,
+            action,
+            f"rank {first.place.rank}{where}{others} {first.words(first.place.node in oom)}; "
+            f"{len(waiting)} rank{'' if len(waiting) == 1 else 's'} of the job left.",
+            waiting,
+            first.since,
+        )
+
+    def _slowed_down(
+        self, shares: Sequence[Series], halts: Sequence[Halt], live: set[Place], now: float
+    ) -> list[Verdict]:
+        """Return the ranks that are stopped again and again, and go on in between."""
+        halted = {halt.place for halt in halts if now - halt.since >= GRACE_SECONDS}
+        found = {place: share for place, share in _values(shares).items() if place not in halted}
+        self._slowed = {place: self._slowed.get(place, now) for place in found}
+        return [
+            Verdict(
+                self.job_id,
+                place.node,
+                place.rank,
+                "rank_stopped",
+                "host",
+                "likely",
+                "inspect",
+                f"rank {place.rank} on node {place.node} is stopped again and again: "
+                f"{100 * found[place]:.0f} % of the last minute.",
+                tuple(sorted(other.rank for other in live - {place})),
+                since - _SLOWED_SECONDS,
+            )
+            for place, since in sorted(self._slowed.items())
+            # One stop of less than the grace is in the mean of a minute for less than that.
+            if now - since >= _SLOWED_SECONDS and len(live | {place}) > 1
+        ]
+
+
+def _place(series: Series) -> Place | None:
+    """Return whom a series is about; None if its rank is no number."""
+    rank = series.labels.get("rank", "")
+    if not (rank.isascii() and rank.isdigit()):
+        return None
+    return Place(int(rank), series.labels.get("node", ""))
+
+
+def _by_place(found: Sequence[Series], label: str) -> dict[Place, str]:
+    pairs = ((_place(series), series.labels.get(label, "")) for series in found)
+    return {place: value for place, value in pairs if place is not None}
+
+
+def _labels(found: Sequence[Series]) -> dict[Place, Mapping[str, str]]:
+    pairs = ((_place(series), series.labels) for series in found)
+    return {place: labels for place, labels in pairs if place is not None}
+
+
+def _values(found: Sequence[Series]) -> dict[Place, float]:
+    pairs = ((_place(series), float(series.values[-1])) for series in found)
+    return {place: value for place, value in pairs if place is not None}
+
+
+def _states(found: Sequence[Series]) -> dict[Place, str]:
+    """Return the state of each rank; of two that are reported, the one that runs."""
+    states: dict[Place, str] = {}
+    for series in found:
+        place, state = _place(series), series.labels.get("state", "")
+        if place is not None and states.get(place) not in _LIVE:
+            states[place] = state
+    return states

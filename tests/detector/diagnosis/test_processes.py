@@ -1,0 +1,295 @@
+"""Ranks that end or are stopped: who is named, and when nobody is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from peerwatch_detector.diagnosis.processes import GRACE_SECONDS, ProcessDiagnoser
+from peerwatch_detector.diagnosis.verdict import Verdict
+from peerwatch_detector.frame import Series
+
+START = 1_700_000_000.0
+ASKED_EVERY = 5.0
+
+
+@dataclass
+class Rank:
+    """One rank as its exporter shows it."""
+
+    node: str
+    state: str = "sleeping"
+    since: float = 0.0
+    size: str = "4"
+    how: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class JobSeries:
+    """A job of four ranks, one on each node unless said otherwise, and its diagnoser."""
+
+    ranks: dict[object, Rank] = field(
+        default_factory=lambda: {number: Rank(f"c{number}") for number in range(4)}
+    )
+    now: float = START
+    shares: dict[int, float] = field(default_factory=dict)
+    oom: tuple[str, ...] = ()
+    diagnoser: ProcessDiagnoser = field(default_factory=lambda: ProcessDiagnoser("llm"))
+
+    def halt(self, number: object, state: str = "exited", **how: str) -> None:
+        self.ranks[number].state, self.ranks[number].since = state, self.now
+        self.ranks[number].how = how
+
+    def finish(self, *numbers: object) -> None:
+        """End as a program that is done: it takes its heartbeat with it."""
+        for number in numbers:
+            del self.ranks[number]
+
+    def ask(self) -> list[Verdict]:
+        return list(self.diagnoser.diagnose(self._samples(), self.now))
+
+    def run(self, seconds: float) -> list[Verdict]:
+        """Let time pass, and return what is said at its end."""
+        end, said = self.now + seconds, self.ask()
+        while self.now < end:
+            self.now += ASKED_EVERY
+            said = self.ask()
+        return said
+
+    def _samples(self) -> dict[str, list[Series]]:
+        found: dict[str, list[Series]] = {name: [] for name in self.diagnoser.queries}
+        for key, rank in self.ranks.items():
+            whom = {"node": rank.node, "rank": str(key).split("/")[0]}
+            self._add(found["ranks"], {**whom, "world_size": rank.size})
+            if rank.state:
+                self._add(found["states"], {**whom, "state": rank.state})
+            if rank.state in ("exited", "zombie", "stopped"):
+                self._add(found["since"], whom, rank.since)
+            if rank.how:
+                self._add(found["exits"], {**whom, **rank.how})
+        for number, share in self.shares.items():
+            self._add(found["stopped"], {"node": f"c{number}", "rank": str(number)}, share)
+        for node in self.oom:
+            self._add(found["oom"], {"node": node})
+        return found
+
+    def _add(self, to: list[Series], labels: dict[str, str], value: float = 1.0) -> None:
+        to.append(Series(labels, np.array([self.now]), np.array([value])))
+
+
+@pytest.fixture
+def job() -> JobSeries:
+    job = JobSeries()
+    assert [] == job.run(60)
+    return job
+
+
+def test_a_rank_that_was_killed_is_named_while_the_others_wait(job: JobSeries) -> None:
+    job.halt(3, signal="SIGKILL")
+    killed = job.now
+    assert [] == job.run(GRACE_SECONDS - ASKED_EVERY)
+    (verdict,) = job.run(ASKED_EVERY)
+
+    assert ("c3", 3, "rank_exited", "host", "sure", "inspect") == (
+        verdict.node,
+        verdict.rank,
+        verdict.class_name,
+        verdict.domain,
+        verdict.confidence,
+        verdict.action,
+    )
+    assert verdict.names_node
+    assert killed == verdict.start_time
+    assert (0, 1, 2) == verdict.victims
+    assert "rank 3 on node c3 was killed by SIGKILL; 3 ranks of the job left." == verdict.summary
+
+
+@pytest.mark.parametrize(
+    ("state", "how", "expected"),
+    [
+        ("exited", {}, "was killed or ended without its exit handlers"),
+        ("exited", {"code": "1", "error": "RuntimeError"}, "ended with RuntimeError"),
+        ("zombie", {"signal": "SIGSEGV"}, "was killed by SIGSEGV and is a zombie"),
+        ("zombie", {"code": "7"}, "ended with exit code 7 and is a zombie"),
+        ("stopped", {}, "is stopped (SIGSTOP or SIGTSTP)"),
+    ],
+)
+def test_the_summary_says_what_is_known(
+    job: JobSeries, state: str, how: dict[str, str], expected: str
+) -> None:
+    job.halt(2, state, **how)
+    (verdict,) = job.run(20)
+    assert expected in verdict.summary
+    assert f"rank_{state}" == verdict.class_name
+    assert ("restart" if "error" in how else "inspect") == verdict.action
+
+
+def test_the_kernels_word_about_memory_is_told_of_the_same_node_only(job: JobSeries) -> None:
+    job.oom = ("c3",)
+    job.halt(3, signal="SIGKILL")
+    (verdict,) = job.run(20)
+    assert "lack of memory" in verdict.summary
+    job.oom = ("c0",)
+    (verdict,) = job.run(5)
+    assert "lack of memory" not in verdict.summary
+
+
+def finishes(job: JobSeries) -> None:
+    """The first rank ends half a minute before the last, which fails at it."""
+    job.finish(1)
+    job.run(10)
+    job.finish(2)
+    job.run(10)
+    job.halt(3, code="1", error="RuntimeError")
+
+
+def ends_as_zombie(job: JobSeries) -> None:
+    """A launcher that waits for ranks in order leaves the others as zombies."""
+    job.halt(3, "zombie", code="0")
+
+
+def leaves_with_a_zombie(job: JobSeries) -> None:
+    job.halt(3, "zombie", code="0")
+    job.now += 5
+    job.halt(2, "zombie", code="3")
+
+
+def all_are_stopped(job: JobSeries) -> None:
+    """The scheduler suspends a job."""
+    for number in range(4):
+        job.halt(number, "stopped")
+        job.now += 2
+
+
+def all_are_killed(job: JobSeries) -> None:
+    for number in range(4):
+        job.halt(number)
+
+
+def is_debugged(job: JobSeries) -> None:
+    job.halt(1, "traced")
+
+
+def scales_down(job: JobSeries) -> None:
+    """It starts again with three ranks; the fourth's heartbeat is left."""
+    for number in range(4):
+        job.halt(number)
+    job.run(5)
+    for number in range(3):
+        job.ranks[number] = Rank(f"c{number}", size="3")
+
+
+def moves(job: JobSeries) -> None:
+    """It starts again without node c3, with as many ranks."""
+    for number in range(4):
+        job.halt(number)
+    job.run(5)
+    job.ranks["3/left"] = job.ranks.pop(3)
+    job.ranks |= {0: Rank("c0"), 1: Rank("c1"), 2: Rank("c2"), 3: Rank("c9")}
+
+
+def cannot_be_seen(job: JobSeries) -> None:
+    """Of a rank only the heartbeat is seen, not its process."""
+    job.ranks[3].state = ""
+
+
+def exporter_restarts(job: JobSeries) -> None:
+    gone = job.ranks.pop(3)
+    job.run(20)
+    job.ranks[3] = gone
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [
+        finishes,
+        ends_as_zombie,
+        leaves_with_a_zombie,
+        all_are_stopped,
+        all_are_killed,
+        is_debugged,
+        scales_down,
+        moves,
+        cannot_be_seen,
+        exporter_restarts,
+    ],
+)
+def test_nobody_is_named_for_what_jobs_do(
+    job: JobSeries, happens: Callable[[JobSeries], None]
+) -> None:
+    happens(job)
+    for _ in range(20):
+        assert not [verdict for verdict in job.ask() if verdict.names_node]
+        job.now += ASKED_EVERY
+
+
+def test_a_short_stop_is_nobodys_fault(job: JobSeries) -> None:
+    job.halt(1, "stopped")
+    job.run(10)
+    job.ranks[1].state = "running"
+    assert [] == job.run(30)
+
+
+def test_those_that_end_because_of_the_first_are_victims(job: JobSeries) -> None:
+    job.halt(3)
+    job.now += 5
+    job.halt(0, code="1", error="RuntimeError")
+    (verdict,) = job.run(20)
+    assert ("c3", (0, 1, 2)) == (verdict.node, verdict.victims)
+    # It stays named when another one ends for it.
+    job.halt(1, code="1", error="RuntimeError")
+    assert ["c3"] == [verdict.node for verdict in job.run(5)]
+
+
+def test_a_launcher_that_ends_its_other_ranks_leaves_one_verdict_with_the_reason() -> None:
+    job = JobSeries({number: Rank(f"c{number // 4}", size="8") for number in range(8)})
+    job.run(10)
+    for number in (4, 5, 7):
+        job.halt(number)
+    job.halt(6, code="1", error="ValueError")
+    (verdict,) = job.run(20)
+    assert ("c1", 6) == (verdict.node, verdict.rank)
+    assert "(and 3 more there) ended with ValueError" in verdict.summary
+
+
+def test_what_ends_half_of_the_nodes_at_once_is_no_nodes_fault(job: JobSeries) -> None:
+    job.halt(0)
+    job.halt(2)
+    (verdict,) = job.run(20)
+    assert ("", "undecided") == (verdict.node, verdict.confidence)
+
+
+def test_a_rank_that_goes_on_is_named_no_more(job: JobSeries) -> None:
+    job.halt(1, "stopped")
+    assert 1 == len(job.run(20))
+    job.ranks[1].state = "running"
+    assert [] == job.run(5)
+
+
+def test_a_rank_that_is_stopped_again_and_again_is_named(job: JobSeries) -> None:
+    job.shares = {2: 0.5}
+    assert [] == job.run(55)
+    (verdict,) = job.run(10)
+    assert ("c2", "rank_stopped", "likely") == (
+        verdict.node,
+        verdict.class_name,
+        verdict.confidence,
+    )
+    assert "50 % of the last minute" in verdict.summary
+
+
+def test_after_a_restart_of_the_detector_the_same_is_named_with_the_same_beginning(
+    job: JobSeries,
+) -> None:
+    job.halt(3)
+    (before,) = job.run(30)
+    job.diagnoser = ProcessDiagnoser("llm")
+    assert [before] == job.run(5)
+
+
+def test_a_rank_that_is_no_number_is_passed_over(job: JobSeries) -> None:
+    job.ranks["x"] = Rank("c1", "exited", START)
+    assert [] == job.run(60)
