@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 RULES = Path(__file__).resolve().parents[1] / "rules"
 FILE = "source.rules.yaml"
+# Recorded series that only hold an alert, which began with another part of its expression.
+HOLDING = frozenset(
+    {"gpu:unresolved_error_timestamp:max", "node:pcie_device_gone:max", "node:memory_lost:max"}
+)
 
 # Metrics that must all be there for an expression to have a value, and sets that do as well:
 # {{a, b}, {c}} is (a and b) or c. With the empty set it always can; without any set it never can.
@@ -128,11 +132,11 @@ def _needs(
     match expr:
         case promql.VectorSelector():
             name = str(expr.name)
-            if name in expressions:
-                found = _needs_of_name(name, expressions, within)
-            elif name == "ALERTS":
+            if name == "ALERTS" or name in HOLDING:
                 # An alert that holds itself, or another one, needs what that began with.
                 found = _NEVER
+            elif name in expressions:
+                found = _needs_of_name(name, expressions, within)
             elif name in _owners():
                 found = frozenset({frozenset({name})})
         case promql.MatrixSelector():

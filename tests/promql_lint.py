@@ -98,6 +98,17 @@ MEMBERSHIP = {
 }
 # Ports that were up and are down (rules/fabric.rules.yaml).
 LOST_LINKS = {"port:lost_link:info": Metric("gauge", frozenset({"node", "device", "port"}))}
+# What does not pass by itself (rules/gpu.rules.yaml, rules/node.rules.yaml): errors of a GPU, by
+# address and class, or of an NVSwitch.
+_ERROR = frozenset({"node", "pci_bus_id", "xid", "class", "switch", "sxid"})
+HELD = {
+    "gpu:reset_timestamp:max": Metric("gauge", frozenset({"node", "gpu"})),
+    "gpu:lasting_error_timestamp:max": Metric("gauge", _ERROR),
+    "gpu:ended_error_timestamp:max": Metric("gauge", _ERROR),
+    "gpu:unresolved_error_timestamp:max": Metric("gauge", _ERROR),
+    "node:pcie_device_gone:max": Metric("gauge", frozenset({"node", "bdf"})),
+    "node:memory_lost:max": Metric("gauge", frozenset({"node", "controller"})),
+}
 # What is there of each cluster (rules/meta.rules.yaml).
 CLUSTERS = {
     "cluster:nodes:count": Metric("gauge", frozenset()),
@@ -128,7 +139,7 @@ def pack_schema() -> dict[str, Metric]:
     # Its absence tells that nobody's exporter is scraped.
     presence = "DCGM_FI_DEV_GPU_UTIL"
     scraped = {"up": Metric("gauge", frozenset())}
-    built = MEMBERSHIP | LOST_LINKS | CLUSTERS | SOURCES
+    built = MEMBERSHIP | LOST_LINKS | HELD | CLUSTERS | SOURCES
     return schema | built | {presence: FOREIGN[presence]} | scraped | ALERTS
 
 

@@ -404,6 +404,47 @@ def test_fatal_line_is_not_hidden_by_a_harmless_one_of_the_same_burst():
     assert 1 == log.occurrences["0000:04:00.0", 146].count
 
 
+def test_errors_that_a_reset_must_follow_are_published_with_their_last_time(busy_node):
+    write(
+        busy_node,
+        f"1,1,50000000,-;NVRM: Xid (PCI:{BUS[:-2]}): 119, Timeout after 6s of waiting",
+        f"1,2,60000000,-;NVRM: Xid (PCI:{BUS[:-2]}): 48, pid=1, DBE",
+        f"1,3,90000000,-;NVRM: Xid (PCI:{BUS[:-2]}): 146, TLW_RX Nonfatal XC0 i0 Link 03 (0x1 0x2)",
+        f"1,4,91000000,-;NVRM: Xid (PCI:{BUS[:-2]}): 146, TLW_RX Fatal XC0 i0 Link 03 (0x1 0x2)",
+        f"1,5,99000000,-;NVRM: Xid (PCI:{BUS[:-2]}): 48, pid=1, DBE",
+        f"1,6,99500000,-;NVRM: Xid (PCI:{BUS[:-2]}): 13, pid=1, Graphics Exception",
+        f"1,7,99600000,-;NVRM: Xid (PCI:{BUS[:-2]}): 63, pid=1, Row Remapper: New row marked",
+    )
+    found = only(busy_node.collect("xid"), "gpu_xid_class_last_timestamp_seconds")
+
+    assert {
+        ("0", BUS, "48", "hardware"): BOOT + 99,
+        ("0", BUS, "119", "hardware"): BOOT + 50,
+        ("0", BUS, "146", "degraded"): BOOT + 90,
+        ("0", BUS, "146", "hardware"): BOOT + 91,
+    } == found
+
+
+def test_exporter_that_starts_again_knows_the_errors_of_the_log(busy_node):
+    write(busy_node, f"1,1,50000000,-;NVRM: Xid (PCI:{BUS[:-2]}): 119, Timeout after 6s of waiting")
+    name = "gpu_xid_class_last_timestamp_seconds"
+    before = only(busy_node.collect("xid"), name)
+
+    with node(scenario_of("h100_node"), root=busy_node.sources.paths.kmsg.parent) as again:
+        tell_boards(again)
+
+        assert before == only(again.collect("xid"), name)
+
+
+def test_event_of_the_driver_is_an_error_that_a_reset_must_follow():
+    log = XidLog()
+    log.add_event(XidEvent(BUS, 48, 1000.0))
+    log.add_event(XidEvent(BUS, 48, 900.0))
+    log.add_event(XidEvent(BUS, 13, 1000.0))
+
+    assert {(BUS, 48, "hardware"): 1000.0} == log.lasting
+
+
 def test_recovery_action_is_the_last_one_asked_for():
     log = XidLog()
     line = "NVRM: Xid (PCI:0000:04:00): 154, GPU recovery action changed from {} to {}"

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 Severity = Literal["hardware", "degraded", "watch", "application", "ignore"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+# What does not pass by itself: the GPU must be reset or its node restarted.
+LASTING_SEVERITIES: frozenset[Severity] = frozenset({"hardware", "degraded"})
 
 
 @dataclass(frozen=True, slots=True)

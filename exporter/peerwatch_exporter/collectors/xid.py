@@ -14,6 +14,7 @@ from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.catalog.xid_codes import (
+    LASTING_SEVERITIES,
     SEVERITIES,
     XIDS,
     critical_codes,
@@ -79,6 +80,15 @@ SPECS: tuple[MetricSpec, ...] = (
             "more than its code: a fatal NVLink error (144 to 150), the recovery that XID 154 "
             "asks for. Lines of the same code and class within 5 s count once.",
             "/dev/kmsg, 'NVRM: Xid'",
+        ),
+        MetricSpec(
+            "gpu_xid_class_last_timestamp_seconds",
+            "gauge",
+            "seconds",
+            (*_XID_LABELS, "class"),
+            "When the last XID error was logged that calls for a reset or a restart (Unix time), "
+            "by code and class: hardware and degraded. The rules hold it until one has followed.",
+            "/dev/kmsg, 'NVRM: Xid'; nvmlEventSetWait_v2",
         ),
         MetricSpec(
             "gpu_xid_recovery_action_info",
@@ -154,6 +164,9 @@ class XidLog:
         By PCI address and code.
     severities
         How often each class was logged, by PCI address and class.
+    lasting
+        When an error was last logged that a reset or a restart must follow (Unix time), by PCI
+        address, code and class.
     recovery_actions
         What the driver last asked for, by PCI address (XID 154).
     reports
@@ -163,6 +176,7 @@ class XidLog:
     def __init__(self, severity: Mapping[int, Severity] | None = None) -> None:
         self.occurrences: dict[tuple[str, int], _Occurrences] = {}
         self.severities: dict[tuple[str, Severity], int] = {}
+        self.lasting: dict[tuple[str, int, Severity], float] = {}
         self.recovery_actions: dict[str, str] = {}
         self._severity = severity or {}
         self.reports = {KMSG: 0, NVML: 0}
@@ -193,8 +207,16 @@ class XidLog:
         if self._events.is_new((bus, code, severity), source, timestamp, retry_seconds=retry):
             key = (bus, severity)
             self.severities[key] = self.severities.get(key, 0) + 1
+        if severity in LASTING_SEVERITIES:
+            self._last(bus, code, severity, source, timestamp)
         if code == _RECOVERY_ACTION_CHANGED and (action := recovery_action(line)) is not None:
             self.recovery_actions[bus] = action
+
+    def _last(self, bus: str, code: int, severity: Severity, source: str, timestamp: float) -> None:
+        found = self.lasting.get((bus, code, severity), 0.0)
+        # An earlier time of the kernel's clock is a log that began anew.
+        newest = max(found, timestamp) if source == NVML else timestamp
+        self.lasting[bus, code, severity] = newest
 
     def _bounded(self, bus: str, code: int) -> tuple[str, int]:
         is_known = code in XIDS or code in self._severity
@@ -301,7 +323,13 @@ class XidCollector:
             errors.add_metric(labels, severities.get((bus, severity), 0))
         for bus, action in sorted(self._log.recovery_actions.items()):
             actions.add_metric([gpus.get(bus, ""), bus, action], 1)
-        yield from (errors, actions)
+        yield from (errors, self._lasting(gpus), actions)
+
+    def _lasting(self, gpus: Mapping[str, str]) -> Family:
+        last = family("gpu_xid_class_last_timestamp_seconds")
+        for (bus, code, severity), timestamp in sorted(self._log.lasting.items()):
+            last.add_metric([gpus.get(bus, ""), bus, _label(code), severity], timestamp)
+        return last
 
 
 def _retry_seconds(code: int, line: str) -> float | None:
