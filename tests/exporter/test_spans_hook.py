@@ -37,6 +37,12 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
 rank = int(os.environ["RANK"])
+# As if on hosts of their own, the clock of one 300 ms ahead.
+from peerwatch_spans import clock
+clock.boot_id = lambda: str(rank)
+if rank == 1:
+    real_time_ns = time.time_ns
+    time.time_ns = lambda: real_time_ns() + 300_000_000
 dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=rank, world_size=2)
 
 class Rows(Dataset):
@@ -54,7 +60,7 @@ for step in range(20):
     optimizer.zero_grad()
     model(next(rows)).sum().backward()
     optimizer.step()
-wait_for(lambda: os.path.exists(f"{beats}/rank-{rank}.spans"))
+wait_for(lambda: peerwatch_spans._active.clock.state(0, 0)["clock_source"])
 work = dist.all_reduce(torch.ones(2), async_op=True)
 work.wait()
 dist.barrier()
@@ -83,6 +89,7 @@ def start(hook, tmp_path):
             "PEERWATCH_JOB_ID": "job",
             "RANK": "0",
             "WORLD_SIZE": "1",
+            "MASTER_ADDR": "127.0.0.1",
             **variables,
         }
         process = subprocess.Popen(
@@ -128,6 +135,9 @@ def test_slow_loader_of_one_rank_is_attributed_to_data(start, tmp_path):
         assert 2 == of["collective"].count
         assert 0 < of["gc"].count
         assert 0 == header.dropped
+
+    assert "round_trips" == slow.clock.source
+    assert 0.01 > abs(slow.clock.at(slow.updated) - 0.3)
 
     _, spans = read_spans(path, 1, 0, 4e9)
     spans = list(spans)

@@ -95,12 +95,12 @@ class SpanAnswers:
     def _lines(
         self, chosen: list[tuple[Path, SpanHeader]], problems: tuple[str, ...], wanted: Query
     ) -> Iterator[bytes]:
-        left, truncated, told = self._max_spans, False, list(problems)
+        left, truncated, wrong = self._max_spans, False, list(problems)
         for number, (path, before) in enumerate(chosen):
             try:
                 header, spans = read_spans(path, before.rank, wanted.start, wanted.end)
             except (OSError, ValueError) as error:
-                told.append(f"{path}: {error}")
+                wrong.append(f"{path}: {error}")
                 continue
             yield _line(self._facts(header))
             # What is left is shared out evenly: a long range must not show the first rank only.
@@ -110,7 +110,7 @@ class SpanAnswers:
                 yield "".join(part).encode()
             truncated = truncated or next(spans, None) is not None
         yield _line(
-            {"spans": self._max_spans - left, "truncated": truncated, "problems": told[:20]}
+            {"spans": self._max_spans - left, "truncated": truncated, "problems": wrong[:20]}
         )
 
     def _facts(self, header: SpanHeader) -> dict[str, object]:

@@ -16,12 +16,14 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from .clock import host_clock
 from .rank import FEWEST_RECORDS, job_id, rank_of_process, records_to_keep
 from .ring import HEADER_BYTES, MAX_SEGMENTS, RECORD, RingFile, State
 
 if TYPE_CHECKING:
     from typing import Any
 
+    from .clock import HostClock
     from .gpu import GpuTimer
 
 SEGMENTS = ("step", "data", "forward", "backward", "optimizer", "checkpoint", "gc", "collective")
@@ -73,13 +75,13 @@ class Recorder:
     gpu
         Times segments on the GPU; ``None`` where there is none.
     clock
-        What is known of the host's clock against rank 0's; ``None`` until it is asked for.
+        The host's clock against rank 0's; ``None`` while nothing can be known.
     """
 
     def __init__(self, directory: str) -> None:
         self.step = 0
         self.gpu: GpuTimer | None = None
-        self.clock: Any = None
+        self.clock: HostClock | None = None
         self.dropped = 0
         self._directory = directory
         self._capacity = records_to_keep()
@@ -319,6 +321,12 @@ class Recorder:
             with suppress(OSError):
                 self._file.remove()
         self._file = file
+        if self.clock is not None:
+            self.clock.stop()
+        with suppress(Exception):
+            self.clock = host_clock(*found)
+            if self.clock is not None:
+                self.clock.start()
         # The buffer last: with it, a span that is added meanwhile must not find the old places.
         self._slots = file.capacity
         self._head = HEADER_BYTES
@@ -334,20 +342,20 @@ class Recorder:
             file.name(job_id(), self._segments[: named[0]], self._details[: named[1]])
             self._named = named
         now = time.perf_counter_ns()
+        unix_offset = time.time_ns() - now
         state = State(
-            unix_offset_ns=time.time_ns() - now,
+            unix_offset_ns=unix_offset,
             updated_ns=now,
             written=self._newest + 1,
             dropped=self.dropped,
-            **self._clock_state(now),
+            **self._clock_state(now, unix_offset),
             **self._gpu_state(),
         )
         file.publish(state, self._totals(named[0]))
 
-    def _clock_state(self, now: int) -> dict[str, Any]:
+    def _clock_state(self, now: int, unix_offset_ns: int) -> dict[str, Any]:
         if self.clock is not None:
-            found: dict[str, Any] = self.clock.state(now)
-            return found
+            return self.clock.state(now, unix_offset_ns)
         is_first = self._file is not None and self._file.rank == 0
         return {
             "clock_reference_ns": now,

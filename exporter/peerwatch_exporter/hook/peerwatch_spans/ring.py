@@ -35,7 +35,8 @@ class State(NamedTuple):
     ``unix_offset_ns`` added to a monotonic time makes it Unix time by the host's clock.
     ``clock_offset_ns`` is by how much that clock is ahead of rank 0's at ``clock_reference_ns``,
     rising by ``clock_drift`` seconds per second, known to ``clock_error_seconds``;
-    ``clock_source`` is 0 (unknown), 1 (round trips) or 2 (this is rank 0). ``gpu_since_ns`` is when
+    ``clock_source`` is 0 (unknown), 1 (round trips), 2 (this is rank 0) or
+    3 (rank 0 is on the same host). ``gpu_since_ns`` is when
     the oldest segment was begun that the GPU has not finished; 0 if there is none.
     """
 

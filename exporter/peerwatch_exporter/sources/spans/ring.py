@@ -37,7 +37,7 @@ _MARGIN = 256
 # Longer than any segment lasts, and clocks drift by less: what is beyond was not meant.
 _LONGEST_SECONDS, _MOST_DRIFT = 7 * 86400.0, 0.01
 _FARTHEST_SECONDS = 1e8
-CLOCK_SOURCES = ("unknown", "round_trips", "rank_0")
+CLOCK_SOURCES = ("unknown", "round_trips", "rank_0", "same_host")
 
 
 class GarbledSpansError(ValueError):
@@ -85,7 +85,7 @@ class ClockOffset:
     error_seconds
         How far off it may be.
     source
-        ``round_trips``, or ``rank_0`` where this is rank 0.
+        ``round_trips``, ``rank_0`` where this is rank 0, ``same_host`` where rank 0 runs here too.
     """
 
     reference: float
