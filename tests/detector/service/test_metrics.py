@@ -3,10 +3,12 @@ from __future__ import annotations
 import math
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from detector.diagnosis import fake_diagnosers as told
 from detector.fakes import a_deviation, a_finding
 from peerwatch_common.web.facts import WebFacts
 from peerwatch_detector import __version__
@@ -16,10 +18,11 @@ from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.reading import ReadingStatistics
 from peerwatch_detector.service.catalog import SPECS
-from peerwatch_detector.service.metrics import Exposition, Membership, Snapshot
+from peerwatch_detector.service.metrics import Diagnoses, Exposition, Membership, Snapshot
 from peerwatch_detector.service.schedule import Backlog
 
 ORDER = ("job_id", "node", "gpu", "metric", "model", "fingerprint", "method", "severity", "stage")
+ORDER += ("rank", "class", "domain", "confidence", "action")
 ORDER += ("reason", "version", "family", "summary", "api", "group", "member", "direction")
 SENTENCE = 'a GPU 3: "Load" 12 % (peers 45 %), likely at fault'
 WHY = Explanation(
@@ -31,6 +34,8 @@ WHY = Explanation(
     before_restart=False,
     sentence=SENTENCE,
 )
+VERDICT = replace(told.VERDICT, node="a")
+VERDICT_LABELS = ("rank_exited", "host", "sure", "restart")
 NASTY = 'a "b"\\c\nd'
 
 
@@ -79,6 +84,7 @@ FULL = Snapshot(
     ),
     preparing=True,
     clock_jumps={"back": 2},
+    diagnoses=Diagnoses((VERDICT,), {"job-1": 1991.0}, {"timeout": 3, "diagnoser": 1}),
 )
 
 
@@ -120,6 +126,12 @@ def test_values_are_those_of_the_snapshot() -> None:
         ("peerwatch_finding", *labels): 1.0,
         ("peerwatch_finding_start_timestamp_seconds", *labels): 1234.5,
         ("peerwatch_finding_info", *labels[:-1], UNKNOWN.family, SENTENCE): 1.0,
+        ("peerwatch_diagnosis", "job-1", "a", "3", *VERDICT_LABELS): 1.0,
+        ("peerwatch_diagnosis_info", "job-1", "a", "3", "rank_exited", VERDICT.summary): 1.0,
+        ("peerwatch_diagnosis_last_success_timestamp_seconds", "job-1"): 1991.0,
+        ("peerwatch_diagnosis_errors_total", "timeout"): 3.0,
+        ("peerwatch_diagnosis_errors_total", "unreachable"): 0.0,
+        ("peerwatch_diagnosis_errors_total", "diagnoser"): 1.0,
         ("peerwatch_fault_score", "job-1", "a"): 1.0,
         ("peerwatch_fault_score", "job-1", "b"): 0.25,
         ("peerwatch_normal_score", "job-1", "a", "load"): 1.5,
