@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Topic = Literal[
     "Host",
     "Training jobs and ranks",
+    "Collectives",
     "GPU, NVLink, PCIe",
     "XID and SXID",
     "GPU activity",

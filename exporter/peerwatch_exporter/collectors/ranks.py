@@ -16,6 +16,7 @@ from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.catalog.rank_ends import RANK_END_SPECS
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import DirectoryNotFoundError, NoData, PartialData, raise_partial
+from peerwatch_exporter.sources.jobs.known_ranks import KnownRank
 from peerwatch_exporter.sources.jobs.mapping import MappingFiles
 from peerwatch_exporter.sources.jobs.rank_ends import RankEnds
 from peerwatch_exporter.sources.jobs.rank_life import RankLife, key_of
@@ -234,6 +235,7 @@ class RanksCollector:
         self._mapping = None if mapping is None else MappingFiles(mapping)
         self._files = sources.heartbeats
         self._jobs = sources.process_jobs
+        self._known = sources.known_ranks
         self._clock = sources.clock
         self._table = sources.processes
         self._finder = RankFinder(config, sources)
@@ -265,10 +267,13 @@ class RanksCollector:
         directory = []
         if heartbeats.missing is not None:
             directory.append(DirectoryNotFoundError("heartbeat.directory", heartbeats.missing))
+        ranks = self._with_job(ranks)
+        self._known.update(
+            [KnownRank(r.job_id, r.rank, r.pid, bool(r.tree) or r.unseen) for r in ranks]
+        )
         if not ranks and not heartbeats.problems:
             raise_partial(directory, found=False)
             raise NoData("No rank of a training job runs on this node.")
-        ranks = self._with_job(ranks)
         families = _Families()
         self._ends.begin()
         for rank in ranks:

@@ -18,6 +18,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+# Beside this file, on PYTHONPATH; no part of the package.
+import peerwatch_recorder  # type: ignore[import-not-found]
+
 PERIOD_SECONDS = 1.0
 # Looked for more often than written, so that few of the first steps are missed.
 SEARCH_SECONDS = 0.2
@@ -67,6 +70,7 @@ class Heartbeat:
         self._pid = os.getpid()
         self._started = time.time()
         self._counter = StepCounter()
+        self._recorder = peerwatch_recorder.start(self._directory)
         self._ended = threading.Event()
         self._written: set[Path] = set()
         self._last: tuple[int, dict[str, object]] | None = None
@@ -96,6 +100,8 @@ class Heartbeat:
         found = _distributed_rank()
         if found is not None:
             self._write(*found, source="distributed")
+            if self._recorder is not None:
+                self._recorder.update(found[0])
             return
         rank = _number("RANK")
         if rank is None or os.environ.get(OWNER_VARIABLE) != str(self._pid):
@@ -143,11 +149,15 @@ class Heartbeat:
 
     def _end(self) -> None:
         """Take the file away at a normal end; after a crash it stays, to show the rank exited."""
-        self._ended.set()
         if os.getpid() != self._pid:  # a forked child ends, not the rank
             return
+        self._ended.set()
         self._thread.join(timeout=1)
-        if hasattr(sys, "last_value"):
+        crashed = hasattr(sys, "last_value")
+        with suppress(Exception):
+            if self._recorder is not None:
+                self._recorder.end(keep_files=crashed)
+        if crashed:
             with suppress(Exception):
                 self._say_why(type(sys.last_value).__name__)
             return

@@ -135,6 +135,27 @@ class SpansConfig(_Section):
     )
 
 
+class CollectivesConfig(_Section):
+    """How the collectives of ranks are read."""
+
+    interval_seconds: float = Field(
+        default=2,
+        ge=1,
+        le=60,
+        description="How often each rank's Flight Recorder is read; less often where its answer "
+        "takes long.",
+    )
+    max_ranks: int = Field(
+        default=64, ge=1, le=1024, description="Maximum number of ranks of this node."
+    )
+    max_groups: int = Field(
+        default=32,
+        ge=1,
+        le=1024,
+        description="Maximum number of process groups per rank: those used last.",
+    )
+
+
 class JobsConfig(_Section):
     """How the node's training jobs are found."""
 
@@ -337,6 +358,9 @@ class ExporterConfig(_Section):
         default=HeartbeatConfig(), description="Heartbeat files of the ranks."
     )
     spans: SpansConfig = Field(default=SpansConfig(), description="Spans of the ranks' steps.")
+    collectives: CollectivesConfig = Field(
+        default=CollectivesConfig(), description="Collectives of the ranks."
+    )
     jobs: JobsConfig = Field(default=JobsConfig(), description="How training jobs are found.")
     collectors: CollectorsConfig = Field(
         default=CollectorsConfig(), description="Which collectors run."

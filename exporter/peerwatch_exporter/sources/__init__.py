@@ -15,6 +15,7 @@ from peerwatch_exporter.sources.gpu.facts import GpuFacts
 from peerwatch_exporter.sources.host.access import HostAccess, Paths
 from peerwatch_exporter.sources.host.questions import HostQuestions, real_questions
 from peerwatch_exporter.sources.jobs.heartbeat import HeartbeatFiles
+from peerwatch_exporter.sources.jobs.known_ranks import KnownRanks
 from peerwatch_exporter.sources.jobs.process_jobs import ProcessJobs
 from peerwatch_exporter.sources.nic.ethtool import EthtoolIoctl
 
@@ -39,6 +40,8 @@ class Sources(HostAccess):
         Counters and states of the web server.
     process_jobs
         The job of each rank, as the jobs collector found it.
+    known_ranks
+        The node's ranks, as the ranks collector found them.
     heartbeats
         The heartbeat files, read once for all collectors.
     questions
@@ -49,6 +52,7 @@ class Sources(HostAccess):
     gpus: GpuFacts = field(default_factory=GpuFacts)
     web: WebFacts = field(default_factory=WebFacts)
     process_jobs: ProcessJobs = field(default_factory=ProcessJobs)
+    known_ranks: KnownRanks = field(default_factory=KnownRanks)
     heartbeats: HeartbeatFiles = field(default_factory=HeartbeatFiles)
     questions: HostQuestions = field(default_factory=HostQuestions)
 

@@ -1,0 +1,241 @@
+"""What ranks do in collectives: launched, completed, in flight, how long, how much, how late.
+
+Read from torch's Flight Recorder through the socket that the hook serves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from peerwatch_common.metrics.spec import Family, MetricSpec
+from peerwatch_exporter.catalog import family
+from peerwatch_exporter.catalog.hardware import needing
+from peerwatch_exporter.collector import register
+from peerwatch_exporter.errors import NoData, raise_partial
+from peerwatch_exporter.sources.collectives.recorders import Recorders
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from peerwatch_exporter.settings.config import ExporterConfig
+    from peerwatch_exporter.sources import Sources
+    from peerwatch_exporter.sources.collectives.recorder import Reading
+    from peerwatch_exporter.sources.collectives.recorders import RankReading
+    from peerwatch_exporter.sources.collectives.telemetry import GroupTelemetry
+
+_RANK = ("job_id", "rank")
+_GROUP = (*_RANK, "group")
+_KIND = (*_GROUP, "collective")
+_RECORDER = "torch Flight Recorder"
+_FOR_DIAGNOSIS = "the detector's diagnosis reads it"
+
+SPECS: tuple[MetricSpec, ...] = needing(
+    "collectives",
+    MetricSpec(
+        "collective_launched_total",
+        "counter",
+        "1",
+        _KIND,
+        "Collectives, sends and receives that the rank has launched, since the exporter first saw "
+        "it.",
+        f"{_RECORDER}: entries, collective_seq_id",
+        not_drawn=_FOR_DIAGNOSIS,
+    ),
+    MetricSpec(
+        "collective_completed_total",
+        "counter",
+        "1",
+        _KIND,
+        "Those of them that have completed on this rank.",
+        f"{_RECORDER}: state, pg_status last_completed_collective",
+        not_drawn=_FOR_DIAGNOSIS,
+    ),
+    MetricSpec(
+        "collective_duration_seconds_total",
+        "counter",
+        "seconds",
+        _KIND,
+        "Duration of the completed ones, where the back end measures it (NCCL).",
+        f"{_RECORDER}: duration_ms, else time_discovered_completed_ns - ..started_ns",
+        not_drawn=_FOR_DIAGNOSIS,
+    ),
+    MetricSpec(
+        "collective_bytes_total",
+        "counter",
+        "bytes",
+        _KIND,
+        "Size of the completed ones: of the larger of input and output buffer.",
+        f"{_RECORDER}: input_sizes, output_sizes and their types",
+        not_drawn=_FOR_DIAGNOSIS,
+    ),
+    MetricSpec(
+        "collective_bus_bytes_total",
+        "counter",
+        "bytes",
+        _KIND,
+        "The same times the bus factor of nccl-tests (2(n-1)/n for all_reduce): per second of "
+        "duration it is the bus bandwidth.",
+        f"{_RECORDER}: sizes; number of ranks of the group",
+        not_drawn=_FOR_DIAGNOSIS,
+    ),
+    MetricSpec(
+        "collective_last_sequence",
+        "gauge",
+        "1",
+        (*_GROUP, "state"),
+        "Sequence number of the group's newest collective that the rank has launched, started, "
+        "completed; a state that the source does not know is missing.",
+        f"{_RECORDER}: pg_status",
+        not_drawn=_FOR_DIAGNOSIS,
+    ),
+    MetricSpec(
+        "collective_in_flight_seconds",
+        "gauge",
+        "seconds",
+        _GROUP,
+        "Age of the oldest collective that is launched and not completed; 0 if none is.",
+        f"{_RECORDER}: time_created_ns",
+        not_drawn=_FOR_DIAGNOSIS,
+    ),
+    MetricSpec(
+        "collective_in_flight_info",
+        "gauge",
+        "1",
+        (*_KIND, "input", "output", "dtype"),
+        "Sequence number of a collective that has been in flight for 5 s or longer, with the "
+        "sizes of its tensors and their type.",
+        f"{_RECORDER}: entries",
+        not_drawn=_FOR_DIAGNOSIS,
+    ),
+    MetricSpec(
+        "collective_group_info",
+        "gauge",
+        "1",
+        ("job_id", "group", "description", "members"),
+        "1 for each process group of the ranks on this node; members are ranges of ranks: 0-3,8, "
+        "and 0-28:4 for every fourth.",
+        "rank-<rank>.groups.json of the hook: torch.distributed's groups",
+        not_drawn=_FOR_DIAGNOSIS,
+    ),
+    MetricSpec(
+        "collective_block_sequence",
+        "gauge",
+        "1",
+        _GROUP,
+        "Sequence number after the newest finished block of collectives.",
+        f"{_RECORDER}: collective_seq_id",
+        not_drawn=_FOR_DIAGNOSIS,
+    ),
+    MetricSpec(
+        "collective_block_collectives",
+        "gauge",
+        "1",
+        _GROUP,
+        "Number of collectives in that block: the power of two that takes 15 s or longer.",
+        f"{_RECORDER}: collective_seq_id",
+        not_drawn=_FOR_DIAGNOSIS,
+    ),
+    MetricSpec(
+        "collective_block_arrival_timestamp_seconds",
+        "gauge",
+        "seconds",
+        _GROUP,
+        "Mean time at which the rank launched the collectives of that block (Unix time by the "
+        "host's clock); comparable between ranks with the same block.",
+        f"{_RECORDER}: time_created_ns",
+        not_drawn=_FOR_DIAGNOSIS,
+    ),
+    MetricSpec(
+        "collective_source_up",
+        "gauge",
+        "1",
+        (*_RANK, "source"),
+        "1 if the source of the rank's collectives answered, 0 if it did not: then the rank's "
+        "other series of collectives are missing.",
+        "flight_recorder: the socket rank-<rank>.sock",
+        not_drawn=_FOR_DIAGNOSIS,
+    ),
+)
+
+# Shorter ones come and go in every step: each would be a series of its own.
+IN_FLIGHT_INFO_SECONDS = 5.0
+_STATES = ("launched", "started", "completed")
+
+
+@register(
+    "collectives",
+    "collectives of ranks by process group: launched, completed, in flight, bytes, lateness",
+    topic="Collectives",
+    metrics=SPECS,
+    is_configured=lambda config: config.heartbeat.directory is not None,
+)
+class CollectivesCollector:
+    """Publishes the newest reading of each rank; the reading itself happens in other threads."""
+
+    def __init__(self, config: ExporterConfig, sources: Sources) -> None:
+        self._recorders = Recorders(config.heartbeat.directory, config.collectives, sources)
+
+    def collect(self) -> Iterator[Family]:
+        """Yield the families of ``collective_*``.
+
+        Raises
+        ------
+        NoData
+            If no rank reports its collectives.
+        PartialData
+            At the end, if some ranks could not be read.
+        """
+        readings, problems = self._recorders.read()
+        if not readings and not problems:
+            raise NoData("No rank on this node reports its collectives.")
+        yield from _families(readings)
+        raise_partial(problems, found=True)
+
+    def close(self) -> None:
+        """End the readers."""
+        self._recorders.close()
+
+
+def _families(readings: list[RankReading]) -> Iterator[Family]:
+    families = {spec.name: family(spec.name) for spec in SPECS}
+    infos: set[tuple[str, ...]] = set()
+    for job_id, rank, _, reading in readings:
+        labels = (job_id, str(rank))
+        if reading.up is not None:
+            row = (*labels, "flight_recorder"), float(reading.up)
+            families["collective_source_up"].rows.append(row)
+        for group in reading.groups:
+            _add_group(families, (*labels, group.group), group, reading)
+        for name, info in (reading.infos or {}).items():
+            if info.members:
+                infos.add((job_id, name, info.description, info.members))
+    families["collective_group_info"].rows.extend((labels, 1.0) for labels in sorted(infos))
+    yield from (each for each in families.values() if each.rows)
+
+
+def _add_group(
+    families: dict[str, Family], labels: tuple[str, ...], group: GroupTelemetry, reading: Reading
+) -> None:
+    def add(name: str, value: float | None, *more: str) -> None:
+        if value is not None:
+            families[f"collective_{name}"].rows.append(((*labels, *more), value))
+
+    for collective, totals in group.totals.items():
+        add("launched_total", totals.launched, collective)
+        add("completed_total", totals.completed, collective)
+        add("duration_seconds_total", totals.seconds, collective)
+        add("bytes_total", totals.size, collective)
+        add("bus_bytes_total", totals.bus, collective)
+    for state in _STATES:
+        add("last_sequence", getattr(group, state), state)
+    flight = group.in_flight
+    if group.completed is not None:
+        age = 0.0 if flight is None else max(0.0, reading.time - flight.launched)
+        add("in_flight_seconds", age)
+        if flight is not None and flight.sequence is not None and age >= IN_FLIGHT_INFO_SECONDS:
+            text = flight.collective, flight.input, flight.output, flight.dtype
+            add("in_flight_info", flight.sequence, *text)
+    if group.block is not None:
+        add("block_sequence", group.block.end)
+        add("block_collectives", group.block.collectives)
+        add("block_arrival_timestamp_seconds", group.block.arrival)

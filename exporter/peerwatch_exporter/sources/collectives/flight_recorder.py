@@ -1,0 +1,231 @@
+"""One answer of torch's Flight Recorder: the ring of collectives, and how far each group is.
+
+Torch writes the same document for its back ends, with differences that the reader must bear:
+over gloo the state stays ``scheduled``, times of start and end are 0 and ``pg_config`` is empty,
+while ``pg_status`` is right; older versions have no ``pg_status``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from peerwatch_exporter.sources.collectives.errors import CollectiveSourceError
+from peerwatch_exporter.sources.collectives.volume import collective_name, tensor_bytes
+
+# Numbers in a double's range of exact integers; more is no sequence number.
+_LARGEST = 2**53
+_LONGEST_NAME = 128
+_LONGEST_SIZES = 200
+_UNNAMED = "undefined"
+# The back end whose operations of two ranks, and all of whose states, say nothing.
+_SILENT_BACKEND = "gloo"
+
+
+class Progress(NamedTuple):
+    """Sequence numbers of one group as its back end keeps them; None if it does not."""
+
+    launched: int | None
+    started: int | None
+    completed: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One entry of the ring. Times are Unix times; what is not known is None.
+
+    Parameters
+    ----------
+    record
+        Number in the ring, rising by 1 with each entry of the process.
+    group_id, group, description
+        The process group: its number in this process, its name on all ranks, its description.
+    sequence
+        Number among the group's collectives; of little use if ``is_p2p``.
+    collective
+        Its kind, as in series.
+    completed
+        Whether it has; None if the back end does not say, see ``Progress``.
+    seconds
+        How long it took.
+    size
+        Bytes, see ``volume``.
+    input, output, dtype
+        Sizes and type of the tensors, as text.
+    """
+
+    record: int
+    group_id: int
+    group: str
+    description: str
+    sequence: int
+    is_p2p: bool
+    collective: str
+    launched: float
+    completed: bool | None
+    seconds: float | None
+    size: int | None
+    input: str
+    output: str
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """What one answer holds: raw entries, progress by group number, members by group name."""
+
+    entries: Sequence[Mapping[str, Any]]
+    progress: Mapping[int, Progress]
+    members: Mapping[str, tuple[str, int]]
+
+
+def parse_dump(body: bytes | bytearray) -> Dump:
+    """Return an answer's content; entries are checked when they are made operations.
+
+    Raises
+    ------
+    CollectiveSourceError
+        If it is no document of the Flight Recorder.
+    """
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise _garbled(f"is no JSON: {str(error)[:100]}") from error
+    if not isinstance(document, dict):
+        raise _garbled(f"is {type(document).__name__}, not an object")
+    # A recorder without entries, as it is where the ring is switched off, leaves them out.
+    entries = document.get("entries") or []
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise _garbled("has 'entries' that are no list of objects")
+    status = document.get("pg_status") or {}
+    config = document.get("pg_config") or {}
+    if not isinstance(status, dict) or not isinstance(config, dict):
+        raise _garbled("has 'pg_status' or 'pg_config' that is no object")
+    progress = {
+        int(key): _progress(value)
+        for key, value in status.items()
+        if _is_digits(key) and isinstance(value, dict)
+    }
+    return Dump(entries, progress, dict(_members(config)))
+
+
+def record_of(entry: Mapping[str, Any]) -> int | None:
+    """Return an entry's number in the ring; None if it has none."""
+    return _whole(entry.get("record_id"))
+
+
+def parse_operation(entry: Mapping[str, Any]) -> Operation | None:
+    """Return what an entry says; None if a part that is needed is missing or nonsense."""
+    record, group_id = record_of(entry), _whole(entry.get("pg_id"))
+    is_p2p = entry.get("is_p2p") is True
+    sequence = _whole(entry.get("p2p_seq_id" if is_p2p else "collective_seq_id"))
+    group = entry.get("process_group")
+    created = _whole(entry.get("time_created_ns"), 2**63)
+    if record is None or group_id is None or sequence is None or not created:
+        return None
+    if not isinstance(group, list | tuple) or not group or not all(map(_is_name, group)):
+        return None
+    name = str(entry.get("profiling_name", ""))
+    sizes = _sizes(entry.get("input_sizes")), _sizes(entry.get("output_sizes"))
+    dtypes = _names(entry.get("input_dtypes")), _names(entry.get("output_dtypes"))
+    description = group[1] if len(group) > 1 else ""
+    return Operation(
+        record=record,
+        group_id=group_id,
+        group=group[0],
+        description="" if description == _UNNAMED else description,
+        sequence=sequence,
+        is_p2p=is_p2p,
+        collective=collective_name(name[:_LONGEST_NAME]),
+        launched=created / 1e9,
+        completed=_is_completed(entry, name),
+        seconds=_seconds(entry),
+        size=_size(sizes, dtypes),
+        input=_text(sizes[0]),
+        output=_text(sizes[1]),
+        dtype=",".join(dict.fromkeys((*dtypes[0], *dtypes[1])))[:_LONGEST_NAME],
+    )
+
+
+def _is_completed(entry: Mapping[str, Any], name: str) -> bool | None:
+    if entry.get("state") == "completed" or _whole(entry.get("time_discovered_completed_ns")):
+        return True
+    return None if name.startswith(_SILENT_BACKEND) else False
+
+
+def _seconds(entry: Mapping[str, Any]) -> float | None:
+    """Return the duration by the GPU's timing, else by when the watchdog saw start and end."""
+    duration = entry.get("duration_ms")
+    if isinstance(duration, int | float) and 0 < duration < 1e9:
+        return duration / 1e3
+    started = _whole(entry.get("time_discovered_started_ns"), 2**63)
+    completed = _whole(entry.get("time_discovered_completed_ns"), 2**63)
+    if not started or not completed or completed < started:
+        return None
+    return (completed - started) / 1e9
+
+
+def _size(
+    sizes: tuple[list[list[int]], list[list[int]]], dtypes: tuple[list[str], list[str]]
+) -> int | None:
+    moved = [tensor_bytes(*side) for side in zip(sizes, dtypes, strict=True)]
+    return None if None in moved else max(part for part in moved if part is not None)
+
+
+def _sizes(value: object) -> list[list[int]]:
+    if not isinstance(value, list):
+        return []
+    return [
+        [length for length in size if isinstance(length, int) and 0 <= length < _LARGEST]
+        for size in value
+        if isinstance(size, list)
+    ]
+
+
+def _names(value: object) -> list[str]:
+    return [name for name in value if _is_name(name)] if isinstance(value, list) else []
+
+
+def _text(sizes: list[list[int]]) -> str:
+    text = ";".join(f"[{','.join(map(str, size))}]" for size in sizes)
+    return text if len(text) <= _LONGEST_SIZES else text[: _LONGEST_SIZES - 3] + "..."
+
+
+def _progress(status: Mapping[str, Any]) -> Progress:
+    parts = ("enqueued", "started", "completed")
+    return Progress(*(_number(status.get(f"last_{part}_collective")) for part in parts))
+
+
+def _members(config: Mapping[str, Any]) -> list[tuple[str, tuple[str, int]]]:
+    found = []
+    for name, group in config.items():
+        text = group.get("ranks") if isinstance(group, dict) else None
+        ranks = text.strip("[]").replace(" ", "").split(",") if isinstance(text, str) else []
+        # Over gloo one nameless group without ranks stands here.
+        if _is_name(name) and name and all(map(_is_digits, ranks)):
+            found.append((name, (str(group.get("desc", ""))[:_LONGEST_NAME], len(ranks))))
+    return found
+
+
+def _number(value: object) -> int | None:
+    """Return a sequence number, which stands there as text; -1 stands for none."""
+    return _whole(int(value) if isinstance(value, str) and _is_digits(value) else value)
+
+
+def _whole(value: object, limit: int = _LARGEST) -> int | None:
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_whole and 0 <= value < limit else None  # type: ignore[operator,return-value]
+
+
+def _is_digits(text: object) -> bool:
+    return isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 17
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= _LONGEST_NAME
+
+
+def _garbled(what: str) -> CollectiveSourceError:
+    return CollectiveSourceError("recorder_garbled", f"the Flight Recorder's answer {what}")
