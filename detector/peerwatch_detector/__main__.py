@@ -32,7 +32,7 @@ def _with_extras(options: argparse.Namespace) -> int:
     try:
         import peerwatch_detector.config  # noqa: F401, PLC0415 - extras may be missing
         from peerwatch_common.errors import ConfigError, PeerwatchError  # noqa: PLC0415
-        from peerwatch_detector.errors import CaseError  # noqa: PLC0415
+        from peerwatch_detector.errors import CaseError, TraceError  # noqa: PLC0415
     except ModuleNotFoundError as error:
         return _missing(error, "detector", "it")
     try:
@@ -44,8 +44,8 @@ def _with_extras(options: argparse.Namespace) -> int:
     except PeerwatchError as error:
         # It may repeat what a server answered.
         print(f"peerwatch-detector: {one_line(str(error))}", file=sys.stderr)
-        # A case is named on the command line: the same mistake, whichever command meets it.
-        return 2 if isinstance(error, CaseError) else 1
+        # Cases and traces are named on the command line: the same mistake, whatever meets it.
+        return 2 if isinstance(error, CaseError | TraceError) else 1
     except KeyboardInterrupt:
         print("\npeerwatch-detector: interrupted.", file=sys.stderr)
         return 130
@@ -57,6 +57,8 @@ def _with_extras(options: argparse.Namespace) -> int:
 def _command(options: argparse.Namespace) -> int:
     if options.command == "prepare":
         return _prepare()
+    if options.command == "stragglers":
+        return _stragglers(options)
     from peerwatch_detector.config import load_config  # noqa: PLC0415
 
     return _COMMANDS[options.command](options, load_config(options.config, changes(options)))
@@ -123,6 +125,12 @@ def _prepare() -> int:
     print("Compiling the detector's functions: some 20 s of CPU.", file=sys.stderr)
     print(f"Compiled; kept in {prepare_for_later_starts()}.", file=sys.stderr)
     return 0
+
+
+def _stragglers(options: argparse.Namespace) -> int:
+    from peerwatch_detector.diagnosis.stragglers.command import run_stragglers  # noqa: PLC0415
+
+    return run_stragglers(options)
 
 
 def _check(config: DetectorConfig) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 from peerwatch_common.command_line import add_logging, whole_number
 from peerwatch_common.completion import add_completion
 from peerwatch_detector import __version__
+from peerwatch_detector.diagnosis.stragglers.options import add_stragglers
 from peerwatch_detector.files import add_files
 from peerwatch_detector.priority.options import add_prioritize
 
@@ -73,6 +74,7 @@ def parser() -> argparse.ArgumentParser:
         "bench", parents=[common], help="measure what this server and this machine give"
     )
     _add_bench(bench)
+    add_stragglers(commands)
     add_files(commands)
     return whole
 

@@ -4,6 +4,7 @@ PeerwatchError
 ├── ReadError        Prometheus could not be read; carries a reason for the metric
 │   └── ThrottledError   it asks to be asked less
 ├── CaseError        a case folder is missing something or broken
+├── TraceError       a trace of operations is no such thing, or broken
 ├── OutputError      a file that a command is to write cannot be written
 ├── ModelError       a model bundle cannot be loaded or does not fit
 ├── TrainingError    too little or broken data to train on
@@ -83,6 +84,10 @@ class ThrottledError(ReadError):
 
 class CaseError(PeerwatchError):
     """A case folder (``case.json`` and ``samples.npz``) is incomplete or contradicts itself."""
+
+
+class TraceError(PeerwatchError):
+    """A file is no trace of operations, lacks something, or contradicts itself."""
 
 
 class OutputError(PeerwatchError):
