@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from peerwatch_detector.diagnosis.collectives.hang_diagnoser import HangDiagnoser
 from peerwatch_detector.diagnosis.diagnoser import Diagnoser
 from peerwatch_detector.diagnosis.processes import ProcessDiagnoser
 
-DIAGNOSERS: tuple[type[Diagnoser], ...] = (ProcessDiagnoser,)
+DIAGNOSERS: tuple[type[Diagnoser], ...] = (ProcessDiagnoser, HangDiagnoser)

@@ -4,10 +4,16 @@ from dataclasses import replace
 
 from detector.diagnosis.layouts import positions, snapshot
 from peerwatch_detector.diagnosis.collectives.hang import hangs
-from peerwatch_detector.diagnosis.collectives.snapshot import settled
+from peerwatch_detector.diagnosis.collectives.snapshot import Position, Settling, Snapshot
 
 FIRST = snapshot("A: 0 9/8, 1 9/8, 2 8/8", {"A": range(3)})
 LATER = replace(FIRST, time=FIRST.time + 10)
+
+
+def settled(*reads: Snapshot) -> Snapshot:
+    """Return what is settled after several reads."""
+    settling = Settling()
+    return [settling.update(read) for read in reads][-1]
 
 
 def test_what_did_not_move_for_ten_seconds_stands():
@@ -17,7 +23,7 @@ def test_what_did_not_move_for_ten_seconds_stands():
 
 
 def test_two_reads_close_together_say_nothing():
-    assert settled(FIRST, replace(FIRST, time=FIRST.time + 9.9)) is None
+    assert hangs(settled(FIRST, replace(FIRST, time=FIRST.time + 9.9))) == []
 
 
 def test_a_rank_that_still_moves_is_not_to_blame():
@@ -73,3 +79,32 @@ def test_an_idle_group_is_not_waited_in():
     state = snapshot("A: 0 9/8, 1 8/8", {"A": (0, 1)})
 
     assert hangs(replace(state, idle=frozenset(["A"]))) == []
+
+
+def test_ranks_read_at_different_moments_must_stand_still_together():
+    settling = Settling()
+    settling.update(FIRST, {0: 1000, 1: 1000, 2: 1008})
+
+    # Rank 1 was last read 9 s after the first read of rank 2.
+    assert hangs(settling.update(LATER, {0: 1017, 1: 1017, 2: 1023})) == []
+    (root,) = hangs(settling.update(LATER, {0: 1018, 1: 1018, 2: 1023}))
+    assert root.ranks == (2,)
+
+
+def test_a_group_that_only_launches_are_counted_of_and_nobody_uses_is_idle():
+    settling = Settling()
+    state = snapshot("A: 0 9/8, 1 9/8; B: 0 3/3, 1 3/3", {"A": (0, 1), "B": (0, 1)})
+    blind = {
+        name: {rank: Position(place.enqueued) for rank, place in ranks.items()}
+        for name, ranks in state.positions.items()
+    }
+    first = replace(state, positions=blind)
+    settling.update(first)
+    hung = {**blind, "A": {0: Position(20), 1: Position(19)}}
+    settling.update(replace(first, time=1070, positions=hung))
+
+    settled_state = settling.update(replace(first, time=1085, positions=hung))
+
+    assert settled_state.idle == {"B"}
+    (root,) = hangs(settled_state)
+    assert (root.ranks, root.decided) == ((1,), True)

@@ -48,7 +48,7 @@ def hangs(snapshot: Snapshot) -> list[Hang]:
     Parameters
     ----------
     snapshot
-        As ``settled`` returns it.
+        As ``Settling`` returns it.
 
     Notes
     -----

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from peerwatch_detector.diagnosis.collectives.signature import Signature
 
 # Counts move while they are read: only what is equal this much later says that something stands.
 SETTLED_SECONDS = 10.0
+# Between the last use of a group and that of the others, from which on nobody waits in it.
+_IDLE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class Snapshot:
     dead
         Ranks whose process is gone.
     moving
-        Ranks that still get on: neither do they wait, nor are they to blame.
+        Ranks that still get on, or wait for what no group counts: they are not to blame.
     idle
         Groups that the job has not used for long: nobody waits in them.
     """
@@ -115,28 +117,62 @@ class Snapshot:
         return frozenset().union(*members, self.silent, self.dead)
 
 
-def settled(before: Snapshot, after: Snapshot) -> Snapshot | None:
-    """Return what two snapshots agree on, or None if they are too close in time to say.
+class Settling:
+    """Remembers since when every rank has stood where it stands.
 
-    A rank that moved in any of its groups, or that only one of them has, is ``moving`` in the
-    result: neither does it wait, nor is it what others wait for.
+    The ranks of a job are read at different moments. What all of them show unchanged over one and
+    the same stretch of time was so at one moment.
     """
-    if after.time - before.time < SETTLED_SECONDS:
-        return None
-    moving = {rank for rank in after.ranks if _moved(rank, before, after)}
-    return replace(after, silent=after.silent - moving, moving=frozenset(moving) - after.dead)
+
+    def __init__(self) -> None:
+        self._since: dict[int, tuple[Hashable, float]] = {}
+        self._moved: dict[str, tuple[Hashable, float]] = {}
+
+    def update(self, snapshot: Snapshot, read_at: Mapping[int, float] | None = None) -> Snapshot:
+        """Return the snapshot with the ranks that did not stand long enough as ``moving``.
+
+        Parameters
+        ----------
+        snapshot
+            What is known now.
+        read_at
+            Unix time at which each rank was read; those without one, at the snapshot's.
+        """
+        read = {rank: (read_at or {}).get(rank, snapshot.time) for rank in snapshot.ranks}
+        horizon = min(read.values(), default=snapshot.time) - SETTLED_SECONDS
+        before, self._since = self._since, {}
+        for rank, counts in _counts(snapshot).items():
+            same = before.get(rank, (None, 0.0))
+            self._since[rank] = same if same[0] == counts else (counts, read[rank])
+        moving = {rank for rank, (_, since) in self._since.items() if since > horizon}
+        return replace(
+            snapshot,
+            silent=snapshot.silent - moving,
+            moving=snapshot.moving | (moving - snapshot.dead),
+            idle=snapshot.idle | self._idle(snapshot),
+        )
+
+    def _idle(self, snapshot: Snapshot) -> frozenset[str]:
+        """Return the groups that launches only are counted of, and that have long been unused."""
+        before, self._moved = self._moved, {}
+        for group, positions in snapshot:
+            counts = tuple(position.enqueued for _, position in sorted(positions.items()))
+            same = before.get(group.name, (None, 0.0))
+            self._moved[group.name] = same if same[0] == counts else (counts, snapshot.time)
+        last = max((since for _, since in self._moved.values()), default=0.0)
+        return frozenset(
+            group.name
+            for group, positions in snapshot
+            if last - self._moved[group.name][1] > _IDLE_SECONDS
+            and all(position.completed is None for position in positions.values())
+        )
 
 
-def _moved(rank: int, before: Snapshot, after: Snapshot) -> bool:
-    if (rank in before.silent) != (rank in after.silent):
-        return True
-    return any(
-        _counts(before.positions.get(name, {}).get(rank)) != _counts(positions.get(rank))
-        for name, positions in after.positions.items()
-    )
-
-
-def _counts(position: Position | None) -> tuple[int | None, ...]:
-    if position is None:
-        return ()
-    return (position.enqueued, position.completed, position.started)
+def _counts(snapshot: Snapshot) -> dict[int, Hashable]:
+    """Return by rank all that must not change: its counts in every group."""
+    found: dict[int, list[Hashable]] = {rank: [rank in snapshot.silent] for rank in snapshot.ranks}
+    for group, positions in snapshot:
+        for rank, position in positions.items():
+            counts = (group.name, position.enqueued, position.completed, position.started)
+            found[rank].append(counts)
+    return {rank: tuple(counts) for rank, counts in found.items()}

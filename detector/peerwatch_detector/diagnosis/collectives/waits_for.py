@@ -43,7 +43,7 @@ def waits_for(snapshot: Snapshot) -> Edges:
     Parameters
     ----------
     snapshot
-        As ``settled`` returns it.
+        As ``Settling`` returns it.
 
     Notes
     -----

@@ -1,0 +1,230 @@
+"""The exporters' series of a job's collectives: which are asked for, and the snapshot they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from peerwatch_detector.diagnosis.collectives.members import Claims, count_claims, resolve
+from peerwatch_detector.diagnosis.collectives.signature import Signature, elements, operation
+from peerwatch_detector.diagnosis.collectives.snapshot import Group, Position, Snapshot
+from peerwatch_detector.diagnosis.diagnoser import Samples
+
+# Seconds that nothing healthy waits: below it nothing is read, so a job that gets on costs nothing.
+_IN_FLIGHT_SECONDS = 5
+# Where only launches are counted nobody knows what is in flight, and all is read.
+_STANDS = (
+    f"and on() (max(collective_in_flight_seconds{{ {{{{- job -}}}} }}) > {_IN_FLIGHT_SECONDS}"
+    " or max(absent(collective_in_flight_seconds{ {{- job -}} })))"
+)
+# Segments that a rank goes through only while it works; garbage is collected by who hangs, too.
+_WORK = ',segment=~"data|forward|backward|optimizer|checkpoint"'
+QUERIES: Mapping[str, str] = {
+    "sequence": f"collective_last_sequence{{ {{{{- job -}}}} }} {_STANDS}",
+    "requests": f"collective_work_requests_total{{ {{{{- job -}}}} }} {_STANDS}",
+    "groups": f"collective_group_info{{ {{{{- job -}}}} }} {_STANDS}",
+    # One per rank: all series of a rank are scraped together.
+    "read": f"timestamp(collective_source_up{{ {{{{- job -}}}} }}) {_STANDS}",
+    "up": f"collective_source_up{{ {{{{- job -}}}} }} {_STANDS}",
+    "age": f"collective_in_flight_seconds{{ {{{{- job -}}}} }} > {_IN_FLIGHT_SECONDS}",
+    "call": "collective_in_flight_info{ {{- job -}} }",
+    "ended": 'rank_process_state{ {{- job -}} ,state=~"exited|zombie"} == 1',
+    "stopped": 'rank_process_state{ {{- job -}} ,state=~"stopped|traced"} == 1',
+    # What a rank does beside collectives: it saves a checkpoint, or evaluates the model.
+    "written": f"rank_written_bytes_total{{ {{{{- job -}}}} }} {_STANDS}",
+    "loaded": f"rank_read_bytes_total{{ {{{{- job -}}}} }} {_STANDS}",
+    "spans": f"sum by (node, rank) (span_count_total{{ {{{{- job -}}}} {_WORK} }}) {_STANDS}",
+}
+
+# A target that is gone answers for five minutes more where nothing marks its end.
+_STALE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What a rank has done beside collectives, counted from its start."""
+
+    storage_bytes: float = 0.0
+    spans: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the series say at one moment.
+
+    Parameters
+    ----------
+    snapshot
+        The positions.
+    nodes
+        The node of each rank.
+    read_at
+        Unix time at which each rank was read.
+    ages
+        By group and rank, how long ago the oldest collective in flight was launched, in seconds.
+    activity
+        By rank.
+    accounted
+        Ranks whose process has ended or is stopped: that is a fault by itself, told elsewhere.
+    """
+
+    snapshot: Snapshot
+    nodes: Mapping[int, str]
+    read_at: Mapping[int, float]
+    ages: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    activity: Mapping[int, Activity] = field(default_factory=dict)
+    accounted: frozenset[int] = frozenset()
+
+
+def read(samples: Samples, now: float) -> Reading | None:
+    """Return what the answers to ``QUERIES`` say; None while no rank waits.
+
+    A rank that cannot be parsed, or that is no member of the group it reports, costs only itself.
+
+    Parameters
+    ----------
+    samples
+        The answers.
+    now
+        Unix time of the server.
+    """
+    read_at, nodes = _ranks(samples, now)
+    table = {
+        name: {rank: place for rank, place in ranks.items() if rank in read_at}
+        for name, ranks in _positions(samples).items()
+    }
+    if not any(table.values()):
+        return None
+    groups, positions = _groups(samples, table)
+    ages = _by_group(samples, "age", groups)
+    ended = frozenset(rank for rank, *_ in _values(samples, "ended"))
+    members = frozenset[int]().union(*(group.members for group in groups.values()))
+    snapshot = Snapshot(
+        now,
+        groups,
+        positions,
+        silent=members - read_at.keys() - ended,
+        dead=ended,
+        moving=_elsewhere(ages, positions) - ended,
+    )
+    accounted = ended | {rank for rank, *_ in _values(samples, "stopped")}
+    return Reading(snapshot, nodes, read_at, ages, _activity(samples), frozenset(accounted))
+
+
+def _values(samples: Samples, name: str) -> Iterator[tuple[int, Mapping[str, str], float]]:
+    """Yield rank, labels and value of each series; those without a rank are left out."""
+    for series in samples.get(name, ()):
+        rank = series.labels.get("rank", "")
+        if rank.isascii() and rank.isdecimal() and len(rank) < 8 and len(series.values):
+            yield int(rank), series.labels, float(series.values[-1])
+
+
+def _ranks(samples: Samples, now: float) -> tuple[dict[int, float], dict[int, str]]:
+    """Return when each rank that answers was read, and the node of each rank."""
+    nodes = {rank: labels.get("node", "") for rank, labels, _ in _values(samples, "up")}
+    up = {rank for rank, _, value in _values(samples, "up") if value}
+    read_at: dict[int, float] = {}
+    for rank, _, time in _values(samples, "read"):
+        if rank in up and now - time <= _STALE_SECONDS:
+            read_at[rank] = max(time, read_at.get(rank, 0.0))
+    return read_at, nodes
+
+
+def _positions(samples: Samples) -> dict[str, dict[int, Position]]:
+    """Return the positions by the name of the group and rank."""
+    counts: dict[tuple[str, int], dict[str, int]] = {}
+    for rank, labels, value in _values(samples, "sequence"):
+        states = counts.setdefault((labels.get("group", ""), rank), {})
+        states[labels.get("state", "")] = int(value)
+    requests: dict[tuple[str, int], dict[str, int]] = {}
+    for rank, labels, value in _values(samples, "requests"):
+        states = requests.setdefault((labels.get("group", ""), rank), {})
+        states[labels.get("state", "")] = int(value)
+    calls = _calls(samples)
+    found: dict[str, dict[int, Position]] = {}
+    for (group, rank), states in counts.items():
+        if "launched" not in states:
+            continue
+        asked = requests.get((group, rank), {})
+        completed = states.get("completed")
+        sequence, signature = calls.get((group, rank), (None, None))
+        found.setdefault(group, {})[rank] = Position(
+            states["launched"],
+            completed,
+            states.get("started"),
+            signature if completed is not None and sequence == completed + 1 else None,
+            (asked["posted"], asked["completed"]) if len(asked) == 2 else None,
+        )
+    return found
+
+
+def _calls(samples: Samples) -> dict[tuple[str, int], tuple[int, Signature]]:
+    """Return by group and rank the number and signature of what has long been in flight."""
+    return {
+        (labels.get("group", ""), rank): (
+            int(sequence),
+            Signature(
+                operation(labels.get("collective", "")),
+                elements(labels.get("input", "")),
+                elements(labels.get("output", "")),
+                labels.get("dtype", ""),
+            ),
+        )
+        for rank, labels, sequence in _values(samples, "call")
+    }
+
+
+def _groups(
+    samples: Samples, table: Mapping[str, Mapping[int, Position]]
+) -> tuple[dict[str, Group], dict[str, Mapping[int, Position]]]:
+    """Return the groups that are reported, and the positions in them."""
+    claims = count_claims(series.labels for series in samples.get("groups", ()))
+    groups: dict[str, Group] = {}
+    positions: dict[str, Mapping[int, Position]] = {}
+    for name, ranks in table.items():
+        for group in resolve(name, claims.get(name, Claims()), ranks):
+            groups[group.name] = group
+            inside = {rank: place for rank, place in ranks.items() if rank in group.members}
+            positions[group.name] = inside
+    return groups, positions
+
+
+def _by_group(
+    samples: Samples, name: str, groups: Mapping[str, Group]
+) -> dict[tuple[str, int], float]:
+    """Return values by group and rank; of groups that share a name, that of the rank."""
+    split = {key: group for key, group in groups.items() if " (" in key}
+    found: dict[tuple[str, int], float] = {}
+    for rank, labels, value in _values(samples, name):
+        group = labels.get("group", "")
+        if group not in groups:
+            group = next(
+                (key for key, g in split.items() if key.startswith(group) and rank in g.members),
+                group,
+            )
+        found[group, rank] = value
+    return found
+
+
+def _elsewhere(
+    ages: Mapping[tuple[str, int], float], positions: Mapping[str, Mapping[int, Position]]
+) -> frozenset[int]:
+    """Return the ranks that wait for a peer in what is not counted: a send or a receive."""
+    waiting = set()
+    for group, rank in ages:
+        position = positions.get(group, {}).get(rank)
+        if position is None or (position.completed is not None and position.in_flight is None):
+            waiting.add(rank)
+    return frozenset(waiting)
+
+
+def _activity(samples: Samples) -> dict[int, Activity]:
+    storage: dict[int, float] = {}
+    for name in ("written", "loaded"):
+        for rank, _, value in _values(samples, name):
+            storage[rank] = storage.get(rank, 0.0) + value
+    spans = {rank: value for rank, _, value in _values(samples, "spans")}
+    return {
+        rank: Activity(storage.get(rank, 0.0), spans.get(rank, 0.0))
+        for rank in storage.keys() | spans.keys()
+    }
