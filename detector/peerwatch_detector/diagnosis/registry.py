@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from peerwatch_detector.diagnosis.collectives.hang_diagnoser import HangDiagnoser
+from peerwatch_detector.diagnosis.collectives.straggler_diagnoser import StragglerDiagnoser
 from peerwatch_detector.diagnosis.diagnoser import Diagnoser
 from peerwatch_detector.diagnosis.processes import ProcessDiagnoser
 
-DIAGNOSERS: tuple[type[Diagnoser], ...] = (ProcessDiagnoser, HangDiagnoser)
+DIAGNOSERS: tuple[type[Diagnoser], ...] = (
+    ProcessDiagnoser,
+    HangDiagnoser,
+    StragglerDiagnoser,
+)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+Unit = TypeVar("Unit", int, str)
 
 # Of the mean duration: whoever arrives last waits least (Aegis, section 5.2).
 _SHORT = 0.8
@@ -70,9 +72,9 @@ def late_ranks(arrivals: Arrivals, limit: float) -> tuple[int, ...]:
 
 
 def compute_stragglers(
-    lateness: Mapping[str, Mapping[int, float]], limit: float
-) -> tuple[int, ...]:
-    """Return the ranks whose own work makes them late, in ascending order.
+    lateness: Mapping[str, Mapping[Unit, float]], limit: float
+) -> tuple[Unit, ...]:
+    """Return the ranks, or nodes, whose own work makes them late, in ascending order.
 
     A rank that waited for another one arrives late at the next group, too. In the small groups
     that meet more often the two are seen apart: the smallest groups of a rank decide.
@@ -80,11 +82,11 @@ def compute_stragglers(
     Parameters
     ----------
     lateness
-        By group and rank, typical seconds after the first rank of the group.
+        By group and rank, typically how long after the first rank of the group.
     limit
-        Seconds from which on a rank is late.
+        From which on a rank is late.
     """
-    sizes: dict[int, int] = {}
+    sizes: dict[Unit, int] = {}
     for ranks in lateness.values():
         for rank in ranks:
             sizes[rank] = min(len(ranks), sizes.get(rank, len(ranks)))

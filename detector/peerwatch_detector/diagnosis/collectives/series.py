@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from peerwatch_detector.diagnosis.collectives.by_rank import by_rank
 from peerwatch_detector.diagnosis.collectives.members import Claims, count_claims, resolve
 from peerwatch_detector.diagnosis.collectives.signature import Signature, elements, operation
 from peerwatch_detector.diagnosis.collectives.snapshot import Group, Position, Snapshot
@@ -97,7 +98,7 @@ def read(samples: Samples, now: float) -> Reading | None:
         return None
     groups, positions = _groups(samples, table)
     ages = _by_group(samples, "age", groups)
-    ended = frozenset(rank for rank, *_ in _values(samples, "ended"))
+    ended = frozenset(rank for rank, *_ in by_rank(samples.get("ended", ())))
     members = frozenset[int]().union(*(group.members for group in groups.values()))
     snapshot = Snapshot(
         now,
@@ -107,24 +108,16 @@ def read(samples: Samples, now: float) -> Reading | None:
         dead=ended,
         moving=_elsewhere(ages, positions) - ended,
     )
-    accounted = ended | {rank for rank, *_ in _values(samples, "stopped")}
+    accounted = ended | {rank for rank, *_ in by_rank(samples.get("stopped", ()))}
     return Reading(snapshot, nodes, read_at, ages, _activity(samples), frozenset(accounted))
-
-
-def _values(samples: Samples, name: str) -> Iterator[tuple[int, Mapping[str, str], float]]:
-    """Yield rank, labels and value of each series; those without a rank are left out."""
-    for series in samples.get(name, ()):
-        rank = series.labels.get("rank", "")
-        if rank.isascii() and rank.isdecimal() and len(rank) < 8 and len(series.values):
-            yield int(rank), series.labels, float(series.values[-1])
 
 
 def _ranks(samples: Samples, now: float) -> tuple[dict[int, float], dict[int, str]]:
     """Return when each rank that answers was read, and the node of each rank."""
-    nodes = {rank: labels.get("node", "") for rank, labels, _ in _values(samples, "up")}
-    up = {rank for rank, _, value in _values(samples, "up") if value}
+    nodes = {rank: labels.get("node", "") for rank, labels, _ in by_rank(samples.get("up", ()))}
+    up = {rank for rank, _, value in by_rank(samples.get("up", ())) if value}
     read_at: dict[int, float] = {}
-    for rank, _, time in _values(samples, "read"):
+    for rank, _, time in by_rank(samples.get("read", ())):
         if rank in up and now - time <= _STALE_SECONDS:
             read_at[rank] = max(time, read_at.get(rank, 0.0))
     return read_at, nodes
@@ -133,11 +126,11 @@ def _ranks(samples: Samples, now: float) -> tuple[dict[int, float], dict[int, st
 def _positions(samples: Samples) -> dict[str, dict[int, Position]]:
     """Return the positions by the name of the group and rank."""
     counts: dict[tuple[str, int], dict[str, int]] = {}
-    for rank, labels, value in _values(samples, "sequence"):
+    for rank, labels, value in by_rank(samples.get("sequence", ())):
         states = counts.setdefault((labels.get("group", ""), rank), {})
         states[labels.get("state", "")] = int(value)
     requests: dict[tuple[str, int], dict[str, int]] = {}
-    for rank, labels, value in _values(samples, "requests"):
+    for rank, labels, value in by_rank(samples.get("requests", ())):
         states = requests.setdefault((labels.get("group", ""), rank), {})
         states[labels.get("state", "")] = int(value)
     calls = _calls(samples)
@@ -170,7 +163,7 @@ def _calls(samples: Samples) -> dict[tuple[str, int], tuple[int, Signature]]:
                 labels.get("dtype", ""),
             ),
         )
-        for rank, labels, sequence in _values(samples, "call")
+        for rank, labels, sequence in by_rank(samples.get("call", ()))
     }
 
 
@@ -195,7 +188,7 @@ def _by_group(
     """Return values by group and rank; of groups that share a name, that of the rank."""
     split = {key: group for key, group in groups.items() if " (" in key}
     found: dict[tuple[str, int], float] = {}
-    for rank, labels, value in _values(samples, name):
+    for rank, labels, value in by_rank(samples.get(name, ())):
         group = labels.get("group", "")
         if group not in groups:
             group = next(
@@ -221,9 +214,9 @@ def _elsewhere(
 def _activity(samples: Samples) -> dict[int, Activity]:
     storage: dict[int, float] = {}
     for name in ("written", "loaded"):
-        for rank, _, value in _values(samples, name):
+        for rank, _, value in by_rank(samples.get(name, ())):
             storage[rank] = storage.get(rank, 0.0) + value
-    spans = {rank: value for rank, _, value in _values(samples, "spans")}
+    spans = {rank: value for rank, _, value in by_rank(samples.get("spans", ()))}
     return {
         rank: Activity(storage.get(rank, 0.0), spans.get(rank, 0.0))
         for rank in storage.keys() | spans.keys()

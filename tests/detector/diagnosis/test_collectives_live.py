@@ -1,4 +1,4 @@
-"""The hang diagnoser against a real Prometheus, from the last step to the verdict."""
+"""The diagnosers of collectives against a real Prometheus, from the fault to the verdict."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 
 from detector.backfilled import backfilled
 from peerwatch_detector.diagnosis.collectives.hang_diagnoser import HangDiagnoser
-from peerwatch_detector.diagnosis.diagnoser import Samples
-from peerwatch_detector.reading import promql
+from peerwatch_detector.diagnosis.collectives.straggler_diagnoser import StragglerDiagnoser
+from peerwatch_detector.diagnosis.diagnoser import Diagnoser, Samples
+from peerwatch_detector.reading import instant_reader, promql
 from peerwatch_detector.reading.instant_reader import InstantReader
 from peerwatch_detector.reading.settings import ReadingSettings
 
@@ -42,10 +43,32 @@ def _samples() -> Iterator[str]:
                 call = 'collective="all_reduce",input="[64]",output="[64]",dtype="Float"'
                 add("collective_in_flight_info", f"{group},{call}", done + 1, time)
             add("collective_group_info", f'node="c{rank // 2}",group="0",members="0-3"', 1, time)
+        for time in scrapes:
+            _add_straggler(families, rank, time)
     for name, lines in families.items():
         yield f"# TYPE {name} gauge"
         yield from dict.fromkeys(lines)
     yield "# EOF\n"
+
+
+def _add_straggler(families: dict[str, list[str]], rank: int, time: int) -> None:
+    """Add what a job shows in which rank 2 is 0.3 s late, and the clock of rank 1 0.4 s ahead."""
+    labels = f'job_id="slow",node="c{rank}",rank="{rank}"'
+    block, clock = time // 16, 0.4 if rank == 1 else 0.0
+    values = {
+        "collective_block_sequence": 32 * block,
+        "collective_block_collectives": 32,
+        "collective_block_arrival_timestamp_seconds": START
+        + 16 * (block - 0.5)
+        + clock
+        + (0.3 if rank == 2 else 0.0),
+        "collective_launched_total": 2 * time,
+    }
+    for name, value in values.items():
+        line = f'{name}{{{labels},group="0"}} {value} {START + time}'
+        families.setdefault(name, []).append(line)
+    line = f"rank_clock_offset_seconds{{{labels}}} {clock} {START + time}"
+    families.setdefault("rank_clock_offset_seconds", []).append(line)
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +77,8 @@ def url(tmp_path_factory) -> Iterator[str]:
         yield url
 
 
-def _asked(reader: InstantReader) -> Samples:
-    queries = {
-        name: promql.job_query(query, "llm") for name, query in HangDiagnoser.queries.items()
-    }
+def _asked(reader: InstantReader, kind: type[Diagnoser], job_id: str) -> Samples:
+    queries = {name: promql.job_query(query, job_id) for name, query in kind.queries.items()}
     answers = reader.read(queries)
     for answer in answers.values():
         if isinstance(answer, Exception):
@@ -65,26 +86,36 @@ def _asked(reader: InstantReader) -> Samples:
     return answers
 
 
-def test_a_hang_is_named_within_a_minute_and_a_healthy_job_is_not_read(url, monkeypatch):
-    from peerwatch_detector.reading import instant_reader
+class Moment:
+    """A reader that is asked about one moment after the other."""
 
-    now = START
-    asked = instant_reader.instant
-    monkeypatch.setattr(
-        instant_reader,
-        "instant",
-        lambda connection, query, _, deadline: asked(connection, query, now, deadline),
-    )
-    reader = InstantReader(ReadingSettings(url), 1)
+    def __init__(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        asked = instant_reader.instant
+        monkeypatch.setattr(
+            instant_reader,
+            "instant",
+            lambda connection, query, _, deadline: asked(connection, query, self.now, deadline),
+        )
+        self.reader = InstantReader(ReadingSettings(url), 1)
+
+
+@pytest.fixture
+def moment(url, monkeypatch) -> Iterator[Moment]:
+    moment = Moment(url, monkeypatch)
+    yield moment
+    moment.reader.close()
+
+
+def test_a_hang_is_named_within_a_minute_and_a_healthy_job_is_not_read(moment):
     diagnoser, named = HangDiagnoser("llm"), {}
     for seconds in range(STOP - 20, STOP + 75, 5):
-        now = START + seconds
-        samples = _asked(reader)
+        moment.now = START + seconds
+        samples = _asked(moment.reader, HangDiagnoser, "llm")
         if seconds <= STOP:
             assert not any(samples.values())
-        for verdict in diagnoser.diagnose(samples, now):
+        for verdict in diagnoser.diagnose(samples, moment.now):
             named.setdefault(verdict, seconds - STOP)
-    reader.close()
 
     (verdict, *_), seconds = list(named), min(named.values())
     assert (verdict.class_name, verdict.node, verdict.rank) == ("not_launched", "c1", 3)
@@ -94,3 +125,14 @@ def test_a_hang_is_named_within_a_minute_and_a_healthy_job_is_not_read(url, monk
     )
     assert {v.rank for v in named} == {3}
     assert seconds <= 60
+
+
+def test_a_straggler_is_named_and_a_clock_that_is_off_is_not(moment):
+    diagnoser = StragglerDiagnoser("slow")
+    verdicts = []
+    for seconds in range(60, 160, 5):
+        moment.now = START + seconds
+        samples = _asked(moment.reader, StragglerDiagnoser, "slow")
+        verdicts += diagnoser.diagnose(samples, moment.now)
+
+    assert {(verdict.node, verdict.rank) for verdict in verdicts} == {("c2", 2)}

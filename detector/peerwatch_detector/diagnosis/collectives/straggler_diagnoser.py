@@ -1,0 +1,186 @@
+"""Says of a job that gets on whose own work the others wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import ClassVar
+
+from peerwatch_detector.diagnosis.collectives.blocks import QUERIES, Block, Blocks
+from peerwatch_detector.diagnosis.collectives.by_rank import by_rank
+from peerwatch_detector.diagnosis.collectives.lateness import compute_stragglers
+from peerwatch_detector.diagnosis.diagnoser import Samples
+from peerwatch_detector.diagnosis.verdict import Verdict
+
+# For this share of its time a group waits for a straggler: without it the job is 1.2 times as fast,
+# the limit of Aegis and of Greyhound.
+LEAST_SHARE = 1 - 1 / 1.2
+# Blocks of 15 s or more, one after the other: a pause makes one of them late, or two apart.
+_LEAST_BLOCKS = 2
+# Blocks of different groups end at different times; older ones are of another time.
+_BLOCKS_APART = 1.6
+_QUERIES = {
+    **QUERIES,
+    # The time a rank spends in a group's collectives, per second: the straggler waits least, and
+    # no clock is compared. Only where it differs.
+    "waits": (
+        "sum by (node, group, rank) (rate(collective_duration_seconds_total{ {{- job -}} }[1m]))"
+        " and on (group) (max by (group) (sum by (group, rank)"
+        " (rate(collective_duration_seconds_total{ {{- job -}} }[1m])))"
+        " - min by (group) (sum by (group, rank)"
+        f" (rate(collective_duration_seconds_total{{ {{{{- job -}}}} }}[1m]))) > {LEAST_SHARE:.4f})"
+    ),
+}
+# They are means over so many seconds, and are taken anew as often.
+_WAITS_SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class _Streak:
+    """In how many blocks in a row a node was the straggler; Unix times; what this means."""
+
+    blocks: int
+    since: float
+    counted: float
+    last: float
+    verdict: Verdict
+
+
+class StragglerDiagnoser:
+    """Names the node whose rank arrives last at collectives, block after block.
+
+    Where durations are known, waiting is compared, which needs no clock. Else arrivals are, where
+    ranks share a host or the offsets of their clocks are known: a clock that is off cannot be told
+    from a rank that is late.
+    """
+
+    name: ClassVar[str] = "stragglers"
+    queries: ClassVar[Mapping[str, str]] = _QUERIES
+
+    def __init__(self, job_id: str) -> None:
+        self.job_id = job_id
+        self._blocks = Blocks()
+        self._recent: dict[str, tuple[float, Block]] = {}
+        self._streaks: dict[str, _Streak] = {}
+        self._waits_until = 0.0
+
+    def diagnose(self, samples: Samples, now: float) -> Sequence[Verdict]:
+        """Return what stands now; see ``Diagnoser``."""
+        new = self._blocks.update(samples)
+        if now >= self._waits_until:
+            self._waits_until = now + _WAITS_SECONDS
+            new += _waiting(samples)
+        self._recent |= {block.group: (now, block) for block in new}
+        self._recent = {
+            group: (time, block)
+            for group, (time, block) in self._recent.items()
+            if now - time <= _BLOCKS_APART * block.duration
+        }
+        if new:
+            self._judge(_nodes(samples), now)
+        longest = max((block.duration for _, block in self._recent.values()), default=0.0)
+        self._streaks = {
+            node: streak
+            for node, streak in self._streaks.items()
+            if now - streak.last <= _BLOCKS_APART * longest
+        }
+        return [
+            streak.verdict for streak in self._streaks.values() if streak.blocks >= _LEAST_BLOCKS
+        ]
+
+    def _judge(self, nodes: Mapping[int, str], now: float) -> None:
+        """Take in the newest blocks of all groups."""
+        shares = {group: block.shares for group, (_, block) in self._recent.items()}
+        named = _stragglers(shares, nodes)
+        for node in [node for node in self._streaks if node not in named]:
+            del self._streaks[node]
+        for node, rank in named.items():
+            block, share = self._worst(node, nodes)
+            before = self._streaks.get(node)
+            since = before.since if before else now - block.duration
+            blocks, counted = (before.blocks, before.counted) if before else (0, -inf)
+            # Groups finish their blocks one after the other: these are not several in a row.
+            if now - counted > block.duration / 2:
+                blocks, counted = blocks + 1, now
+            verdict = self._verdict(node, rank, block, share, since, alone=len(named) == 1)
+            self._streaks[node] = _Streak(blocks, since, counted, now, verdict)
+
+    def _worst(self, node: str, nodes: Mapping[int, str]) -> tuple[Block, float]:
+        """Return the block in which most is waited for a node, and for which share of its time."""
+        found = [
+            (share, block.group, block)
+            for _, block in self._recent.values()
+            for rank, share in block.shares.items()
+            if nodes.get(rank) == node
+        ]
+        share, _, block = max(found, key=lambda entry: entry[:2])
+        return block, share
+
+    def _verdict(
+        self, node: str, rank: int | None, block: Block, share: float, since: float, *, alone: bool
+    ) -> Verdict:
+        who = f"rank {rank} on node {node}" if rank is not None else f"the ranks of node {node}"
+        others = tuple(sorted(other for other in block.lateness if other != rank)) if alone else ()
+        text = f"{who}: group {block.group} waits for it for {share:.0%} of its time"
+        if not alone:
+            text += "; so it is on other nodes: uneven work rather than a slow node"
+        return Verdict(
+            self.job_id,
+            node if alone else "",
+            rank if alone else None,
+            "compute_straggler",
+            "host",
+            "likely" if alone else "undecided",
+            "inspect",
+            text,
+            others if rank is not None else (),
+            since,
+        )
+
+
+def _stragglers(
+    shares: Mapping[str, Mapping[int, float]], nodes: Mapping[int, str]
+) -> dict[str, int | None]:
+    """Return the nodes that others wait for, each with the rank if it is a single one."""
+    by_node: dict[str, dict[str, float]] = {}
+    for group, members in shares.items():
+        table: dict[str, float] = {}
+        for rank, share in members.items():
+            node = nodes.get(rank, "")
+            table[node] = max(share, table.get(node, 0.0))
+        if len(table) > 1:
+            by_node[group] = table
+    ranks = compute_stragglers(shares, LEAST_SHARE)
+    if len({nodes.get(rank, "") for members in shares.values() for rank in members}) > 1:
+        named = compute_stragglers(by_node, LEAST_SHARE)
+    else:
+        named = tuple(sorted({nodes.get(rank, "") for rank in ranks}))
+    own = {node: [rank for rank in ranks if nodes.get(rank) == node] for node in named}
+    return {node: found[0] if len(found) == 1 else None for node, found in own.items()}
+
+
+def _waiting(samples: Samples) -> list[Block]:
+    """Return the groups whose ranks wait unequally, by durations, as blocks of a minute."""
+    groups: dict[str, dict[int, float]] = {}
+    for rank, labels, share in by_rank(samples.get("waits", ())):
+        groups.setdefault(labels.get("group", ""), {})[rank] = share
+    return [
+        Block(
+            group,
+            0,
+            1.0,
+            60.0,
+            {rank: max(ranks.values()) - share for rank, share in ranks.items()},
+        )
+        for group, ranks in groups.items()
+        if len(ranks) > 1
+    ]
+
+
+def _nodes(samples: Samples) -> dict[int, str]:
+    return {
+        rank: labels.get("node", "")
+        for name in ("arrival", "waits", "clock")
+        for rank, labels, _ in by_rank(samples.get(name, ()))
+    }
