@@ -133,6 +133,12 @@ def _stragglers(options: argparse.Namespace) -> int:
     return run_stragglers(options)
 
 
+def _timeline(options: argparse.Namespace, config: DetectorConfig) -> int:
+    from peerwatch_detector.diagnosis.timeline.command import run_timeline  # noqa: PLC0415
+
+    return run_timeline(options, config)
+
+
 def _check(config: DetectorConfig) -> int:
     """Read all that the configuration names, as a start would."""
     _bundle(config)
@@ -189,6 +195,7 @@ _COMMANDS = {
     "evaluate": _evaluate,
     "export-case": _export_case,
     "bench": _bench,
+    "timeline": _timeline,
 }
 
 

@@ -12,6 +12,7 @@ from peerwatch_common.command_line import add_logging, whole_number
 from peerwatch_common.completion import add_completion
 from peerwatch_detector import __version__
 from peerwatch_detector.diagnosis.stragglers.options import add_stragglers
+from peerwatch_detector.diagnosis.timeline.options import add_timeline
 from peerwatch_detector.files import add_files
 from peerwatch_detector.priority.options import add_prioritize
 
@@ -75,6 +76,7 @@ def parser() -> argparse.ArgumentParser:
     )
     _add_bench(bench)
     add_stragglers(commands)
+    add_timeline(commands, common, moment)
     add_files(commands)
     return whole
 

@@ -30,6 +30,7 @@ from peerwatch_detector.config.detection import (
     PeersConfig,
     SimilarityConfig,
 )
+from peerwatch_detector.config.exporters import ExportersConfig
 from peerwatch_detector.config.methods import (
     EVALUATED_EVERY,
     MethodConfig,
@@ -175,6 +176,7 @@ class DetectorConfig(Section):
     scheduling: SchedulingConfig = Field(default_factory=SchedulingConfig)
     diagnosis: DiagnosisConfig = Field(default_factory=DiagnosisConfig)
     replicas: ReplicasConfig = Field(default_factory=ReplicasConfig)
+    exporters: ExportersConfig = Field(default_factory=ExportersConfig)
 
     # These compare fields, yet each runs whatever else is wrong, so that all mistakes show at once.
     @field_validator("history_seconds")

@@ -68,6 +68,11 @@ def known_jobs(job_info: str, seconds: int) -> str:
     return f'max by (job_id, node) (max_over_time({job_info}{{job_id!="",node!=""}}[{seconds}s]))'
 
 
+def ranks_of_job(job_id: str, seconds: int) -> str:
+    """Return the query for a job's ranks of the last ``seconds``, with all their labels."""
+    return f"max_over_time(rank_info{{{job_matcher(job_id)}}}[{seconds}s])"
+
+
 def present_nodes(presence: str) -> str:
     """Return the query for the nodes that can be scraped now."""
     return f'max by (node) ({presence}{{node!=""}})'

@@ -84,3 +84,33 @@ def nodes_of_jobs(
     for series in reader.instant(query, end):
         nodes.setdefault(series.labels["job_id"], set()).add(series.labels["node"])
     return nodes
+
+
+def exporters_of_job(
+    reader: Reader, job_id: str, label: str, start: float, end: float
+) -> dict[str, str]:
+    """Return the exporters that told of a job's ranks between two Unix times.
+
+    Parameters
+    ----------
+    reader
+        Where.
+    job_id
+        The training job.
+    label
+        The label with the exporters' addresses.
+    start, end
+        Unix times.
+
+    Returns
+    -------
+    dict[str, str]
+        The node by the address, in the order of the nodes.
+    """
+    query = promql.ranks_of_job(job_id, math.ceil(end - start) + 1)
+    found = {
+        series.labels[label]: series.labels.get("node", "")
+        for series in reader.instant(query, end)
+        if label in series.labels
+    }
+    return dict(sorted(found.items(), key=lambda item: (item[1], item[0])))
