@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ OPTIONAL = ("mc", "gmc")
 MOST_OPERATIONS = 10_000_000
 # An int32, and few enough bits for several of them to be one key.
 _MOST = 2**20 - 1
-_KINDS: dict[object, int] = {kind.name: CODES[kind.name] for kind in TABLE_TYPES}
+_KINDS: dict[str, int] = {kind.name: CODES[kind.name] for kind in TABLE_TYPES}
 _LIMITS = {"step": (0, 2**31 - 1), "mc": (-1, _MOST), "gmc": (-1, _MOST)}
 
 
@@ -39,7 +40,7 @@ class Columns:
         self._parts: list[dict[str, NDArray[np.int32] | NDArray[np.float64]]] = []
         self._rows = self._kept = 0
 
-    def add(self, part: Mapping[str, Sequence[object] | NDArray[np.generic]]) -> None:
+    def add(self, part: Mapping[str, Sequence[Any] | NDArray[np.generic]]) -> None:
         """Add rows.
 
         Parameters
@@ -112,18 +113,18 @@ class Columns:
         )
 
     def _number(
-        self, name: str, values: Sequence[object] | NDArray[np.generic]
+        self, name: str, values: Sequence[Any] | NDArray[np.generic]
     ) -> NDArray[np.float64]:
         """Return a column as numbers; a float holds every whole number that is allowed."""
         try:
             if isinstance(values, np.ndarray):
                 return values.astype(np.float64)
             # Twice as fast as an array of text.
-            return np.fromiter(map(float, values), dtype=np.float64, count=len(values))  # type: ignore[arg-type]
+            return np.fromiter(map(float, values), dtype=np.float64, count=len(values))
         except (ValueError, TypeError):
             for row, value in enumerate(values):
                 try:
-                    float(value)  # type: ignore[arg-type]
+                    float(value)
                 except (ValueError, TypeError):
                     raise self._wrong(row, name, value, "it must be a number") from None
             raise
@@ -150,7 +151,7 @@ class Columns:
             raise self._wrong(row, name, values, f"it must be a whole number from {low} to {high}")
         return values.astype(np.int32)
 
-    def _kinds(self, names: Sequence[object] | NDArray[np.generic]) -> NDArray[np.int32]:
+    def _kinds(self, names: Sequence[Any] | NDArray[np.generic]) -> NDArray[np.int32]:
         try:
             return np.fromiter(map(_KINDS.__getitem__, names), dtype=np.int32, count=len(names))
         except (KeyError, TypeError):
