@@ -80,6 +80,8 @@ def trace_of(spans: Spans, path: Path) -> Trace:
         f"{count:,} spans of segment {name!r} were left out"
         for name, count in spans.others.most_common(3)
     ]
+    if spans.truncated:
+        notices.append("the exporter left out spans, for there were too many at a time")
     step, dropped = _steps(columns)
     if dropped:
         notices.append(f"{dropped:,} spans were left out that belong to no step")

@@ -10,6 +10,9 @@ from typing import Any
 
 from peerwatch_detector.errors import TraceError
 
+# An object, or an array as the exporter writes spans.
+Event = dict[str, Any] | list[Any]
+
 _CHUNK = 1 << 20
 # Characters of an event, or of what precedes the events of a file.
 _LONGEST = 16 << 20
@@ -17,8 +20,8 @@ _ARRAY = re.compile(r'"traceEvents"\s*:\s*\[')
 _SEPARATORS = re.compile(r"[\s,]*")
 
 
-def read_events(read: Callable[[int], str], path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the events of a Chrome trace, or of spans as JSON lines.
+def read_events(read: Callable[[int], str], path: Path) -> Iterator[Event]:
+    """Yield the events of a Chrome trace, or the lines of spans as JSON lines.
 
     Parameters
     ----------
@@ -70,8 +73,8 @@ class _Buffer:
                 )
         self._place = found.end()
 
-    def objects(self) -> Iterator[dict[str, Any]]:
-        """Yield the objects from here to the end of their array, or of the file."""
+    def objects(self) -> Iterator[Event]:
+        """Yield the events from here to the end of their array, or of the file."""
         decoder = json.JSONDecoder()
         while True:
             self._place = _SEPARATORS.match(self._text, self._place).end()  # type: ignore[union-attr]
@@ -90,7 +93,7 @@ class _Buffer:
                     f"{self._path}: is no JSON after {self._count:,} events: "
                     f"{getattr(error, 'msg', 'too deep')}; it may have been cut off."
                 ) from error
-            if not isinstance(event, dict):
+            if not isinstance(event, dict | list):
                 raise TraceError(
                     f"{self._path}: event {self._count + 1:,} is no object but {str(event)[:40]!r}."
                 )

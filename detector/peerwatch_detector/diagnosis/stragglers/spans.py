@@ -38,6 +38,8 @@ class Spans:
         By rank.
     others
         How many spans of other segments were left out, by name.
+    truncated
+        Whether an exporter left out spans, for there were too many.
     """
 
     rank: array[int] = field(default_factory=lambda: array("i"))
@@ -49,12 +51,15 @@ class Spans:
     groups: dict[str, int] = field(default_factory=dict)
     nodes: dict[int, str] = field(default_factory=dict)
     others: Counter[str] = field(default_factory=Counter)
+    truncated: bool = False
 
     def __len__(self) -> int:
         return len(self.rank)
 
 
-def gather(events: Iterable[Mapping[str, Any]], path: Path, steps: tuple[int, int] | None) -> Spans:
+def gather(
+    events: Iterable[Mapping[str, Any] | list[Any]], path: Path, steps: tuple[int, int] | None
+) -> Spans:
     """Return the spans among events.
 
     Parameters
@@ -62,7 +67,8 @@ def gather(events: Iterable[Mapping[str, Any]], path: Path, steps: tuple[int, in
     events
         Complete events (``ph`` X) of a Chrome trace, with ``pid`` the rank, ``ts`` and ``dur`` in
         microseconds and ``args`` with ``step`` and ``group``; or JSON lines with ``rank``,
-        ``segment``, ``start`` and ``duration`` in seconds, ``step`` and ``group``.
+        ``segment``, ``start`` and ``duration`` in seconds, ``step`` and ``group``; or the lines of
+        an exporter's ``/spans``.
     path
         The file, for messages.
     steps
@@ -74,9 +80,16 @@ def gather(events: Iterable[Mapping[str, Any]], path: Path, steps: tuple[int, in
         If a span lacks something or has an impossible value, or there are too many.
     """
     spans = Spans()
+    rank: object = None
     for number, event in enumerate(events, 1):
         try:
-            _add(spans, event, steps)
+            if isinstance(event, list):
+                _add(spans, _named(event, rank), steps)
+            elif event.keys() & {"ph", "segment", "name"}:
+                _add(spans, event, steps)
+            else:
+                rank = event.get("rank")
+                spans.truncated |= event.get("truncated") is True
         except _WrongError as error:
             raise TraceError(f"{path}, event {number:,}: {error}.") from error
         if len(spans) > MOST_OPERATIONS:
@@ -95,6 +108,19 @@ def gather(events: Iterable[Mapping[str, Any]], path: Path, steps: tuple[int, in
 
 class _WrongError(Exception):
     """What is wrong with an event."""
+
+
+def _named(values: list[Any], rank: object) -> Mapping[str, Any]:
+    """Return a span of ``/spans``: segment, start, duration, number, group and more."""
+    if rank is None:
+        raise _WrongError("is an array before any object that says its rank")
+    if len(values) < 4:
+        raise _WrongError(f"has {len(values)} values; a span has four or more")
+    # The number of a collective is not that of its step.
+    number = {} if values[0] == COLLECTIVE else {"step": values[3]}
+    group = {"group": values[4]} if len(values) > 4 and values[4] is not None else {}
+    times = {"start": values[1], "duration": values[2]}
+    return {"rank": rank, "segment": values[0], **times, **number, **group}
 
 
 def _add(spans: Spans, event: Mapping[str, Any], steps: tuple[int, int] | None) -> None:

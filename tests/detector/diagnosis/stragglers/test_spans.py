@@ -95,6 +95,26 @@ def chrome(spans: list[dict[str, Any]]) -> dict[str, Any]:
     return {"displayTimeUnit": "ms", "otherData": {"[": "{"}, "traceEvents": events}
 
 
+def exported(spans: list[dict[str, Any]]) -> str:
+    """The answers of the exporters of two nodes, one after the other."""
+    found = []
+    for ranks in ((0, 1), (2, 3)):
+        for rank in ranks:
+            found.append({"rank": rank, "job_id": "4711", "world_size": 4, "clock": None})
+            own = [span for span in spans if span["rank"] == rank]
+            numbers = {"half": 0, "all": 0}
+            for span in sorted(own, key=lambda span: span["start"] + span["duration"]):
+                times = [span["segment"], span["start"], span["duration"]]
+                if "group" not in span:
+                    found.append([*times, span["step"]])
+                    continue
+                kind = "all" if span["group"] == "all" else "half"
+                found.append([*times, numbers[kind], span["group"], "all_reduce", None])
+                numbers[kind] += 1
+        found.append({"spans": 1, "truncated": ranks == (0, 1), "problems": []})
+    return "".join(json.dumps(line) + "\n" for line in found)
+
+
 def judged(path: Path) -> tuple[WhatIf, Conclusion]:
     layout = arrange(read_trace(path, None))
     measures = analyse(layout, chain_schedule(layout))
@@ -104,7 +124,7 @@ def judged(path: Path) -> tuple[WhatIf, Conclusion]:
 SLOW = DataParallel(lambda _step, rank: 0.9 if rank == 2 else 0.4)
 
 
-@pytest.mark.parametrize("form", ["lines", "chrome", "array", "packed"])
+@pytest.mark.parametrize("form", ["lines", "chrome", "array", "packed", "exported"])
 def test_a_slow_rank_is_named_with_its_node(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +136,7 @@ def test_a_slow_rank_is_named_with_its_node(
         "lines": lines(SLOW.spans()),
         "chrome": json.dumps(whole, indent=1),
         "array": json.dumps(whole["traceEvents"])[:-1],
+        "exported": exported(SLOW.spans()),
         "packed": json.dumps(whole),
     }[form].encode()
     path.write_bytes(gzip.compress(content) if form == "packed" else content)
@@ -124,7 +145,8 @@ def test_a_slow_rank_is_named_with_its_node(
     # Half a second on one of four ranks.
     assert pytest.approx(SLOW.seconds() - 0.375, abs=0.001) == measures.ideal_seconds
     assert ["machine"] == [cause.name for cause in conclusion.causes]
-    assert [(2, "node-2")] == [(worker.rank, worker.node) for worker in conclusion.workers]
+    node = "" if form == "exported" else "node-2"
+    assert [(2, node)] == [(worker.rank, worker.node) for worker in conclusion.workers]
     # Computing in a step: 0.85 s of a healthy rank, of which the optimizer and what is not named.
     assert pytest.approx((0.85 + 0.5) / 0.85, abs=0.02) == conclusion.workers[0].ratio
 
@@ -157,8 +179,12 @@ def test_the_command_says_what_it_left_out(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{}", "has no name of a segment"),
-        ('{"a": 1}\n', "has no name of a segment"),
+        ("{}", "has no spans of a training step"),
+        ('{"a": 1}\n', "has no spans of a training step"),
+        ('{"segment": 1}\n', "has no name of a segment"),
+        ('{"rank": 0}\n["data", 1.0, 2.0]', "event 2: has 3 values; a span has four or more"),
+        ('{"rank": 0}\n["data", 1.0, null, 4]', "event 2: duration is missing; it must be"),
+        ('["data", 1.0, 2.0, 4]', "event 1 is no object but"),
         ("[]", "has no spans of a training step"),
         ('{"traceEvents": []}', "has no spans of a training step"),
         ('{\n"events": []\n}', 'is JSON without "traceEvents"'),
