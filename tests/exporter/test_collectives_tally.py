@@ -216,3 +216,55 @@ def test_sizes_and_types_that_make_no_sense_are_no_bytes():
     odd = entry(0, 1, input_sizes=[["a", -3], 5], input_dtypes=["Complicated"], output_sizes=None)
     totals = follow(dump([odd], g0=(1, -1, 1)))["0"].totals["all_reduce"]
     assert (1, None) == (totals.completed, totals.size)
+
+
+def gloo_with_transfers(records, transfers_every):
+    """Return entries, and the numbers without the sends that gloo counts in between."""
+    entries, number = [], 0
+    for record in range(records):
+        number += 2 if record % transfers_every == 1 else 1
+        entries.append(entry(record, number))
+    return entries, number
+
+
+@pytest.mark.parametrize(
+    "windows", [[(0, 40)], [(0, 10), (5, 20), (20, 40)], [(0, 10), (25, 40)], [(17, 40)]]
+)
+def test_sends_over_gloo_do_not_shift_the_numbers(windows):
+    # Rank 0 of a pipeline sends now and then, which gloo numbers but does not record.
+    entries, number = gloo_with_transfers(40, 4)
+    answers = [
+        dump(entries[first:last], g0=(entries[last - 1]["collective_seq_id"],) * 1 + (-1, 0))
+        for first, last in windows[:-1]
+    ]
+    first, last = windows[-1]
+    answers.append(dump(entries[first:last], g0=(number, -1, number - 1)))
+    group = follow(*answers)["0"]
+    assert (40, None, 39) == numbers(group)
+    assert 40 == group.in_flight.sequence
+
+
+def test_transfers_that_may_be_of_either_group_leave_both_without_numbers():
+    def ring(first, numbers_of):
+        return [
+            entry(first + 2 * n + g, number + n, group=str(g), group_id=g)
+            for n in range(3)
+            for g, number in enumerate(numbers_of)
+        ]
+
+    # 4 records were overwritten, and 5 numbers of each group are missing.
+    first, second = ring(0, (1, 1)), ring(10, (9, 9))
+    progress = {"g0": (11, -1, 11), "g1": (11, -1, 11)}
+    groups = follow(dump(first, g0=(3, -1, 3), g1=(3, -1, 3)), dump(second, **progress))
+    assert [(None, None, None)] * 2 == [numbers(groups[name]) for name in "01"]
+    assert 3 <= groups["0"].totals["all_reduce"].launched
+
+
+def test_send_over_gloo_that_hangs_is_seen_by_its_age():
+    tally = Tally(32)
+    entries, number = gloo_with_transfers(8, 4)
+    for now in (1000.0, 1010.0):
+        hanging = dump(entries, g0=(number + 1, -1, number))
+        group = follow(hanging, tally=tally, now=now)["0"]
+    assert (8, None, 8) == numbers(group)
+    assert (1000.0, None) == (group.in_flight.launched, group.in_flight.sequence)

@@ -9,90 +9,24 @@ again; the totals go on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from peerwatch_exporter.sources.collectives.blocks import Blocks
 from peerwatch_exporter.sources.collectives.errors import CollectiveSourceError
-from peerwatch_exporter.sources.collectives.flight_recorder import (
-    Progress,
-    parse_operation,
-    record_of,
-)
-from peerwatch_exporter.sources.collectives.telemetry import GroupTelemetry, InFlight, Totals
+from peerwatch_exporter.sources.collectives.flight_recorder import parse_operation, record_of
+from peerwatch_exporter.sources.collectives.group_state import UNKNOWN, GroupState, Outstanding
+from peerwatch_exporter.sources.collectives.numbering import transfers_before
+from peerwatch_exporter.sources.collectives.telemetry import GroupTelemetry, Totals
 from peerwatch_exporter.sources.collectives.volume import bus_factor
 
 if TYPE_CHECKING:
-    from peerwatch_exporter.sources.collectives.flight_recorder import Dump, Operation
+    from peerwatch_exporter.sources.collectives.flight_recorder import Dump, Operation, Progress
 
-_UNKNOWN = Progress(None, None, None)
 # More than any ring in use; a back end that completes nothing must not fill memory.
 _MOST_OUTSTANDING = 8192
 _MOST_OUT_OF_ORDER = 64
 
 GroupSize = Callable[[str], int | None]
-
-
-@dataclass(slots=True)
-class _Outstanding:
-    """A collective that has not completed; it stands for ``weight`` of them."""
-
-    operation: Operation
-    weight: int
-
-
-@dataclass(slots=True)
-class _Group:
-    """One process group of one process.
-
-    Parameters
-    ----------
-    name
-        As on all ranks.
-    sequence
-        Of the newest collective; None before the first that is known.
-    settled
-        The highest sequence number that has completed by its entry.
-    tracks
-        Whether entries say when they have completed.
-    progress
-        As the back end keeps it.
-    outstanding
-        By number in the ring.
-    waiting
-        While something is launched and not completed: ``completed``, and since when it is that
-        (Unix time).
-    """
-
-    name: str
-    newest_record: int = -1
-    sequence: int | None = None
-    settled: int = 0
-    tracks: bool = False
-    progress: Progress = _UNKNOWN
-    outstanding: dict[int, _Outstanding] = field(default_factory=dict)
-    blocks: Blocks = field(default_factory=Blocks)
-    waiting: tuple[int, float] | None = None
-
-    @property
-    def launched(self) -> int | None:
-        """Sequence number of the newest collective launched."""
-        known = [n for n in (self.sequence, self.progress.launched) if n is not None]
-        return max(known, default=None)
-
-    @property
-    def completed(self) -> int | None:
-        """Sequence number of the newest collective completed; None if that is not known."""
-        if self.progress.completed is not None:
-            return self.progress.completed
-        # A back end that keeps numbers has none before its first.
-        return self.settled if self.tracks or self.progress.launched is not None else None
-
-    def has_completed(self, operation: Operation) -> bool:
-        """Return whether a collective has completed, by its entry or by its number."""
-        done = self.progress.completed
-        by_number = done is not None and not operation.is_p2p and operation.sequence <= done
-        return operation.completed is True or by_number
 
 
 class Tally:
@@ -107,7 +41,7 @@ class Tally:
     def __init__(self, most_groups: int) -> None:
         self._most_groups = most_groups
         self._newest = -1
-        self._groups: dict[int, _Group] = {}
+        self._groups: dict[int, GroupState] = {}
         self._totals: dict[str, dict[str, Totals]] = {}
 
     def update(self, dump: Dump, now: float, group_size: GroupSize) -> None:
@@ -136,12 +70,18 @@ class Tally:
         parsed = [parse_operation(entries[n]) for n in sorted(entries) if n > self._newest]
         fresh = [operation for operation in parsed if operation is not None]
         self._refresh(entries)
-        for operations in _by_group(fresh):
-            self._add(operations, dump.progress, is_baseline=is_baseline)
+        by_group = _by_group(fresh)
+        for operations in by_group:
+            self._prepare(operations, is_baseline=is_baseline)
+        missed = min((n for n in entries if n > self._newest), default=0) - self._newest - 1
+        transfers = self._transfers(by_group, max(0, missed))
+        for operations in by_group:
+            before = transfers.get(operations[0].group_id, 0)
+            self._add(operations, dump.progress, before, is_baseline=is_baseline)
         for group_id, group in self._groups.items():
-            group.progress = dump.progress.get(group_id, _UNKNOWN)
+            group.progress = dump.progress.get(group_id, UNKNOWN)
             self._settle(group, entries, group_size(group.name))
-            _note_waiting(group, now)
+            group.note_waiting(now)
         self._newest = max(entries, default=self._newest)
         dropped = self._drop_groups()
         unusable = len(dump.entries) - len(entries) + len(parsed) - len(fresh)
@@ -173,26 +113,57 @@ class Tally:
             for record, outstanding in group.outstanding.items():
                 again = parse_operation(entries[record]) if record in entries else None
                 if again is not None:
-                    outstanding.operation = again
+                    number = outstanding.operation.sequence
+                    outstanding.operation = replace(again, sequence=number)
+
+    def _prepare(self, operations: Sequence[Operation], *, is_baseline: bool) -> None:
+        """Make the group of some new entries, if there is none or it was made anew."""
+        first = operations[0]
+        group = self._groups.get(first.group_id)
+        if (
+            group is None
+            or group.name != first.group
+            or _starts_again(operations, group.raw_sequence)
+        ):
+            self._groups[first.group_id] = GroupState(
+                first.group, sequence=None if is_baseline else 0
+            )
+
+    def _transfers(
+        self, by_group: Sequence[Sequence[Operation]], missed: int
+    ) -> dict[int, int | None]:
+        gaps, mixed = {}, set()
+        for operations in by_group:
+            if any(each.is_p2p or each.completed is not None for each in operations):
+                return {}  # a back end that numbers them apart
+            group_id, group = operations[0].group_id, self._groups[operations[0].group_id]
+            gaps[group_id] = max(0, operations[0].sequence - group.raw_sequence - 1)
+            inside = operations[-1].sequence - operations[0].sequence + 1 - len(operations)
+            if group.transfers != 0 or inside > 0:
+                mixed.add(group_id)
+        return transfers_before(gaps, missed, mixed)
 
     def _add(
         self,
         operations: Sequence[Operation],
         progress: Mapping[int, Progress],
+        before: int | None,
         *,
         is_baseline: bool,
     ) -> None:
-        """Take over the new entries of one group."""
-        group = self._group_of(operations, is_baseline=is_baseline)
-        group.progress = progress.get(operations[0].group_id, _UNKNOWN)
+        """Take over the new entries of one group; ``before`` them there were so many transfers."""
+        group = self._groups[operations[0].group_id]
+        group.progress = progress.get(operations[0].group_id, UNKNOWN)
         group.newest_record = operations[-1].record
-        weights = _weights(operations, group.sequence)
-        for operation, weight in zip(operations, weights, strict=True):
+        numbered, transfers = _numbered(operations, group, before)
+        for operation, weight, skipped in zip(
+            numbered, _weights(numbered, group.sequence), transfers, strict=True
+        ):
             group.tracks |= operation.completed is not None
             if not operation.is_p2p:
                 group.blocks.add(operation.sequence, operation.launched)
                 group.sequence = max(operation.sequence, group.sequence or 0)
-            if is_baseline and group.has_completed(operation):
+            if is_baseline and group.has_completed(operation, skipped):
                 group.settled = max(group.settled, _settled(operation))
                 continue
             totals = self._totals_of(group, operation.collective)
@@ -201,31 +172,30 @@ class Tally:
                 continue
             totals.completed = totals.completed or 0
             if len(group.outstanding) < _MOST_OUTSTANDING:
-                group.outstanding[operation.record] = _Outstanding(operation, weight)
+                kept = Outstanding(operation, weight, skipped)
+                group.outstanding[operation.record] = kept
+        if before is None:
+            group.transfers = None
+        elif group.transfers is not None:
+            group.transfers = transfers[-1]
 
-    def _group_of(self, operations: Sequence[Operation], *, is_baseline: bool) -> _Group:
-        first = operations[0]
-        group = self._groups.get(first.group_id)
-        if group is None or group.name != first.group or _starts_again(operations, group.sequence):
-            group = _Group(first.group, sequence=None if is_baseline else 0)
-            self._groups[first.group_id] = group
-        return group
-
-    def _settle(self, group: _Group, entries: Mapping[int, object], group_size: int | None) -> None:
+    def _settle(
+        self, group: GroupState, entries: Mapping[int, object], group_size: int | None
+    ) -> None:
         """Count what has completed."""
         for record, outstanding in list(group.outstanding.items()):
             operation = outstanding.operation
             # The entry was overwritten, and nobody else says when such an operation has completed.
             is_lost = record not in entries and group.progress.completed is None
             is_lost |= record not in entries and operation.is_p2p
-            if not is_lost and not group.has_completed(operation):
+            if not is_lost and not group.has_completed(operation, outstanding.transfers):
                 continue
             del group.outstanding[record]
             group.settled = max(group.settled, _settled(operation))
             totals = self._totals_of(group, operation.collective)
             _count(totals, operation, outstanding.weight, group_size)
 
-    def _totals_of(self, group: _Group, collective: str) -> Totals:
+    def _totals_of(self, group: GroupState, collective: str) -> Totals:
         return self._totals.setdefault(group.name, {}).setdefault(collective, Totals())
 
     def _drop_groups(self) -> int:
@@ -237,24 +207,42 @@ class Tally:
             del self._totals[name]
         return len(surplus)
 
-    def _telemetry(self, group: _Group) -> GroupTelemetry:
+    def _telemetry(self, group: GroupState) -> GroupTelemetry:
         totals = self._totals.get(group.name, {})
+        is_numbered = group.transfers is not None
         return GroupTelemetry(
             group.name,
-            group.launched,
+            group.launched if is_numbered else None,
             group.progress.started,
-            group.completed,
-            _in_flight(group),
+            group.completed if is_numbered else None,
+            group.in_flight(),
             {collective: replace(each) for collective, each in totals.items()},
-            group.blocks.newest(),
+            group.blocks.newest() if is_numbered else None,
         )
 
 
-def _by_group(operations: Iterable[Operation]) -> Iterable[list[Operation]]:
+def _by_group(operations: Iterable[Operation]) -> list[list[Operation]]:
     groups: dict[int, list[Operation]] = {}
     for operation in operations:
         groups.setdefault(operation.group_id, []).append(operation)
-    return groups.values()
+    return list(groups.values())
+
+
+def _numbered(
+    operations: Sequence[Operation], group: GroupState, before: int | None
+) -> tuple[list[Operation], list[int]]:
+    """Return operations numbered without transfers, and how many of those came before each."""
+    if any(each.is_p2p or each.completed is not None for each in operations):
+        return list(operations), [0] * len(operations)
+    numbered, transfers = [], []
+    skipped = (group.transfers or 0) + (before or 0)
+    last = operations[0].sequence - 1
+    for operation in operations:
+        skipped += max(0, operation.sequence - last - 1)
+        last = max(last, operation.sequence)
+        numbered.append(replace(operation, sequence=max(0, operation.sequence - skipped)))
+        transfers.append(skipped)
+    return numbered, transfers
 
 
 def _starts_again(operations: Sequence[Operation], before: int | None) -> bool:
@@ -305,33 +293,3 @@ def _count(totals: Totals, operation: Operation, weight: int, group_size: int | 
 
 def _settled(operation: Operation) -> int:
     return 0 if operation.is_p2p else operation.sequence
-
-
-def _note_waiting(group: _Group, now: float) -> None:
-    launched, completed = group.launched, group.completed
-    if launched is None or completed is None or launched <= completed:
-        group.waiting = None
-    elif group.waiting is None or group.waiting[0] != completed:
-        group.waiting = completed, now
-
-
-def _in_flight(group: _Group) -> InFlight | None:
-    completed = group.completed
-    known = [
-        each.operation
-        for each in group.outstanding.values()
-        if each.operation.is_p2p or completed is None or each.operation.sequence > completed
-    ]
-    if completed is None:
-        return None
-    if known:
-        oldest = min(known, key=lambda operation: operation.launched)
-        return InFlight(
-            oldest.launched,
-            oldest.sequence,
-            oldest.collective,
-            oldest.input,
-            oldest.output,
-            oldest.dtype,
-        )
-    return None if group.waiting is None else InFlight(group.waiting[1])
