@@ -6,6 +6,7 @@ before all else: the others wait for it, and show everything that a fault of the
 Ranks end at different moments for good reasons, too: a job finishes, leaves after a checkpoint, is
 started again with fewer ranks. So nothing is said before the rest of the job has lived on for a
 while without a further end; the first end of all is the one named, unless that was a normal one.
+Of a job that died as a whole, the rank is named that ended otherwise than all others.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from peerwatch_detector.diagnosis.diagnoser import Samples
-from peerwatch_detector.diagnosis.verdict import Action, ClassName, Confidence, Verdict
+from peerwatch_detector.diagnosis.verdict import ClassName, Confidence, Verdict
 from peerwatch_detector.frame import Series
 
 # So long the others must have lived on. A launcher ends the rest of a job within seconds of the
@@ -70,6 +71,13 @@ class Halt:
     how: Mapping[str, str]
 
     @property
+    def kind(self) -> tuple[str, str]:
+        """What it ended by; ends of one kind have one cause more likely than not."""
+        known = (name for name in ("error", "signal", "code") if self.how.get(name))
+        name = next(known, "")
+        return name, self.how.get(name, "")
+
+    @property
     def finished(self) -> bool:
         """Whether it ended as programs do that are done."""
         return self.how.get("code") == "0"
@@ -87,6 +95,47 @@ class Halt:
         if code := self.how.get("code"):
             return f"ended with exit code {code}{dead}"
         return f"was killed or ended without its exit handlers{dead}{memory}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A job as it is seen at one moment.
+
+    Parameters
+    ----------
+    live
+        Ranks that run.
+    halts
+        Ranks that do not, the first to halt first.
+    nodes
+        On which there are ranks, living or not.
+    oom
+        Nodes whose kernel killed a process for lack of memory.
+    """
+
+    live: set[Place]
+    halts: Sequence[Halt]
+    nodes: set[str]
+    oom: set[str]
+
+    def summary(self, first: Halt, more: int, victims: int) -> str:
+        """Return what happened in a sentence.
+
+        Parameters
+        ----------
+        first
+            The rank that is named.
+        more
+            How many others halted with it.
+        victims
+            How many ranks suffer from it.
+        """
+        place = first.place
+        others = f" (and {more} more)" if more else ""
+        what = first.words(place.node in self.oom)
+        rest = "left" if self.live else "ended otherwise"
+        ranks = "1 rank" if victims == 1 else f"{victims} ranks"
+        return f"rank {place.rank} on node {place.node}{others} {what}; {ranks} of the job {rest}."
 
 
 class ProcessDiagnoser:
@@ -131,21 +180,17 @@ class ProcessDiagnoser:
         live = {place for place in ranks if states.get(place, "running") in _LIVE}
         self._follow(live, ranks, now)
         halts = self._halts(live, ranks, states, samples, now)
+        oom = {series.labels.get("node", "") for series in samples["oom"]}
+        seen = _Seen(live, halts, {place.node for place in ranks}, oom)
         if not live:
             # All are gone: the job has ended. All stand still: it was suspended.
             self._named = frozenset()
-            return []
-        oom = {series.labels.get("node", "") for series in samples["oom"]}
-        nodes = {place.node for place in ranks}
+            return self._verdicts(self._took_the_job(halts, now), seen)
         ended = self._first_ends([halt for halt in halts if halt.state != "stopped"], now)
         stopped = self._stopped([halt for halt in halts if halt.state == "stopped"], now)
         self._named = frozenset(halt.place for halt in (*ended, *stopped))
-        verdicts = [
-            verdict
-            for named in (ended, stopped)
-            for verdict in self._verdicts(named, halts, live, nodes, oom)
-        ]
-        return [*verdicts, *self._slowed_down(samples["stopped"], halts, live, now)]
+        verdicts = [*self._verdicts(ended, seen), *self._verdicts(stopped, seen)]
+        return [*verdicts, *self._slowed_down(samples["stopped"], seen, now)]
 
     def _follow(self, live: set[Place], ranks: Mapping[Place, str], now: float) -> None:
         """Note which ranks have left without a trace, as those do that finish."""
@@ -205,9 +250,27 @@ class ProcessDiagnoser:
             return []
         together = [halt for halt in failed if halt.since <= first + _TOGETHER_SECONDS]
         last = max([*(halt.since for halt in ends), *self._missed.values()])
+        if len({halt.place.node for halt in together}) > 1:
+            together = odd_ones(together) or together
         # Once said, it stands whoever else ends for it.
         stands = any(halt.place in self._named for halt in together)
         return together if stands or now - last >= GRACE_SECONDS else []
+
+    def _took_the_job(self, halts: Sequence[Halt], now: float) -> list[Halt]:
+        """Return the ranks that ended otherwise than all others of a job that died with them.
+
+        Where a connection that breaks is an error, as with gloo, a rank that is killed ends the
+        whole job within a second. A job that was cancelled ends in one way throughout.
+        """
+        size = int(self._world_size) if self._world_size.isdigit() else 0
+        ended = [halt for halt in halts if halt.state != "stopped"]
+        if len(ended) < max(3, size) or any(halt.finished for halt in ended) or self._missed:
+            return []
+        first, last = ended[0].since, ended[-1].since
+        if last - first > GRACE_SECONDS or now - last < GRACE_SECONDS:
+            return []
+        odd = odd_ones(ended)
+        return odd if len({halt.place.node for halt in odd}) == 1 else []
 
     def _stopped(self, halts: Sequence[Halt], now: float) -> list[Halt]:
         """Return the ranks that are stopped for longer than anybody would do in passing."""
@@ -220,66 +283,40 @@ class ProcessDiagnoser:
             if halt.place in self._named or now - max(last, halt.since) >= GRACE_SECONDS
         ]
 
-    def _verdicts(
-        self,
-        named: Sequence[Halt],
-        halts: Sequence[Halt],
-        live: set[Place],
-        nodes: set[str],
-        oom: set[str],
-    ) -> list[Verdict]:
+    def _verdicts(self, named: Sequence[Halt], seen: _Seen) -> list[Verdict]:
         """Return a verdict for each node of the ranks that are named."""
         if not named:
             return []
         chosen = {halt.place for halt in named}
-        waiting = {place.rank for place in live}
-        waiting |= {halt.place.rank for halt in halts if halt.place not in chosen}
+        victims = {place.rank for place in seen.live}
+        victims |= {halt.place.rank for halt in seen.halts if halt.place not in chosen}
         where = sorted({halt.place.node for halt in named})
         # What happens to half of the job at once is done to the job, not by a node.
-        common = len(where) > 1 and 2 * len(where) >= len(nodes)
+        common = len(where) > 1 and 2 * len(where) >= len(seen.nodes)
+        confidence: Confidence = "sure" if len(where) == 1 and seen.live else "likely"
         found = []
         for node in [""] if common else where:
             own = [halt for halt in named if not node or halt.place.node == node]
-            confidence: Confidence = (
-                "undecided" if common else "sure" if len(where) == 1 else "likely"
+            # Launchers end a node's other ranks in the same second: who says why was first.
+            first = min(own, key=lambda h: (not h.how.get("error"), not h.how.get("signal")))
+            verdict = Verdict(
+                self.job_id,
+                node,
+                first.place.rank if node else None,
+                _CLASSES[first.state],
+                "host",
+                "undecided" if common else confidence,
+                "restart" if first.how.get("error") else "inspect",
+                seen.summary(first, len(own) - 1, len(victims)),
+                tuple(sorted(victims)),
+                first.since,
             )
-            found.append(self._verdict(own, node, confidence, tuple(sorted(waiting)), oom))
+            found.append(verdict)
         return found
 
-    def _verdict(
-        self,
-        own: Sequence[Halt],
-        node: str,
-        confidence: Confidence,
-        waiting: tuple[int, ...],
-        oom: set[str],
-    ) -> Verdict:
-        # Launchers end a node's other ranks in the same second: the one that says why was first.
-        first = min(own, key=lambda h: (not h.how.get("error"), not h.how.get("signal"), h.place))
-        action: Action = "restart" if first.how.get("error") else "inspect"
-        others = f" (and {len(own) - 1} more there)" if len(own) > 1 else ""
-        where = (
-            f" on node {first.place.node}" if node else f" on {first.place.node}, others with it,"
-        )
-        return Verdict(
-            self.job_id,
-            node,
-            first.place.rank if node else None,
-            _CLASSES[first.state],
-            "host",
-            confidence,
-            action,
-            f"rank {first.place.rank}{where}{others} {first.words(first.place.node in oom)}; "
-            f"{len(waiting)} rank{'' if len(waiting) == 1 else 's'} of the job left.",
-            waiting,
-            first.since,
-        )
-
-    def _slowed_down(
-        self, shares: Sequence[Series], halts: Sequence[Halt], live: set[Place], now: float
-    ) -> list[Verdict]:
+    def _slowed_down(self, shares: Sequence[Series], seen: _Seen, now: float) -> list[Verdict]:
         """Return the ranks that are stopped again and again, and go on in between."""
-        halted = {halt.place for halt in halts if now - halt.since >= GRACE_SECONDS}
+        halted = {halt.place for halt in seen.halts if now - halt.since >= GRACE_SECONDS}
         found = {place: share for place, share in _values(shares).items() if place not in halted}
         self._slowed = {place: self._slowed.get(place, now) for place in found}
         return [
@@ -293,13 +330,23 @@ class ProcessDiagnoser:
                 "inspect",
                 f"rank {place.rank} on node {place.node} is stopped again and again: "
                 f"{100 * found[place]:.0f} % of the last minute.",
-                tuple(sorted(other.rank for other in live - {place})),
+                tuple(sorted(other.rank for other in seen.live - {place})),
                 since - _SLOWED_SECONDS,
             )
             for place, since in sorted(self._slowed.items())
             # One stop of less than the grace is in the mean of a minute for less than that.
-            if now - since >= _SLOWED_SECONDS and len(live | {place}) > 1
+            if now - since >= _SLOWED_SECONDS and len(seen.live | {place}) > 1
         ]
+
+
+def odd_ones(ends: Sequence[Halt]) -> list[Halt]:
+    """Return those that ended otherwise than most of the others; nobody where there is no most.
+
+    Of ranks that end together, the one that was killed among many that lost a connection was
+    first, and so was the one with an exception among many that their launchers killed for it.
+    """
+    usual, count = Counter(halt.kind for halt in ends).most_common(1)[0]
+    return [halt for halt in ends if halt.kind != usual] if 2 * count > len(ends) else []
 
 
 def _place(series: Series) -> Place | None:

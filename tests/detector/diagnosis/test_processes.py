@@ -252,7 +252,7 @@ def test_a_launcher_that_ends_its_other_ranks_leaves_one_verdict_with_the_reason
     job.halt(6, code="1", error="ValueError")
     (verdict,) = job.run(20)
     assert ("c1", 6) == (verdict.node, verdict.rank)
-    assert "(and 3 more there) ended with ValueError" in verdict.summary
+    assert "(and 3 more) ended with ValueError" in verdict.summary
 
 
 def test_what_ends_half_of_the_nodes_at_once_is_no_nodes_fault(job: JobSeries) -> None:
@@ -260,6 +260,68 @@ def test_what_ends_half_of_the_nodes_at_once_is_no_nodes_fault(job: JobSeries) -
     job.halt(2)
     (verdict,) = job.run(20)
     assert ("", "undecided") == (verdict.node, verdict.confidence)
+
+
+@pytest.mark.parametrize(
+    ("first", "others"),
+    [
+        ({}, {"code": "1", "error": "RuntimeError"}),
+        ({"signal": "SIGKILL"}, {"code": "1", "error": "RuntimeError"}),
+        ({"code": "1", "error": "ValueError"}, {}),
+        ({"code": "1", "error": "ValueError"}, {"code": "1", "error": "RuntimeError"}),
+    ],
+)
+def test_the_rank_that_took_the_whole_job_with_it_ended_otherwise(
+    job: JobSeries, first: dict[str, str], others: dict[str, str]
+) -> None:
+    for number in (1, 0, 3):
+        job.halt(number, **others)
+    job.halt(2, **first)
+    job.now += 2
+    assert [] == job.run(5)
+    (verdict,) = job.run(20)
+    assert ("c2", 2, "likely") == (verdict.node, verdict.rank, verdict.confidence)
+    assert verdict.summary.endswith("3 ranks of the job ended otherwise.")
+
+
+def dies_slowly(job: JobSeries) -> None:
+    job.halt(2)
+    job.run(10)
+    job.halt(0, code="1", error="RuntimeError")
+    job.run(10)
+    job.halt(1, code="1", error="RuntimeError")
+    job.halt(3, code="1", error="RuntimeError")
+
+
+def is_cancelled(job: JobSeries) -> None:
+    """All are killed, but one that finished what it was at."""
+    for number in range(3):
+        job.halt(number)
+    job.run(5)
+    job.finish(3)
+
+
+def dies_in_two_ways(job: JobSeries) -> None:
+    job.halt(0, code="1", error="ValueError")
+    job.halt(1, code="1", error="ValueError")
+    job.halt(2)
+    job.halt(3)
+
+
+@pytest.mark.parametrize("happens", [dies_slowly, is_cancelled, dies_in_two_ways])
+def test_of_a_job_that_is_over_nobody_is_named_without_evidence(
+    job: JobSeries, happens: Callable[[JobSeries], None]
+) -> None:
+    happens(job)
+    assert [] == job.run(60)
+
+
+def test_of_those_that_end_together_the_odd_one_was_first(job: JobSeries) -> None:
+    job.halt(0, code="1", error="RuntimeError")
+    job.halt(1, code="1", error="RuntimeError")
+    job.halt(3)
+    (verdict,) = job.run(20)
+    assert ("c3", (0, 1, 2)) == (verdict.node, verdict.victims)
 
 
 def test_a_rank_that_goes_on_is_named_no_more(job: JobSeries) -> None:
