@@ -10,6 +10,7 @@ import evidence
 import findings
 import peers
 import ranks
+import segments
 import variables
 import xid
 from board import board
@@ -37,6 +38,7 @@ def job_dashboard() -> models.Dashboard:
             "Who differs, in what": evidence.panels(JOB),
             "Node against its peers: $node": peers.panels(JOB),
             "Heartbeats and ranks": ranks.panels(JOB),
+            "Where the seconds of a step go": segments.panels(JOB),
         },
         [findings.annotation(JOB), xid.annotation(JOB)],
     )

@@ -67,15 +67,16 @@ def busiest(rates: str, count: int = _SHOWN, *, members: str = "") -> str:
     members
         Label matchers of training jobs: only their nodes are chosen from.
     """
-    return f"{rates} and topk({count}, {_over_the_range(rates, members)})"
+    return f"{rates} and topk({count}, {over_the_range(rates, members)})"
 
 
 def idlest(rates: str, count: int = _SHOWN) -> str:
     """Return the rates of the groups that counted least in the time range; see ``busiest``."""
-    return f"{rates} and bottomk({count}, {_over_the_range(rates)})"
+    return f"{rates} and bottomk({count}, {over_the_range(rates)})"
 
 
-def _over_the_range(rates: str, members: str = "") -> str:
+def over_the_range(rates: str, members: str = "") -> str:
+    """Return rates over the whole time range, one value for each series; see ``busiest``."""
     whole = rates.replace(_WINDOW, _WHOLE_RANGE)
     if not members:
         return whole

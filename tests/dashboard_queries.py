@@ -41,6 +41,7 @@ MAY_BE_EMPTY: Mapping[tuple[str, str], str] = {
 NOT_IN_THE_DEMO: Mapping[str, str] = {
     "ethernet_errors_total": "its ports are InfiniBand",
     "ethernet_carrier_losses_total": "its ports are InfiniBand",
+    "span_seconds_total": "its ranks are scripts that keep no spans",
     "bond_slave_up": "it has no bond",
     "bond_slave_link_failures_total": "it has no bond",
     "exporter_job_mapping_errors_total": "the job is found without a mapping directory",

@@ -270,6 +270,7 @@ def start_rank(
         # The job needs none of Peerwatch's code: only the hook is on its module path.
         "PYTHONPATH": str(place.hook),
         "PEERWATCH_HEARTBEAT_DIR": str(node.directory / "heartbeat"),
+        "PEERWATCH_SPANS": "1",
     }
     script = place.root / "detector" / "peerwatch_demo" / "cluster" / "train.py"
     checkpoint = node.directory / "checkpoint.pt"

@@ -35,7 +35,6 @@ SPECS: tuple[MetricSpec, ...] = needing(
         "Time the rank spent in a segment of its steps: step (all of it), data, forward, backward, "
         "optimizer, checkpoint, gc, collective, or one that the program names.",
         "rank-<rank>.spans: totals",
-        not_drawn=_UNDRAWN,
     ),
     MetricSpec(
         "span_count_total",
