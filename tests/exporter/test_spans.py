@@ -12,7 +12,8 @@ from hardware_cases import collected
 from peerwatch_exporter.collectors.spans import SpansCollector
 from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.hook.peerwatch_spans import recorder as writing
-from peerwatch_exporter.hook.peerwatch_spans.recorder import DATA, GC, STEP, Recorder
+from peerwatch_exporter.hook.peerwatch_spans.names import DATA, GC, STEP
+from peerwatch_exporter.hook.peerwatch_spans.recorder import Recorder
 from peerwatch_exporter.hook.peerwatch_spans.ring import STATE_AT
 from peerwatch_exporter.settings.config import ExporterConfig, HeartbeatConfig
 from peerwatch_exporter.sources import real_sources
@@ -55,8 +56,8 @@ def test_spans_come_back_as_they_were_written(record, path):
     recorder._open_if_rank()
     recorder.step = 7
     recorder.add(STEP, before, before + 50_000_000)
-    detail = recorder.detail("1", "send", 3)
-    recorder.add(recorder.user_segment("tokenize"), before + 1000, before + 2000, detail, 41)
+    detail = recorder.names.detail("1", "send", 3)
+    recorder.add(recorder.names.segment("tokenize"), before + 1000, before + 2000, detail, 41)
     recorder.publish()
 
     header, spans = read_spans(path, 0, *ALWAYS)
@@ -117,11 +118,11 @@ def test_garbage_collection_counts_whole_but_only_long_runs_are_records(record, 
 
 def test_segments_and_details_are_bounded_and_what_is_dropped_is_counted(record, path):
     recorder = record()
-    numbers = [recorder.user_segment(f"own-{n}") for n in range(40)]
+    numbers = [recorder.names.segment(f"own-{n}") for n in range(40)]
     assert 32 == sum(number is not None for number in numbers)
-    assert recorder.user_segment("data") == DATA
-    assert [None] * 4 == [recorder.user_segment(bad) for bad in ("", "a b", "x" * 49, ["list"])]
-    assert 511 == len({recorder.detail("0", "send", peer) for peer in range(2000)} - {0})
+    assert recorder.names.segment("data") == DATA
+    assert [None] * 4 == [recorder.names.segment(bad) for bad in ("", "a b", "x" * 49, ["list"])]
+    assert 511 == len({recorder.names.detail("0", "send", peer) for peer in range(2000)} - {0})
     recorder.publish()
     header = read_header(path, 0)
     assert 8 + 4 == header.dropped

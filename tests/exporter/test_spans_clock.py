@@ -204,6 +204,24 @@ def test_strangers_get_no_answer(between_hosts):
     first.stop()
 
 
+def test_pause_between_two_clocks_is_never_taken_for_a_fast_round_trip(monkeypatch):
+    pauses = iter([5_000_000, 5_000_000, 0])
+
+    def slow_real_time_ns():
+        deadline = time.perf_counter_ns() + next(pauses, 0)
+        while time.perf_counter_ns() < deadline:
+            pass
+        return time.clock_gettime_ns(time.CLOCK_REALTIME)
+
+    monkeypatch.setattr(timing, "real_time_ns", slow_real_time_ns)
+    monkeypatch.setattr(timing, "_SHORT_NS", 3_000_000)
+    now, unix = timing._both(time.perf_counter_ns)
+    expected = time.clock_gettime_ns(time.CLOCK_REALTIME) - time.perf_counter_ns()
+    assert unix is None or abs(unix - now - expected) < 4_000_000
+    monkeypatch.setattr(timing, "_SHORT_NS", -1)
+    assert timing._both(time.perf_counter_ns)[1] is None
+
+
 def test_datagram_counts_from_when_the_kernel_had_it():
     with timing._socket(False) as server, socket.socket(type=socket.SOCK_DGRAM) as client:
         server.bind(("127.0.0.1", 0))

@@ -13,7 +13,8 @@ from urllib.parse import urlencode
 import pytest
 
 from peerwatch_exporter.hook.peerwatch_spans import recorder as writing
-from peerwatch_exporter.hook.peerwatch_spans.recorder import DATA, FORWARD, ON_GPU, STEP, Recorder
+from peerwatch_exporter.hook.peerwatch_spans.names import DATA, FORWARD, STEP
+from peerwatch_exporter.hook.peerwatch_spans.recorder import ON_GPU, Recorder
 from peerwatch_exporter.hook.peerwatch_spans.ring import STATE_AT
 from peerwatch_exporter.sources.jobs.process_jobs import ProcessJobs
 from peerwatch_exporter.web.spans import MOST_ANSWERS, SpanAnswers
@@ -59,7 +60,7 @@ def test_ranks_of_the_job_with_their_spans_in_order(node, answers):
     recorder = node(0, 3)
     now = time.perf_counter_ns()
     recorder.add(FORWARD, now, now + 10**6, flag=ON_GPU)
-    recorder.add(DATA, now, now + 10**6, recorder.detail("3", "send", 2), 12)
+    recorder.add(DATA, now, now + 10**6, recorder.names.detail("3", "send", 2), 12)
     recorder.publish()
     node(1, 1)
     node(2, 1, "other")

@@ -10,7 +10,8 @@ import pytest
 
 from peerwatch_exporter.hook.peerwatch_spans import gpu as timing
 from peerwatch_exporter.hook.peerwatch_spans.gpu import GpuTimer
-from peerwatch_exporter.hook.peerwatch_spans.recorder import BACKWARD, FORWARD, ON_GPU
+from peerwatch_exporter.hook.peerwatch_spans.names import BACKWARD, FORWARD
+from peerwatch_exporter.hook.peerwatch_spans.recorder import ON_GPU
 
 
 class Recorder:

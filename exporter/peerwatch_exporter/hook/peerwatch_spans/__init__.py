@@ -48,10 +48,12 @@ class segment:  # noqa: N801 - used like a function, as contextlib's suppress is
         recorder = _active
         if recorder is None:
             return
-        number = recorder.user_segment(self._name)
+        number = recorder.names.segment(self._name)
         if number is not None:
-            self._recorder, self._segment = recorder, number
+            self._segment = number
             self._begun: Any = recorder.begin(number)
+            if self._begun is not None:
+                self._recorder = recorder
 
     def __exit__(
         self,
@@ -59,8 +61,9 @@ class segment:  # noqa: N801 - used like a function, as contextlib's suppress is
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        recorder, self._recorder = self._recorder, None
-        if recorder is not None and self._begun is not None:
+        recorder = self._recorder
+        if recorder is not None:
+            self._recorder = None
             recorder.end(self._segment, self._begun)
 
 

@@ -11,7 +11,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from .recorder import COLLECTIVE
+from .names import COLLECTIVE
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -64,7 +64,7 @@ def _timed(
         with suppress(Exception):
             group = _group_name(module, kwargs.get("group") or _group_among(args))
             peer = None if peer_at is None else _argument(args, kwargs, *peer_at)
-            detail = recorder.detail(group, name, peer if type(peer) is int else None)
+            detail = recorder.names.detail(group, name, peer if type(peer) is int else None)
             # Collectives of a group have one order on all its ranks; so do messages to one peer.
             key = (group,) if peer_at is None else (group, name, peer)
             number = numbers[key] = numbers.get(key, 0) + 1

@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from .recorder import BACKWARD, FORWARD
+from .names import BACKWARD, FORWARD
 
 if TYPE_CHECKING:
     from typing import Any

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from . import collectives, forward
-from .recorder import BACKWARD, CHECKPOINT, DATA, OPTIMIZER, STEP
+from .names import BACKWARD, CHECKPOINT, DATA, OPTIMIZER, STEP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import atexit
 import itertools
-import re
 import sys
 import threading
 import time
@@ -17,8 +16,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from .clock import host_clock
+from .names import GC, Names
 from .rank import FEWEST_RECORDS, job_id, rank_of_process, records_to_keep
 from .ring import HEADER_BYTES, MAX_SEGMENTS, RECORD, RingFile, State
+from .tally import LocalTally, Tally
+
+# Looked up once: they are called for every span.
+_now = time.perf_counter_ns
+_pack = RECORD.pack_into
 
 if TYPE_CHECKING:
     from typing import Any
@@ -26,10 +31,6 @@ if TYPE_CHECKING:
     from .clock import HostClock
     from .gpu import GpuTimer
 
-SEGMENTS = ("step", "data", "forward", "backward", "optimizer", "checkpoint", "gc", "collective")
-STEP, DATA, FORWARD, BACKWARD, OPTIMIZER, CHECKPOINT, GC, COLLECTIVE = range(len(SEGMENTS))
-MOST_USER_SEGMENTS = 32
-MOST_DETAILS = 512
 MOST_THREADS = 64
 # A set bit of the segment: the GPU measured the duration, by events on its stream.
 ON_GPU = 0x8000
@@ -37,27 +38,6 @@ ON_GPU = 0x8000
 _PERIOD_SECONDS = 1.0
 # While events are waited for: what the GPU has finished goes back to the pool of events.
 _GPU_PERIOD_SECONDS = 0.05
-_USER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,48}")
-
-
-class Tally:
-    """What one thread added so far, by segment, and which segments it is in."""
-
-    __slots__ = ("counts", "depth", "nanoseconds", "thread")
-
-    def __init__(self) -> None:
-        self.nanoseconds = [0] * MAX_SEGMENTS
-        self.counts = [0] * MAX_SEGMENTS
-        # Of nested spans of one segment only the outermost counts.
-        self.depth = [0] * MAX_SEGMENTS
-        self.thread = threading.current_thread()
-
-
-class _Local(threading.local):
-    """Gives each thread its tally at first use."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        self.tally = recorder.join()
 
 
 class Recorder:
@@ -72,6 +52,8 @@ class Recorder:
     ----------
     step
         Number of the step under way, from 0.
+    names
+        Names of segments and details, and their numbers.
     gpu
         Times segments on the GPU; ``None`` where there is none.
     clock
@@ -87,20 +69,20 @@ class Recorder:
         self._capacity = records_to_keep()
         self._numbers = itertools.count()
         self._newest = -1
-        # Until the rank is known, records wait here, after nothing that is a header.
-        self._head, self._slots = 0, FEWEST_RECORDS
-        self._buffer: Any = bytearray(FEWEST_RECORDS * RECORD.size)
-        self._segments = list(SEGMENTS)
-        self._user = {name: number for number, name in enumerate(SEGMENTS)}
-        self._details: list[object] = [None]
-        self._detail_numbers: dict[object, int] = {None: 0}
+        # Buffer, where the records begin, and the mask of a record's number that gives its slot.
+        # Until the rank is known, they wait after nothing that is a header.
+        self._place: tuple[Any, int, int] = (
+            bytearray(FEWEST_RECORDS * RECORD.size),
+            0,
+            FEWEST_RECORDS - 1,
+        )
+        self.names = Names()
         self._named = (0, 0)
-        self._naming = threading.Lock()
         self._published = [(0, 0)] * MAX_SEGMENTS
         self._tallies: list[Tally] = []
         self._ended_tally = Tally()
         self._gc_tally = Tally()
-        self._local = _Local(self)
+        self._local = LocalTally(self)
         self._file: RingFile | None = None
         self._failed = False
         self._silent = False
@@ -132,7 +114,7 @@ class Recorder:
             depth[segment] = 1
             if self.gpu is not None and not on_host:
                 return self.gpu.begin()
-            return time.perf_counter_ns()
+            return _now()
         except Exception:
             return None
 
@@ -150,19 +132,35 @@ class Recorder:
         value
             Sequence number; None: the number of the step.
         """
+        now = _now()
         try:
-            self._local.tally.depth[segment] = 0
-            if type(begun) is int:
-                self.add(segment, begun, time.perf_counter_ns(), detail, value)
-            elif self.gpu is not None and not self._silent:
-                self.gpu.end(segment, begun, detail, self.step if value is None else value)
+            tally = self._local.tally
+            tally.depth[segment] = 0
+            if self._silent:
+                return
+            if type(begun) is not int:
+                if self.gpu is not None:
+                    self.gpu.end(segment, begun, detail, self.step if value is None else value)
+                return
+            # As ``add`` and ``write`` do; their calls would double what a span costs.
+            took = now - begun
+            tally.nanoseconds[segment] += took
+            tally.counts[segment] += 1
+            number = next(self._numbers)
+            buffer, head, mask = self._place
+            _pack(
+                buffer,
+                head + (number & mask) * 24,
+                begun,
+                took * 1e-9,
+                (self.step if value is None else value) & 0xFFFFFFFF,
+                segment,
+                detail,
+                number + 1 & 0xFFFFFFFF,
+            )
+            self._newest = number
         except Exception:
             self.dropped += 1
-
-    def discard(self, begun: Any) -> None:  # noqa: ANN401 - what ``begin`` returned
-        """Forget a span that was begun."""
-        if self.gpu is not None and type(begun) is not int:
-            self.gpu.discard(begun)
 
     def add(
         self,
@@ -188,17 +186,16 @@ class Recorder:
     def write(self, segment: int, start: int, duration: int, detail: int, value: int) -> None:
         """Write a record; times in nanoseconds."""
         number = next(self._numbers)
-        RECORD.pack_into(
-            self._buffer,  # read first: ``_open_if_rank`` changes it last
-            self._head + number % self._slots * 24,
-            start,
-            duration * 1e-9,
-            value & 0xFFFFFFFF,
-            segment,
-            detail,
-            (number + 1) & 0xFFFFFFFF,
-        )
+        buffer, head, mask = self._place
+        at = head + (number & mask) * RECORD.size
+        mark = number + 1 & 0xFFFFFFFF
+        _pack(buffer, at, start, duration * 1e-9, value & 0xFFFFFFFF, segment, detail, mark)
         self._newest = number
+
+    def discard(self, begun: Any) -> None:  # noqa: ANN401 - what ``begin`` returned
+        """Forget a span that was begun."""
+        if self.gpu is not None and type(begun) is not int:
+            self.gpu.discard(begun)
 
     def add_gc(self, start: int, end: int, *, shortest: int) -> None:
         """Add a run of the garbage collector; only a longer one gets a record of its own.
@@ -211,38 +208,6 @@ class Recorder:
         self._gc_tally.counts[GC] += 1
         if end - start >= shortest:
             self.write(GC, start, end - start, 0, self.step)
-
-    def user_segment(self, name: str) -> int | None:
-        """Return the number of a segment the program names; None if there is no room for it."""
-        try:
-            number = self._user.get(name)
-        except TypeError:  # no name at all
-            number, name = None, ""
-        return self._new_segment(name) if number is None else number
-
-    def _new_segment(self, name: str) -> int | None:
-        with self._naming:
-            number = self._user.get(name)
-            if number is None:
-                room = len(self._segments) < len(SEGMENTS) + MOST_USER_SEGMENTS
-                if not room or not _is_name(name):
-                    self.dropped += 1
-                    return None
-                number = self._user[name] = len(self._segments)
-                self._segments.append(name)
-            return number
-
-    def detail(self, group: str, collective: str, peer: int | None) -> int:
-        """Return the number that stands for a group and what it did; 0 if there is no room."""
-        key = (group, collective, peer)
-        number = self._detail_numbers.get(key)
-        if number is None:
-            with self._naming:
-                if len(self._details) >= MOST_DETAILS:
-                    return 0
-                self._details.append([group[:64], collective, peer])
-                number = self._detail_numbers[key] = len(self._details) - 1
-        return number
 
     def later(self, work: Any) -> None:  # noqa: ANN401 - a function without arguments
         """Have the daemon thread call a function."""
@@ -272,9 +237,8 @@ class Recorder:
         self.gpu = None
         self._file = None
         self._tallies.clear()
-        self._naming = threading.Lock()  # another thread may have held it
-        self._head, self._slots = 0, 1
-        self._buffer = bytearray(RECORD.size)
+        self.names = Names()  # another thread may have held its lock
+        self._place = bytearray(RECORD.size), 0, 0
 
     def _run(self) -> None:
         due = time.monotonic()
@@ -309,14 +273,8 @@ class Recorder:
             self._silent = True
             raise
         self._named = (0, 0)
-        before, head, slots = self._buffer, self._head, self._slots
         if self._file is None:
-            for slot in range(slots):
-                record = before[head + slot * 24 : head + slot * 24 + 24]
-                number = RECORD.unpack(record)[5] - 1
-                if number >= 0:
-                    at = HEADER_BYTES + number % file.capacity * 24
-                    file.buffer[at : at + 24] = record
+            self._move(file)
         else:
             with suppress(OSError):
                 self._file.remove()
@@ -327,19 +285,27 @@ class Recorder:
             self.clock = host_clock(*found)
             if self.clock is not None:
                 self.clock.start()
-        # The buffer last: with it, a span that is added meanwhile must not find the old places.
-        self._slots = file.capacity
-        self._head = HEADER_BYTES
-        self._buffer = file.buffer
+        self._place = file.buffer, HEADER_BYTES, file.capacity - 1
+
+    def _move(self, file: RingFile) -> None:
+        """Copy the records that waited for their file."""
+        waiting, head, mask = self._place
+        for slot in range(mask + 1):
+            record = waiting[head + slot * RECORD.size : head + (slot + 1) * RECORD.size]
+            number = RECORD.unpack(record)[5] - 1
+            if number >= 0:
+                at = HEADER_BYTES + number % file.capacity * RECORD.size
+                file.buffer[at : at + RECORD.size] = record
 
     def publish(self) -> None:
         """Write totals and state to the file."""
         file = self._file
         if file is None:
             return
-        named = len(self._segments), len(self._details)
+        names = self.names
+        named = len(names.segments), len(names.details)
         if named != self._named:
-            file.name(job_id(), self._segments[: named[0]], self._details[: named[1]])
+            file.name(job_id(), names.segments[: named[0]], names.details[: named[1]])
             self._named = named
         now = time.perf_counter_ns()
         unix_offset = time.time_ns() - now
@@ -347,7 +313,7 @@ class Recorder:
             unix_offset_ns=unix_offset,
             updated_ns=now,
             written=self._newest + 1,
-            dropped=self.dropped,
+            dropped=self.dropped + names.dropped,
             **self._clock_state(now, unix_offset),
             **self._gpu_state(),
         )
@@ -395,7 +361,3 @@ class Recorder:
             self._wake.set()
             with suppress(OSError):
                 self._file.remove()
-
-
-def _is_name(name: object) -> bool:
-    return isinstance(name, str) and _USER_NAME.fullmatch(name) is not None
