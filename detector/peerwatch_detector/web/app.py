@@ -26,6 +26,7 @@ from peerwatch_detector.service.metrics import Exposition
 from peerwatch_detector.units import number, quantity
 from peerwatch_detector.web import picture
 from peerwatch_detector.web.diagnoses import DiagnosisView, diagnoses_json, diagnosis_views
+from peerwatch_detector.web.segments import HeatMaps
 
 # How much of the past a picture shows, and how much of it lies before a finding's begin.
 _PICTURE_SECONDS, _BEFORE_SECONDS = 600, 240
@@ -107,6 +108,7 @@ def create_app(detector: Detector, facts: WebFacts) -> flask.Flask:
     app.jinja_env.filters["short"] = shortened
     exposition = Exposition(lambda: detector.snapshot, facts)
     pictures = Pictures(detector)
+    heat_maps = HeatMaps(detector.instants)
 
     @app.get("/metrics")
     def metrics() -> flask.Response:
@@ -135,6 +137,21 @@ def create_app(detector: Detector, facts: WebFacts) -> flask.Flask:
 
     @app.get("/jobs/<anything:job_id>")
     def job_view(job_id: str) -> str:
+        found = known_detection(job_id)
+        view = _job_view(detector, pictures, found)
+        chosen = _chosen(pictures, found, view)
+        return flask.render_template(
+            "job.html", job=view, chosen=chosen, metrics=list(found.coverage)
+        )
+
+    @app.get("/segments/<anything:job_id>")
+    def segments_view(job_id: str) -> str:
+        known = known_detection(job_id).job.job_id
+        return flask.render_template(
+            "segments.html", job_id=shortened(known), map=heat_maps.get(known)
+        )
+
+    def known_detection(job_id: str) -> Detection:
         found = [
             d
             for d in detector.snapshot.detections
@@ -142,11 +159,7 @@ def create_app(detector: Detector, facts: WebFacts) -> flask.Flask:
         ]
         if not found:
             flask.abort(404, f"No training job {job_id!r} is known; / lists those that are.")
-        view = _job_view(detector, pictures, found[0])
-        chosen = _chosen(pictures, found[0], view)
-        return flask.render_template(
-            "job.html", job=view, chosen=chosen, metrics=list(found[0].coverage)
-        )
+        return found[0]
 
     @app.context_processor
     def common() -> dict[str, Any]:
