@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.diagnosis.stragglers.layout import Layout
+from peerwatch_detector.diagnosis.stragglers.meetings import backward_meetings
 from peerwatch_detector.diagnosis.stragglers.operations import (
     BACKWARD,
+    BACKWARD_MEETING,
     CHECKPOINT,
     CODES,
     COLLECTIVE,
@@ -43,8 +45,12 @@ _KINDS = {
     "gc": COLLECTOR,
     "collective": COLLECTIVE,
 }
-_CODES = [CODES[_KINDS[segment].name] for segment in SEGMENTS]
+_MEETING = len(SEGMENTS)
+_CODES = [CODES[kind.name] for kind in (*map(_KINDS.__getitem__, SEGMENTS), BACKWARD_MEETING)]
 _COLLECTIVE, _OTHER = CODES[COLLECTIVE.name], CODES[OTHER.name]
+# A mean over steps says nothing where one is many times longer than all others.
+_PAUSE = 5
+_WAITING = (_COLLECTIVE, CODES[BACKWARD_MEETING.name])
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +62,22 @@ class _Step:
     rank, step
         Which.
     collectives
-        Start, duration and group of each, in order.
+        Start, duration, group and code of each, in order.
     computing
         Start and seconds by (number of collectives before it, code of the type).
     """
 
     rank: int
     step: int
-    collectives: list[tuple[float, float, int]]
+    collectives: list[tuple[float, float, int, int]]
     computing: dict[tuple[int, int], list[float]]
+
+    @property
+    def seconds(self) -> float:
+        """What it took, waiting included."""
+        return sum(taken for _, taken in self.computing.values()) + sum(
+            found[1] for found in self.collectives
+        )
 
 
 def trace_of(spans: Spans, path: Path) -> Trace:
@@ -91,6 +104,14 @@ def trace_of(spans: Spans, path: Path) -> Trace:
             f"{path}: no span says its step, and there are no spans {STEP!r} that contain them."
         )
     columns = {name: values[known] for name, values in columns.items()}
+    communicating = backward_meetings(columns, step[known])
+    if communicating is not None:
+        columns["segment"] = columns["segment"].copy()
+        columns["segment"][communicating] = _MEETING
+        notices.append(
+            "backward passes end together, as with DistributedDataParallel, whose communication "
+            "has no spans: a rank that is slow only in them is not told"
+        )
     blocks = _blocks(columns, step[known])
     counts = Counter(len(block.collectives) for block in blocks)
     usual = counts.most_common(1)[0][0]
@@ -102,7 +123,25 @@ def trace_of(spans: Spans, path: Path) -> Trace:
             "steps of ranks); spans can be replayed where all ranks do the same in every step, "
             "without pipeline parallelism."
         )
-    return _trace([block for block in blocks if len(block.collectives) == usual], spans, notices)
+    blocks = [block for block in blocks if len(block.collectives) == usual]
+    pauses = _pauses(blocks)
+    if pauses:
+        shown = ", ".join(map(str, sorted(pauses)[:5])) + (", ..." if len(pauses) > 5 else "")
+        notices.append(
+            f"{len(pauses):,} steps were left out that took more than {_PAUSE} times the median: "
+            f"{shown}"
+        )
+        blocks = [block for block in blocks if block.step not in pauses]
+    return _trace(blocks, spans, notices)
+
+
+def _pauses(blocks: Sequence[_Step]) -> set[int]:
+    """Return the steps that are none of the usual: the first of a program, or one that paused."""
+    longest: dict[int, float] = {}
+    for block in blocks:
+        longest[block.step] = max(longest.get(block.step, 0.0), block.seconds)
+    limit = _PAUSE * float(np.median(list(longest.values())))
+    return {step for step, seconds in longest.items() if seconds > limit}
 
 
 def chain_schedule(layout: Layout) -> Schedule:
@@ -177,12 +216,25 @@ def _exclusive(
         while within and within[-1][0] <= begin:
             time = _take(block, within.pop(), time)
         # Up to here it was the span around this one that ran.
-        time = _take(block, (begin, within[-1][1] if within else _OTHER), time)
-        within.append((finish, code))
-        if code == _COLLECTIVE:
-            block.collectives.append((begin, finish - begin, group))
+        around = within[-1][1] if within else _OTHER
+        time = _take(block, (begin, around), time)
+        inside = around in _WAITING and finish <= within[-1][0]
+        if code in _WAITING:
+            if around in _WAITING:
+                _cut(block, begin)
+            block.collectives.append((begin, finish - begin, group, code))
+        elif around in _WAITING and not inside:
+            # What a rank computes while a collective still runs costs no time.
+            time = within[-1][0]
+        within.append((finish, around if inside else code))
     while within:
         time = _take(block, within.pop(), time)
+
+
+def _cut(block: _Step, time: float) -> None:
+    """End the last collective where the next one begins while it still runs."""
+    begin, seconds, group, code = block.collectives[-1]
+    block.collectives[-1] = (begin, min(seconds, time - begin), group, code)
 
 
 def _take(block: _Step, span: tuple[float, int], time: float) -> float:
@@ -190,7 +242,7 @@ def _take(block: _Step, span: tuple[float, int], time: float) -> float:
     end, code = span
     if end <= time:
         return time
-    if code != _COLLECTIVE:
+    if code not in _WAITING:
         begun = block.computing.setdefault((len(block.collectives), code), [time, 0.0])
         begun[1] += end - time
     return end
@@ -210,8 +262,9 @@ def _trace(blocks: Sequence[_Step], spans: Spans, notices: Sequence[str]) -> Tra
             absent = (begins[place[0]], 0.0)
             start[number, column], duration[number, column] = block.computing.get(place, absent)
         for column, found in enumerate(block.collectives, len(places)):
-            start[number, column], duration[number, column], group[number, column] = found
-    kinds = np.array([*(code for _, code in places), *[_COLLECTIVE] * collectives], dtype=np.int32)
+            start[number, column], duration[number, column], group[number, column], _ = found
+    codes = [*(code for _, code in places), *(found[3] for found in blocks[0].collectives)]
+    kinds = np.array(codes, dtype=np.int32)
     sequences = np.array([*(before for before, _ in places), *range(collectives)], dtype=np.int32)
     rank = np.repeat(np.array([block.rank for block in blocks], dtype=np.int32), rows)
     none = np.full(len(rank), -1, dtype=np.int32)

@@ -60,6 +60,9 @@ DATA = OperationType("data")
 CHECKPOINT = OperationType("checkpoint")
 OTHER = OperationType("other")
 COLLECTIVE = OperationType("collective", True, "group")
+# A backward pass that ends when those of all ranks do: DistributedDataParallel communicates in it.
+# Most of it is computing, so that its ideal is the mean.
+BACKWARD_MEETING = OperationType("backward-with-communication", False, "replicas")
 
 # Those of a table, as published traces name them.
 TABLE_TYPES = (
@@ -78,7 +81,7 @@ TABLE_TYPES = (
     OPTIMIZER,
     COLLECTOR,
 )
-TYPES = (*TABLE_TYPES, DATA, CHECKPOINT, OTHER, COLLECTIVE)
+TYPES = (*TABLE_TYPES, DATA, CHECKPOINT, OTHER, COLLECTIVE, BACKWARD_MEETING)
 CODES = {kind.name: code for code, kind in enumerate(TYPES)}
 
 

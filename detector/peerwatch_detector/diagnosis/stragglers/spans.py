@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -19,6 +20,8 @@ SEGMENTS = (STEP, "data", "forward", "backward", "optimizer", "checkpoint", "gc"
 # In ``Spans.step`` where a span does not say its step.
 UNKNOWN_STEP = -1
 _MOST_RANK = 2**20 - 1
+# How the timeline calls a rank's process.
+_TITLE = re.compile(r"rank (\d{1,7}) \((.{1,253})\)")
 
 
 @dataclass(slots=True)
@@ -129,8 +132,8 @@ def _add(spans: Spans, event: Mapping[str, Any], steps: tuple[int, int] | None) 
     chrome = "ph" in event
     if chrome and event["ph"] != "X":
         # Metadata may name the node of a rank; counters, flows and instants are not needed.
-        if event["ph"] == "M" and isinstance(args.get("node"), str):
-            spans.nodes[_whole(event, "pid", _MOST_RANK)] = args["node"]
+        if event["ph"] == "M" and (title := _TITLE.fullmatch(str(args.get("name")))):
+            spans.nodes[int(title[1])] = title[2]
         return
     name = event.get("name") if chrome else event.get("segment", event.get("name"))
     if not isinstance(name, str):

@@ -28,7 +28,7 @@ from peerwatch_detector.diagnosis.stragglers.work import (
 # M_w asks what these explain; the paper's.
 WORST_SHARE = 0.03
 # Of less than this part of a step there are no shares: they would be rounding.
-_LEAST_LOST = 1e-3
+_LEAST_LOST = 0.01
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ def _microbatches(
     if layout.chained:
         # Pieces between collectives; how many microbatches they are is not known.
         pieces = [
-            cost for cost, kind in zip(own, layout.kinds, strict=True) if not kind.communicates
+            cost for cost, kind in zip(own, layout.kinds, strict=True) if kind.scope == "rank"
         ]
         return [np.sum(pieces, axis=0)] if pieces else []
     forward, backward = (_in_order(layout, stage, kind) for kind in (FORWARD, BACKWARD))

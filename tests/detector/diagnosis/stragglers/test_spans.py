@@ -73,11 +73,19 @@ def lines(spans: list[dict[str, Any]]) -> str:
 
 def chrome(spans: list[dict[str, Any]]) -> dict[str, Any]:
     events: list[dict[str, Any]] = [
-        {"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "rank 0"}},
+        *(
+            {
+                "ph": "M",
+                "name": "process_name",
+                "pid": rank,
+                "args": {"name": f"rank {rank} (node-{rank})"},
+            }
+            for rank in range(4)
+        ),
         {"ph": "s", "id": 1, "name": "send", "pid": 0, "ts": 1},
     ]
     for span in spans:
-        args = {name: span[name] for name in ("step", "group", "node") if name in span}
+        args = {name: span[name] for name in ("step", "group") if name in span}
         # A collective knows its sequence number rather than its step.
         if span["segment"] == "collective":
             del args["step"]
@@ -219,3 +227,75 @@ def test_ranks_that_do_different_things_are_refused(tmp_path: Path) -> None:
     path.write_text(lines(spans))
     with pytest.raises(TraceError, match="different numbers of collectives in a step"):
         judged(path)
+
+
+def replicated(slow: int | None, pause: int | None = None) -> list[dict[str, Any]]:
+    """Ranks that wait for one another in the backward pass, without a span for it."""
+    spans: list[dict[str, Any]] = []
+    begin = 0.0
+    for step in range(20):
+        forward = [0.9 if rank == slow else 0.4 for rank in range(4)]
+        end = begin + max(forward) + 0.3 + (60.0 if step == pause else 0.0)
+        for rank, seconds in enumerate(forward):
+            where = {"rank": rank, "step": step}
+            spans += [
+                {**where, "segment": name, "start": start, "duration": stop - start}
+                for name, start, stop in (
+                    ("step", begin, end + 0.1),
+                    ("forward", begin, begin + seconds),
+                    ("backward", begin + seconds, end + 0.001 * rank),
+                    # Something runs within the waiting.
+                    ("gc", end - 0.02, end - 0.01),
+                    ("optimizer", end + 0.01, end + 0.1),
+                )
+            ]
+        begin = end + 0.1
+    return spans
+
+
+def test_waiting_within_backward_passes_is_none_of_their_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "spans.jsonl"
+    path.write_text(lines(replicated(slow=1)))
+    measures, conclusion = judged(path)
+    assert pytest.approx(1.3, abs=0.01) == measures.replayed_seconds
+    assert pytest.approx(0.925, abs=0.01) == measures.ideal_seconds
+    assert [1] == [worker.rank for worker in conclusion.workers]
+    assert 0 == main(["stragglers", str(path)])
+    assert "backward passes end together" in capsys.readouterr().out
+    path.write_text(lines(replicated(slow=None)))
+    assert "no_straggler" == judged(path)[1].causes[0].name
+
+
+def test_a_step_that_paused_does_not_decide(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "spans.jsonl"
+    path.write_text(lines(replicated(slow=3, pause=7)))
+    assert 0 == main(["stragglers", str(path)])
+    text = capsys.readouterr().out
+    assert "1 steps were left out that took more than 5 times the median: 7" in text
+    assert "Names rank 3:" in text
+
+
+def test_collectives_that_overlap_take_the_time_that_they_took(tmp_path: Path) -> None:
+    spans = []
+    for step in range(20):
+        for rank in range(3):
+            # Both are launched while the rank computes on; the second begins before the first ends.
+            lengths = [
+                ("step", 0.0, 1.0),
+                ("backward", 0.0, 0.7),
+                ("collective", 0.3, 0.6),
+                ("collective", 0.5, 0.9),
+                ("optimizer", 0.8, 1.0),
+            ]
+            spans += [
+                {"rank": rank, "step": step, "segment": name, "start": step + a, "duration": b - a}
+                for name, a, b in lengths
+            ]
+    path = tmp_path / "spans.jsonl"
+    path.write_text(lines(spans))
+    measures, _ = judged(path)
+    assert pytest.approx(1.0) == measures.replayed_seconds
