@@ -15,7 +15,7 @@ from peerwatch_exporter.collector import all_metrics, registrations
 
 RULES = Path(__file__).resolve().parents[1] / "rules"
 # The order of the page: from what pages most to what watches the monitoring.
-_ALERT_FILES = ("node", "gpu", "machine", "fabric", "job", "meta")
+_ALERT_FILES = ("shared", "node", "gpu", "machine", "fabric", "job", "meta")
 
 
 def alert_rows() -> list[str]:

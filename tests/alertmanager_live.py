@@ -39,7 +39,7 @@ def scaled(config: dict[str, Any], speed: float, webhook: str) -> dict[str, Any]
             if timer in route:
                 route[timer] = f"{round(seconds(route[timer]) / speed * 1000)}ms"
     for receiver in config["receivers"]:
-        for hook in receiver["webhook_configs"]:
+        for hook in receiver.get("webhook_configs", []):
             hook["url"] = webhook + "/" + hook["url"].rsplit("/", 1)[1]
     return config
 

@@ -22,7 +22,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PRESET = ROOT / "detector" / "peerwatch_detector" / "config" / "presets" / "peerwatch.yaml"
 
 # Set by the scrape configuration, on every series.
-TARGET_LABELS = frozenset({"cluster", "node", "instance", "job"})
+TARGET_LABELS = frozenset(
+    {"cluster", "node", "instance", "job", "topology_rack", "topology_leaf", "topology_pod"}
+)
 # What an alert must keep where its metrics have it, so that routes and inhibitions can match.
 JOIN_LABELS = ("cluster", "job_id", "node")
 
@@ -114,8 +116,28 @@ CLUSTERS = {
     "cluster:nodes:count": Metric("gauge", frozenset()),
     "cluster:detectors:count": Metric("gauge", frozenset()),
 }
+# Nodes by place, and their faults that may share a cause (rules/shared.rules.yaml).
+_PLACES = frozenset({"topology_rack", "topology_leaf", "topology_pod"})
+_PLACE = frozenset({"level", "place"})
+_FAULT = frozenset({"node", "component", "kind"})
+SHARED = {
+    "node:topology_reported:seconds": Metric("gauge", _PLACES | {"node"}),
+    "node:topology:seconds": Metric("gauge", _PLACES | {"node"}),
+    "node:place:seconds": Metric("gauge", _PLACE | {"node", "unit"}),
+    "place:nodes:count": Metric("gauge", _PLACE),
+    "node:fault:info": Metric("gauge", _FAULT | {"alertstate", "severity"}),
+    "alert:fault_watch:seconds": Metric("gauge", frozenset()),
+    "node:fault_start:seconds": Metric("gauge", _FAULT),
+    "node:fault_place:seconds": Metric("gauge", _FAULT | _PLACE | {"unit"}),
+    "place:shared_fault:score": Metric("gauge", _FAULT - {"node"} | _PLACE),
+    "place:whole_fault:score": Metric("gauge", _FAULT - {"node"} | _PLACE),
+    "node:shared_place:score": Metric("gauge", _FAULT | _PLACE),
+    "node:shared_best:score": Metric("gauge", _FAULT | _PLACE),
+    "node:shared_still:seconds": Metric("gauge", _FAULT | _PLACE),
+    "node:shared_fault:seconds": Metric("gauge", _FAULT | _PLACE),
+}
 # What the server itself writes of alerts: that they are pending or fire, and since when.
-_ALERT = frozenset({"alertname", "severity", "role", "component", "job_id", "node"})
+_ALERT = frozenset({"alertname", "severity", "role", "component", "job_id", "node", "metric"})
 # Which alerts cannot fire (rules/source.rules.yaml).
 SOURCES = {
     "collector:with_source:count": Metric("gauge", frozenset({"collector"})),
@@ -139,7 +161,7 @@ def pack_schema() -> dict[str, Metric]:
     # Its absence tells that nobody's exporter is scraped.
     presence = "DCGM_FI_DEV_GPU_UTIL"
     scraped = {"up": Metric("gauge", frozenset())}
-    built = MEMBERSHIP | LOST_LINKS | HELD | CLUSTERS | SOURCES
+    built = MEMBERSHIP | LOST_LINKS | HELD | CLUSTERS | SOURCES | SHARED
     return schema | built | {presence: FOREIGN[presence]} | scraped | ALERTS
 
 

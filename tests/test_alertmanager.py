@@ -30,6 +30,20 @@ FASTER = 40.0
 NODE = {"role": "cause", "component": "node"}
 FINDING = {"alertname": "PeerwatchFaultyNode", "severity": "critical", **NODE}
 ABSENT = {"alertname": "PeerwatchNodeAbsent", "severity": "critical", **NODE}
+PORT_DOWN = {
+    "alertname": "PeerwatchNicLinkDown",
+    "severity": "critical",
+    "role": "cause",
+    "component": "nic",
+}
+SHARED = {"alertname": "PeerwatchSharedCause", "severity": "critical", **NODE}
+SHARED_NODE = {"alertname": "PeerwatchSharedCauseNode", "severity": "info", "role": "meta"}
+EXPORTER_DOWN = {
+    "alertname": "PeerwatchExporterDown",
+    "severity": "warning",
+    "role": "meta",
+    "component": "exporter",
+}
 SUSPECT = {"alertname": "PeerwatchSuspectNode", "severity": "warning", **NODE}
 GPU = {"role": "cause", "component": "gpu"}
 XID = {"alertname": "PeerwatchXidHardware", "severity": "critical", **GPU}
@@ -76,6 +90,19 @@ def on(alert: Labels, job_id: str, node: str = "", metric: str = "") -> Labels:
     return alert | {name: value for name, value in where.items() if value}
 
 
+def in_place(alert: Labels, kind: str, level: str = "cluster", place: str = "") -> Labels:
+    """Return the alert about the nodes of a place that fail in one way."""
+    return alert | {"kind": kind, "level": level} | ({"place": place} if place else {})
+
+
+def shared(
+    kind: str, component: str, nodes: list[str], level: str = "cluster", place: str = ""
+) -> list[Labels]:
+    """Return the alerts about a cause that nodes share: the page, and what holds theirs back."""
+    member = in_place(SHARED_NODE | {"component": component}, kind, level, place)
+    return [in_place(SHARED, kind, level, place), *(on(member, "", node) for node in nodes)]
+
+
 def config() -> dict[str, Any]:
     return yaml.safe_load(CONFIG.read_text())
 
@@ -115,6 +142,9 @@ def test_the_commented_receivers_are_valid_when_uncommented(tmp_path):
         ("pager", on(FINDING, "j1", "n1", "cpu_usage")),
         ("pager", on(STALLED, "j1")),
         ("pager", on(XID, "j1", "n1")),
+        ("pager", in_place(SHARED, "nic", "leaf", "l1")),
+        ("ticket", in_place(SHARED | {"severity": "warning"}, "nic", "leaf", "l1")),
+        ("nobody", on(SHARED_NODE | {"component": "nic"}, "", "n1")),
         ("pager", on(STOPPED, "j1")),
         ("pager", BLIND),
         ("pager", NO_EXPORTERS),
@@ -148,27 +178,32 @@ def test_the_route_leads_to_the_receiver(receiver, labels):
 
 def test_every_alert_of_the_pack_reaches_the_receiver_its_severity_asks_for():
     asked = {"critical": "pager", "warning": "ticket", "info": "heartbeat"}
+    silent = {"PeerwatchSharedCauseNode": "nobody"}
     for rule in shipped_alerts():
         labels = {"alertname": rule["alert"], **rule["labels"]}
         pairs = [f"{name}={value}" for name, value in labels.items()]
 
         result = amtool("config", "routes", "test", f"--config.file={CONFIG}", *pairs)
 
-        assert asked[rule["labels"]["severity"]] == result.stdout.strip(), rule["alert"]
+        receiver = silent.get(rule["alert"], asked[rule["labels"]["severity"]])
+        assert receiver == result.stdout.strip(), rule["alert"]
 
 
 def test_the_timers_keep_their_order():
     """The order the comments in the file explain."""
-    cause, symptom, other = [
+    shared_cause, cause, symptom, other = [
         route for route in config()["route"]["routes"] if route["receiver"] == "pager"
     ]
     keep_firing = [
         seconds(rule["keep_firing_for"])
         for rule in shipped_alerts()
-        if rule["labels"]["role"] == "cause"
+        # A shared cause lasts as long as the alerts of its nodes, which keep firing themselves.
+        if rule["labels"]["role"] == "cause" and rule["alert"] != "PeerwatchSharedCause"
     ]
 
-    assert seconds(cause["group_wait"]) <= 5
+    # The rules' next evaluation (15 s), and then that of the rules on shared causes (5 s).
+    assert 20 < seconds(cause["group_wait"]) <= 30
+    assert seconds(shared_cause["group_wait"]) <= 5
     assert seconds(symptom["group_wait"]) > seconds(cause["group_wait"]) + 60
     assert min(keep_firing) >= 600
     assert seconds(cause["group_interval"]) >= max(keep_firing)
@@ -286,7 +321,63 @@ def matches(matchers: list[str], labels: Labels) -> bool:
 
 
 # What happens, as (second of the shipped timers, labels), and what must come of it.
+EIGHT = [f"n{number}" for number in range(1, 9)]
 CASES: dict[str, tuple[list[tuple[float, Labels]], dict[str, int]]] = {
+    "a_leaf_switch_takes_the_ports_of_eight_nodes": (
+        [
+            *((0, alert) for alert in shared("nic", "nic", EIGHT, "leaf", "l1")),
+            *((0, on(PORT_DOWN, "j1", node)) for node in EIGHT),
+            *((0, on(FINDING, "j1", node, "absent")) for node in EIGHT[:2]),
+            (30, on(STOPPED, "j1")),
+        ],
+        {"page": 1, "ticket": 0},
+    ),
+    "eight_ports_are_seen_to_share_a_cause_after_the_first_alert": (
+        [
+            *((0, on(PORT_DOWN, "j1", node)) for node in EIGHT),
+            *((20, alert) for alert in shared("nic", "nic", EIGHT)),
+        ],
+        {"page": 1, "ticket": 0},
+    ),
+    "one_port_beside_a_healthy_rack": (
+        [(0, on(PORT_DOWN, "j1", "n1")), (0, on(FINDING, "j1", "n1", "cpu_usage"))],
+        {"page": 1, "ticket": 0},
+    ),
+    "another_fault_of_a_node_that_shares_a_cause_pages": (
+        [
+            *((0, alert) for alert in shared("nic", "nic", EIGHT, "leaf", "l1")),
+            *((0, on(PORT_DOWN, "j1", node)) for node in EIGHT),
+            (0, on(XID, "j1", "n3")),
+            # Nor does it explain the same fault on a node that is no part of it.
+            (0, on(PORT_DOWN, "j1", "n9")),
+        ],
+        {"page": 3, "ticket": 0},
+    ),
+    "two_leaves_are_two_causes": (
+        [
+            *((0, alert) for alert in shared("nic", "nic", EIGHT[:4], "leaf", "l1")),
+            *((0, alert) for alert in shared("nic", "nic", EIGHT[4:], "leaf", "l2")),
+            *((0, on(PORT_DOWN, "j1", node)) for node in EIGHT),
+        ],
+        {"page": 2, "ticket": 0},
+    ),
+    "a_place_that_fails_in_two_ways": (
+        [
+            *((0, alert) for alert in shared("nic", "nic", EIGHT, "leaf", "l1")),
+            *((0, alert) for alert in shared("absent", "node", EIGHT[:4], "leaf", "l1")),
+            *((0, on(PORT_DOWN, "j1", node)) for node in EIGHT),
+            *((0, on(ABSENT, "j1", node)) for node in EIGHT[:4]),
+        ],
+        {"page": 1, "ticket": 0},
+    ),
+    "a_rack_without_a_job_vanishes": (
+        [
+            (0, in_place(SHARED | {"severity": "warning"}, "absent", "rack", "r1")),
+            *((0, alert) for alert in shared("absent", "node", EIGHT, "rack", "r1")[1:]),
+            *((0, on(EXPORTER_DOWN, "", node)) for node in EIGHT),
+        ],
+        {"page": 0, "ticket": 1},
+    ),
     "one_fault_in_three_metrics_with_symptoms": (
         [
             *((0, on(FINDING, "j1", "n7", f"metric{i}")) for i in range(3)),

@@ -19,6 +19,8 @@ from alertmanager_live import seconds
 from peerwatch_demo.stack.local_server import LocalServer
 
 _WINDOW = re.compile(r"(\[|\boffset )(\d+(?:ms|[smh]))\b")
+# Ages that a recorded time is compared with.
+_AGE = re.compile(r"(?<=time\(\) - )(\d+)\b")
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ def faster(rules: Path, speed: float) -> dict[str, Any]:
         return f"{round(seconds(duration) / speed * 1000)}ms"
 
     def within(text: str) -> str:
+        text = _AGE.sub(lambda found: f"{int(found[1]) / speed:.1f}", text)
         return _WINDOW.sub(lambda found: found[1] + shorter(found[2]), text)
 
     content: dict[str, Any] = yaml.safe_load(rules.read_text())
@@ -72,7 +75,7 @@ class ScriptedPages(LocalServer):
 
     def __init__(self, scripts: Mapping[str, Script], speed: float) -> None:
         self.speed = speed
-        self._began = time.monotonic()
+        self._began: float | None = None
         pages = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -93,12 +96,14 @@ class ScriptedPages(LocalServer):
         super().__init__(Handler)
 
     def begin(self) -> None:
-        """Start the scripts' clock anew."""
+        """Start the scripts' clock, which stands at 0 until then."""
         self._began = time.monotonic()
 
     @property
     def seconds(self) -> float:
         """How far the scripts are."""
+        if self._began is None:
+            return 0.0
         return (time.monotonic() - self._began) * self.speed
 
     def wait_until(self, second: float) -> None:

@@ -11,7 +11,7 @@ import json
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,11 +28,14 @@ ROOT = Path(__file__).parents[2]
 SPEED = 15
 # In seconds of the script: the fault, its end, and when the last page that may come has come.
 FAULT, END = 120, 900
-LAST = END + 600 + 600 + 60
+LAST = END + 600 + 600 + 120
+# What is new is known when the rules have watched for 150 s.
+PLACE_FAULT = FAULT + 90
 RESTART = (420, 480)
 NODES = [f"n{number:02d}" for number in range(1, 41)]
 # The others serve the second job.
 FIRST_JOB = NODES[:30]
+SIXTEEN = tuple(NODES[:16])
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("one-page")]
 
@@ -59,6 +62,8 @@ class Symptoms:
     """What the nodes of a job show for a time."""
 
     hot: tuple[str, ...] = ()
+    cut_off: tuple[str, ...] = ()
+    vanished: tuple[str, ...] = ()
     pausing: tuple[str, ...] = ()
     broken_gpus: dict[str, int] | None = None
     stalled: bool = False
@@ -76,11 +81,15 @@ class Play:
     findings, symptoms
         What the detector and the nodes show.
     pages
-        Nodes, each once for every page that must come.
+        Nodes, or places of several, each once for every page that must come.
     gone
         When the detector is away.
     tickets
         Alerts that are filed because they come long before the cause.
+    nodes
+        The nodes of the cluster.
+    leaf_size
+        How many nodes share a leaf switch that the scrape configuration tells of; 0: it does not.
     """
 
     pages: list[str]
@@ -88,6 +97,8 @@ class Play:
     symptoms: list[Symptoms]
     gone: tuple[float, float] = (0, 0)
     tickets: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = tuple(NODES)
+    leaf_size: int = 0
 
 
 def flapping(node: str) -> list[Finding]:
@@ -142,16 +153,49 @@ PLAYS = {
         [Finding("n07")],
         [Symptoms(pausing=("n07",), stalled=True)],
     ),
+    # Of the eight nodes one stays cut off when the switch is back: it pages for itself.
+    "leaf_switch": Play(
+        ["leaf 0", "n05"],
+        [],
+        [
+            Symptoms(cut_off=SIXTEEN[:8], stalled=True, begin=PLACE_FAULT, end=480),
+            Symptoms(cut_off=("n05",), begin=PLACE_FAULT, end=END + 120),
+        ],
+        nodes=SIXTEEN,
+        leaf_size=8,
+    ),
+    "leaf_switch_without_places": Play(
+        ["cluster"],
+        [],
+        [Symptoms(cut_off=SIXTEEN[:8], stalled=True, begin=PLACE_FAULT)],
+        nodes=SIXTEEN,
+    ),
+    # Nodes vanish with one leaf, ports go down at the other, and one more node of it fails later.
+    "two_leaves": Play(
+        ["leaf 0", "leaf 1", "n15"],
+        [Finding(node, "absent", begin=PLACE_FAULT + 90) for node in SIXTEEN[:8]],
+        [
+            Symptoms(vanished=SIXTEEN[:8], begin=PLACE_FAULT),
+            Symptoms(cut_off=SIXTEEN[8:12], stalled=True, begin=PLACE_FAULT),
+            Symptoms(cut_off=("n15",), begin=PLACE_FAULT + 240),
+        ],
+        nodes=SIXTEEN,
+        leaf_size=8,
+    ),
     "nothing": Play([], [], []),
 }
 
 
 def nodes_page(play: Play, second: float) -> Iterator[Sample]:
     """What the exporters of a cluster show."""
-    for place, node in enumerate(NODES):
+    for place, node in enumerate(play.nodes):
+        now = [shown for shown in play.symptoms if shown.begin <= second < shown.end]
+        if any(node in shown.vanished for shown in now):
+            continue
         job_id = "j1" if node in FIRST_JOB else "j2"
+        leaf = {"topology_leaf": str(place // play.leaf_size)} if play.leaf_size else {}
         yield Sample("host_job_info", 1, {"job_id": job_id, "node": node})
-        yield Sample("exporter_build_info", 1, {"node": node})
+        yield Sample("exporter_build_info", 1, {"node": node, **leaf})
         lost = [s for s in play.symptoms if s.stalled and s.job_id == job_id]
         still = sum(min(second, s.end) - s.begin for s in lost if second > s.begin)
         labels = {"job_id": job_id, "node": node, "rank": str(place)}
@@ -159,6 +203,10 @@ def nodes_page(play: Play, second: float) -> Iterator[Sample]:
         step = time.time() - (still if any(second < s.end for s in lost) else 0)
         yield Sample("rank_last_step_timestamp_seconds", step, labels)
         yield Sample("rank_heartbeat_timestamp_seconds", time.time(), labels)
+        cut_off = any(node in shown.cut_off for shown in now)
+        port = {"node": node, "device": "mlx5_0", "port": "1"}
+        yield Sample("nic_port_state", 1 if cut_off else 4, port)
+        yield Sample("nic_link_downed_total", 1, port)
         for symptoms in play.symptoms:
             yield from _devices(symptoms, node, second)
 
@@ -263,9 +311,9 @@ class Outcome:
     firing: Counter[str]
 
     def paged(self, cluster: str, status: str = "firing") -> list[str]:
-        """Return the nodes of all notifications of the pager about a cluster."""
+        """Return the nodes, or places of several, that the pager was notified of."""
         return sorted(
-            sent.group_labels.get("node", "")
+            about(sent.group_labels)
             for sent in self.receiver.notifications("/page")
             if sent.status == status and sent.group_labels.get("cluster") == cluster
         )
@@ -293,9 +341,9 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
         text = json.dumps(scaled(shipped, SPEED, receiver.url))
         manager = alertmanager(stack, free_ports(1)[0], text)
         alone = "prometheus_restarts"
-        pages.begin()
         others = server(stack, pages, [name for name in PLAYS if name != alone], manager.url)
         first = server(stack, pages, [alone], manager.url)
+        pages.begin()
         pages.wait_until(RESTART[0])
         first.process.stop(10)
         pages.wait_until(RESTART[1])
@@ -305,6 +353,11 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
         firing = count_firing(others)
         pages.wait_until(LAST)
         yield Outcome(receiver, firing)
+
+
+def about(group: Mapping[str, str]) -> str:
+    """Return what a page is about: a node, or a place of several."""
+    return group.get("node") or f"{group.get('level', '')} {group.get('place', '')}".strip()
 
 
 def count_firing(prometheus: Server) -> Counter[str]:
@@ -329,6 +382,17 @@ def test_the_end_of_every_fault_is_told_exactly_once(played: Outcome, name: str)
 @pytest.mark.parametrize("name", PLAYS)
 def test_what_the_named_node_explains_makes_no_tickets(played: Outcome, name: str) -> None:
     assert PLAYS[name].tickets == played.tickets(name)
+
+
+def test_the_page_about_a_place_lists_its_nodes_and_jobs(played: Outcome) -> None:
+    (page,) = (
+        alert
+        for sent in played.receiver.notifications("/page")
+        if sent.group_labels.get("cluster") == "leaf_switch" and sent.group_labels.get("level")
+        for alert in sent.firing()
+    )
+
+    assert f": {', '.join(SIXTEEN[:8])}. Training jobs: j1." in page.annotations["description"]
 
 
 def test_the_large_fault_fires_more_than_forty_five_alerts(played: Outcome) -> None:
