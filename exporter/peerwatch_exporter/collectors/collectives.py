@@ -1,6 +1,7 @@
 """What ranks do in collectives: launched, completed, in flight, how long, how much, how late.
 
-Read from torch's Flight Recorder through the socket that the hook serves.
+Read from torch's Flight Recorder through the socket that the hook serves, from counters that a
+communication library writes itself, and from NCCL's RAS and Inspector.
 """
 
 from __future__ import annotations
@@ -12,15 +13,14 @@ from peerwatch_exporter.catalog import family
 from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData, raise_partial
-from peerwatch_exporter.sources.collectives.recorders import Recorders
+from peerwatch_exporter.sources.collectives.all_sources import CollectiveSources, merged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
-    from peerwatch_exporter.sources.collectives.recorder import Reading
-    from peerwatch_exporter.sources.collectives.recorders import RankReading
+    from peerwatch_exporter.sources.collectives.recorders import Readings
     from peerwatch_exporter.sources.collectives.telemetry import GroupTelemetry
 
 _RANK = ("job_id", "rank")
@@ -146,13 +146,22 @@ SPECS: tuple[MetricSpec, ...] = needing(
         not_drawn=_FOR_DIAGNOSIS,
     ),
     MetricSpec(
+        "collective_work_requests_total",
+        "counter",
+        "1",
+        (*_GROUP, "state"),
+        "Work requests of the network that the rank has posted, and those that have completed.",
+        "rank-<rank>.counters.json: work_requests",
+        not_drawn=_FOR_DIAGNOSIS,
+    ),
+    MetricSpec(
         "collective_source_up",
         "gauge",
         "1",
         (*_RANK, "source"),
         "1 if the source of the rank's collectives answered, 0 if it did not: then the rank's "
         "other series of collectives are missing.",
-        "flight_recorder: the socket rank-<rank>.sock",
+        "flight_recorder: socket rank-<rank>.sock; counters: rank-<rank>.counters.json; ras: NCCL",
         not_drawn=_FOR_DIAGNOSIS,
     ),
 )
@@ -167,13 +176,17 @@ _STATES = ("launched", "started", "completed")
     "collectives of ranks by process group: launched, completed, in flight, bytes, lateness",
     topic="Collectives",
     metrics=SPECS,
-    is_configured=lambda config: config.heartbeat.directory is not None,
+    is_configured=lambda config: (
+        config.heartbeat.directory is not None
+        or config.collectives.ras_address is not None
+        or config.collectives.inspector_directory is not None
+    ),
 )
 class CollectivesCollector:
     """Publishes the newest reading of each rank; the reading itself happens in other threads."""
 
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:
-        self._recorders = Recorders(config.heartbeat.directory, config.collectives, sources)
+        self._sources = CollectiveSources(config, sources)
 
     def collect(self) -> Iterator[Family]:
         """Yield the families of ``collective_*``.
@@ -185,36 +198,38 @@ class CollectivesCollector:
         PartialData
             At the end, if some ranks could not be read.
         """
-        readings, problems = self._recorders.read()
-        if not readings and not problems:
+        readings = self._sources.read()
+        if not readings.reports and not readings.problems:
             raise NoData("No rank on this node reports its collectives.")
         yield from _families(readings)
-        raise_partial(problems, found=True)
+        raise_partial(readings.problems, found=True)
 
     def close(self) -> None:
         """End the readers."""
-        self._recorders.close()
+        self._sources.close()
 
 
-def _families(readings: list[RankReading]) -> Iterator[Family]:
+def _families(readings: Readings) -> Iterator[Family]:
     families = {spec.name: family(spec.name) for spec in SPECS}
-    infos: set[tuple[str, ...]] = set()
-    for job_id, rank, _, reading in readings:
-        labels = (job_id, str(rank))
-        if reading.up is not None:
-            row = (*labels, "flight_recorder"), float(reading.up)
+    for job_id, rank, source, up, _, _ in readings.reports:
+        if up is not None:
+            row = (job_id, str(rank), source), float(up)
             families["collective_source_up"].rows.append(row)
-        for group in reading.groups:
-            _add_group(families, (*labels, group.group), group, reading)
-        for name, info in (reading.infos or {}).items():
-            if info.members:
-                infos.add((job_id, name, info.description, info.members))
-    families["collective_group_info"].rows.extend((labels, 1.0) for labels in sorted(infos))
+    for report in merged(readings.reports):
+        for group in report.groups:
+            labels = report.job_id, str(report.rank), group.group
+            _add_group(families, labels, group, report.time)
+    families["collective_group_info"].rows.extend(
+        ((job_id, name, info.description, info.members), 1.0)
+        for job_id, infos in readings.infos.items()
+        for name, info in sorted(infos.items())
+        if info.members
+    )
     yield from (each for each in families.values() if each.rows)
 
 
 def _add_group(
-    families: dict[str, Family], labels: tuple[str, ...], group: GroupTelemetry, reading: Reading
+    families: dict[str, Family], labels: tuple[str, ...], group: GroupTelemetry, time: float
 ) -> None:
     def add(name: str, value: float | None, *more: str) -> None:
         if value is not None:
@@ -230,11 +245,13 @@ def _add_group(
         add("last_sequence", getattr(group, state), state)
     flight = group.in_flight
     if group.completed is not None:
-        age = 0.0 if flight is None else max(0.0, reading.time - flight.launched)
+        age = 0.0 if flight is None else max(0.0, time - flight.launched)
         add("in_flight_seconds", age)
         if flight is not None and flight.sequence is not None and age >= IN_FLIGHT_INFO_SECONDS:
             text = flight.collective, flight.input, flight.output, flight.dtype
             add("in_flight_info", flight.sequence, *text)
+    for state, requests in zip(("posted", "completed"), group.work_requests or (), strict=False):
+        add("work_requests_total", requests, state)
     if group.block is not None:
         add("block_sequence", group.block.end)
         add("block_collectives", group.block.collectives)

@@ -154,6 +154,23 @@ class CollectivesConfig(_Section):
         le=1024,
         description="Maximum number of process groups per rank: those used last.",
     )
+    ras_address: Annotated[str, Field(pattern=r"^\S+:\d{1,5}$")] | None = Field(
+        default=None,
+        description="Address and port of NCCL's RAS service, usually localhost:28028; unset: it is "
+        "not asked.",
+    )
+    ras_interval_seconds: float = Field(
+        default=10,
+        ge=2,
+        le=300,
+        description="How often RAS is asked; each question makes all processes of the job answer.",
+    )
+    inspector_directory: Path | None = Field(
+        default=None,
+        strict=False,
+        description="Directory in which NCCL's Inspector writes its JSON files "
+        "(NCCL_INSPECTOR_DUMP_DIR); unset: they are not read.",
+    )
 
 
 class JobsConfig(_Section):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from peerwatch_exporter.sources.collectives.errors import CollectiveSourceError
 from peerwatch_exporter.sources.collectives.recorder import RecorderReader
+from peerwatch_exporter.sources.collectives.telemetry import GroupInfo, RankReport
 from peerwatch_exporter.sources.jobs.known_ranks import KnownRank
 
 if TYPE_CHECKING:
@@ -15,17 +16,18 @@ if TYPE_CHECKING:
 
     from peerwatch_exporter.settings.config import CollectivesConfig
     from peerwatch_exporter.sources import Sources
-    from peerwatch_exporter.sources.collectives.recorder import Reading
     from peerwatch_exporter.sources.jobs.heartbeat import Heartbeat
 
 
-class RankReading(NamedTuple):
-    """The newest reading of a rank."""
+SOURCE = "flight_recorder"
 
-    job_id: str
-    rank: int
-    is_alive: bool
-    reading: Reading
+
+class Readings(NamedTuple):
+    """What is known of each rank, the process groups of each job by name, and what is wrong."""
+
+    reports: list[RankReport]
+    infos: dict[str, dict[str, GroupInfo]]
+    problems: list[Exception]
 
 
 class Recorders:
@@ -49,8 +51,8 @@ class Recorders:
         self._clock = sources.clock
         self._readers: dict[tuple[str, int], RecorderReader] = {}
 
-    def read(self) -> tuple[list[RankReading], list[Exception]]:
-        """Return what is known of each rank, and what is wrong; waits for nobody."""
+    def read(self) -> Readings:
+        """Return what the newest readings gave; waits for nobody."""
         ranks = list(self._ranks())
         problems: list[Exception] = []
         if len(ranks) > self._config.max_ranks:
@@ -59,16 +61,19 @@ class Recorders:
         wanted = {(rank.job_id, rank.rank) for rank in ranks}
         for key in self._readers.keys() - wanted:
             self._readers.pop(key).stop()
-        readings = []
+        reports: list[RankReport] = []
+        infos: dict[str, dict[str, GroupInfo]] = {}
         for rank in ranks:
             reading = self._reader(rank.job_id, rank.rank).reading
             if reading is None:
                 continue
-            readings.append(RankReading(rank.job_id, rank.rank, rank.is_alive, reading))
+            identity = rank.job_id, rank.rank
+            reports.append(RankReport(*identity, SOURCE, reading.up, reading.time, reading.groups))
+            infos.setdefault(rank.job_id, {}).update(reading.infos or {})
             # That a rank which has exited does not answer is no news.
             if reading.problem is not None and rank.is_alive:
                 problems.append(reading.problem)
-        return readings, problems
+        return Readings(reports, infos, problems)
 
     def close(self) -> None:
         """End all readers; returns at once."""

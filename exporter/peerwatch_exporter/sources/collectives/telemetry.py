@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 
@@ -86,3 +86,60 @@ class GroupInfo(NamedTuple):
     description: str
     members: str
     size: int
+
+
+class RankReport(NamedTuple):
+    """What one source says of one rank.
+
+    Parameters
+    ----------
+    job_id, rank
+        Which rank.
+    source
+        Its name in ``collective_source_up``.
+    up
+        Whether it answered for this rank; None if the rank has no such source.
+    time
+        When (Unix time).
+    groups
+        What is known of its groups.
+    """
+
+    job_id: str
+    rank: int
+    source: str
+    up: bool | None
+    time: float
+    groups: tuple[GroupTelemetry, ...] = ()
+
+
+def completed_by(group: GroupTelemetry, other: GroupTelemetry) -> GroupTelemetry:
+    """Return a group with what another source knows of it and the first one does not.
+
+    Sequence numbers are taken from one source or the other, since they may count differently;
+    duration, bytes and bus bytes of a collective too, because only together they are a bandwidth.
+    """
+    totals = dict(group.totals)
+    for collective, theirs in other.totals.items():
+        ours = totals.get(collective)
+        if ours is None:
+            totals[collective] = theirs
+        elif ours.seconds is None and theirs.seconds is not None:
+            totals[collective] = replace(
+                ours, seconds=theirs.seconds, size=theirs.size, bus=theirs.bus
+            )
+    merged = replace(
+        group,
+        totals=totals,
+        block=group.block or other.block,
+        work_requests=group.work_requests or other.work_requests,
+    )
+    if group.launched is not None or group.completed is not None:
+        return merged
+    return replace(
+        merged,
+        launched=other.launched,
+        started=other.started,
+        completed=other.completed,
+        in_flight=other.in_flight,
+    )
