@@ -20,6 +20,7 @@ from peerwatch_detector.diagnosis.timeline.lines import parse_lines
 from peerwatch_detector.errors import ReadError, TraceError
 from peerwatch_detector.reading.span_reader import SpanReading, read_span_lines
 from peerwatch_exporter.hook.peerwatch_spans import recorder as writing
+from peerwatch_exporter.hook.peerwatch_spans.names import COLLECTIVE, STEP
 from peerwatch_exporter.sources.jobs.process_jobs import ProcessJobs
 from peerwatch_exporter.web.spans import SpanAnswers
 from web_client import FakePages, hash_of, serving
@@ -157,8 +158,8 @@ def test_what_a_rank_wrote_is_in_the_trace(tmp_path: Path, monkeypatch: pytest.M
     recorder = writing.Recorder(str(tmp_path / "heartbeats"))
     recorder._open_if_rank()
     now = time.perf_counter_ns()
-    recorder.add(writing.STEP, now - 10**9, now, value=41)
-    recorder.add(writing.COLLECTIVE, now - 10**7, now, recorder.detail("2", "isend", 1), 12)
+    recorder.add(STEP, now - 10**9, now, value=41)
+    recorder.add(COLLECTIVE, now - 10**7, now, recorder.names.detail("2", "isend", 1), 12)
     recorder.publish()
     answers = SpanAnswers(tmp_path / "heartbeats", ProcessJobs(), 1000, time.time)
     web = tmp_path / "web.yml"
@@ -287,6 +288,34 @@ def test_clocks_that_were_not_compared_are_told(
         assert timeline(path, url) == 0
     assert "clocks of 2 ranks were not compared" in capsys.readouterr().err
     assert json.loads(path.read_text())["otherData"]["ranks_with_uncompared_clocks"] == [0, 1]
+
+
+def test_clocks_that_were_not_compared_are_set_by_the_ends_of_collectives(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rank 1's host is half a second ahead, and no datagram passes; it comes first, besides."""
+    path = tmp_path / "out.json"
+
+    def spans(ahead: float) -> list[object]:
+        ends = [START + 1 + n * 0.1 + ahead for n in range(20)]
+        reduces = [["collective", e - 0.01, 0.01, n, "0", "all_reduce"] for n, e in enumerate(ends)]
+        return [["data", START + 3 + ahead, 0.5, 7], *reduces]
+
+    known = facts(0, {"source": "rank_0", "offset": 0, "error": 0.0})
+    with (
+        exporter(text(facts(1) + spans(0.5))) as (url, _),
+        exporter(text(known + spans(0))) as (
+            first,
+            _,
+        ),
+    ):
+        assert timeline(path, url, first) == 0
+    starts = [event["ts"] for event in events(path, "X") if event["name"] == "data"]
+    assert starts[0] == pytest.approx(starts[1], abs=1)
+    other_data = json.loads(path.read_text())["otherData"]
+    assert other_data["ranks_with_clocks_by_collectives"] == [1]
+    assert other_data["ranks_with_uncompared_clocks"] == []
+    assert "not compared" not in capsys.readouterr().err
 
 
 def test_a_password_is_sent(tmp_path: Path) -> None:

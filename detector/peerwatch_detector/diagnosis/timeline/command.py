@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TextIO
 
@@ -16,6 +16,7 @@ from peerwatch_common.errors import ConfigError
 from peerwatch_common.progress import Progress
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.diagnosis.timeline.chrome import ChromeTrace
+from peerwatch_detector.diagnosis.timeline.clock_marks import ClockMarks
 from peerwatch_detector.diagnosis.timeline.lines import (
     EndOfSpans,
     RankFacts,
@@ -38,10 +39,19 @@ class _Told:
 
     ranks: dict[int, str] = field(default_factory=dict)
     uncompared: list[int] = field(default_factory=list)
+    by_marks: list[int] = field(default_factory=list)
     clock_error: float = 0.0
     dropped: int = 0
     truncated: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Placing:
+    """What places spans whose clocks were not compared: they wait until all marks are known."""
+
+    marks: ClockMarks = field(default_factory=ClockMarks)
+    waiting: dict[int, list[RankSpan]] = field(default_factory=dict)
 
 
 def run_timeline(options: argparse.Namespace, config: DetectorConfig) -> int:
@@ -135,6 +145,7 @@ def _merge(
 ) -> list[str]:
     """Write the spans of all exporters; return why some could not be read."""
     failed = []
+    placing = _Placing()
     urls = list(exporters)
     with (
         Progress(sys.stderr, len(urls), "node") as progress,
@@ -145,10 +156,11 @@ def _merge(
             answers = [pool.submit(_lines_of, url, query, how) for url in part]
             for url, answer in zip(part, answers, strict=True):
                 try:
-                    _add(trace, told, answer.result(), url, exporters[url])
+                    _add(trace, told, placing, answer.result(), url, exporters[url])
                 except (ReadError, TraceError) as error:
                     failed.append(str(error))
                 progress.advance()
+    _place(trace, told, placing)
     return failed
 
 
@@ -156,7 +168,28 @@ def _lines_of(url: str, query: dict[str, str], how: SpanReading) -> list[bytes]:
     return [*read_span_lines(url, query, how)]
 
 
-def _add(trace: ChromeTrace, told: _Told, lines: Sequence[bytes], url: str, node: str) -> None:
+def _place(trace: ChromeTrace, told: _Told, placing: _Placing) -> None:
+    """Write the spans of ranks whose clocks were not compared, by marks where there are some."""
+    for rank, spans in placing.waiting.items():
+        shift = placing.marks.shift(spans)
+        if shift is None:
+            told.uncompared.append(rank)
+        else:
+            told.by_marks.append(rank)
+            told.clock_error = max(told.clock_error, shift.error)
+        for span in spans:
+            placed = span if shift is None else replace(span, start=shift.corrected(span.start))
+            trace.span(rank, placed)
+
+
+def _add(
+    trace: ChromeTrace,
+    told: _Told,
+    placing: _Placing,
+    lines: Sequence[bytes],
+    url: str,
+    node: str,
+) -> None:
     rank = -1
     skipped = False
     for line in parse_lines(lines, url):
@@ -173,11 +206,16 @@ def _add(trace: ChromeTrace, told: _Told, lines: Sequence[bytes], url: str, node
                 told.dropped += line.dropped
                 trace.rank(rank, f"rank {rank}" + (f" ({node})" if node else ""))
                 if line.clock_error is None:
-                    told.uncompared.append(rank)
+                    placing.waiting[rank] = []
                 else:
                     told.clock_error = max(told.clock_error, line.clock_error)
             case RankSpan():
-                if not skipped:
+                if skipped:
+                    continue
+                if rank in placing.waiting:
+                    placing.waiting[rank].append(line)
+                else:
+                    placing.marks.add(line)
                     trace.span(rank, line)
             case EndOfSpans():
                 told.problems.extend(f"{url}: {problem}" for problem in line.problems)
@@ -192,6 +230,7 @@ def _facts(job_id: str, start: float, end: float, told: _Told) -> dict[str, obje
         "end_unix_seconds": end,
         "ranks": len(told.ranks),
         "clock_error_seconds": told.clock_error,
+        "ranks_with_clocks_by_collectives": sorted(told.by_marks),
         "ranks_with_uncompared_clocks": sorted(told.uncompared),
         "spans_dropped": told.dropped,
     }
