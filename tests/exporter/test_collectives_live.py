@@ -36,6 +36,8 @@ def job(tmp_path):
     """Return the ranks of a job with the hook, and their heartbeats' directory."""
     script, beats = tmp_path / "train.py", tmp_path / "beats"
     script.write_text(TRAINING)
+    beats.mkdir()
+    beats.chmod(0o2755)
     hook = Path(peerwatch_exporter.__file__).parent / "hook"
     ranks = [
         subprocess.Popen(
@@ -86,6 +88,8 @@ def test_job_shows_its_groups_its_hang_and_its_stopped_rank(job):
             ("collectives", "1", "tensor", "0-1"),
             ("collectives", "2", "tensor", "2-3"),
         } == set(only(samples, "collective_group_info"))
+        # The directory has the set-group-ID bit: its group may connect, and nobody else.
+        assert 0o770 == (beats / "rank-0.sock").stat().st_mode & 0o777
         totals = "collective_bytes_total", "collectives", "3", "2", "all_reduce"
         assert 30 * 4000 == samples[totals]
 

@@ -12,6 +12,7 @@ import ctypes
 import importlib
 import json
 import os
+import stat
 import sys
 import time
 from contextlib import suppress
@@ -85,6 +86,9 @@ class Recorder:
                 )
             path.unlink(missing_ok=True)  # left by a rank that was killed
             self._server = make(str(path))
+            # Who made the directory so gives its group to what is made in it: the exporter's.
+            if self._directory.stat().st_mode & stat.S_ISGID:
+                path.chmod(0o770)
         except Exception as error:
             # torch has the worker server from 2.4 on, as a private name that may go again.
             self._reason = f"{type(error).__name__}: {error}"[:300]

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from peerwatch_exporter.sources.collectives.errors import CollectiveSourceError
 
-# A communicator of 1,024 ranks is 350 KB of JSON.
-LARGEST_ANSWER_BYTES = 64 * 2**20
+# A communicator of 1,024 ranks is 400 KB of JSON.
+LARGEST_ANSWER_BYTES = 16 * 2**20
 _LONGEST_LINE_BYTES = 4096
 _READ_BYTES = 1 << 18
 _PROTOCOL = 2

@@ -146,6 +146,7 @@ def _refused(path: Path) -> str:
     except OSError:
         owner = "another user"
     return (
-        f"{path} belongs to user {owner}, the exporter runs as {os.geteuid()}; run it as root, or "
-        "as that user, or give it CAP_DAC_OVERRIDE"
+        f"{path} belongs to user {owner}, the exporter runs as {os.geteuid()}; give the directory "
+        "to a group of the exporter with the set-group-ID bit (chmod g+s), or run the exporter as "
+        "that user, or with CAP_DAC_OVERRIDE"
     )
