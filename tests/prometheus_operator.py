@@ -67,11 +67,14 @@ _RULE = _closed(
     "expr",
 )
 _GROUP = _closed({"name": _TEXT, "interval": _DURATION, "rules": _listed(_RULE)}, "name", "rules")
+_ATTACHED = _closed({"node": {"type": "boolean"}})
 _SPECS = {
     "PodMonitor": {"selector": _SELECTOR, "podMetricsEndpoints": _listed(_ENDPOINT)},
     "ServiceMonitor": {"selector": _SELECTOR, "endpoints": _listed(_ENDPOINT)},
     "PrometheusRule": {"groups": _listed(_GROUP)},
 }
+# What a spec may lack.
+_OPTIONAL = {kind: {"attachMetadata": _ATTACHED} for kind in ("PodMonitor", "ServiceMonitor")}
 
 
 def validate(manifest: dict[str, Any]) -> None:
@@ -82,7 +85,7 @@ def validate(manifest: dict[str, Any]) -> None:
             "apiVersion": {"const": "monitoring.coreos.com/v1"},
             "kind": _TEXT,
             "metadata": _closed({"name": _TEXT, "namespace": _TEXT, "labels": _TEXTS}, "name"),
-            "spec": _closed(spec, *spec),
+            "spec": _closed(spec | _OPTIONAL.get(manifest["kind"], {}), *spec),
         },
         *("apiVersion", "kind", "metadata", "spec"),
     )

@@ -121,6 +121,8 @@ _PLACES = frozenset({"topology_rack", "topology_leaf", "topology_pod"})
 _PLACE = frozenset({"level", "place"})
 _FAULT = frozenset({"node", "component", "kind"})
 SHARED = {
+    # Given by the user (docs/topology.md).
+    "node_topology_info": Metric("gauge", _PLACES | {"node"}),
     "node:topology_reported:seconds": Metric("gauge", _PLACES | {"node"}),
     "node:topology:seconds": Metric("gauge", _PLACES | {"node"}),
     "node:place:seconds": Metric("gauge", _PLACE | {"node", "unit"}),
