@@ -25,10 +25,12 @@ FUNCTIONS = (
     "reduce",
     "all_gather",
     "all_gather_into_tensor",
+    "all_gather_single",  # its name since torch 2.13
     "gather",
     "scatter",
     "reduce_scatter",
     "reduce_scatter_tensor",
+    "reduce_scatter_single",
     "all_to_all",
     "all_to_all_single",
     "barrier",
@@ -90,8 +92,10 @@ def _end_with(recorder: Recorder, work: Any, begun: Any, detail: int, number: in
     def done(_: object) -> None:
         recorder.end(COLLECTIVE, begun, detail, number)
 
-    with suppress(Exception):  # a backend whose work has no future
+    try:
         work.get_future().add_done_callback(done)
+    except Exception:
+        recorder.dropped += 1
 
 
 def _on_gpu(argument: object) -> bool:
