@@ -76,7 +76,10 @@ bench: setup-bench
 
 # The seeds from 70000 on are for validation: nothing is chosen or tuned on them.
 evaluate: setup-demo
-	@cases=$$(mktemp -d) && trap 'rm -rf "$$cases"' EXIT && trap 'exit 130' INT && \
+	@if [ -n "$(LIVE)" ]; then out=$${OUTPUT:-reports}; mkdir -p "$$out" && \
+		exec python -m peerwatch_demo.live "$$out/live.jsonl" --seed "$${SEED:-70000}" \
+			--repeats "$${REPEATS:-3}" --health-minutes "$${HEALTH:-60}"; fi && \
+	cases=$$(mktemp -d) && trap 'rm -rf "$$cases"' EXIT && trap 'exit 130' INT && \
 	trap 'exit 143' TERM HUP && out=$${OUTPUT:-$$cases} && \
 	mkdir -p "$$out" && for family in plain:20 hard:40; do \
 		name=$${family%:*}; echo "== family $$name"; \

@@ -7,7 +7,7 @@ is started through one ``Stack``, so whatever ends the run takes all of it down.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from peerwatch_demo.cluster import detector, nodes
@@ -54,6 +54,8 @@ class Cluster:
         The terminal.
     namespaces
         Whether every node has a network namespace of its own.
+    script, environment
+        What the ranks run, and variables for it; the demo's job by default.
     """
 
     def __init__(
@@ -64,17 +66,21 @@ class Cluster:
         console: Console,
         *,
         namespaces: bool,
+        script: Path | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.nodes: list[Node] = []
         self.prometheus: Server | None = None
         self.alertmanager: Server | None = None
         self._names = list(names)
+        self._script = script or place.script
+        self._environment = environment or {}
         self._place = place
         self._stack = stack
         self._console = console
         self._network = Network(self._names, _HEALTHY_LINK) if namespaces else None
         self._size = NodeSize()
-        self._detector_port = 0
+        self.detector_port = 0
 
     @property
     def site(self) -> Site:
@@ -108,7 +114,9 @@ class Cluster:
         stack.on_stop(lambda: nodes.stop_together(self.nodes))
         (port,) = free_ports(1)
         for node in self.nodes:
-            nodes.start_rank(node, self.nodes, place, port, namespaces=inside)
+            nodes.start_rank(
+                node, self.nodes, place, port, self._script, self._environment, namespaces=inside
+            )
             nodes.start_exporter(node, place, size, namespaces=inside)
         say(f"a node each: one rank of training job {JOB_ID} (torch, gloo) and one exporter")
         for node in self.nodes:
@@ -117,14 +125,14 @@ class Cluster:
     def start_servers(self, receiver: WebhookReceiver) -> Server:
         """Start Alertmanager and Prometheus and return the latter."""
         ports = free_ports(3)
-        self._detector_port = ports[2]
+        self.detector_port = ports[2]
         notifier = alertmanager(
             self._stack,
             ports[1],
             alertmanager_config(self._place.alertmanager_example, receiver.url),
         )
         targets = [node.target for node in self.nodes]
-        targets.append(Target(detector.DETECTOR_JOB, f"127.0.0.1:{self._detector_port}", {}))
+        targets.append(Target(detector.DETECTOR_JOB, f"127.0.0.1:{self.detector_port}", {}))
         config = prometheus_config(targets, rules=self._place.rules, alertmanager=notifier.url)
         server = prometheus(self._stack, ports[0], config)
         self.alertmanager, self.prometheus = notifier, server
@@ -180,16 +188,20 @@ class Cluster:
     def start_detector(self, models: Path) -> Server:
         """Start the detector and wait until it has read Prometheus."""
         config = self.detector_config(models)
-        detect = detector.start_detector(self._stack, self._place, config, self._detector_port)
+        detect = self.start_configured_detector(config)
         self._console.line("peerwatch-detector run: it reads Prometheus and evaluates every second")
         return detect
+
+    def start_configured_detector(self, config: str) -> Server:
+        """Start the detector with this configuration and wait until it has read Prometheus."""
+        return detector.start_detector(self._stack, self._place, config, self.detector_port)
 
     def detector_config(self, models: Path | None) -> str:
         """Return the detector's configuration file."""
         assert self.prometheus is not None, "start_servers() comes first"
         return detector.detector_config(
             self.prometheus.url,
-            self._detector_port,
+            self.detector_port,
             models,
             Patience(),
             namespaces=self._network is not None,

@@ -69,6 +69,11 @@ class Place:
         return self.root / "rules" / "alertmanager.example.yaml"
 
     @property
+    def script(self) -> Path:
+        """What the ranks of the demo's job run."""
+        return self.root / "detector" / "peerwatch_demo" / "cluster" / "train.py"
+
+    @property
     def hook(self) -> Path:
         """The directory whose ``sitecustomize`` makes any Python process send heartbeats."""
         return self.root / "exporter" / "peerwatch_exporter" / "hook"
@@ -254,9 +259,16 @@ def node_environment(node: Node, place: Place) -> dict[str, str]:
 
 
 def start_rank(
-    node: Node, nodes: Sequence[Node], place: Place, port: int, *, namespaces: bool
+    node: Node,
+    nodes: Sequence[Node],
+    place: Place,
+    port: int,
+    script: Path,
+    variables: Mapping[str, str],
+    *,
+    namespaces: bool,
 ) -> None:
-    """Start the node's rank as a launcher does, with Peerwatch's heartbeat switched on."""
+    """Start the node's rank as a launcher does, with Peerwatch's heartbeat and spans on."""
     environment = node_environment(node, place) | {
         "RANK": str(node.rank),
         "LOCAL_RANK": "0",
@@ -271,8 +283,8 @@ def start_rank(
         "PYTHONPATH": str(place.hook),
         "PEERWATCH_HEARTBEAT_DIR": str(node.directory / "heartbeat"),
         "PEERWATCH_SPANS": "1",
+        **variables,
     }
-    script = place.root / "detector" / "peerwatch_demo" / "cluster" / "train.py"
     checkpoint = node.directory / "checkpoint.pt"
     node.start(
         "rank", [place.python, "-P", str(script), "--checkpoint", str(checkpoint)], environment

@@ -1,0 +1,185 @@
+"""The training job of the live evaluation: two kinds of process groups, and code that can go wrong.
+
+Every rank trains a small model with the others over gloo, exchanges tensors with its neighbour in
+a group of two, writes a checkpoint now and then, and evaluates. A fault of the code itself begins
+when ``PEERWATCH_LIVE_FAULTS/rank-<rank>`` holds its name. Run as ``torchrun`` would run it, without
+Peerwatch's packages on the module path.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch import distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset
+
+# As in faults.py.
+FAULTS_VARIABLE = "PEERWATCH_LIVE_FAULTS"
+# Of a step of some 0.4 s; the wait stands for the GPU's work.
+_DEVICE_SECONDS = 0.3
+_SLEEP_SECONDS = 0.3
+_CHECKPOINT_EVERY, _SLOW_CHECKPOINT_SECONDS = 50, 25.0
+_EVALUATE_EVERY, _EVALUATION_STEPS = 200, 10
+# A pause of all ranks, as for a service of the cluster that is away for a moment.
+_PAUSE_EVERY, _PAUSE_SECONDS = 1000, 30.0
+_LEAK_BYTES, _MOST_LEAKED = 16 << 20, 1200 << 20
+_GARBAGE, _COLLECTIONS = 100_000, 6
+
+
+class Faults:
+    """What goes wrong in this rank's code, asked for from outside.
+
+    Parameters
+    ----------
+    directory
+        Of the files that ask for it.
+    rank
+        Whose code it is.
+    """
+
+    def __init__(self, directory: Path, rank: int) -> None:
+        self._file = directory / f"rank-{rank}"
+        self.name = ""
+        self._leaked: list[bytearray] = []
+
+    def read(self) -> None:
+        """Find out what goes wrong in this step."""
+        try:
+            self.name = self._file.read_text().strip()
+        except OSError:
+            self.name = ""
+
+    def act(self) -> None:
+        """Do what goes wrong between forward and backward."""
+        if self.name == "infinite_loop":
+            while True:
+                pass
+        if self.name == "lock_held":
+            lock = threading.Lock()
+            with lock:
+                lock.acquire()  # held for ever: by itself
+        if self.name == "exception":
+            raise ValueError("the batch has a token that the vocabulary lacks")
+        if self.name == "nice_19":
+            os.setpriority(os.PRIO_PROCESS, 0, 19)
+        if self.name == "sleep_per_step":
+            time.sleep(_SLEEP_SECONDS)
+        if self.name == "gc_storm":
+            garbage = [[index] for index in range(_GARBAGE)]
+            for _ in range(_COLLECTIONS):
+                gc.collect()
+            del garbage
+        if self.name == "memory_leak" and len(self._leaked) * _LEAK_BYTES < _MOST_LEAKED:
+            self._leaked.append(bytearray(b"\x01") * _LEAK_BYTES)
+
+
+class Samples(Dataset[Tensor]):
+    """Random rows; a slow disk is a slow row."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+
+    def __len__(self) -> int:
+        """Return how many there are: enough for ever."""
+        return 1 << 40
+
+    def __getitem__(self, index: int) -> Tensor:
+        """Return one row (64,)."""
+        if self._faults.name == "slow_loader" and index % 16 == 0:
+            time.sleep(_SLEEP_SECONDS)
+        return torch.full((64,), float(index % 7))
+
+
+def train(rank: int, world_size: int, directory: Path, checkpoint: Path) -> None:
+    """Train for ever."""
+    torch.manual_seed(0)
+    pairs = [
+        dist.new_group([first, first + 1]) for first in range(0, world_size - world_size % 2, 2)
+    ]
+    pair = pairs[rank // 2] if rank // 2 < len(pairs) else None
+    model = DistributedDataParallel(
+        nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.Linear(512, 1))
+    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    faults = Faults(directory, rank)
+    reported = time.monotonic()
+    for step, batch in enumerate(DataLoader(Samples(faults), batch_size=16), start=1):
+        faults.read()
+        loss = model(batch).square().mean()
+        time.sleep(_DEVICE_SECONDS)
+        faults.act()
+        exchange(loss.detach(), pair, faults.name)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % _CHECKPOINT_EVERY == 0:
+            save(model, checkpoint, slow=faults.name == "slow_checkpoint")
+        if step % _EVALUATE_EVERY == 0:
+            evaluate(model, batch)
+        if step % _PAUSE_EVERY == 0:
+            time.sleep(_PAUSE_SECONDS)
+            dist.barrier()
+        if rank == 0 and step % 5 == 0:
+            speed = 5 / (time.monotonic() - reported)
+            reported = time.monotonic()
+            print(f"step={step} loss={loss.item():.3f} steps_per_second={speed:.2f}", flush=True)
+
+
+def exchange(loss: Tensor, pair: dist.ProcessGroup | None, fault: str) -> None:
+    """Average the loss over all ranks, and exchange activations with the neighbour."""
+    activations = torch.ones(8192 if fault == "mismatched_shape" else 4096)
+
+    def with_neighbour() -> None:
+        if pair is not None:
+            dist.all_reduce(activations, group=pair)
+
+    if fault == "wrong_order":
+        with_neighbour()
+        dist.all_reduce(loss)
+    else:
+        dist.all_reduce(loss)
+        with_neighbour()
+
+
+def save(model: nn.Module, path: Path, *, slow: bool) -> None:
+    """Write a checkpoint; storage may be slow."""
+    if slow:
+        time.sleep(_SLOW_CHECKPOINT_SECONDS)
+    torch.save(model.state_dict(), path)
+
+
+def evaluate(model: nn.Module, batch: Tensor) -> None:
+    """Compute forward only, for some steps."""
+    with torch.no_grad():
+        for _ in range(_EVALUATION_STEPS):
+            model(batch)
+            time.sleep(_DEVICE_SECONDS)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Join the process group and train."""
+    parser = argparse.ArgumentParser(description="The training job of the live evaluation.")
+    parser.add_argument("--checkpoint", type=Path, required=True)
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    train(
+        dist.get_rank(),
+        dist.get_world_size(),
+        Path(os.environ[FAULTS_VARIABLE]),
+        options.checkpoint,
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
