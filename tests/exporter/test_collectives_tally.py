@@ -213,9 +213,14 @@ def test_what_is_no_document_of_the_recorder_is_said_so(body):
 
 
 def test_sizes_and_types_that_make_no_sense_are_no_bytes():
-    odd = entry(0, 1, input_sizes=[["a", -3], 5], input_dtypes=["Complicated"], output_sizes=None)
-    totals = follow(dump([odd], g0=(1, -1, 1)))["0"].totals["all_reduce"]
-    assert (1, None) == (totals.completed, totals.size)
+    odd = [
+        entry(0, 1, input_sizes=[["a", -3], 5], input_dtypes=["Complicated"], output_sizes=None),
+        entry(1, 2, input_sizes=[[float("nan")]], input_dtypes=["Complicated"]),
+        entry(2, 3, input_sizes=[[7] * 10_000], input_dtypes="Float", output_dtypes=[3]),
+    ]
+    totals = follow(dump(odd, g0=(3, -1, 3)))["0"].totals["all_reduce"]
+    # Only the second one's output makes sense.
+    assert (3, 4000) == (totals.completed, totals.size)
 
 
 def gloo_with_transfers(records, transfers_every):

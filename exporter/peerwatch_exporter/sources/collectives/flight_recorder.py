@@ -8,8 +8,10 @@ while ``pg_status`` is right; older versions have no ``pg_status``.
 from __future__ import annotations
 
 import json
+from ast import literal_eval
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from peerwatch_exporter.sources.collectives.errors import CollectiveSourceError
@@ -19,6 +21,11 @@ from peerwatch_exporter.sources.collectives.volume import collective_name, tenso
 _LARGEST = 2**53
 _LONGEST_NAME = 128
 _LONGEST_SIZES = 200
+_TENSORS = ("input_sizes", "output_sizes", "input_dtypes", "output_dtypes")
+# A model's layers have some hundred different ones.
+_MOST_KINDS = 4096
+# Longer texts of sizes are not kept.
+_LONGEST_USUAL = 2048
 _UNNAMED = "undefined"
 # The back end whose operations of two ranks, and all of whose states, say nothing.
 _SILENT_BACKEND = "gloo"
@@ -127,9 +134,10 @@ def parse_operation(entry: Mapping[str, Any]) -> Operation | None:
         return None
     if not isinstance(group, list | tuple) or not group or not all(map(_is_name, group)):
         return None
-    name = str(entry.get("profiling_name", ""))
-    sizes = _sizes(entry.get("input_sizes")), _sizes(entry.get("output_sizes"))
-    dtypes = _names(entry.get("input_dtypes")), _names(entry.get("output_dtypes"))
+    name = str(entry.get("profiling_name", ""))[:_LONGEST_NAME]
+    tensors = [repr(entry.get(key)) for key in _TENSORS]
+    is_usual = sum(map(len, tensors)) < _LONGEST_USUAL
+    kind = (_kind if is_usual else _kind.__wrapped__)(name, *tensors)
     description = group[1] if len(group) > 1 else ""
     return Operation(
         record=record,
@@ -138,15 +146,48 @@ def parse_operation(entry: Mapping[str, Any]) -> Operation | None:
         description="" if description == _UNNAMED else description,
         sequence=sequence,
         is_p2p=is_p2p,
-        collective=collective_name(name[:_LONGEST_NAME]),
+        collective=kind.collective,
         launched=created / 1e9,
         completed=_is_completed(entry, name),
         seconds=_seconds(entry),
-        size=_size(sizes, dtypes),
-        input=_text(sizes[0]),
-        output=_text(sizes[1]),
-        dtype=",".join(dict.fromkeys((*dtypes[0], *dtypes[1])))[:_LONGEST_NAME],
+        size=kind.size,
+        input=kind.input,
+        output=kind.output,
+        dtype=kind.dtype,
     )
+
+
+class _Kind(NamedTuple):
+    """What the successive collectives of a training loop have in common, step by step."""
+
+    collective: str
+    size: int | None
+    input: str
+    output: str
+    dtype: str
+
+
+@lru_cache(maxsize=_MOST_KINDS)
+def _kind(name: str, *tensors: str) -> _Kind:
+    """Return what a name and the texts of its tensors' sizes and types mean."""
+    input_sizes, output_sizes, input_types, output_types = map(_literal, tensors)
+    sizes = _sizes(input_sizes), _sizes(output_sizes)
+    dtypes = _names(input_types), _names(output_types)
+    return _Kind(
+        collective_name(name),
+        _size(sizes, dtypes),
+        _text(sizes[0]),
+        _text(sizes[1]),
+        ",".join(dict.fromkeys((*dtypes[0], *dtypes[1])))[:_LONGEST_NAME],
+    )
+
+
+def _literal(text: str) -> object:
+    # It comes from JSON, so what Python writes of it is a literal, but for NaN and infinity.
+    try:
+        return literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
 
 
 def _is_completed(entry: Mapping[str, Any], name: str) -> bool | None:

@@ -240,7 +240,8 @@ def _numbered(
     for operation in operations:
         skipped += max(0, operation.sequence - last - 1)
         last = max(last, operation.sequence)
-        numbered.append(replace(operation, sequence=max(0, operation.sequence - skipped)))
+        number = max(0, operation.sequence - skipped)
+        numbered.append(replace(operation, sequence=number) if skipped else operation)
         transfers.append(skipped)
     return numbered, transfers
 
