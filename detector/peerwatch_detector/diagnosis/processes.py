@@ -26,6 +26,9 @@ from peerwatch_detector.frame import Series
 GRACE_SECONDS = 15.0
 # Exporters see an end within a second, on their own clocks: what lies closer together has no order.
 _TOGETHER_SECONDS = 3.0
+# On a busy node a rank that lost its peers needs half a minute to end: torch writes down what it
+# knows, and a core may be dumped.
+_LONGEST_DEATH_SECONDS = 120.0
 # A rank that finished is missed with the first reading that lacks it, up to a scrape of 15 s and
 # two readings late: what ended within this time before that may have ended after it.
 _FINISH_SEEN_WITHIN = 25.0
@@ -267,9 +270,12 @@ class ProcessDiagnoser:
         if len(ended) < max(3, size) or any(halt.finished for halt in ended) or self._missed:
             return []
         first, last = ended[0].since, ended[-1].since
-        if last - first > GRACE_SECONDS or now - last < GRACE_SECONDS:
+        if last - first > _LONGEST_DEATH_SECONDS or now - last < GRACE_SECONDS:
             return []
         odd = odd_ones(ended)
+        # A launcher that cancels a job kills half a minute later what has not ended by then.
+        if last - first > GRACE_SECONDS and ended[0] not in odd:
+            return []
         return odd if len({halt.place.node for halt in odd}) == 1 else []
 
     def _stopped(self, halts: Sequence[Halt], now: float) -> list[Halt]:
