@@ -133,6 +133,12 @@ def _stragglers(options: argparse.Namespace) -> int:
     return run_stragglers(options)
 
 
+def _diagnose(options: argparse.Namespace, config: DetectorConfig) -> int:
+    from peerwatch_detector.diagnosis.report.command import run_diagnose  # noqa: PLC0415
+
+    return run_diagnose(options, config)
+
+
 def _timeline(options: argparse.Namespace, config: DetectorConfig) -> int:
     from peerwatch_detector.diagnosis.timeline.command import run_timeline  # noqa: PLC0415
 
@@ -196,6 +202,7 @@ _COMMANDS = {
     "export-case": _export_case,
     "bench": _bench,
     "timeline": _timeline,
+    "diagnose": _diagnose,
 }
 
 

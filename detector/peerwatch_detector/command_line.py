@@ -11,6 +11,7 @@ from pathlib import Path
 from peerwatch_common.command_line import add_logging, whole_number
 from peerwatch_common.completion import add_completion
 from peerwatch_detector import __version__
+from peerwatch_detector.diagnosis.report.options import add_diagnose
 from peerwatch_detector.diagnosis.stragglers.options import add_stragglers
 from peerwatch_detector.diagnosis.timeline.options import add_timeline
 from peerwatch_detector.files import add_files
@@ -77,6 +78,7 @@ def parser() -> argparse.ArgumentParser:
     _add_bench(bench)
     add_stragglers(commands)
     add_timeline(commands, common, moment)
+    add_diagnose(commands, common)
     add_files(commands)
     return whole
 

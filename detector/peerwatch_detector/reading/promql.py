@@ -92,6 +92,22 @@ def published_findings(job_id: str, seconds: int) -> str:
     )
 
 
+def published_verdicts(job_id: str) -> str:
+    """Return the query for the verdicts that stand about a job, with their sentences."""
+    whom, job = "node, rank, class", job_matcher(job_id)
+    return (
+        f"max by ({whom}, domain, confidence, action) (peerwatch_diagnosis{{{job}}})"
+        f" * on ({whom}) group_left (summary)"
+        f" topk by ({whom}) (1, peerwatch_diagnosis_info{{{job}}})"
+    )
+
+
+def diagnosed(job_id: str) -> str:
+    """Return the query for when a job was last diagnosed (Unix time)."""
+    job = job_matcher(job_id)
+    return f"max(peerwatch_diagnosis_last_success_timestamp_seconds{{{job}}})"
+
+
 def members(group: str) -> str:
     """Return the query for the detectors of a group that are there and share jobs."""
     return f"max by (member) (peerwatch_detector_member{{{_of_group(group)}}}) == 1"

@@ -10,6 +10,7 @@ import math
 from dataclasses import replace
 from typing import Protocol
 
+from peerwatch_common.errors import ConfigError
 from peerwatch_detector.config import DetectorConfig, MetricConfig, PrometheusConfig
 from peerwatch_detector.frame import Series
 from peerwatch_detector.reading import (
@@ -21,6 +22,7 @@ from peerwatch_detector.reading import (
     promql,
 )
 from peerwatch_detector.reading.instant_reader import InstantReader
+from peerwatch_detector.reading.span_reader import SpanReading
 
 
 class Reader(RangeReader, Protocol):
@@ -50,6 +52,27 @@ def instant_reader(config: DetectorConfig) -> InstantReader:
         reading_settings(config.prometheus), timeout_seconds=diagnosis.timeout_seconds
     )
     return InstantReader(settings, diagnosis.reading_threads)
+
+
+def exporter_access(config: DetectorConfig) -> SpanReading:
+    """Return how exporters are asked for what only they hold.
+
+    Raises
+    ------
+    ConfigError
+        If the password cannot be read.
+    """
+    settings = config.exporters
+    user = None
+    if settings.username is not None and settings.password_file is not None:
+        try:
+            password = settings.password_file.read_text().rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                [f"exporters.password_file {str(settings.password_file)!r} cannot be read: {error}"]
+            ) from error
+        user = (settings.username, password)
+    return SpanReading(settings.timeout_seconds, user, settings.ca_file)
 
 
 def reading_settings(config: PrometheusConfig) -> ReadingSettings:

@@ -43,7 +43,9 @@ class SpanReading:
     ca_file: Path | None = None
 
 
-def read_span_lines(url: str, query: Mapping[str, str], how: SpanReading) -> Iterator[bytes]:
+def read_span_lines(
+    url: str, query: Mapping[str, str], how: SpanReading, page: str = "spans"
+) -> Iterator[bytes]:
     """Yield the lines of an exporter's answer.
 
     Parameters
@@ -54,6 +56,8 @@ def read_span_lines(url: str, query: Mapping[str, str], how: SpanReading) -> Ite
         ``job_id``, ``start``, ``end``.
     how
         Limits and trust.
+    page
+        The endpoint.
 
     Raises
     ------
@@ -64,7 +68,7 @@ def read_span_lines(url: str, query: Mapping[str, str], how: SpanReading) -> Ite
     connection = response = None
     try:
         connection = _connection(url, how, deadline)
-        connection.request("GET", f"{_path(url)}?{urlencode(query)}", headers=_headers(how))
+        connection.request("GET", f"{_path(url, page)}?{urlencode(query)}", headers=_headers(how))
         response = connection.getresponse()
         if response.status != 200:
             raise _refused(url, response.status, response.read(_LONGEST_REASON))
@@ -116,8 +120,8 @@ def _remaining(deadline: float) -> float:
     return remaining
 
 
-def _path(url: str) -> str:
-    return f"{urlsplit(url).path.rstrip('/')}/spans"
+def _path(url: str, page: str) -> str:
+    return f"{urlsplit(url).path.rstrip('/')}/{page}"
 
 
 def _headers(how: SpanReading) -> dict[str, str]:

@@ -33,6 +33,7 @@ pages:
                         several scrapers share an address
   /burst                recent raw samples as JSON, if the sampler is on
   /spans                single spans of the ranks' last minutes as JSON lines
+  /stack                the Python stacks of a rank, where heartbeat.stacks is set
   /-/healthy /-/ready   liveness and readiness
   /                     a page for people
 

@@ -21,6 +21,7 @@ from peerwatch_exporter.schedule.runner import Runner, make_workers
 from peerwatch_exporter.web.app import App
 from peerwatch_exporter.web.landing import Landing
 from peerwatch_exporter.web.spans import SpanAnswers
+from peerwatch_exporter.web.stack import StackAnswers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -87,7 +88,8 @@ class Exporter:
             more_samples=parts.fine,
             on_shortened=sources.web.count_shortened_label,
         )
-        app = App(endpoints, landing.render, parts.burst, _spans(config, sources))
+        spans, stack = _spans(config, sources), _stack(config, sources, self.security)
+        app = App(endpoints, landing.render, parts.burst, spans, stack)
         self.server = HttpServer(
             PROGRAM,
             config.listen.address,
@@ -118,6 +120,19 @@ def _spans(config: ExporterConfig, sources: Sources) -> Callable[[str], Response
         return None
     most = config.spans.max_spans
     return SpanAnswers(directory, sources.process_jobs, most, sources.clock).answer
+
+
+def _stack(
+    config: ExporterConfig, sources: Sources, security: SecurityFile
+) -> Callable[[str], Response] | None:
+    directory = config.heartbeat.directory
+    if directory is None or not config.heartbeat.stacks:
+        return None
+
+    def protected() -> bool:
+        return security.current().logins is not None
+
+    return StackAnswers(directory, sources.known_ranks, protected).answer
 
 
 def run_until_ended(

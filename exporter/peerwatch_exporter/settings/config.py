@@ -122,6 +122,11 @@ class HeartbeatConfig(_Section):
         le=604800,
         description="How long the heartbeat file of a process that is gone still counts.",
     )
+    stacks: bool = Field(
+        default=False,
+        description="Answer /stack?job_id=JOB&rank=N with the Python stacks of a rank, to clients "
+        "that logged in (basic_auth_users in web.config_file).",
+    )
 
 
 class SpansConfig(_Section):

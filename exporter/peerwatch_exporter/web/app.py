@@ -47,6 +47,8 @@ class App:
         is off.
     spans
         Answers ``/spans`` from its query string; ``None`` if no directory is set.
+    stack
+        Answers ``/stack`` from its query string; ``None`` if stacks are not given.
     """
 
     def __init__(
@@ -55,11 +57,13 @@ class App:
         landing: Callable[[], bytes],
         burst: Burst | None = None,
         spans: Spans | None = None,
+        stack: Spans | None = None,
     ) -> None:
         self._exposition = exposition
         self._landing = landing
         self._burst = burst
         self._spans = spans
+        self._stack = stack
 
     def answer(self, request: Request) -> Response:
         """Return the answer to a request."""
@@ -69,9 +73,9 @@ class App:
             case "/burst":
                 return self._bursts(request.query)
             case "/spans":
-                if self._spans is None:
-                    return text(404, "There are no spans: set heartbeat.directory in the settings.")
-                return self._spans(request.query)
+                return self._single_spans(request.query)
+            case "/stack" if self._stack is not None:
+                return self._stack(request.query)
             case "/":
                 html = "text/html; charset=utf-8"
                 return Response(200, self._landing(), html, (_NO_STORE,))
@@ -96,6 +100,11 @@ class App:
             who = None if request.method == "HEAD" else scraper or request.client
             body = self._exposition.fast(openmetrics=openmetrics, scraper=who, timeout=timeout)
         return Response(200, body, OPENMETRICS_CONTENT_TYPE if openmetrics else TEXT_CONTENT_TYPE)
+
+    def _single_spans(self, query: str) -> Response:
+        if self._spans is None:
+            return text(404, "There are no spans: set heartbeat.directory in the settings.")
+        return self._spans(query)
 
     def _bursts(self, query: str) -> Response:
         if self._burst is None:

@@ -24,7 +24,7 @@ from peerwatch_detector.diagnosis.timeline.lines import (
     parse_lines,
 )
 from peerwatch_detector.errors import OutputError, ReadError, TraceError
-from peerwatch_detector.reading.reader import PrometheusReader, exporters_of_job
+from peerwatch_detector.reading.reader import PrometheusReader, exporter_access, exporters_of_job
 from peerwatch_detector.reading.span_reader import SpanReading, read_span_lines
 
 _DEFAULT_SECONDS = 60.0
@@ -77,7 +77,7 @@ def run_timeline(options: argparse.Namespace, config: DetectorConfig) -> int:
     start = end - _DEFAULT_SECONDS if options.start is None else options.start
     if not start < end:
         raise ConfigError([f"--start {start:.3f} must be before --end {end:.3f}."])
-    how = _how(config)
+    how = exporter_access(config)
     exporters = _exporters(options, config, start, end)
     query = {"job_id": options.job_id, "start": f"{start:.6f}", "end": f"{end:.6f}"}
     with _opened(options.output) as out:
@@ -88,20 +88,6 @@ def run_timeline(options: argparse.Namespace, config: DetectorConfig) -> int:
             raise TraceError(_nothing(options.job_id, exporters, failed, told))
     _tell(trace, told, failed, options.output)
     return 1 if failed else 0
-
-
-def _how(config: DetectorConfig) -> SpanReading:
-    settings = config.exporters
-    user = None
-    if settings.username is not None and settings.password_file is not None:
-        try:
-            password = settings.password_file.read_text().rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(
-                [f"exporters.password_file {str(settings.password_file)!r} cannot be read: {error}"]
-            ) from error
-        user = (settings.username, password)
-    return SpanReading(settings.timeout_seconds, user, settings.ca_file)
 
 
 def _exporters(

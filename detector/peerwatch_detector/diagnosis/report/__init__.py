@@ -1,0 +1,1 @@
+"""``peerwatch-detector diagnose``: what a job itself says now, for a terminal."""

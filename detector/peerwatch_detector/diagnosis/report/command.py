@@ -1,0 +1,113 @@
+"""``peerwatch-detector diagnose``: the verdicts that stand about a job, with stacks on request."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+
+from peerwatch_common.logs import one_line
+from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.errors import ReadError
+from peerwatch_detector.frame import Series
+from peerwatch_detector.reading import promql
+from peerwatch_detector.reading.reader import (
+    PrometheusReader,
+    exporter_access,
+    exporters_of_job,
+)
+from peerwatch_detector.reading.span_reader import SpanReading, read_span_lines
+
+_LABELS = ("class", "node", "rank", "domain", "confidence", "action", "summary")
+# How long ago a rank's exporter may have been scraped last.
+_RECENT_SECONDS = 300.0
+
+Row = dict[str, str]
+
+
+def run_diagnose(options: argparse.Namespace, config: DetectorConfig) -> int:
+    """Print what stands about a job.
+
+    Returns
+    -------
+    int
+        0; 1 if no detector has diagnosed the job, or a stack could not be had.
+
+    Raises
+    ------
+    ConfigError
+        If the password for exporters cannot be read.
+    ReadError
+        If Prometheus cannot be read.
+    """
+    how = exporter_access(config) if options.stacks else None
+    with PrometheusReader(config.prometheus) as reader:
+        diagnosed = reader.instant(promql.diagnosed(options.job_id))
+        rows = _rows(reader.instant(promql.published_verdicts(options.job_id)))
+        exporters = {} if how is None else _exporters(reader, options.job_id, config)
+    if not diagnosed and not rows:
+        sys.stderr.write(
+            f"peerwatch-detector: no detector that {config.prometheus.shown_url} scrapes has "
+            f"diagnosed job {options.job_id!r}; check --job-id, and diagnosis.enabled.\n"
+        )
+        return 1
+    failed = []
+    if how is not None:
+        failed = _add_stacks(rows, options.job_id, exporters, how)
+    age = time.time() - float(diagnosed[0].values[-1]) if diagnosed else None
+    sys.stdout.write(json.dumps(rows) if options.json else _text(options.job_id, rows, age))
+    sys.stdout.write("\n")
+    sys.stderr.write("".join(f"peerwatch-detector: {one_line(reason)}\n" for reason in failed))
+    return 1 if failed else 0
+
+
+def _rows(found: Sequence[Series]) -> list[Row]:
+    rows = [{name: series.labels.get(name, "") for name in _LABELS} for series in found]
+    return sorted(rows, key=lambda row: (row["confidence"] == "undecided", *row.values()))
+
+
+def _exporters(reader: PrometheusReader, job_id: str, config: DetectorConfig) -> dict[str, str]:
+    """Return the URL of each node's exporter."""
+    now, settings = time.time(), config.exporters
+    found = exporters_of_job(reader, job_id, settings.address_label, now - _RECENT_SECONDS, now)
+    return {node: f"{settings.scheme}://{address}" for address, node in found.items()}
+
+
+def _add_stacks(
+    rows: Sequence[Row], job_id: str, exporters: dict[str, str], how: SpanReading
+) -> list[str]:
+    """Add the stack of every rank that is named, once; return why some could not be had."""
+    stacks: dict[tuple[str, str], str] = {}
+    failed = []
+    for row in rows:
+        whom = row["node"], row["rank"]
+        if not all(whom):
+            continue
+        url = exporters.get(row["node"])
+        if url is None:
+            failed.append(f"no exporter of node {row['node']} is known; its stacks are left out.")
+            continue
+        try:
+            if whom not in stacks:
+                query = {"job_id": job_id, "rank": row["rank"]}
+                lines = read_span_lines(url, query, how, "stack")
+                stacks[whom] = b"".join(lines).decode(errors="replace")
+            row["stack"] = stacks[whom]
+        except ReadError as error:
+            failed.append(str(error))
+    return failed
+
+
+def _text(job_id: str, rows: Sequence[Row], age: float | None) -> str:
+    when = "" if age is None else f" (diagnosed {max(0.0, age):.0f} s ago)"
+    if not rows:
+        return f"Nothing stands against job {one_line(job_id)}{when}."
+    parts = [f"Job {one_line(job_id)}{when}:"]
+    for row in rows:
+        facts = f"{row['class']}, {row['confidence']}, {row['domain']}, action {row['action']}"
+        parts.append(f"\n{one_line(row['summary'])}\n  {facts}")
+        if stack := row.get("stack"):
+            parts += [f"    {line}" for line in stack.splitlines()]
+    return "\n".join(parts)
