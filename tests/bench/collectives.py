@@ -115,8 +115,10 @@ def steps(folder: Path, begin: float, end: float) -> tuple[float, float]:
     return statistics.median(walls), statistics.fmean(cpus)
 
 
-def cpu_of_answer(folder: Path, process: subprocess.Popen[bytes], answers: int = 40) -> float:
-    """Return the CPU time that a rank which does nothing else takes for one answer, in seconds."""
+def cpu_of_answer(
+    folder: Path, process: subprocess.Popen[bytes], answers: int = 40
+) -> tuple[float, float]:
+    """Return the CPU time that an idle rank takes for one answer, and the time between two."""
 
     def cpu() -> int:
         tasks = Path(f"/proc/{process.pid}/task").iterdir()
@@ -136,7 +138,7 @@ def cpu_of_answer(folder: Path, process: subprocess.Popen[bytes], answers: int =
         if reading.problem is not None:
             raise SystemExit(f"the rank was not read: {reading.problem}")
     spent = cpu() - before - idle_rate * (time.monotonic() - begin)
-    return spent / answers / 1e9
+    return spent / answers / 1e9, reader.period_seconds
 
 
 def measure(folder: Path, pairs: int, seconds: float) -> None:
@@ -184,10 +186,9 @@ def main() -> None:
             measure(folder, options.pairs, options.seconds)
             (folder / "pause").touch()
             time.sleep(2)
-            answer = cpu_of_answer(folder, processes[0])
-            share = answer / CollectivesConfig().interval_seconds
+            answer, period = cpu_of_answer(folder, processes[0])
             print(f"| CPU time of the rank for one answer | {answer * 1e3:.2f} ms |")
-            print(f"| that is, every 2 s | {share:.3%} of a CPU |")
+            print(f"| that is, every {period:.1f} s | {answer / period:.3%} of a CPU |")
         finally:
             for process in processes:
                 process.kill()

@@ -32,10 +32,10 @@ _LOG = logging.getLogger(__name__)
 TIMEOUT_SECONDS = 3.0
 # Rings of 16,000 entries; torch's own has 2,000, which are 1 MB.
 LARGEST_ANSWER_BYTES = 8 * 2**20
-# Making the answer costs the training process 25 ns of CPU time per byte (docs/benchmarks.md). With
-# this pause, 2 s after 512 collectives and 8 s after torch's own 2,000, that is 0.3 % of a CPU at
-# most. Limited so that a hang is still seen.
-_PAUSE_SECONDS_PER_BYTE = 8e-6
+# Making the answer costs the training process 22 to 40 ns of CPU time per byte, by how busy the
+# host is (docs/benchmarks.md). With this pause, 3 s after 512 collectives and 10 s after torch's
+# own 2,000, that is 0.2 to 0.4 % of a CPU. Limited so that a hang is still seen.
+_PAUSE_SECONDS_PER_BYTE = 1.2e-5
 _LONGEST_PAUSE_SECONDS = 10.0
 # The recorder of NCCL, in CUDA builds of torch, and the one of the other back ends.
 _NCCL_HANDLER = "dump_nccl_trace_json"
@@ -109,6 +109,12 @@ class RecorderReader:
         """What the newest round gave; None before the first has ended."""
         return self._reading
 
+    @property
+    def period_seconds(self) -> float:
+        """Time from one reading to the next: longer after a long answer."""
+        pause = min(_LONGEST_PAUSE_SECONDS, self._bytes * _PAUSE_SECONDS_PER_BYTE)
+        return max(self._config.interval_seconds, pause)
+
     def start(self) -> None:
         """Start to read."""
         self._thread = threading.Thread(
@@ -123,14 +129,13 @@ class RecorderReader:
     def _run(self) -> None:
         while not self._ended.is_set():
             began = time.monotonic()
-            self._bytes = 0
             self._reading = self.read()
-            pause = min(_LONGEST_PAUSE_SECONDS, self._bytes * _PAUSE_SECONDS_PER_BYTE)
             took = time.monotonic() - began
-            self._ended.wait(max(self._config.interval_seconds, pause) - took)
+            self._ended.wait(self.period_seconds - took)
 
     def read(self) -> Reading:
         """Return what one round of reading gives."""
+        self._bytes = 0
         infos: Mapping[str, GroupInfo] | None = None
         try:
             file = read_groups(self._groups_path)
