@@ -17,6 +17,7 @@ from peerwatch_exporter.hook.peerwatch_spans.recorder import Recorder
 from peerwatch_exporter.hook.peerwatch_spans.ring import STATE_AT
 from peerwatch_exporter.settings.config import ExporterConfig, HeartbeatConfig
 from peerwatch_exporter.sources import real_sources
+from peerwatch_exporter.sources.jobs.known_ranks import KnownRank
 from peerwatch_exporter.sources.spans.ring import GarbledSpansError, read_header, read_spans
 
 ALWAYS = (0.0, 4e9)
@@ -217,6 +218,16 @@ def test_collector_publishes_totals_until_the_file_is_forgotten(record, tmp_path
     path.write_bytes(content)
     with pytest.raises(NoData):
         list(collector(tmp_path).collect())
+
+
+def test_rank_that_names_no_job_has_the_one_it_is_known_to_run_in(record, tmp_path, monkeypatch):
+    monkeypatch.delenv("PEERWATCH_JOB_ID")
+    record()
+    config = ExporterConfig(heartbeat=HeartbeatConfig(directory=tmp_path))
+    sources = real_sources(config)
+    sources.known_ranks.update([KnownRank("mapped", 0, os.getpid(), is_alive=True)])
+    found = collected(SpansCollector(config, sources))
+    assert 0 == found["span_dropped_total", "mapped", "0"]
 
 
 def test_forked_child_writes_nothing(record, path):

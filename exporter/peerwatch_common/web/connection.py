@@ -272,8 +272,11 @@ class Connection:
         http = reader.http
         now = self._service.clock()
         self._allow(PARTS_SECONDS)
+        parts = response.parts
+        if reader.is_head and parts is not None:
+            parts.close()  # before the client, having its answer, asks again
         self._write(head_bytes(http, response, keep_alive=keep_alive, now=now))
-        for part in () if reader.is_head or response.parts is None else response.parts:
+        for part in () if reader.is_head or parts is None else parts:
             data = part if deflate is None else deflate.compress(part)
             if data:
                 self._write(http.send(h11.Data(data=data)) or b"")

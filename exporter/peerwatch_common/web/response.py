@@ -33,7 +33,10 @@ _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 class Parts(Protocol):
-    """A body that is sent as it is made; ``close`` is called once it is sent, or will not be."""
+    """A body that is sent as it is made.
+
+    ``close`` is called once it is sent, or will not be; and perhaps once more.
+    """
 
     def __iter__(self) -> Iterator[bytes]:
         """Return the parts."""

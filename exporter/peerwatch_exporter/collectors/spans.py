@@ -93,7 +93,7 @@ class SpansCollector:
 
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:
         self._heartbeat = config.heartbeat
-        self._jobs = sources.process_jobs
+        self._known = sources.known_ranks
         self._clock = sources.clock
 
     def collect(self) -> Iterator[Family]:
@@ -117,7 +117,7 @@ class SpansCollector:
         for header in headers:
             named = header
             if not header.job_id:
-                named = replace(header, job_id=self._jobs.job_id(header.pid) or "")
+                named = replace(header, job_id=self._known.job_id(header.pid))
             self._add(families, named)
         yield from (family for family in families.values() if family.rows)
         if found.problems:

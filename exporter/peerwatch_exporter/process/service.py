@@ -119,7 +119,7 @@ def _spans(config: ExporterConfig, sources: Sources) -> Callable[[str], Response
     if directory is None:
         return None
     most = config.spans.max_spans
-    return SpanAnswers(directory, sources.process_jobs, most, sources.clock).answer
+    return SpanAnswers(directory, sources.known_ranks, most, sources.clock).answer
 
 
 def _stack(

@@ -10,7 +10,7 @@ import math
 import threading
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import parse_qsl
 
 from peerwatch_common.web.response import Response, text
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from peerwatch_exporter.sources.jobs.process_jobs import ProcessJobs
     from peerwatch_exporter.sources.spans.ring import Span, SpanHeader
 
 CONTENT_TYPE = "application/x-ndjson"
@@ -31,6 +30,13 @@ _DEFAULT_SECONDS = 60.0
 _PARAMETERS = ("job_id", "rank", "start", "end")
 _CHUNK_SPANS = 500
 _LONGEST_QUERY = 2000
+
+
+class JobOfProcess(Protocol):
+    """Knows the jobs of processes; ``KnownRanks`` is one."""
+
+    def job_id(self, pid: int | None) -> str:
+        """Return the job of a process, empty if none is known."""
 
 
 class QueryError(ValueError):
@@ -63,7 +69,7 @@ class SpanAnswers:
     """
 
     def __init__(
-        self, directory: Path, jobs: ProcessJobs, max_spans: int, clock: Callable[[], float]
+        self, directory: Path, jobs: JobOfProcess, max_spans: int, clock: Callable[[], float]
     ) -> None:
         self._directory = directory
         self._jobs = jobs
@@ -85,7 +91,8 @@ class SpanAnswers:
             self._free.release()
             return text(500, f"heartbeat.directory cannot be read: {error}")
         chosen = [(path, header) for path, header in found.ranks if self._is_wanted(header, wanted)]
-        lines = _Lines(self._lines(chosen, found.problems, wanted), self._free.release)
+        lines = _Lines(self._free.release)
+        lines.made_by(self._lines(chosen, found.problems, wanted, lines))
         return Response(200, b"", CONTENT_TYPE, (("Cache-Control", "no-store"),), parts=lines)
 
     def _is_wanted(self, header: SpanHeader, wanted: Query) -> bool:
@@ -93,7 +100,11 @@ class SpanAnswers:
         return wanted.job_id in {None, job_id} and wanted.rank in {None, header.rank}
 
     def _lines(
-        self, chosen: list[tuple[Path, SpanHeader]], problems: tuple[str, ...], wanted: Query
+        self,
+        chosen: list[tuple[Path, SpanHeader]],
+        problems: tuple[str, ...],
+        wanted: Query,
+        lines: _Lines,
     ) -> Iterator[bytes]:
         left, truncated, wrong = self._max_spans, False, list(problems)
         for number, (path, before) in enumerate(chosen):
@@ -109,6 +120,7 @@ class SpanAnswers:
                 left -= len(part)
                 yield "".join(part).encode()
             truncated = truncated or next(spans, None) is not None
+        lines.close()  # before its client, having the last line, asks again
         yield _line(
             {"spans": self._max_spans - left, "truncated": truncated, "problems": wrong[:20]}
         )
@@ -138,9 +150,13 @@ class SpanAnswers:
 class _Lines:
     """The lines of an answer; closing gives its place to another, also if none was read."""
 
-    def __init__(self, lines: Iterator[bytes], release: Callable[[], None]) -> None:
-        self._lines = lines
+    def __init__(self, release: Callable[[], None]) -> None:
+        self._lines: Iterator[bytes] = iter(())
         self._release: Callable[[], None] | None = release
+
+    def made_by(self, lines: Iterator[bytes]) -> None:
+        """Set what makes the lines."""
+        self._lines = lines
 
     def __iter__(self) -> Iterator[bytes]:
         return self._lines

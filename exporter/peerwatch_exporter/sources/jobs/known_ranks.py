@@ -30,3 +30,10 @@ class KnownRanks:
     def all(self) -> Sequence[KnownRank] | None:
         """Return the ranks; None before the first collection, or where there is none."""
         return self._ranks
+
+    def job_id(self, pid: int | None) -> str:
+        """Return the job of the rank whose main process this is; empty if it is none's."""
+        for rank in self._ranks or ():
+            if rank.pid == pid:
+                return rank.job_id
+        return ""

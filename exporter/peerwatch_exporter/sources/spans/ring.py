@@ -27,7 +27,7 @@ _STATE = struct.Struct("<qqQQqqddIIq")
 _TOTAL = struct.Struct("<QQ")
 _GUARD_AT, _STATE_AT, _TOTALS_AT, _NAMES_AT = 32, 48, 128, 1152
 _MAX_SEGMENTS = 64
-_LARGEST_HEADER, _LARGEST_CAPACITY = 1 << 20, 1 << 24
+_LARGEST_HEADER, _LARGEST_CAPACITY = 1 << 20, 1 << 21
 _LONGEST_NAME, _LONGEST_JOB_ID = 64, 128
 # A writer needs microseconds for its header; one that died in the middle never ends.
 _TRIES = 5
