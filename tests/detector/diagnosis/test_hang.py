@@ -152,3 +152,38 @@ def test_h10_two_faults_are_two_roots():
     state = snapshot("A: 0 5/4, 1 4/4; B: 2 5/4, 3 4/4", {"A": (0, 1), "B": (2, 3)})
 
     assert [(root.ranks, root.victims) for root in hangs(state)] == [((1,), (0,)), ((3,), (2,))]
+
+
+GLOO = snapshot(
+    "ALL: 0 758/756, 1 758/756, 2 757/756, 3 758/757, 4 758/757, 5 758/757;"
+    "P23: 2 251/251, 3 251/251",
+    {"ALL": range(6), "P23": (2, 3)},
+)
+
+
+def _without_starts(state: Snapshot) -> Snapshot:
+    return replace(
+        state,
+        positions={
+            name: {rank: replace(position, started=None) for rank, position in positions.items()}
+            for name, positions in state.positions.items()
+        },
+    )
+
+
+def test_gloo_that_notes_an_end_late_does_not_hide_who_did_not_launch():
+    """Seen live: a rank looped before a collective, the one before had ended for three of six."""
+    root = _only(_without_starts(GLOO))
+
+    assert (root.class_name, root.ranks, root.decided) == ("not_launched", (2,), True)
+    assert root.victims == (0, 1, 3, 4, 5)
+
+
+def test_an_end_at_one_rank_says_nothing_while_another_has_not_launched():
+    """The leaf of a reduce is done before its root, and before a leaf that is late."""
+    state = snapshot("R: 0 7/6, 1 7/7, 2 6/6", {"R": range(3)})
+
+    root = _only(_without_starts(state))
+
+    assert (root.class_name, root.ranks) == ("not_launched", (2,))
+    assert root.victims == (0,)

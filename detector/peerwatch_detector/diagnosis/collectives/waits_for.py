@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from peerwatch_detector.diagnosis.collectives.signature import Signature, disagreement
@@ -55,9 +56,10 @@ def waits_for(snapshot: Snapshot) -> Edges:
     edges: Edges = {rank: [] for rank in snapshot.dead}
     unclear: list[tuple[Wait, list[int]]] = []
     unstarted: list[tuple[Wait, list[int]]] = []
-    for group, positions in snapshot:
+    for group, shown in snapshot:
         if group.name in snapshot.idle:
             continue
+        positions = _caught_up(group, shown)
         for sequence, ranks in sorted(_waiting(snapshot, positions).items()):
             members = _Members(group, positions, sequence, snapshot)
             wait, waiting, missing = members.wait(ranks)
@@ -96,6 +98,30 @@ def _add_unclear(edges: Edges, waits: list[tuple[Wait, list[int]]]) -> None:
         waits = [pair for pair in waits if pair not in held]
     for wait, ranks in waits:
         _add(edges, wait, ranks, [])
+
+
+def _caught_up(group: Group, positions: Mapping[int, Position]) -> dict[int, Position]:
+    """Return the positions with what must have ended counted as completed.
+
+    Gloo notes the end of a collective late, at some ranks only with the next: what every member has
+    launched and one has completed has ended, as far as anybody waits for anybody in it. A source
+    that knows starts knows ends as well.
+    """
+    known = positions.values()
+    if any(position.started is not None for position in known) or len(positions) < len(
+        group.members
+    ):
+        return dict(positions)
+    completed = [position.completed for position in known if position.completed is not None]
+    ended = min(
+        min((position.enqueued for position in known), default=0), max(completed, default=0)
+    )
+    return {
+        rank: position
+        if position.completed is None or position.completed >= ended
+        else replace(position, completed=ended)
+        for rank, position in positions.items()
+    }
 
 
 def _waiting(snapshot: Snapshot, positions: Mapping[int, Position]) -> dict[int, list[int]]:
