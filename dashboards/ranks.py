@@ -35,19 +35,28 @@ def panels(job: str) -> list[Panel]:
             (idlest(steps), "{{node}}"),
         ).data_links(links),
         graph(
+            "Pace of the job",
+            "Finished steps as a share of the job's own usual pace of the last hour, pauses left "
+            "out. Below two thirds for five minutes is the alert PeerwatchJobSlow.",
+            "percentunit",
+            (f"max(peerwatch_job_progress_ratio{{{job}}})", "present / usual"),
+        ).span(8),
+        graph(
             "Steps behind the foremost rank",
             "How far the node's slowest rank is behind. More than one step in synchronous training "
             "means that the rank no longer takes part. The 20 that are farthest behind at the end.",
             "short",
             (f"{behind} and bottomk(20, {slowest.replace('}', '} @ end()')})", "{{node}}"),
-        ).data_links(links),
+        )
+        .data_links(links)
+        .span(8),
         areas(
             "Ranks by process state",
             "Running and sleeping are healthy; stopped, zombie, exited and a lasting disk_sleep "
             "(waiting for I/O) are not.",
             "short",
             (f"sum by (state) (rank_process_state{{{job}}})", "{{state}}"),
-        ),
+        ).span(8),
         _not_running(job),
     ]
 

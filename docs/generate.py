@@ -74,6 +74,17 @@ def metrics_page() -> str:
         f"| {m.min_effect_size:g} | {m.direction} |"
         for m in load_preset("peerwatch").metrics
     ]
+    lines += [
+        "",
+        "Nodes are not compared by these: the job's progress is computed from them.",
+        "",
+        "| counter | meaning | recorded series |",
+        "|---|---|---|",
+        *(
+            f"| `{m.name}` | {m.shown_title}. {cell(m.meaning)} | `{m.recorded}` |"
+            for m in load_preset("peerwatch").progress
+        ),
+    ]
     return "\n".join(lines) + "\n"
 
 

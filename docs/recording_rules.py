@@ -12,7 +12,7 @@ from peerwatch_detector.reading.promql import joined_query
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from peerwatch_detector.config import MetricConfig, Scope
+    from peerwatch_detector.config import ReadMetric, Scope
 
 _PRESETS = "detector/peerwatch_detector/config/presets"
 _LEVELS: tuple[Scope, ...] = ("node", "gpu")
@@ -110,7 +110,8 @@ The window needs a scrape interval of at most 20 s for the counters used here.
 
 def recording_rules(rules: RuleSet) -> str:
     """Return the text of a file of recording rules."""
-    metrics = load_preset(rules.preset).metrics
+    preset = load_preset(rules.preset)
+    metrics = [*preset.progress, *preset.metrics]
     head = "\n".join(f"# {line}".rstrip() for line in rules.head.splitlines())
     groups = [
         "\n".join(_group(rules, level, [metric for metric in metrics if metric.scope == level]))
@@ -119,7 +120,7 @@ def recording_rules(rules: RuleSet) -> str:
     return f"{head}\ngroups:\n" + "\n".join(groups).rstrip("\n") + "\n"
 
 
-def _group(rules: RuleSet, level: Scope, metrics: list[MetricConfig]) -> Iterator[str]:
+def _group(rules: RuleSet, level: Scope, metrics: list[ReadMetric]) -> Iterator[str]:
     yield f"  - name: {rules.group}_{level}"
     yield f"    interval: {rules.intervals[level]}s"
     yield "    rules:"

@@ -89,6 +89,8 @@ FOREIGN: Schema = {
     "rdma_np_ecn_marked_roce_packets_total": Metric("counter", _PORT),
     "rdma_port_rcv_data_total": Metric("counter", _PORT),
     "rdma_port_xmit_data_total": Metric("counter", _PORT),
+    # Of peerwatch-exporter, where it runs beside them.
+    "rank_steps_total": Metric("counter", frozenset({"job_id", "rank"})),
     "rdma_roce_pfc_pause_frames_total": Metric("counter", _PAUSE),
 }
 # Which node serves which training job (rules/job.rules.yaml, and its like for other exporters).

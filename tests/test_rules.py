@@ -262,7 +262,7 @@ def test_recording_rules_and_preset_are_the_same_expressions(file, preset, windo
     (path,) = (path for path in RULE_FILES if stem(path) == file)
     wanted = {
         metric.recorded: str(promql.parse(joined_query(metric, None, window)))
-        for metric in load_preset(preset).metrics
+        for metric in (*load_preset(preset).progress, *load_preset(preset).metrics)
     }
     rules = {rule["record"]: str(promql.parse(rule["expr"])) for rule in rules_of(path)}
 
@@ -279,7 +279,7 @@ def test_recording_rules_and_preset_are_the_same_expressions(file, preset, windo
     ids=["peerwatch", "dcgm"],
 )
 def test_preset_expressions_ask_for_one_job_only(preset, carriers):
-    for metric in load_preset(preset).metrics:
+    for metric in (*load_preset(preset).progress, *load_preset(preset).metrics):
         asked = selectors(promql.parse(joined_query(metric, 'job "7"', 15)))
         jobs = {
             selector.name

@@ -1,8 +1,9 @@
 """The detector as the demo runs it: its configuration, its training, its start.
 
-Three things differ from a production configuration and nothing else: waiting times are shorter,
-only metrics that a node of the demo has of its own are compared, and the minimum effect size of one
-metric allows for eight nodes on one small machine.
+Four things differ from a production configuration and nothing else: waiting times are shorter, only
+metrics that a node of the demo has of its own are compared, the minimum effect size of one metric
+allows for eight nodes on one small machine, and a fault counts whether or not it slows the job: one
+that only fills a node's memory shall page here, too.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ def detector_config(
         "similarity": {"baseline_seconds": 60},
         "continuity": {"threshold_seconds": patience.continuity_seconds, "clear_seconds": 60},
         "absent": {"after_seconds": 5, "threshold_seconds": patience.absent_seconds},
+        "peerwatch": {"progress": False},
         "metrics": {
             "enabled": enabled,
             "overrides": {name: _OVERRIDES[name] for name in enabled if name in _OVERRIDES},

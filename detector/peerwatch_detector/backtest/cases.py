@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peerwatch_detector.config import MetricConfig, names_by_alias
+from peerwatch_detector.config import ReadMetric, names_by_alias
 from peerwatch_detector.errors import DAMAGED_ARCHIVE, CaseError
 from peerwatch_detector.frame import JobFrame, mean_over_gpus
 
@@ -84,11 +84,11 @@ class Case:
         """Length of the case."""
         return len(next(iter(self.frames.values())).times) * self.step_seconds
 
-    def fits(self, metric: MetricConfig) -> bool:
-        """Whether the case has this detection metric, in its unit."""
+    def fits(self, metric: ReadMetric) -> bool:
+        """Whether the case has this metric, in its unit."""
         return self.units.get(metric.name) == metric.unit
 
-    def not_compared(self, metrics: Iterable[MetricConfig]) -> tuple[str, ...]:
+    def not_compared(self, metrics: Iterable[ReadMetric]) -> tuple[str, ...]:
         """Return the metrics of the case that are not among ``metrics``, or in another unit."""
         compared = {metric.name for metric in metrics if self.fits(metric)}
         return tuple(f"{name} ({self.units[name]})" for name in self.units if name not in compared)

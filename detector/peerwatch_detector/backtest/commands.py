@@ -76,7 +76,7 @@ def run_export(options: argparse.Namespace, config: DetectorConfig) -> int:
     stretch = Stretch(options.job_id, options.start, options.end)
     with (
         PrometheusReader(config.prometheus) as reader,
-        Progress(sys.stderr, len(config.detection_metrics()), "metric") as progress,
+        Progress(sys.stderr, len(config.read_metrics()), "metric") as progress,
     ):
         case = export_case(
             options.folder, stretch, _truth(options), config, reader, progress.advance

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from peerwatch_detector.config import DetectorConfig, MetricConfig
+from peerwatch_detector.config import DetectorConfig, ReadMetric
 from peerwatch_detector.reading import Grid, Reading
 from peerwatch_detector.reading.reader import Reader, selection_of
 
@@ -23,8 +23,8 @@ def read_metrics(
     grid: Grid,
     nodes: Sequence[str],
     advance: Advance = unshown,
-) -> Iterator[tuple[MetricConfig, Reading]]:
-    """Yield every detection metric of a job with what was read of it.
+) -> Iterator[tuple[ReadMetric, Reading]]:
+    """Yield every metric that is read of a job with what was read of it.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def read_metrics(
     advance
         Called with the number of metrics after each read.
     """
-    metrics = config.detection_metrics()
+    metrics = config.read_metrics()
     count = config.prometheus.reading.connections
     for start in range(0, len(metrics), count):
         part = metrics[start : start + count]

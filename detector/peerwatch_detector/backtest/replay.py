@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from peerwatch_detector.backtest.cases import Case
-from peerwatch_detector.config import DetectorConfig, MetricConfig
+from peerwatch_detector.config import DetectorConfig, MetricConfig, ReadMetric
 from peerwatch_detector.detection.findings import Finding
 from peerwatch_detector.detection.pipeline import Detection, JobDetector
 from peerwatch_detector.errors import CaseError
@@ -78,8 +78,9 @@ def cycles(case: Case, config: DetectorConfig, bundle: Bundle) -> Iterator[Detec
         If the configuration is impossible at these steps.
     """
     config = _at_step(config, case)
-    metrics = [metric for metric in config.detection_metrics() if case.fits(metric)]
-    detector = JobDetector(config, bundle.models(config, metrics))
+    metrics = [metric for metric in config.read_metrics() if case.fits(metric)]
+    compared = [metric for metric in metrics if isinstance(metric, MetricConfig)]
+    detector = JobDetector(config, bundle.models(config, compared))
     roles = {node: config.peers.role(node, case.roles.get(node, "")) for node in case.nodes}
     roles = {node: role for node, role in roles.items() if role}
     heard = _last_heard(case)
@@ -146,12 +147,14 @@ def _job(case: Case, roles: dict[str, str], heard: NDArray[np.int64], step: int)
 
 
 def _cut(
-    frame: JobFrame, metric: MetricConfig, config: DetectorConfig, needed_from: float, step: int
+    frame: JobFrame, metric: ReadMetric, config: DetectorConfig, needed_from: float, step: int
 ) -> JobFrame:
     """Return the steps that the service would read at this cycle."""
     seconds = config.step_seconds
     since = int(np.searchsorted(frame.times, needed_from))
-    margin = config.margin_seconds + (metric.peak_seconds or 0)
+    margin = config.margin_seconds
+    if isinstance(metric, MetricConfig):
+        margin += metric.peak_seconds or 0
     since -= math.ceil(round(margin / seconds, 6))
     oldest = step - config.steps_in(config.history_seconds)
     left = max(0, min(since, step - config.context_steps), oldest)

@@ -220,7 +220,7 @@ def _unknown(folder: Path, case: Case, variants: Variants) -> tuple[str, ...]:
     CaseError
         If those are all.
     """
-    metrics = [metric for config in variants.values() for metric in config.detection_metrics()]
+    metrics = [metric for config in variants.values() for metric in config.read_metrics()]
     unknown = case.not_compared(metrics)
     if len(unknown) == len(case.units):
         raise CaseError(

@@ -7,6 +7,7 @@ from peerwatch_detector.config.metric import (
     MetricConfig,
     MetricsConfig,
     Overrides,
+    ReadMetric,
     Scope,
     SeriesName,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "Overrides",
     "Preset",
     "PrometheusConfig",
+    "ReadMetric",
     "ReadingConfig",
     "Scope",
     "SeriesName",

@@ -42,11 +42,13 @@ from peerwatch_detector.config.metric import (
     MetricConfig,
     MetricsConfig,
     Overrides,
+    ReadMetric,
 )
 from peerwatch_detector.config.metric_names import wrong_names
 from peerwatch_detector.config.preset import (
     Discovery,
     PresetName,
+    ProgressMetric,
     load_preset,
 )
 from peerwatch_detector.config.prometheus import PrometheusConfig
@@ -324,6 +326,17 @@ class DetectorConfig(Section):
             metric = by_name[name]
             merged.append(type(metric).model_validate(metric.model_dump() | change))
         return tuple(merged)
+
+    def progress_counters(self) -> tuple[ProgressMetric, ...]:
+        """Return the counters of the job's own work that the method reads beside the metrics."""
+        if self.method != "peerwatch" or not self.peerwatch.progress:
+            return ()
+        wanted = self.peerwatch.progress_metrics
+        return tuple(each for each in load_preset(self.preset).progress if each.name in wanted)
+
+    def read_metrics(self) -> tuple[ReadMetric, ...]:
+        """Return all that is read of a job: what nodes are compared by, and its own counters."""
+        return (*self.detection_metrics(), *self.progress_counters())
 
 
 def load_config(

@@ -116,12 +116,17 @@ class PeerwatchConfig(MethodConfig):
     )
     progress_metrics: list[str] = Field(
         default=[
+            "rank_steps",
+            "collectives",
             "gpu_tensor_activity",
             "nvlink_bandwidth",
             "tcp_rdma_throughput",
             "gpu_power",
         ],
-        description="Metrics that reveal the job's progress; the first one with data is used.",
+        description="What reveals the job's progress: the counters of its own work first "
+        "(rank_steps, collectives), then metrics of its hardware; of each kind the first one with "
+        "data is used. A job whose work is counted waits for a rank only if all counters stand and "
+        "the hardware, where it is known, does next to nothing as well.",
     )
     busy_metric: str = Field(
         default="gpu_duty_cycle", description="Metric that reveals whether the GPUs are busy."

@@ -13,7 +13,7 @@ from peerwatch_detector.units import metric_words
 
 Scope = Literal["node", "gpu"]
 Direction = Literal["high", "low", "both"]
-Kind = Literal["work", "load", "network"]
+Kind = Literal["work", "load", "network", "own"]
 Select = Literal["job_id", "node"]
 
 
@@ -40,8 +40,8 @@ Expression = Annotated[str, Field(min_length=1), AfterValidator(_is_template)]
 SeriesName = Annotated[str, Field(pattern=r"^[a-zA-Z_:][a-zA-Z0-9_:]*$")]
 
 
-class MetricConfig(Section):
-    """One metric to compare nodes by; an entry of a preset."""
+class ReadMetric(Section):
+    """What is read of a training job under one name: one value per node, or per GPU of a node."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description="Label value of ``metric``.")
     aliases: tuple[str, ...] = Field(
@@ -63,6 +63,16 @@ class MetricConfig(Section):
     expression: Expression = Field(
         description="The same in PromQL; a Jinja2 template over job and window."
     )
+
+    @property
+    def shown_title(self) -> str:
+        """The title in force."""
+        return metric_words(self.name) if self.title is None else self.title
+
+
+class MetricConfig(ReadMetric):
+    """One metric to compare nodes by; an entry of a preset."""
+
     bounds: Bounds = Field(description="Limits of the Min-Max scaling, in the unit.")
     min_effect_size: float = Field(
         gt=0, description="Deviation from the peers below which a node is never a candidate."
@@ -84,7 +94,9 @@ class MetricConfig(Section):
     kind: Kind = Field(
         default="work",
         description="work: what the node does for the job; load: other programs raise it too, so a "
-        "high value alone is no sign; network: congestion, which spreads to other nodes.",
+        "high value alone is no sign; network: congestion, which spreads to other nodes; own: what "
+        "the job's own processes do on the host, load as long as the job trains, but a sign while "
+        "it waits for long.",
     )
     warns: bool = Field(
         default=False,
@@ -98,11 +110,6 @@ class MetricConfig(Section):
         "what moves a fixed volume in bursts has the same mean however fast it is. Longer than an "
         "iteration, with a step_seconds shorter than a burst. Default: the values themselves.",
     )
-
-    @property
-    def shown_title(self) -> str:
-        """The title in force."""
-        return metric_words(self.name) if self.title is None else self.title
 
     @property
     def level_floor(self) -> float:

@@ -5,7 +5,7 @@ Told beside all other mistakes, so it works on what was written down, sound or n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -39,22 +39,37 @@ def wrong_names(data: object) -> Iterator[tuple[str, str]]:
     wrong["metrics"] += _unknown("enabled", enabled, known)
     wrong["metrics"] += _unknown("overrides", _names([*_given(metrics.get("overrides"))]), known)
     wrong["metrics"] += _twice("enabled", enabled)
-    taken = {name for name in extra if (*shipped, *extra).count(name) > 1}
+    counters = _counters(whole.get("preset", "peerwatch"))
+    taken = {name for name in extra if (*shipped, *counters, *extra).count(name) > 1}
     wrong["metrics"] += [f"extra: metric {name!r} exists already" for name in sorted(taken)]
     for section, key in _METHODS_NAMES:
         value = _given(whole.get(section)).get(key)
         names = _names([value] if isinstance(value, str) else _list(value))
-        wrong[section] += [*_unknown(key, names, known), *_twice(key, names)]
+        allowed = [*known, *counters] if key == "progress_metrics" else known
+        wrong[section] += [*_unknown(key, names, allowed), *_twice(key, names)]
     for section, sentences in wrong.items():
         if sentences:
-            yield section, "; ".join(sentences) + f"; known metrics are {', '.join(known)}"
+            listed = [*known, *counters] if section == "peerwatch" else known
+            yield section, "; ".join(sentences) + f"; known metrics are {', '.join(listed)}"
 
 
 def _shipped(preset: object) -> list[str]:
     """Return the names of a preset's metrics; those of all if there is no such preset."""
-    there = get_args(PresetName)
-    chosen = [name for name in there if name == preset] or there
-    return list(dict.fromkeys(m.name for name in chosen for m in load_preset(name).metrics))
+    return list(
+        dict.fromkeys(m.name for name in _chosen(preset) for m in load_preset(name).metrics)
+    )
+
+
+def _counters(preset: object) -> list[str]:
+    """Return the names of a preset's counters of progress, likewise."""
+    return list(
+        dict.fromkeys(m.name for name in _chosen(preset) for m in load_preset(name).progress)
+    )
+
+
+def _chosen(preset: object) -> Sequence[PresetName]:
+    there: tuple[PresetName, ...] = get_args(PresetName)
+    return [name for name in there if name == preset] or there
 
 
 def _unknown(where: str, names: list[str], known: list[str]) -> list[str]:

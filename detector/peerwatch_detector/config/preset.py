@@ -13,7 +13,13 @@ from typing import Literal
 import yaml
 from pydantic import Field
 
-from peerwatch_detector.config.metric import Bounds, MetricConfig, Select, SeriesName
+from peerwatch_detector.config.metric import (
+    Bounds,
+    MetricConfig,
+    ReadMetric,
+    Select,
+    SeriesName,
+)
 from peerwatch_detector.config.section import Section
 
 PresetName = Literal["peerwatch", "fast", "dcgm"]
@@ -76,10 +82,20 @@ class PresetMetric(MetricConfig):
         return self.model_copy(update={"recorded": self.fast.series} | changes)
 
 
+class ProgressMetric(ReadMetric):
+    """A counter of what the job itself has finished: its pace is read, nodes are not compared."""
+
+    meaning: str = Field(pattern=r"\.$", description="What it counts, for people.")
+    paced: bool = Field(
+        default=True, description="Whether its rate is the job's pace, compared with its usual one."
+    )
+
+
 class Preset(Section):
     """A shipped set of metrics for one family of exporters."""
 
     discovery: Discovery
+    progress: list[ProgressMetric] = Field(default_factory=list)
     metrics: list[PresetMetric] = Field(min_length=1)
 
 
@@ -95,7 +111,8 @@ def load_preset(name: str) -> Preset:
     """Return a preset that ships with the package; parsing it takes longer than a cycle."""
     if name == "peerwatch":
         return Preset.model_validate(_read(name))
-    metrics = load_preset("peerwatch").metrics
+    whole = load_preset("peerwatch")
+    metrics = whole.metrics
     if name == "fast":
         carried = [metric.on_the_fast_endpoint() for metric in metrics if metric.fast is not None]
         return Preset(discovery=_FAST_DISCOVERY, metrics=carried)
@@ -103,6 +120,11 @@ def load_preset(name: str) -> Preset:
     read = [metric for metric in metrics if metric.name in source.expressions]
     return Preset(
         discovery=source.discovery,
+        progress=[
+            counter.model_copy(update={"expression": source.expressions[counter.name]})
+            for counter in whole.progress
+            if counter.name in source.expressions
+        ],
         metrics=[
             PresetMetric.model_validate(
                 metric.model_dump() | {"expression": source.expressions[metric.name]}

@@ -23,6 +23,7 @@ from peerwatch_detector.detection.findings import (
     fault_scores,
     still_standing,
 )
+from peerwatch_detector.detection.job_pace import JobPace
 from peerwatch_detector.detection.methods import create_method
 from peerwatch_detector.detection.preprocess import preprocess
 from peerwatch_detector.detection.state import JobState
@@ -54,6 +55,8 @@ class Detection:
         Of every finding.
     not_compared
         Why ``comparable`` is false, such as "2 nodes, needs 3"; empty where it is true.
+    pace
+        How fast the job finishes its steps, compared with itself; None = not known.
     """
 
     job: Job
@@ -68,6 +71,7 @@ class Detection:
     coverage: dict[str, float]
     explanations: dict[Finding, Explanation] = field(default_factory=dict)
     not_compared: str = ""
+    pace: JobPace | None = None
 
     @classmethod
     def none(cls, job: Job, time: float, reason: str) -> Detection:
@@ -103,7 +107,8 @@ class JobDetector:
         self.config = config
         self.state = JobState()
         # Put together once: that takes as long as comparing some metrics of a small job.
-        self._metrics = config.detection_metrics()
+        self._read = config.read_metrics()
+        self._compared = {metric.name for metric in config.detection_metrics()}
         self.method = create_method(config, models, self.state)
 
     def compare(self, job: Job, frames: Mapping[str, JobFrame]) -> None:
@@ -114,7 +119,7 @@ class JobDetector:
         job, frames
             As for ``detect``; those metrics that the method calls leading come first.
         """
-        self.method.compare(job, preprocess(frames, self._metrics, self.config))
+        self.method.compare(job, preprocess(frames, self._read, self.config))
 
     def detect(self, job: Job, frames: Mapping[str, JobFrame], now: float) -> Detection:
         """Evaluate the job on the samples that came since the last cycle.
@@ -129,14 +134,15 @@ class JobDetector:
             Unix time, for absence and for the findings' ``raised``.
         """
         inherited = set(self.state.standing.values()) - self.state.explanations.keys()
-        frames = preprocess(frames, self._metrics, self.config)
+        frames = preprocess(frames, self._read, self.config)
         absent = absent_deviations(job, now, self.config) if self.method.counts_absent else []
         deviations = self.method.detect(job, frames, absent, now)
         self._clear(job, now)
         self.method.raise_findings(job, deviations, now)
         newest = max((float(frame.times[-1]) for frame in frames.values()), default=now)
         self._explain(job, newest, deviations, frames, inherited)
-        return self._detection(job, newest, deviations, list(frames))
+        compared = [name for name in frames if name in self._compared]
+        return self._detection(job, newest, deviations, compared)
 
     def _clear(self, job: Job, now: float) -> None:
         """Let findings fall whose nodes have been quiet for long enough."""
@@ -218,6 +224,7 @@ class JobDetector:
             coverage={name: scores.coverage for name, scores in shown.items()},
             explanations=dict(self.state.explanations),
             not_compared=not_compared,
+            pace=self.method.pace(),
         )
 
     def _why_not_compared(self, job: Job) -> str:

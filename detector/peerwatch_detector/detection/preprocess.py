@@ -12,20 +12,21 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from peerwatch_detector.config import DetectorConfig, MetricConfig
+from peerwatch_detector.config import DetectorConfig, MetricConfig, ReadMetric
 from peerwatch_detector.detection.threads import each, worthwhile
 from peerwatch_detector.detection.time_grid import exact_times
 from peerwatch_detector.frame import JobFrame, mean_over_gpus
 
 
 def preprocess(
-    frames: Mapping[str, JobFrame], metrics: Iterable[MetricConfig], config: DetectorConfig
+    frames: Mapping[str, JobFrame], metrics: Iterable[ReadMetric], config: DetectorConfig
 ) -> dict[str, JobFrame]:
-    """Return the frames of some metrics as they are compared, in the order of the metrics."""
+    """Return the frames of some metrics as they are evaluated, in the order of the metrics."""
     known = [metric for metric in metrics if metric.name in frames]
 
-    def preprocessed(metric: MetricConfig) -> JobFrame:
-        frame = with_peaks(frames[metric.name], metric.peak_seconds, config.step_seconds)
+    def preprocessed(metric: ReadMetric) -> JobFrame:
+        peak_seconds = metric.peak_seconds if isinstance(metric, MetricConfig) else None
+        frame = with_peaks(frames[metric.name], peak_seconds, config.step_seconds)
         return replace(frame, times=exact_times(frame.times, config.step_seconds))
 
     threads = worthwhile(config.scheduling.detection_threads, frames.values())

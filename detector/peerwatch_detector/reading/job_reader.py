@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from peerwatch_detector.config import DetectorConfig, MetricConfig
+from peerwatch_detector.config import DetectorConfig, MetricConfig, ReadMetric
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.frame import JobFrame, to_grid
 from peerwatch_detector.reading import Follower
@@ -33,17 +33,21 @@ class JobReading:
         By metric, why it could not be read; None if it could.
     complete
         Whether this is all; else these are some metrics of a large job's first read.
+    counters
+        Those that nodes are not compared by: they alone do not make a job that can be evaluated.
     """
 
     frames: dict[str, JobFrame]
     errors: dict[str, ReadError | None]
     complete: bool = True
+    counters: frozenset[str] = frozenset()
 
     @property
     def job_error(self) -> ReadError | None:
         """Why the job cannot be evaluated: the server failed, or refused every single metric."""
-        found = [error for error in self.errors.values() if error is not None]
-        refused = found[0] if found and len(found) == len(self.errors) else None
+        compared = [error for name, error in self.errors.items() if name not in self.counters]
+        found = [error for error in compared if error is not None]
+        refused = found[0] if found and len(found) == len(compared) else None
         return self.server_error or refused
 
     @property
@@ -67,7 +71,8 @@ class JobReader:
     """
 
     def __init__(self, job_id: str, reader: Reader, config: DetectorConfig) -> None:
-        self._config, self._metrics = config, config.detection_metrics()
+        self._config, self._metrics = config, config.read_metrics()
+        self._counters = frozenset(counter.name for counter in config.progress_counters())
         self._follower = Follower(
             job_id,
             reader,
@@ -127,7 +132,8 @@ class JobReader:
             del reading
             self.release(needed_from(), now)
         good = [name for name, error in errors.items() if error is None]
-        yield JobReading(self.frames(nodes, now, needed_from(), good), errors)
+        frames = self.frames(nodes, now, needed_from(), good)
+        yield JobReading(frames, errors, counters=self._counters)
 
     def _parts(self, nodes: Sequence[str]) -> Iterator[frozenset[str]]:
         """Yield names of metrics to read one after the other; a single part is the rule."""
@@ -190,7 +196,8 @@ class JobReader:
         self.release(evaluated_until, now)
         errors = self._follower.update(nodes, now, metrics, seconds)
         good = [name for name, error in errors.items() if error is None]
-        return JobReading(self.frames(nodes, now, evaluated_until, good), errors)
+        frames = self.frames(nodes, now, evaluated_until, good)
+        return JobReading(frames, errors, counters=self._counters)
 
     def frames(
         self,
@@ -230,13 +237,15 @@ class JobReader:
                 first = self._first(metric, evaluated_until[metric.name], end)
                 self._follower.release(metric.name, first, self._config.held_samples)
 
-    def _first(self, metric: MetricConfig, evaluated_until: float | None, end: int) -> int:
+    def _first(self, metric: ReadMetric, evaluated_until: float | None, end: int) -> int:
         """Return the step at which the samples must begin that new windows are made of."""
         step = self._config.step_seconds
         first = end - round(self._config.history_seconds / step)
         since = first
         if evaluated_until is not None:
             since = math.floor(round(evaluated_until / step, 6))
-        margin = self._config.margin_seconds + (metric.peak_seconds or 0)
+        margin = self._config.margin_seconds
+        if isinstance(metric, MetricConfig):
+            margin += metric.peak_seconds or 0
         since -= math.ceil(round(margin / step, 6))
         return max(first, min(since, end - self._config.context_steps))

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import jinja2
 
-from peerwatch_detector.config import MetricConfig
+from peerwatch_detector.config import ReadMetric
 
 _TEMPLATES = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)  # noqa: S701 - PromQL, not HTML
 
@@ -22,13 +22,13 @@ def job_matcher(job_id: str) -> str:
     return f"job_id={quote(job_id)}"
 
 
-def joined_query(metric: MetricConfig, job_id: str | None, window_seconds: int) -> str:
+def joined_query(metric: ReadMetric, job_id: str | None, window_seconds: int) -> str:
     """Return the expression that does without recording rules.
 
     Parameters
     ----------
     metric
-        The detection metric.
+        What is read.
     job_id
         The training job, or None for all jobs (this is the text of the recording rule).
     window_seconds
@@ -106,6 +106,15 @@ def diagnosed(job_id: str) -> str:
     """Return the query for when a job was last diagnosed (Unix time)."""
     job = job_matcher(job_id)
     return f"max(peerwatch_diagnosis_last_success_timestamp_seconds{{{job}}})"
+
+
+def published_pace(job_id: str, nodes: int, seconds: int) -> str:
+    """Return the query for the usual pace last published for a job, if it had as many nodes."""
+    job = job_matcher(job_id)
+    return (
+        f"max by (metric) (last_over_time(peerwatch_job_usual_pace{{{job}}}[{seconds}s])) "
+        f"and on () max(last_over_time(peerwatch_job_nodes{{{job}}}[{seconds}s])) == {nodes}"
+    )
 
 
 def members(group: str) -> str:

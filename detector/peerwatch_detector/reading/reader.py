@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from peerwatch_common.errors import ConfigError
-from peerwatch_detector.config import DetectorConfig, MetricConfig, PrometheusConfig
+from peerwatch_detector.config import DetectorConfig, PrometheusConfig, ReadMetric
 from peerwatch_detector.frame import Series
 from peerwatch_detector.reading import (
     GridReader,
@@ -87,7 +87,7 @@ def reading_settings(config: PrometheusConfig) -> ReadingSettings:
     )
 
 
-def selection_of(metric: MetricConfig, job_id: str, config: DetectorConfig) -> Selection:
+def selection_of(metric: ReadMetric, job_id: str, config: DetectorConfig) -> Selection:
     """Return one metric of one job, recorded or joined as the configuration says."""
     of_job = (Matcher("job_id", "=", job_id),)
     if config.prometheus.recorded and metric.select == "node":

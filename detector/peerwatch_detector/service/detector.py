@@ -39,6 +39,7 @@ from peerwatch_detector.service.restore import (
     RESTORE_SECONDS,
     distrust,
     published_findings,
+    published_pace,
     restore,
 )
 from peerwatch_detector.service.schedule import Backlog
@@ -332,7 +333,8 @@ class Detector:
         if memory.restored:
             return reading
         published = published_findings(self.reader, job, self.metrics)
-        return replace(reading, turn=replace(reading.turn, published=published))
+        pace = published_pace(self.reader, job) if self.config.progress_counters() else ()
+        return replace(reading, turn=replace(reading.turn, published=published, pace=pace))
 
     def _read_on(self, memory: JobMemory, turn: Turn) -> Reading:
         """Read what comes next in a job's turn."""
@@ -353,6 +355,8 @@ class Detector:
             if self.instants is not None:
                 named = [each for each in turn.published if each.method == EVIDENCE]
                 memory.evidence.findings.restore(named, self.clock())
+            for counter, usual in turn.pace:
+                detector.method.restore_pace(counter, usual)
             memory.restored = True
         resolution = self.config.resolution_seconds
         distrust(turn.published, detector.method, frames, resolution)

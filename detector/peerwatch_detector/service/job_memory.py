@@ -65,6 +65,8 @@ class Turn:
         What is read, part by part.
     published
         The findings published about it before this process began with it.
+    pace
+        By counter, the usual pace published of it likewise.
     """
 
     job: Job
@@ -72,6 +74,7 @@ class Turn:
     now: float
     readings: Iterator[JobReading]
     published: tuple[Finding, ...] = ()
+    pace: tuple[tuple[str, float], ...] = ()
 
     @property
     def moment(self) -> float:

@@ -58,6 +58,19 @@ def published_findings(
     )
 
 
+def published_pace(reader: Reader, job: Job) -> tuple[tuple[str, float], ...]:
+    """Read the usual pace that was published of a job as it is now: which counter, and how fast.
+
+    Raises
+    ------
+    ReadError
+        As the reader.
+    """
+    query = promql.published_pace(job.job_id, len(job.nodes), RESTORE_SECONDS)
+    found = ((each.labels.get("metric", ""), each.values[-1]) for each in reader.instant(query))
+    return tuple((name, float(usual)) for name, usual in found if name and usual > 0)
+
+
 def restore(findings: Iterable[Finding], state: JobState) -> None:
     """Let published findings stand, as they did before.
 

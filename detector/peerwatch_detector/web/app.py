@@ -26,6 +26,7 @@ from peerwatch_detector.service.metrics import Exposition
 from peerwatch_detector.units import number, quantity
 from peerwatch_detector.web import picture
 from peerwatch_detector.web.diagnoses import DiagnosisView, diagnoses_json, diagnosis_views
+from peerwatch_detector.web.pace import pace_text
 from peerwatch_detector.web.segments import HeatMaps
 
 # How much of the past a picture shows, and how much of it lies before a finding's begin.
@@ -89,6 +90,7 @@ class JobView:
     ranking: list[NodeView]
     not_compared: str
     diagnoses: list[DiagnosisView]
+    pace: str
 
 
 class _Anything(PathConverter):
@@ -194,6 +196,7 @@ def _as_json(detection: Detection) -> dict[str, Any]:
         "comparable": detection.comparable,
         "not_compared": detection.not_compared or None,
         "evaluated_until": detection.time,
+        "progress": None if detection.pace is None else asdict(detection.pace),
         "findings": [
             {
                 "node": f.node,
@@ -254,6 +257,7 @@ def _job_view(detector: Detector, pictures: Pictures, detection: Detection) -> J
         ranking,
         detection.not_compared,
         diagnosis_views(detector.snapshot, detection.job.job_id),
+        pace_text(detection.pace),
     )
 
 

@@ -48,7 +48,6 @@ SPECS: tuple[MetricSpec, ...] = needing(
         _KIND,
         "Those of them that have completed on this rank.",
         f"{_RECORDER}: state, pg_status last_completed_collective",
-        not_drawn=_FOR_DIAGNOSIS,
     ),
     MetricSpec(
         "collective_duration_seconds_total",

@@ -264,7 +264,8 @@ def test_metrics_are_read_some_at_a_time_and_each_is_counted() -> None:
     found = read_metrics(
         reader, config, "job", Grid.of_seconds(900, 960, 1.0), ("a",), counts.append
     )
-    assert [f"load_{number}" for number in range(5)] == [of.name for of, _ in found]
-    assert [f"load_{number}" for number in range(5)] == [name for part in reads for name in part]
+    names = [*(f"load_{number}" for number in range(5)), "rank_steps", "collectives"]
+    assert names == [of.name for of, _ in found]
+    assert names == [name for part in reads for name in part]
     assert all(len(part) <= connections for part in reads)
     assert [len(part) for part in reads] == counts

@@ -33,6 +33,7 @@ CONFIG = config_for(
     metric("pause", kind="network"),
     metric("marks", kind="network"),
     metric("notice", warns=True),
+    metric("own", kind="own"),
 )
 METRICS = {metric_config.name: metric_config for metric_config in CONFIG.detection_metrics()}
 
@@ -187,6 +188,35 @@ def test_high_load_is_a_sign_if_much_progress_is_lost_and_nothing_else_explains_
 def test_high_load_is_not_a_second_metric() -> None:
     two = evidence_of(seconds=30), evidence_of("busy", seconds=30)
     assert [] == sustained(*two, phase=WAITS, waiting_since=BEGAN)
+
+
+def test_a_rank_that_is_busy_while_its_peers_wait_counts_once_no_pause_explains_the_wait() -> None:
+    busy = evidence_of("own", seconds=60, strength=6.0, began=NOW - 65.0)
+    assert [] == sustained(busy, phase=WAITS, waiting_since=NOW - 105)
+    assert [("a", "own")] == sustained(busy, phase=WAITS, waiting_since=NOW - 110)
+    paused = replace(WAITS, pause_seconds=180.0)
+    assert [] == sustained(busy, phase=paused, waiting_since=NOW - 175)
+    assert [("a", "own")] == sustained(busy, phase=paused, waiting_since=NOW - 180)
+
+
+def test_a_busy_rank_makes_no_early_finding_together_with_another_sign() -> None:
+    two = [evidence_of(name, seconds=30, began=NOW - 35.0) for name in ("work", "own")]
+    assert [] == sustained(*two, phase=WAITS, waiting_since=NOW - 40)
+
+
+def test_a_busy_rank_of_a_job_that_trains_is_load() -> None:
+    busy = evidence_of("own", seconds=300)
+    assert [] == sustained(busy, loss=0.05)
+    assert [("a", "own")] == sustained(busy, loss=0.1)
+    assert [] == sustained(busy, evidence_of("work", "b", seconds=20), loss=0.1)
+
+
+def test_where_only_steps_are_counted_a_sign_finds_no_company() -> None:
+    two = evidence_of(seconds=30), evidence_of("other", seconds=30)
+    since = {"waiting_since": NOW - 60}
+    began = [replace(each, began=NOW - 60.0) for each in two]
+    assert sustained(*began, phase=WAITS, **since)
+    assert not sustained(*began, phase=replace(WAITS, counted=True), **since)
 
 
 def test_what_cannot_be_named_is_shown_as_half_of_the_way() -> None:

@@ -215,3 +215,106 @@ def test_what_only_one_role_loses_is_its_share_of_the_work() -> None:
     assert {"a"} == set(whole.of_roles(["a"]))
     whole.phase(START + 899)
     assert pytest.approx(0.4, abs=0.01) == whole.loss(START + 500, START + 899, 60)
+
+
+def counted(step_seconds: float = 2.0, stops: int | None = None, seconds: int = 900) -> np.ndarray:
+    """Return the steps finished by every second, up to a stop."""
+    ends = np.arange(0, stops or seconds, step_seconds)
+    return np.searchsorted(ends, np.arange(seconds), side="right").astype(float)
+
+
+def counted_phase(second: int, steps: np.ndarray, **series: np.ndarray) -> Phase:
+    """Return the phase of a job whose steps are counted."""
+    tracker = ProgressTracker(PeerwatchConfig(), least_seconds=60, counters={"rank_steps": True})
+    for name, levels in ({"rank_steps": steps} | series).items():
+        floor = 0.0 if name == "rank_steps" else 0.02
+        tracker.write(name, floor, START + np.arange(len(levels)), levels)
+    found = Phase()
+    for time in range(0, second + 1, 5):
+        found = tracker.phase(START + time)
+    return found
+
+
+@pytest.mark.parametrize("step_seconds", [0.4, 2.0, 30.0])
+def test_a_job_without_gpus_waits_once_its_steps_stop(step_seconds: float) -> None:
+    steps = counted(step_seconds, stops=600)
+    assert counted_phase(595, steps) == Phase(
+        known=True, counted=True, step_seconds=counted_phase(595, steps).step_seconds
+    )
+    # A fifth of its pace, and the seconds that are averaged.
+    noticed = 620 + 5 * math.ceil(step_seconds)
+    found = counted_phase(noticed, steps)
+    assert found.waiting
+    # The wait began with the last step, however long it took to be sure of it.
+    assert noticed - 601 <= found.noticed_seconds <= noticed - 599 + step_seconds
+    assert not counted_phase(600, steps).waiting
+
+
+def test_an_evaluation_makes_no_steps_but_computes() -> None:
+    steps = counted(stops=600)
+    busy, tensor = steady(900, 0.99), steady(900)
+    assert not counted_phase(700, steps, gpu_duty_cycle=busy, gpu_tensor_activity=tensor).waiting
+    tensor[600:] = 0.001
+    assert counted_phase(620, steps, gpu_duty_cycle=busy, gpu_tensor_activity=tensor).waiting
+
+
+def test_steps_that_go_on_are_no_wait_whatever_the_gpus_show() -> None:
+    tensor = steady(900)
+    tensor[600:] = 0.001
+    found = counted_phase(
+        700, counted(), gpu_duty_cycle=steady(900, 0.99), gpu_tensor_activity=tensor
+    )
+    assert not found.waiting
+
+
+def test_long_steps_wait_as_soon_as_one_is_overdue_and_the_gpus_do_nothing() -> None:
+    steps, tensor = counted(30.0, stops=600), steady(900)
+    tensor[600:] = 0.001
+    series = {BUSY: steady(900, 0.99), TENSOR: tensor}
+    assert not counted_phase(610, steps, **series).waiting
+    assert counted_phase(650, steps, **series).waiting
+
+
+def test_a_counter_that_stops_coming_leaves_the_word_to_the_gpus() -> None:
+    steps, tensor = counted(), steady(900)
+    steps[600:] = np.nan
+    tensor[600:] = 0.001
+    assert counted_phase(
+        700, steps, gpu_duty_cycle=steady(900, 0.99), gpu_tensor_activity=tensor
+    ).waiting
+
+
+def test_the_loss_of_a_job_whose_steps_are_counted() -> None:
+    ends = np.concatenate([np.arange(0, 600, 2.0), np.arange(600, 900, 2.5)])
+    steps = np.searchsorted(ends, np.arange(900), side="right").astype(float)
+    tracker = ProgressTracker(PeerwatchConfig(), least_seconds=60, counters={"rank_steps": True})
+    tracker.write("rank_steps", 0.0, START + np.arange(900), steps)
+    tracker.phase(START + 895)
+    assert pytest.approx(0.2, abs=0.01) == tracker.loss(START + 600, START + 895, 60)
+
+
+def test_a_wait_tells_how_long_a_pause_is_ordinary_for_the_job() -> None:
+    ends = np.concatenate([np.arange(0, 300, 2.0), np.arange(360, 600, 2.0)])
+    steps = np.searchsorted(ends, np.arange(900), side="right").astype(float)
+    # Half as long again is ordinary.
+    assert counted_phase(700, steps).pause_seconds == pytest.approx(1.5 * 62, abs=3)
+
+
+def test_collectives_that_are_completed_are_work_though_no_step_is() -> None:
+    steps, collectives = counted(stops=600), counted(0.1)
+    tracker = ProgressTracker(
+        PeerwatchConfig(), least_seconds=60, counters={"rank_steps": True, "collectives": False}
+    )
+    for name, values in (("rank_steps", steps), ("collectives", collectives)):
+        tracker.write(name, 0.0, START + np.arange(900), values)
+    assert not tracker.phase(START + 700).waiting
+    collectives[710:] = collectives[710]
+    tracker.write("collectives", 0.0, START + np.arange(900), collectives)
+    assert tracker.phase(START + 740).waiting
+
+
+def test_collectives_tell_no_pace() -> None:
+    tracker = ProgressTracker(PeerwatchConfig(), least_seconds=60, counters={"collectives": False})
+    tracker.write("collectives", 0.0, START + np.arange(1800), counted(0.1, seconds=1800))
+    assert tracker.phase(START + 1799).known
+    assert tracker.pace(START + 1799) is None

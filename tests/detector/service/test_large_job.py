@@ -111,7 +111,7 @@ def test_progress_is_read_first_and_no_two_questions_ask_for_the_same() -> None:
     here.clock.advance(END)
     here.detector.cycle()
     asked = [question.query for question in here.reader.questions if question.kind == "raw"]
-    assert len(here.detector.metrics) == len(set(asked)) == len(asked)
+    assert len(here.config.read_metrics()) == len(set(asked)) == len(asked)
     recorded = {
         metric_config.name: metric_config.recorded for metric_config in here.detector.metrics
     }

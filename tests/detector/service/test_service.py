@@ -28,7 +28,11 @@ def test_a_cycle_asks_only_for_what_is_new(recorded: bool) -> None:
     here = world(config_for(prometheus={"recorded": recorded, "lag_seconds": 2}))
     here.run(1200)
     kind = "raw" if recorded else "stepped"
-    asked = [(q.start - START, q.end - START) for q in here.reader.questions if q.kind == kind]
+    asked = [
+        (q.start - START, q.end - START)
+        for q in here.reader.questions
+        if q.kind == kind and "load" in q.query
+    ]
     assert (15 - 2 - 900, 13) == asked[0]
     assert (13 - 7, 28) == asked[1]
     assert all(end - start == 22 for start, end in asked[1:])
@@ -72,7 +76,9 @@ def test_an_outage_leaves_findings_standing_and_is_logged_once_per_change(
     assert not here.detector.snapshot.reading.up
     assert success == here.detector.snapshot.last_success
     # Ten discoveries, and as many reads.
-    assert 20 == here.detector.snapshot.reading.errors["unreachable"]
+    # Ten times the list of jobs, and everything that is read of the job.
+    unanswered = 10 * (1 + len(here.config.read_metrics()))
+    assert unanswered == here.detector.snapshot.reading.errors["unreachable"]
     here.reader.failure = "http_5xx"
     here.run(60)
     here.reader.failure = None

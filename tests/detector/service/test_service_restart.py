@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import logging
 
+import numpy as np
 import pytest
 
 from detector.fakes import START, config_for, healthy, metric, node_names
-from detector.world import ONSET, world
+from detector.world import ONSET, World, world
 
 
 @pytest.mark.parametrize("faulty_for", [400, 1500], ids=["in the history", "before the history"])
@@ -112,3 +113,45 @@ def test_a_vanished_node_stays_named_over_a_restart(silent_for: int) -> None:
     assert [(*labels, since)] == here.findings()
     here.run(300)
     assert [(*labels, since)] == here.findings()
+
+
+def slowed(nodes: int = 3, seconds: int = 4000, slow_from: int = 1500) -> World:
+    """Return a job that makes its steps half as fast from some second on, on all nodes at once."""
+    here = world(faulty=None, nodes=nodes, seconds=seconds)
+    time = np.arange(seconds, dtype=np.float64)
+    counted = np.floor(np.where(time < slow_from, time / 2, slow_from / 2 + (time - slow_from) / 4))
+    here.reader.add_job(
+        "job-1", {"rank_steps": np.tile(counted, (nodes, 1))}, node_names(nodes), START
+    )
+    return here
+
+
+def ratio(here: World) -> float | None:
+    (detection,) = here.detector.snapshot.detections
+    return None if detection.pace is None else round(detection.pace.ratio, 1)
+
+
+def test_a_restart_goes_on_with_the_jobs_usual_pace() -> None:
+    here = slowed()
+    here.run(1500, cycle=150)
+    assert ratio(here) == 1.0
+    here.run(1050, cycle=150)
+    assert ratio(here) == 0.5
+    here.restart()
+    # Of the fifteen minutes that are read again, none was as usual.
+    here.run(15)
+    assert ratio(here) == 0.5
+    here.run(300)
+    assert ratio(here) == 0.5
+
+
+def test_the_pace_of_other_nodes_is_not_gone_on_with() -> None:
+    here = slowed(nodes=5)
+    here.run(2550, cycle=150)
+    assert ratio(here) == 0.5
+    here.reader.leave("job-1", node_names(5)[4], here.clock.now)
+    here.run(120)
+    assert ratio(here) is None
+    here.restart()
+    here.run(15)
+    assert ratio(here) == 1.0

@@ -155,6 +155,18 @@ FAMILIES: tuple[FaultFamily, ...] = (
             "The stack of the rank's process (py-spy dump), and the last lines of its log.",
         ),
     ),
+    # A loop in user code, a lock that is spun on, a garbage collection: it is known whose CPU time
+    # it is, so no other program is to blame.
+    _family(
+        Meaning(
+            "spinning_rank",
+            "its own rank burns CPU",
+            "A training process of the node itself keeps the CPU busy while those of its peers do "
+            "not: it loops in its own code, or works at something that the others wait for.",
+            "The stack of the rank's process (py-spy dump), and which of its threads is busy "
+            "(top -H).",
+        ),
+    ),
     # Minder: PCIe downgrading and NIC faults raise the faulty machine's pause frames, and its
     # congestion marks, because the host no longer takes what the network brings.
     _family(

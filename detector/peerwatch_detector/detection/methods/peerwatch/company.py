@@ -48,12 +48,17 @@ def has_company(signs: Sequence[Evidence], step: JobStep) -> bool:
     """
     if any(sign.metric.name in _OWN_WORD for sign in signs):
         return True
+    # Where only steps are counted, a checkpoint or an evaluation looks like a wait.
+    if step.phase.counted:
+        return False
     return step.halted_seconds == 0 and len({cause_of(sign.metric) for sign in signs}) > 1
 
 
 def had_time(item: Evidence, step: JobStep, settings: PeerwatchConfig) -> bool:
     """Whether the wait has outlasted its healthy reasons, so that a sign needs no company."""
     patience = settings.patience_seconds
+    if item.metric.kind == "own":
+        patience = max(patience, step.phase.pause_seconds)
     if item.strength < _STRONG:
         patience += settings.fast_seconds
     return step.waits_long(patience)

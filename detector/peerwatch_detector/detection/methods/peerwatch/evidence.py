@@ -25,7 +25,7 @@ from peerwatch_detector.detection.time_grid import elapsed, to_milliseconds
 # began together: congestion reaches the next node within a minute.
 _TOGETHER = 60
 # More nodes than this that began together have a common cause; congestion spreads to two.
-_MOST_TOGETHER = {"work": 2, "load": 2, "network": 1}
+_MOST_TOGETHER = {"work": 2, "load": 2, "network": 1, "own": 2}
 # A deviation's strength is its largest deviation, forgotten at this rate per step: half of it in
 # seven steps.
 _FORGET = 0.9
@@ -162,7 +162,12 @@ class Evidence:
 
     @property
     def is_load(self) -> bool:
-        """Whether other programs than the job explain it."""
+        """Whether the host merely has more to do than others, for the job or for other programs."""
+        return self.high and self.metric.kind in {"load", "own"}
+
+    @property
+    def of_others(self) -> bool:
+        """Whether other programs than the job's explain it."""
         return self.high and self.metric.kind == "load"
 
 
@@ -250,7 +255,9 @@ def assess(
     deviations = []
     for item in evidence:
         needed, severity = _needed(item, by_node[item.node], step, loss, config)
-        if item.is_load and config.peerwatch.load and (explained or step.phase.waiting):
+        # Whose own rank is busy while the others wait is waited for.
+        ignored = item.of_others if step.phase.waiting else item.is_load and explained
+        if ignored and config.peerwatch.load:
             needed = np.inf
         deviations.append(_deviation(item, needed, severity, config))
     return deviations

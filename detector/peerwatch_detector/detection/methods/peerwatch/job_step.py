@@ -82,7 +82,8 @@ def next_step(
         idle = round(idle + config.evaluation_seconds, 3)
         halted = round(halted + config.evaluation_seconds, 3)
     elif not phase.waiting:
-        halted, worked_at = 0.0, time if phase.known else -np.inf
+        halted = 0.0
+        worked_at = elapsed(phase.step_seconds, time) if phase.known else -np.inf
     clock = elapsed(idle, time)
     waiting_since = before.waiting_since if phase.waiting else None
     if phase.waiting and waiting_since is None:

@@ -26,6 +26,7 @@ from peerwatch_detector.detection.findings import (
     raise_strongest,
     still_standing,
 )
+from peerwatch_detector.detection.job_pace import JobPace
 from peerwatch_detector.detection.methods.base import Method, MetricScores, ranked
 from peerwatch_detector.detection.methods.peerwatch.comparison import compare_steps
 from peerwatch_detector.detection.methods.peerwatch.evidence import (
@@ -36,6 +37,7 @@ from peerwatch_detector.detection.methods.peerwatch.evidence import (
 from peerwatch_detector.detection.methods.peerwatch.job_step import JobStep, next_step
 from peerwatch_detector.detection.methods.peerwatch.memory import MetricMemory
 from peerwatch_detector.detection.methods.peerwatch.metric_view import MetricView, metric_view
+from peerwatch_detector.detection.methods.peerwatch.peers import job_median
 from peerwatch_detector.detection.methods.peerwatch.progress import ProgressTracker
 from peerwatch_detector.detection.methods.peerwatch.roles import groups_of, peers_of
 from peerwatch_detector.detection.scores import score_windows
@@ -64,15 +66,17 @@ class PeerwatchMethod(Method):
         self.metrics: dict[str, MetricMemory] = {}
         self._config, self._models, self._state = config, models, state
         self._priority = config.detection_metrics()
-        self._progress = _progress_tracker(config)
+        self._counters = {counter.name: counter.paced for counter in config.progress_counters()}
+        self._progress = _progress_tracker(config, self._counters)
         self._step = JobStep()
+        self._nodes: tuple[str, ...] = ()
         # Steps at which metrics were compared, and that are not assessed yet.
         self._ahead: list[JobStep] = []
         self._deviations: list[Deviation] = []
 
     def compare(self, job: Job, frames: Mapping[str, JobFrame]) -> None:
         """Compare some metrics; those that tell what the job does must come first."""
-        self._compare(job, self._views(job, frames))
+        self._compare(job, self._views(job, frames), frames)
 
     def detect(
         self, job: Job, frames: Mapping[str, JobFrame], absent: list[Deviation], now: float
@@ -80,7 +84,7 @@ class PeerwatchMethod(Method):
         """Compare all metrics and assess every new step."""
         self._score_newest(frames, self._follow(job, frames))
         views = self._views(job, frames)
-        self._compare(job, views)
+        self._compare(job, views, frames)
         # A cycle may be shorter than a step: what ran at the last one still does.
         self._deviations = [running for running in self._deviations if running.node in job.nodes]
         while self._ahead:
@@ -112,10 +116,13 @@ class PeerwatchMethod(Method):
 
     def needed_from(self) -> dict[str, float]:
         """Return where the first candidate of each metric is that is not assessed yet."""
-        return {name: memory.needed_from for name, memory in self.metrics.items()}
+        counted = dict.fromkeys(self._counters, self._step.time)
+        return counted | {name: memory.needed_from for name, memory in self.metrics.items()}
 
     def assume_like_peers(self, node: str, frame: JobFrame) -> None:
         """Let a node have no offset of its own in a metric."""
+        if frame.metric in self._counters:
+            return
         memory = self.metrics.setdefault(frame.metric, MetricMemory.empty(self._config))
         memory.baseline.follow(frame.nodes)
         memory.baseline.assume_like_peers(node)
@@ -138,6 +145,14 @@ class PeerwatchMethod(Method):
             return JobProgress("trains")
         slowed = loss >= self._config.peerwatch.progress_loss
         return JobProgress("slowed" if slowed else "trains", loss)
+
+    def pace(self) -> JobPace | None:
+        """Return the job's pace at the last step that was evaluated."""
+        return self._progress.pace(self._step.time) if self._counters else None
+
+    def restore_pace(self, metric: str, usual: float) -> None:
+        """Go on with the usual pace that was published before."""
+        self._progress.restore(metric, usual)
 
     @property
     def common_cause(self) -> bool:
@@ -182,9 +197,16 @@ class PeerwatchMethod(Method):
 
         each(score, found, self._threads(frames.values()))
 
-    def _compare(self, job: Job, views: list[MetricView]) -> None:
+    def _compare(self, job: Job, views: list[MetricView], frames: Mapping[str, JobFrame]) -> None:
         """Compare metrics at all steps that are not assessed yet."""
         config = self._config
+        if self._nodes and self._nodes != job.nodes:
+            self._progress.begin_anew(self._step.time)
+        self._nodes = job.nodes
+        for name in self._counters:
+            if name in frames:
+                counted = frames[name]
+                self._progress.write(name, 0.0, counted.times, job_median(counted.values))
         roles = self._progress.of_roles(groups_of(job, config))
         for view in views:
             name, floor = view.metric.name, view.metric.level_floor
@@ -312,10 +334,10 @@ class PeerwatchMethod(Method):
         )
 
 
-def _progress_tracker(config: DetectorConfig) -> ProgressTracker:
+def _progress_tracker(config: DetectorConfig, counters: Mapping[str, bool]) -> ProgressTracker:
     baseline = int(config.similarity.baseline_seconds) or 2 * _LEAST_SECONDS
     least = min(_LEAST_SECONDS, baseline // 2)
-    return ProgressTracker(config.peerwatch, least, config.resolution_seconds)
+    return ProgressTracker(config.peerwatch, least, config.resolution_seconds, counters)
 
 
 def _step_times(views: list[MetricView], after: float, seconds: float) -> list[float]:

@@ -3,20 +3,32 @@
 Synchronous training runs at the step rate of its slowest rank, so a fault that matters shows in the
 progress of every node. While the GPUs are busy but do no work, the ranks spin in a collective
 that one of them does not join.
+
+What the job counts itself, its steps, tells its pace first; the activity of its hardware tells it
+where nothing is counted. A job waits only if both say so: an evaluation makes no steps, but
+computes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.config.methods import PeerwatchConfig
+from peerwatch_detector.detection.job_pace import JobPace
+from peerwatch_detector.detection.methods.peerwatch.pace import last_fall, last_rise, pace
 from peerwatch_detector.detection.methods.peerwatch.peers import Levels
-from peerwatch_detector.detection.methods.peerwatch.step_rate import step_rate, usual_lull
+from peerwatch_detector.detection.methods.peerwatch.step_rate import (
+    ordinary_pause,
+    step_rate,
+    usual_lull,
+)
+from peerwatch_detector.detection.methods.peerwatch.usual_pace import relative_pace
 
 # Seconds remembered: an hour, to compare before and after a deviation as long as two histories.
 _MEMORY = 3600
@@ -36,6 +48,14 @@ _CARRY_SECONDS = 10
 # Seconds with less than this share of the usual progress are a pause, or the lull of an iteration:
 # above peerwatch.waiting_share, so that whatever waits is left out.
 _PAUSE_SHARE = 0.3
+# A counter whose last sample is older tells nothing about the present.
+_FRESH_SECONDS = 30
+# Below this share of the usual pace a step is overdue: enough where the hardware, too, does next to
+# nothing.
+_OVERDUE_SHARE = 0.6
+# A step asks several times for the same pace.
+_KEPT_PACES = 8
+_NO_COUNTERS: Mapping[str, bool] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +72,21 @@ class Phase:
         The GPUs are busy without progress.
     noticed_seconds
         How long after it began a wait is certain; half of the time that is averaged, and a step.
+    counted
+        Only the job's own counters tell of it: nothing says what the hardware does meanwhile.
+    step_seconds
+        For how long no step has been finished; 0 where nothing counts them.
+    pause_seconds
+        How long a pause between two steps is ordinary for the job; known while it waits.
     """
 
     known: bool = False
     idle: bool = False
     waiting: bool = False
     noticed_seconds: float = _PRESENT_SECONDS
+    counted: bool = False
+    step_seconds: float = 0.0
+    pause_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +112,29 @@ class ProgressTracker:
         Seconds of past that make a usual level.
     resolution_seconds
         Time between two samples, at most a second.
+    counters
+        Which of the progress metrics count finished work, and whether their rate is the job's pace;
+        the others are levels of activity.
     """
 
     def __init__(
-        self, config: PeerwatchConfig, least_seconds: int, resolution_seconds: float = 1.0
+        self,
+        config: PeerwatchConfig,
+        least_seconds: int,
+        resolution_seconds: float = 1.0,
+        counters: Mapping[str, bool] = _NO_COUNTERS,
     ) -> None:
         self.config = config
+        self._counters = counters
         self.least_seconds = least_seconds
         self.resolution_seconds = resolution_seconds
         self._per_second = round(1 / resolution_seconds)
         self._series: dict[str, Levels] = {}
+        self._paces: dict[tuple[str, int], Levels] = {}
         self._floors: dict[str, float] = {}
         self._newest: dict[str, int] = {}
+        self._usual_before: dict[str, float] = {}
+        self._began = -np.inf
         self._current: str | None = None
         self._usual = np.nan
         self._roles: dict[str, ProgressTracker] = {}
@@ -119,6 +159,7 @@ class ProgressTracker:
         seconds, levels = _whole_seconds(times, levels, self._per_second)
         if not len(seconds):
             return
+        self._paces.clear()
         series = self._series.setdefault(metric, np.full(_MEMORY, np.nan))
         last = int(seconds[-1])
         newest = self._newest.get(metric, last - _MEMORY)
@@ -140,16 +181,30 @@ class ProgressTracker:
             # A metric that stops coming does not make an undisturbed job suspicious.
             return Phase(known=self.known)
         busy = _median(self._past(self.config.busy_metric, second, _BUSY_SECONDS))
-        least = self.config.waiting_share * self._usual
-        lull = usual_lull(self._past(self._current, second, _USUAL_SECONDS), least)
-        seconds = max(_PRESENT_SECONDS, _LULLS * lull + _MORE_SECONDS)
-        present = _median(self._past(self._current, second, seconds))
-        return Phase(
-            known=True,
-            idle=bool(busy < self.config.idle_share),
-            waiting=bool(present < least),
-            noticed_seconds=(_PRESENT_SECONDS + seconds) / 2,
+        idle = bool(busy < self.config.idle_share)
+        if self._current not in self._counters:
+            noticed = self._level_waits(self._current, self._usual, second)
+            return Phase(True, idle, noticed is not None, noticed or _PRESENT_SECONDS)
+        return self._counted_phase(second, idle=idle)
+
+    def _counted_phase(self, second: int, *, idle: bool) -> Phase:
+        """Return what a job does whose steps are counted: all that tells of it must agree."""
+        counters = list(self._known(second, counters=True))
+        rested = min(self._step_seconds(counter, second) for counter, _ in counters)
+        levels = next(self._known(second, counters=False), None)
+        share = self.config.waiting_share if levels is None else _OVERDUE_SHARE
+        waiting = all(
+            _median(self._past(counter, second, _PRESENT_SECONDS)) < share * usual
+            for counter, usual in counters
         )
+        noticed: float | None = rested
+        if levels is not None and waiting:
+            noticed = self._level_waits(*levels, second)
+        if not waiting or noticed is None:
+            return Phase(True, idle, False, counted=levels is None, step_seconds=rested)
+        counter, usual = counters[0]
+        pause = ordinary_pause(self._past(counter, second, _MEMORY), _PAUSE_SHARE * usual, 0.0)
+        return Phase(True, idle, True, noticed, levels is None, rested, pause)
 
     def loss(self, since: float, time: float, least_seconds: float) -> float:
         """Return the share of progress lost since a moment, as a share of that before.
@@ -169,7 +224,9 @@ class ProgressTracker:
         float
             0.1 = a tenth slower; NaN = not known.
         """
-        losses = [role.loss(since, time, least_seconds) for role in self._roles.values()]
+        # All roles finish a step together: what is counted is the whole job's.
+        roles = () if self._current in self._counters else self._roles.values()
+        losses = [role.loss(since, time, least_seconds) for role in roles]
         known = [loss for loss in losses if np.isfinite(loss)]
         if known:
             return min(known)
@@ -186,6 +243,34 @@ class ProgressTracker:
         if min(seconds_before, seconds_after) <= least_seconds:
             return float("nan")
         return 1 - now / usual
+
+    def pace(self, time: float) -> JobPace | None:
+        """Return the job's pace against its own usual one at the step of the last ``phase``.
+
+        None while it is not known: nothing counts its steps, or it has just begun, or begun anew
+        by a resume or on other nodes.
+        """
+        counter, second = self._current, self._second(time)
+        if counter is None or not self._counters.get(counter):
+            return None
+        raw, before = self._raw(counter, second, _MEMORY), self._usual_before.get(counter, np.nan)
+        first = 0
+        if (fell := last_fall(raw)) is not None:
+            first, before = fell, np.nan
+        if np.isfinite(self._began):
+            first = max(first, _MEMORY - 1 - max(0, second - round(self._began)))
+        paces = self._past(counter, second, _MEMORY)[first:]
+        ratio, usual = relative_pace(paces, self.config.patience_seconds, before)
+        return JobPace(counter, usual, ratio) if np.isfinite(ratio) else None
+
+    def restore(self, counter: str, usual: float) -> None:
+        """Go on with the usual pace that was published before this process began."""
+        self._usual_before[counter] = usual
+
+    def begin_anew(self, time: float) -> None:
+        """Forget the usual pace: from now on the job runs on other nodes."""
+        self._began = time
+        self._usual_before.clear()
 
     def choices(self) -> dict[str, Choice]:
         """Return what the last ``phase`` chose, by role; that of the whole job under ""."""
@@ -211,15 +296,37 @@ class ProgressTracker:
         return (round(time * self._per_second) + 1) // self._per_second - 1
 
     def _choose(self, time: int) -> tuple[str | None, float]:
+        for counters in (True, False):
+            for known in self._known(time, counters=counters):
+                return known
+        return None, np.nan
+
+    def _known(self, time: int, *, counters: bool) -> Iterator[tuple[str, float]]:
+        """Yield the metrics that tell of progress, counters or levels, and their usual value."""
         for metric in self.config.progress_metrics:
-            past = self._past(metric, time, _USUAL_SECONDS)
+            if (metric in self._counters) != counters or metric not in self._series:
+                continue
+            past = self._past(metric, time, _MEMORY if counters else _USUAL_SECONDS)
+            if counters and not np.isfinite(past[-_FRESH_SECONDS:]).any():
+                continue
             past = past[np.isfinite(past)]
             began = self._newest.get(metric, time) - time
             if len(past) and began > -_USUAL_SECONDS and self._span(metric, time):
                 usual = float(np.quantile(past, _USUAL_QUANTILE))
                 if usual >= self._floors[metric]:
-                    return metric, usual
-        return None, np.nan
+                    yield metric, usual
+
+    def _level_waits(self, metric: str, usual: float, second: int) -> float | None:
+        """Return how long ago the wait began that a level shows; None = it shows none."""
+        least = self.config.waiting_share * usual
+        lull = usual_lull(self._past(metric, second, _USUAL_SECONDS), least)
+        seconds = max(_PRESENT_SECONDS, _LULLS * lull + _MORE_SECONDS)
+        present = _median(self._past(metric, second, seconds))
+        return (_PRESENT_SECONDS + seconds) / 2 if present < least else None
+
+    def _step_seconds(self, counter: str, second: int) -> float:
+        """Return for how long a counter has not risen."""
+        return float(last_rise(self._raw(counter, second, _MEMORY)) or 0)
 
     def _span(self, metric: str, time: int) -> bool:
         """Whether the past of a metric reaches far enough back."""
@@ -227,10 +334,30 @@ class ProgressTracker:
         first = int(np.argmax(np.isfinite(past)))
         return len(past) - first > self.least_seconds
 
+    def _pace(self, counter: str, time: int) -> Levels:
+        """Return the pace of a counter up to a second, as far back as is remembered."""
+        found = self._paces.get((counter, time))
+        if found is None:
+            if len(self._paces) >= _KEPT_PACES:
+                self._paces.clear()
+            found = self._paces[counter, time] = pace(self._raw(counter, time, _MEMORY))
+        return found
+
+    def _raw(self, metric: str, time: int, seconds: int) -> Levels:
+        """Return the samples of the seconds up to and with ``time``."""
+        if metric not in self._series:
+            return np.full(seconds, np.nan)
+        newest = self._newest[metric]
+        wanted = np.arange(time - seconds + 1, time + 1)
+        values = self._series[metric][wanted % _MEMORY]
+        return np.where((wanted > newest - _MEMORY) & (wanted <= newest), values, np.nan)
+
     def _past(self, metric: str, time: int, seconds: int) -> Levels:
-        """Return the seconds up to and with ``time``, samples carried on for a little."""
+        """Return the seconds up to and with ``time``: a counter's pace, or levels carried on."""
         if metric not in self._series or seconds <= 0:
             return np.empty(0)
+        if metric in self._counters:
+            return self._pace(metric, time)[-seconds:]
         newest = self._newest[metric]
         first = max(time - seconds, newest - _MEMORY) + 1
         lead = max(first - _CARRY_SECONDS, newest - _MEMORY + 1)

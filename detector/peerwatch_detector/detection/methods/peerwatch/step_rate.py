@@ -17,6 +17,10 @@ _RECURS_SECONDS = 60
 # Lulls vary, most of all those about as long as a sample, so a factor of two is left to them; what
 # is longer is a pause.
 _LULLS = 2
+# A pause is unusually long once it is so many times as long as the longest that the job has come
+# back from: rank 0 that writes a checkpoint is busy while the others wait, too. None is ordinary
+# that is as long as a stalled job's (the alert PeerwatchJobStalled).
+_PAUSES, _LONGEST_PAUSE = 1.5, 600.0
 # Near both ends so many seconds, about a long iteration, count less and less, so that half an
 # iteration more or less there changes nothing.
 _EDGE_SECONDS = 20
@@ -37,7 +41,28 @@ def usual_lull(levels: NDArray[np.float64], low_below: float) -> int:
     int
         The longest lull but for one a minute, which may be a pause; 0 = iterations have none.
     """
-    return _usual(_runs(levels < low_below), int(np.isfinite(levels).sum()))
+    return _usual(low_runs(levels, low_below), int(np.isfinite(levels).sum()))
+
+
+def ordinary_pause(levels: NDArray[np.float64], low_below: float, least_seconds: float) -> float:
+    """Return how many seconds of next to no progress are no more than the job comes back from.
+
+    Parameters
+    ----------
+    levels, low_below
+        As for ``usual_lull``.
+    least_seconds
+        So long is ordinary in any job.
+    """
+    known = levels[np.isfinite(levels)]
+    ended = [end - start for start, end in low_runs(known, low_below) if end < len(known)]
+    return max(least_seconds, min(_LONGEST_PAUSE, _PAUSES * max(ended, default=0)))
+
+
+def low_runs(levels: NDArray[np.float64], low_below: float) -> NDArray[np.int64]:
+    """Return where every run of next to no progress starts and ends, shape (n_runs, 2)."""
+    edges = np.diff(np.concatenate(([0], (levels < low_below).astype(np.int8), [0])))
+    return np.stack((np.flatnonzero(edges > 0), np.flatnonzero(edges < 0)), axis=1)
 
 
 def step_rate(levels: NDArray[np.float64], low_below: float) -> tuple[float, int]:
@@ -54,7 +79,7 @@ def step_rate(levels: NDArray[np.float64], low_below: float) -> tuple[float, int
         The mean, NaN if nothing is known, and how many seconds it is of.
     """
     counted: NDArray[np.bool_] = np.isfinite(levels)
-    runs = _runs(levels < low_below)
+    runs = low_runs(levels, low_below)
     longest = _LULLS * _usual(runs, int(counted.sum()))
     for start, end in runs:
         if end - start > longest:
@@ -70,9 +95,3 @@ def step_rate(levels: NDArray[np.float64], low_below: float) -> tuple[float, int
 def _usual(runs: NDArray[np.int64], seconds: int) -> int:
     lengths, pauses = np.sort(runs[:, 1] - runs[:, 0]), seconds // _RECURS_SECONDS
     return int(lengths[-1 - pauses]) if len(lengths) > pauses else 0
-
-
-def _runs(low: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return where every run of true values starts and ends, shape (n_runs, 2)."""
-    edges = np.diff(np.concatenate(([0], low.astype(np.int8), [0])))
-    return np.stack((np.flatnonzero(edges > 0), np.flatnonzero(edges < 0)), axis=1)

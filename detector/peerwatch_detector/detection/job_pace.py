@@ -1,0 +1,24 @@
+"""How fast a job finishes its steps, compared with itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class JobPace:
+    """A job's pace against its own usual one.
+
+    Parameters
+    ----------
+    metric
+        Which counter it is of.
+    usual
+        Steps per second without pauses, over the last hour.
+    ratio
+        The present pace as a share of it; 1 = as usual, 0.5 = half as fast.
+    """
+
+    metric: str
+    usual: float
+    ratio: float
