@@ -227,7 +227,7 @@ def test_sixteen_ranks_are_read_at_once(beats, serve):
         assert wait_for(lambda: 16 == len(only(samples_of(collector)[0], "collective_source_up")))
     finally:
         collector.close()
-    # CPU time, since the machine may be busy; both ends of it: 0.6 s where this was written.
+    # CPU time of both ends, since the machine may be busy.
     assert time.process_time() - start < 30
 
 
