@@ -97,6 +97,9 @@ FOREIGN: Schema = {
 MEMBERSHIP = {
     "job_node:membership:info": Metric("gauge", frozenset({"job_id", "node"})),
     "job_node:last_seen:seconds": Metric("gauge", frozenset({"job_id", "node"})),
+    "job:iteration_recent:seconds": Metric("gauge", frozenset({"job_id"})),
+    "job:iteration_hour:seconds": Metric("gauge", frozenset({"job_id"})),
+    "job:degradation:ratio": Metric("gauge", frozenset({"job_id"})),
     "node:gpus_expected:max": Metric("gauge", frozenset({"node"})),
     "job_gpu:membership:info": Metric("gauge", frozenset({"job_id", "node", "gpu"})),
 }

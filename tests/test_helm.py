@@ -358,7 +358,8 @@ def test_the_notes_list_the_alerts_without_a_source():
         "filesystems": "PeerwatchHostFilesystemFull, PeerwatchHostFilesystemUnresponsive",
         "kernelLog": "PeerwatchSxidFatal, PeerwatchSxidDegraded, PeerwatchHostOutOfMemory, "
         "PeerwatchHostHardwareEvents",
-        "processes": "PeerwatchJobStalled, PeerwatchHeartbeatOld, PeerwatchRankStopped",
+        "processes": "PeerwatchJobStalled, PeerwatchJobDegraded, PeerwatchHeartbeatOld, "
+        "PeerwatchRankStopped",
         "systemd": "PeerwatchHostUnitFailed",
     }
 

@@ -326,7 +326,7 @@ def test_the_expression_has_no_problem(rule, file):
 
 @pytest.mark.parametrize(("rule", "file"), RECORDS)
 def test_a_recorded_name_has_three_parts(rule, file):
-    level = r"(job_)?(cluster|place|node|gpu|port|alert|collector)"
+    level = r"(job|(job_)?(cluster|place|node|gpu|port|alert|collector))"
     assert re.fullmatch(level + r":[a-z_]+:[a-z]+", rule["record"])
 
 

@@ -59,7 +59,9 @@ def test_the_last_to_arrive_block_after_block_is_named_with_its_node():
     assert (verdict.class_name, verdict.node, verdict.rank) == ("compute_straggler", "c2", 2)
     assert (verdict.domain, verdict.confidence, verdict.names_node) == ("host", "likely", True)
     assert verdict.victims == (0, 1, 3)
-    assert verdict.summary == "rank 2 on node c2: group 0 waits for it for 60% of its time"
+    assert verdict.summary == (
+        "rank 2 on node c2: group 0 (ranks 0-3) waits for it for 60% of its time"
+    )
 
 
 def test_one_late_block_is_a_pause():
@@ -144,6 +146,15 @@ def test_what_is_missing_costs_only_itself(missing):
     diagnoser = StragglerDiagnoser("llm")
 
     assert diagnoser.diagnose({**block(LATE, 5), missing: []}, 1e9) == []
+
+
+def test_a_rank_that_saves_for_all_is_not_slow():
+    diagnoser = StragglerDiagnoser("llm")
+    for number in range(5, 9):
+        found = block(LATE, number)
+        found["saving"] = [series({"rank": 2, "node": "c2"}, 0.55)]
+
+        assert diagnoser.diagnose(found, 1e9 + number * SECONDS) == []
 
 
 def test_whoever_waits_least_is_late_without_any_clock():

@@ -10,6 +10,7 @@ from typing import ClassVar
 from peerwatch_detector.diagnosis.collectives.blocks import QUERIES, Block, Blocks
 from peerwatch_detector.diagnosis.collectives.by_rank import by_rank
 from peerwatch_detector.diagnosis.collectives.lateness import compute_stragglers
+from peerwatch_detector.diagnosis.collectives.members import format_ranks
 from peerwatch_detector.diagnosis.diagnoser import Samples
 from peerwatch_detector.diagnosis.verdict import Verdict
 
@@ -30,6 +31,10 @@ _QUERIES = {
         " (rate(collective_duration_seconds_total{ {{- job -}} }[1m])))"
         " - min by (group) (sum by (group, rank)"
         f" (rate(collective_duration_seconds_total{{ {{{{- job -}}}} }}[1m]))) > {LEAST_SHARE:.4f})"
+    ),
+    # A rank that saves for all arrives late, and is not slow.
+    "saving": (
+        'sum by (node, rank) (rate(span_seconds_total{ {{- job -}} ,segment="checkpoint"}[1m])) > 0'
     ),
 }
 # They are means over so many seconds, and are taken anew as often.
@@ -78,7 +83,8 @@ class StragglerDiagnoser:
             if now - time <= _BLOCKS_APART * block.duration
         }
         if new:
-            self._judge(_nodes(samples), now)
+            saving = {rank: share for rank, _, share in by_rank(samples.get("saving", ()))}
+            self._judge(_nodes(samples), saving, now)
         longest = max((block.duration for _, block in self._recent.values()), default=0.0)
         self._streaks = {
             node: streak
@@ -89,9 +95,12 @@ class StragglerDiagnoser:
             streak.verdict for streak in self._streaks.values() if streak.blocks >= _LEAST_BLOCKS
         ]
 
-    def _judge(self, nodes: Mapping[int, str], now: float) -> None:
+    def _judge(self, nodes: Mapping[int, str], saving: Mapping[int, float], now: float) -> None:
         """Take in the newest blocks of all groups."""
-        shares = {group: block.shares for group, (_, block) in self._recent.items()}
+        shares = {
+            group: {rank: s - saving.get(rank, 0.0) for rank, s in block.shares.items()}
+            for group, (_, block) in self._recent.items()
+        }
         named = _stragglers(shares, nodes)
         for node in [node for node in self._streaks if node not in named]:
             del self._streaks[node]
@@ -122,7 +131,8 @@ class StragglerDiagnoser:
     ) -> Verdict:
         who = f"rank {rank} on node {node}" if rank is not None else f"the ranks of node {node}"
         others = tuple(sorted(other for other in block.lateness if other != rank)) if alone else ()
-        text = f"{who}: group {block.group} waits for it for {share:.0%} of its time"
+        group = f"group {block.group} (ranks {format_ranks(block.lateness)})"
+        text = f"{who}: {group} waits for it for {share:.0%} of its time"
         if not alone:
             text += "; so it is on other nodes: uneven work rather than a slow node"
         return Verdict(
