@@ -257,9 +257,19 @@ def _web(exporters: str) -> list[Panel]:
             ),
         ),
         graph(
-            "Web: configuration",
-            "Nodes whose web configuration, certificate or key cannot be used as it stands.",
+            "Configuration",
+            "Nodes whose settings, or whose web configuration, certificate or key, cannot be used "
+            "as they stand; and how often settings were read again.",
             "short",
-            (f"sum(exporter_web_config_reload_failed{{{exporters}}})", "nodes"),
+            (
+                f"count(exporter_config_last_reload_successful{{{exporters}}} == 0) or vector(0)",
+                "settings",
+            ),
+            (f"sum(exporter_web_config_reload_failed{{{exporters}}})", "web configuration"),
+            (
+                f"sum by (result) (increase(exporter_config_reloads_total{{{exporters}}}"
+                "[$__rate_interval]))",
+                "read: {{result}}",
+            ),
         ),
     ]

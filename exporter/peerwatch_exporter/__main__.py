@@ -123,10 +123,26 @@ def _run(
 
             sys.stdout.write(bench(parts, seconds=options.seconds or 10.0, as_json=options.json))
         else:
-            from peerwatch_exporter.process.service import Exporter, run_until_ended  # noqa: PLC0415
+            from peerwatch_common.settings.reload import Reload  # noqa: PLC0415
+            from peerwatch_exporter.process.service import (  # noqa: PLC0415
+                FIXED,
+                Exporter,
+                run_until_ended,
+            )
+
+            def reload_of(exporter: Exporter) -> Reload[ExporterConfig]:
+                return Reload(
+                    options.config,
+                    config,
+                    load=lambda: _settings(options, registered),
+                    apply=exporter.follow,
+                    fixed=FIXED,
+                    facts=parts.sources.reloads,
+                    clock=parts.sources.clock,
+                )
 
             search_rarely()
-            run_until_ended(lambda: Exporter(parts))
+            run_until_ended(lambda: Exporter(parts), reload_of=reload_of)
     return 0
 
 

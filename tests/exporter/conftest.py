@@ -14,7 +14,8 @@ from fixture_cases import FIXTURES, NOW, ethtool_of, library_of, questions_of, r
 from hardware_cases import FakeClock
 from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.pages.endpoints import Endpoints
-from peerwatch_exporter.schedule.runner import Runner, make_workers
+from peerwatch_exporter.schedule.runner import Runner
+from peerwatch_exporter.schedule.worker_set import make_workers
 from peerwatch_exporter.settings.load import load_config
 from peerwatch_exporter.sources import Sources
 from peerwatch_exporter.sources.host.access import Paths

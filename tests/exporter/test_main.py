@@ -130,6 +130,54 @@ def test_web_configuration_protects_and_is_read_again_on_sighup(tmp_path):
         assert 0 == exporter.process.wait(60)
 
 
+def metrics_of(exporter):
+    """Return the samples of the page, by name and labels as they stand there."""
+    lines = ask(exporter.port, "/metrics").body.decode().splitlines()
+    return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+
+
+def test_settings_are_read_again_on_sighup(tmp_path):
+    config, kmsg = tmp_path / "exporter.yaml", tmp_path / "kmsg"
+    kmsg.write_text("3,1,5000000,-;NVRM: Xid (PCI:0000:18:00): 109, pid=1, CTXSW_TIMEOUT\n")
+    only = "collectors: {enabled: [cpu, xid, web%s]}\n"
+    config.write_text(only % "" + "mean_seconds: 2\n")
+    hardware = 'gpu_xid_class_errors_total{class="hardware",gpu="",pci_bus_id="0000:18:00.0"}'
+    watch = hardware.replace("hardware", "watch")
+    succeeded = 'exporter_config_reloads_total{result="success"}'
+    with running("--config", str(config), "--path.kmsg", str(kmsg)) as exporter:
+        eventually(lambda: metrics_of(exporter).get(watch) == "1")
+        seen = metrics_of(exporter)
+        assert "1" == seen["exporter_config_last_reload_successful"]
+        config.write_text(
+            only % ", memory" + "xid: {severity: {109: hardware}}\nweb: {max_connections: 9}\n"
+        )
+        exporter.process.send_signal(signal.SIGHUP)
+        exporter.wait_for("changed=collectors.enabled,mean_seconds,xid.severity")
+        exporter.wait_for("settings need a restart .*settings=web.max_connections")
+        # What was counted before has the new class, and nothing of it is lost.
+        eventually(lambda: metrics_of(exporter).get(hardware) == "1")
+        eventually(lambda: "host_memory_total_bytes" in metrics_of(exporter))
+        page = metrics_of(exporter)
+        assert watch not in page
+        assert page["host_boot_time_seconds"] == seen["host_boot_time_seconds"]
+
+        config.write_text(only % ", nothing" + "deadline_seconds: 9\n")
+        exporter.process.send_signal(signal.SIGHUP)
+        exporter.wait_for("settings not taken over, those before stay.*deadline_seconds")
+        eventually(lambda: metrics_of(exporter)["exporter_config_last_reload_successful"] == "0")
+        assert "1" == metrics_of(exporter)[hardware]
+
+        config.write_text(only % "")
+        for _ in range(20):
+            exporter.process.send_signal(signal.SIGHUP)
+        eventually(lambda: "host_memory_total_bytes" not in metrics_of(exporter))
+        page = metrics_of(exporter)
+        assert "1" == page["exporter_config_last_reload_successful"]
+        assert 2 <= int(page[succeeded]) < 20
+        exporter.process.send_signal(signal.SIGTERM)
+        assert 0 == exporter.process.wait(60)
+
+
 def test_sigusr1_lets_go_of_the_driver():
     with running() as exporter:
         exporter.process.send_signal(signal.SIGUSR1)

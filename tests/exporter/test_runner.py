@@ -18,8 +18,9 @@ from fake_collectors import (
 )
 from hardware_cases import NOW, FakeClock
 from peerwatch_exporter.collector import Registration
-from peerwatch_exporter.schedule.runner import Runner, enabled_collectors, make_workers
+from peerwatch_exporter.schedule.runner import Runner
 from peerwatch_exporter.schedule.worker import Report
+from peerwatch_exporter.schedule.worker_set import enabled_collectors, make_workers
 from peerwatch_exporter.settings.config import CollectorsConfig, ExporterConfig
 from peerwatch_exporter.sources import Sources
 from peerwatch_exporter.sources.host.access import Paths
@@ -120,10 +121,13 @@ def test_page_has_every_family_and_says_how_each_collector_did(make):
         ("exporter_collector_stuck_seconds", "other", ""): 0,
         ("exporter_collector_dropped_series", "cpu"): 0,
         ("exporter_collector_dropped_series", "other"): 0,
+        ("exporter_config_last_reload_successful",): 1,
+        ("exporter_config_reloads_total", "success"): 0,
+        ("exporter_config_reloads_total", "failure"): 0,
     }
     snapshot = runner.tick()
-    assert {**collected, **own, ("exporter_series",): 22} == samples(snapshot.families)
-    assert {**own, ("exporter_series",): 20} == samples(snapshot.own)
+    assert {**collected, **own, ("exporter_series",): 25} == samples(snapshot.families)
+    assert {**own, ("exporter_series",): 23} == samples(snapshot.own)
     assert (1, NOW, NOW) == (snapshot.number, snapshot.time, snapshot.monotonic)
 
 
@@ -363,7 +367,7 @@ def test_before_the_first_snapshot_there_is_none_but_the_exporter_knows_itself(m
     runner = make(cpu=Returning())
     assert runner.snapshot(0) is None
     own = samples(runner.own())
-    assert (1, 7) == (own["exporter_build_info", "1.2.3"], own["exporter_series",])
+    assert (1, 10) == (own["exporter_build_info", "1.2.3"], own["exporter_series",])
     assert ("exporter_snapshot_timestamp_seconds",) not in own
 
 

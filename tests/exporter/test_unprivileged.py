@@ -19,7 +19,8 @@ import json, os, sys
 from pathlib import Path
 from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.settings.config import ExporterConfig
-from peerwatch_exporter.schedule.runner import Runner, make_workers
+from peerwatch_exporter.schedule.runner import Runner
+from peerwatch_exporter.schedule.worker_set import make_workers
 from peerwatch_exporter.sources import Sources
 from peerwatch_exporter.sources.host.access import Paths
 import fake_ethtool

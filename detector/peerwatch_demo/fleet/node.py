@@ -19,7 +19,8 @@ from peerwatch_demo.simulated_node.scenario import Scenario
 from peerwatch_exporter import __version__
 from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.pages.endpoints import Endpoints
-from peerwatch_exporter.schedule.runner import Runner, make_workers
+from peerwatch_exporter.schedule.runner import Runner
+from peerwatch_exporter.schedule.worker_set import make_workers
 from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.settings.load import load_config
 from peerwatch_exporter.snapshot import Snapshot

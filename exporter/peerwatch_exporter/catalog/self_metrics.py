@@ -141,6 +141,32 @@ SPECS: tuple[MetricSpec, ...] = (
         "/proc/<pid>/stat rss",
     ),
     MetricSpec(
+        "exporter_config_last_reload_successful",
+        "gauge",
+        "1",
+        (),
+        "0 if the settings, as they stood at the last SIGHUP, had mistakes: those before are in "
+        "force.",
+        "SIGHUP",
+    ),
+    MetricSpec(
+        "exporter_config_last_reload_success_timestamp_seconds",
+        "gauge",
+        "seconds",
+        (),
+        "When the settings were last taken over (Unix time): at the start, or at a SIGHUP.",
+        "SIGHUP",
+        not_drawn="the log and exporter_config_last_reload_successful say more",
+    ),
+    MetricSpec(
+        "exporter_config_reloads_total",
+        "counter",
+        "1",
+        ("result",),
+        "How often the settings were read again, by result success or failure.",
+        "SIGHUP",
+    ),
+    MetricSpec(
         "exporter_series",
         "gauge",
         "1",

@@ -243,6 +243,10 @@ class HealthCollector:
         self._on_pci = NvidiaGpusOnPci(Sysfs(sources.paths.sysfs))
         self._most_seen = 0
 
+    def follow(self, config: ExporterConfig) -> None:
+        """Expect as many GPUs as other settings say."""
+        self._configured = config.gpu.expected_count
+
     def collect(self) -> Iterable[Family]:
         """Return the health families.
 

@@ -162,11 +162,6 @@ class XidLog:
     ----------
     occurrences
         By PCI address and code.
-    severities
-        How often each class was logged, by PCI address and class.
-    lasting
-        When an error was last logged that a reset or a restart must follow (Unix time), by PCI
-        address, code and class.
     recovery_actions
         What the driver last asked for, by PCI address (XID 154).
     reports
@@ -175,8 +170,8 @@ class XidLog:
 
     def __init__(self, severity: Mapping[int, Severity] | None = None) -> None:
         self.occurrences: dict[tuple[str, int], _Occurrences] = {}
-        self.severities: dict[tuple[str, Severity], int] = {}
-        self.lasting: dict[tuple[str, int, Severity], float] = {}
+        # By PCI address, code and the class of the lines, whatever the configuration says.
+        self._lines: dict[tuple[str, int, Severity], _Occurrences] = {}
         self.recovery_actions: dict[str, str] = {}
         self._severity = severity or {}
         self.reports = {KMSG: 0, NVML: 0}
@@ -184,6 +179,35 @@ class XidLog:
         self._unknown_codes = Admission(MAX_UNKNOWN_CODES)
         self._pairs = Admission(MAX_PAIRS)
         self._fallen_gpu: str | None = None
+
+    def follow(self, severity: Mapping[int, Severity]) -> None:
+        """Give codes these classes from now on, also what has been counted."""
+        self._severity = severity
+
+    @property
+    def severities(self) -> dict[tuple[str, Severity], int]:
+        """How often each class was logged, by PCI address and class."""
+        counts: dict[tuple[str, Severity], int] = {}
+        for (bus, _, severity), found in self._classified():
+            counts[bus, severity] = counts.get((bus, severity), 0) + found.count
+        return counts
+
+    @property
+    def lasting(self) -> dict[tuple[str, int, Severity], float]:
+        """When an error was last logged that a reset or a restart must follow (Unix time).
+
+        By PCI address, code and class.
+        """
+        return {key: item.last for key, item in self._classified() if key[2] in LASTING_SEVERITIES}
+
+    def _classified(self) -> Iterator[tuple[tuple[str, int, Severity], _Occurrences]]:
+        """Yield what was counted, by PCI address, code and the class in force."""
+        for key, found in self._lines.items():
+            if key[1] not in self._severity:
+                yield key, found
+        for (bus, code), found in self.occurrences.items():
+            if code in self._severity:
+                yield (bus, code, self._severity[code]), found
 
     def add(self, text: str, timestamp: float) -> None:
         """Take one kernel message (with its line breaks) and when it was logged (Unix time)."""
@@ -198,25 +222,21 @@ class XidLog:
 
     def _count(self, bus: str, code: int, line: str, source: str, timestamp: float) -> None:
         self.reports[source] += 1
-        found = self.occurrences.setdefault((bus, code), _Occurrences())
         retry = _retry_seconds(code, line)
-        found.count += self._events.is_new((bus, code), source, timestamp, retry_seconds=retry)
-        found.last = max(found.last, timestamp) if source == NVML else timestamp
-        severity = severity_of(code, line, self._severity)
         # By class too: a fatal line must not hide in a burst that began with a harmless one.
-        if self._events.is_new((bus, code, severity), source, timestamp, retry_seconds=retry):
-            key = (bus, severity)
-            self.severities[key] = self.severities.get(key, 0) + 1
-        if severity in LASTING_SEVERITIES:
-            self._last(bus, code, severity, source, timestamp)
+        severity = severity_of(code, line, {})
+        for found, key in (
+            (self.occurrences.setdefault((bus, code), _Occurrences()), (bus, code)),
+            (
+                self._lines.setdefault((bus, code, severity), _Occurrences()),
+                (bus, code, severity),
+            ),
+        ):
+            found.count += self._events.is_new(key, source, timestamp, retry_seconds=retry)
+            # An earlier time of the kernel's clock is a log that began anew.
+            found.last = max(found.last, timestamp) if source == NVML else timestamp
         if code == _RECOVERY_ACTION_CHANGED and (action := recovery_action(line)) is not None:
             self.recovery_actions[bus] = action
-
-    def _last(self, bus: str, code: int, severity: Severity, source: str, timestamp: float) -> None:
-        found = self.lasting.get((bus, code, severity), 0.0)
-        # An earlier time of the kernel's clock is a log that began anew.
-        newest = max(found, timestamp) if source == NVML else timestamp
-        self.lasting[bus, code, severity] = newest
 
     def _bounded(self, bus: str, code: int) -> tuple[str, int]:
         is_known = code in XIDS or code in self._severity
@@ -253,6 +273,13 @@ class XidCollector:
         self._log = XidLog(self._severity)
         self._seen: tuple[Mapping[str, str], Mapping[str, int]] | None = None
         self._families: tuple[Family, ...] = ()
+
+    def follow(self, config: ExporterConfig) -> None:
+        """Give codes the classes of other settings, also what has been counted."""
+        self._severity = config.xid.severity
+        self._critical = critical_codes(self._severity)
+        self._log.follow(self._severity)
+        self._seen = None
 
     def collect(self) -> Iterable[Family]:
         """Return the XID families.

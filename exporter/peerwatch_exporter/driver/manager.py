@@ -20,7 +20,7 @@ from peerwatch_common.logs import log_form
 from peerwatch_exporter.driver.child import COMMAND, ChildGoneError, ChildProcess
 from peerwatch_exporter.driver.limits import Limits
 from peerwatch_exporter.driver.reaper import Reaper
-from peerwatch_exporter.driver.slot import ChildSlot, CollectorAnswer
+from peerwatch_exporter.driver.slot import ChildSlot, decoded
 from peerwatch_exporter.driver.state import DriverState
 from peerwatch_exporter.driver.version import DriverVersion
 from peerwatch_exporter.driver.wire import WireError
@@ -139,6 +139,16 @@ class Driver:
         if self._thread is not None:
             self._wake()
 
+    def follow(self, config: ExporterConfig) -> None:
+        """Have the children follow other settings, those that run and those that come."""
+        with self._changed:
+            self._deadline_seconds = config.deadline_seconds
+            self._config = to_plain(config)
+            self._state.expect(config.gpu.expected_count)
+            for slot in self._state.slots():
+                if slot.child is not None:
+                    slot.child.send("settings", self._config)
+
     def request(self, collector: str) -> None:
         """Ask all children for a collector, unless that is under way."""
         with self._changed:
@@ -191,11 +201,11 @@ class Driver:
             return
         try:
             for message in child.receive():
-                decoded = _decoded(child, message)
+                answer = decoded(child, message)
                 with self._changed:
                     # One of the messages before may have ended it.
                     if slot.child is child:
-                        self._take(slot, *decoded)
+                        self._take(slot, *answer)
                     self._changed.notify_all()
         except ChildGoneError:
             with self._changed:
@@ -383,18 +393,6 @@ class Driver:
             for name, in_flight in self._state.in_flight.items():
                 if in_flight.asked_at is not None or slot.gpu is not None:
                     slot.ask(name, now)
-
-
-def _decoded(child: ChildProcess, message: tuple[Any, ...]) -> tuple[Any, ...]:
-    if message[0] != "answer":
-        return message
-    _, name, success, error, detail, began, took, packed = message
-    families = child.unpacker.unpack(name, packed)
-    return (
-        "answer",
-        name,
-        CollectorAnswer(families, success, error, detail, began, took, began + took),
-    )
 
 
 def _name(slot: ChildSlot) -> str:

@@ -62,6 +62,10 @@ class NodeView:
         self._boards: dict[str, tuple[str, ...]] = {}
         self._past_errors: Counter[str] = Counter()
 
+    def expect(self, count: int | None) -> None:
+        """Expect so many GPUs from now on, as in the constructor."""
+        self._configured = count
+
     def expected(self) -> int:
         """Return how many GPUs the node should have; 0 if it need not have any."""
         if self._configured is not None:

@@ -15,10 +15,12 @@ import signal
 import socket
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from peerwatch_common.logs import set_up_logging
 from peerwatch_common.memory import search_rarely
+from peerwatch_common.settings.differences import differences
 from peerwatch_exporter.collector import registered
 from peerwatch_exporter.driver.progress_marker import (
     FACTS,
@@ -31,6 +33,7 @@ from peerwatch_exporter.driver.progress_marker import (
 from peerwatch_exporter.driver.wire import FamilyPacker, Inbox, pack
 from peerwatch_exporter.errors import NoData, PartialData, error_class
 from peerwatch_exporter.settings.plain import from_plain
+from peerwatch_exporter.settings.used import UsedSettings, changed_collector
 from peerwatch_exporter.sources import Sources
 from peerwatch_exporter.sources.gpu.nvml import Nvml
 from peerwatch_exporter.sources.gpu.nvml_access import (
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
 
     from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.collector import Collector, Factory
+    from peerwatch_exporter.settings.config import ExporterConfig
 
 _LOG = logging.getLogger(__name__)
 _READ_BYTES = 1 << 16
@@ -112,6 +116,7 @@ class _Server:
         self._packer = FamilyPacker()
         self._factories: dict[str, Factory] = {}
         self._collectors: dict[str, Collector] = {}
+        self._used: dict[str, UsedSettings] = {}
         self._facts_failed = False
 
     def run(self) -> int:
@@ -154,6 +159,9 @@ class _Server:
     def _handle(self, kind: str, *arguments: Any) -> None:  # noqa: ANN401
         if kind == "select":
             self._nvml.exclude(frozenset(arguments[0]))
+            return
+        if kind == "settings":
+            self._follow(from_plain(arguments[0]))
             return
         name = arguments[0]
         self._marker.enter(self._phases[name])
@@ -205,8 +213,23 @@ class _Server:
 
     def _collect(self, name: str) -> Iterator[Family]:
         if name not in self._collectors:
-            self._collectors[name] = self._factories[name](self._config, self._sources)
+            self._collectors[name] = self._made(name)
         yield from self._collectors[name].collect()
+
+    def _made(self, name: str) -> Collector:
+        used = self._used[name] = UsedSettings(self._config)
+        return self._factories[name](cast("ExporterConfig", used), self._sources)
+
+    def _follow(self, config: ExporterConfig) -> None:
+        """Follow other settings; only the collectors made of what differs are concerned."""
+        changed = {path.split(".")[0] for path in differences(self._config, config)}
+        self._config = config
+        for name, collector in self._collectors.items():
+            if changed.isdisjoint(self._used[name].sections):
+                continue
+            self._collectors[name] = changed_collector(
+                collector, UsedSettings(config), partial(self._made, name)
+            )
 
     def _send(self, *message: object) -> None:
         self._channel.sendall(pack(message))

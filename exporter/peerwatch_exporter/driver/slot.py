@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from peerwatch_exporter.driver.progress_marker import LIBRARY, Activity
 
@@ -132,3 +132,16 @@ class ChildSlot:
         self.child = None
         self.healthy_since = None
         return unanswered
+
+
+def decoded(child: ChildProcess, message: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a child's message, an answer with its families."""
+    if message[0] != "answer":
+        return message
+    _, name, success, error, detail, began, took, packed = message
+    families = child.unpacker.unpack(name, packed)
+    return (
+        "answer",
+        name,
+        CollectorAnswer(families, success, error, detail, began, took, began + took),
+    )

@@ -91,6 +91,10 @@ class DriverState:
         self.in_flight[collector] = InFlightRequests(collector)
         self._intervals[collector] = interval_seconds
 
+    def expect(self, count: int | None) -> None:
+        """Expect so many GPUs from now on, as in the constructor."""
+        self._view.expect(count)
+
     def slots(self) -> list[ChildSlot]:
         """Return all places for children."""
         return [self.main, *self.apart.values()]

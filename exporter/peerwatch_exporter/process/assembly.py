@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.schedule.runner import enabled_collectors
+from peerwatch_exporter.schedule.worker_set import enabled_collectors
 from peerwatch_exporter.sources import real_sources
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from peerwatch_common.web.compression import GzipCache
 from peerwatch_exporter import __version__
 from peerwatch_exporter.pages.endpoints import Endpoints
-from peerwatch_exporter.schedule.runner import Runner, make_workers
+from peerwatch_exporter.schedule.runner import Runner
+from peerwatch_exporter.schedule.worker_set import make_workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -39,7 +39,8 @@ pages:
 
 signals:
   SIGTERM, SIGINT       end within 2 s
-  SIGHUP                read the web configuration file again (changes are noticed anyway)
+  SIGHUP                read the settings and the web configuration file again; settings with a
+                        mistake change nothing
   SIGUSR1               let go of the GPU driver for 5 min, so that it can be unloaded
 
 environment:

@@ -8,8 +8,9 @@ import platform
 import queue
 import signal
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
+from peerwatch_common.settings.differences import with_settings_of
 from peerwatch_common.web.compression import GzipCache
 from peerwatch_common.web.health import WithHealth
 from peerwatch_common.web.security import SecurityFile
@@ -17,15 +18,17 @@ from peerwatch_common.web.server import HttpServer
 from peerwatch_exporter import __version__
 from peerwatch_exporter.pages.endpoints import Endpoints
 from peerwatch_exporter.process.notify import Notifier
-from peerwatch_exporter.schedule.runner import Runner, make_workers
+from peerwatch_exporter.schedule.runner import Runner
+from peerwatch_exporter.schedule.worker_set import WorkerSet
 from peerwatch_exporter.web.app import App
 from peerwatch_exporter.web.landing import Landing
 from peerwatch_exporter.web.spans import SpanAnswers
 from peerwatch_exporter.web.stack import StackAnswers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from peerwatch_common.settings.reload import Reload
     from peerwatch_common.web.response import Response
     from peerwatch_exporter.process.assembly import Parts
     from peerwatch_exporter.settings.config import ExporterConfig
@@ -40,6 +43,12 @@ RELEASE_SECONDS = 300.0
 # Systemd waits longer; Kubernetes and a person at a terminal should not have to.
 _END_SECONDS = 1.8
 _FIRST_CHECK_SECONDS = 0.1
+
+# Settings that only a restart changes: what the sockets, the sources and the sampler were made of.
+FIXED = (
+    *("listen", "web", "scope", "paths", "sampler", "spans"),
+    *("fast.fine_step_milliseconds", "heartbeat.directory"),
+)
 
 
 class Exporter:
@@ -60,18 +69,12 @@ class Exporter:
 
     def __init__(self, parts: Parts) -> None:
         config, sources = parts.config, parts.sources
+        self._config = config
         self.security = SecurityFile(config.web.config_file, sources.web)
         self.driver = parts.driver
         self._sampler = parts.sampler
-        self.runner = Runner(
-            make_workers(config, sources, parts.registered, parts.driver),
-            sources,
-            deadline_seconds=config.deadline_seconds,
-            version=__version__,
-            max_series=config.collectors.max_series,
-            history_seconds=config.fast.history_seconds,
-            mean_seconds=config.mean_seconds,
-        )
+        self._workers = WorkerSet(config, sources, parts.registered, parts.driver)
+        self.runner = Runner(self._workers.workers, sources, version=__version__, **_pace(config))
         landing = Landing(
             version=__version__,
             node=platform.node(),
@@ -107,11 +110,44 @@ class Exporter:
             if part is not None:
                 part.start()
 
+    def follow(self, config: ExporterConfig, changed: Sequence[str]) -> list[str]:
+        """Go on with other settings; return what of them needs a restart all the same.
+
+        Parameters
+        ----------
+        config
+            All of them; those in ``FIXED`` stay as they are.
+        changed
+            Paths of those that differ.
+        """
+        # The host that is read may have settings of its own there.
+        self._config = with_settings_of(config, self._config, FIXED)
+        late = self._workers.follow(self._config, changed)
+        self.runner.follow(self._workers.workers, **_pace(self._config))
+        return [f"collectors.enabled ({name})" for name in late]
+
     def stop(self) -> None:
         """Stop every part, the server first."""
         for part in (self.server, self.runner, self._sampler, self.driver):
             if part is not None:
                 part.stop()
+
+
+class _Pace(TypedDict):
+    deadline_seconds: float
+    max_series: int
+    history_seconds: float
+    mean_seconds: float
+
+
+def _pace(config: ExporterConfig) -> _Pace:
+    """Return what the runner has of the settings."""
+    return {
+        "deadline_seconds": config.deadline_seconds,
+        "max_series": config.collectors.max_series,
+        "history_seconds": config.fast.history_seconds,
+        "mean_seconds": config.mean_seconds,
+    }
 
 
 def _spans(config: ExporterConfig, sources: Sources) -> Callable[[str], Response] | None:
@@ -136,7 +172,9 @@ def _stack(
 
 
 def run_until_ended(
-    make: Callable[[], Exporter], environment: Mapping[str, str] | None = None
+    make: Callable[[], Exporter],
+    environment: Mapping[str, str] | None = None,
+    reload_of: Callable[[Exporter], Reload[ExporterConfig]] | None = None,
 ) -> None:
     """Make an exporter, start it and serve until SIGTERM or SIGINT.
 
@@ -146,11 +184,14 @@ def run_until_ended(
         Makes it; signals that come meanwhile are kept.
     environment
         Where systemd's variables stand; by default the process' own.
+    reload_of
+        Returns what reads its settings again at SIGHUP; by default nothing does.
     """
     signals: queue.SimpleQueue[signal.Signals] = queue.SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, lambda number, _: signals.put(signal.Signals(number)))
     exporter = make()
+    reload = None if reload_of is None else reload_of(exporter)
     exporter.start()
     _LOG.info(
         "serving port=%d tls=%s collectors=%s",
@@ -159,7 +200,7 @@ def run_until_ended(
         ",".join(exporter.runner.names),
     )
     notifier = Notifier(os.environ if environment is None else environment)
-    _follow(exporter, signals, notifier)
+    _follow(exporter, signals, notifier, reload)
     notifier.stopping()
     # A thread that hangs in the kernel must not keep the exporter from ending in time; what it
     # started ends with it.
@@ -172,7 +213,10 @@ def run_until_ended(
 
 
 def _follow(
-    exporter: Exporter, signals: queue.SimpleQueue[signal.Signals], notifier: Notifier
+    exporter: Exporter,
+    signals: queue.SimpleQueue[signal.Signals],
+    notifier: Notifier,
+    reload: Reload[ExporterConfig] | None,
 ) -> None:
     """Handle signals and notify systemd; return when asked to end."""
     every = notifier.watchdog_seconds
@@ -187,7 +231,7 @@ def _follow(
             continue
         if number in {signal.SIGTERM, signal.SIGINT}:
             return
-        _handle(exporter, number)
+        _handle(exporter, number, reload)
 
 
 def _report(exporter: Exporter, notifier: Notifier, reported: int) -> int:
@@ -201,9 +245,13 @@ def _report(exporter: Exporter, notifier: Notifier, reported: int) -> int:
     return number
 
 
-def _handle(exporter: Exporter, number: signal.Signals) -> None:
+def _handle(
+    exporter: Exporter, number: signal.Signals, reload: Reload[ExporterConfig] | None
+) -> None:
     if number == signal.SIGHUP:
         exporter.security.reload()
+        if reload is not None:
+            reload.request()
     elif exporter.driver is None:
         _LOG.warning("no driver to release, no collector needs it")
     else:

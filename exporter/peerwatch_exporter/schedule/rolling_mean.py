@@ -38,6 +38,14 @@ class RollingMean:
         self._past: dict[str, _Past] = {}
         self._last: dict[str, Family] = {}
 
+    def cover(self, seconds: float) -> None:
+        """Take means over so long from now on; what is remembered stays."""
+        if seconds != self._seconds:
+            self._seconds = seconds
+            # Nobody added to it while it was off.
+            if seconds <= 1:
+                self._past.clear()
+
     def __call__(self, families: Iterable[Family], now: float) -> Iterator[Family]:
         """Yield the families, those that swing as means.
 

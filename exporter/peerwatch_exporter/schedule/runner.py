@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.schedule.fast_aggregator import FastAggregator
@@ -21,19 +21,16 @@ from peerwatch_exporter.schedule.self_report import (
     exporter_families,
     with_series_count,
 )
-from peerwatch_exporter.schedule.serial_executor import SerialExecutor
 from peerwatch_exporter.schedule.ticker import Ticker
 from peerwatch_exporter.schedule.worker import ThreadWorker
 from peerwatch_exporter.snapshot import FastSnapshot, Snapshot, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from peerwatch_common.metrics.spec import Family
-    from peerwatch_exporter.collector import Collector, Registration
     from peerwatch_exporter.schedule.scheduled_collector import ScheduledCollector
     from peerwatch_exporter.schedule.worker import Worker
-    from peerwatch_exporter.settings.config import CollectorsConfig, ExporterConfig
     from peerwatch_exporter.sources import Sources
 
 _LOG = logging.getLogger(__name__)
@@ -51,13 +48,6 @@ class CollectorStatus:
     duration_seconds: float
     stuck_seconds: float
     series: int
-
-
-class WorkerSource(Protocol):
-    """Runs collectors in another process."""
-
-    def workers(self, registrations: Sequence[Registration]) -> Sequence[Worker]:
-        """Return a worker for each of these collectors."""
 
 
 class Runner:
@@ -103,6 +93,7 @@ class Runner:
         self.monotonic = sources.monotonic
         self._clock = sources.clock
         self._processes = sources.own_processes
+        self._reloads = sources.reloads
         self._deadline_seconds = deadline_seconds
         self._version = version
         self.history_seconds = history_seconds
@@ -115,6 +106,38 @@ class Runner:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._ticker: Ticker | None = None
+
+    def follow(
+        self,
+        workers: Sequence[Worker],
+        *,
+        deadline_seconds: float,
+        max_series: int,
+        history_seconds: float,
+        mean_seconds: float,
+    ) -> None:
+        """Go on with other settings from the next snapshot on.
+
+        Parameters
+        ----------
+        workers
+            Those that run from now on; what those gave that also ran before stays.
+        deadline_seconds, max_series, history_seconds, mean_seconds
+            As in the constructor.
+        """
+        with self._lock:
+            before = {scheduled.worker: scheduled for scheduled in self._scheduled}
+            self._scheduled = tuple(
+                before.get(scheduled.worker, scheduled)
+                for scheduled in schedule_collectors(workers, max_series)
+            )
+            for scheduled in self._scheduled:
+                scheduled.limit(max_series)
+            self._deadline_seconds = deadline_seconds
+            self.history_seconds = history_seconds
+            self._rolling_mean.cover(mean_seconds)
+        for worker in before.keys() - set(workers):
+            worker.close()
 
     def start(self) -> None:
         """Take a first snapshot at once and then one every second, in a thread of its own."""
@@ -165,7 +188,9 @@ class Runner:
 
     def own(self) -> tuple[Family, ...]:
         """Return what the exporter says about itself before the first snapshot."""
-        return with_series_count(exporter_families(self._version, None, 0, self._processes.use()))
+        return with_series_count(
+            exporter_families(self._version, None, 0, self._processes.use(), self._reloads)
+        )
 
     @property
     def names(self) -> list[str]:
@@ -210,7 +235,7 @@ class Runner:
     def _snapshot(self, number: int, time: float, started: float) -> Snapshot:
         results = latest_results(self._scheduled)
         missed = 0 if self._ticker is None else self._ticker.missed
-        own = exporter_families(self._version, time, missed, self._processes.use())
+        own = exporter_families(self._version, time, missed, self._processes.use(), self._reloads)
         own += collector_families(results)
         collected = merge(family for result in results for family in result.families)
         return Snapshot(
@@ -233,66 +258,3 @@ class Runner:
 
 def _is_elsewhere(scheduled: ScheduledCollector) -> bool:
     return not isinstance(scheduled.worker, ThreadWorker)
-
-
-def make_workers(
-    config: ExporterConfig,
-    sources: Sources,
-    registered: Mapping[str, Registration],
-    driver: WorkerSource | None,
-) -> list[Worker]:
-    """Return a worker for every collector that the configuration lets run.
-
-    Parameters
-    ----------
-    config
-        The settings, which also name the collectors that run.
-    sources
-        Where collectors read from.
-    registered
-        The collectors there are.
-    driver
-        Runs the collectors that call the driver; ``None`` runs them in this process too, where a
-        call that never returns keeps its thread for good.
-    """
-
-    def maker(registration: Registration) -> Callable[[], Collector]:
-        return lambda: registration.factory(config, sources)
-
-    chosen = [registered[name] for name in enabled_collectors(config, registered)]
-    elsewhere = [item for item in chosen if item.process == "driver" and driver is not None]
-    executor = SerialExecutor("collectors")
-    workers: list[Worker] = [
-        ThreadWorker(
-            item.name,
-            maker(item),
-            interval_seconds=item.interval_seconds,
-            clock=sources.clock,
-            monotonic=sources.monotonic,
-            executor=executor,
-        )
-        for item in chosen
-        if item not in elsewhere
-    ]
-    if driver is not None and elsewhere:
-        workers += driver.workers(elsewhere)
-    return workers
-
-
-def enabled_collectors(
-    config: ExporterConfig, registered: Mapping[str, Registration]
-) -> tuple[str, ...]:
-    """Return the names of the collectors that the configuration lets run."""
-    return tuple(
-        name
-        for name, item in sorted(registered.items())
-        if _is_enabled(item, config.collectors) and item.is_configured(config)
-    )
-
-
-def _is_enabled(registration: Registration, choice: CollectorsConfig) -> bool:
-    if registration.name in choice.disabled:
-        return False
-    if choice.enabled is None:
-        return registration.default_enabled
-    return registration.name in choice.enabled

@@ -85,6 +85,12 @@ class ScheduledCollector:
         self._failures = 0
         self._requested = False
 
+    def limit(self, max_series: int) -> None:
+        """Let it publish so many series from now on."""
+        if max_series != self._max_series:
+            self._max_series = max_series
+            self._passed, self._limited = (), ((), 0)
+
     def request(self, tick: int, *, always: bool = False) -> bool:
         """Start a run if one is due at this tick; return whether there is a report to take.
 

@@ -10,12 +10,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from peerwatch_common.metrics.spec import Family
+    from peerwatch_common.settings.reload import ReloadFacts
     from peerwatch_exporter.schedule.scheduled_collector import LatestResult
     from peerwatch_exporter.sources.host.own_processes import ProcessUse
 
 
 def exporter_families(
-    version: str, time: float | None, missed: int, processes: Iterable[ProcessUse]
+    version: str,
+    time: float | None,
+    missed: int,
+    processes: Iterable[ProcessUse],
+    reloads: ReloadFacts,
 ) -> list[Family]:
     """Return what is known without any collector.
 
@@ -29,6 +34,8 @@ def exporter_families(
         Ticks left out since the start.
     processes
         What the exporter's processes use.
+    reloads
+        How the settings were read last.
     """
     families = [_single("exporter_build_info", 1, version)]
     if time is not None:
@@ -39,7 +46,18 @@ def exporter_families(
     for use in processes:
         cpu.add_metric([use.process], use.cpu_seconds)
         resident.add_metric([use.process], use.resident_bytes)
-    return [*families, cpu, resident]
+    return [*families, cpu, resident, *_reload_families(reloads)]
+
+
+def _reload_families(reloads: ReloadFacts) -> list[Family]:
+    families = [_single("exporter_config_last_reload_successful", int(reloads.successful))]
+    if reloads.success_time is not None:
+        name = "exporter_config_last_reload_success_timestamp_seconds"
+        families.append(_single(name, reloads.success_time))
+    readings = family("exporter_config_reloads_total")
+    for result, count in reloads.readings.items():
+        readings.add_metric([result], count)
+    return [*families, readings]
 
 
 def collector_families(results: Iterable[LatestResult]) -> list[Family]:

@@ -141,6 +141,7 @@ class ThreadWorker:
         self._executor = executor or SerialExecutor(f"collector-{name}")
         self._executor.join()
         self._collector: Collector | None = None
+        self._change: Callable[[Collector], Collector] | None = None
         self._run: _Run | None = None
         self._timeouts = 0
         self._last_success: float | None = None
@@ -154,6 +155,21 @@ class ThreadWorker:
                 return
             run = self._run = _Run(self._monotonic())
         self._executor.submit(lambda: self._work(run))
+
+    def change(
+        self, make: Callable[[], Collector], change: Callable[[Collector], Collector]
+    ) -> None:
+        """Have the collector of the next run follow other settings; returns at once.
+
+        Parameters
+        ----------
+        make
+            Makes it from now on.
+        change
+            Returns one in the place of that which was made before, or the same, changed.
+        """
+        with self._lock:
+            self._make, self._change = make, change
 
     def report(self, deadline: float) -> Report:
         """Wait for the run until ``deadline`` and say what came of it."""
@@ -214,10 +230,9 @@ class ThreadWorker:
 
     def _execute(self, run: _Run) -> Exception | None:
         try:
-            if self._collector is None:
-                self._collector = self._make()
+            collector = self._collector = self._current()
             # One by one: what was yielded before PartialData stays.
-            for item in self._collector.collect():
+            for item in collector.collect():
                 run.families.append(item)
         except NoData as error:
             _LOG.debug("collector has no data collector=%s detail=%r", self.name, str(error))
@@ -236,6 +251,14 @@ class ThreadWorker:
             return error
         run.success = True
         return None
+
+    def _current(self) -> Collector:
+        """Return the collector as the settings have it, for one run at a time."""
+        with self._lock:
+            make, change, self._change = self._make, self._change, None
+        if self._collector is None:
+            return make()
+        return self._collector if change is None else change(self._collector)
 
     def _log(self, error: str | None, detail: str) -> None:
         """Log a change of what is wrong, not every run that finds it so."""

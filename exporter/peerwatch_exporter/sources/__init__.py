@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from peerwatch_common.settings.reload import ReloadFacts
 from peerwatch_common.web.facts import WebFacts
 from peerwatch_exporter.sources.gpu.facts import GpuFacts
 from peerwatch_exporter.sources.host.access import HostAccess, Paths
@@ -38,6 +39,8 @@ class Sources(HostAccess):
         What the driver process last said about the GPUs.
     web
         Counters and states of the web server.
+    reloads
+        How the settings were read last.
     process_jobs
         The job of each rank, as the jobs collector found it.
     known_ranks
@@ -51,6 +54,7 @@ class Sources(HostAccess):
     ethtool: EthtoolReader = field(default_factory=EthtoolIoctl)
     gpus: GpuFacts = field(default_factory=GpuFacts)
     web: WebFacts = field(default_factory=WebFacts)
+    reloads: ReloadFacts = field(default_factory=ReloadFacts)
     process_jobs: ProcessJobs = field(default_factory=ProcessJobs)
     known_ranks: KnownRanks = field(default_factory=KnownRanks)
     heartbeats: HeartbeatFiles = field(default_factory=HeartbeatFiles)

@@ -16,7 +16,8 @@ from peerwatch_demo.simulated_node.node import SimulatedNode
 from peerwatch_demo.simulated_node.nvml import SimulatedNvml
 from peerwatch_exporter.collector import all_metrics, registrations
 from peerwatch_exporter.pages.endpoints import Endpoints
-from peerwatch_exporter.schedule.runner import Runner, make_workers
+from peerwatch_exporter.schedule.runner import Runner
+from peerwatch_exporter.schedule.worker_set import make_workers
 from peerwatch_exporter.settings.load import load_config
 
 CATALOG = all_metrics()
