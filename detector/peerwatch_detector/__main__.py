@@ -113,9 +113,13 @@ def _bundle(config: DetectorConfig) -> Bundle:
 def _run(options: argparse.Namespace, config: DetectorConfig) -> int:
     if options.check:
         return _check(config)
-    from peerwatch_detector.web.run import run_detector  # noqa: PLC0415
+    from peerwatch_detector.config import load_config  # noqa: PLC0415
+    from peerwatch_detector.web.run import SettingsFile, run_detector  # noqa: PLC0415
 
-    run_detector(config, _bundle(config))
+    settings = SettingsFile(
+        options.config, lambda: load_config(options.config, changes(options)), _bundle
+    )
+    run_detector(config, _bundle(config), settings)
     return 0
 
 

@@ -21,7 +21,7 @@ from peerwatch_detector import __main__ as entry
 from peerwatch_detector import __version__
 from peerwatch_detector.__main__ import main
 from peerwatch_detector.models.store import load_bundle
-from web_client import Authority, ask, hash_of
+from web_client import Authority, ask, eventually, hash_of
 
 
 def environment() -> dict[str, str]:
@@ -306,6 +306,39 @@ def test_web_configuration_protects_and_is_read_again_on_sighup(tmp_path: Path) 
         assert any("web configuration not taken over" in line for line in process.stderr)
         exposition = ask(port, "/metrics", context=client, **login).body.decode()
         assert "\npeerwatch_web_config_reload_failed 1\n" in exposition
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=300)
+    assert 0 == process.returncode
+
+
+def test_settings_are_read_again_on_sighup(tmp_path: Path) -> None:
+    path = tmp_path / "detector.yaml"
+    path.write_text("min_nodes: 3\n")
+    port, prometheus = free_ports(2)
+
+    def page() -> str:
+        return ask(port, "/metrics").body.decode()
+
+    with running(
+        f"--config={path}",
+        f"--listen=127.0.0.1:{port}",
+        f"--prometheus=http://127.0.0.1:{prometheus}",
+    ) as process:
+        assert process.stderr is not None
+        assert any("started " in line for line in process.stderr)
+        assert "\npeerwatch_config_last_reload_successful 1\n" in page()
+        path.write_text("metrics: {enabled: [cpu_usage]}\ncycle_seconds: 20\n")
+        process.send_signal(signal.SIGHUP)
+        assert any("changed=metrics.enabled" in line for line in process.stderr)
+        assert any("settings=cycle_seconds" in line for line in process.stderr)
+        eventually(lambda: 1 == page().count("\npeerwatch_model_info{"))
+        path.write_text("metrics: {enabled: [no_such]}\n")
+        process.send_signal(signal.SIGHUP)
+        assert any("those before stay" in line for line in process.stderr)
+        exposition = page()
+        assert "\npeerwatch_config_last_reload_successful 0\n" in exposition
+        assert '\npeerwatch_config_reloads_total{result="failure"} 1\n' in exposition
+        assert 1 == exposition.count("\npeerwatch_model_info{")
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=300)
     assert 0 == process.returncode

@@ -15,6 +15,7 @@ import pytest
 
 from driver_node import FAST, PATIENCE, QUICK, UUID, driver_node, gpus_of, restarts, values
 from driver_process import UTILIZATION, hang, is_gone, wait_for, well
+from peerwatch_exporter.settings.config import ExporterConfig
 
 
 def test_node_without_driver_pays_no_process(tmp_path):
@@ -56,6 +57,19 @@ def test_expected_gpus_are_told_of_without_a_driver(tmp_path):
     assert {("gpus_expected",): 8, ("gpus_configured",): 8} == {
         key: value for key, value in values(reports["health"]).items() if key[0].startswith("gpu")
     }
+
+
+def test_children_follow_other_settings_without_a_restart(tmp_path):
+    links = "nvlink_up"
+    with driver_node(tmp_path, names=("gpu", "health", "nvlink_errors")) as node:
+        node.until(lambda r: gpus_of(r["nvlink_errors"], links))
+        node.until(lambda r: values(r["health"]).get(("gpus_expected",)) == 3)
+        settings = {"gpu": {"expected_count": 8}, "nvlink": {"per_link": False}}
+        node.driver.follow(ExporterConfig.model_validate(settings))
+
+        node.until(lambda r: values(r["health"]).get(("gpus_expected",)) == 8)
+        node.until(lambda r: r["nvlink_errors"].success and not gpus_of(r["nvlink_errors"], links))
+        assert {} == restarts(node.until(lambda r: gpus_of(r["gpu"], UTILIZATION)))
 
 
 @pytest.mark.parametrize("code", [1, 9, 18], ids=["uninitialised", "not_loaded", "mismatch"])

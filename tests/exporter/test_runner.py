@@ -122,12 +122,13 @@ def test_page_has_every_family_and_says_how_each_collector_did(make):
         ("exporter_collector_dropped_series", "cpu"): 0,
         ("exporter_collector_dropped_series", "other"): 0,
         ("exporter_config_last_reload_successful",): 1,
+        ("exporter_config_last_reload_success_timestamp_seconds",): NOW,
         ("exporter_config_reloads_total", "success"): 0,
         ("exporter_config_reloads_total", "failure"): 0,
     }
     snapshot = runner.tick()
-    assert {**collected, **own, ("exporter_series",): 25} == samples(snapshot.families)
-    assert {**own, ("exporter_series",): 23} == samples(snapshot.own)
+    assert {**collected, **own, ("exporter_series",): 26} == samples(snapshot.families)
+    assert {**own, ("exporter_series",): 24} == samples(snapshot.own)
     assert (1, NOW, NOW) == (snapshot.number, snapshot.time, snapshot.monotonic)
 
 
@@ -367,7 +368,7 @@ def test_before_the_first_snapshot_there_is_none_but_the_exporter_knows_itself(m
     runner = make(cpu=Returning())
     assert runner.snapshot(0) is None
     own = samples(runner.own())
-    assert (1, 10) == (own["exporter_build_info", "1.2.3"], own["exporter_series",])
+    assert (1, 11) == (own["exporter_build_info", "1.2.3"], own["exporter_series",])
     assert ("exporter_snapshot_timestamp_seconds",) not in own
 
 

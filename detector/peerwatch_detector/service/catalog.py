@@ -306,6 +306,33 @@ SPECS: tuple[MetricSpec, ...] = (
         "models",
     ),
     MetricSpec(
+        "peerwatch_config_last_reload_successful",
+        "gauge",
+        "1",
+        (),
+        "0 if the settings, as they stood at the last SIGHUP, had mistakes: those before are in "
+        "force.",
+        "SIGHUP",
+    ),
+    MetricSpec(
+        "peerwatch_config_last_reload_success_timestamp_seconds",
+        "gauge",
+        "seconds",
+        (),
+        "When the settings were last taken over (Unix time): at the start, or at a SIGHUP.",
+        "SIGHUP",
+        not_drawn="the log and peerwatch_config_last_reload_successful say more",
+    ),
+    MetricSpec(
+        "peerwatch_config_reloads_total",
+        "counter",
+        "1",
+        ("result",),
+        "How often the settings were read again, by result success or failure.",
+        "SIGHUP",
+        not_drawn="there are few detectors; the log says it",
+    ),
+    MetricSpec(
         "peerwatch_web_config_reload_failed",
         "gauge",
         "1",
@@ -313,7 +340,6 @@ SPECS: tuple[MetricSpec, ...] = (
         "1 while the current file of web.config_file is invalid and the previous version "
         "remains in force.",
         "web",
-        not_drawn="there are few detectors; the log says it",
     ),
     MetricSpec(
         "peerwatch_web_rejected_connections_total",

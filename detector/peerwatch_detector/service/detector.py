@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from peerwatch_common.settings.reload import ReloadFacts
 from peerwatch_detector import compiled
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection.findings import EVIDENCE
@@ -89,6 +90,7 @@ class Detector:
         self._clock_watch = ClockWatch(
             clock, steady or (time.monotonic if clock is time.time else clock)
         )
+        self.reloads = ReloadFacts()
         self.metrics = config.detection_metrics()
         self.models = bundle.models(config, self.metrics)
         self.memories: dict[str, JobMemory] = {}
@@ -106,8 +108,23 @@ class Detector:
         # Who shares the jobs with this detector is not known before the first view of the members.
         self._may_evaluate = not config.replicas.enabled
         self._seconds = {"discover": 0.0, "publish": 0.0}
-        labels = ((name, model.name, model.fingerprint) for name, model in self.models.items())
-        self.snapshot = Snapshot(models=tuple(labels), preparing=compiled.preparing())
+        self.snapshot = Snapshot(models=self._model_labels(), preparing=compiled.preparing())
+
+    def follow(self, config: DetectorConfig, bundle: Bundle) -> None:
+        """Go on with other settings: jobs are read again, as after a restart; what stands stays."""
+        metrics = config.detection_metrics()
+        models = bundle.models(config, metrics)
+        self.config, self.metrics, self.models = config, metrics, models
+        self._discovery.config = config
+        self.snapshot = replace(self.snapshot, models=self._model_labels())
+        ranks = {metric.name: rank for rank, metric in enumerate(metrics, start=1)}
+        for job_id, memory in self.memories.items():
+            fresh = self._new_memory(job_id)
+            fresh.take_over(memory, ranks)
+            self.memories[job_id] = fresh
+
+    def _model_labels(self) -> tuple[tuple[str, str, str], ...]:
+        return tuple((name, model.name, model.fingerprint) for name, model in self.models.items())
 
     def cycle(self) -> None:
         """Discover, evaluate every job, publish: at once what ``Loop`` spreads over time."""
@@ -332,7 +349,9 @@ class Detector:
         reading = self._read_on(memory, Turn(job, discovered, now, readings))
         if memory.restored:
             return reading
-        published = published_findings(self.reader, job, self.metrics)
+        published = memory.carried
+        if published is None:
+            published = published_findings(self.reader, job, self.metrics)
         pace = published_pace(self.reader, job) if self.config.progress_counters() else ()
         return replace(reading, turn=replace(reading.turn, published=published, pace=pace))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from peerwatch_detector.detection.findings import Finding
 from peerwatch_detector.detection.pipeline import Detection, JobDetector
@@ -32,6 +32,8 @@ class JobMemory:
         What was found last, and when its samples were read.
     seconds
         What its last turn took, by stage.
+    carried
+        Findings that stood when other settings came; None asks for the published ones.
     """
 
     reader: JobReader
@@ -42,6 +44,30 @@ class JobMemory:
     detection: Detection | None = None
     last_success: float | None = None
     seconds: dict[str, float] = field(default_factory=dict)
+    carried: tuple[Finding, ...] | None = None
+
+    def take_over(self, before: JobMemory, ranks: Mapping[str, int]) -> None:
+        """Go on with what stood before the settings changed; the samples are read again.
+
+        Parameters
+        ----------
+        before
+            What was held with the settings before.
+        ranks
+            By metric, its place in the priority now.
+        """
+        self.detection, self.last_success = before.detection, before.last_success
+        self.evidence = before.evidence
+        state, past = self.detector.state, before.detector.state
+        # What stands is restored, as after a restart: the method looks at its past again.
+        state.evidence, state.recent = past.evidence, past.recent
+        state.last_absent, state.lived_until = past.last_absent, past.lived_until
+        self.carried = before.carried
+        if before.restored:
+            standing = past.standing.values()
+            self.carried = tuple(
+                replace(finding, rank=ranks.get(finding.metric, 0)) for finding in standing
+            )
 
     @property
     def shown(self) -> bool:

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Generic, TypeVar
 
+from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.models.store import Bundle
 from peerwatch_detector.service.change_log import DISCOVERY
 from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.service.discovery import Found
@@ -67,6 +69,10 @@ class Loop:
             )
 
         self._evidence = _EvidenceTurns(detector, self._inbox)
+
+    def follow(self, config: DetectorConfig, bundle: Bundle) -> None:
+        """Let the detector go on with other settings, in the loop's thread; returns at once."""
+        self._inbox.put(partial(self.detector.follow, config, bundle))
 
     def run(self, stop: threading.Event) -> None:
         """Go on until ``stop`` is set; no error ends the loop."""

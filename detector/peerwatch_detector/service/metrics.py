@@ -14,6 +14,7 @@ from typing import get_args
 
 from peerwatch_common.metrics.exposition import Renderer
 from peerwatch_common.metrics.spec import Family
+from peerwatch_common.settings.reload import ReloadFacts
 from peerwatch_common.web.facts import WebFacts
 from peerwatch_detector import __version__
 from peerwatch_detector.detection.pipeline import Detection
@@ -121,23 +122,32 @@ class Exposition:
         Returns the snapshot to render.
     facts
         What the web server refused.
+    reloads
+        How the settings were read last.
     """
 
-    def __init__(self, snapshot: Callable[[], Snapshot], facts: WebFacts) -> None:
+    def __init__(
+        self,
+        snapshot: Callable[[], Snapshot],
+        facts: WebFacts,
+        reloads: ReloadFacts | None = None,
+    ) -> None:
         self._snapshot = snapshot
         self._facts = facts
+        self._reloads = reloads or ReloadFacts()
         self._renderer = Renderer(_KEPT_SERIES, facts.count_shortened_label)
         self._lock = threading.Lock()
 
     def render(self, *, openmetrics: bool) -> bytes:
         """Return every metric family of the catalogue as text."""
         with self._lock:
-            found = (*families(self._snapshot()), *_web(self._facts))
+            own = (*_reloads(self._reloads), *_web(self._facts))
+            found = (*families(self._snapshot()), *own)
             return self._renderer.render(found, openmetrics=openmetrics)
 
 
 def families(snapshot: Snapshot) -> Iterator[Family]:
-    """Yield every metric family of the catalogue but those of the web server."""
+    """Yield every metric family of the catalogue but those of web server and settings."""
     for part in (_findings, _diagnoses, _scores, _jobs, _reading, _self, _backlog, _membership):
         yield from part(snapshot)
 
@@ -291,6 +301,18 @@ def _membership(snapshot: Snapshot) -> Iterator[Family]:
     owned = family("peerwatch_jobs_owned")
     owned.add_metric((), sum(membership.jobs.values()))
     yield from (member, owner, owned)
+
+
+def _reloads(facts: ReloadFacts) -> Iterator[Family]:
+    successful = family("peerwatch_config_last_reload_successful")
+    successful.add_metric((), int(facts.successful))
+    time = family("peerwatch_config_last_reload_success_timestamp_seconds")
+    if facts.success_time is not None:
+        time.add_metric((), facts.success_time)
+    readings = family("peerwatch_config_reloads_total")
+    for result, count in facts.readings.items():
+        readings.add_metric((result,), count)
+    yield from (successful, time, readings)
 
 
 def _web(facts: WebFacts) -> Iterator[Family]:

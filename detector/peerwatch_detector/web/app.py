@@ -108,7 +108,7 @@ def create_app(detector: Detector, facts: WebFacts) -> flask.Flask:
     # Lengths that are meant, as of a picture's lines and of addresses, pass with the filter e.
     app.jinja_env.finalize = _short
     app.jinja_env.filters["short"] = shortened
-    exposition = Exposition(lambda: detector.snapshot, facts)
+    exposition = Exposition(lambda: detector.snapshot, facts, detector.reloads)
     pictures = Pictures(detector)
     heat_maps = HeatMaps(detector.instants)
 

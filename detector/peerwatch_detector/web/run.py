@@ -6,8 +6,12 @@ import logging
 import queue
 import signal
 import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from peerwatch_common.settings.reload import Reload
 from peerwatch_common.web.facts import WebFacts
 from peerwatch_common.web.security import SecurityFile
 from peerwatch_detector import __version__
@@ -26,10 +30,45 @@ logger = logging.getLogger("peerwatch_detector")
 _ENDING = frozenset({signal.SIGTERM, signal.SIGINT})
 # A read that hangs must not keep the process from ending.
 _JOIN_SECONDS = 2.0
+# A signal that the kernel gives to another thread is not seen before the main one wakes.
+_LONGEST_WAIT_SECONDS = 1.0
 
 
-def run_detector(config: DetectorConfig, bundle: Bundle) -> None:
+# Settings that only a restart changes: what the server, the reader and the threads were made of.
+FIXED = (
+    *("listen", "web", "prometheus", "replicas", "scheduling", "diagnosis"),
+    "cycle_seconds",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsFile:
+    """Where the settings stand, for SIGHUP.
+
+    Parameters
+    ----------
+    path
+        The file; None if all settings are defaults or flags.
+    load
+        Reads it, with the flags.
+    bundle
+        Loads the models that settings name.
+    """
+
+    path: Path | None
+    load: Callable[[], DetectorConfig]
+    bundle: Callable[[DetectorConfig], Bundle]
+
+
+def run_detector(config: DetectorConfig, bundle: Bundle, settings: SettingsFile) -> None:
     """Evaluate jobs and serve what is found until SIGTERM or SIGINT.
+
+    Parameters
+    ----------
+    config, bundle
+        The settings, and the models that they name.
+    settings
+        Where they are read again.
 
     Raises
     ------
@@ -50,7 +89,9 @@ def run_detector(config: DetectorConfig, bundle: Bundle) -> None:
         signal.signal(number, lambda number, _: signals.put(number))
     stop = threading.Event()
     prepare.prepare_in_background()
-    loop = threading.Thread(target=Loop(detector).run, args=(stop,), name="loop", daemon=True)
+    evaluating = Loop(detector)
+    loop = threading.Thread(target=evaluating.run, args=(stop,), name="loop", daemon=True)
+    reload = _reload(config, settings, evaluating)
     logger.info(
         "started version=%s listen=%s:%d tls=%s prometheus=%s method=%s metrics=%d",
         __version__,
@@ -63,8 +104,10 @@ def run_detector(config: DetectorConfig, bundle: Bundle) -> None:
     )
     server.start()
     loop.start()
-    while signals.get() not in _ENDING:
-        security.reload()
+    while (came := _next(signals)) is None or came not in _ENDING:
+        if came is not None:
+            security.reload()
+            reload.request()
     logger.info("stopping")
     stop.set()
     server.stop()
@@ -72,3 +115,27 @@ def run_detector(config: DetectorConfig, bundle: Bundle) -> None:
     if instants is not None:
         instants.close()
     loop.join(timeout=_JOIN_SECONDS)
+
+
+def _next(signals: queue.SimpleQueue[int]) -> int | None:
+    """Return the next signal, None if none comes for a while."""
+    try:
+        return signals.get(timeout=_LONGEST_WAIT_SECONDS)
+    except queue.Empty:
+        return None
+
+
+def _reload(config: DetectorConfig, settings: SettingsFile, loop: Loop) -> Reload[DetectorConfig]:
+    def follow(wanted: DetectorConfig, changed: Sequence[str]) -> Sequence[str]:  # noqa: ARG001
+        # Models are read here, so that a file that cannot be is a mistake like any other.
+        loop.follow(wanted, settings.bundle(wanted))
+        return ()
+
+    return Reload(
+        settings.path,
+        config,
+        load=settings.load,
+        apply=follow,
+        fixed=FIXED,
+        facts=loop.detector.reloads,
+    )

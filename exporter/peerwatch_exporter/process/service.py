@@ -43,6 +43,8 @@ RELEASE_SECONDS = 300.0
 # Systemd waits longer; Kubernetes and a person at a terminal should not have to.
 _END_SECONDS = 1.8
 _FIRST_CHECK_SECONDS = 0.1
+# A signal that the kernel gives to another thread is not seen before the main one wakes.
+_LONGEST_WAIT_SECONDS = 1.0
 
 # Settings that only a restart changes: what the sockets, the sources and the sampler were made of.
 FIXED = (
@@ -221,7 +223,7 @@ def _follow(
     """Handle signals and notify systemd; return when asked to end."""
     every = notifier.watchdog_seconds
     # systemd itself advises half of the limit; a quarter leaves room for a busy node.
-    pause = None if every is None else every / 4
+    pause = _LONGEST_WAIT_SECONDS if every is None else min(every / 4, _LONGEST_WAIT_SECONDS)
     reported = 0
     while True:
         try:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from peerwatch_exporter.collector import Collector
     from peerwatch_exporter.settings.config import ExporterConfig
+
+
+Collector = TypeVar("Collector")
 
 
 class UsedSettings:

@@ -60,6 +60,10 @@ class Sources(HostAccess):
     heartbeats: HeartbeatFiles = field(default_factory=HeartbeatFiles)
     questions: HostQuestions = field(default_factory=HostQuestions)
 
+    def __post_init__(self) -> None:
+        """Note that the settings of which they are made hold from now on."""
+        self.reloads.started(self.clock())
+
 
 def real_sources(config: ExporterConfig) -> Sources:
     """Return the sources of the running node as configured."""

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from detector.diagnosis import fake_diagnosers as told
 from detector.fakes import a_deviation, a_finding
+from peerwatch_common.settings.reload import ReloadFacts
 from peerwatch_common.web.facts import WebFacts
 from peerwatch_detector import __version__
 from peerwatch_detector.detection.explanation.explain import Confidence, Explanation, JobProgress
@@ -22,7 +23,18 @@ from peerwatch_detector.service.catalog import SPECS
 from peerwatch_detector.service.metrics import Diagnoses, Exposition, Membership, Snapshot
 from peerwatch_detector.service.schedule import Backlog
 
-ORDER = ("job_id", "node", "gpu", "metric", "model", "fingerprint", "method", "severity", "stage")
+ORDER = (
+    "job_id",
+    "node",
+    "gpu",
+    "metric",
+    "model",
+    "fingerprint",
+    "method",
+    "severity",
+    "stage",
+    "result",
+)
 ORDER += ("rank", "class", "domain", "confidence", "action")
 ORDER += ("reason", "version", "family", "summary", "api", "group", "member", "direction")
 SENTENCE = 'a GPU 3: "Load" 12 % (peers 45 %), likely at fault'
@@ -91,7 +103,9 @@ FULL = Snapshot(
 
 
 def page(snapshot: Snapshot) -> str:
-    return Exposition(lambda: snapshot, WebFacts()).render(openmetrics=False).decode()
+    reloads = ReloadFacts()
+    reloads.started(1_700_000_000.0)
+    return Exposition(lambda: snapshot, WebFacts(), reloads).render(openmetrics=False).decode()
 
 
 def samples(snapshot: Snapshot) -> dict[tuple[str, ...], float]:
