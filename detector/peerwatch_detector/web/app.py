@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Hashable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,15 +22,10 @@ from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.service.metrics import Exposition
 from peerwatch_detector.units import number, quantity
-from peerwatch_detector.web import picture
 from peerwatch_detector.web.diagnoses import DiagnosisView, diagnoses_json, diagnosis_views
 from peerwatch_detector.web.pace import pace_text
+from peerwatch_detector.web.pictures import Pictures
 from peerwatch_detector.web.segments import HeatMaps
-
-# How much of the past a picture shows, and how much of it lies before a finding's begin.
-_PICTURE_SECONDS, _BEFORE_SECONDS = 600, 240
-# Of all pictures that are kept for the next visitor; one has up to half a million.
-_KEPT_BYTES = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,88 +313,6 @@ def _chosen(pictures: Pictures, detection: Detection, view: JobView) -> dict[str
         "node": node,
         "picture": pictures.get(detection, metric, node, None),
     }
-
-
-class Pictures:
-    """What was drawn of the last detections, once for all visitors.
-
-    A job's view is loaded again every few seconds by everybody who has it open, which must not keep
-    Prometheus from its answer.
-
-    Parameters
-    ----------
-    detector
-        Whose samples are drawn.
-    """
-
-    def __init__(self, detector: Detector) -> None:
-        self._detector = detector
-        self._drawn: dict[Hashable, Markup | None] = {}
-        self._size = 0
-        self._lock = threading.Lock()
-
-    @property
-    def held(self) -> int:
-        """How many pictures are kept."""
-        return len(self._drawn)
-
-    def get(
-        self, detection: Detection, metric: str, node: str, finding: Finding | None
-    ) -> Markup | None:
-        """Return the picture of a node's metric, None if nothing is held of it."""
-        key = (detection.job.job_id, detection.time, metric, node, finding)
-        # Locked all the while: who comes second waits for the picture instead of drawing it too.
-        with self._lock:
-            if key not in self._drawn:
-                drawn = self._drawn[key] = _draw(self._detector, detection, metric, node, finding)
-                self._size += _size(drawn)
-                while self._size > _KEPT_BYTES:
-                    self._size -= _size(self._drawn.pop(next(iter(self._drawn))))
-            else:
-                drawn = self._drawn[key]
-            return drawn
-
-
-def _size(drawn: Markup | None) -> int:
-    """Return about how many bytes a picture takes with its key."""
-    return 1000 + len(drawn or "")
-
-
-def _draw(
-    detector: Detector, detection: Detection, metric: str, node: str, finding: Finding | None
-) -> Markup | None:
-    memory = detector.memories.get(detection.job.job_id)
-    held = memory.reader if memory else None
-    job = detection.job
-    if held is None or node not in job.nodes:
-        return None
-    start, end = _shown_range(finding, int(detection.time), int(held.kept_seconds(metric)))
-    frame = held.frame(metric, job.nodes, start, end)
-    if frame is None:
-        return None
-    if finding is not None and finding.gpu in frame.gpus and frame.gpu_values is not None:
-        frame = replace(frame, values=frame.gpu_values[:, frame.gpus.index(finding.gpu)])
-    since = finding.since if finding is not None else None
-    return Markup(  # noqa: S704 - the template escapes, and its input is numbers
-        flask.render_template(
-            "picture.svg",
-            picture=picture.draw(frame, node, since),
-            width=picture.WIDTH,
-            height=picture.HEIGHT,
-            left=picture.LEFT,
-            right=picture.RIGHT,
-            label=f"{metric} of {node} and its peers",
-        )
-    )
-
-
-def _shown_range(finding: Finding | None, newest: int, kept: int) -> tuple[int, int]:
-    """Return the seconds to draw: around a finding's begin while they are kept, else the last."""
-    oldest = newest - kept + 1
-    if finding is None or not oldest < finding.since - 1 < newest:
-        return newest - _PICTURE_SECONDS, newest
-    start = max(oldest, int(finding.since) - _BEFORE_SECONDS)
-    return start, min(newest, start + _PICTURE_SECONDS)
 
 
 def _ago(seconds: float) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.gpu.facts import SampleBatch
-    from peerwatch_exporter.sources.gpu.nvml import Gpu
+    from peerwatch_exporter.sources.gpu.nvml_gpu import Gpu
     from peerwatch_exporter.sources.gpu.nvml_samples import SampledQuantity
 
 _STATISTIC = (

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
-    from peerwatch_exporter.sources.gpu.nvml import Gpu
+    from peerwatch_exporter.sources.gpu.nvml_gpu import Gpu
 
 _GPU = ("gpu", "uuid")
 _INSTANCE = ("gpu", "uuid", "gpu_instance", "compute_instance")

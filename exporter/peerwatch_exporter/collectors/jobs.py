@@ -26,7 +26,8 @@ from peerwatch_exporter.sources.jobs.ranks import RankFinder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from peerwatch_exporter.settings.config import ExporterConfig, HeartbeatConfig
+    from peerwatch_exporter.settings.config import ExporterConfig
+    from peerwatch_exporter.settings.jobs import HeartbeatConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.gpu.readings import GpuIdentity
     from peerwatch_exporter.sources.jobs.claims import Provider

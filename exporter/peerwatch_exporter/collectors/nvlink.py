@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
-    from peerwatch_exporter.sources.gpu.nvml import Gpu
+    from peerwatch_exporter.sources.gpu.nvml_gpu import Gpu
     from peerwatch_exporter.sources.gpu.readings import NvlinkBytes
 
 _GPU_LABELS = ("gpu", "uuid")

@@ -9,21 +9,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from peerwatch_exporter.catalog.sampled_counters import SampledCounter
 
 # Pydantic looks the name up when it builds the class.
 from peerwatch_exporter.catalog.xid_codes import Severity
-from peerwatch_exporter.settings.pod_names import check_naming
+from peerwatch_exporter.settings.jobs import (
+    CollectivesConfig,
+    HeartbeatConfig,
+    JobsConfig,
+    SpansConfig,
+)
+from peerwatch_exporter.settings.section import Section
 
 
-class _Section(BaseModel):
-    # Strict: YAML's true is not the number 1, and a quoted number is a string.
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class ListenConfig(_Section):
+class ListenConfig(Section):
     """Where the exporter listens."""
 
     address: str = Field(
@@ -34,7 +35,7 @@ class ListenConfig(_Section):
     port: int = Field(default=9400, ge=0, le=65535, description="TCP port; 0 chooses a free one.")
 
 
-class WebConfig(_Section):
+class WebConfig(Section):
     """How the endpoints are served."""
 
     config_file: Path | None = Field(
@@ -52,7 +53,7 @@ class WebConfig(_Section):
     )
 
 
-class ScopeConfig(_Section):
+class ScopeConfig(Section):
     """What counts as this node."""
 
     kind: Literal["host", "processes"] = Field(
@@ -89,7 +90,7 @@ def _is_directory(path: Path) -> Path:
 _Directory = Annotated[Path, Field(strict=False), AfterValidator(_is_directory)]
 
 
-class PathsConfig(_Section):
+class PathsConfig(Section):
     """Roots of the host's files, for containers that see them elsewhere."""
 
     procfs: _Directory = Field(default=Path("/proc"), description="The node's /proc.")
@@ -107,109 +108,7 @@ class PathsConfig(_Section):
     )
 
 
-class HeartbeatConfig(_Section):
-    """Heartbeat files that ranks write about themselves."""
-
-    directory: Path | None = Field(
-        default=None,
-        strict=False,
-        description="Directory with one file rank-<rank>.json per rank; unset: heartbeats are "
-        "not read.",
-    )
-    forget_after_seconds: float = Field(
-        default=1800,
-        ge=10,
-        le=604800,
-        description="How long the heartbeat file of a process that is gone still counts.",
-    )
-    stacks: bool = Field(
-        default=False,
-        description="Answer /stack?job_id=JOB&rank=N with the Python stacks of a rank, to clients "
-        "that logged in (basic_auth_users in web.config_file).",
-    )
-
-
-class SpansConfig(_Section):
-    """Spans that ranks keep about their steps, in the directory of the heartbeats."""
-
-    max_spans: int = Field(
-        default=200_000,
-        ge=1,
-        le=10_000_000,
-        description="How many spans one answer of /spans has at most; a span has about 50 bytes.",
-    )
-
-
-class CollectivesConfig(_Section):
-    """How the collectives of ranks are read."""
-
-    interval_seconds: float = Field(
-        default=2,
-        ge=1,
-        le=60,
-        description="How often each rank's Flight Recorder is read; less often where its answer "
-        "takes long.",
-    )
-    max_ranks: int = Field(
-        default=64, ge=1, le=1024, description="Maximum number of ranks of this node."
-    )
-    max_groups: int = Field(
-        default=32,
-        ge=1,
-        le=1024,
-        description="Maximum number of process groups per rank: those used last.",
-    )
-    ras_address: Annotated[str, Field(pattern=r"^\S+:\d{1,5}$")] | None = Field(
-        default=None,
-        description="Address and port of NCCL's RAS service, usually localhost:28028; unset: it is "
-        "not asked.",
-    )
-    ras_interval_seconds: float = Field(
-        default=10,
-        ge=2,
-        le=300,
-        description="How often RAS is asked; each question makes all processes of the job answer.",
-    )
-    inspector_directory: Path | None = Field(
-        default=None,
-        strict=False,
-        description="Directory in which NCCL's Inspector writes its JSON files "
-        "(NCCL_INSPECTOR_DUMP_DIR); unset: they are not read.",
-    )
-
-
-class JobsConfig(_Section):
-    """How the node's training jobs are found."""
-
-    mapping_directory: Path | None = Field(
-        default=None,
-        strict=False,
-        description="Directory in dcgm-exporter's format: files named by GPU index, one job id "
-        "per line; the file 'node' lists jobs of the node as a whole.",
-    )
-    environment: bool = Field(
-        default=True, description="Also take job ids from the environment of rank processes."
-    )
-    cgroups: bool = Field(
-        default=True,
-        description="Also take Slurm jobs and pods from the control groups of processes on GPUs.",
-    )
-    pod_resources_socket: Path | None = Field(
-        default=Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
-        strict=False,
-        description="The kubelet's pod-resources socket, read if it exists; null: never.",
-    )
-    kubernetes_job_id: Annotated[str, AfterValidator(check_naming)] = Field(
-        default="job",
-        min_length=1,
-        description="How the job of a pod without any other job id is identified. job: "
-        "namespace/job, where the job is the pod's name without what its operator added for "
-        "role, index and replica. pod: namespace/pod. Otherwise a regular expression for the "
-        "whole of namespace/pod, whose group (?P<job>...) is the job id.",
-    )
-
-
-class CollectorsConfig(_Section):
+class CollectorsConfig(Section):
     """Which collectors run."""
 
     enabled: list[str] | None = Field(
@@ -225,7 +124,7 @@ class CollectorsConfig(_Section):
     )
 
 
-class FastConfig(_Section):
+class FastConfig(Section):
     """The endpoint /metrics/fast."""
 
     history_seconds: int = Field(
@@ -254,7 +153,7 @@ class FastConfig(_Section):
         return self
 
 
-class NvlinkConfig(_Section):
+class NvlinkConfig(Section):
     """Detail of the NVLink metrics."""
 
     per_link: bool = Field(default=True, description="Publish state and errors per link.")
@@ -265,7 +164,7 @@ class NvlinkConfig(_Section):
     )
 
 
-class GpuConfig(_Section):
+class GpuConfig(Section):
     """What is known of the node's GPUs beforehand."""
 
     expected_count: int | None = Field(
@@ -277,7 +176,7 @@ class GpuConfig(_Section):
     )
 
 
-class EthtoolConfig(_Section):
+class EthtoolConfig(Section):
     """Which network interfaces have their driver's statistics read."""
 
     interfaces: list[str] = Field(
@@ -287,7 +186,7 @@ class EthtoolConfig(_Section):
     )
 
 
-class NicConfig(_Section):
+class NicConfig(Section):
     """Which RDMA devices are read."""
 
     exclude: list[Annotated[str, Field(min_length=1, max_length=64)]] = Field(
@@ -299,7 +198,7 @@ class NicConfig(_Section):
     )
 
 
-class SamplerConfig(_Section):
+class SamplerConfig(Section):
     """Sampling of counters many times a second, by a process of its own."""
 
     interval_milliseconds: float | None = Field(
@@ -357,7 +256,7 @@ class SamplerConfig(_Section):
         return self
 
 
-class XidConfig(_Section):
+class XidConfig(Section):
     """How serious XID errors are taken."""
 
     severity: dict[Annotated[int, Field(ge=1, le=9999)], Severity] = Field(
@@ -369,7 +268,7 @@ class XidConfig(_Section):
     )
 
 
-class ExporterConfig(_Section):
+class ExporterConfig(Section):
     """All settings of one exporter, frozen once loaded."""
 
     listen: ListenConfig = Field(default=ListenConfig(), description="Where the exporter listens.")

@@ -17,8 +17,8 @@ from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.models.store import EMPTY
 from peerwatch_detector.service.detector import Detector
-from peerwatch_detector.web import app as web
 from peerwatch_detector.web import picture
+from peerwatch_detector.web import pictures as web_pictures
 from peerwatch_detector.web.app import create_app
 from peerwatch_detector.web.server import application
 
@@ -367,10 +367,10 @@ def test_a_picture_is_drawn_once_a_cycle_for_all_who_look(
 
 
 def test_only_so_many_pictures_are_kept(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "_KEPT_BYTES", 0)
+    monkeypatch.setattr(web_pictures, "_KEPT_BYTES", 0)
     site.add_job("job-1")
     site.run(900)
-    pictures = web.Pictures(site.detector)
+    pictures = web_pictures.Pictures(site.detector)
     (detection,) = site.detector.snapshot.detections
     with create_app(site.detector, site.facts).test_request_context():
         found = {node: pictures.get(detection, "load", node, None) for node in detection.job.nodes}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from peerwatch_exporter.settings.config import CollectivesConfig
+    from peerwatch_exporter.settings.jobs import CollectivesConfig
     from peerwatch_exporter.sources.collectives.groups_file import GroupsFile
     from peerwatch_exporter.sources.collectives.telemetry import GroupTelemetry
 

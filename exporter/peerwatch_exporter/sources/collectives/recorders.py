@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from peerwatch_exporter.settings.config import CollectivesConfig
+    from peerwatch_exporter.settings.jobs import CollectivesConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.jobs.heartbeat import Heartbeat
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from peerwatch_exporter.sources.gpu.facts import GpuFacts
-    from peerwatch_exporter.sources.gpu.nvml import Gpu, Nvml
+    from peerwatch_exporter.sources.gpu.nvml import Nvml
+    from peerwatch_exporter.sources.gpu.nvml_gpu import Gpu
     from peerwatch_exporter.sources.host.access import HostAccess
 
 # Starting a job takes longer; the mapping of jobs need not be faster.

@@ -20,7 +20,8 @@ from peerwatch_exporter.sources.gpu.readings import ActivityReading
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from peerwatch_exporter.sources.gpu.nvml import Gpu, Nvml
+    from peerwatch_exporter.sources.gpu.nvml import Nvml
+    from peerwatch_exporter.sources.gpu.nvml_gpu import Gpu
 
 # nvml.h asks for at least 100 ms between two samples.
 _SHORTEST_WINDOW_SECONDS = 0.1

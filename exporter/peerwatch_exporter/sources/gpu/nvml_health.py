@@ -12,7 +12,7 @@ from peerwatch_exporter.sources.gpu.readings import HealthReading
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from peerwatch_exporter.sources.gpu.nvml import Gpu
+    from peerwatch_exporter.sources.gpu.nvml_gpu import Gpu
 
 _T = TypeVar("_T")
 

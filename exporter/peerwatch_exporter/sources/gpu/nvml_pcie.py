@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from peerwatch_exporter.sources.gpu.readings import PcieBytes, PcieLink
 
 if TYPE_CHECKING:
-    from peerwatch_exporter.sources.gpu.nvml import Gpu
+    from peerwatch_exporter.sources.gpu.nvml_gpu import Gpu
 
 _TRANSMIT, _RECEIVE = 197, 198
 _REPLAYS = 94

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pynvml
 
 if TYPE_CHECKING:
-    from peerwatch_exporter.sources.gpu.nvml import Gpu
+    from peerwatch_exporter.sources.gpu.nvml_gpu import Gpu
 
 _MICROSECONDS = 1_000_000
 _VALUE_MEMBERS = {

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from peerwatch_exporter.sources.gpu.nvml import Gpu, Nvml
+    from peerwatch_exporter.sources.gpu.nvml import Nvml
+    from peerwatch_exporter.sources.gpu.nvml_gpu import Gpu
 
 # nvmlTemperatureThresholds_t: not from pynvml, which the main process does not load.
 _TEMPERATURES = {
