@@ -27,6 +27,7 @@ MAY_BE_EMPTY: Mapping[tuple[str, str], str] = {
     ("fleet", "Nodes whose exporter is down"): "lists exporters that are down; all answer",
     ("fleet", "Nodes with a failing collector"): "counts failing collectors; none fails",
     ("job", "annotation XID errors"): "a rank that hangs makes no XID error",
+    ("job", "Pace of the job"): "a job's usual pace is known after ten minutes, not before",
     ("job", "What the job itself says"): "no rank of it ended, was stopped or is late",
     ("job", "Ranks that do not run"): "lists ranks that were stopped, have ended or wait for I/O",
     ("node", "Findings"): "the node that is shown has an error that its peers do not see",

@@ -74,12 +74,12 @@ def test_every_api_is_timed_on_what_the_server_has(
 def test_the_answer_for_people_says_what_a_cycle_costs(
     url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert 0 == main(["bench", "--url", url, "--nodes", "8", "--metrics", "7"])
+    assert 0 == main(["bench", "--url", url, "--nodes", "8", "--metrics", "8"])
 
     text = capsys.readouterr().out
-    assert "synthetic samples of 8 nodes x 7 metrics, method peerwatch, in one thread on" in text
+    assert "synthetic samples of 8 nodes x 8 metrics, method peerwatch, in one thread on" in text
     assert "| remote_read | 9" in text
-    assert "for 56 series" in text
+    assert "for 64 series" in text
     assert "each cycle of 15 s then" in text
 
 
@@ -108,8 +108,8 @@ def test_a_server_that_is_down_costs_only_its_part(capsys: pytest.CaptureFixture
     [
         (["--nodes", "0"], "--nodes 0 must be at least min_nodes 3"),
         (["--nodes", "2"], "--nodes 2 must be at least min_nodes 3"),
-        (["--metrics", "0"], "--metrics 0 must be between 1 and the 18"),
-        (["--metrics", "19"], "--metrics 19 must be between 1 and the 18"),
+        (["--metrics", "0"], "--metrics 0 must be between 1 and the 19"),
+        (["--metrics", "20"], "--metrics 20 must be between 1 and the 19"),
     ],
     ids=["no-node", "few-nodes", "no-metric", "many-metrics"],
 )

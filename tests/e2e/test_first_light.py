@@ -210,6 +210,9 @@ EMPTY_HERE = {
     "rank_": "the simulated nodes run no rank processes",
     "heartbeat_age": "the simulated nodes run no rank processes",
     "absent": "nothing is absent",
+    "span_": "the simulated nodes run no rank processes",
+    "peerwatch_diagnosis": "the same: no job says anything itself",
+    "peerwatch_job_progress_ratio": "the same: nobody tells of steps",
 }
 
 
