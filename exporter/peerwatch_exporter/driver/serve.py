@@ -113,6 +113,9 @@ class _Server:
         self._marker = marker
         self._inbox = Inbox()
         self._unread: list[tuple[Any, ...]] = []
+        # Unlike select, for any descriptor: it has the number that was free in the parent.
+        self._readable = select.poll()
+        self._readable.register(channel, select.POLLIN)
         self._packer = FamilyPacker()
         self._factories: dict[str, Factory] = {}
         self._collectors: dict[str, Collector] = {}
@@ -244,4 +247,4 @@ class _Server:
 
     def _is_asked(self) -> bool:
         """Return whether a request waits already."""
-        return bool(self._unread) or bool(select.select([self._channel], [], [], 0)[0])
+        return bool(self._unread) or bool(self._readable.poll(0))
