@@ -153,14 +153,10 @@ PLAYS = {
         [Finding("n07")],
         [Symptoms(pausing=("n07",), stalled=True)],
     ),
-    # Of the eight nodes one stays cut off when the switch is back: it pages for itself.
     "leaf_switch": Play(
-        ["leaf 0", "n05"],
+        ["leaf 0"],
         [],
-        [
-            Symptoms(cut_off=SIXTEEN[:8], stalled=True, begin=PLACE_FAULT, end=480),
-            Symptoms(cut_off=("n05",), begin=PLACE_FAULT, end=END + 120),
-        ],
+        [Symptoms(cut_off=SIXTEEN[:8], stalled=True, begin=PLACE_FAULT)],
         nodes=SIXTEEN,
         leaf_size=8,
     ),
