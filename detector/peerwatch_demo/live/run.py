@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -13,6 +14,7 @@ from peerwatch_demo.cluster.nodes import Place
 from peerwatch_demo.live.faults import FAULTS_VARIABLE, LiveFault, Ongoing
 from peerwatch_demo.live.log import HEALTH, Run, Said
 from peerwatch_demo.stack.console import Console
+from peerwatch_demo.stack.load import load_average
 from peerwatch_demo.stack.process import StackError
 from peerwatch_demo.stack.servers import Stack
 from peerwatch_demo.stack.watch import fetch_json
@@ -195,18 +197,10 @@ def _is_done(run: Run) -> bool:
 
 def with_said(run: Run, seconds: float, said: list[Said]) -> Run:
     """Return a run with what was said in so many seconds."""
-    return Run(
-        run.fault, run.repeat, run.ranks, run.node, run.classes, run.blames_node,
-        round(seconds, 1), tuple(said), run.load,
-    )  # fmt: skip
+    return replace(run, seconds=round(seconds, 1), said=tuple(said))
 
 
 def production_config(prometheus: str, port: int) -> str:
     """Return a detector's configuration with nothing but its surroundings: all else is default."""
     config = {"prometheus": {"url": prometheus}, "listen": {"address": "127.0.0.1", "port": port}}
     return yaml.safe_dump(config)
-
-
-def load_average(path: Path = Path("/proc/loadavg")) -> str:
-    """Return how loaded the machine is: means of 1, 5 and 15 minutes, and running processes."""
-    return " ".join(path.read_text().split()[:4])

@@ -23,6 +23,7 @@ from peerwatch_demo.cluster.nodes import JOB_ID, Place
 from peerwatch_demo.cluster.settings import Settings
 from peerwatch_demo.recording.live import HEALTHY, Line, Listener, LiveFinding, LiveLog
 from peerwatch_demo.stack.console import Console
+from peerwatch_demo.stack.load import load_average
 from peerwatch_demo.stack.process import StackError
 from peerwatch_demo.stack.servers import Stack
 from peerwatch_demo.stack.webhook import WebhookReceiver
@@ -356,8 +357,3 @@ def write_case(folder: Path, line: Line, path: Path) -> None:
     with PrometheusReader(config.prometheus) as reader:
         export_case(folder, stretch, truth, config, reader)
     load_case(folder)
-
-
-def load_average(path: Path = Path("/proc/loadavg")) -> str:
-    """Return how loaded the machine is: means of 1, 5 and 15 minutes, and running processes."""
-    return " ".join(path.read_text().split()[:4])

@@ -12,8 +12,9 @@ from peerwatch_demo.cluster.faults import FAULTS, Fault, FaultError
 from peerwatch_demo.recording import __main__ as record
 from peerwatch_demo.recording.__main__ import Recorder, chosen_faults, draw
 from peerwatch_demo.recording.live import Line, LiveLog
-from peerwatch_demo.recording.round import Folder, load_average
+from peerwatch_demo.recording.round import Folder
 from peerwatch_demo.stack.console import Console
+from peerwatch_demo.stack.load import load_average
 from peerwatch_demo.stack.process import StackError
 
 
