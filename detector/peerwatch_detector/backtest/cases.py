@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.config import ReadMetric, names_by_alias
+from peerwatch_detector.diagnosis.root.evidence import Evidence, read_events
 from peerwatch_detector.errors import DAMAGED_ARCHIVE, CaseError
 from peerwatch_detector.frame import JobFrame, mean_over_gpus
 
@@ -64,6 +65,8 @@ class Case:
         By metric, in base units where the unit is known.
     roles
         What nodes do in the job, where they differ by design; see ``Job``.
+    events
+        What was observed beside the samples, in order of time.
     """
 
     name: str
@@ -73,6 +76,7 @@ class Case:
     truth: Truth | None
     units: dict[str, str]
     roles: dict[str, str] = field(default_factory=dict)
+    events: tuple[Evidence, ...] = ()
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -149,6 +153,7 @@ def load_case(folder: Path) -> Case:
             truth,
             units,
             _roles(folder, meta.get("roles") or {}, nodes),
+            read_events(meta.get("events", []), str(folder / DESCRIPTION)),
         )
     except OSError as error:
         raise CaseError(f"{folder}: cannot be read: {error}.") from error
@@ -190,6 +195,7 @@ def save_case(case: Case, folder: Path, *, more: Mapping[str, object] | None = N
         "gpus_per_node": max(len(frame.gpus) for frame in case.frames.values()),
         "metrics": {name: _about(frame, case.units[name]) for name, frame in case.frames.items()},
         **({"roles": case.roles} if case.roles else {}),
+        **({"events": [each.to_json() for each in case.events]} if case.events else {}),
         **(more or {}),
     }
     if truth is not None:
