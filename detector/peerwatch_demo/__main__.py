@@ -20,8 +20,7 @@ from peerwatch_demo.cluster.nodes import Place
 from peerwatch_demo.cluster.settings import Patience, Settings
 from peerwatch_demo.run import Demo
 from peerwatch_demo.stack.console import Console
-from peerwatch_demo.stack.process import StackError
-from peerwatch_demo.stack.signals import Terminated, catch_signals
+from peerwatch_demo.stack.signals import catch_signals, exit_code
 
 ROOT = Path(__file__).resolve().parents[2]
 # Prometheus' data, checkpoints and logs: some 50 MB, and room for a run that is held.
@@ -80,15 +79,7 @@ def carry_out(
         return 1
     code = 1
     try:
-        code = 0 if run(directory) else 1
-    except StackError as error:
-        console.text(f"FAILED: {error}", "bad")
-    except KeyboardInterrupt:
-        console.text("ended by Ctrl-C", "bad")
-        code = 130
-    except Terminated as error:
-        console.text(f"ended by {error}", "bad")
-        code = 143
+        code = exit_code(lambda: 0 if run(directory) else 1, console)
     except BrokenPipeError:
         # Nobody reads any more. Python would fail once more when it flushes the stream at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

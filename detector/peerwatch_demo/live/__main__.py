@@ -23,7 +23,7 @@ from peerwatch_demo.live.log import HEALTH, Run, RunLog, table
 from peerwatch_demo.live.run import LiveRun
 from peerwatch_demo.stack.console import Console
 from peerwatch_demo.stack.process import StackError
-from peerwatch_demo.stack.signals import Terminated, catch_signals
+from peerwatch_demo.stack.signals import catch_signals, exit_code
 
 _ROOT = Path(__file__).resolve().parents[3]
 _FEWEST_RANKS, _MOST_RANKS = 4, 8
@@ -46,18 +46,12 @@ def main(arguments: list[str] | None = None) -> int:
     if no_namespaces is not None:
         console.text(f"Without faults of the network: {no_namespaces}.", "bad")
     catch_signals()
-    code = 1
-    try:
+
+    def measure() -> int:
         _measure(options, faults, log, console, namespaces=no_namespaces is None)
-        code = 0
-    except StackError as error:
-        console.text(f"FAILED: {error}", "bad")
-    except KeyboardInterrupt:
-        console.text("ended by Ctrl-C", "bad")
-        code = 130
-    except Terminated as error:
-        console.text(f"ended by {error}", "bad")
-        code = 143
+        return 0
+
+    code = exit_code(measure, console)
     if log.runs:
         console.text(f"\n{table(log.runs)}")
     return code

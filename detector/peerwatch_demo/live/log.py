@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from peerwatch_demo.stack.json_lines import append_line, read_lines
 
 HEALTH = "health"
 
@@ -126,25 +127,12 @@ class RunLog:
         ValueError
             If another line is none of ours; it names the line.
         """
-        if not self._path.exists():
-            return
-        whole, _, broken = self._path.read_text().rpartition("\n")
-        for number, line in enumerate(whole.splitlines(), start=1):
-            try:
-                self.runs.append(_run(json.loads(line)))
-            except (TypeError, ValueError, KeyError) as error:
-                raise ValueError(
-                    f"{self._path}, line {number}: is no line of a live evaluation ({error}); "
-                    "give another file."
-                ) from error
-        if broken:
-            self._path.write_text(f"{whole}\n" if whole else "")
+        self.runs = read_lines(self._path, _run, "a live evaluation", "give another file")
 
     def add(self, run: Run) -> None:
         """Append a line at once."""
         self.runs.append(run)
-        with self._path.open("a") as file:
-            file.write(json.dumps(asdict(run)) + "\n")
+        append_line(self._path, asdict(run))
 
     def has(self, fault: str, repeat: int) -> bool:
         """Return whether this was done already."""

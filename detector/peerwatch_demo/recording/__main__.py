@@ -27,7 +27,7 @@ from peerwatch_demo.recording.live import HEALTHY, LiveLog, RecordError, table
 from peerwatch_demo.recording.round import Folder, Round
 from peerwatch_demo.stack.console import Console
 from peerwatch_demo.stack.process import StackError
-from peerwatch_demo.stack.signals import Terminated, catch_signals
+from peerwatch_demo.stack.signals import catch_signals, exit_code
 
 _ROOT = Path(__file__).resolve().parents[3]
 # Stacks that one round may take until it is given up.
@@ -49,22 +49,16 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console(sys.stdout, os.environ)
     catch_signals()
     recorder = Recorder(Folder(options.folder), log, console, namespaces=no_namespaces is None)
-    code = 1
-    try:
+
+    def record() -> int:
         for number in range(1, options.rounds + 1):
             recorder.faults(number, faults, options.seed)
         if options.healthy_minutes > 0:
             # A round of its own: the number after the last.
             recorder.healthy(options.rounds + 1, options.healthy_minutes)
-        code = 0
-    except StackError as error:
-        console.text(f"FAILED: {error}", "bad")
-    except KeyboardInterrupt:
-        console.text("ended by Ctrl-C", "bad")
-        code = 130
-    except Terminated as error:
-        console.text(f"ended by {error}", "bad")
-        code = 143
+        return 0
+
+    code = exit_code(record, console)
     if log.lines:
         console.text(f"\n{table(log.lines)}")
     return code

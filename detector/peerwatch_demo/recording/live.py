@@ -7,13 +7,13 @@ of any case, while the job recovers, have lines of their own.
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from peerwatch_demo.stack.json_lines import append_line, read_lines
 from peerwatch_demo.stack.watch import Fetch, fetch_json
 
 HEALTHY = "healthy"
@@ -123,27 +123,16 @@ class LiveLog:
         RecordError
             If another line is no line of ours; it names the line.
         """
-        self.lines = []
-        if not self.path.exists():
-            return
-        text = self.path.read_text()
-        whole, _, broken = text.rpartition("\n")
-        for number, entry in enumerate(whole.splitlines(), start=1):
-            try:
-                self.lines.append(_parsed(json.loads(entry)))
-            except (TypeError, ValueError, KeyError) as error:
-                raise RecordError(
-                    f"{self.path}, line {number}: is no line of a recording ({error}); give "
-                    "another folder or remove the line."
-                ) from error
-        if broken:
-            self.path.write_text(f"{whole}\n" if whole else "")
+        advice = "give another folder or remove the line"
+        try:
+            self.lines = read_lines(self.path, _parsed, "a recording", advice)
+        except ValueError as error:
+            raise RecordError(str(error)) from error
 
     def add(self, line: Line) -> None:
         """Append a line at once."""
         self.lines.append(line)
-        with self.path.open("a") as file:
-            file.write(json.dumps(asdict(line)) + "\n")
+        append_line(self.path, asdict(line))
 
     def done(self, number: int) -> set[str]:
         """Return the faults of a round that have their case."""

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
+
+from peerwatch_demo.stack.console import Console
+from peerwatch_demo.stack.process import StackError
 
 
 class Terminated(BaseException):
@@ -21,3 +25,22 @@ def catch_signals() -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)
+
+
+def exit_code(work: Callable[[], int], console: Console) -> int:
+    """Do the work and return its exit code, or that of how it ended, which the console then says.
+
+    1: a part of the stack broke. 130 and 143: ended by Ctrl-C or by another signal, which
+    ``catch_signals`` must have been asked for.
+    """
+    try:
+        return work()
+    except StackError as error:
+        console.text(f"FAILED: {error}", "bad")
+        return 1
+    except KeyboardInterrupt:
+        console.text("ended by Ctrl-C", "bad")
+        return 130
+    except Terminated as error:
+        console.text(f"ended by {error}", "bad")
+        return 143
