@@ -1,0 +1,220 @@
+"""Matches a log, as it grows, with the signatures."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+from peerwatch_common.signatures.event import Event
+from peerwatch_common.signatures.prefilter import Prefilter
+from peerwatch_common.signatures.prefixes import lines_in, without_escapes
+from peerwatch_common.signatures.signature import EventClass
+from peerwatch_common.signatures.timestamps import timestamp_of
+from peerwatch_common.signatures.tracebacks import CHAINS, HEADER, RaisedException, Tracebacks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from peerwatch_common.signatures.prefixes import Line
+    from peerwatch_common.signatures.signature import Signature
+    from peerwatch_common.signatures.signature_set import SignatureSet
+
+# Only so much of a line is matched: of tables and tensors that were printed nothing more is worth.
+LONGEST_LINE = 16 * 1024
+_LONGEST_TEXT = 1024
+_LONGEST_FIELD = 128
+# The rank of the process group that logs: of the whole job in the default group only.
+_RANK_IN_TEXT = re.compile(
+    rb"\[[Rr]ank[ :=]?(\d{1,6})\]|\[PG (?:ID )?0[^\]\n]{0,120} Rank (\d{1,6})\]"
+)
+# NCCL: host, process, thread, device.
+_NCCL = re.compile(rb"([\w.-]{1,253}):(\d{1,10}):\d{1,10} \[\d{1,3}\] ")
+_NUMBERS = ("rank", "local_rank", "peer_rank")
+_OWN = frozenset({*_NUMBERS, "peer_address"})
+
+
+class MatchTable:
+    """Signatures as many logs are matched with them: build it once, share it between all.
+
+    Parameters
+    ----------
+    signatures
+        Those that can stand in the logs, see ``SignatureSet.of_log``.
+    """
+
+    def __init__(self, signatures: SignatureSet) -> None:
+        pairs = [(each, pattern) for each in signatures.signatures for pattern in each.patterns]
+        self._pairs = pairs
+        self._exceptions = [number for number, (each, _) in enumerate(pairs) if each.exception]
+        literals = [() if each.exception else pattern.literals for each, pattern in pairs]
+        self.prefilter = Prefilter([*literals, (HEADER,), CHAINS])
+
+    def match(
+        self, text: bytes, candidates: set[int], *, exception: bool
+    ) -> tuple[Signature, re.Match[bytes]] | None:
+        """Return the signature a line matches, and how; None if there is none.
+
+        Parameters
+        ----------
+        text
+            A line without prefixes.
+        candidates
+            Numbers of the patterns it may match, of the prefilter.
+        exception
+            Whether it is the last line of a traceback.
+        """
+        numbers = {*candidates, *self._exceptions} if exception else candidates
+        noise = found = None
+        for number in sorted(numbers):
+            if number >= len(self._pairs):
+                break
+            signature, pattern = self._pairs[number]
+            is_noise = signature.event_class is EventClass.NOISE
+            if noise if is_noise else found:
+                continue
+            match = pattern.expression.search(text)
+            if match is None:
+                continue
+            if is_noise:
+                noise = signature, match
+            else:
+                found = signature, match
+        if noise and found:
+            # "This may be caused by CUDA error: ..." speaks of none; "CUDA error: ..., which may be
+            # caused by ..." does.
+            return min(noise, found, key=lambda each: each[1].start())
+        return found or noise
+
+
+class LogMatcher:
+    """Matches one log; it keeps what a block leaves open: half a line, tracebacks.
+
+    Parameters
+    ----------
+    table
+        What it is matched with.
+    clock
+        Unix time, for times without a year.
+
+    Examples
+    --------
+    >>> table = MatchTable(load_signatures().of_log("job"))
+    >>> matcher = LogMatcher(table)
+    >>> for event in matcher.feed(block):
+    ...     print(event.signature.id, event.rank, event.peer_address)
+    """
+
+    def __init__(self, table: MatchTable, clock: Callable[[], float] = time.time) -> None:
+        self._table = table
+        self._clock = clock
+        self._partial = b""
+        self._tracebacks = Tracebacks()
+
+    def feed(self, data: bytes) -> list[Event]:
+        """Return the events in the next bytes of the log, in order.
+
+        The bytes may be cut anywhere; large blocks (64 KiB and more) cost least. The last line
+        waits until it ends. Lines end with LF or CR. It never raises, whatever the bytes are.
+        """
+        end = max(data.rfind(b"\n"), data.rfind(b"\r"))
+        if end < 0:
+            self._partial = (self._partial + data)[:LONGEST_LINE]
+            return []
+        block = self._partial + data[:end]
+        self._partial = data[end + 1 : end + 1 + LONGEST_LINE]
+        return list(self._events(_plain(block)))
+
+    def finish(self) -> list[Event]:
+        """Return the events in a last line that has no end, and forget what is open.
+
+        For a log that was rotated, truncated or closed.
+        """
+        block, self._partial = self._partial, b""
+        events = list(self._events(_plain(block)))
+        self._tracebacks = Tracebacks()
+        return events
+
+    def _events(self, block: bytes) -> Iterator[Event]:
+        selected = self._table.prefilter.lines(block)
+        selected.reverse()
+        place = 0
+        while place <= len(block):
+            while selected and selected[-1][0] < place:
+                selected.pop()
+            # In a traceback every line counts, elsewhere those that may match.
+            if not self._tracebacks.are_open:
+                if not selected:
+                    return
+                place = selected[-1][0]
+            candidates = selected[-1][1] if selected and selected[-1][0] == place else set()
+            end = block.find(b"\n", place)
+            end = len(block) if end < 0 else end
+            raw = block[place : min(end, place + LONGEST_LINE)]
+            place = end + 1
+            now = self._clock()
+            for line in lines_in(raw, now):
+                event = self._event(line, candidates, now)
+                if event is not None:
+                    yield event
+
+    def _event(self, line: Line, candidates: set[int], now: float) -> Event | None:
+        taken = self._tracebacks.take(line)
+        if taken is True:
+            return None
+        exception = isinstance(taken, RaisedException)
+        text = taken.text if isinstance(taken, RaisedException) else line.text
+        found = self._table.match(text, candidates, exception=exception)
+        if found is None:
+            return None
+        signature, match = found
+        cascade = signature.cascade or (isinstance(taken, RaisedException) and taken.cascade)
+        return _event_of(signature, match, line, now, cascade=cascade)
+
+
+def _plain(block: bytes) -> bytes:
+    """Return whole lines without what is not text: NUL bytes, escapes, returns of the carriage."""
+    if b"\0" in block:
+        block = block.replace(b"\0", b"")
+    if b"\r" in block:
+        # Progress bars return to the start of their line for every update.
+        block = block.replace(b"\r", b"\n")
+    return without_escapes(block)
+
+
+def _event_of(
+    signature: Signature, match: re.Match[bytes], line: Line, now: float, *, cascade: bool
+) -> Event:
+    text = match.string
+    groups = {
+        name: value[:_LONGEST_FIELD].decode("utf-8", "replace")
+        for name, value in match.groupdict().items()
+        if value
+    }
+    numbers = {name: _number(groups.get(name)) for name in _NUMBERS}
+    fields = {name: value for name, value in groups.items() if name not in _OWN}
+    if writer := _NCCL.match(text):
+        fields.setdefault("host", writer[1].decode())
+        fields.setdefault("pid", writer[2].decode())
+    rank = line.rank if line.rank is not None else numbers["rank"]
+    if rank is None and (said := _RANK_IN_TEXT.search(text)):
+        rank = int(said[1] or said[2])
+    if rank is None:
+        rank = line.task
+    local_rank = line.local_rank if line.local_rank is not None else numbers["local_rank"]
+    written = line.timestamp if line.timestamp is not None else timestamp_of(text, now)
+    return Event(
+        signature=signature,
+        text=text[:_LONGEST_TEXT],
+        timestamp=written,
+        rank=rank,
+        local_rank=local_rank,
+        peer_rank=numbers["peer_rank"],
+        peer_address=groups.get("peer_address"),
+        fields=fields,
+        cascade=cascade,
+    )
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() and len(text) <= 9 else None

@@ -1,0 +1,222 @@
+"""Regular expressions of signatures: what every match contains, and how long one can take.
+
+Python's ``re`` has no time limit and a log may hold anything, so an expression is refused when it
+is loaded if it could try too many ways to match.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import TYPE_CHECKING, Any
+
+from peerwatch_common.signatures.signature import Pattern
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+# The parser that re itself uses: its tree says what a match must contain. It has no public name.
+_parser = importlib.import_module("re._parser")
+
+# What a repeat without an upper limit can repeat: longer lines are cut (matcher.LONGEST_LINE).
+_UNLIMITED = 16 * 1024
+# From any start, at some ten nanoseconds each: milliseconds.
+_MOST_WAYS = 1_000_000
+_LONGEST = 1000
+# Shorter texts stand in too many lines to select any.
+_SHORTEST_LITERAL = 4
+_ALL = frozenset(range(256))
+_CATEGORIES = {
+    f"CATEGORY_{name}": frozenset(code for code in _ALL if re.match(form, bytes([code])))
+    for name, form in (
+        ("DIGIT", rb"\d"),
+        ("NOT_DIGIT", rb"\D"),
+        ("SPACE", rb"\s"),
+        ("NOT_SPACE", rb"\S"),
+        ("WORD", rb"\w"),
+        ("NOT_WORD", rb"\W"),
+    )
+}
+
+
+class PatternError(ValueError):
+    """An expression cannot be used; the text says why and what to do."""
+
+
+def compiled(text: str, *, needs_literal: bool = True) -> Pattern:
+    """Return an expression that is safe to search for in any line.
+
+    Parameters
+    ----------
+    text
+        The expression, in the syntax of Python's ``re``.
+    needs_literal
+        Whether lines are selected by a fixed text of it.
+
+    Raises
+    ------
+    PatternError
+        If it is none, is not ASCII, ignores case as a whole, could take too long, or has no fixed
+        text of four characters that every match contains.
+    """
+    if len(text) > _LONGEST:
+        raise PatternError(f"has {len(text)} characters, more than {_LONGEST}")
+    if not text.isascii():
+        raise PatternError("is not ASCII; write other characters as bytes, such as \\xc3\\xa4")
+    try:
+        expression = re.compile(text.encode())
+        tree = _parser.parse(text.encode())
+    except (re.error, OverflowError, RecursionError) as error:
+        raise PatternError(f"is no regular expression: {error}") from None
+    if expression.flags & re.IGNORECASE:
+        raise PatternError("ignores case from its start; write [Ee]rror, or (?i:...) for a part")
+    ways = _ways(tree, last=True)
+    if ways > _MOST_WAYS:
+        raise PatternError(
+            f"could try more than {_MOST_WAYS:,} ways to match at one place of a line; "
+            "limit its repeats, such as .{0,200} in place of .*, and do not nest them"
+        )
+    literals = _literals(tree)
+    if needs_literal and _shortest(literals) < _SHORTEST_LITERAL:
+        raise PatternError(
+            f"has no fixed text of at least {_SHORTEST_LITERAL} characters that every match "
+            "contains; lines are selected by it"
+        )
+    return Pattern(expression, frozenset(literals))
+
+
+def _ways(items: Iterable[Any], *, last: bool = False) -> int:
+    """Return an upper bound of how many ways there are to match at one place, capped.
+
+    Parameters
+    ----------
+    items
+        A part of the tree.
+    last
+        Whether it ends the expression: nothing behind it can fail.
+    """
+    flat = list(_without_groups(items))
+    ways = 1
+    for item, following in zip(flat, [*flat[1:], None], strict=True):
+        if _is_definite(item, following, last=last):
+            continue
+        operator, argument = item
+        ways = min(ways * _item_ways(str(operator), argument), _MOST_WAYS + 1)
+    return ways
+
+
+def _without_groups(items: Iterable[Any]) -> Iterator[Any]:
+    """Return the items with those in groups that are not repeated in their place."""
+    for operator, argument in items:
+        if str(operator) == "SUBPATTERN":
+            yield from _without_groups(argument[3])
+        else:
+            yield operator, argument
+
+
+def _is_definite(item: Any, following: Any, *, last: bool) -> bool:  # noqa: ANN401 - as above
+    r"""Return whether a repeat can end at one place only: before what it cannot repeat.
+
+    Such as ``\d{1,5}>``: trying fewer digits cannot succeed.
+    """
+    operator, argument = item
+    if not str(operator).endswith("_REPEAT"):
+        return False
+    if following is None:
+        return last
+    repeated = list(_without_groups(argument[2]))
+    if len(repeated) != 1:
+        return False
+    mine, next_ones = _first_bytes(repeated[0]), _first_bytes(following)
+    return mine is not None and next_ones is not None and mine.isdisjoint(next_ones)
+
+
+def _first_bytes(item: Any) -> frozenset[int] | None:  # noqa: ANN401 - as above
+    """Return which bytes an item that matches a single byte can match; None for other items."""
+    operator, argument = str(item[0]), item[1]
+    if operator == "LITERAL":
+        return frozenset({argument})
+    if operator == "NOT_LITERAL":
+        return _ALL - {argument}
+    if operator == "ANY":
+        return _ALL - {ord("\n")}
+    if operator != "IN":
+        return None
+    found: set[int] = set()
+    for kind, value in argument:
+        if str(kind) == "RANGE":
+            found.update(range(value[0], value[1] + 1))
+        elif str(kind) == "CATEGORY":
+            found |= _CATEGORIES[str(value)]
+        elif str(kind) == "LITERAL":
+            found.add(value)
+    negated = str(argument[0][0]) == "NEGATE"
+    return _ALL - found if negated else frozenset(found)
+
+
+def _item_ways(operator: str, argument: Any) -> int:  # noqa: ANN401 - as the parser has it
+    if operator == "BRANCH":
+        return sum(_ways(branch) for branch in argument[1])
+    if operator.endswith("_REPEAT"):
+        least, most, inner = argument
+        most = min(int(most), _UNLIMITED)
+        return _repeat_ways(int(least), most, _ways(inner))
+    if operator == "GROUPREF_EXISTS":
+        return sum(_ways(branch) for branch in argument[1:] if branch is not None)
+    return max((_ways(inner) for inner in _inner(operator, argument)), default=1)
+
+
+def _repeat_ways(least: int, most: int, each: int) -> int:
+    if each == 1:
+        return max(most - least + 1, 1)
+    total, power = 0, 1
+    for count in range(most + 1):
+        if count >= least:
+            total += power
+        power *= each
+        if max(total, power) > _MOST_WAYS:
+            return _MOST_WAYS + 1
+    return total
+
+
+def _inner(operator: str, argument: Any) -> Iterator[Any]:  # noqa: ANN401 - as the parser has it
+    """Return the tree below an item that has exactly one."""
+    if operator == "SUBPATTERN":
+        yield argument[3]
+    elif operator == "ATOMIC_GROUP":
+        yield argument
+    elif operator in {"ASSERT", "ASSERT_NOT"}:
+        yield argument[1]
+
+
+def _literals(items: Iterable[Any]) -> set[bytes]:
+    """Return texts of which every match contains one; empty if there are none."""
+    found: list[set[bytes]] = []
+    run = bytearray()
+    for item_operator, argument in items:
+        operator = str(item_operator)
+        if operator == "LITERAL":
+            run.append(argument)
+            continue
+        if operator in {"AT", "ASSERT", "ASSERT_NOT"}:
+            # They consume nothing: the texts around them stand side by side.
+            continue
+        found += [{bytes(run)}, _item_literals(operator, argument)]
+        run.clear()
+    found.append({bytes(run)})
+    return max(found, key=_shortest)
+
+
+def _item_literals(operator: str, argument: Any) -> set[bytes]:  # noqa: ANN401 - as above
+    if operator == "BRANCH":
+        branches = [_literals(branch) for branch in argument[1]]
+        return set().union(*branches) if all(map(_shortest, branches)) else set()
+    if operator.endswith("_REPEAT"):
+        return _literals(argument[2]) if argument[0] else set()
+    if operator == "SUBPATTERN" and argument[1] & re.IGNORECASE:
+        return set()
+    return set().union(*(_literals(inner) for inner in _inner(operator, argument)))
+
+
+def _shortest(literals: set[bytes]) -> int:
+    return min(map(len, literals), default=0)
