@@ -28,7 +28,7 @@ def query_range(server: str, expression: str, start: float, end: float) -> list[
     return _ask(server, "query_range", form)
 
 
-def wait_for(what: str, condition: Callable[[], Any], seconds: float = 180) -> Any:
+def wait_for(what: str, condition: Callable[[], Any], seconds: float = 300) -> Any:
     """Return what ``condition`` gives as soon as that is true.
 
     A detector that starts may have to compile first, on a machine that is busy with other tests.

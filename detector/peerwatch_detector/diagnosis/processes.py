@@ -161,14 +161,17 @@ class ProcessDiagnoser:
         "ranks": "max by (node, rank, world_size) (rank_info{ {{ job }} })",
         "stopped": "max by (node, rank) (rate(rank_stopped_seconds_total{ {{ job }} }[1m]))"
         f" > {_STOPPED_SHARE}",
+        # Where ranks can be seen. What is not scraped may run as before: silence is no end.
+        "watched": 'group by (node) (exporter_collector_success{collector="ranks"} == 1)'
+        " and on (node) group by (node) (last_over_time(rank_info{ {{ job }} }[10m]))",
         "oom": 'max by (node) (increase(host_kernel_events_total{class="oom"}[3m])) > 0'
         " and on (node) max by (node) (rank_info{ {{ job }} })",
     }
 
     def __init__(self, job_id: str) -> None:
         self.job_id = job_id
-        # The ranks of the last reading, by number; when those that are missing now were missed.
-        self._ranks: set[int] = set()
+        # The node of each rank that has lived, by number; when those that have left were missed.
+        self._ranks: dict[int, str] = {}
         self._missed: dict[int, float] = {}
         self._world_size = ""
         self._seen: dict[Place, float] = {}
@@ -181,7 +184,8 @@ class ProcessDiagnoser:
         states = _states(samples["states"])
         # A rank of which only the heartbeat can be seen has no state, and lives.
         live = {place for place in ranks if states.get(place, "running") in _LIVE}
-        self._follow(live, ranks, now)
+        watched = {series.labels.get("node", "") for series in samples["watched"]}
+        self._follow(live, ranks, watched, now)
         halts = self._halts(live, ranks, states, samples, now)
         oom = {series.labels.get("node", "") for series in samples["oom"]}
         seen = _Seen(live, halts, {place.node for place in ranks}, oom)
@@ -195,21 +199,21 @@ class ProcessDiagnoser:
         verdicts = [*self._verdicts(ended, seen), *self._verdicts(stopped, seen)]
         return [*verdicts, *self._slowed_down(samples["stopped"], seen, now)]
 
-    def _follow(self, live: set[Place], ranks: Mapping[Place, str], now: float) -> None:
+    def _follow(
+        self, live: set[Place], ranks: Mapping[Place, str], watched: set[str], now: float
+    ) -> None:
         """Note which ranks have left without a trace, as those do that finish."""
-        numbers = {place.rank for place in live}
         sizes = Counter(ranks[place] for place in live)
         world_size = sizes.most_common(1)[0][0] if sizes else self._world_size
         if not live or world_size != self._world_size:
             # Over, or started again with another number of ranks.
-            self._missed, self._ranks = {}, set()
+            self._missed, self._ranks = {}, {}
         self._world_size = world_size
-        known = numbers | {place.rank for place in ranks}
-        missed = dict.fromkeys(self._ranks - known, now)
-        self._missed = {
-            rank: time for rank, time in (missed | self._missed).items() if rank not in known
-        }
-        self._ranks |= numbers
+        known = {place.rank for place in ranks}
+        gone = (r for r, node in self._ranks.items() if r not in known and node in watched)
+        missed = dict.fromkeys(gone, now) | self._missed
+        self._missed = {rank: time for rank, time in missed.items() if rank not in known}
+        self._ranks |= {place.rank: place.node for place in live}
 
     def _halts(
         self,

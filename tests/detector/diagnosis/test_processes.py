@@ -3,81 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
-import numpy as np
 import pytest
 
+from detector.diagnosis.rank_series import ASKED_EVERY, JobSeries, Rank
 from peerwatch_detector.diagnosis.processes import GRACE_SECONDS, ProcessDiagnoser
-from peerwatch_detector.diagnosis.verdict import Verdict
-from peerwatch_detector.frame import Series
-
-START = 1_700_000_000.0
-ASKED_EVERY = 5.0
-
-
-@dataclass
-class Rank:
-    """One rank as its exporter shows it."""
-
-    node: str
-    state: str = "sleeping"
-    since: float = 0.0
-    size: str = "4"
-    how: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass
-class JobSeries:
-    """A job of four ranks, one on each node unless said otherwise, and its diagnoser."""
-
-    ranks: dict[object, Rank] = field(
-        default_factory=lambda: {number: Rank(f"c{number}") for number in range(4)}
-    )
-    now: float = START
-    shares: dict[int, float] = field(default_factory=dict)
-    oom: tuple[str, ...] = ()
-    diagnoser: ProcessDiagnoser = field(default_factory=lambda: ProcessDiagnoser("llm"))
-
-    def halt(self, number: object, state: str = "exited", **how: str) -> None:
-        self.ranks[number].state, self.ranks[number].since = state, self.now
-        self.ranks[number].how = how
-
-    def finish(self, *numbers: object) -> None:
-        """End as a program that is done: it takes its heartbeat with it."""
-        for number in numbers:
-            del self.ranks[number]
-
-    def ask(self) -> list[Verdict]:
-        return list(self.diagnoser.diagnose(self._samples(), self.now))
-
-    def run(self, seconds: float) -> list[Verdict]:
-        """Let time pass, and return what is said at its end."""
-        end, said = self.now + seconds, self.ask()
-        while self.now < end:
-            self.now += ASKED_EVERY
-            said = self.ask()
-        return said
-
-    def _samples(self) -> dict[str, list[Series]]:
-        found: dict[str, list[Series]] = {name: [] for name in self.diagnoser.queries}
-        for key, rank in self.ranks.items():
-            whom = {"node": rank.node, "rank": str(key).split("/")[0]}
-            self._add(found["ranks"], {**whom, "world_size": rank.size})
-            if rank.state:
-                self._add(found["states"], {**whom, "state": rank.state})
-            if rank.state in ("exited", "zombie", "stopped"):
-                self._add(found["since"], whom, rank.since)
-            if rank.how:
-                self._add(found["exits"], {**whom, **rank.how})
-        for number, share in self.shares.items():
-            self._add(found["stopped"], {"node": f"c{number}", "rank": str(number)}, share)
-        for node in self.oom:
-            self._add(found["oom"], {"node": node})
-        return found
-
-    def _add(self, to: list[Series], labels: dict[str, str], value: float = 1.0) -> None:
-        to.append(Series(labels, np.array([self.now]), np.array([value])))
 
 
 @pytest.fixture
@@ -197,9 +127,40 @@ def cannot_be_seen(job: JobSeries) -> None:
 
 
 def exporter_restarts(job: JobSeries) -> None:
-    gone = job.ranks.pop(3)
+    job.cut_off = {"c3"}
     job.run(20)
-    job.ranks[3] = gone
+    job.cut_off = set()
+
+
+def finishes_unseen(job: JobSeries) -> None:
+    """A node cannot be scraped while its rank ends; another rank fails at that."""
+    job.cut_off = {"c1"}
+    job.run(30)
+    job.finish(1)
+    job.cut_off = set()
+    job.run(5)
+    job.halt(3, code="1", error="RuntimeError")
+
+
+def test_a_node_that_cannot_be_scraped_keeps_no_other_from_being_named(job: JobSeries) -> None:
+    job.cut_off = {"c1"}
+    job.run(300)
+    job.halt(3)
+
+    (verdict,) = job.run(30)
+
+    assert ("c3", "rank_exited") == (verdict.node, verdict.class_name)
+
+
+def test_scrapes_that_fail_now_and_then_keep_nobody_from_being_named(job: JobSeries) -> None:
+    job.halt(3)
+    named = []
+    for second in range(0, 60, 5):
+        job.cut_off = {f"c{second // 5 % 3}"}
+        named += [verdict.node for verdict in job.ask()]
+        job.now += ASKED_EVERY
+
+    assert "c3" in named
 
 
 @pytest.mark.parametrize(
@@ -215,6 +176,7 @@ def exporter_restarts(job: JobSeries) -> None:
         moves,
         cannot_be_seen,
         exporter_restarts,
+        finishes_unseen,
     ],
 )
 def test_nobody_is_named_for_what_jobs_do(
@@ -373,5 +335,5 @@ def test_after_a_restart_of_the_detector_the_same_is_named_with_the_same_beginni
 
 
 def test_a_rank_that_is_no_number_is_passed_over(job: JobSeries) -> None:
-    job.ranks["x"] = Rank("c1", "exited", START)
+    job.ranks["x"] = Rank("c1", "exited", job.now)
     assert [] == job.run(60)
