@@ -19,16 +19,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import reduce
-from operator import add
 from typing import Self
 
 from peerwatch_detector.errors import ReadError, ReadFailure, ThrottledError
 from peerwatch_detector.frame import Series
-from peerwatch_detector.reading.decode.block import join_nodes, join_steps
-from peerwatch_detector.reading.decode.layout import Layout
 from peerwatch_detector.reading.decode.prepare import prepare
 from peerwatch_detector.reading.decode.status import UnsplittableError
+from peerwatch_detector.reading.known_layouts import KnownLayouts
 from peerwatch_detector.reading.range_reader import Reading
 from peerwatch_detector.reading.selection import Grid, Selection, SelectionPart
 from peerwatch_detector.reading.settings import Api, ReadingSettings
@@ -36,7 +33,6 @@ from peerwatch_detector.reading.statistics import REFUSALS, ReadingStatistics
 from peerwatch_detector.reading.transport.apis import APIS
 from peerwatch_detector.reading.transport.backoff import Backoff
 from peerwatch_detector.reading.transport.connection import Connection
-from peerwatch_detector.reading.transport.envelope import Annotations
 from peerwatch_detector.reading.transport.instant import instant
 from peerwatch_detector.reading.transport.probe import Abilities, probe
 from peerwatch_detector.reading.transport.request import RangeRequest, RangeResult
@@ -55,8 +51,6 @@ _OF_THE_SERVER: frozenset[ReadFailure] = frozenset(
 _ANOTHER_API_MAY_WORK: frozenset[ReadFailure] = frozenset({"http_4xx", "malformed"})
 # Series of a selection whose nodes are not known, to begin with.
 _UNKNOWN_SERIES = 64
-# Rows of the layouts that are remembered: some 200 bytes each, so 200 MB at most.
-_MOST_ROWS = 1 << 20
 
 
 class GridReader:
@@ -75,7 +69,7 @@ class GridReader:
         self._ranges_up = True
         self._abilities: Abilities | None = None
         self._lock = threading.Lock()
-        self._layouts: dict[Selection, Layout] = {}
+        self._layouts = KnownLayouts()
         self._backoff = Backoff(settings.longest_wait_seconds)
         self._throttle = Throttle(settings.longest_wait_seconds)
         # Until when a selection of so many nodes is not split, since no part of it was small
@@ -254,7 +248,7 @@ class GridReader:
         results = [
             self._part(api, part, abilities, deadline, self.settings.max_splits) for part in parts
         ]
-        return _joined(results, by_nodes=False)
+        return RangeResult.joined(results, by_nodes=False)
 
     def _most_steps(self, api: Api, part: SelectionPart) -> int:
         """Return how many steps one request may have; raw formats are not built in memory."""
@@ -293,7 +287,7 @@ class GridReader:
         with self._lock:
             self._statistics.splits += 1
         results = [self._part(api, half, abilities, deadline, splits - 1) for half in halves]
-        return _joined(results, by_nodes=halves[0].grid == halves[1].grid)
+        return RangeResult.joined(results, by_nodes=halves[0].grid == halves[1].grid)
 
     def _keep_whole(self, what: tuple[Selection, int]) -> None:
         """Note that splitting did not help, and forget the notes that are too old."""
@@ -376,22 +370,12 @@ class GridReader:
 
     def _note(self, selection: Selection, result: RangeResult) -> None:
         with self._lock:
-            self._remember(selection, result.block.layout)
+            self._layouts.remember(selection, result.block.layout)
             self._statistics.up = True
             self._statistics.samples += result.block.samples
             self._statistics.received_bytes += result.received
             self._statistics.partial += result.annotations.partial
             self._backoff.succeeded()
-
-    def _remember(self, selection: Selection, layout: Layout | None) -> None:
-        """Keep the layout of a response for the next one, and forget those of jobs long gone."""
-        if layout is None or self._layouts.get(selection) is layout:
-            return
-        self._layouts.pop(selection, None)
-        self._layouts[selection] = layout
-        rows = sum(layout.rows for layout in self._layouts.values())
-        while rows > _MOST_ROWS:
-            rows -= self._layouts.pop(next(iter(self._layouts))).rows
 
     def _count(self, error: ReadError, *, whole_server: bool = False) -> None:
         """Count a failure; of a request that every server answers it is the server's own."""
@@ -404,14 +388,3 @@ class GridReader:
                 if error.reason not in REFUSALS and error.reason != "throttled":
                     self._backoff.failed(error, time.monotonic())
                 self._statistics.up = False
-
-
-def _joined(results: Sequence[RangeResult], *, by_nodes: bool) -> RangeResult:
-    if len(results) == 1:
-        return results[0]
-    blocks = [result.block for result in results]
-    return RangeResult(
-        join_nodes(blocks) if by_nodes else join_steps(blocks),
-        reduce(add, (result.annotations for result in results), Annotations()),
-        sum(result.received for result in results),
-    )

@@ -30,7 +30,7 @@ from peerwatch_detector.reading import (
     Reading,
     ReadingSettings,
     Selection,
-    grid_reader,
+    known_layouts,
 )
 from peerwatch_detector.reading.decode.export_lines import decode_lines
 from peerwatch_detector.reading.decode.frames import decode_frames
@@ -82,14 +82,14 @@ def test_a_read_takes_half_of_the_connections_at_the_same_time(server: FakeServe
 
 
 def test_layouts_of_jobs_long_gone_are_forgotten(server: FakeServer, monkeypatch) -> None:
-    monkeypatch.setattr(grid_reader, "_MOST_ROWS", 3)
+    monkeypatch.setattr(known_layouts, "_MOST_ROWS", 3)
     server.responses["query"] = matrix([ONE, {"metric": {"node": "b"}, "values": [[1, "7"]]}])
     with GridReader(ReadingSettings(server.url, api="query", max_age_seconds=5)) as reader:
         for job in range(9):
             for _ in range(2):
                 selection = Selection("load", "x", (Matcher("job_id", "=", f"{job}"),))
                 np.testing.assert_array_equal(EXPECTED, values(reader.read([selection], GRID)[0]))
-            assert [selection] == list(reader._layouts)
+            assert [selection] == list(reader._layouts.selections)
 
 
 def test_closing_breaks_off_what_is_under_way(server: FakeServer) -> None:

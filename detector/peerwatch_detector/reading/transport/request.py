@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from peerwatch_detector.reading.decode.block import Block
+from peerwatch_detector.reading.decode.block import Block, join_nodes, join_steps
 from peerwatch_detector.reading.decode.grid_writer import (
     ROWS,
     SAMPLES,
@@ -40,6 +44,18 @@ class RangeResult:
     block: Block
     annotations: Annotations
     received: int
+
+    @classmethod
+    def joined(cls, results: Sequence[Self], *, by_nodes: bool) -> Self:
+        """Return parts as a whole: of different nodes, or of times that follow one another."""
+        if len(results) == 1:
+            return results[0]
+        blocks = [result.block for result in results]
+        return cls(
+            join_nodes(blocks) if by_nodes else join_steps(blocks),
+            reduce(add, (result.annotations for result in results), Annotations()),
+            sum(result.received for result in results),
+        )
 
 
 @dataclass(frozen=True, slots=True)
