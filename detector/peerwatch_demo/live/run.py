@@ -23,8 +23,8 @@ from peerwatch_demo.stack.webhook import WebhookReceiver
 _POLL_SECONDS = 0.5
 # The detector learns the job's usual in it.
 _HEALTHY_SECONDS = 90
-# A page is due after 150 s at most; findings after that are late, and still told.
-_LISTEN_SECONDS = 240.0
+# Statistics over counters wait for four minutes of deviation, and see it a scrape and a lag later.
+_LISTEN_SECONDS = 360.0
 # After the first right finding, for wrong ones that follow it.
 _AFTERWARDS_SECONDS = 20.0
 _PROGRESS_SECONDS = 30.0
