@@ -1,0 +1,179 @@
+"""Aegis' Algorithm 1 over everything that was observed about a job, step after step.
+
+CriticalError names nodes by their own errors. The program, the storage and the scheduler are set
+apart next: neither is a node's fault, and Aegis leaves them to others. DistError, RootDiag,
+ConfigCheck and NetDiag follow; what they say is weighed together with statistics and verdicts about
+collectives. If that does not name a node clearly, nobody is isolated: OfflineDiag says which checks
+to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from peerwatch_detector.diagnosis.root.cause import Cause, Step, names
+from peerwatch_detector.diagnosis.root.critical import critical_errors, weak_errors
+from peerwatch_detector.diagnosis.root.episode import CLOCK_SECONDS, Episode, episode
+from peerwatch_detector.diagnosis.root.evidence import Evidence
+from peerwatch_detector.diagnosis.root.job_places import JobPlaces
+from peerwatch_detector.diagnosis.root.offline import CheckRun, plan
+from peerwatch_detector.diagnosis.root.program import platform_end, program_error, storage_error
+from peerwatch_detector.diagnosis.root.rule import RuleBook
+from peerwatch_detector.diagnosis.root.rules import rule_book
+from peerwatch_detector.diagnosis.root.weighing import weigh
+
+_FOREVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """What made a job fail.
+
+    Parameters
+    ----------
+    episode
+        The observations that were weighed.
+    path
+        The steps that were taken, in order, with what each found.
+    causes
+        What they name: several where several faults met; none if nothing is wrong.
+    checks
+        What to run where nobody is named.
+    missing
+        What was not there to weigh, in sentences.
+    """
+
+    episode: Episode
+    path: tuple[Step, ...]
+    causes: tuple[Cause, ...]
+    checks: tuple[CheckRun, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+def find_root(
+    job: JobPlaces,
+    evidence: Iterable[Evidence],
+    *,
+    job_id: str = "",
+    until: float = _FOREVER,
+    book: RuleBook | None = None,
+) -> Root:
+    """Say what made a job fail.
+
+    Parameters
+    ----------
+    job
+        Its nodes, their ranks and places.
+    evidence
+        What was observed about it and its nodes, in any order.
+    job_id
+        The job; observations of other jobs only show what repeats.
+    until
+        What was seen later is left out.
+    book
+        The rules; those that are shipped if left out.
+    """
+    seen = episode(evidence, book or rule_book(), until, job_id)
+    if seen.begun is None:
+        return Root(seen, (), ())
+    path: list[Step] = []
+    causes = _critical(seen, job, path) or _nobodys(seen, job, path) or _weak(seen, job, path)
+    checks: tuple[CheckRun, ...] = ()
+    if not causes:
+        weighed = weigh(seen, job)
+        path += weighed.steps
+        causes = weighed.causes
+        if not any(cause.nodes for cause in causes):
+            checks = plan(job, weighed.suspects)
+            path.append(Step("OfflineDiag", f"{len(checks)} runs of checks"))
+    return Root(seen, tuple(path), causes, checks, _missing(seen, job))
+
+
+def _critical(seen: Episode, job: JobPlaces, path: list[Step]) -> tuple[Cause, ...]:
+    """Return critical errors, and the program's error where that came before all of them."""
+    found = critical_errors(seen, job)
+    if ended := platform_end(seen):
+        path += [Step("CriticalError", "none before the scheduler ended the job"), _step(ended)]
+        return (ended,)
+    first = min((cause.time for cause in found), default=_FOREVER)
+    program = program_error(seen, job)
+    if program is None or program.nodes or program.time >= first - CLOCK_SECONDS:
+        program = None
+    else:
+        # Nodes are taken back and started again once a job has ended.
+        found = tuple(each for each in found if each.symptom != "node_gone")
+    path.append(Step("CriticalError", _listed(found), found))
+    if not found or program is None or program.main.rule.ambiguous:
+        return found
+    path.append(_step(program))
+    return (program, *(replace(each, confidence="likely") for each in found))
+
+
+def _nobodys(seen: Episode, job: JobPlaces, path: list[Step]) -> tuple[Cause, ...]:
+    """Return the storage's or the program's fault; an ambiguous one gives way to hardware."""
+    for cause in (storage_error(seen, job), program_error(seen, job)):
+        if cause is None:
+            continue
+        hardware = [w for w in weak_errors(seen, job) if w.time <= cause.time + CLOCK_SECONDS]
+        if cause.main.rule.ambiguous and hardware:
+            continue
+        path.append(_step(cause))
+        return (cause,)
+    path.append(Step("program and storage", "no error of theirs came first"))
+    return ()
+
+
+def _weak(seen: Episode, job: JobPlaces, path: list[Step]) -> tuple[Cause, ...]:
+    """Return errors of nodes that mostly stop a job, unless other evidence contradicts them."""
+    found = weak_errors(seen, job)
+    if not found:
+        return ()
+    named = {node for cause in found for node in cause.nodes}
+    weighed = weigh(seen, job)
+    others = {node for cause in weighed.causes for node in cause.nodes} - named
+    if others:
+        path.append(
+            Step("errors that may pass", f"{_listed(found)}; but {names(others)} is suspected")
+        )
+        return ()
+    path.append(Step("errors that may pass", _listed(found), found))
+    return found
+
+
+def _step(cause: Cause) -> Step:
+    name = {"none": "scheduler", "software": "storage"}.get(cause.domain, "program")
+    return Step(name, f"{cause.main.rule.name}: {cause.main.evidence.name}", (cause,))
+
+
+def _listed(causes: Sequence[Cause]) -> str:
+    if not causes:
+        return "none"
+    return "; ".join(
+        f"{names(each.nodes) if each.nodes else each.place}: {each.main.rule.name}"
+        for each in causes[:4]
+    )
+
+
+def _missing(seen: Episode, job: JobPlaces) -> tuple[str, ...]:
+    """Return what would have helped and was not there."""
+    kinds = {each.evidence.kind for each in (*seen.observations, *seen.earlier)}
+    complaints = seen.of("waiting", "broken")
+    peers = any(
+        each.evidence.peer_node or each.evidence.peer_address or each.evidence.peer_rank is not None
+        for each in complaints
+    )
+    unknown = sorted(
+        {
+            each.evidence.name
+            for each in (*seen.observations, *seen.earlier)
+            if each.evidence.kind == "xid" and each.rule.name == "unknown_xid"
+        }
+    )
+    absent = (
+        (not kinds & {"log", "process"}, "Nothing of the ranks' logs or ends is known."),
+        (bool(complaints) and not peers, "The errors do not say about whom they complain."),
+        (not job.places, "Where nodes stand is not known: shared causes cannot be told."),
+        (bool(unknown), f"XID {names(unknown)} is in no catalogue."),
+    )
+    return tuple(text for is_missing, text in absent if is_missing)

@@ -1,0 +1,35 @@
+"""ConfigCheck of Aegis' Algorithm 1: nodes whose settings differ from those of most others."""
+
+from __future__ import annotations
+
+import re
+
+from peerwatch_detector.diagnosis.root.cause import by_node
+from peerwatch_detector.diagnosis.root.episode import Episode
+from peerwatch_detector.diagnosis.root.job_places import JobPlaces
+from peerwatch_detector.diagnosis.root.rule import Observation
+
+# A minority is small: where a quarter of the nodes differ, a job is mixed on purpose.
+_MOST_SHARE = 0.25
+# What is known to break or slow collectives; other differences, as of a kernel, only support.
+_MATTERS = re.compile(
+    r"nccl|cuda|driver|firmware|fw\b|mtu|pfc|ecn|dscp|gid|link_speed|link_width|rate|acs|"
+    r"max_?read_?req|roce|ofed|peermem|gdr|torch|persistence|mig|ecc|clock|power_limit|ulimit|memlock",
+    re.IGNORECASE,
+)
+
+
+def odd_settings(episode: Episode, job: JobPlaces) -> dict[str, list[Observation]]:
+    """Return the settings in which few nodes differ, and that matter to a job, by node."""
+    differing = [
+        each
+        for each in (*episode.earlier, *episode.observations)
+        if each.evidence.kind == "config" and _MATTERS.search(each.evidence.name)
+    ]
+    found: dict[str, list[Observation]] = {}
+    for key in dict.fromkeys(each.evidence.name for each in differing):
+        nodes = by_node([each for each in differing if each.evidence.name == key], job)
+        if len(nodes) <= max(1.0, _MOST_SHARE * len(job.nodes)):
+            for node, own in nodes.items():
+                found.setdefault(node, []).extend(own)
+    return found

@@ -1,0 +1,120 @@
+"""A cause as sentences: what to do and why, in the order in which an operator asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from peerwatch_detector.diagnosis.root.algorithm import Root
+from peerwatch_detector.diagnosis.root.cause import Cause, names
+from peerwatch_detector.diagnosis.root.distributed import peer_of
+from peerwatch_detector.diagnosis.root.job_places import JobPlaces
+from peerwatch_detector.diagnosis.root.rule import Observation, RootAction
+
+
+def page_text(cause: Cause, root: Root, job: JobPlaces) -> str:
+    """Return one sentence for a page: what to do, what happened, and what followed."""
+    return f"{_order(cause)}: {_subject(cause)}{_consequence(cause, root, job)}."
+
+
+def would_change(cause: Cause) -> str:
+    """Return what would lead to another answer."""
+    cases = (
+        (cause.confidence == "undecided", "the results of the checks"),
+        (bool(cause.place), "an error of one of its nodes that the others do not show"),
+        (cause.domain == "none", "an error before the scheduler's decision"),
+        (
+            cause.domain == "user",
+            "the same error in another job on the same GPU, or a critical error of a node before",
+        ),
+        (not cause.nodes, "the same failure with that storage in order"),
+        (
+            cause.main.rule.role == "critical",
+            "a repair of the node since, or the same error on more than two nodes at once",
+        ),
+    )
+    otherwise = "a critical error of another node, or a check of this node that passes"
+    return next((text for applies, text in cases if applies), otherwise)
+
+
+_ORDERS: Mapping[RootAction, str] = {
+    "isolate": "Isolate {who} and restart",
+    "replace": "Isolate {who}, restart, and replace the part",
+    "drain": "Drain {who} when the job ends",
+    "restart": "Restart the job; isolate nobody",
+    "ask": "Ask the owner of the job; isolate nobody",
+    "none": "Nothing to do",
+    "inspect": "Examine {who} first",
+}
+
+
+def _order(cause: Cause) -> str:
+    if cause.place:
+        return f"Examine {cause.place} before a restart"
+    if cause.action == "inspect" and not cause.nodes:
+        return "Run checks before a restart; isolate nobody"
+    return _ORDERS[cause.action].format(who=names(cause.nodes))
+
+
+def _subject(cause: Cause) -> str:
+    """Return what happened, without the node where the order has named it."""
+    main, rule = cause.main, cause.main.rule
+    if cause.confidence == "undecided" and not cause.place:
+        return f"the job stands, and it is open why (first sign: {_shown(main)})"
+    if cause.place:
+        nodes = {each.evidence.node for each in cause.speaks_for}
+        return f"{len(nodes)} nodes that stand there show the same ({_shown(main)})"
+    if cause.nodes and rule.role in ("waiting", "broken"):
+        return "its connections failed before all others"
+    return f"{_who(cause) if not cause.nodes else _part(main)} {rule.says} ({_shown(main)})"
+
+
+def _part(main: Observation) -> str:
+    """Return what of the node it is."""
+    evidence = main.evidence
+    if evidence.kind in ("xid", "gpu"):
+        return f"GPU {evidence.gpu}" if evidence.gpu else "a GPU"
+    return "it" if evidence.rank is None else f"rank {evidence.rank}"
+
+
+def _who(cause: Cause) -> str:
+    same = [each for each in cause.speaks_for if each.rule is cause.main.rule]
+    ranks = {each.evidence.rank for each in same} - {None}
+    if len(ranks) == 1:
+        node = cause.main.evidence.node
+        return f"rank {ranks.pop()}" + (f" on {node}" if node else "")
+    if ranks:
+        return f"{len(ranks)} ranks"
+    nodes = {each.evidence.node for each in same} - {""}
+    return f"node {nodes.pop()}" if len(nodes) == 1 else f"{len(nodes)} nodes" if nodes else "it"
+
+
+def _shown(each: Observation) -> str:
+    evidence = each.evidence
+    if evidence.kind in ("xid", "sxid"):
+        return f"{evidence.kind.upper()} {evidence.name}"
+    where = f" of {evidence.device}" if evidence.device else ""
+    return f"{evidence.name.replace('_', ' ')}{where}"
+
+
+def _consequence(cause: Cause, root: Root, job: JobPlaces) -> str:
+    """Return how long before how many ranks lost their connection; empty if none did."""
+    if not cause.nodes:
+        return ""
+    after = [each for each in root.episode.of("waiting", "broken") if each.time >= cause.time]
+    about = [each for each in after if peer_of(each.evidence, job) in cause.nodes]
+    chosen, what = (about, "to it") if about else (after, "")
+    if not chosen:
+        return ""
+    ranks = {each.evidence.rank for each in chosen} - {None}
+    nodes = {each.evidence.node for each in chosen} - {""}
+    count = f"{len(ranks)} rank" if ranks else f"{len(nodes)} node"
+    many = "s" if len(ranks or nodes) != 1 else ""
+    lost = "lost their connection" if many else "lost its connection"
+    if all(each.rule.role == "waiting" for each in chosen):
+        lost, what = "ran into a time-out", ""
+    before = _duration(chosen[0].time - cause.time)
+    return f", {before} before {count}{many} {lost}{' ' + what if what else ''}"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,211 @@
+"""DistError, RootDiag, ConfigCheck and NetDiag together with all else that points at a node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from peerwatch_detector.diagnosis.root.cause import Cause, Step, names
+from peerwatch_detector.diagnosis.root.config_check import odd_settings
+from peerwatch_detector.diagnosis.root.distributed import (
+    complaints,
+    distributed_errors,
+    peer_of,
+    touched_by_all,
+)
+from peerwatch_detector.diagnosis.root.episode import Episode
+from peerwatch_detector.diagnosis.root.job_places import JobPlaces
+from peerwatch_detector.diagnosis.root.net_diag import Unreachable, unreachable
+from peerwatch_detector.diagnosis.root.rule import Observation, RootAction, RootDomain
+from peerwatch_detector.diagnosis.root.suspicion import (
+    LEAST_WEIGHT,
+    Suspicion,
+    most_suspected,
+    suspicions,
+)
+
+# DistError on at most so many hosts names them (Aegis).
+_MOST_HOSTS = 2
+_ROOT_DIAG, _NET_DIAG, _CONFIG_CHECK, _ALONE, _SILENT = 2.0, 2.0, 1.5, 2.0, 1.0
+# Two steps that agree, each of which would be enough.
+_SURE_WEIGHT = 2 * LEAST_WEIGHT
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """What the steps after CriticalError say.
+
+    Parameters
+    ----------
+    steps
+        What each found.
+    causes
+        The node, place or path that they name, or one cause that names nobody.
+    suspects
+        Nodes that something points at, the most suspected first.
+    """
+
+    steps: tuple[Step, ...]
+    causes: tuple[Cause, ...]
+    suspects: tuple[str, ...]
+
+
+def weigh(seen: Episode, job: JobPlaces) -> Weighed:
+    """Weigh everything that points at a node, and name the node if it is clear."""
+    found = suspicions(seen, job)
+    lost = unreachable(seen, job)
+    steps = (
+        _dist_error(seen, job, found),
+        _root_diag(seen, job, found),
+        _config_check(seen, job, found),
+        _net_diag(seen, lost, found),
+    )
+    best = most_suspected(found)
+    ordered = sorted(found.values(), key=lambda each: (-each.weight, each.node))
+    suspects = tuple(each.node for each in ordered if each.weight >= 1.0)[:4]
+    if best is not None:
+        return Weighed(steps, (_of_node(best, ordered, seen),), suspects)
+    if lost is not None and lost.what == "place":
+        return Weighed(steps, (_of_place(lost, seen),), suspects)
+    open_one = _undecided(ordered, seen)
+    return Weighed(steps, () if open_one is None else (open_one,), suspects)
+
+
+def _suspect(found: dict[str, Suspicion], node: str) -> Suspicion:
+    return found.setdefault(node, Suspicion(node))
+
+
+def _dist_error(seen: Episode, job: JobPlaces, found: dict[str, Suspicion]) -> Step:
+    """Suspect the only host with errors, or the only one without."""
+    errors = distributed_errors(seen, job)
+    result = f"{len(errors)} of {len(job.nodes)} nodes"
+    if not errors or len(job.nodes) <= 2 * _MOST_HOSTS:
+        return Step("DistError", result)
+    if len(errors) <= _MOST_HOSTS:
+        peers = {peer_of(each.evidence, job) for own in errors.values() for each in own} - {""}
+        for node, own in errors.items():
+            # Who waited until its time ran out, or names another host, may be a victim.
+            broken = [each for each in own if each.rule.role == "broken"]
+            if broken and len(errors) == 1 and not peers - {node}:
+                _suspect(found, node).add(_ALONE, broken, "the only node with errors")
+            elif broken:
+                _suspect(found, node).add(_SILENT, broken, "one of few nodes with errors")
+    elif len(errors) == len(job.nodes) - 1:
+        (silent,) = set(job.nodes) - set(errors)
+        _suspect(found, silent).add(_SILENT, (), "the only node without a complaint")
+    return Step("DistError", result)
+
+
+def _root_diag(seen: Episode, job: JobPlaces, found: dict[str, Suspicion]) -> Step:
+    """Suspect the node that all complaints touch, or all of the first ones."""
+    pairs = complaints(seen, job)
+    touched = touched_by_all(pairs)
+    if touched is None:
+        return Step("RootDiag", f"{len(pairs)} pairs of nodes; none that all touch")
+    about = [
+        each for each in seen.of("waiting", "broken") if peer_of(each.evidence, job) == touched.node
+    ]
+    which = "the first connections that failed" if touched.first else "all failed connections"
+    _suspect(found, touched.node).add(_ROOT_DIAG, about, f"{which} touch it")
+    return Step("RootDiag", f"{which} touch {touched.node}, those of {touched.others} nodes")
+
+
+def _config_check(seen: Episode, job: JobPlaces, found: dict[str, Suspicion]) -> Step:
+    odd = odd_settings(seen, job)
+    for node, own in odd.items():
+        _suspect(found, node).add(_CONFIG_CHECK, own, "its settings differ")
+    keys = sorted({each.evidence.name for own in odd.values() for each in own})
+    return Step("ConfigCheck", f"{names(sorted(odd))} in {names(keys)}" if odd else "none differs")
+
+
+def _net_diag(seen: Episode, lost: Unreachable | None, found: dict[str, Suspicion]) -> Step:
+    if lost is None:
+        return Step("NetDiag", "no pair of nodes is known to lose packets")
+    if lost.what == "node":
+        about = [
+            each
+            for each in seen.of("hint")
+            if each.evidence.kind == "reach"
+            and lost.name in (each.evidence.node, each.evidence.peer_node)
+        ]
+        _suspect(found, lost.name).add(_NET_DIAG, about, "its pairs lose packets, no others do")
+    return Step("NetDiag", f"{lost.pairs} pairs lose packets: {lost.what} {lost.name}")
+
+
+def _of_node(best: Suspicion, ordered: Sequence[Suspicion], seen: Episode) -> Cause:
+    observations = sorted(best.speaks_for, key=_says_most) or list(seen.observations)
+    main = observations[0]
+    domain: RootDomain = main.rule.domain
+    connections = any("touch" in reason or "errors" in reason for reason in best.reasons)
+    if domain == "unknown" and connections:
+        # A node whose connections break first has lost a GPU, a NIC or itself (Aegis: 71 % of
+        # such failures are no network's).
+        domain = "hardware"
+    others = [each for each in ordered if each is not best]
+    against = [f"something points at {names([o.node for o in others])}, too"] if others else []
+    if domain == "unknown":
+        against.append("why it happened is not known")
+    return Cause(
+        (best.node,),
+        main.rule.symptom,
+        domain,
+        _action(main, best, seen),
+        "sure" if best.weight >= _SURE_WEIGHT and len(best.reasons) > 1 else "likely",
+        min((each.time for each in best.speaks_for), default=main.time),
+        main,
+        tuple(sorted(best.speaks_for, key=lambda each: each.time)),
+        tuple(against),
+    )
+
+
+def _says_most(each: Observation) -> tuple[bool, bool, float]:
+    """Sort what says why before what says who, and a time-out last."""
+    rule = each.rule
+    return rule.domain == "unknown", rule.symptom in ("nccl_timeout", "slow"), each.time
+
+
+def _action(main: Observation, best: Suspicion, seen: Episode) -> RootAction:
+    """Return what to do: a job that goes on is not stopped for a node that is slow."""
+    kinds = {each.evidence.kind for each in best.speaks_for}
+    if kinds and kinds <= {"process"}:
+        return main.rule.action
+    stands = any(each.evidence.kind in ("log", "process") for each in seen.observations)
+    stands = stands or any(each.rule.symptom == "hang" for each in seen.observations)
+    return "isolate" if stands else "drain"
+
+
+def _of_place(lost: Unreachable, seen: Episode) -> Cause:
+    about = tuple(each for each in seen.of("hint") if each.evidence.kind == "reach")
+    return Cause(
+        (),
+        "infiniband_link",
+        "hardware",
+        "ask",
+        "likely",
+        about[0].time,
+        about[0],
+        about,
+        place=lost.name,
+    )
+
+
+def _undecided(ordered: Sequence[Suspicion], seen: Episode) -> Cause | None:
+    """Return a cause that names nobody; the job suffers, and it is open of whom."""
+    signs: Sequence[Observation] = seen.of("waiting", "broken") or list(seen.observations)
+    if not signs:
+        return None
+    against = tuple(
+        f"{each.node}: {', '.join(each.reasons)}" for each in ordered[:4] if each.reasons
+    )
+    main = signs[0]
+    return Cause(
+        (),
+        main.rule.symptom,
+        "unknown",
+        "inspect",
+        "undecided",
+        main.time,
+        main,
+        tuple(signs[:16]),
+        against or ("nothing points at a single node",),
+    )
