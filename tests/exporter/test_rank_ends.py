@@ -149,6 +149,18 @@ def test_a_zombie_keeps_its_job_for_half_a_minute(node):
     assert set() == node.job_ids()
 
 
+def test_a_zombie_tells_the_exception_too(node):
+    node.tree.process(11, RANK)
+    node.beat()
+    node.run(2)
+    node.tree.process(11, {}, state="Z")
+    node.beat(ended=node.clock.now, error="KeyError")
+    (labels,) = only(node.run(2), "rank_exit_info")
+    assert "KeyError" in labels
+    node.tree.end(11)
+    assert {labels} == set(only(node.run(2), "rank_exit_info"))
+
+
 def test_a_zombie_with_living_threads_is_alive(node):
     node.tree.process(11, RANK)
     node.run(2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from peerwatch_detector.diagnosis.collectives.hang_diagnoser import HangDiagnoser
 from peerwatch_detector.diagnosis.collectives.straggler_diagnoser import StragglerDiagnoser
 from peerwatch_detector.diagnosis.diagnoser import Diagnoser
-from peerwatch_detector.diagnosis.processes import ProcessDiagnoser
+from peerwatch_detector.diagnosis.processes.process_diagnoser import ProcessDiagnoser
 
 DIAGNOSERS: tuple[type[Diagnoser], ...] = (
     ProcessDiagnoser,

@@ -34,22 +34,30 @@ class SegmentTimes:
         Names.
     seconds
         Shape (n_ranks, n_segments); seconds per step, NaN where a rank has none of it.
+    median
+        Over all ranks of the job that have a segment, shape (n_segments,); seconds.
     """
 
     ranks: tuple[tuple[int, str], ...]
     segments: tuple[str, ...]
     seconds: NDArray[np.float64]
+    median: NDArray[np.float64]
 
-    @property
-    def median(self) -> NDArray[np.float64]:
-        """Median over the ranks that have a segment, shape (n_segments,); seconds."""
-        return np.array([np.median(column[~np.isnan(column)]) for column in self.seconds.T])
+    @classmethod
+    def of(
+        cls,
+        ranks: tuple[tuple[int, str], ...],
+        segments: tuple[str, ...],
+        seconds: NDArray[np.float64],
+    ) -> SegmentTimes:
+        """Return the times of all ranks of a job, with their median."""
+        median = np.array([np.median(column[~np.isnan(column)]) for column in seconds.T])
+        return cls(ranks, segments, seconds, median)
 
     @property
     def ratios(self) -> NDArray[np.float64]:
         """Each rank's seconds by the median, shape (n_ranks, n_segments); NaN = not known."""
-        median = self.median
-        return self.seconds / np.where(median > 0, median, np.nan)
+        return self.seconds / np.where(self.median > 0, self.median, np.nan)
 
     def farthest(self, count: int) -> SegmentTimes:
         """Return the ranks whose largest difference from the median, in seconds, is largest."""
@@ -58,7 +66,7 @@ class SegmentTimes:
         away = np.nanmax(np.abs(self.seconds - self.median), axis=1)
         chosen = np.sort(np.argsort(-away, kind="stable")[:count])
         ranks = tuple(self.ranks[place] for place in chosen)
-        return SegmentTimes(ranks, self.segments, self.seconds[chosen])
+        return SegmentTimes(ranks, self.segments, self.seconds[chosen], self.median)
 
 
 def segment_times(seconds: Sequence[Series], steps: Sequence[Series]) -> SegmentTimes | None:
@@ -86,7 +94,7 @@ def segment_times(seconds: Sequence[Series], steps: Sequence[Series]) -> Segment
     names = {name for row in table.values() for name in row}
     own = sorted(names.difference(_ORDER))
     segments = (*(name for name in _ORDER if name in names), *own)
-    return SegmentTimes(
+    return SegmentTimes.of(
         ranks,
         segments,
         np.array([[table[rank].get(name, np.nan) for name in segments] for rank in ranks]),

@@ -6,7 +6,6 @@ one deadline, and no line is longer than a span can be.
 
 from __future__ import annotations
 
-import base64
 import http.client
 import ssl
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
 from peerwatch_detector.errors import ReadError, ReadFailure
+from peerwatch_detector.reading.transport.credentials import basic_authentication
 from peerwatch_detector.reading.transport.timed import TimedResponse
 
 # A line is a span, or the facts about a rank; some 100 bytes.
@@ -127,8 +127,7 @@ def _path(url: str, page: str) -> str:
 def _headers(how: SpanReading) -> dict[str, str]:
     headers = {"User-Agent": "peerwatch-detector", "Accept-Encoding": "identity"}
     if how.user is not None:
-        secret = base64.b64encode(":".join(how.user).encode()).decode()
-        headers["Authorization"] = f"Basic {secret}"
+        headers |= basic_authentication(*how.user)
     return headers
 
 

@@ -119,7 +119,7 @@ def _read(instants: Instants, job_id: str) -> HeatMap:
 def draw(times: SegmentTimes) -> HeatMap:
     """Return the heat map of ranks and segments."""
     shown = times.farthest(MOST_RANKS)
-    median, ratios = times.median, shown.seconds / np.where(times.median > 0, times.median, np.nan)
+    median, ratios = times.median, shown.ratios
     step = median[times.segments.index("step")] if "step" in times.segments else np.nan
     rows = tuple(
         Row(

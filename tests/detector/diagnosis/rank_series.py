@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from peerwatch_detector.diagnosis.processes import ProcessDiagnoser
+from peerwatch_detector.diagnosis.processes.process_diagnoser import ProcessDiagnoser
 from peerwatch_detector.diagnosis.verdict import Verdict
 from peerwatch_detector.frame import Series
 
@@ -36,6 +36,9 @@ class JobSeries:
     shares: dict[int, float] = field(default_factory=dict)
     oom: tuple[str, ...] = ()
     cut_off: set[str] = field(default_factory=set)
+    hooked: bool = True
+    written: dict[int, float] = field(default_factory=dict)
+    steps: dict[int, float] = field(default_factory=dict)
     diagnoser: ProcessDiagnoser = field(default_factory=lambda: ProcessDiagnoser("llm"))
 
     def halt(self, number: object, state: str = "exited", **how: str) -> None:
@@ -72,10 +75,15 @@ class JobSeries:
                 self._add(found["states"], {**whom, "state": rank.state})
             if rank.state in ("exited", "zombie", "stopped"):
                 self._add(found["since"], whom, rank.since)
+            if self.hooked:
+                self._add(found["beats"], whom, self.now)
             if rank.how:
                 self._add(found["exits"], {**whom, **rank.how})
         for number, share in self.shares.items():
             self._add(found["stopped"], {"node": f"c{number}", "rank": str(number)}, share)
+        for name, counts in (("written", self.written), ("steps", self.steps)):
+            for number, value in counts.items():
+                self._add(found[name], {"node": f"c{number}", "rank": str(number)}, value)
         for node in self.oom:
             self._add(found["oom"], {"node": node})
         return found

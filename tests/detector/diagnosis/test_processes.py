@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from detector.diagnosis.rank_series import ASKED_EVERY, JobSeries, Rank
-from peerwatch_detector.diagnosis.processes import GRACE_SECONDS, ProcessDiagnoser
+from peerwatch_detector.diagnosis.processes.process_diagnoser import GRACE_SECONDS, ProcessDiagnoser
 
 
 @pytest.fixture

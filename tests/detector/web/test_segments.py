@@ -9,7 +9,7 @@ import pytest
 
 from detector.fakes import FakeClock, FakeReader, config_for, healthy, node_names
 from peerwatch_common.web.facts import WebFacts
-from peerwatch_detector.diagnosis.segments import QUERIES, segment_times
+from peerwatch_detector.diagnosis.segments import QUERIES, SegmentTimes, segment_times
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.frame import Series
 from peerwatch_detector.models.store import EMPTY
@@ -140,3 +140,10 @@ def test_answers_are_kept_for_seconds_and_failures_are_told() -> None:
     instants.answers = {"seconds": ReadError("too_large", "too many series"), "steps": []}  # type: ignore[dict-item]
     now[0] = 99
     assert maps.get("j").note == "too many series"
+
+
+def test_of_ranks_that_are_left_out_the_median_still_counts():
+    seconds = np.array([[1.0], [1.0], [1.0], [4.0]])
+    times = SegmentTimes.of(tuple((rank, "c0") for rank in range(4)), ("step",), seconds)
+
+    assert times.farthest(1).ratios.tolist() == [[4.0]]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from peerwatch_detector.diagnosis.collectives.by_rank import by_rank
+from peerwatch_detector.diagnosis.by_rank import by_rank
 from peerwatch_detector.diagnosis.diagnoser import Samples
 
 # Seconds that the ranks of a group may be apart for many reasons; what is closer is not read.

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from peerwatch_detector.diagnosis.activity import Occupation
 from peerwatch_detector.diagnosis.collectives.hang import Hang, hangs
 from peerwatch_detector.diagnosis.collectives.hang_text import sentence
-from peerwatch_detector.diagnosis.collectives.pauses import Occupation, Pauses
+from peerwatch_detector.diagnosis.collectives.pauses import Pauses
 from peerwatch_detector.diagnosis.collectives.series import QUERIES, Reading, read
 from peerwatch_detector.diagnosis.collectives.snapshot import Settling
 from peerwatch_detector.diagnosis.diagnoser import Samples
@@ -68,7 +69,7 @@ class HangDiagnoser:
         """Return what stands now; see ``Diagnoser``."""
         reading = read(samples, now)
         if reading is None:
-            self._settling = Settling()
+            self._settling, self._occupation = Settling(), Occupation()
             self._pauses.end()
             return []
         self._pauses.check(_furthest(reading))

@@ -1,13 +1,8 @@
-"""What else makes ranks wait: pauses that a job has had before, and work beside training."""
+"""Since when a job waits for whom, and from how long a wait it has recovered before."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-
-from peerwatch_detector.diagnosis.collectives.series import Activity
-
-# Bytes per second to or from storage from which on a rank saves or loads something large.
-_STORAGE_RATE = 1e6
+from collections.abc import Hashable
 
 
 class Pauses:
@@ -62,36 +57,3 @@ class Pauses:
     def end(self) -> None:
         """Take in that the job gets on."""
         self.update(float("inf"))
-
-
-class Occupation:
-    """Remembers what ranks did between two readings beside collectives."""
-
-    def __init__(self) -> None:
-        self._before: dict[int, tuple[float, Activity]] = {}
-        self._text: dict[int, str] = {}
-
-    def update(self, activity: Mapping[int, Activity], read_at: Mapping[int, float]) -> None:
-        """Take in the counts of each rank, and when they were read; equal times say nothing new."""
-        for rank, counts in activity.items():
-            time = read_at.get(rank)
-            before = self._before.get(rank)
-            if time is None or (before is not None and time <= before[0]):
-                continue
-            self._before[rank] = (time, counts)
-            self._text[rank] = (
-                "" if before is None else _describe(time - before[0], before[1], counts)
-            )
-
-    def of(self, rank: int) -> str:
-        """Return what a rank does, for a sentence; empty if nothing that is known."""
-        return self._text.get(rank, "")
-
-
-def _describe(seconds: float, before: Activity, after: Activity) -> str:
-    rate = (after.storage_bytes - before.storage_bytes) / seconds
-    if rate >= _STORAGE_RATE:
-        return f"it moves {rate / 1e6:.0f} MB/s to or from storage"
-    if after.spans > before.spans:
-        return "its own work goes on, as in an evaluation"
-    return ""

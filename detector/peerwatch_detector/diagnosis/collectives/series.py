@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from peerwatch_detector.diagnosis.collectives.by_rank import by_rank
+from peerwatch_detector.diagnosis.activity import Activity, activity_queries, read_activity
+from peerwatch_detector.diagnosis.by_rank import by_rank
 from peerwatch_detector.diagnosis.collectives.members import Claims, count_claims, resolve
 from peerwatch_detector.diagnosis.collectives.signature import Signature, elements, operation
 from peerwatch_detector.diagnosis.collectives.snapshot import Group, Position, Snapshot
@@ -18,8 +19,6 @@ _STANDS = (
     f"and on() (max(collective_in_flight_seconds{{ {{{{- job -}}}} }}) > {_IN_FLIGHT_SECONDS}"
     " or max(absent(collective_in_flight_seconds{ {{- job -}} })))"
 )
-# Segments that a rank goes through only while it works; garbage is collected by who hangs, too.
-_WORK = ',segment=~"data|forward|backward|optimizer|checkpoint"'
 QUERIES: Mapping[str, str] = {
     "sequence": f"collective_last_sequence{{ {{{{- job -}}}} }} {_STANDS}",
     "requests": f"collective_work_requests_total{{ {{{{- job -}}}} }} {_STANDS}",
@@ -32,21 +31,11 @@ QUERIES: Mapping[str, str] = {
     "ended": 'rank_process_state{ {{- job -}} ,state=~"exited|zombie"} == 1',
     "stopped": 'rank_process_state{ {{- job -}} ,state=~"stopped|traced"} == 1',
     # What a rank does beside collectives: it saves a checkpoint, or evaluates the model.
-    "written": f"rank_written_bytes_total{{ {{{{- job -}}}} }} {_STANDS}",
-    "loaded": f"rank_read_bytes_total{{ {{{{- job -}}}} }} {_STANDS}",
-    "spans": f"sum by (node, rank) (span_count_total{{ {{{{- job -}}}} {_WORK} }}) {_STANDS}",
+    **activity_queries(_STANDS),
 }
 
 # A target that is gone answers for five minutes more where nothing marks its end.
 _STALE_SECONDS = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Activity:
-    """What a rank has done beside collectives, counted from its start."""
-
-    storage_bytes: float = 0.0
-    spans: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +98,7 @@ def read(samples: Samples, now: float) -> Reading | None:
         moving=_elsewhere(ages, positions) - ended,
     )
     accounted = ended | {rank for rank, *_ in by_rank(samples.get("stopped", ()))}
-    return Reading(snapshot, nodes, read_at, ages, _activity(samples), frozenset(accounted))
+    return Reading(snapshot, nodes, read_at, ages, read_activity(samples), frozenset(accounted))
 
 
 def _ranks(samples: Samples, now: float) -> tuple[dict[int, float], dict[int, str]]:
@@ -209,15 +198,3 @@ def _elsewhere(
         if position is None or (position.completed is not None and position.in_flight is None):
             waiting.add(rank)
     return frozenset(waiting)
-
-
-def _activity(samples: Samples) -> dict[int, Activity]:
-    storage: dict[int, float] = {}
-    for name in ("written", "loaded"):
-        for rank, _, value in by_rank(samples.get(name, ())):
-            storage[rank] = storage.get(rank, 0.0) + value
-    spans = {rank: value for rank, _, value in by_rank(samples.get("spans", ()))}
-    return {
-        rank: Activity(storage.get(rank, 0.0), spans.get(rank, 0.0))
-        for rank in storage.keys() | spans.keys()
-    }

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import ClassVar
 
+from peerwatch_detector.diagnosis.by_rank import by_rank
 from peerwatch_detector.diagnosis.collectives.blocks import QUERIES, Block, Blocks
-from peerwatch_detector.diagnosis.collectives.by_rank import by_rank
 from peerwatch_detector.diagnosis.collectives.lateness import compute_stragglers
 from peerwatch_detector.diagnosis.collectives.members import format_ranks
 from peerwatch_detector.diagnosis.diagnoser import Samples

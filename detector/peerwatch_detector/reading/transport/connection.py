@@ -8,7 +8,6 @@ of them, and ``requests`` takes five times the CPU for each (docs/benchmarks.md)
 
 from __future__ import annotations
 
-import base64
 import http.client
 import os
 import socket
@@ -32,6 +31,7 @@ from requests.utils import (
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.reading.settings import ReadingSettings
 from peerwatch_detector.reading.transport.body import Body
+from peerwatch_detector.reading.transport.credentials import basic_authentication
 from peerwatch_detector.reading.transport.hints import hint_of_failure
 from peerwatch_detector.reading.transport.throttle import seconds_of
 from peerwatch_detector.reading.transport.timed import TimedResponse
@@ -261,16 +261,13 @@ def _credentials(url: str) -> dict[str, str]:
     """Return the header for user and password of the URL, or of a netrc file."""
     user, password = get_auth_from_url(url)
     found = (user, password) if user or password else get_netrc_auth(url)
-    return {"Authorization": _basic(*found)} if found else {}
+    return basic_authentication(*found) if found else {}
 
 
 def _proxy_credentials(place: SplitResult) -> dict[str, str]:
     user, password = get_auth_from_url(place.geturl())
-    return {"Proxy-Authorization": _basic(user, password)} if user else {}
-
-
-def _basic(user: str, password: str) -> str:
-    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+    known = basic_authentication(user, password) if user else {}
+    return {f"Proxy-{name}": value for name, value in known.items()}
 
 
 def _trust(verify: bool | str | None) -> ssl.SSLContext:

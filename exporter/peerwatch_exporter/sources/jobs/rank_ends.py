@@ -8,7 +8,7 @@ within a second says nothing; that it left its heartbeat file shows that it did 
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -114,8 +114,10 @@ class RankEnds:
         if state == "zombie" and rank.ended is None and pid is not None:
             status = self._table.exit_status(pid)
             rank.ended = None if status is None else exit_of_status(status)
-        elif state == "exited" and heartbeat is not None and heartbeat.error and not rank.ended:
-            rank.ended = Exit(code="1", error=heartbeat.error)
+        # Last words of this process: a file may be left from the rank's last start.
+        said = heartbeat if heartbeat is not None and heartbeat.pid == rank.pid else None
+        if state in ("zombie", "exited") and said is not None and said.error:
+            rank.ended = replace(rank.ended or Exit(code="1"), error=said.error)
         self._followed[key] = rank
 
     def halted_seconds(self, key: RankKey) -> float | None:

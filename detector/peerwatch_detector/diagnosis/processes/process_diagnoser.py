@@ -5,18 +5,28 @@ before all else: the others wait for it, and show everything that a fault of the
 
 Ranks end at different moments for good reasons, too: a job finishes, leaves after a checkpoint, is
 started again with fewer ranks. So nothing is said before the rest of the job has lived on for a
-while without a further end; the first end of all is the one named, unless that was a normal one.
-Of a job that died as a whole, the rank is named that ended otherwise than all others.
+while without a further end, and without working on: whoever works waits for nobody. The first end
+of all is the one named, unless that was a normal one. Of a job that died as a whole, the rank is
+named that ended otherwise than all others.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from peerwatch_detector.diagnosis.activity import Occupation, activity_queries, read_activity
 from peerwatch_detector.diagnosis.diagnoser import Samples
+from peerwatch_detector.diagnosis.processes.halts import Halt, Place, odd_ones, who_was_first
+from peerwatch_detector.diagnosis.processes.samples import (
+    LIVE,
+    by_place,
+    labels_of,
+    states_of,
+    values_of,
+)
 from peerwatch_detector.diagnosis.verdict import ClassName, Confidence, Verdict
 from peerwatch_detector.frame import Series
 
@@ -36,68 +46,16 @@ _FINISH_SEEN_WITHIN = 25.0
 _STOPPED_SHARE = 0.2
 _SLOWED_SECONDS = 60.0
 
-_LIVE = frozenset({"running", "sleeping", "disk_sleep"})
+# A rank that is gone without a trace is a question once the others have lived on for so long: of
+# jobs that finish, the last ranks save and clean up for less.
+_TRACELESS_SECONDS = 120.0
+
+_ENDED = 'and on () (max(rank_process_state{ {{- job -}} ,state=~"exited|zombie"}) == 1)'
 _CLASSES: dict[str, ClassName] = {
     "exited": "rank_exited",
     "zombie": "rank_zombie",
     "stopped": "rank_stopped",
 }
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
-    """A rank on a node."""
-
-    rank: int
-    node: str
-
-
-@dataclass(frozen=True, slots=True)
-class Halt:
-    """A rank that does not run.
-
-    Parameters
-    ----------
-    place
-        Which.
-    state
-        ``exited``, ``zombie`` or ``stopped``.
-    since
-        Unix time on the server's clock.
-    how
-        Labels of ``rank_exit_info``; empty where nothing is known.
-    """
-
-    place: Place
-    state: str
-    since: float
-    how: Mapping[str, str]
-
-    @property
-    def kind(self) -> tuple[str, str]:
-        """What it ended by; ends of one kind have one cause more likely than not."""
-        known = (name for name in ("error", "signal", "code") if self.how.get(name))
-        name = next(known, "")
-        return name, self.how.get(name, "")
-
-    @property
-    def finished(self) -> bool:
-        """Whether it ended as programs do that are done."""
-        return self.how.get("code") == "0"
-
-    def words(self, oom: bool) -> str:
-        """Return what happened to it, as far as it is known, to follow "rank 3 on node c4"."""
-        if self.state == "stopped":
-            return "is stopped (SIGSTOP or SIGTSTP)"
-        memory = "; the kernel killed a process there for lack of memory" if oom else ""
-        dead = " and is a zombie" if self.state == "zombie" else ""
-        if error := self.how.get("error"):
-            return f"ended with {error}{dead}"
-        if name := self.how.get("signal"):
-            return f"was killed by {name}{dead}{memory}"
-        if code := self.how.get("code"):
-            return f"ended with exit code {code}{dead}"
-        return f"was killed or ended without its exit handlers{dead}{memory}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +117,7 @@ class ProcessDiagnoser:
         " - rank_halted_seconds{ {{ job }} })",
         "exits": "max by (node, rank, code, signal, error) (rank_exit_info{ {{ job }} })",
         "ranks": "max by (node, rank, world_size) (rank_info{ {{ job }} })",
+        "beats": "max by (node, rank) (rank_heartbeat_timestamp_seconds{ {{ job }} })",
         "stopped": "max by (node, rank) (rate(rank_stopped_seconds_total{ {{ job }} }[1m]))"
         f" > {_STOPPED_SHARE}",
         # Where ranks can be seen. What is not scraped may run as before: silence is no end.
@@ -166,6 +125,7 @@ class ProcessDiagnoser:
         " and on (node) group by (node) (last_over_time(rank_info{ {{ job }} }[10m]))",
         "oom": 'max by (node) (increase(host_kernel_events_total{class="oom"}[3m])) > 0'
         " and on (node) max by (node) (rank_info{ {{ job }} })",
+        **activity_queries(_ENDED),
     }
 
     def __init__(self, job_id: str) -> None:
@@ -177,15 +137,20 @@ class ProcessDiagnoser:
         self._seen: dict[Place, float] = {}
         self._named: frozenset[Place] = frozenset()
         self._slowed: dict[Place, float] = {}
+        self._occupation = Occupation()
+        # Ranks whose hook takes their heartbeat away at the end.
+        self._hooked: set[int] = set()
 
     def diagnose(self, samples: Samples, now: float) -> Sequence[Verdict]:
         """Return the ranks that ended or were stopped first, and those stopped again and again."""
-        ranks = _by_place(samples["ranks"], "world_size")
-        states = _states(samples["states"])
+        ranks = by_place(samples["ranks"], "world_size")
+        states = states_of(samples["states"])
         # A rank of which only the heartbeat can be seen has no state, and lives.
-        live = {place for place in ranks if states.get(place, "running") in _LIVE}
+        live = {place for place in ranks if states.get(place, "running") in LIVE}
         watched = {series.labels.get("node", "") for series in samples["watched"]}
+        self._hooked |= {place.rank for place in values_of(samples["beats"])}
         self._follow(live, ranks, watched, now)
+        self._occupation.update(read_activity(samples), {place.rank: now for place in live})
         halts = self._halts(live, ranks, states, samples, now)
         oom = {series.labels.get("node", "") for series in samples["oom"]}
         seen = _Seen(live, halts, {place.node for place in ranks}, oom)
@@ -193,10 +158,11 @@ class ProcessDiagnoser:
             # All are gone: the job has ended. All stand still: it was suspended.
             self._named = frozenset()
             return self._verdicts(self._took_the_job(halts, now), seen)
-        ended = self._first_ends([halt for halt in halts if halt.state != "stopped"], now)
+        ended = self._first_ends([h for h in halts if h.state != "stopped"], live, now)
         stopped = self._stopped([halt for halt in halts if halt.state == "stopped"], now)
         self._named = frozenset(halt.place for halt in (*ended, *stopped))
         verdicts = [*self._verdicts(ended, seen), *self._verdicts(stopped, seen)]
+        verdicts += self._traceless(live, now)
         return [*verdicts, *self._slowed_down(samples["stopped"], seen, now)]
 
     def _follow(
@@ -224,8 +190,8 @@ class ProcessDiagnoser:
         now: float,
     ) -> list[Halt]:
         """Return the ranks of this start of the job that do not run."""
-        since = _values(samples["since"])
-        exits = _labels(samples["exits"])
+        since = values_of(samples["since"])
+        exits = labels_of(samples["exits"])
         running = {place.rank for place in live}
         halted = {
             place: state
@@ -244,7 +210,7 @@ class ProcessDiagnoser:
             key=lambda halt: (halt.since, halt.place),
         )
 
-    def _first_ends(self, ends: Sequence[Halt], now: float) -> list[Halt]:
+    def _first_ends(self, ends: Sequence[Halt], live: Iterable[Place], now: float) -> list[Halt]:
         """Return the ranks that ended first, once the others have lived on without them."""
         failed = [halt for halt in ends if not halt.finished]
         if not failed:
@@ -256,7 +222,9 @@ class ProcessDiagnoser:
             # The job was finishing already; a rank that fails at that keeps nobody waiting.
             return []
         together = [halt for halt in failed if halt.since <= first + _TOGETHER_SECONDS]
-        last = max([*(halt.since for halt in ends), *self._missed.values()])
+        # Whoever works on waits for nobody: of a job that finishes, some ranks take longer.
+        worked = self._occupation.last_seen(place.rank for place in live)
+        last = max([worked, *(halt.since for halt in ends), *self._missed.values()])
         if len({halt.place.node for halt in together}) > 1:
             together = odd_ones(together) or together
         # Once said, it stands whoever else ends for it.
@@ -307,14 +275,13 @@ class ProcessDiagnoser:
         found = []
         for node in [""] if common else where:
             own = [halt for halt in named if not node or halt.place.node == node]
-            # Launchers end a node's other ranks in the same second: who says why was first.
-            first = min(own, key=lambda h: (not h.how.get("error"), not h.how.get("signal")))
+            first = who_was_first(own)
             verdict = Verdict(
                 self.job_id,
                 node,
                 first.place.rank if node else None,
                 _CLASSES[first.state],
-                "host",
+                first.domain,
                 "undecided" if common else confidence,
                 "restart" if first.how.get("error") else "inspect",
                 seen.summary(first, len(own) - 1, len(victims)),
@@ -324,10 +291,38 @@ class ProcessDiagnoser:
             found.append(verdict)
         return found
 
+    def _traceless(self, live: set[Place], now: float) -> list[Verdict]:
+        """Return the first rank that is gone without a trace, and whose end cannot be known.
+
+        The hook takes the heartbeat away at a normal end. Without it a rank that finished and one
+        that was killed and reaped look the same.
+        """
+        gone = {rank: time for rank, time in self._missed.items() if rank not in self._hooked}
+        if not gone or now - max(self._missed.values()) < _TRACELESS_SECONDS:
+            return []
+        rank = min(gone, key=lambda number: (gone[number], number))
+        node, victims = self._ranks.get(rank, ""), tuple(sorted({place.rank for place in live}))
+        left = "1 rank" if len(victims) == 1 else f"{len(victims)} ranks"
+        return [
+            Verdict(
+                self.job_id,
+                node,
+                rank,
+                "rank_exited",
+                "unknown",
+                "undecided",
+                "inspect",
+                f"rank {rank} on node {node} is gone; it runs without the hook, so nothing says "
+                f"whether it finished or was killed; {left} of the job left.",
+                victims,
+                gone[rank],
+            )
+        ]
+
     def _slowed_down(self, shares: Sequence[Series], seen: _Seen, now: float) -> list[Verdict]:
         """Return the ranks that are stopped again and again, and go on in between."""
         halted = {halt.place for halt in seen.halts if now - halt.since >= GRACE_SECONDS}
-        found = {place: share for place, share in _values(shares).items() if place not in halted}
+        found = {place: share for place, share in values_of(shares).items() if place not in halted}
         self._slowed = {place: self._slowed.get(place, now) for place in found}
         return [
             Verdict(
@@ -347,46 +342,3 @@ class ProcessDiagnoser:
             # One stop of less than the grace is in the mean of a minute for less than that.
             if now - since >= _SLOWED_SECONDS and len(seen.live | {place}) > 1
         ]
-
-
-def odd_ones(ends: Sequence[Halt]) -> list[Halt]:
-    """Return those that ended otherwise than most of the others; nobody where there is no most.
-
-    Of ranks that end together, the one that was killed among many that lost a connection was
-    first, and so was the one with an exception among many that their launchers killed for it.
-    """
-    usual, count = Counter(halt.kind for halt in ends).most_common(1)[0]
-    return [halt for halt in ends if halt.kind != usual] if 2 * count > len(ends) else []
-
-
-def _place(series: Series) -> Place | None:
-    """Return whom a series is about; None if its rank is no number."""
-    rank = series.labels.get("rank", "")
-    if not (rank.isascii() and rank.isdigit()):
-        return None
-    return Place(int(rank), series.labels.get("node", ""))
-
-
-def _by_place(found: Sequence[Series], label: str) -> dict[Place, str]:
-    pairs = ((_place(series), series.labels.get(label, "")) for series in found)
-    return {place: value for place, value in pairs if place is not None}
-
-
-def _labels(found: Sequence[Series]) -> dict[Place, Mapping[str, str]]:
-    pairs = ((_place(series), series.labels) for series in found)
-    return {place: labels for place, labels in pairs if place is not None}
-
-
-def _values(found: Sequence[Series]) -> dict[Place, float]:
-    pairs = ((_place(series), float(series.values[-1])) for series in found)
-    return {place: value for place, value in pairs if place is not None}
-
-
-def _states(found: Sequence[Series]) -> dict[Place, str]:
-    """Return the state of each rank; of two that are reported, the one that runs."""
-    states: dict[Place, str] = {}
-    for series in found:
-        place, state = _place(series), series.labels.get("state", "")
-        if place is not None and states.get(place) not in _LIVE:
-            states[place] = state
-    return states

@@ -1,0 +1,115 @@
+"""Ranks that end by their program, and those that are done before others: no node is to blame."""
+
+from __future__ import annotations
+
+import pytest
+
+from detector.diagnosis.rank_series import ASKED_EVERY, START, JobSeries, Rank
+from peerwatch_detector.diagnosis.findings import EvidenceFindings
+from peerwatch_detector.diagnosis.processes.process_diagnoser import GRACE_SECONDS
+
+
+@pytest.fixture
+def job() -> JobSeries:
+    job = JobSeries()
+    assert [] == job.run(60)
+    return job
+
+
+@pytest.mark.parametrize(
+    ("error", "domain"),
+    [
+        ("ValueError", "user"),
+        ("RuntimeError", "user"),
+        ("torch.OutOfMemoryError", "user"),
+        ("torch.AcceleratorError", "unknown"),
+        ("OSError", "unknown"),
+    ],
+)
+@pytest.mark.parametrize("state", ["exited", "zombie"])
+def test_an_exception_is_the_programs_and_isolates_no_node(
+    job: JobSeries, error: str, domain: str, state: str
+) -> None:
+    job.halt(2, state, code="1", error=error)
+    (verdict,) = job.run(20)
+
+    assert (2, "c2", domain) == (verdict.rank, verdict.node, verdict.domain)
+    assert not verdict.names_node
+
+
+def test_ranks_that_lost_a_killed_one_on_their_node_do_not_make_it_the_programs() -> None:
+    job = JobSeries({number: Rank(f"c{number // 4}", size="8") for number in range(8)})
+    job.run(10)
+    for number in (4, 5, 7):
+        job.halt(number, code="1", error="RuntimeError")
+    job.halt(6)
+    (verdict,) = job.run(20)
+    assert ("c1", 6, "host", True) == (
+        verdict.node,
+        verdict.rank,
+        verdict.domain,
+        verdict.names_node,
+    )
+
+
+@pytest.mark.parametrize("work", ["written", "steps"])
+def test_a_rank_that_is_done_before_others_that_work_on_is_not_missed(
+    job: JobSeries, work: str
+) -> None:
+    """``os._exit(0)``: neither its exit code nor its heartbeat tell that it finished."""
+    job.halt(3)
+    for second in range(12):
+        getattr(job, work)[0] = 1e8 * second
+        assert [] == job.run(ASKED_EVERY)
+    # The others are done, too.
+    job.finish(0, 1, 2)
+    for _ in range(20):
+        assert [] == job.ask()
+        job.now += ASKED_EVERY
+
+
+def test_a_rank_is_missed_once_the_others_stand(job: JobSeries) -> None:
+    job.halt(3)
+    for second in range(4):
+        job.steps[0] = 100.0 + second
+        assert [] == job.run(ASKED_EVERY)
+    (verdict,) = job.run(GRACE_SECONDS)
+    assert ("c3", True) == (verdict.node, verdict.names_node)
+
+
+def test_a_rank_without_the_hook_that_is_gone_without_a_trace_is_a_question() -> None:
+    job = JobSeries(hooked=False)
+    job.run(20)
+    job.finish(3)
+    assert [] == job.run(60)
+    (verdict,) = job.run(70)
+    assert ("c3", 3, "unknown", "undecided") == (
+        verdict.node,
+        verdict.rank,
+        verdict.domain,
+        verdict.confidence,
+    )
+    assert (0, 1, 2) == verdict.victims
+    assert not verdict.names_node
+
+
+def test_a_rank_whose_hook_took_its_heartbeat_away_has_finished(job: JobSeries) -> None:
+    job.finish(3)
+    assert [] == job.run(300)
+
+
+def test_what_follows_the_failure_of_a_program_is_a_symptom(job: JobSeries) -> None:
+    findings = EvidenceFindings("llm")
+    job.halt(2, code="1", error="ValueError")
+    verdicts = job.run(20)
+
+    assert [] == findings.update(verdicts, job.now)
+    (mark,) = findings.of_programs(verdicts, job.now)
+    assert ("", START + 60) == (mark.node, mark.since)
+    # Once is enough.
+    assert [] == findings.of_programs(verdicts, job.now)
+
+
+def test_a_fault_of_a_node_is_none_of_the_program(job: JobSeries) -> None:
+    job.halt(3, signal="SIGKILL")
+    assert [] == EvidenceFindings("llm").of_programs(job.run(20), job.now)
