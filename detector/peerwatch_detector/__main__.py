@@ -139,7 +139,10 @@ def _stragglers(options: argparse.Namespace) -> int:
 
 def _diagnose(options: argparse.Namespace, config: DetectorConfig) -> int:
     from peerwatch_detector.diagnosis.report.command import run_diagnose  # noqa: PLC0415
+    from peerwatch_detector.diagnosis.report.recorded import diagnose_cases  # noqa: PLC0415
 
+    if options.cases:
+        return diagnose_cases(options.cases, options.at, as_json=options.json)
     return run_diagnose(options, config)
 
 

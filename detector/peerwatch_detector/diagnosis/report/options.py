@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import math
+from pathlib import Path
 
 
 def add_diagnose(
@@ -21,9 +23,25 @@ def add_diagnose(
     command = commands.add_parser(
         "diagnose",
         parents=[common],
-        help="print the verdicts that stand about a job: which rank, what, how sure, what to do",
+        help="print what made a job fail: the verdicts that stand about it, or recorded cases",
     )
-    command.add_argument("--job-id", required=True, help="training job")
+    whose = command.add_mutually_exclusive_group(required=True)
+    whose.add_argument("--job-id", help="training job, whose verdicts are read from Prometheus")
+    whose.add_argument(
+        "cases",
+        nargs="*",
+        # argparse needs it to be not required within the group.
+        default=[],
+        type=Path,
+        metavar="CASE",
+        help="folder of a recorded case, of whose events the root is found; no server is asked",
+    )
+    command.add_argument(
+        "--at",
+        type=_finite,
+        metavar="SECONDS",
+        help="of a recorded case: leave out what was seen later, in seconds from its start",
+    )
     command.add_argument(
         "--stacks",
         action="store_true",
@@ -33,5 +51,13 @@ def add_diagnose(
     command.add_argument("--json", action="store_true", help="for programs")
     command.epilog = (
         "The verdicts are those that running detectors publish. The exit code is 0 whether or not "
-        "any stands, and 1 if nobody has diagnosed the job or a stack could not be had."
+        "any stands, 1 if nobody has diagnosed the job or a stack could not be had, and 2 if a "
+        "case is broken."
     )
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value

@@ -1,0 +1,109 @@
+"""The root of a failure for a terminal and for programs: what to do first, then why."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from peerwatch_common.logs import one_line
+from peerwatch_detector.diagnosis.root.algorithm import Root
+from peerwatch_detector.diagnosis.root.cause import Cause, names
+from peerwatch_detector.diagnosis.root.job_places import JobPlaces
+from peerwatch_detector.diagnosis.root.rule import Observation
+from peerwatch_detector.diagnosis.root.text import page_text, would_change
+
+# What a person reads of thousands of lines; the JSON has more.
+_MOST_LINES = 8
+_MOST_IN_JSON = 200
+# A recorded case counts from its start; Unix times are far above.
+_UNIX_FROM = 1e8
+
+
+def root_json(root: Root, job: JobPlaces) -> dict[str, Any]:
+    """Return the answer for programs: causes with what speaks for and against, path, checks."""
+    return {
+        "causes": [_cause_json(cause, root, job) for cause in root.causes],
+        "path": [{"step": step.name, "result": step.result} for step in root.path],
+        "checks": [
+            {"check": run.check, "nodes": list(run.nodes), "why": run.why} for run in root.checks
+        ],
+        "missing": list(root.missing),
+    }
+
+
+def root_text(root: Root, job: JobPlaces) -> str:
+    """Return the answer for a person."""
+    if not root.causes:
+        return "Nothing is wrong with the job, as far as it was observed."
+    parts = [line for cause in root.causes for line in _cause_lines(cause, root, job)]
+    parts += ["How it was found:", *(f"  {step.name}: {step.result}" for step in root.path)]
+    if root.checks:
+        parts.append("What to run:")
+        parts += [
+            f"  peerwatch-check {run.check} on {names(run.nodes, 8)}: {run.why}"
+            for run in root.checks
+        ]
+    if root.missing:
+        parts += ["What is missing:", *(f"  {text}" for text in root.missing)]
+    return "\n".join(one_line(part) for part in parts)
+
+
+def _cause_json(cause: Cause, root: Root, job: JobPlaces) -> dict[str, Any]:
+    return {
+        "summary": page_text(cause, root, job),
+        "nodes": list(cause.nodes),
+        "place": cause.place,
+        "symptom": cause.symptom,
+        "domain": cause.domain,
+        "duration": cause.main.rule.duration,
+        "action": cause.action,
+        "confidence": cause.confidence,
+        "time_seconds": cause.time,
+        "rule": cause.main.rule.name,
+        "source": cause.main.rule.source,
+        "speaks_for": [each.evidence.to_json() for each in cause.speaks_for[:_MOST_IN_JSON]],
+        "against": list(cause.against),
+        "would_change": would_change(cause),
+    }
+
+
+def _cause_lines(cause: Cause, root: Root, job: JobPlaces) -> list[str]:
+    rule = cause.main.rule
+    lines = [
+        page_text(cause, root, job),
+        f"  {cause.symptom}, {cause.domain}, {rule.duration}, {cause.confidence}, "
+        f"action {cause.action}",
+        f"  rule {rule.name}: {rule.source}",
+    ]
+    shown = cause.speaks_for[:_MOST_LINES]
+    lines += [f"  for: {_observed(each)}" for each in shown]
+    if len(cause.speaks_for) > len(shown):
+        lines.append(f"  for: {len(cause.speaks_for) - len(shown)} more")
+    lines += [f"  against: {text}" for text in cause.against]
+    return [*lines, f"  would change it: {would_change(cause)}", ""]
+
+
+def _observed(each: Observation) -> str:
+    evidence = each.evidence
+    about = [evidence.node]
+    about += [f"{name} {value}" for name, value in _details(each) if value not in ("", None)]
+    text = f": {evidence.text}" if evidence.text else ""
+    where = ", ".join(part for part in about if part)
+    return f"{_when(each.time)} {evidence.kind} {evidence.name} ({where}){text}"
+
+
+def _details(each: Observation) -> list[tuple[str, object]]:
+    evidence = each.evidence
+    return [
+        ("GPU", evidence.gpu),
+        ("device", evidence.device),
+        ("rank", evidence.rank),
+        ("about rank", evidence.peer_rank),
+        ("about", evidence.peer_node or evidence.peer_address),
+    ]
+
+
+def _when(time: float) -> str:
+    if time < _UNIX_FROM:
+        return f"{time:.1f} s"
+    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
