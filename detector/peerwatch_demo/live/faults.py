@@ -129,11 +129,11 @@ def _lossy_nic(site: Site, node: Node, _directory: Path, _ongoing: Ongoing) -> N
     site.network.shape(node.name, _LOSSY_LINK)
 
 
+# Nobody reaps the processes of these jobs: a zombie is the literal truth.
 FAULTS = (
     LiveFault("infinite_loop", frozenset({"not_launched"}), _in_code("infinite_loop")),
     LiveFault("sleep_per_step", _SLOW, _in_code("sleep_per_step")),
-    LiveFault("exception", frozenset({"rank_exited"}), _in_code("exception"), blames_node=False),
-    # Nobody reaps the process in these jobs: a zombie is the literal truth.
+    LiveFault("exception", frozenset({"rank_exited", "rank_zombie"}), _in_code("exception")),
     LiveFault("kill_9", frozenset({"rank_exited", "rank_zombie"}), _signal(signal.SIGKILL)),
     LiveFault("sigstop", frozenset({"rank_stopped"}), _signal(signal.SIGSTOP)),
     LiveFault("sigstop_duty_cycle", _SLOW | {"rank_stopped"}, _duty_cycle),

@@ -77,10 +77,11 @@ class Run:
     @property
     def right_node(self) -> bool:
         """Whether exactly the faulty node was named; nobody where no node is at fault."""
-        findings = {item.node for item in self.said if item.kind == "finding"}
+        findings = [item for item in self.said if item.kind == "finding"]
         if self.blames_node:
-            return findings == {self.node}
-        return not findings
+            return {item.node for item in findings} == {self.node}
+        # A warning says where the program failed, and that the node is not at fault.
+        return all(item.confidence == "warning" for item in findings)
 
     @property
     def right_class(self) -> bool:

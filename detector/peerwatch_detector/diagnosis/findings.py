@@ -1,4 +1,4 @@
-"""Verdicts that name a node are findings: one for each node, evidence before statistics."""
+"""Verdicts on a node are findings: one for each node, evidence before statistics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ HOLD_SECONDS = 30.0
 # What stood before a restart is kept this much longer: diagnosers begin with an empty memory.
 RESTORED_SECONDS = 60.0
 
-_ENDS = ("rank_exited", "rank_zombie")
 _PLACES = {name: place for place, name in enumerate(CLASS_NAMES)}
 # Beside the confidence of statistics, which ends at 0.952 (``confidence_of``).
 _CONFIDENCE = {
@@ -55,7 +54,6 @@ class EvidenceFindings:
     standing: dict[str, Finding] = field(default_factory=dict)
     explanations: dict[Finding, Explanation] = field(default_factory=dict)
     _held_until: dict[str, float] = field(default_factory=dict)
-    _failed: set[float] = field(default_factory=set)
 
     def restore(self, findings: Iterable[Finding], now: float) -> None:
         """Let findings stand that were published before this process began.
@@ -72,24 +70,6 @@ class EvidenceFindings:
                 begun = replace(new, since=old.since)
                 self.standing[old.node], self.explanations[begun] = begun, why
 
-    def of_programs(self, verdicts: Iterable[Verdict], now: float) -> list[Finding]:
-        """Return marks of programs that failed since the last time: they name no node.
-
-        What nodes show from then on is a symptom, as it is of a finding.
-        """
-        failed = {
-            verdict.start_time
-            for verdict in verdicts
-            if verdict.class_name in _ENDS
-            and verdict.domain == "user"
-            and verdict.confidence != "undecided"
-        }
-        new, self._failed = failed - self._failed, failed
-        return [
-            Finding(self.job_id, "", "", "rank_exited", EVIDENCE, "critical", 0, start, now, 0.0)
-            for start in sorted(new)
-        ]
-
     def update(self, verdicts: Iterable[Verdict], now: float) -> list[Finding]:
         """Take in what stands now and return the findings that are new.
 
@@ -102,7 +82,7 @@ class EvidenceFindings:
         """
         chosen: dict[str, Verdict] = {}
         for verdict in sorted(verdicts, key=order):
-            if verdict.names_node:
+            if verdict.severity is not None:
                 chosen.setdefault(verdict.node, verdict)
         new = [found for v in chosen.values() if (found := self._take(v, now)) is not None]
         # A clock that was set back must not make them stand for longer.
@@ -131,7 +111,7 @@ class EvidenceFindings:
             "",
             verdict.class_name,
             EVIDENCE,
-            "critical",
+            verdict.severity or "critical",
             0,
             verdict.start_time,
             now,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from peerwatch_detector.detection.findings import Severity
+
 ClassName = Literal[
     # The process of a rank.
     "rank_exited",
@@ -70,9 +72,22 @@ class Verdict:
 
     @property
     def names_node(self) -> bool:
-        """Whether it says that a node is at fault: then it is a finding."""
-        return (
-            bool(self.node)
-            and self.domain in ("host", "network")
-            and self.confidence in ("sure", "likely")
-        )
+        """Whether it says that a node is at fault."""
+        return self._stands_on_node and self.domain in ("host", "network")
+
+    @property
+    def severity(self) -> Severity | None:
+        """How urgent the finding is that it makes; None if it makes none.
+
+        A node at fault is critical. A rank that ended is a finding whosever fault it is, since the
+        others wait for it: a warning where its program failed.
+        """
+        if self.names_node:
+            return "critical"
+        if self._stands_on_node and self.class_name in ("rank_exited", "rank_zombie"):
+            return "warning" if self.domain == "user" else "critical"
+        return None
+
+    @property
+    def _stands_on_node(self) -> bool:
+        return bool(self.node) and self.confidence in ("sure", "likely")

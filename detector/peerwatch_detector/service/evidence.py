@@ -114,7 +114,7 @@ class JobEvidence:
         return Answered(self, verdicts, errors)
 
     def take(self, answered: Answered, now: float) -> list[Finding]:
-        """Take in what was said and return the findings that are new, of programs that failed too.
+        """Take in what was said and return the findings that are new.
 
         Of a diagnoser that failed, what it said before stands.
         """
@@ -132,7 +132,7 @@ class JobEvidence:
                 finding.since,
                 self.findings.explanations[finding].sentence,
             )
-        return [*new, *self.findings.of_programs(self.verdicts, now)]
+        return new
 
 
 class DiagnoserFailures:

@@ -17,24 +17,26 @@ def job() -> JobSeries:
 
 
 @pytest.mark.parametrize(
-    ("error", "domain"),
+    ("error", "domain", "severity"),
     [
-        ("ValueError", "user"),
-        ("RuntimeError", "user"),
-        ("torch.OutOfMemoryError", "user"),
-        ("torch.AcceleratorError", "unknown"),
-        ("OSError", "unknown"),
+        ("ValueError", "user", "warning"),
+        ("RuntimeError", "user", "warning"),
+        ("torch.OutOfMemoryError", "user", "warning"),
+        ("torch.AcceleratorError", "unknown", "critical"),
+        ("OSError", "unknown", "critical"),
     ],
 )
 @pytest.mark.parametrize("state", ["exited", "zombie"])
 def test_an_exception_is_the_programs_and_isolates_no_node(
-    job: JobSeries, error: str, domain: str, state: str
+    job: JobSeries, error: str, domain: str, severity: str, state: str
 ) -> None:
     job.halt(2, state, code="1", error=error)
     (verdict,) = job.run(20)
 
     assert (2, "c2", domain) == (verdict.rank, verdict.node, verdict.domain)
     assert not verdict.names_node
+    assert severity == verdict.severity
+    assert (domain == "user") == ("The program failed, not the node." in verdict.summary)
 
 
 def test_ranks_that_lost_a_killed_one_on_their_node_do_not_make_it_the_programs() -> None:
@@ -98,18 +100,18 @@ def test_a_rank_whose_hook_took_its_heartbeat_away_has_finished(job: JobSeries) 
     assert [] == job.run(300)
 
 
-def test_what_follows_the_failure_of_a_program_is_a_symptom(job: JobSeries) -> None:
+def test_the_failure_of_a_program_is_a_finding_that_needs_no_page(job: JobSeries) -> None:
     findings = EvidenceFindings("llm")
     job.halt(2, code="1", error="ValueError")
     verdicts = job.run(20)
 
-    assert [] == findings.update(verdicts, job.now)
-    (mark,) = findings.of_programs(verdicts, job.now)
-    assert ("", START + 60) == (mark.node, mark.since)
+    (finding,) = findings.update(verdicts, job.now)
+    assert ("c2", "warning", START + 60) == (finding.node, finding.severity, finding.since)
     # Once is enough.
-    assert [] == findings.of_programs(verdicts, job.now)
+    assert [] == findings.update(verdicts, job.now)
 
 
 def test_a_fault_of_a_node_is_none_of_the_program(job: JobSeries) -> None:
     job.halt(3, signal="SIGKILL")
-    assert [] == EvidenceFindings("llm").of_programs(job.run(20), job.now)
+    (finding,) = EvidenceFindings("llm").update(job.run(20), job.now)
+    assert ("c3", "critical") == (finding.node, finding.severity)

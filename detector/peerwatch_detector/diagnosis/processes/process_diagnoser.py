@@ -96,7 +96,9 @@ class _Seen:
         what = first.words(place.node in self.oom)
         rest = "left" if self.live else "ended otherwise"
         ranks = "1 rank" if victims == 1 else f"{victims} ranks"
-        return f"rank {place.rank} on node {place.node}{others} {what}; {ranks} of the job {rest}."
+        whose = " The program failed, not the node." if first.domain == "user" else ""
+        who = f"rank {place.rank} on node {place.node}{others}"
+        return f"{who} {what}; {ranks} of the job {rest}.{whose}"
 
 
 class ProcessDiagnoser:
