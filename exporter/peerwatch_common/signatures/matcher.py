@@ -14,7 +14,7 @@ from peerwatch_common.signatures.timestamps import timestamp_of
 from peerwatch_common.signatures.tracebacks import CHAINS, HEADER, RaisedException, Tracebacks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from peerwatch_common.signatures.prefixes import Line
     from peerwatch_common.signatures.signature import Signature
@@ -47,8 +47,17 @@ class MatchTable:
         pairs = [(each, pattern) for each in signatures.signatures for pattern in each.patterns]
         self._pairs = pairs
         self._exceptions = [number for number, (each, _) in enumerate(pairs) if each.exception]
-        literals = [() if each.exception else pattern.literals for each, pattern in pairs]
-        self.prefilter = Prefilter([*literals, (HEADER,), CHAINS])
+        literals = [frozenset() if each.exception else one.literals for each, one in pairs]
+        self._literals = [*literals, {(HEADER,)}, {(chain,) for chain in CHAINS}]
+        self.prefilter = Prefilter(self._literals)
+
+    def candidates(self, raw: bytes, selected: Iterable[int]) -> set[int]:
+        """Return which of the patterns that the prefilter selected for a line it may match."""
+        return {
+            number
+            for number in selected
+            if any(all(text in raw for text in texts) for texts in self._literals[number])
+        }
 
     def match(
         self, text: bytes, candidates: set[int], *, exception: bool
@@ -83,7 +92,7 @@ class MatchTable:
         if noise and found:
             # "This may be caused by CUDA error: ..." speaks of none; "CUDA error: ..., which may be
             # caused by ..." does.
-            return min(noise, found, key=lambda each: each[1].start())
+            return min(found, noise, key=lambda each: each[1].start())
         return found or noise
 
 
@@ -117,13 +126,14 @@ class LogMatcher:
         The bytes may be cut anywhere; large blocks (64 KiB and more) cost least. The last line
         waits until it ends. Lines end with LF or CR. It never raises, whatever the bytes are.
         """
-        end = max(data.rfind(b"\n"), data.rfind(b"\r"))
+        end = data.rfind(b"\n")
+        end = max(end, data.rfind(b"\r", end + 1))
         if end < 0:
             self._partial = (self._partial + data)[:LONGEST_LINE]
             return []
         block = self._partial + data[:end]
         self._partial = data[end + 1 : end + 1 + LONGEST_LINE]
-        return list(self._events(_plain(block)))
+        return list(self._events(without_escapes(block)))
 
     def finish(self) -> list[Event]:
         """Return the events in a last line that has no end, and forget what is open.
@@ -131,32 +141,39 @@ class LogMatcher:
         For a log that was rotated, truncated or closed.
         """
         block, self._partial = self._partial, b""
-        events = list(self._events(_plain(block)))
+        events = list(self._events(without_escapes(block)))
         self._tracebacks = Tracebacks()
         return events
 
     def _events(self, block: bytes) -> Iterator[Event]:
         selected = self._table.prefilter.lines(block)
-        selected.reverse()
-        place = 0
-        while place <= len(block):
-            while selected and selected[-1][0] < place:
-                selected.pop()
+        if not selected and not self._tracebacks.are_open:
+            return
+        lines = block.replace(b"\r", b"\n").split(b"\n")
+        waiting = sorted(selected, reverse=True)
+        number = 0
+        while number < len(lines):
             # In a traceback every line counts, elsewhere those that may match.
             if not self._tracebacks.are_open:
-                if not selected:
+                while waiting and waiting[-1] < number:
+                    waiting.pop()
+                if not waiting:
                     return
-                place = selected[-1][0]
-            candidates = selected[-1][1] if selected and selected[-1][0] == place else set()
-            end = block.find(b"\n", place)
-            end = len(block) if end < 0 else end
-            raw = block[place : min(end, place + LONGEST_LINE)]
-            place = end + 1
-            now = self._clock()
-            for line in lines_in(raw, now):
-                event = self._event(line, candidates, now)
-                if event is not None:
-                    yield event
+                number = waiting[-1]
+            yield from self._line_events(lines[number], selected.get(number))
+            number += 1
+
+    def _line_events(self, raw: bytes, selected: Iterable[int] | None) -> Iterator[Event]:
+        # Holes in a file read as NUL bytes; UTF-16 has one in every character.
+        raw = raw[:LONGEST_LINE].replace(b"\0", b"")
+        candidates = self._table.candidates(raw, selected) if selected else set()
+        if not candidates and not self._tracebacks.are_open:
+            return
+        now = self._clock()
+        for line in lines_in(raw, now):
+            event = self._event(line, candidates, now)
+            if event is not None:
+                yield event
 
     def _event(self, line: Line, candidates: set[int], now: float) -> Event | None:
         taken = self._tracebacks.take(line)
@@ -170,16 +187,6 @@ class LogMatcher:
         signature, match = found
         cascade = signature.cascade or (isinstance(taken, RaisedException) and taken.cascade)
         return _event_of(signature, match, line, now, cascade=cascade)
-
-
-def _plain(block: bytes) -> bytes:
-    """Return whole lines without what is not text: NUL bytes, escapes, returns of the carriage."""
-    if b"\0" in block:
-        block = block.replace(b"\0", b"")
-    if b"\r" in block:
-        # Progress bars return to the start of their line for every update.
-        block = block.replace(b"\r", b"\n")
-    return without_escapes(block)
 
 
 def _event_of(

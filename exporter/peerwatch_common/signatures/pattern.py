@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import importlib
 import re
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from peerwatch_common.signatures.signature import Pattern
+from peerwatch_common.signatures.prefilter import reduced
+from peerwatch_common.signatures.signature import Pattern, Texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,8 +25,8 @@ _UNLIMITED = 16 * 1024
 # From any start, at some ten nanoseconds each: milliseconds.
 _MOST_WAYS = 1_000_000
 _LONGEST = 1000
-# Shorter texts stand in too many lines to select any.
-_SHORTEST_LITERAL = 4
+# Shorter texts stand in too many lines to select any; counted are what the prefilter keeps.
+_SHORTEST_LITERAL = 3
 _ALL = frozenset(range(256))
 _CATEGORIES = {
     f"CATEGORY_{name}": frozenset(code for code in _ALL if re.match(form, bytes([code])))
@@ -57,7 +59,7 @@ def compiled(text: str, *, needs_literal: bool = True) -> Pattern:
     ------
     PatternError
         If it is none, is not ASCII, ignores case as a whole, could take too long, or has no fixed
-        text of four characters that every match contains.
+        text of some letters that every match contains.
     """
     if len(text) > _LONGEST:
         raise PatternError(f"has {len(text)} characters, more than {_LONGEST}")
@@ -77,10 +79,10 @@ def compiled(text: str, *, needs_literal: bool = True) -> Pattern:
             "limit its repeats, such as .{0,200} in place of .*, and do not nest them"
         )
     literals = _literals(tree)
-    if needs_literal and _shortest(literals) < _SHORTEST_LITERAL:
+    if needs_literal and min(map(_length, literals), default=0) < _SHORTEST_LITERAL:
         raise PatternError(
-            f"has no fixed text of at least {_SHORTEST_LITERAL} characters that every match "
-            "contains; lines are selected by it"
+            f"has no fixed text with at least {_SHORTEST_LITERAL} letters other than a, e, i, o, u "
+            "that every match contains; lines are selected by it"
         )
     return Pattern(expression, frozenset(literals))
 
@@ -97,7 +99,7 @@ def _ways(items: Iterable[Any], *, last: bool = False) -> int:
     """
     flat = list(_without_groups(items))
     ways = 1
-    for item, following in zip(flat, [*flat[1:], None], strict=True):
+    for item, following in zip_longest(flat, flat[1:]):
         if _is_definite(item, following, last=last):
             continue
         operator, argument = item
@@ -189,9 +191,10 @@ def _inner(operator: str, argument: Any) -> Iterator[Any]:  # noqa: ANN401 - as 
         yield argument[1]
 
 
-def _literals(items: Iterable[Any]) -> set[bytes]:
-    """Return texts of which every match contains one; empty if there are none."""
-    found: list[set[bytes]] = []
+def _literals(items: Iterable[Any]) -> set[Texts]:
+    """Return fixed texts, of which every match contains all of one tuple."""
+    always: list[bytes] = []
+    choices: list[set[Texts]] = []
     run = bytearray()
     for item_operator, argument in items:
         operator = str(item_operator)
@@ -201,22 +204,31 @@ def _literals(items: Iterable[Any]) -> set[bytes]:
         if operator in {"AT", "ASSERT", "ASSERT_NOT"}:
             # They consume nothing: the texts around them stand side by side.
             continue
-        found += [{bytes(run)}, _item_literals(operator, argument)]
+        always.append(bytes(run))
         run.clear()
-    found.append({bytes(run)})
-    return max(found, key=_shortest)
+        inner = _item_literals(operator, argument)
+        if len(inner) == 1:
+            always += next(iter(inner))
+        else:
+            choices.append(inner)
+    texts = tuple(text for text in (*always, bytes(run)) if text)
+    if _length(texts) >= _SHORTEST_LITERAL or not choices:
+        return {texts}
+    # Of those that select lines the fewest: each is searched for.
+    best = max(choices, key=lambda choice: (min(map(_length, choice), default=0), -len(choice)))
+    return {(*texts, *choice) for choice in best}
 
 
-def _item_literals(operator: str, argument: Any) -> set[bytes]:  # noqa: ANN401 - as above
+def _item_literals(operator: str, argument: Any) -> set[Texts]:  # noqa: ANN401 - as above
     if operator == "BRANCH":
-        branches = [_literals(branch) for branch in argument[1]]
-        return set().union(*branches) if all(map(_shortest, branches)) else set()
+        return set().union(*(_literals(branch) for branch in argument[1]))
     if operator.endswith("_REPEAT"):
-        return _literals(argument[2]) if argument[0] else set()
+        return _literals(argument[2]) if argument[0] else {()}
     if operator == "SUBPATTERN" and argument[1] & re.IGNORECASE:
-        return set()
-    return set().union(*(_literals(inner) for inner in _inner(operator, argument)))
+        return {()}
+    return set().union(*(_literals(inner) for inner in _inner(operator, argument))) or {()}
 
 
-def _shortest(literals: set[bytes]) -> int:
-    return min(map(len, literals), default=0)
+def _length(texts: Texts) -> int:
+    """Return what the prefilter keeps of the longest of some texts."""
+    return max((len(reduced(text)) for text in texts), default=0)

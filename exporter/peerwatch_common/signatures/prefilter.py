@@ -1,28 +1,38 @@
 """Finds the lines that may match a signature, in a block of many lines, at memory speed.
 
-A healthy log has no error in it. Searching it for every signature's fixed text would cost most of
-the time there is; texts that many signatures share, such as ``CUDA error``, are searched for once.
+A healthy log has no error in it; what counts is how fast that is known. Two things make it fast.
+Digits, signs, spaces and small vowels are taken out of a block first, which leaves a third of it:
+what contains ``CUDA error`` contains ``CUDArrr`` then. And parts that many signatures share are
+searched for once. A part that healthy logs are full of would select too many lines: which these are
+is known from a sample of healthy logs.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-# Parts of words that healthy logs are full of: a text that stands in one selects too many lines.
-_COMMON = (
-    b" iteration consumed samples elapsed time per iteration (ms) learning rate global batch size "
-    b" lm loss scale grad norm number of skipped iterations number of nan iterations epoch steps "
-    b" throughput tokens per second validation evaluation accuracy perplexity checkpoint saved "
-    b" successfully loading initialized initializing process group world size using device memory "
-    b" NCCL INFO Channel via P2P NET/IB NET/Socket Connected all rings trees comm nranks Init "
-    b" COMPLETE [INFO] [WARNING] [Rank [rank0]: [default0]: : WARNING: UserWarning: warnings.warn("
-    b" torch.distributed DeepSpeed Megatron optimizer partition parameters version deprecated "
-)
-_SHORTEST = 4
-_LONGEST = 12
+    from peerwatch_common.signatures.signature import Texts
+
+HEALTHY = Path(__file__).parent / "healthy.txt"
+_KEPT = b"\nABCDEFGHIJKLMNOPQRSTUVWXYZbcdfghjklmnpqrstvwxyz"
+_DELETED = bytes(set(range(256)) - {*_KEPT, ord("\r")})
+# Progress bars return to the start of their line for every update: as good as a new line.
+_TABLE = bytes.maketrans(b"\r", b"\n")
+_SHORTEST = 3
+_LONGEST = 8
+# What costs how much, in nanoseconds per byte of a log: searching for a text, and looking at a
+# line. Measured by `python -m bench.signatures`.
+_SEARCH = 0.2
+_LINE = 1000.0
+
+
+def reduced(text: bytes) -> bytes:
+    """Return a text without digits, signs, spaces and small vowels; ends of lines are newlines."""
+    return text.translate(_TABLE, _DELETED)
 
 
 class Prefilter:
@@ -31,68 +41,74 @@ class Prefilter:
     Parameters
     ----------
     literals
-        For each pattern, texts of which a line must contain at least one.
+        For each pattern: a line must contain all texts of one tuple.
+    healthy
+        What healthy logs contain; the sample that ships by default.
 
     Attributes
     ----------
     triggers
-        What is searched for; each pattern's texts contain one of them.
+        What is searched for in reduced blocks; each pattern's reduced texts contain one of them.
     """
 
-    def __init__(self, literals: Sequence[Iterable[bytes]]) -> None:
-        wanted = {literal for each in literals for literal in each}
-        self.triggers = tuple(_cover(wanted))
+    def __init__(self, literals: Sequence[Iterable[Texts]], healthy: bytes | None = None) -> None:
+        sample = HEALTHY.read_bytes() if healthy is None else healthy
+        # A space between the texts: what is reduced has none, so that no part spans two of them.
+        texts = [[b" ".join(map(reduced, each)) for each in several] for several in literals]
+        self.triggers = tuple(_cover({text for each in texts for text in each}, reduced(sample)))
         self._patterns = [
             frozenset(
-                number
-                for number, each in enumerate(literals)
-                if any(trigger in literal for literal in each)
+                number for number, each in enumerate(texts) if any(trigger in text for text in each)
             )
             for trigger in self.triggers
         ]
 
-    def lines(self, block: bytes) -> list[tuple[int, set[int]]]:
-        """Return the start of each line that may match, in order, and which patterns it may match.
+    def lines(self, block: bytes) -> dict[int, set[int]]:
+        """Return the numbers of the lines that may match, and of the patterns each may match.
 
         Parameters
         ----------
         block
-            Whole lines, separated by newlines.
+            Whole lines, separated by LF or CR.
         """
         found: dict[int, set[int]] = {}
-        find, line_start = block.find, block.rfind
+        text = reduced(block)
         for trigger, patterns in zip(self.triggers, self._patterns, strict=True):
-            place = find(trigger)
+            place = text.find(trigger)
+            line = counted = 0
             while place >= 0:
-                start = line_start(b"\n", 0, place) + 1
-                found.setdefault(start, set()).update(patterns)
-                end = find(b"\n", place)
-                if end < 0:
+                line += text.count(b"\n", counted, place)
+                found.setdefault(line, set()).update(patterns)
+                counted = text.find(b"\n", place)
+                if counted < 0:
                     break
-                place = find(trigger, end)
-        return sorted(found.items())
+                place = text.find(trigger, counted)
+        return found
 
 
-def _cover(literals: set[bytes]) -> Iterator[bytes]:
-    """Return few short texts such that each literal contains one of them, greedily."""
+def _cover(literals: set[bytes], sample: bytes) -> Iterator[bytes]:
+    """Return texts such that each literal contains one of them, at little cost.
+
+    Greedily: next is always the text with the least cost for each literal it adds.
+    """
     holders: dict[bytes, set[bytes]] = {}
     for literal in literals:
-        for part in _parts(literal):
+        for part in {part for text in literal.split() for part in _parts(text)}:
             holders.setdefault(part, set()).add(literal)
+    costs = {part: _SEARCH + _LINE * sample.count(part) / len(sample) for part in holders}
     left = set(literals)
     while left:
-        # Of those that cover as many, the longest: searching is faster the longer a text is.
-        best = max(holders, key=lambda part: (len(holders[part] & left), len(part), part))
-        if len(holders[best] & left) <= 1:
-            yield from sorted(left)
-            return
-        left -= holders[best]
+        # Of those that cost as much the longest: it selects fewest lines.
+        best = min(costs, key=lambda part: (costs[part] / len(holders[part]), -len(part), part))
         yield best
+        covered = holders[best]
+        left -= covered
+        holders = {part: rest for part, held in holders.items() if (rest := held - covered)}
+        costs = {part: costs[part] for part in holders}
 
 
 def _parts(literal: bytes) -> Iterator[bytes]:
-    for length in range(_SHORTEST, min(_LONGEST, len(literal)) + 1):
+    longest = min(_LONGEST, len(literal))
+    for length in range(min(_SHORTEST, longest), longest + 1):
         for start in range(len(literal) - length + 1):
-            part = literal[start : start + length]
-            if part not in _COMMON:
-                yield part
+            yield literal[start : start + length]

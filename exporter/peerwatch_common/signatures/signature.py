@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Log = Literal["job", "kernel"]
+# Fixed texts that a line contains all.
+Texts = tuple[bytes, ...]
 
 
 class EventClass(enum.StrEnum):
@@ -31,11 +33,11 @@ class Pattern:
     expression
         Searched for in a line, after its prefixes are taken off.
     literals
-        Fixed texts of which every match contains at least one: lines without any are not searched.
+        Every match contains all texts of at least one of these: other lines are not searched.
     """
 
     expression: re.Pattern[bytes]
-    literals: frozenset[bytes]
+    literals: frozenset[Texts]
 
 
 @dataclass(frozen=True, slots=True)
