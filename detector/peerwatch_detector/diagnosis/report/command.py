@@ -10,6 +10,10 @@ from collections.abc import Sequence
 
 from peerwatch_common.logs import one_line
 from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.diagnosis.report.live_root import root_of_job
+from peerwatch_detector.diagnosis.root.algorithm import Root
+from peerwatch_detector.diagnosis.root.answer import root_json, root_text
+from peerwatch_detector.diagnosis.root.job_places import JobPlaces
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.frame import Series
 from peerwatch_detector.reading import promql
@@ -44,9 +48,12 @@ def run_diagnose(options: argparse.Namespace, config: DetectorConfig) -> int:
     """
     how = exporter_access(config) if options.stacks else None
     with PrometheusReader(config.prometheus) as reader:
-        diagnosed = reader.instant(promql.diagnosed(options.job_id))
-        rows = _rows(reader.instant(promql.published_verdicts(options.job_id)))
+        diagnosed = reader.instant(promql.diagnosed(options.job_id), options.at)
+        rows = _rows(reader.instant(promql.published_verdicts(options.job_id), options.at))
         exporters = {} if how is None else _exporters(reader, options.job_id, config)
+        if options.root:
+            found = root_of_job(reader, options.job_id, time.time(), options.at)
+            return _print_root(options, rows, *found)
     if not diagnosed and not rows:
         sys.stderr.write(
             f"peerwatch-detector: no detector that {config.prometheus.shown_url} scrapes has "
@@ -61,6 +68,24 @@ def run_diagnose(options: argparse.Namespace, config: DetectorConfig) -> int:
     sys.stdout.write("\n")
     sys.stderr.write("".join(f"peerwatch-detector: {one_line(reason)}\n" for reason in failed))
     return 1 if failed else 0
+
+
+def _print_root(
+    options: argparse.Namespace, rows: Sequence[Row], root: Root, job: JobPlaces
+) -> int:
+    """Print the root of a job's failure, then the verdicts; 1 if nothing is known of the job."""
+    if not job.nodes and not rows:
+        sys.stderr.write(
+            f"peerwatch-detector: no rank of job {options.job_id!r} was seen in the last 30 "
+            "minutes before; check --job-id and --at.\n"
+        )
+        return 1
+    if options.json:
+        text = json.dumps({"root": root_json(root, job), "verdicts": rows})
+    else:
+        text = f"{root_text(root, job)}\n\n{_text(options.job_id, rows, None)}"
+    sys.stdout.write(f"{text}\n")
+    return 0
 
 
 def _rows(found: Sequence[Series]) -> list[Row]:

@@ -40,7 +40,13 @@ def add_diagnose(
         "--at",
         type=_finite,
         metavar="SECONDS",
-        help="of a recorded case: leave out what was seen later, in seconds from its start",
+        help="leave out what was seen later: Unix time, or seconds from the start of a case",
+    )
+    command.add_argument(
+        "--root",
+        action="store_true",
+        help="of a job: also read what is known of its nodes, and find the root of its failure; "
+        "cases are always asked for it",
     )
     command.add_argument(
         "--stacks",

@@ -1,0 +1,260 @@
+"""Series as evidence: what exporters and detectors publish about a job and its nodes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from peerwatch_detector.diagnosis.diagnoser import Samples
+from peerwatch_detector.diagnosis.root.evidence import (
+    LOG_CLASSES,
+    MOST_EVENTS,
+    Evidence,
+    in_order,
+)
+from peerwatch_detector.diagnosis.root.job_places import JobPlaces
+from peerwatch_detector.frame import Series
+
+# A job that has not finished a step for so long stands: MegaScale alarms after tens of seconds.
+_STALLED_SECONDS = 60.0
+# How long before the end of its window an increase may have begun.
+_INCREASE_SECONDS = 60.0
+_PROCESS = {"rank_exited": "exited", "rank_zombie": "zombie", "rank_stopped": "stopped"}
+
+Labels = Mapping[str, str]
+
+
+def job_places(samples: Samples) -> JobPlaces:
+    """Return the nodes, ranks and places of a job, as the series say.
+
+    Parameters
+    ----------
+    samples
+        Answers to ``QUERIES``; what nobody publishes is an empty sequence.
+    """
+    ranks = {
+        rank: labels.get("node", "")
+        for labels, _ in _rows(samples, "ranks")
+        if (rank := _rank(labels)) is not None
+    }
+    places = {
+        labels["node"]: {
+            level: labels[f"topology_{level}"]
+            for level in ("rack", "leaf", "pod")
+            if labels.get(f"topology_{level}")
+        }
+        for labels, _ in _rows(samples, "places")
+        if labels.get("node")
+    }
+    nodes = {labels.get("node", "") for labels, _ in _rows(samples, "ranks")} - {""}
+    return JobPlaces(tuple(sorted(nodes)), ranks, {n: p for n, p in places.items() if p})
+
+
+def evidence_of(samples: Samples, now: float, job_id: str) -> tuple[Evidence, ...]:
+    """Return what the series say, in order of time; at most ``MOST_EVENTS``, the last ones.
+
+    Parameters
+    ----------
+    samples
+        Answers to ``QUERIES``.
+    now
+        Unix time at which they were evaluated.
+    job_id
+        The job.
+    """
+    found: list[Evidence] = []
+    for name, build in _BUILDERS.items():
+        found += (each for row in _rows(samples, name) for each in build(*row))
+    found += _logs(samples, job_id)
+    found += _exits(samples, now, job_id)
+    found += _verdicts(samples, job_id)
+    steps = [value for _, value in _rows(samples, "step")]
+    if steps and now - max(steps) > _STALLED_SECONDS:
+        found.append(Evidence(time=max(steps), kind="step", name="stalled", job_id=job_id))
+    return in_order(found)[-MOST_EVENTS:]
+
+
+def _rows(samples: Samples, name: str) -> Iterator[tuple[Labels, float]]:
+    for series in samples.get(name, ()):
+        value = _value(series)
+        if math.isfinite(value):
+            yield series.labels, value
+
+
+def _value(series: Series) -> float:
+    return float(series.values[-1]) if len(series.values) else math.nan
+
+
+def _rank(labels: Labels) -> int | None:
+    text = labels.get("rank", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else None
+
+
+def _xid(labels: Labels, value: float) -> Sequence[Evidence]:
+    return [
+        Evidence(
+            time=value,
+            kind="xid",
+            name=labels.get("xid", "other"),
+            node=labels.get("node", ""),
+            gpu=labels.get("gpu", ""),
+            class_name=labels.get("class", ""),
+        )
+    ]
+
+
+def _sxid(labels: Labels, value: float) -> Sequence[Evidence]:
+    return [
+        Evidence(
+            time=value,
+            kind="sxid",
+            name=labels.get("sxid", "other"),
+            node=labels.get("node", ""),
+            class_name=labels.get("severity", ""),
+            device=labels.get("switch", ""),
+        )
+    ]
+
+
+def _kernel(labels: Labels, value: float) -> Sequence[Evidence]:
+    # XIDs have series of their own, with the GPU.
+    if labels.get("signature", "").startswith("xid_"):
+        return []
+    return [
+        Evidence(
+            time=value,
+            kind="kernel",
+            name=labels.get("signature") or "other",
+            node=labels.get("node", ""),
+            class_name=labels.get("class", ""),
+        )
+    ]
+
+
+def _state(
+    kind: str, name: str, device: str = "", before: float = 0.0
+) -> Callable[[Labels, float], Sequence[Evidence]]:
+    """Return the builder of a state that began at a time."""
+
+    def build(labels: Labels, value: float) -> Sequence[Evidence]:
+        return [
+            Evidence(
+                time=value - before,
+                kind=kind,  # type: ignore[arg-type]
+                name=labels.get("check") or name,
+                node=labels.get("node", ""),
+                gpu=labels.get("gpu", ""),
+                device=labels.get(device, "") if device else "",
+                class_name="fail" if kind == "check" else "",
+            )
+        ]
+
+    return build
+
+
+def _named(kind: str, label: str) -> Callable[[Labels, float], Sequence[Evidence]]:
+    """Return the builder of something whose name is a label and whose value is its time."""
+
+    def build(labels: Labels, value: float) -> Sequence[Evidence]:
+        return [
+            Evidence(
+                time=value if kind == "finding" else 0.0,
+                kind=kind,  # type: ignore[arg-type]
+                name=labels.get(label) or "other",
+                node=labels.get("node", ""),
+                gpu=labels.get("gpu", ""),
+                class_name="minority" if kind == "config" else "",
+            )
+        ]
+
+    return build
+
+
+_BUILDERS: Mapping[str, Callable[[Labels, float], Sequence[Evidence]]] = {
+    "xid": _xid,
+    "xid_class": _xid,
+    "sxid": _sxid,
+    "kernel": _kernel,
+    "gpu_lost": _state("gpu", "lost"),
+    "link_down": _state("nic", "link_downed", "device", _INCREASE_SECONDS),
+    "memory": _state("host", "edac_uncorrected", before=_INCREASE_SECONDS),
+    "boot": _state("boot", "boot"),
+    "check": _state("check", "other", "device"),
+    "absent": _state("absent", "absent"),
+    "config": _named("config", "key"),
+    "finding": _named("finding", "metric"),
+}
+
+
+def _logs(samples: Samples, job_id: str) -> Iterator[Evidence]:
+    """Yield the lines of ranks, with the peers they complain about."""
+    times: dict[tuple[str, str, str, str], float] = {}
+    # The first error of a rank is known exactly; of others the last time is.
+    for name in ("log", "first"):
+        for labels, value in _rows(samples, name):
+            key = (
+                labels.get("node", ""),
+                labels.get("rank", ""),
+                labels.get("class", ""),
+                labels.get("signature", ""),
+            )
+            times[key] = min(value, times.get(key, math.inf))
+    peers: dict[tuple[str, str, str], list[str]] = {}
+    for labels, _ in _rows(samples, "peers"):
+        whose = (labels.get("node", ""), labels.get("rank", ""), labels.get("signature", ""))
+        peers.setdefault(whose, []).append(labels.get("peer", ""))
+    for (node, rank, class_name, signature), time in times.items():
+        if class_name not in LOG_CLASSES:
+            continue
+        for peer in peers.get((node, rank, signature), [""]):
+            is_rank = peer.isascii() and peer.isdigit() and len(peer) < 9
+            yield Evidence(
+                time=time,
+                kind="log",
+                name=signature or "other",
+                node=node,
+                class_name=class_name,
+                job_id=job_id,
+                rank=_rank({"rank": rank}),
+                peer_rank=int(peer) if is_rank else None,
+                peer_address="" if is_rank else peer,
+            )
+
+
+def _exits(samples: Samples, now: float, job_id: str) -> Iterator[Evidence]:
+    """Yield the ends of processes, with what they ended by."""
+    since = {
+        (labels.get("node", ""), labels.get("rank", "")): now - value
+        for labels, value in _rows(samples, "halted")
+    }
+    for labels, _ in _rows(samples, "exits"):
+        signal, code = labels.get("signal", ""), labels.get("code", "")
+        yield Evidence(
+            time=since.get((labels.get("node", ""), labels.get("rank", "")), now),
+            kind="process",
+            name="killed" if signal else "exited",
+            node=labels.get("node", ""),
+            job_id=job_id,
+            rank=_rank(labels),
+            value=float(code) if code.isascii() and code.isdigit() else None,
+            text=labels.get("error", "") or signal,
+        )
+
+
+def _verdicts(samples: Samples, job_id: str) -> Iterator[Evidence]:
+    """Yield verdicts about collectives and processes, from when they were findings on."""
+    begun = {
+        (labels.get("node", ""), labels.get("metric", "")): value
+        for labels, value in _rows(samples, "named")
+    }
+    for labels, value in _rows(samples, "verdict"):
+        node, class_name = labels.get("node", ""), labels.get("class", "other")
+        yield Evidence(
+            time=begun.get((node, class_name), value),
+            kind="process" if class_name in _PROCESS else "collective",
+            name=_PROCESS.get(class_name, class_name),
+            node=node,
+            class_name=labels.get("confidence", ""),
+            job_id=job_id,
+            rank=_rank(labels),
+        )

@@ -1,0 +1,82 @@
+"""What is asked of Prometheus to find the root of a job's failure: once, when somebody wants it.
+
+All are instant queries about the job's nodes, of the last two hours at most; nothing of it is asked
+while a job is healthy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# Twice the longest time-out of a collective in use (30 minutes), and Meta's 10 before it.
+WINDOW_SECONDS = 7200
+_RECENT = f"> time() - {WINDOW_SECONDS}"
+_RANKS = "last_over_time(rank_info{ {{- job -}} }[30m])"
+_OF_NODES = f"and on (cluster, node) group by (cluster, node) ({_RANKS})"
+
+
+def _since(labels: str, state: str) -> str:
+    """Return the query for when a state began to hold, of the nodes of the job."""
+    began = f"min_over_time((timestamp({state}))[{WINDOW_SECONDS}s:30s])"
+    return f"min by (cluster, {labels}) ({began} {_OF_NODES})"
+
+
+def _last(labels: str, metric: str) -> str:
+    """Return the query for the last time of an event, of the nodes of the job."""
+    return f"max by (cluster, {labels}) ({metric}) {_RECENT} {_OF_NODES}"
+
+
+QUERIES: Mapping[str, str] = {
+    "ranks": f"max by (node, rank) ({_RANKS})",
+    "places": (
+        "max by (cluster, node, topology_rack, topology_leaf, topology_pod) "
+        f"(last_over_time(node:topology:seconds[30m])) {_OF_NODES}"
+    ),
+    "xid": _last("node, gpu, xid", "gpu_xid_last_timestamp_seconds"),
+    "xid_class": _last("node, gpu, xid, class", "gpu_xid_class_last_timestamp_seconds"),
+    "sxid": _last(
+        "node, switch, sxid, severity", 'nvswitch_sxid_last_timestamp_seconds{severity="fatal"}'
+    ),
+    "kernel": _last(
+        "node, class, signature", 'log_event_last_timestamp_seconds{job_id="",class!="X"}'
+    ),
+    "log": (
+        "max by (node, rank, class, signature) "
+        f'(log_event_last_timestamp_seconds{{ {{{{- job -}}}} ,class!="X"}}) {_RECENT}'
+    ),
+    "first": (
+        "min by (node, rank, class, signature) "
+        f"(log_first_error_timestamp_seconds{{ {{{{- job -}}}} }}) {_RECENT}"
+    ),
+    "peers": "max by (node, rank, peer, signature) (log_peer_errors_total{ {{- job -}} }) > 0",
+    "gpu_lost": _since("node, gpu", "gpu_lost == 1"),
+    "link_down": _since("node, device", "increase(nic_link_downed_total[1m]) > 0"),
+    "memory": _since("node", 'increase(host_edac_errors_total{severity="uncorrected"}[1m]) > 0'),
+    "boot": _last("node", "host_boot_time_seconds"),
+    "check": (
+        "max by (cluster, node, check, device) (peerwatch_check_last_run_timestamp_seconds) "
+        "and on (cluster, node, check, device) (peerwatch_check_status == 2) "
+        f"and on (cluster, node) group by (cluster, node) ({_RANKS})"
+    ),
+    "config": "max by (node, key) (peerwatch_job_config_minority{ {{- job -}} } == 1)",
+    "exits": "max by (node, rank, code, signal, error) (rank_exit_info{ {{- job -}} })",
+    "halted": "max by (node, rank) (rank_halted_seconds{ {{- job -}} })",
+    "step": "max(last_over_time(rank_last_step_timestamp_seconds{ {{- job -}} }[30m]))",
+    "absent": (
+        "max by (cluster, node) "
+        "(max_over_time((timestamp(rank_info{ {{- job -}} }))[30m:15s])) "
+        "unless on (cluster, node) group by (cluster, node) (exporter_build_info)"
+    ),
+    "finding": (
+        "min by (node, gpu, metric) "
+        '(peerwatch_finding_start_timestamp_seconds{ {{- job -}} ,method!="evidence"})'
+    ),
+    "verdict": (
+        "max by (node, rank, class, confidence) "
+        '(timestamp(peerwatch_diagnosis{ {{- job -}} ,node!=""}))'
+    ),
+    "named": (
+        "min by (node, metric) "
+        '(peerwatch_finding_start_timestamp_seconds{ {{- job -}} ,method="evidence"})'
+    ),
+}

@@ -1,0 +1,171 @@
+"""Series become evidence, and ``diagnose --root`` says what a job failed of."""
+
+import json
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+import numpy as np
+import promql_parser
+import pytest
+
+from detector.fake_prometheus import FakePrometheus, fake_prometheus, refuse, success
+from peerwatch_detector.__main__ import main
+from peerwatch_detector.diagnosis.root.algorithm import find_root
+from peerwatch_detector.diagnosis.root.live import evidence_of, job_places
+from peerwatch_detector.diagnosis.root.live_queries import QUERIES
+from peerwatch_detector.frame import Series
+from peerwatch_detector.reading import promql
+
+NOW = 1_800_000_000.0
+
+
+def rows(*labels_and_values: tuple[dict[str, str], float]) -> list[Series]:
+    return [Series(labels, np.array([NOW]), np.array([v])) for labels, v in labels_and_values]
+
+
+def ranks() -> list[Series]:
+    return rows(*[({"node": f"n{r // 2}", "rank": str(r)}, 1.0) for r in range(16)])
+
+
+def lines(**more: Any) -> list[Series]:
+    return rows(
+        *[
+            (
+                {"node": f"n{r // 2}", "rank": str(r), "class": "D", "signature": "gloo_connection"}
+                | more,
+                NOW - 50 + r,
+            )
+            for r in range(16)
+            if r // 2 != 5
+        ]
+    )
+
+
+def test_a_gpu_that_fell_off_the_bus_is_found_in_series() -> None:
+    samples = {
+        "ranks": ranks(),
+        "places": rows(({"node": "n5", "topology_leaf": "l1", "topology_rack": ""}, NOW)),
+        "xid": rows(({"node": "n5", "gpu": "1", "xid": "79"}, NOW - 55)),
+        "log": lines(),
+        "peers": rows(
+            ({"node": "n4", "rank": "8", "peer": "10", "signature": "gloo_connection"}, 3.0)
+        ),
+        "step": rows(({}, NOW - 70)),
+        "exits": rows(({"node": "n4", "rank": "8", "signal": "SIGABRT", "code": ""}, 1.0)),
+        "halted": rows(({"node": "n4", "rank": "8"}, 20.0)),
+    }
+    job = job_places(samples)
+    evidence = evidence_of(samples, NOW, "7")
+
+    assert (8, "n5", {"n5": {"leaf": "l1"}}) == (len(job.nodes), job.ranks[10], job.places)
+    (complaint,) = [each for each in evidence if each.peer_rank is not None]
+    assert (8, 10, NOW - 42) == (complaint.rank, complaint.peer_rank, complaint.time)
+    (end,) = [each for each in evidence if each.kind == "process"]
+    assert ("killed", "SIGABRT", NOW - 20) == (end.name, end.text, end.time)
+    (cause,) = find_root(job, evidence, job_id="7", until=NOW).causes
+    assert (("n5",), "isolate") == (cause.nodes, cause.action)
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "value", "expected"),
+    [
+        ("xid_class", {"xid": "145", "class": "hardware"}, NOW, ("xid", "145", "hardware")),
+        ("sxid", {"sxid": "20034", "severity": "fatal"}, NOW, ("sxid", "20034", "fatal")),
+        ("kernel", {"signature": "nic_cable", "class": "N"}, NOW, ("kernel", "nic_cable", "N")),
+        ("gpu_lost", {"gpu": "3"}, NOW, ("gpu", "lost", "")),
+        ("link_down", {"device": "mlx5_0"}, NOW, ("nic", "link_downed", "")),
+        ("memory", {}, NOW, ("host", "edac_uncorrected", "")),
+        ("boot", {}, NOW, ("boot", "boot", "")),
+        ("absent", {}, NOW, ("absent", "absent", "")),
+        ("check", {"check": "nvlink"}, NOW, ("check", "nvlink", "fail")),
+        ("config", {"key": "nic_mtu"}, 1.0, ("config", "nic_mtu", "minority")),
+        ("finding", {"metric": "pfc_tx_rate"}, NOW, ("finding", "pfc_tx_rate", "")),
+        (
+            "verdict",
+            {"class": "not_launched", "confidence": "sure", "rank": "3"},
+            NOW,
+            ("collective", "not_launched", "sure"),
+        ),
+        ("verdict", {"class": "rank_stopped", "rank": "3"}, NOW, ("process", "stopped", "")),
+    ],
+)
+def test_each_series_is_an_observation(
+    name: str, labels: dict[str, str], value: float, expected: tuple[str, str, str]
+) -> None:
+    (each,) = evidence_of({name: rows(({"node": "n1"} | labels, value))}, NOW, "7")
+
+    assert "n1" == each.node
+    assert expected == (each.kind, each.name, each.class_name)
+
+
+def test_what_cannot_be_read_is_left_out() -> None:
+    samples = {
+        "xid": rows(({"node": "n1", "xid": "79"}, float("nan"))),
+        "log": rows(({"node": "n1", "rank": "zero", "class": "?", "signature": "x"}, NOW)),
+        "ranks": rows(({"node": "n1", "rank": "-1"}, 1.0)),
+    }
+
+    assert () == evidence_of(samples, NOW, "7")
+    assert {} == job_places(samples).ranks
+
+
+@pytest.fixture
+def server() -> Iterator[FakePrometheus]:
+    with fake_prometheus(success("vector", [])) as running:
+        yield running
+
+
+def answer(server: FakePrometheus, samples: dict[str, list[Series]]) -> None:
+    """Let the server answer some queries, refuse one, and know nothing else."""
+    now = time.time()
+    by_query = {promql.job_query(QUERIES[name], "7"): found for name, found in samples.items()}
+    refused = promql.job_query(QUERIES["link_down"], "7")
+
+    def respond(handler: BaseHTTPRequestHandler) -> None:
+        query = server.requests[-1].form["query"]
+        if query == refused:
+            refuse(422, "execution", "too many samples")(handler)
+            return
+        found = by_query.get(query, [])
+        shown = [
+            {
+                "metric": dict(each.labels),
+                "value": [now, str(float(each.values[-1]) - NOW + now)],
+            }
+            for each in found
+        ]
+        success("vector", shown)(handler)
+
+    server.response = respond
+
+
+def test_the_command_reads_a_job_and_names_what_was_not_answered(
+    server: FakePrometheus, capsys: pytest.CaptureFixture[str]
+) -> None:
+    xid = rows(({"node": "n5", "gpu": "1", "xid": "79"}, NOW - 55))
+    answer(server, {"ranks": ranks(), "log": lines(), "xid": xid})
+    command = ["diagnose", "--job-id", "7", "--root", "--prometheus", server.url]
+
+    assert 0 == main([*command, "--json"])
+    root = json.loads(capsys.readouterr().out)["root"]
+    assert [["n5"]] == [cause["nodes"] for cause in root["causes"]]
+    assert any("link_down" in text for text in root["missing"])
+
+    assert 0 == main([*command, "--at", "1000000000"])
+    assert "1000000000" in server.requests[-1].form["time"]
+    assert "Nothing is wrong" in capsys.readouterr().out
+
+
+def test_a_job_that_nobody_knows_is_no_answer(
+    server: FakePrometheus, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["diagnose", "--job-id", "8", "--root", "--prometheus", server.url]
+    assert 1 == main(command)
+    assert "no rank of job '8'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_every_query_is_promql(name: str) -> None:
+    assert promql_parser.parse(promql.job_query(QUERIES[name], 'a"b'))
