@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from peerwatch_detector.diagnosis.collectives.communication_diagnoser import CommunicationDiagnoser
 from peerwatch_detector.diagnosis.collectives.hang_diagnoser import HangDiagnoser
 from peerwatch_detector.diagnosis.collectives.straggler_diagnoser import StragglerDiagnoser
 from peerwatch_detector.diagnosis.diagnoser import Diagnoser
@@ -11,4 +12,5 @@ DIAGNOSERS: tuple[type[Diagnoser], ...] = (
     ProcessDiagnoser,
     HangDiagnoser,
     StragglerDiagnoser,
+    CommunicationDiagnoser,
 )

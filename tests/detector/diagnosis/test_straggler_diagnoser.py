@@ -20,6 +20,7 @@ def block(
     groups: Groups,
     number: int,
     *,
+    more: Answers | None = None,
     offsets: Mapping[int, float] | None = None,
     known: bool = True,
     per_node: int = 1,
@@ -37,7 +38,7 @@ def block(
     for rank in {rank for ranks in groups.values() for rank in ranks} if known else ():
         labels = {"rank": rank, "node": f"c{rank // per_node}"}
         found["clock"].append(series(labels, (offsets or {}).get(rank, 0.0)))
-    return found
+    return found | (more or {})
 
 
 def diagnosed(groups: Groups, blocks: int = 3, **changes) -> list[Verdict]:
@@ -130,6 +131,44 @@ def test_a_stage_that_is_late_in_every_replica_names_nobody():
     groups = {f"PP{r}": {2 * r: 0.0, 2 * r + 1: 0.3} for r in range(4)}
 
     assert {verdict.names_node for verdict in diagnosed(groups)} == {False}
+
+
+def pipelines(*members: str) -> Answers:
+    labels = {"description": "PIPELINE_MODEL_PARALLEL_GROUP"}
+    return {"stages": [series({**labels, "members": ranks}, 1) for ranks in members]}
+
+
+def test_the_first_stage_of_a_single_pipeline_ends_a_step_last_and_names_nobody():
+    late = {"0": {0: 0.3, 1: 0.2, 2: 0.1, 3: 0.0}}
+
+    assert diagnosed(late, more=pipelines("0-3")) == []
+    assert [verdict.node for verdict in diagnosed(late)] == ["c0"]
+
+
+def test_s5_a_stage_that_is_late_in_every_replica_of_one_group_names_nobody():
+    late = {"0": {0: 0.0, 1: 0.3, 2: 0.0, 3: 0.3, 4: 0.0, 5: 0.31}}
+
+    assert diagnosed(late, more=pipelines("0-1", "2-3", "4-5")) == []
+
+
+def test_s6_a_worker_that_is_later_than_its_stage_is_named():
+    late = {"0": {0: 0.2, 1: 0.0, 2: 0.2, 3: 0.0, 4: 0.45, 5: 0.0}}
+
+    (verdict,) = diagnosed(late, more=pipelines("0-1", "2-3", "4-5"))
+
+    assert (verdict.node, verdict.rank) == ("c4", 4)
+
+
+def test_few_steps_of_random_lengths_name_nobody():
+    """A step takes 10 s: twenty of them are more than three blocks."""
+    slow = {"steps": [series({}, 0.1)]}
+
+    assert diagnosed(LATE, more=slow) == []
+    assert len(diagnosed(LATE, blocks=16, more=slow)) == 1
+
+
+def test_while_a_node_loses_what_it_sends_nobody_is_late_by_himself():
+    assert diagnosed(LATE, more={"loss": [series({"node": "c1"}, 0.4)]}) == []
 
 
 def test_ranks_in_different_blocks_are_not_compared():

@@ -10,7 +10,13 @@ from typing import ClassVar
 from peerwatch_detector.diagnosis.by_rank import by_rank
 from peerwatch_detector.diagnosis.collectives.blocks import QUERIES, Block, Blocks
 from peerwatch_detector.diagnosis.collectives.lateness import compute_stragglers
+from peerwatch_detector.diagnosis.collectives.loss import LOSS_QUERIES
 from peerwatch_detector.diagnosis.collectives.members import format_ranks
+from peerwatch_detector.diagnosis.collectives.stages import (
+    STAGES_QUERY,
+    beyond_stage,
+    read_stages,
+)
 from peerwatch_detector.diagnosis.diagnoser import Samples
 from peerwatch_detector.diagnosis.verdict import Verdict
 
@@ -21,8 +27,14 @@ LEAST_SHARE = 1 - 1 / 1.2
 _LEAST_BLOCKS = 2
 # Blocks of different groups end at different times; older ones are of another time.
 _BLOCKS_APART = 1.6
+# Sequences differ in length, and with them who is late from step to step; over so many steps of
+# random lengths no rank is late by a sixth in the mean.
+_LEAST_STEPS = 20
 _QUERIES = {
     **QUERIES,
+    **LOSS_QUERIES,
+    "stages": STAGES_QUERY,
+    "steps": "max(rate(rank_steps_total{ {{- job -}} }[2m]))",
     # The time a rank spends in a group's collectives, per second: the straggler waits least, and
     # no clock is compared. Only where it differs.
     "waits": (
@@ -82,25 +94,37 @@ class StragglerDiagnoser:
             for group, (time, block) in self._recent.items()
             if now - time <= _BLOCKS_APART * block.duration
         }
-        if new:
+        # Who receives what a lossy node sends again and again is late as well.
+        if new and not samples.get("loss"):
             saving = {rank: share for rank, _, share in by_rank(samples.get("saving", ()))}
-            self._judge(_nodes(samples), saving, now)
+            self._judge(_nodes(samples), read_stages(samples), saving, now)
         longest = max((block.duration for _, block in self._recent.values()), default=0.0)
         self._streaks = {
             node: streak
             for node, streak in self._streaks.items()
             if now - streak.last <= _BLOCKS_APART * longest
         }
+        steps = [float(series.values[-1]) for series in samples.get("steps", ())]
+        # Where steps are not counted, blocks of collectives must do.
+        least = _LEAST_STEPS / steps[0] if steps and steps[0] > 0 else 0.0
         return [
-            streak.verdict for streak in self._streaks.values() if streak.blocks >= _LEAST_BLOCKS
+            streak.verdict
+            for streak in self._streaks.values()
+            if streak.blocks >= _LEAST_BLOCKS and streak.last - streak.since >= least
         ]
 
-    def _judge(self, nodes: Mapping[int, str], saving: Mapping[int, float], now: float) -> None:
+    def _judge(
+        self,
+        nodes: Mapping[int, str],
+        stages: Mapping[int, int],
+        saving: Mapping[int, float],
+        now: float,
+    ) -> None:
         """Take in the newest blocks of all groups."""
-        shares = {
-            group: {rank: s - saving.get(rank, 0.0) for rank, s in block.shares.items()}
-            for group, (_, block) in self._recent.items()
-        }
+        shares = {}
+        for group, (_, block) in self._recent.items():
+            own = {rank: s - saving.get(rank, 0.0) for rank, s in block.shares.items()}
+            shares[group] = beyond_stage(own, stages, nodes)
         named = _stragglers(shares, nodes)
         for node in [node for node in self._streaks if node not in named]:
             del self._streaks[node]
