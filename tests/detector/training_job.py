@@ -13,6 +13,7 @@ from peerwatch_detector.config import DetectorConfig
 
 # Second from which a fault shows.
 ONSET = 600
+FAULT = slice(ONSET, None)
 NODES, GPUS = 6, 4
 # Usual levels: while training, while the GPUs rest, and while the ranks wait for one of them.
 LEVELS = {
@@ -67,6 +68,18 @@ def training(
     return values
 
 
+def changed(values: Values, metric: str, node: int | slice, factor: float, span: slice) -> Values:
+    """Multiply one metric of one node, or of several."""
+    values[metric][node, ..., span] *= factor
+    return values
+
+
+def stopped_rank(seconds: int = 900, node: int = 2) -> Values:
+    """One rank stops at the onset, its CPU with it; the others soon wait for it."""
+    values = training(seconds, waits=(ONSET + 10, seconds))
+    return changed(values, "cpu_usage", node, 0.3, FAULT)
+
+
 def replay(values: Values, **settings: Any) -> Replay:
     """Return a replay of these metrics by the shipped settings but for those given."""
     metrics = {"enabled": list(values)}
@@ -86,4 +99,16 @@ def nodes_found(values: Values, **settings: Any) -> list[str]:
     return [finding[0] for finding in found(values, **settings)]
 
 
-__all__ = ["NODES", "ONSET", "Values", "found", "node_names", "nodes_found", "replay", "training"]
+__all__ = [
+    "FAULT",
+    "NODES",
+    "ONSET",
+    "Values",
+    "changed",
+    "found",
+    "node_names",
+    "nodes_found",
+    "replay",
+    "stopped_rank",
+    "training",
+]

@@ -173,9 +173,9 @@ class PeerwatchConfig(MethodConfig):
     company: bool = Field(
         default=True,
         description="While the job waits, flag a node early only if metrics with two different "
-        "causes (GPUs, network, CPU, ...) or its rank's heartbeat speak against it. Signs of one "
-        "cause, and all after a rest of the GPUs, must wait for patience_seconds, weak ones for "
-        "fast_seconds more.",
+        "causes (GPUs, network, CPU, ...) speak against it, each for fast_pair_seconds, or its "
+        "rank's heartbeat does. Signs of one cause, and all after a rest of the GPUs, must wait "
+        "for patience_seconds, weak ones for fast_seconds more.",
     )
     slack_seconds: float = Field(
         default=60.0,
@@ -214,6 +214,12 @@ class PeerwatchConfig(MethodConfig):
         le=0.9,
         description="Share of its progress that the job must have lost for high load to count: "
         "progress wanders by a few percent, and other programs beside the job are common.",
+    )
+    steady_loss: bool = Field(
+        default=True,
+        description="Progress must have been lost in two thirds of the time since a deviation "
+        "began, for high load in all three, and stalls that fall close together are left out: an "
+        "evaluation or a slow storage in between is not the node's doing.",
     )
 
     @property

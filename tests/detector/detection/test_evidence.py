@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detector import naive
-from detector.fakes import config_for, metric
-from peerwatch_detector.config import DetectorConfig
-from peerwatch_detector.detection.findings import Deviation
+from detector.evidence import (
+    BEGAN,
+    CONFIG,
+    METRICS,
+    NOW,
+    TRAINS,
+    WAITS,
+    evidence_of,
+    sustained,
+    weighed,
+    without,
+)
 from peerwatch_detector.detection.methods.peerwatch.effects import Side
 from peerwatch_detector.detection.methods.peerwatch.evidence import (
     Evidence,
@@ -23,63 +30,6 @@ from peerwatch_detector.detection.methods.peerwatch.evidence import (
 )
 from peerwatch_detector.detection.methods.peerwatch.job_step import JobStep
 from peerwatch_detector.detection.methods.peerwatch.progress import Phase
-
-NOW, BEGAN = 10_000, 9_000.0
-TRAINS, WAITS = Phase(known=True), Phase(known=True, waiting=True)
-CONFIG = config_for(
-    metric("work"),
-    metric("other"),
-    metric("busy", kind="load"),
-    metric("pause", kind="network"),
-    metric("marks", kind="network"),
-    metric("notice", warns=True),
-    metric("own", kind="own"),
-)
-METRICS = {metric_config.name: metric_config for metric_config in CONFIG.detection_metrics()}
-
-
-def evidence_of(name: str = "work", node: str = "a", **changes: Any) -> Evidence:
-    values: dict[str, Any] = {
-        "node": node,
-        "gpu": "",
-        "metric": METRICS[name],
-        "rank": 1,
-        "high": True,
-        "since": BEGAN,
-        "began": BEGAN,
-        "seconds": 300.0,
-        "quiet": 0.0,
-        "strength": 2.0,
-    }
-    return Evidence(**(values | changes))
-
-
-def sustained(
-    *evidence: Evidence,
-    phase: Phase = TRAINS,
-    waiting_since: float | None = None,
-    loss: float = math.nan,
-    config: DetectorConfig = CONFIG,
-) -> list[tuple[str, str]]:
-    """Return node and metric of what may be named now."""
-    deviations = weighed(
-        *evidence, phase=phase, waiting_since=waiting_since, loss=lambda since: loss, config=config
-    )
-    return [(deviation.node, deviation.metric) for deviation in deviations if deviation.sustained]
-
-
-def weighed(
-    *evidence: Evidence,
-    phase: Phase,
-    waiting_since: float | None = None,
-    loss: Callable[[float], float],
-    config: DetectorConfig = CONFIG,
-) -> list[Deviation]:
-    return assess(list(evidence), JobStep(NOW, NOW, phase, waiting_since), loss, config)
-
-
-def without(**settings: Any) -> DetectorConfig:
-    return CONFIG.model_copy(update={"peerwatch": CONFIG.peerwatch.model_copy(update=settings)})
 
 
 def test_where_nothing_tells_of_progress_continuity_alone_decides() -> None:
@@ -98,22 +48,23 @@ def test_while_the_job_goes_on_only_lost_progress_makes_a_finding(
     assert flagged is bool(sustained(evidence_of(seconds=seconds), loss=loss))
 
 
-def test_the_loss_is_asked_for_since_the_deviations_onset() -> None:
-    asked: list[float] = []
+def test_the_loss_that_a_deviation_may_have_cost_is_asked_for() -> None:
+    asked: list[Evidence] = []
 
-    def loss(since: float) -> float:
-        asked.append(since)
+    def loss(item: Evidence) -> float:
+        asked.append(item)
         return 0.5
 
-    (deviation,) = weighed(evidence_of(since=8_765.0), phase=TRAINS, loss=loss)
-    assert [8_765.0] == asked
+    item = evidence_of(since=8_765.0)
+    (deviation,) = weighed(item, phase=TRAINS, loss=loss)
+    assert [item] == asked
     assert "critical" == deviation.severity
 
 
 def test_a_metric_that_warns_is_a_warning_without_lost_progress() -> None:
-    (deviation,) = weighed(evidence_of("notice"), phase=TRAINS, loss=lambda since: 0.0)
+    (deviation,) = weighed(evidence_of("notice"), phase=TRAINS, loss=lambda item: 0.0)
     assert (True, "warning") == (deviation.sustained, deviation.severity)
-    (deviation,) = weighed(evidence_of("notice"), phase=TRAINS, loss=lambda since: 0.2)
+    (deviation,) = weighed(evidence_of("notice"), phase=TRAINS, loss=lambda item: 0.2)
     assert (True, "critical") == (deviation.sustained, deviation.severity)
 
 
@@ -130,7 +81,7 @@ def test_a_job_that_starts_waits_for_late_ranks_as_long_as_it_takes(
 ) -> None:
     step = JobStep(NOW, NOW, WAITS, BEGAN, starting=True)
     evidence = [evidence_of(seconds=seconds), evidence_of("other", seconds=seconds)]
-    deviations = assess(evidence, step, lambda since: math.nan, CONFIG)
+    deviations = assess(evidence, step, lambda item: math.nan, CONFIG)
     assert [flagged, flagged] == [deviation.sustained for deviation in deviations]
 
 
@@ -220,7 +171,7 @@ def test_where_only_steps_are_counted_a_sign_finds_no_company() -> None:
 
 
 def test_what_cannot_be_named_is_shown_as_half_of_the_way() -> None:
-    (deviation,) = weighed(evidence_of(seconds=900), phase=TRAINS, loss=lambda since: 0.0)
+    (deviation,) = weighed(evidence_of(seconds=900), phase=TRAINS, loss=lambda item: 0.0)
     assert 0.5 == deviation.seconds / deviation.threshold
 
 
@@ -332,46 +283,3 @@ def test_nodes_that_stay_keep_their_deviations() -> None:
     tracker.follow(("new", "a"))
     evidence, _ = collect_evidence(tracker, METRICS["work"], 1, ("",), high=True, common_cause=True)
     assert [("a", 15.0, 2.0)] == [(item.node, item.seconds, item.strength) for item in evidence]
-
-
-@pytest.mark.parametrize(
-    ("waited", "strength", "flagged"),
-    [(100, 9.0, False), (110, 2.9, False), (110, 3.0, True), (154, 2.9, False), (155, 1.0, True)],
-)
-def test_a_sign_without_company_is_given_time(waited: int, strength: float, flagged: bool) -> None:
-    since = float(NOW - waited)
-    item = evidence_of(began=since, seconds=60, strength=strength)
-    assert flagged is bool(sustained(item, phase=WAITS, waiting_since=since))
-    alone = without(company=False)
-    assert sustained(item, phase=WAITS, waiting_since=since, config=alone)
-
-
-@pytest.mark.parametrize(
-    ("names", "enough"),
-    [
-        (("pause", "marks"), False),
-        (("pause", "work"), True),
-        (("work", "busy"), False),
-        (("work", "other"), True),
-    ],
-)
-def test_company_is_a_metric_with_another_cause(names: tuple[str, str], enough: bool) -> None:
-    since = float(NOW - 60)
-    signs = [evidence_of(name, began=since, seconds=60) for name in names]
-    assert enough is bool(sustained(*signs, phase=WAITS, waiting_since=since))
-
-
-def test_after_a_rest_of_the_gpus_a_late_node_is_no_fault() -> None:
-    since = float(NOW - 60)
-    signs = [evidence_of(name, began=since, seconds=60) for name in ("work", "other")]
-    step = JobStep(NOW, NOW, WAITS, since, halted_seconds=30.0)
-    for config, flagged in ((CONFIG, False), (without(company=False), True)):
-        deviations = assess(signs, step, lambda since: math.nan, config)
-        assert [flagged] * 2 == [deviation.sustained for deviation in deviations]
-
-
-def test_the_ranks_own_heartbeat_needs_no_company() -> None:
-    since = float(NOW - 60)
-    metric_config = METRICS["work"].model_copy(update={"name": "heartbeat_age"})
-    item = evidence_of(metric=metric_config, began=since, seconds=45)
-    assert sustained(item, phase=WAITS, waiting_since=since)

@@ -116,7 +116,7 @@ def test_a_stopped_rank_is_explained_by_what_its_node_shows_and_the_waiting_job(
     )
     assert pytest.approx(0.3, abs=0.03) == cpu.factor
     assert pytest.approx(0.05, abs=0.01) == tcp.factor
-    assert "CPU usage 8.91 % (peers 29.1 %) and 1 more since 22:23:25 UTC" in why.sentence
+    assert "CPU usage 9.03 % (peers 29 %) and 1 more since 22:23:25 UTC" in why.sentence
     assert "very likely at fault: its ranks died or hang" in why.sentence
 
 

@@ -5,7 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from peerwatch_detector.detection.methods.peerwatch.step_rate import step_rate, usual_lull
+from peerwatch_detector.detection.methods.peerwatch.step_rate import (
+    lost_share,
+    step_rate,
+    usual_lull,
+)
 
 LOW = 0.1
 
@@ -76,3 +80,49 @@ def test_what_is_not_known_does_not_count() -> None:
     mean, seconds = step_rate(np.full(50, math.nan), LOW)
     assert (True, 0) == (math.isnan(mean), seconds)
     assert 0 == step_rate(np.empty(0), LOW)[1]
+
+
+BEFORE = np.full(300, 0.5)
+
+
+def lost(after: np.ndarray) -> tuple[float, float, float]:
+    """Return the loss as a whole, in two thirds and in all thirds."""
+    whole, most, throughout = (lost_share(BEFORE, after, LOW, 60, parts) for parts in (0, 2, 3))
+    return whole, most, throughout
+
+
+def test_a_slower_job_is_slower_throughout() -> None:
+    assert pytest.approx([0.2] * 3) == lost(np.full(240, 0.4))
+
+
+def test_an_evaluation_is_no_loss_in_most_of_the_time() -> None:
+    after = np.full(240, 0.5)
+    after[90:150] = 0.2
+    whole, most, throughout = lost(after)
+    assert 0.1 < whole
+    assert pytest.approx([0.0, 0.0]) == [most, throughout]
+    # What began before it was not its doing, but it may cost more later.
+    after[160:] = 0.4
+    assert pytest.approx([0.2, 0.0]) == lost(after)[1:]
+
+
+def test_stalls_that_fall_close_together_are_no_lulls() -> None:
+    after = np.full(240, 0.5)
+    for start, seconds in ((20, 8), (50, 11), (110, 7), (140, 9), (190, 8), (215, 10)):
+        after[start : start + seconds] = 0.0
+    whole, most, throughout = lost(after)
+    assert 0.1 < whole
+    assert pytest.approx([0.0, 0.0]) == [most, throughout]
+
+
+def test_longer_lulls_are_lost_throughout() -> None:
+    before, after = iterating(300, 10), iterating(240, 12, computing=0.5)
+    losses = [lost_share(before, after, LOW, 60, parts) for parts in (0, 2, 3)]
+    assert pytest.approx([1 / 6] * 3, abs=0.03) == losses
+
+
+def test_a_third_of_which_nothing_is_known_says_nothing_of_the_loss() -> None:
+    after = np.full(240, 0.4)
+    after[80:160] = math.nan
+    assert pytest.approx(0.2) == lost_share(BEFORE, after, LOW, 60)
+    assert math.isnan(lost_share(BEFORE, after, LOW, 60, 2))

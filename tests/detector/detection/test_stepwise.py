@@ -8,32 +8,21 @@ from hypothesis import strategies as st
 from detector.fakes import START, config_for, healthy, metric
 from detector.fakes import Replay as PlainReplay
 from detector.training_job import (
+    FAULT,
     ONSET,
     Values,
+    changed,
     found,
     node_names,
     nodes_found,
     replay,
+    stopped_rank,
     training,
 )
 from peerwatch_detector.frame import JobFrame
 
-
-def changed(values: Values, metric: str, node: int, factor: float, span: slice) -> Values:
-    """Multiply one metric of one node."""
-    values[metric][node, ..., span] *= factor
-    return values
-
-
-FAULT = slice(ONSET, None)
 # One sign is enough: for tests of what else decides.
 ALONE = {"company": False}
-
-
-def stopped_rank(seconds: int = 900, node: int = 2) -> Values:
-    """One rank stops at the onset, its CPU with it; the others soon wait for it."""
-    values = training(seconds, waits=(ONSET + 10, seconds))
-    return changed(values, "cpu_usage", node, 0.3, FAULT)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -47,29 +36,6 @@ def test_a_node_that_holds_the_others_up_is_named_within_a_minute() -> None:
     assert ("node-02", "") == (node, gpu)
     assert abs(since - ONSET) <= 10
     assert 45 <= raised - ONSET <= 65
-
-
-def test_one_sign_without_company_is_given_time() -> None:
-    ((node, _, since, raised),) = found(stopped_rank(), cycle=5)
-    assert ("node-02", True) == (node, abs(since - ONSET) <= 10)
-    # The wait begins ten seconds after the onset, and is long after 110.
-    assert 110 <= raised - ONSET - 10 <= 125
-    # A pause that ends before is nobody's fault.
-    short = changed(
-        training(900, waits=(ONSET + 10, ONSET + 90)), "cpu_usage", 2, 0.3, slice(ONSET, ONSET + 90)
-    )
-    assert [] == found(short, cycle=5)
-    assert ["node-02"] == nodes_found(short, peerwatch=ALONE)
-
-
-def test_metrics_of_one_cause_are_no_company_for_each_other() -> None:
-    values = training(900, waits=(ONSET + 10, ONSET + 90))
-    for name in ("gpu_power", "gpu_duty_cycle"):
-        changed(values, name, 2, 0.3, slice(ONSET, ONSET + 90))
-    assert [] == found(values, cycle=5)
-    assert ["node-02"] == nodes_found(values, peerwatch=ALONE)
-    changed(values, "cpu_usage", 2, 0.3, slice(ONSET, ONSET + 90))
-    assert ["node-02"] == nodes_found(values)
 
 
 def test_between_two_steps_the_evidence_stands() -> None:

@@ -1,9 +1,10 @@
 """Whether one sign against a node of a waiting job is enough: it needs company, or time.
 
 While a job pauses for a healthy reason, some metric of some node always begins to differ a little.
-A node is flagged early only if two metrics with different causes speak against it, or its own rank
-does; what shows in metrics of one cause alone is given time, in which most healthy pauses end. So
-is whatever begins with a rest of all GPUs: then a node that is late rests on in all its metrics.
+A node is flagged early only if two metrics with different causes speak against it for as long as
+one alone would have to, or its own rank does; what shows in metrics of one cause alone is given
+time, in which most healthy pauses end. So is whatever begins with a rest of all GPUs: then a node
+that is late rests on in all its metrics.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def cause_of(metric: MetricConfig) -> str:
     return "gpu" if metric.scope == "gpu" else metric.name
 
 
-def has_company(signs: Sequence[Evidence], step: JobStep) -> bool:
+def has_company(signs: Sequence[Evidence], step: JobStep, settings: PeerwatchConfig) -> bool:
     """Whether signs against one node are enough though the job waits since a moment ago.
 
     Parameters
@@ -45,13 +46,20 @@ def has_company(signs: Sequence[Evidence], step: JobStep) -> bool:
         Those that may explain the wait.
     step
         The job.
+    settings
+        How long signs that agree must last.
     """
     if any(sign.metric.name in _OWN_WORD for sign in signs):
         return True
     # Where only steps are counted, a checkpoint or an evaluation looks like a wait.
-    if step.phase.counted:
+    if step.phase.counted or step.halted_seconds > 0:
         return False
-    return step.halted_seconds == 0 and len({cause_of(sign.metric) for sign in signs}) > 1
+    # Where a phase of the job begins or ends, a node whose samples are some seconds ahead or late
+    # differs in all metrics, for as long as the level that is compared remembers it.
+    if not step.waits_long(settings.fast_pair_seconds):
+        return False
+    lasting = [sign for sign in signs if sign.seconds >= settings.fast_pair_seconds]
+    return len({cause_of(sign.metric) for sign in lasting}) > 1
 
 
 def had_time(item: Evidence, step: JobStep, settings: PeerwatchConfig) -> bool:

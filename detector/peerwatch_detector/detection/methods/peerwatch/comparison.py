@@ -100,7 +100,7 @@ def _deviation(
         view.scale,
         config.peerwatch,
     )
-    _learn(view, group, step.time, deviation, usual, config)
+    _learn(view, group, step, deviation, usual, config)
     return deviation
 
 
@@ -165,14 +165,14 @@ def _unlike(view: MetricView, time: float, model: Model, config: DetectorConfig)
 def _learn(
     view: MetricView,
     group: Group,
-    time: float,
+    step: JobStep,
     deviation: StepDeviations,
     usual: Usual,
     config: DetectorConfig,
 ) -> None:
     """Add the newest sample that is not learned yet to the past; it may have come late."""
     baseline = group.baseline
-    columns = view.grid.columns(time, _LATEST * config.resolution_seconds)
+    columns = view.grid.columns(step.time, _LATEST * config.resolution_seconds)
     known = np.flatnonzero(np.isfinite(group.middle[columns]))
     if not len(known):
         return
@@ -183,4 +183,7 @@ def _learn(
     level = float(group.middle[column])
     offset = view.scale.offset(group.units[:, column], level)
     healthy = deviation.healthy & (not level < config.peerwatch.collapsed_share * usual.level)
-    baseline.learn(time, level, offset, healthy)
+    # What all show in a wait is not their usual level: after minutes of it the level would not
+    # count as collapsed any more, and what little is left would be compared.
+    learned = np.nan if step.phase.waiting else level
+    baseline.learn(step.time, learned, offset, healthy)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.config import DetectorConfig, MetricConfig
+from peerwatch_detector.config.methods import PeerwatchConfig
 from peerwatch_detector.detection.continuity import LONGEST_HOLE, DeviationTracker
 from peerwatch_detector.detection.findings import Deviation, Severity
 from peerwatch_detector.detection.methods.peerwatch.company import had_time, has_company
@@ -224,7 +225,7 @@ def collect_evidence(
 def assess(
     evidence: list[Evidence],
     step: JobStep,
-    loss: Callable[[float], float],
+    loss: Callable[[Evidence], float],
     config: DetectorConfig,
 ) -> list[Deviation]:
     """Say of all evidence how long it must last.
@@ -236,7 +237,7 @@ def assess(
     step
         The job now.
     loss
-        Share of progress lost since a Unix time; NaN = not known.
+        Share of progress that a deviation may have cost the job; NaN = not known.
     config
         Settings.
 
@@ -267,7 +268,7 @@ def _needed(
     item: Evidence,
     same_node: list[Evidence],
     step: JobStep,
-    loss: Callable[[float], float],
+    loss: Callable[[Evidence], float],
     config: DetectorConfig,
 ) -> tuple[float, Severity]:
     """Return the length at which it is a finding now, infinite for never, and its severity."""
@@ -281,7 +282,7 @@ def _needed(
     if step.phase.waiting:
         return np.inf, "critical"
     least = settings.load_loss if item.is_load and settings.load else settings.progress_loss
-    if loss(item.since) >= least:
+    if loss(item) >= least:
         return threshold, "critical"
     return (threshold if item.metric.warns else np.inf), "warning"
 
@@ -289,30 +290,36 @@ def _needed(
 def _needed_while_waiting(
     item: Evidence, same_node: list[Evidence], step: JobStep, config: DetectorConfig
 ) -> float:
-    settings, since = config.peerwatch, step.waiting_since
-    assert since is not None, "a waiting job waits since some time"
-    slack = settings.slack_seconds
-    late = step.waits_long(settings.patience_seconds)
-    before = elapsed(item.began, since)
-    if before > (_LATE_SLACK * slack if late else slack):
-        return np.inf
-    # A glitch just before a checkpoint was the first as well; then the wait is soon over.
-    if item.held and (not late or before > _HELD_SLACK * slack or item.strength < _HELD_STRENGTH):
+    settings = config.peerwatch
+    if not _explains(item, step, settings, late=step.waits_long(settings.patience_seconds)):
         return np.inf
     signs = [
         other
         for other in same_node
-        if elapsed(other.began, since) <= _LATE_SLACK * slack
-        and not (other.is_load and settings.load)
+        if _explains(other, step, settings, late=True) and not (other.is_load and settings.load)
     ]
     if settings.company:
-        paired = has_company(signs, step)
+        paired = has_company(signs, step, settings)
         if not paired and not had_time(item, step, settings):
             return np.inf
     else:
         paired = len({other.family for other in signs}) > 1
     needed = settings.fast_pair_seconds if paired else settings.fast_seconds
     return min(needed, config.continuity.threshold_seconds)
+
+
+def _explains(item: Evidence, step: JobStep, settings: PeerwatchConfig, *, late: bool) -> bool:
+    """Whether a deviation may be why the job waits, by when it began; ``late`` allows for more."""
+    assert step.waiting_since is not None, "a waiting job waits since some time"
+    before, slack = elapsed(item.began, step.waiting_since), settings.slack_seconds
+    if before > (_LATE_SLACK * slack if late else slack):
+        return False
+    if not item.held:
+        return True
+    # A glitch just before a checkpoint was the first as well; then the wait is soon over. And what
+    # a node shows where the level collapses in the midst of a wait was not the first.
+    long = step.waits_long(settings.patience_seconds)
+    return long and abs(before) <= _HELD_SLACK * slack and item.strength >= _HELD_STRENGTH
 
 
 def _deviation(

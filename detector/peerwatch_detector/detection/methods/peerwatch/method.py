@@ -53,6 +53,9 @@ _LEAST_SECONDS = 60
 # So much of progress must be known before and after a moment to compare, or this share of a
 # shorter continuity: a minute holds some iterations.
 _COMPARED_SECONDS, _COMPARED_SHARE = 60, 0.25
+# In so many thirds of its time a deviation must have cost progress. Other programs are common
+# beside a job, so what they show must have cost some all the time.
+_PARTS_OF_FAULT, _PARTS_OF_LOAD = 2, 3
 
 
 class PeerwatchMethod(Method):
@@ -234,7 +237,7 @@ class PeerwatchMethod(Method):
         for view in views:
             _track(view, step)
         evidence = _collect(views, config)
-        self._deviations = assess(evidence, step, partial(self._loss, time=step.time), config)
+        self._deviations = assess(evidence, step, partial(self._loss_of, time=step.time), config)
         self._clear(job, step.time)
         if len(job.nodes) < config.min_nodes or step.phase.idle:
             return
@@ -252,10 +255,15 @@ class PeerwatchMethod(Method):
             progress_since=partial(self.progress_since, time=step.time),
         )
 
-    def _loss(self, since: float, time: float) -> float:
+    def _loss_of(self, item: Evidence, time: float) -> float:
+        """Return the share of progress that a deviation may have cost; NaN = not known."""
+        parts = _PARTS_OF_LOAD if item.is_load else _PARTS_OF_FAULT
+        return self._loss(item.since, time, parts * self._config.peerwatch.steady_loss)
+
+    def _loss(self, since: float, time: float, parts: int = 0) -> float:
         """Return the share of progress lost since a Unix time; NaN = not known."""
         shortest = _COMPARED_SHARE * self._config.continuity.threshold_seconds
-        return self._progress.loss(since, time, min(_COMPARED_SECONDS, shortest))
+        return self._progress.loss(since, time, min(_COMPARED_SECONDS, shortest), parts)
 
     def _raise(
         self, job: Job, deviations: list[Deviation], now: float, *, known: bool

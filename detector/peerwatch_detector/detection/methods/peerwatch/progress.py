@@ -24,8 +24,8 @@ from peerwatch_detector.detection.job_pace import JobPace
 from peerwatch_detector.detection.methods.peerwatch.pace import last_fall, last_rise, pace
 from peerwatch_detector.detection.methods.peerwatch.peers import Levels
 from peerwatch_detector.detection.methods.peerwatch.step_rate import (
+    lost_share,
     ordinary_pause,
-    step_rate,
     usual_lull,
 )
 from peerwatch_detector.detection.methods.peerwatch.usual_pace import relative_pace
@@ -206,7 +206,7 @@ class ProgressTracker:
         pause = ordinary_pause(self._past(counter, second, _MEMORY), _PAUSE_SHARE * usual, 0.0)
         return Phase(True, idle, True, noticed, levels is None, rested, pause)
 
-    def loss(self, since: float, time: float, least_seconds: float) -> float:
+    def loss(self, since: float, time: float, least_seconds: float, parts: int = 0) -> float:
         """Return the share of progress lost since a moment, as a share of that before.
 
         A synchronous job slows down as a whole. What only one of its roles loses is that role's
@@ -216,8 +216,8 @@ class ProgressTracker:
         ----------
         since, time
             Unix times.
-        least_seconds
-            Seconds needed before and after; with fewer nothing is known.
+        least_seconds, parts
+            As for ``lost_share``.
 
         Returns
         -------
@@ -226,7 +226,7 @@ class ProgressTracker:
         """
         # All roles finish a step together: what is counted is the whole job's.
         roles = () if self._current in self._counters else self._roles.values()
-        losses = [role.loss(since, time, least_seconds) for role in roles]
+        losses = [role.loss(since, time, least_seconds, parts) for role in roles]
         known = [loss for loss in losses if np.isfinite(loss)]
         if known:
             return min(known)
@@ -236,13 +236,7 @@ class ProgressTracker:
         before = self._past(self._current, start - _ONSET_SECONDS, _BEFORE_SECONDS)
         after = self._past(self._current, second, min(_MEMORY, second - start - _ONSET_SECONDS))
         low = _PAUSE_SHARE * self._usual
-        (usual, seconds_before), (now, seconds_after) = (
-            step_rate(before, low),
-            step_rate(after, low),
-        )
-        if min(seconds_before, seconds_after) <= least_seconds:
-            return float("nan")
-        return 1 - now / usual
+        return lost_share(before, after, low, least_seconds, parts)
 
     def pace(self, time: float) -> JobPace | None:
         """Return the job's pace against its own usual one at the step of the last ``phase``.

@@ -24,6 +24,9 @@ _PAUSES, _LONGEST_PAUSE = 1.5, 600.0
 # Near both ends so many seconds, about a long iteration, count less and less, so that half an
 # iteration more or less there changes nothing.
 _EDGE_SECONDS = 20
+# A time is looked at in so many parts: thirds of four minutes hold iterations enough, and an
+# evaluation rarely falls into more than one.
+_PARTS = 3
 
 
 def usual_lull(levels: NDArray[np.float64], low_below: float) -> int:
@@ -65,13 +68,17 @@ def low_runs(levels: NDArray[np.float64], low_below: float) -> NDArray[np.int64]
     return np.stack((np.flatnonzero(edges > 0), np.flatnonzero(edges < 0)), axis=1)
 
 
-def step_rate(levels: NDArray[np.float64], low_below: float) -> tuple[float, int]:
+def step_rate(
+    levels: NDArray[np.float64], low_below: float, lull_seconds: int | None = None
+) -> tuple[float, int]:
     """Return the mean progress without the pauses.
 
     Parameters
     ----------
     levels, low_below
         As for ``usual_lull``.
+    lull_seconds
+        For how long an iteration makes next to no progress; None = as the levels show.
 
     Returns
     -------
@@ -80,7 +87,8 @@ def step_rate(levels: NDArray[np.float64], low_below: float) -> tuple[float, int
     """
     counted: NDArray[np.bool_] = np.isfinite(levels)
     runs = low_runs(levels, low_below)
-    longest = _LULLS * _usual(runs, int(counted.sum()))
+    lull = _usual(runs, int(counted.sum())) if lull_seconds is None else lull_seconds
+    longest = _LULLS * lull
     for start, end in runs:
         if end - start > longest:
             counted[start:end] = False
@@ -90,6 +98,49 @@ def step_rate(levels: NDArray[np.float64], low_below: float) -> tuple[float, int
     edge = min(_EDGE_SECONDS, len(levels) // 3) + 1
     weight = np.minimum(1.0, np.minimum(place + 1, place[::-1] + 1) / edge)[counted]
     return float(np.average(levels[counted], weights=weight)), int(counted.sum())
+
+
+def lost_share(
+    before: NDArray[np.float64],
+    after: NDArray[np.float64],
+    low_below: float,
+    least_seconds: float,
+    parts: int = 0,
+) -> float:
+    """Return the share of its step rate that a job has lost; NaN = not known.
+
+    Parameters
+    ----------
+    before, after
+        Progress second by second before and after a moment; NaN = not known.
+    low_below
+        As for ``usual_lull``.
+    least_seconds
+        Seconds needed before and after; with fewer nothing is known.
+    parts
+        Return what was lost in so many thirds of the time after, at least: an evaluation in the
+        others does not count, and stalls that fall close together are no lulls. 0 = as a whole.
+    """
+    if not parts:
+        return _lost(before, after, low_below, least_seconds, None)
+    lull = usual_lull(np.concatenate((before, after)), low_below)
+    thirds = np.array_split(after, _PARTS)
+    losses = [_lost(before, third, low_below, least_seconds / _PARTS, lull) for third in thirds]
+    return float(np.sort(losses)[_PARTS - parts]) if np.isfinite(losses).all() else float("nan")
+
+
+def _lost(
+    before: NDArray[np.float64],
+    after: NDArray[np.float64],
+    low_below: float,
+    least_seconds: float,
+    lull_seconds: int | None,
+) -> float:
+    usual, seconds_before = step_rate(before, low_below, lull_seconds)
+    now, seconds_after = step_rate(after, low_below, lull_seconds)
+    if min(seconds_before, seconds_after) <= least_seconds:
+        return float("nan")
+    return 1 - now / usual
 
 
 def _usual(runs: NDArray[np.int64], seconds: int) -> int:

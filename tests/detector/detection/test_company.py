@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from detector.evidence import (
+    CONFIG,
+    METRICS,
+    NOW,
+    WAITS,
+    evidence_of,
+    sustained,
+    without,
+)
+from peerwatch_detector.detection.methods.peerwatch.evidence import assess
+from peerwatch_detector.detection.methods.peerwatch.job_step import JobStep
+
+
+@pytest.mark.parametrize(
+    ("waited", "strength", "flagged"),
+    [(100, 9.0, False), (110, 2.9, False), (110, 3.0, True), (154, 2.9, False), (155, 1.0, True)],
+)
+def test_a_sign_without_company_is_given_time(waited: int, strength: float, flagged: bool) -> None:
+    since = float(NOW - waited)
+    item = evidence_of(began=since, seconds=60, strength=strength)
+    assert flagged is bool(sustained(item, phase=WAITS, waiting_since=since))
+    alone = without(company=False)
+    assert sustained(item, phase=WAITS, waiting_since=since, config=alone)
+
+
+@pytest.mark.parametrize(
+    ("names", "enough"),
+    [
+        (("pause", "marks"), False),
+        (("pause", "work"), True),
+        (("work", "busy"), False),
+        (("work", "other"), True),
+    ],
+)
+def test_company_is_a_metric_with_another_cause(names: tuple[str, str], enough: bool) -> None:
+    since = float(NOW - 60)
+    signs = [evidence_of(name, began=since, seconds=60) for name in names]
+    assert enough is bool(sustained(*signs, phase=WAITS, waiting_since=since))
+
+
+def test_after_a_rest_of_the_gpus_a_late_node_is_no_fault() -> None:
+    since = float(NOW - 60)
+    signs = [evidence_of(name, began=since, seconds=60) for name in ("work", "other")]
+    step = JobStep(NOW, NOW, WAITS, since, halted_seconds=30.0)
+    for config, flagged in ((CONFIG, False), (without(company=False), True)):
+        deviations = assess(signs, step, lambda item: math.nan, config)
+        assert [flagged] * 2 == [deviation.sustained for deviation in deviations]
+
+
+def test_the_ranks_own_heartbeat_needs_no_company() -> None:
+    since = float(NOW - 60)
+    metric_config = METRICS["work"].model_copy(update={"name": "heartbeat_age"})
+    item = evidence_of(metric=metric_config, began=since, seconds=45)
+    assert sustained(item, phase=WAITS, waiting_since=since)
+
+
+@pytest.mark.parametrize(("seconds", "flagged"), [(20, False), (25, True)])
+def test_company_must_last_as_long_as_what_it_joins(seconds: float, flagged: bool) -> None:
+    """Where a phase begins or ends, a late sample is a deviation of some seconds everywhere."""
+    since = float(NOW - 60)
+    lasting = evidence_of(began=since, seconds=60)
+    company = evidence_of("other", began=NOW - seconds, seconds=seconds)
+    found = sustained(lasting, company, phase=WAITS, waiting_since=since)
+    assert flagged is (("a", "work") in found)
+
+
+@pytest.mark.parametrize(("waited", "flagged"), [(20, False), (25, True)])
+def test_a_stall_of_seconds_is_nobodys_fault(waited: float, flagged: bool) -> None:
+    since = float(NOW - waited)
+    signs = [evidence_of(name, began=since - 30, seconds=40) for name in ("work", "other")]
+    assert flagged is bool(sustained(*signs, phase=WAITS, waiting_since=since))
+
+
+def test_what_is_held_is_company_only_where_it_would_count_itself() -> None:
+    since = float(NOW - 120)
+    weak = evidence_of(began=since, seconds=60, strength=2.0)
+    held = evidence_of("other", began=since, seconds=120, strength=3.0, held=True)
+    assert ("a", "work") in sustained(weak, held, phase=WAITS, waiting_since=since)
+    faint = replace(held, strength=2.9)
+    assert [] == sustained(weak, faint, phase=WAITS, waiting_since=since)
+
+
+@pytest.mark.parametrize(("after", "flagged"), [(30.0, True), (31.0, False)])
+def test_who_differs_where_the_level_collapses_long_into_a_wait_was_not_the_first(
+    after: float, flagged: bool
+) -> None:
+    since = float(NOW - 200)
+    item = evidence_of(began=since + after, seconds=150, held=True, strength=9.0)
+    assert flagged is bool(sustained(item, phase=WAITS, waiting_since=since))

@@ -1,0 +1,50 @@
+"""Pauses, stalls and evaluations of a healthy job, in which some node always differs a little."""
+
+from __future__ import annotations
+
+from detector.training_job import FAULT, ONSET, changed, found, nodes_found, stopped_rank, training
+
+# One sign is enough.
+ALONE = {"company": False}
+
+
+def test_one_sign_without_company_is_given_time() -> None:
+    ((node, _, since, raised),) = found(stopped_rank(), cycle=5)
+    assert ("node-02", True) == (node, abs(since - ONSET) <= 10)
+    # The wait begins ten seconds after the onset, and is long after 110.
+    assert 110 <= raised - ONSET - 10 <= 125
+    # A pause that ends before is nobody's fault.
+    short = changed(
+        training(900, waits=(ONSET + 10, ONSET + 90)), "cpu_usage", 2, 0.3, slice(ONSET, ONSET + 90)
+    )
+    assert [] == found(short, cycle=5)
+    assert ["node-02"] == nodes_found(short, peerwatch=ALONE)
+
+
+def test_metrics_of_one_cause_are_no_company_for_each_other() -> None:
+    values = training(900, waits=(ONSET + 10, ONSET + 90))
+    for name in ("gpu_power", "gpu_duty_cycle"):
+        changed(values, name, 2, 0.3, slice(ONSET, ONSET + 90))
+    assert [] == found(values, cycle=5)
+    assert ["node-02"] == nodes_found(values, peerwatch=ALONE)
+    changed(values, "cpu_usage", 2, 0.3, slice(ONSET, ONSET + 90))
+    assert ["node-02"] == nodes_found(values)
+
+
+def test_what_little_is_left_in_a_long_wait_is_not_compared() -> None:
+    """The usual level is that of the work, also when the job waits for most of ten minutes."""
+    wait = slice(ONSET, ONSET + 420)
+    values = training(1200, waits=(wait.start, wait.stop))
+    traffic = values["network_throughput"] * 500
+    traffic[:, wait] /= 500
+    traffic[2, wait] *= 0.4
+    values["tcp_rdma_throughput"] = traffic
+    assert [] == found(values)
+
+
+def test_an_evaluation_beside_a_host_that_works_costs_the_job_nothing() -> None:
+    """Another program runs for long; part of the time the job evaluates, which computes less."""
+    values = changed(training(1200), "network_throughput", 2, 20.0, FAULT)
+    changed(values, "gpu_tensor_activity", slice(None), 0.5, slice(ONSET + 40, ONSET + 140))
+    assert [] == found(values)
+    assert ["node-02"] == nodes_found(values, peerwatch={"steady_loss": False})
