@@ -133,6 +133,7 @@ SHARED = {
     "node:place:seconds": Metric("gauge", _PLACE | {"node", "unit"}),
     "place:nodes:count": Metric("gauge", _PLACE),
     "node:fault:info": Metric("gauge", _FAULT | {"alertstate", "severity"}),
+    "alert:fault_resumed:seconds": Metric("gauge", frozenset()),
     "alert:fault_watch:seconds": Metric("gauge", frozenset()),
     "node:fault_start:seconds": Metric("gauge", _FAULT),
     "node:fault_place:seconds": Metric("gauge", _FAULT | _PLACE | {"unit"}),
@@ -140,6 +141,7 @@ SHARED = {
     "place:whole_fault:score": Metric("gauge", _FAULT - {"node"} | _PLACE),
     "node:shared_place:score": Metric("gauge", _FAULT | _PLACE),
     "node:shared_best:score": Metric("gauge", _FAULT | _PLACE),
+    "node:shared_before:seconds": Metric("gauge", _FAULT | _PLACE),
     "node:shared_still:seconds": Metric("gauge", _FAULT | _PLACE),
     "node:shared_fault:seconds": Metric("gauge", _FAULT | _PLACE),
 }
