@@ -70,6 +70,8 @@ def test_the_wheel_holds_the_packages_and_the_pack(wheel: Path) -> None:
     "path",
     [
         "peerwatch_common/py.typed",
+        "peerwatch_common/signatures/healthy.txt",
+        "peerwatch_common/signatures/signatures.yaml",
         "peerwatch_exporter/py.typed",
         "peerwatch_exporter/hook/sitecustomize.py",
         "peerwatch_exporter/hook/peerwatch_spans/__init__.py",
