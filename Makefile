@@ -92,7 +92,9 @@ evaluate: setup-demo
 	python -m peerwatch_demo.simulator.evaluation "$$out/soak.jsonl" --family soak \
 		--seed "$${SEED:-70000}" --node-days "$${SOAK:-5}" && echo "== family each_fault" && \
 	python -m peerwatch_demo.simulator.evaluation "$$out/each_fault.jsonl" --family each_fault \
-		--seed "$${SEED:-70000}" --cases "$${FAULTS:-18}"
+		--seed "$${SEED:-70000}" --cases "$${FAULTS:-18}" && echo "== incidents" && \
+	python -m peerwatch_demo.incidents --seed "$${SEED:-70000}" --mechanisms \
+		--output "$$out/incidents.jsonl"
 
 # Runs from the source tree with the packages that are there: a machine with a GPU may have no
 # network. What hangs is ended after 8 minutes.

@@ -1,0 +1,1 @@
+"""Real jobs with real faults, recorded with the lines that they write."""

@@ -1,0 +1,45 @@
+"""The recorded jobs: real lines, and nobody is isolated for what a program did."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from peerwatch_demo.incidents.measure import Judged, judge
+from peerwatch_demo.incidents.recorded_jobs import FOLDER, load_recorded
+
+
+@cache
+def judged() -> tuple[Judged, ...]:
+    return tuple(judge(incident) for incident in load_recorded())
+
+
+def test_every_recording_has_an_answer_and_nothing_of_the_machine() -> None:
+    recorded = {file.stem for file in FOLDER.glob("*.json")}
+
+    assert recorded == {each.mechanism.removeprefix("recorded_") for each in judged()}
+    for file in FOLDER.glob("*.json"):
+        text = file.read_text()
+        assert "/work" not in text.replace("/workspace", ""), file.name
+        assert "/tmp/tmp" not in text, file.name
+
+
+def test_real_lines_are_known_by_the_signatures() -> None:
+    known = {
+        incident.mechanism.removeprefix("recorded_"): {
+            event.name for event in incident.events if event.class_name == "U"
+        }
+        for incident in load_recorded()
+    }
+
+    for fault in ("exception", "import_error", "file_missing", "nan_all"):
+        assert known[fault], fault
+    assert not known["healthy"]
+
+
+@pytest.mark.parametrize("fault", ["exception", "killed", "wrong_shape", "hangs", "healthy"])
+def test_no_healthy_node_is_isolated(fault: str) -> None:
+    (found,) = (each for each in judged() if each.mechanism == f"recorded_{fault}")
+
+    assert not found.healthy_isolated
