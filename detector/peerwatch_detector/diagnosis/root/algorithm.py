@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from peerwatch_detector.diagnosis.root.cause import Cause, Step, names
+from peerwatch_detector.diagnosis.root.cause import Cause, Step, by_node, names
+from peerwatch_detector.diagnosis.root.config_check import odd_settings
 from peerwatch_detector.diagnosis.root.critical import critical_errors, weak_errors
 from peerwatch_detector.diagnosis.root.episode import CLOCK_SECONDS, Episode, episode
 from peerwatch_detector.diagnosis.root.evidence import Evidence
@@ -116,12 +117,18 @@ def _nobodys(seen: Episode, job: JobPlaces, path: list[Step]) -> tuple[Cause, ..
         if cause is None:
             continue
         hardware = [w for w in weak_errors(seen, job) if w.time <= cause.time + CLOCK_SECONDS]
-        if cause.main.rule.ambiguous and hardware:
+        if cause.main.rule.ambiguous and (hardware or _on_an_odd_node(cause, seen, job)):
             continue
         path.append(_step(cause))
         return (cause,)
     path.append(Step("program and storage", "no error of theirs came first"))
     return ()
+
+
+def _on_an_odd_node(cause: Cause, seen: Episode, job: JobPlaces) -> bool:
+    """Whether only ranks of one node show it, and that node has other settings than the rest."""
+    nodes = by_node(cause.speaks_for, job)
+    return len(nodes) == 1 < len(job.nodes) and bool(nodes.keys() & odd_settings(seen, job).keys())
 
 
 def _weak(seen: Episode, job: JobPlaces, path: list[Step]) -> tuple[Cause, ...]:

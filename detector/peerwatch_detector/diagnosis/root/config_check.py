@@ -14,7 +14,7 @@ _MOST_SHARE = 0.25
 # What is known to break or slow collectives; other differences, as of a kernel, only support.
 _MATTERS = re.compile(
     r"nccl|cuda|driver|firmware|fw\b|mtu|pfc|ecn|dscp|gid|link_speed|link_width|rate|acs|"
-    r"max_?read_?req|roce|ofed|peermem|gdr|torch|persistence|mig|ecc|clock|power_limit|ulimit|memlock",
+    r"max_?read_?req|roce|ofed|peermem|gdr|torch|persistence|mig|time|ntp|ecc|clock|power_limit|ulimit|memlock",
     re.IGNORECASE,
 )
 

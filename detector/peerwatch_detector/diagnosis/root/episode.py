@@ -59,6 +59,8 @@ class Episode:
         What had passed before it began, as an error of a node that was started again since.
     started
         When the job was last started; minus infinity if that is not known.
+    ends
+        Ends of processes since it began, in order of time: most follow from the failure.
     """
 
     begun: float | None
@@ -66,6 +68,7 @@ class Episode:
     earlier: tuple[Observation, ...] = ()
     recovered: tuple[Observation, ...] = ()
     started: float = -float("inf")
+    ends: tuple[Observation, ...] = ()
 
     def of(self, *roles: Role) -> list[Observation]:
         """Return the observations of some roles, in order of time."""
@@ -106,7 +109,8 @@ def episode(evidence: Iterable[Evidence], book: RuleBook, until: float, job_id: 
         elif each.rule.role != "noise":
             past = _recovered(each, own, resumed, begun)
             (recovered if past else window).append(each)
-    return Episode(begun, tuple(window), tuple(earlier), tuple(recovered), start)
+    ends = [each for each in seen if each.evidence.kind == "process" and each.time >= first]
+    return Episode(begun, tuple(window), tuple(earlier), tuple(recovered), start, tuple(ends))
 
 
 def _observed(evidence: Iterable[Evidence], book: RuleBook) -> tuple[Observation, ...]:

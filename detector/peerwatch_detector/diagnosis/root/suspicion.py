@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from peerwatch_detector.diagnosis.root.cause import by_node
-from peerwatch_detector.diagnosis.root.episode import Episode
+from peerwatch_detector.diagnosis.root.episode import CLOCK_SECONDS, Episode
 from peerwatch_detector.diagnosis.root.job_places import JobPlaces
 from peerwatch_detector.diagnosis.root.rule import Observation
 
@@ -64,7 +64,7 @@ def suspicions(episode: Episode, job: JobPlaces) -> dict[str, Suspicion]:
     """Return what observations by themselves say about each node."""
     found: dict[str, Suspicion] = {}
     few = max(1.0, _MOST_SHARE * len(job.nodes))
-    for rule, seen in _by_rule(episode.of("suspect")).items():
+    for rule, seen in _by_rule(_before_the_end(episode)).items():
         nodes = by_node(seen, job)
         if len(nodes) > few:
             continue
@@ -77,6 +77,15 @@ def suspicions(episode: Episode, job: JobPlaces) -> dict[str, Suspicion]:
             for node, own in nodes.items():
                 found.setdefault(node, Suspicion(node)).add(HINT_WEIGHT, own, rule)
     return found
+
+
+def _before_the_end(episode: Episode) -> list[Observation]:
+    """Return what is suspect, without processes that are killed once the job has failed."""
+    seen = episode.of("suspect")
+    signs = [each.time for each in episode.of("waiting", "broken")]
+    signs += [each.time for each in episode.ends]
+    latest = min(signs, default=float("inf")) + CLOCK_SECONDS
+    return [each for each in seen if each.evidence.kind != "process" or each.time <= latest]
 
 
 # ConfigCheck and NetDiag weigh these.

@@ -52,12 +52,16 @@ def _order(cause: Cause) -> str:
         return f"Examine {cause.place} before a restart"
     if cause.action == "inspect" and not cause.nodes:
         return "Run checks before a restart; isolate nobody"
+    if cause.action == "restart" and cause.nodes:
+        return f"Restart the job, and examine {names(cause.nodes)}"
     return _ORDERS[cause.action].format(who=names(cause.nodes))
 
 
 def _subject(cause: Cause) -> str:
     """Return what happened, without the node where the order has named it."""
     main, rule = cause.main, cause.main.rule
+    if cause.confidence == "undecided" and cause.nodes:
+        return f"they complain about each other, and nobody else does ({_shown(main)})"
     if cause.confidence == "undecided" and not cause.place:
         return f"the job stands, and it is open why (first sign: {_shown(main)})"
     if cause.place:

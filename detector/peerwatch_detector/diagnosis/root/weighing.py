@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from peerwatch_detector.diagnosis.root.cause import Cause, Step, names
+from peerwatch_detector.diagnosis.root.cause import Cause, Step, by_node, names
 from peerwatch_detector.diagnosis.root.config_check import odd_settings
 from peerwatch_detector.diagnosis.root.distributed import (
     complaints,
@@ -13,7 +13,7 @@ from peerwatch_detector.diagnosis.root.distributed import (
     peer_of,
     touched_by_all,
 )
-from peerwatch_detector.diagnosis.root.episode import Episode
+from peerwatch_detector.diagnosis.root.episode import CLOCK_SECONDS, Episode
 from peerwatch_detector.diagnosis.root.job_places import JobPlaces
 from peerwatch_detector.diagnosis.root.net_diag import Unreachable, unreachable
 from peerwatch_detector.diagnosis.root.rule import Observation, RootAction, RootDomain
@@ -60,6 +60,7 @@ def weigh(seen: Episode, job: JobPlaces) -> Weighed:
         _config_check(seen, job, found),
         _net_diag(seen, lost, found),
     )
+    _program_of_an_odd_node(seen, job, found)
     best = most_suspected(found)
     ordered = sorted(found.values(), key=lambda each: (-each.weight, each.node))
     suspects = tuple(each.node for each in ordered if each.weight >= 1.0)[:4]
@@ -67,7 +68,7 @@ def weigh(seen: Episode, job: JobPlaces) -> Weighed:
         return Weighed(steps, (_of_node(best, ordered, seen),), suspects)
     if lost is not None and lost.what == "place":
         return Weighed(steps, (_of_place(lost, seen),), suspects)
-    open_one = _undecided(ordered, seen)
+    open_one = _pair(seen, job) or _undecided(ordered, seen)
     return Weighed(steps, () if open_one is None else (open_one,), suspects)
 
 
@@ -118,6 +119,14 @@ def _config_check(seen: Episode, job: JobPlaces, found: dict[str, Suspicion]) ->
     return Step("ConfigCheck", f"{names(sorted(odd))} in {names(keys)}" if odd else "none differs")
 
 
+def _program_of_an_odd_node(seen: Episode, job: JobPlaces, found: dict[str, Suspicion]) -> None:
+    """Suspect a node with odd settings more if the program fails there and nowhere else."""
+    failed = by_node([each for each in seen.of("user") if each.rule.ambiguous], job)
+    if len(failed) == 1 and (both := failed.keys() & odd_settings(seen, job).keys()):
+        (node,) = both
+        _suspect(found, node).add(1.0, failed[node], "the program fails on this node alone")
+
+
 def _net_diag(seen: Episode, lost: Unreachable | None, found: dict[str, Suspicion]) -> Step:
     if lost is None:
         return Step("NetDiag", "no pair of nodes is known to lose packets")
@@ -137,7 +146,7 @@ def _of_node(best: Suspicion, ordered: Sequence[Suspicion], seen: Episode) -> Ca
     main = observations[0]
     domain: RootDomain = main.rule.domain
     connections = any("touch" in reason or "errors" in reason for reason in best.reasons)
-    if domain == "unknown" and connections:
+    if domain == "unknown" and connections and not _ended_first(best.node, seen):
         # A node whose connections break first has lost a GPU, a NIC or itself (Aegis: 71 % of
         # such failures are no network's).
         domain = "hardware"
@@ -166,12 +175,24 @@ def _says_most(each: Observation) -> tuple[bool, bool, float]:
 
 def _action(main: Observation, best: Suspicion, seen: Episode) -> RootAction:
     """Return what to do: a job that goes on is not stopped for a node that is slow."""
-    kinds = {each.evidence.kind for each in best.speaks_for}
-    if kinds and kinds <= {"process"}:
+    if _ended_first(best.node, seen):
+        # Its host lives and says nothing of hardware: connections fell with the process.
+        return "restart"
+    if main.rule.action in ("restart", "inspect") and main.rule.role == "suspect":
+        # Who, and not why: a node in order may run the rank that does not come.
         return main.rule.action
     stands = any(each.evidence.kind in ("log", "process") for each in seen.observations)
     stands = stands or any(each.rule.symptom == "hang" for each in seen.observations)
     return "isolate" if stands else "drain"
+
+
+def _ended_first(node: str, seen: Episode) -> bool:
+    """Whether the first process of the job that ended was one of the node, before complaints."""
+    if not seen.ends:
+        return False
+    first = seen.ends[0]
+    complaints_begin = min((e.time for e in seen.of("waiting", "broken")), default=first.time)
+    return first.evidence.node == node and first.time <= complaints_begin + CLOCK_SECONDS
 
 
 def _of_place(lost: Unreachable, seen: Episode) -> Cause:
@@ -186,6 +207,28 @@ def _of_place(lost: Unreachable, seen: Episode) -> Cause:
         about[0],
         about,
         place=lost.name,
+    )
+
+
+def _pair(seen: Episode, job: JobPlaces) -> Cause | None:
+    """Return the only two nodes that complain, about each other: one of them, or the path."""
+    pairs = complaints(seen, job)
+    nodes = {node for each in pairs for node in (each.source, each.destination)}
+    if len(nodes) != _MOST_HOSTS or len(job.nodes) <= 2 * _MOST_HOSTS:
+        return None
+    if set(distributed_errors(seen, job)) - nodes:
+        return None
+    signs = seen.of("waiting", "broken")
+    return Cause(
+        tuple(sorted(nodes)),
+        signs[0].rule.symptom,
+        "unknown",
+        "inspect",
+        "undecided",
+        signs[0].time,
+        signs[0],
+        tuple(signs[:16]),
+        ("both ends of a broken path complain",),
     )
 
 

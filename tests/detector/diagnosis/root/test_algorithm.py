@@ -137,7 +137,44 @@ def test_a_verdict_about_collectives_names_the_node_that_time_outs_do_not() -> N
     hang = ev(40, "collective", "not_launched", "n4", rank=33, class_name="sure")
     (cause,) = root_of(STALLED, hang, *timeouts(600)).causes
 
-    assert (("n4",), "hang", "isolate") == (cause.nodes, cause.symptom, cause.action)
+    assert (("n4",), "hang", "inspect") == (cause.nodes, cause.symptom, cause.action)
+
+
+def test_a_rank_that_ends_without_a_word_isolates_no_host() -> None:
+    end = ev(-0.5, "process", "exited", "n3", rank=25, value=1.0)
+    killed = [
+        ev(40 + 0.01 * rank, "process", "killed", JOB.ranks[rank], rank=rank, text="SIGKILL")
+        for rank in JOB.ranks
+    ]
+    (cause,) = root_of(STALLED, end, *lost_connection("n3", 0), *killed).causes
+
+    assert (("n3",), "restart") == (cause.nodes, cause.action)
+
+
+def test_two_nodes_that_complain_about_each_other_are_examined() -> None:
+    pair = [
+        line(0, "nccl_ib_retry_exceeded", "N", 8, peer_rank=40),
+        line(1, "nccl_ib_retry_exceeded", "N", 40, peer_rank=8),
+    ]
+    root = root_of(STALLED, *pair)
+
+    (cause,) = root.causes
+    assert (("n1", "n5"), "inspect", "undecided") == (cause.nodes, cause.action, cause.confidence)
+    assert "they complain about each other" in page_text(cause, root, JOB)
+
+
+def test_who_reports_a_node_failure_is_not_the_node_that_failed() -> None:
+    said = ev(1, "log", "slurm_node_failure", "n2", class_name="P")
+
+    assert not any("n2" in cause.nodes for cause in root_of(STALLED, said, *exits(2)).causes)
+
+
+def test_a_node_with_a_wrong_clock_fails_alone() -> None:
+    odd = ev(-900, "config", "time_synchronised", "n6", class_name="minority")
+    failed = [line(0.1 * r, "python_exception", "U", r) for r in range(48, 56)]
+    (cause,) = root_of(odd, *failed, *exits(9)).causes
+
+    assert (("n6",), "configuration", "software") == (cause.nodes, cause.symptom, cause.domain)
 
 
 def test_evidence_that_contradicts_itself_isolates_nobody() -> None:

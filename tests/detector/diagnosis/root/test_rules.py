@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detector.diagnosis.root.failed_job import ev
+from peerwatch_common.signatures.signature_set import load_signatures
 from peerwatch_detector.diagnosis.root.episode import process_name
 from peerwatch_detector.diagnosis.root.evidence import KINDS, LOG_CLASSES
 from peerwatch_detector.diagnosis.root.rule import RuleBook
@@ -89,6 +90,19 @@ def test_a_process_is_known_by_what_it_ended_of(
 def test_a_value_that_is_not_allowed_is_named(changes: dict[str, str], expected: str) -> None:
     with pytest.raises(ValueError, match=expected):
         read_rules({"rules": {"a": ROW | changes}})
+
+
+def test_rules_name_signatures_that_exist() -> None:
+    known = {each.id for each in load_signatures().signatures}
+    named = {
+        name
+        for key in rule_book().by_key
+        if (name := key.partition(":")[2]) != "*" and key.startswith(("log:", "kernel:"))
+    }
+    # The classes of host_kernel_events_total, where logs are not collected.
+    counted = {"mlx5", "mce", "hung_task", "oom", "nvlink", "apei", "kernel_xid"}
+
+    assert set() == named - known - counted
 
 
 def test_two_rules_cannot_claim_the_same() -> None:
