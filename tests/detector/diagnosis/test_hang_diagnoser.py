@@ -80,6 +80,35 @@ def test_a_rank_that_saves_a_checkpoint_is_not_a_finding():
     assert "50 MB/s to or from storage" in verdict.summary
 
 
+def test_a_checkpoint_of_minutes_that_is_written_in_bursts_is_not_a_finding():
+    """A gigabyte is written every 25 s; in between the next one is serialised."""
+    diagnoser = HangDiagnoser("llm")
+    for seconds in range(0, 300, 5):
+        state = at(HANG, seconds)
+        found = answers(state, age=10 + seconds, written={3: 1e9 * ((seconds + 20) // 25)})
+        verdicts = diagnoser.diagnose(found, state.time)
+
+        assert not [verdict for verdict in verdicts if verdict.names_node]
+    # It ends, and the rank does not come all the same.
+    for seconds in range(300, 340, 5):
+        state = at(HANG, seconds)
+        found = answers(state, age=10 + seconds, written={3: 12e9})
+        verdicts = diagnoser.diagnose(found, state.time)
+
+    assert [verdict.names_node for verdict in verdicts] == [True]
+
+
+def test_what_a_rank_did_before_the_job_stood_does_not_excuse_it():
+    diagnoser = HangDiagnoser("llm")
+    diagnoser.diagnose(answers(HANG, spans={3: 0}), HANG.time)
+    diagnoser.diagnose({}, HANG.time + 60)
+    for seconds in (120, 135, 150):
+        state = at(HANG, seconds)
+        verdicts = diagnoser.diagnose(answers(state, spans={3: 100}), state.time)
+
+    assert [verdict.names_node for verdict in verdicts] == [True]
+
+
 def test_a_rank_whose_own_work_goes_on_is_not_a_finding():
     diagnoser = HangDiagnoser("llm")
     for seconds in (0, 15, 30):
