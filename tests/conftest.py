@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 
@@ -20,6 +22,24 @@ process.PORTS = range(_BEGIN, _BEGIN + _PER_WORKER)
 # inherits that; tests that interrupt a command need it to be heard.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Files that an exporter's sources hold open are closed with the sources, which the collector of
+# garbage finds late in a large process; over 1,024 of them break select().
+_MORE_FILES = 256
+_files = 0
+
+
+def pytest_runtest_logfinish() -> None:
+    """Close what tests have left open, before it becomes too much."""
+    global _files  # noqa: PLW0603 - of the process, as the files are
+    if _open_files() > _files + _MORE_FILES:
+        gc.collect()
+        _files = _open_files()
+
+
+def _open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
 
 # How long an example takes is the machine's business: pytest-timeout ends what hangs. The examples
 # are the same in every run, so that a change is not refused for what it did not do;

@@ -42,7 +42,7 @@ QUICK = Limits(
 # Where nothing is to hang, nothing is taken for hanging, however busy the machine.
 PATIENT = replace(QUICK, hang=60.0, run=60.0)
 FAST = ("gpu", "nvlink", "gpm", "gpu_pcie")
-PATIENCE = 120.0
+PATIENCE = 300.0
 
 
 class DriverNode:
