@@ -6,6 +6,7 @@ Time on these pages runs ``speed`` times as fast as on the wall, like the rules'
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -76,13 +77,18 @@ class ScriptedPages(LocalServer):
     def __init__(self, scripts: Mapping[str, Script], speed: float) -> None:
         self.speed = speed
         self._began: float | None = None
+        self._asked: dict[str, float] = {}
+        self._gaps: dict[str, float] = {}
+        self._lock = threading.Lock()
         pages = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                samples = scripts[self.path.split("/")[1]](pages.seconds)
+                name = self.path.split("/")[1]
+                pages._note(name)
+                samples = scripts[name](pages.seconds)
                 body = "" if samples is None else "".join(map(str, samples))
                 self.send_response(503 if samples is None else 200)
                 self.send_header("Content-Type", "text/plain; version=0.0.4")
@@ -105,6 +111,20 @@ class ScriptedPages(LocalServer):
         if self._began is None:
             return 0.0
         return (time.monotonic() - self._began) * self.speed
+
+    def longest_gap(self, name: str) -> float:
+        """Return the longest time between two requests of a page since the begin, in seconds."""
+        self._note(name)
+        with self._lock:
+            return self._gaps[name]
+
+    def _note(self, name: str) -> None:
+        now = time.monotonic()
+        with self._lock:
+            if self._began is not None:
+                gap = now - max(self._began, self._asked.get(name, 0.0))
+                self._gaps[name] = max(gap, self._gaps.get(name, 0.0))
+            self._asked[name] = now
 
     def wait_until(self, second: float) -> None:
         """Return at a second of the scripts."""
