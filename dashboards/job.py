@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import alerts
+import configuration
 import diagnoses
 import evidence
 import findings
@@ -39,6 +40,7 @@ def job_dashboard() -> models.Dashboard:
             "Node against its peers: $node": peers.panels(JOB),
             "Heartbeats and ranks": ranks.panels(JOB),
             "Where the seconds of a step go": segments.panels(JOB),
+            "How the nodes are set up": configuration.panels(JOB),
         },
         [findings.annotation(JOB), xid.annotation(JOB)],
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import configuration
 import findings
 import node_gpu
 import node_gpu_use
@@ -40,6 +41,7 @@ def node_dashboard() -> models.Dashboard:
             "NVLink and PCIe": node_links.panels(NODE),
             "NICs": node_nic.panels(NODE),
             "Host": node_host.panels(NODE),
+            "Configuration": configuration.of_node(NODE),
             "Ranks of the training job": node_host.ranks(f'{NODE}, job_id=~"$job_id"'),
         },
         [findings.annotation(NODE), xid.annotation(NODE)],

@@ -12,7 +12,13 @@ from alert_sources import FILE, source_rules, without_source_rows
 from chart_schema import chart_schema
 from chart_values import chart_readme
 from configuration_page import configuration_page
-from generated_tables import alert_rows, check_rows, collector_rows, not_drawn_rows
+from generated_tables import (
+    alert_rows,
+    check_rows,
+    collector_rows,
+    config_key_rows,
+    not_drawn_rows,
+)
 from recording_rules import RULE_SETS, recording_rules
 from slow_rule_tests import slow_rule_tests
 from tables import cell, with_table
@@ -139,6 +145,7 @@ def generated() -> dict[Path, str]:
         Path("docs/dashboards.md"): ("not drawn", not_drawn_rows()),
         Path("docs/runbooks/PeerwatchFaultyNode.md"): ("checks", check_rows()),
         Path("exporter/README.md"): ("collectors", collector_rows()),
+        Path("docs/config-check.md"): ("config keys", config_key_rows()),
     }
     for path, (name, rows) in tables.items():
         pages[path] = with_table((ROOT / path).read_text(), name, rows)

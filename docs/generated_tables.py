@@ -11,6 +11,7 @@ from tables import cell
 from peerwatch_detector.config import load_preset
 from peerwatch_detector.config.preset import PresetMetric
 from peerwatch_detector.service.catalog import SPECS as DETECTOR
+from peerwatch_exporter.catalog.config_keys import FILE_KEYS, MODULES, SYSCTLS
 from peerwatch_exporter.collector import all_metrics, registrations
 
 RULES = Path(__file__).resolve().parents[1] / "rules"
@@ -63,6 +64,19 @@ def collector_rows() -> list[str]:
             f"| `{name}` | {summary[0].upper()}{summary[1:]} | {collector.interval_seconds:g} s |"
         )
     return rows
+
+
+def config_key_rows() -> list[str]:
+    """Return a row for each key of a node's configuration that stands in a table."""
+    keys = [
+        *((entry.key, entry.path, entry.why) for entry in FILE_KEYS),
+        *((f"sysctl.{each.name}", "/proc/sys", each.why) for each in SYSCTLS),
+        *((f"module.{each.name}", "/sys/module", each.why) for each in MODULES),
+    ]
+    rows = ["| key | from | what it changes |", "|---|---|---|"]
+    return rows + [
+        f"| `{key}` | /{path.removeprefix('/')} | {cell(why)} |" for key, path, why in keys
+    ]
 
 
 def not_drawn_rows() -> list[str]:

@@ -48,7 +48,9 @@ def test_limits_and_modes_are_in_base_units():
 
 @pytest.mark.parametrize("name", ["gpu_settings", "gpu_use"])
 def test_a_board_that_has_none_of_it_is_no_failure(name):
-    assert {} == collect(name)
+    published = {key: value for key, value in collect(name).items() if key[0] != "node_config_info"}
+
+    assert {} == published
 
 
 @pytest.mark.parametrize("name", ["gpu_settings", "gpu_use"])

@@ -5,7 +5,7 @@ pynvml's own structures, version checks and exceptions are exercised; only the d
 What it answers comes from a scenario, a plain dict or JSON file with NVML's own raw units:
 
     {
-      "driver_version": "570.124.06",
+      "driver_version": "570.124.06", "cuda_version": 12080,
       "missing_functions": ["nvmlDeviceGetMemoryInfo_v2"],  # an old driver
       "init_error": 9,                                      # nvmlInit fails with this code
       "gpus": [{
@@ -34,6 +34,8 @@ What it answers comes from a scenario, a plain dict or JSON file with NVML's own
         "temperature_limits": {"0": 92, "1": 89},           # by kind: Celsius
         "power_limits": {"min": 1, "max": 1, "default": 1, "management": 1},   # milliwatts
         "encoder": 0, "decoder": 0,                         # percent
+        "compute_mode": 0, "application_clocks": {"0": 1980, "2": 2619},   # by domain: MHz
+        "inforom": "G520.0200.00.05", "gsp_firmware": "570.124.06",
         "mig_instances": [{"address": 1001, "gpu_instance": 1, "compute_instance": 0, "uuid": "...",
                            "name": "... MIG 1g.10gb", "memory": {...}}],
         "lost": false, "unsupported": ["nvmlDeviceGetSerial"],

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pynvml
 
 from peerwatch_demo.simulated_node.nvml_registry import (
     ReturnCode,
     device_function,
+    library_function,
     store_address,
     value_of,
 )
+
+if TYPE_CHECKING:
+    from peerwatch_demo.simulated_node.nvml_library import FakeNvml
 
 
 @device_function("nvmlDeviceGetTemperatureThreshold")
@@ -43,6 +47,35 @@ def _limit(gpu: dict[str, Any], limit: Any) -> int:
 def _ecc_mode(gpu: dict[str, Any], current: Any, pending: Any) -> int:
     current._obj.value, pending._obj.value = value_of(gpu, "ecc_mode")
     return 0
+
+
+@library_function("nvmlSystemGetCudaDriverVersion_v2")
+def _cuda_version(fake: FakeNvml, version: Any) -> int:
+    version._obj.value = value_of(fake.scenario, "cuda_version")
+    return 0
+
+
+@device_function("nvmlDeviceGetComputeMode")
+def _compute_mode(gpu: dict[str, Any], mode: Any) -> int:
+    mode._obj.value = value_of(gpu, "compute_mode")
+    return 0
+
+
+@device_function("nvmlDeviceGetApplicationsClock")
+def _application_clock(gpu: dict[str, Any], domain: Any, megahertz: Any) -> int:
+    megahertz._obj.value = value_of(gpu, "application_clocks", str(domain.value))
+    return 0
+
+
+def _version_text(function: str, key: str) -> None:
+    @device_function(function)
+    def read(gpu: dict[str, Any], buffer: Any, _length: Any = None) -> int:
+        buffer.value = value_of(gpu, key).encode()
+        return 0
+
+
+_version_text("nvmlDeviceGetInforomImageVersion", "inforom")
+_version_text("nvmlDeviceGetGspFirmwareVersion", "gsp_firmware")
 
 
 def _video(function: str, key: str) -> None:

@@ -84,6 +84,18 @@ class DiagnosisConfig(Section):
         le=32,
         description="Number of training jobs whose evidence is read at a time.",
     )
+    config_interval_seconds: float = Field(
+        default=300.0,
+        ge=15,
+        le=3600,
+        description="Time between two comparisons of how the nodes of a job are set up.",
+    )
+    config_timeout_seconds: float = Field(
+        default=30.0,
+        gt=0,
+        le=120,
+        description="Time limit for the queries of each step of such a comparison.",
+    )
 
 
 class ReplicasConfig(Section):

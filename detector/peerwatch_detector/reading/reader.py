@@ -137,3 +137,9 @@ def exporters_of_job(
         if label in series.labels
     }
     return dict(sorted(found.items(), key=lambda item: (item[1], item[0])))
+
+
+def config_reader(config: DetectorConfig) -> InstantReader:
+    """Return the reader of how nodes are set up: apart, for its queries take longer than others."""
+    seconds = config.diagnosis.config_timeout_seconds
+    return InstantReader(replace(reading_settings(config.prometheus), timeout_seconds=seconds), 1)

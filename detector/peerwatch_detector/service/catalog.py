@@ -6,6 +6,7 @@ The label sets are a contract: rules and dashboards join on them.
 from __future__ import annotations
 
 from peerwatch_common.metrics.spec import Family, MetricSpec
+from peerwatch_detector.service.configuration_specs import CONFIGURATION_SPECS
 from peerwatch_detector.service.diagnosis_specs import DIAGNOSIS_SPECS
 
 SPECS: tuple[MetricSpec, ...] = (
@@ -69,6 +70,7 @@ SPECS: tuple[MetricSpec, ...] = (
         "detection",
     ),
     *DIAGNOSIS_SPECS,
+    *CONFIGURATION_SPECS,
     MetricSpec(
         "peerwatch_job_progress_ratio",
         "gauge",

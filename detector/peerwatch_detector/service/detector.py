@@ -31,6 +31,7 @@ from peerwatch_detector.reading.job_reader import JobReader
 from peerwatch_detector.reading.reader import Reader
 from peerwatch_detector.service.change_log import DISCOVERY, MEMBERS, FailureLog, log_changes
 from peerwatch_detector.service.clock_watch import LEAST_JUMP_SECONDS, ClockWatch
+from peerwatch_detector.service.configurations import JobConfigurations
 from peerwatch_detector.service.discovery import Discovery, Found
 from peerwatch_detector.service.evidence import Answered, DiagnoserFailures, JobEvidence
 from peerwatch_detector.service.job_memory import JobMemory, Reading, Turn
@@ -71,6 +72,8 @@ class Detector:
         Where the jobs' own evidence is read; None asks for none.
     diagnosers
         What makes verdicts of it.
+    configurations
+        How the jobs' nodes are set up; None does not compare it.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class Detector:
         steady: Callable[[], float] | None = None,
         instants: Instants | None = None,
         diagnosers: Sequence[type[Diagnoser]] = DIAGNOSERS,
+        configurations: JobConfigurations | None = None,
     ) -> None:
         self.config = config
         self.reader = reader
@@ -96,6 +100,7 @@ class Detector:
         self.memories: dict[str, JobMemory] = {}
         self.failures = FailureLog()
         self.instants = instants
+        self.configurations = configurations
         self._diagnosers = diagnosers
         self._diagnoser_failures = DiagnoserFailures()
         self.group = Group(
@@ -266,6 +271,7 @@ class Detector:
                 self._shown(job_id, m) for job_id, m in self.memories.items() if m.shown
             ),
             diagnoses=self._diagnoses(),
+            configurations=self.configurations.states(self.memories) if self.configurations else {},
             last_success={
                 job_id: m.last_success
                 for job_id, m in evaluated.items()

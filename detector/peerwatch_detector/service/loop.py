@@ -1,9 +1,9 @@
 """Runs a detector: what is due is read in threads and evaluated in this one, until it is to stop.
 
-Discovery, the view of the other members, the reads of the jobs and of their own evidence each have
-threads of their own, so that one that hangs stops nothing else. Jobs are evaluated one after the
-other, each in as many threads as its arithmetic is worth (``threads``); endpoints are served from
-the last snapshot meanwhile.
+Discovery, the view of the other members, the reads of the jobs, of their own evidence and of how
+their nodes are set up each have threads of their own, so that one that hangs stops nothing else.
+Jobs are evaluated one after the other, each in as many threads as its arithmetic is worth
+(``threads``); endpoints are served from the last snapshot meanwhile.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.models.store import Bundle
 from peerwatch_detector.service.change_log import DISCOVERY
 from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.service.discovery import Found
-from peerwatch_detector.service.evidence import Answered
 from peerwatch_detector.service.job_memory import Reading
 from peerwatch_detector.service.members import REFRESHES_PER_CYCLE, MembershipView
 from peerwatch_detector.service.schedule import Schedule, fraction
@@ -68,7 +67,7 @@ class Loop:
                 )
             )
 
-        self._evidence = _EvidenceTurns(detector, self._inbox)
+        self._turns = tuple(_turns(detector, self._inbox))
 
     def follow(self, config: DetectorConfig, bundle: Bundle) -> None:
         """Let the detector go on with other settings, in the loop's thread; returns at once."""
@@ -87,14 +86,16 @@ class Loop:
         finally:
             for workers in (self._readers, *(task.workers for task in self._periodic)):
                 workers.stop()
-            self._evidence.stop()
+            for turns in self._turns:
+                turns.stop()
 
     def _step(self) -> None:
         """Start what is due, evaluate a job that has been read, or wait for something to do."""
         now = self._clock()
         for task in self._periodic:
             task.start_if_due(now)
-        self._evidence.start_due(now)
+        for turns in self._turns:
+            turns.start_due(now)
         while (job_id := self.schedule.begin(now)) is not None:
             self._readers.submit(self.detector.reading(job_id), partial(self._has_read, job_id))
         if self._read:
@@ -105,7 +106,7 @@ class Loop:
     def _seconds_until_due(self) -> float:
         now = self._clock()
         waits = [task.seconds_until_due(now) for task in self._periodic]
-        waits.append(self._evidence.seconds_until_due(now))
+        waits += [turns.seconds_until_due(now) for turns in self._turns]
         return max(0.0, min(_LONGEST_WAIT, self.schedule.seconds_until_due(now), *waits))
 
     def _discovered(self, outcome: Outcome[Found]) -> None:
@@ -134,34 +135,42 @@ class Loop:
         self.schedule.end(job_id, now - began, now, failed=not good)
 
 
-class _EvidenceTurns:
-    """Asks the diagnosers of every job each few seconds, never twice at a time.
+class _JobTurns(Generic[T]):
+    """Asks something about every job each so often, never twice at a time.
 
     Parameters
     ----------
-    detector
-        Whose jobs they are.
-    inbox
-        The loop's.
+    jobs
+        Returns the jobs that there are.
+    asking
+        Returns the work for a thread about one of them.
+    take
+        What the loop does with what came of it.
+    seconds
+        Time from one asking to the next.
+    workers
+        The threads.
     """
 
-    def __init__(self, detector: Detector, inbox: Inbox) -> None:
-        config = detector.config.diagnosis
-        self._detector = detector
-        self._seconds = config.interval_seconds
+    def __init__(
+        self,
+        jobs: Callable[[], Collection[str]],
+        asking: Callable[[str], Callable[[], T]],
+        take: Callable[[str, Outcome[T]], None],
+        seconds: float,
+        workers: Workers,
+    ) -> None:
+        self._jobs = jobs
+        self._asking = asking
+        self._take = take
+        self._seconds = seconds
         self._due: dict[str, float] = {}
         self._asked: set[str] = set()
-        self._workers = (
-            Workers(config.reading_threads, "evidence", inbox)
-            if detector.instants is not None
-            else None
-        )
+        self._workers = workers
 
     def start_due(self, now: float) -> None:
         """Ask the jobs that are due: a new one at once, then all spread over the interval."""
-        if self._workers is None:
-            return
-        jobs = self._detector.memories
+        jobs = self._jobs()
         self._due = {job_id: due for job_id, due in self._due.items() if job_id in jobs}
         for job_id in jobs:
             if job_id in self._asked or now < self._due.get(job_id, now):
@@ -171,19 +180,38 @@ class _EvidenceTurns:
             past = math.floor((now - phase) / self._seconds)
             self._due[job_id] = phase + (past + 1) * self._seconds
             self._asked.add(job_id)
-            self._workers.submit(self._detector.asking(job_id), partial(self._answered, job_id))
+            self._workers.submit(self._asking(job_id), partial(self._answered, job_id))
 
     def seconds_until_due(self, now: float) -> float:
         waits = [due - now for job_id, due in self._due.items() if job_id not in self._asked]
         return min(waits, default=math.inf)
 
     def stop(self) -> None:
-        if self._workers is not None:
-            self._workers.stop()
+        self._workers.stop()
 
-    def _answered(self, job_id: str, outcome: Outcome[Answered]) -> None:
+    def _answered(self, job_id: str, outcome: Outcome[T]) -> None:
         self._asked.discard(job_id)
-        self._detector.diagnose(job_id, outcome)
+        self._take(job_id, outcome)
+
+
+def _turns(detector: Detector, inbox: Inbox) -> Iterator[_JobTurns[Any]]:
+    """Yield what is asked about every job beside its samples."""
+    config = detector.config.diagnosis
+
+    def jobs() -> Collection[str]:
+        return detector.memories
+
+    if detector.instants is not None:
+        workers = Workers(config.reading_threads, "evidence", inbox)
+        yield _JobTurns(jobs, detector.asking, detector.diagnose, config.interval_seconds, workers)
+    if (configurations := detector.configurations) is not None:
+        yield _JobTurns(
+            jobs,
+            configurations.asking,
+            partial(configurations.take, log=detector.failures),
+            config.config_interval_seconds,
+            Workers(1, "configuration", inbox),
+        )
 
 
 class _PeriodicTask(Generic[T]):

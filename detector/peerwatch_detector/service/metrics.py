@@ -18,12 +18,14 @@ from peerwatch_common.settings.reload import ReloadFacts
 from peerwatch_common.web.facts import WebFacts
 from peerwatch_detector import __version__
 from peerwatch_detector.detection.pipeline import Detection
+from peerwatch_detector.diagnosis.config.watch import ConfigState
 from peerwatch_detector.diagnosis.verdict import Verdict
 from peerwatch_detector.errors import ReadFailure
 from peerwatch_detector.reading import ReadingStatistics
 from peerwatch_detector.reading.settings import Api
 from peerwatch_detector.service.catalog import family
 from peerwatch_detector.service.clock_watch import Direction
+from peerwatch_detector.service.configuration_specs import configuration_families
 from peerwatch_detector.service.schedule import Backlog
 
 # Series whose text is kept from one exposition to the next: of 16,000 nodes and ten metrics.
@@ -98,6 +100,8 @@ class Snapshot:
         How often the machine's clock was set, by direction.
     diagnoses
         What the jobs themselves say; None where they are not asked.
+    configurations
+        How the nodes of each job are set up.
     """
 
     detections: tuple[Detection, ...] = ()
@@ -111,6 +115,7 @@ class Snapshot:
     preparing: bool = False
     clock_jumps: Mapping[Direction, int] = field(default_factory=dict)
     diagnoses: Diagnoses | None = None
+    configurations: Mapping[str, ConfigState] = field(default_factory=dict)
 
 
 class Exposition:
@@ -150,6 +155,7 @@ def families(snapshot: Snapshot) -> Iterator[Family]:
     """Yield every metric family of the catalogue but those of web server and settings."""
     for part in (_findings, _diagnoses, _scores, _jobs, _reading, _self, _backlog, _membership):
         yield from part(snapshot)
+    yield from configuration_families(snapshot.configurations)
 
 
 def _findings(snapshot: Snapshot) -> Iterator[Family]:

@@ -6,6 +6,7 @@ import logging
 import queue
 import signal
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,9 @@ from peerwatch_common.settings.reload import Reload
 from peerwatch_common.web.facts import WebFacts
 from peerwatch_common.web.security import SecurityFile
 from peerwatch_detector import __version__
-from peerwatch_detector.reading.reader import PrometheusReader, instant_reader
+from peerwatch_detector.reading.reader import PrometheusReader, config_reader, instant_reader
 from peerwatch_detector.service import prepare
+from peerwatch_detector.service.configurations import JobConfigurations
 from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.service.loop import Loop
 from peerwatch_detector.web.server import make_server
@@ -81,7 +83,14 @@ def run_detector(config: DetectorConfig, bundle: Bundle, settings: SettingsFile)
     security = SecurityFile(config.web.config_file, facts)
     reader = PrometheusReader(config.prometheus)
     instants = instant_reader(config) if config.diagnosis.enabled else None
-    detector = Detector(config, reader, bundle, instants=instants)
+    config_instants = config_reader(config) if config.diagnosis.enabled else None
+    detector = Detector(
+        config,
+        reader,
+        bundle,
+        instants=instants,
+        configurations=JobConfigurations(config_instants, time.time) if config_instants else None,
+    )
     server = make_server(detector, security, facts)
     signals: queue.SimpleQueue[int] = queue.SimpleQueue()
     # SIGINT too, as a shell lets background processes ignore it.
@@ -112,8 +121,9 @@ def run_detector(config: DetectorConfig, bundle: Bundle, settings: SettingsFile)
     stop.set()
     server.stop()
     reader.close()
-    if instants is not None:
-        instants.close()
+    for each in (instants, config_instants):
+        if each is not None:
+            each.close()
     loop.join(timeout=_JOIN_SECONDS)
 
 

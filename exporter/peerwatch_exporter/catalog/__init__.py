@@ -28,6 +28,7 @@ Topic = Literal[
     "NIC and RDMA",
     "NIC flow control, PHY and PCIe",
     "PCIe links and errors",
+    "Configuration",
     "The fast endpoint",
     "Millisecond sampling",
     "The exporter itself",

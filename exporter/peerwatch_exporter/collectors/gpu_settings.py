@@ -6,14 +6,20 @@ from typing import TYPE_CHECKING
 
 from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
+from peerwatch_exporter.catalog.config_keys import NODE_CONFIG
+from peerwatch_exporter.catalog.config_values import ConfigValues
 from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, shared_nvml
+from peerwatch_exporter.sources.gpu.nvml_configuration import (
+    driver_configuration,
+    gpu_configuration,
+)
 from peerwatch_exporter.sources.gpu.nvml_settings import read_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
@@ -80,8 +86,13 @@ SPECS: tuple[MetricSpec, ...] = needing(
 class GpuSettingsCollector:
     """Reads every GPU for itself, once a minute: settings change when a person changes them."""
 
-    def __init__(self, config: ExporterConfig, sources: Sources) -> None:  # noqa: ARG002
+    def __init__(self, config: ExporterConfig, sources: Sources) -> None:
         self._nvml = shared_nvml(sources)
+        self._max_values = config.node_config.max_values
+
+    def follow(self, config: ExporterConfig) -> None:
+        """Publish as many values as other settings say."""
+        self._max_values = config.node_config.max_values
 
     def collect(self) -> Iterable[Family]:
         """Return the families of limits and modes.
@@ -93,12 +104,16 @@ class GpuSettingsCollector:
         """
         temperature, power, persistence, ecc, mig = (family(spec.name) for spec in SPECS)
         answered = False
+        aspects: dict[str, dict[str, str | None]] = {}
         for gpu in self._nvml.gpus():
             try:
                 settings = read_settings(gpu)
+                configuration = gpu_configuration(gpu, settings)
             except GpuLostError:
                 continue
             answered = True
+            for aspect, text in configuration.items():
+                aspects.setdefault(aspect, {})[gpu.labels[0]] = text
             for result, values in (
                 (temperature, settings.temperature_limits_celsius),
                 (power, settings.power_limits_watts),
@@ -111,4 +126,15 @@ class GpuSettingsCollector:
                 persistence.add_metric(gpu.labels, settings.persistence)
         if not answered:
             raise NoData("No GPU answers.")
-        return temperature, power, persistence, ecc, mig
+        return temperature, power, persistence, ecc, mig, self._configuration(aspects)
+
+    def _configuration(self, aspects: Mapping[str, Mapping[str, str | None]]) -> Family:
+        values = ConfigValues(self._max_values)
+        for key, value in driver_configuration(self._nvml).items():
+            values.add(key, value)
+        for aspect, by_gpu in aspects.items():
+            values.add_devices("gpu", aspect, by_gpu)
+        # The collector node_config declares it; the driver process may not have imported that.
+        result = NODE_CONFIG.family()
+        result.rows += [(row, 1) for row in values.rows()]
+        return result

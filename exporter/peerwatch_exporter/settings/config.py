@@ -21,6 +21,7 @@ from peerwatch_exporter.settings.jobs import (
     JobsConfig,
     SpansConfig,
 )
+from peerwatch_exporter.settings.node_config import NodeConfigConfig
 from peerwatch_exporter.settings.section import Section
 
 
@@ -308,6 +309,9 @@ class ExporterConfig(Section):
     nic: NicConfig = Field(default=NicConfig(), description="Which RDMA devices are read.")
     ethtool: EthtoolConfig = Field(
         default=EthtoolConfig(), description="Interfaces with driver statistics."
+    )
+    node_config: NodeConfigConfig = Field(
+        default=NodeConfigConfig(), description="What is published of how nodes are set up."
     )
     sampler: SamplerConfig = Field(
         default=SamplerConfig(), description="Sampling many times a second."

@@ -17,6 +17,9 @@ from peerwatch_detector.detection.explanation.explain import Confidence, Explana
 from peerwatch_detector.detection.explanation.fault_families import UNKNOWN
 from peerwatch_detector.detection.job_pace import JobPace
 from peerwatch_detector.detection.pipeline import Detection
+from peerwatch_detector.diagnosis.config.changes import Change
+from peerwatch_detector.diagnosis.config.majority import Split
+from peerwatch_detector.diagnosis.config.watch import ConfigState, Minority
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.reading import ReadingStatistics
 from peerwatch_detector.service.catalog import SPECS
@@ -36,6 +39,7 @@ ORDER = (
     "result",
 )
 ORDER += ("rank", "class", "domain", "confidence", "action")
+ORDER += ("key", "value", "majority", "before", "after")
 ORDER += ("reason", "version", "family", "summary", "api", "group", "member", "direction")
 SENTENCE = 'a GPU 3: "Load" 12 % (peers 45 %), likely at fault'
 WHY = Explanation(
@@ -99,6 +103,14 @@ FULL = Snapshot(
     preparing=True,
     clock_jumps={"back": 2},
     diagnoses=Diagnoses((VERDICT,), {"job-1": 1991.0}, {"timeout": 3, "diagnoser": 1}),
+    configurations={
+        "job-1": ConfigState(
+            1992.0,
+            (Minority("a", "gpu.vbios", "96.2", "96.1", 1, 4),),
+            (Split("cpu.smt", 2, 4),),
+            (Change(1800.0, "b", "cpu.governor", "performance", "powersave"),),
+        )
+    },
 )
 
 
@@ -148,6 +160,11 @@ def test_values_are_those_of_the_snapshot() -> None:
         ("peerwatch_diagnosis_errors_total", "timeout"): 3.0,
         ("peerwatch_diagnosis_errors_total", "unreachable"): 0.0,
         ("peerwatch_diagnosis_errors_total", "diagnoser"): 1.0,
+        ("peerwatch_job_config_minority", "job-1", "a", "gpu.vbios"): 1.0,
+        ("peerwatch_job_config_minority_info", "job-1", "a", "gpu.vbios", "96.2", "96.1"): 1.0,
+        ("peerwatch_job_config_split", "job-1", "cpu.smt"): 2.0,
+        ("peerwatch_job_config_change_timestamp_seconds", "job-1", "b", "cpu.governor"): 1800.0,
+        ("peerwatch_job_config_last_success_timestamp_seconds", "job-1"): 1992.0,
         ("peerwatch_fault_score", "job-1", "a"): 1.0,
         ("peerwatch_fault_score", "job-1", "b"): 0.25,
         ("peerwatch_normal_score", "job-1", "a", "load"): 1.5,

@@ -5,10 +5,16 @@ A node that is only files, as simulated ones and those of tests, answers none of
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from peerwatch_exporter.sources.files.regular_file import (
+    NotAFileError,
+    TooLargeError,
+    read_regular,
+)
 from peerwatch_exporter.sources.host.clock_state import ClockState, kernel_clock
 from peerwatch_exporter.sources.host.filesystems import Space, statvfs
 from peerwatch_exporter.sources.host.systemd import Units, units
@@ -19,6 +25,9 @@ if TYPE_CHECKING:
 
 # Two short answers of a local daemon take milliseconds; a collector has 0.8 s.
 _BUS_SECONDS = 0.5
+# It has some dozen lines.
+_OS_RELEASE_BYTES = 16384
+_PRETTY_NAME = re.compile(r"^PRETTY_NAME=(.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +42,14 @@ class HostQuestions:
         Returns the state of the kernel's clock.
     units
         Returns systemd's failed units, and those of the names given.
+    os_release
+        Returns the name and version of the node's distribution.
     """
 
     space: Callable[[str], Space] | None = None
     clock: Callable[[], ClockState] | None = None
     units: Callable[[Sequence[str]], Units] | None = None
+    os_release: Callable[[], str | None] | None = None
 
 
 def real_questions(procfs: Path, rootfs: Path, system_bus: Path) -> HostQuestions:
@@ -56,6 +68,7 @@ def real_questions(procfs: Path, rootfs: Path, system_bus: Path) -> HostQuestion
         space=partial(_space_below, str(rootfs).rstrip("/")) if sees_files else None,
         clock=kernel_clock,
         units=partial(_units, system_bus),
+        os_release=partial(_os_release, rootfs) if sees_files else None,
     )
 
 
@@ -65,3 +78,15 @@ def _space_below(root: str, mountpoint: str) -> Space:
 
 def _units(bus: Path, names: Sequence[str]) -> Units:
     return units(bus, names, _BUS_SECONDS)
+
+
+def _os_release(root: Path) -> str | None:
+    """Return what os-release(5) calls the distribution; None if there is no such file."""
+    for path in ("etc/os-release", "usr/lib/os-release"):
+        try:
+            content = read_regular(str(root / path), _OS_RELEASE_BYTES).content
+        except (FileNotFoundError, NotADirectoryError, NotAFileError, TooLargeError):
+            continue
+        found = _PRETTY_NAME.search(content.decode("utf-8", "replace"))
+        return found[1].strip("\"'") if found else None
+    return None
