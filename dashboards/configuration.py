@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from links import column_to
-from parts import Panel, properties, rows
+from parts import GREEN, YELLOW, Panel, properties, rows, value_map
 
 _SHOWN = 100
+_WHERE = {"cluster": "Cluster", "job_id": "Job", "node": "Node", "key": "Key"}
 
 
 def panels(job: str) -> list[Panel]:
@@ -19,31 +20,43 @@ def panels(job: str) -> list[Panel]:
     return [_minorities(job), _changes(job), _splits(job)]
 
 
-def of_node(node: str) -> list[Panel]:
-    """Return the table of everything that is known of a node's set-up.
+def of_node(node: str, job: str) -> list[Panel]:
+    """Return the tables of everything that is known of a node's set-up.
 
     Parameters
     ----------
     node
         Label matchers of the node.
+    job
+        Label matchers of the node and its training job.
     """
-    everything = (
-        f"group by (job_id, key, value) (node_config_info{{{node}}})"
-        f" or group by (job_id, key, value) (rank_config_info{{{node}}})"
-    )
     return [
-        rows(
+        _known(
             "How the node is set up",
-            "Kernel, drivers, firmware, sysctls, PCIe and NICs, and with which variables and "
-            "limits its ranks run. Of devices that agree a key names the aspect, of others also "
-            "the device.",
-            {"key": "Key", "value": "Value", "job_id": "Job"},
-            f"topk(400, {everything})",
-        )
-        .height(12)
-        .override_by_name("Value", properties({"custom.minWidth": 420}))
-        .no_value("The exporter does not run its collector node_config.")
+            "Kernel, drivers, firmware, sysctls, PCIe and NICs. Of devices that agree a key names "
+            "the aspect, of others also the device.",
+            {"key": "Key", "value": "Has"},
+            f"topk(400, group by (key, value) (node_config_info{{{node}}}))",
+        ),
+        _known(
+            "How its ranks run",
+            "Variables and limits of the ranks; of ranks that do not agree the key names the local "
+            "rank.",
+            {"job_id": "Job", "key": "Key", "value": "Has"},
+            f"topk(400, group by (job_id, key, value) (rank_config_info{{{job}}}))",
+        ),
     ]
+
+
+def _known(title: str, description: str, columns: dict[str, str], expr: str) -> Panel:
+    return (
+        rows(title, description, columns | {"Value": "Known"}, expr)
+        .height(10)
+        .span(12)
+        .override_by_name("Has", properties({"custom.minWidth": 260}))
+        .override_by_name("Known", properties({"mappings": value_map(("1", "yes", GREEN))}))
+        .no_value("The collector node_config does not run, or finds none.")
+    )
 
 
 def _minorities(job: str) -> Panel:
@@ -54,11 +67,12 @@ def _minorities(job: str) -> Panel:
             "Nodes set up unlike most",
             "What more than half of the job's nodes have otherwise. At most "
             f"{_SHOWN}; the smallest minorities are published first.",
-            {"node": "Node", "key": "Key", "value": "Has", "majority": "Most have"},
+            {**_WHERE, "value": "Has", "majority": "Most have", "Value": "Differs"},
             f"topk({_SHOWN}, max by ({who}) (peerwatch_job_config_minority{{{job}}})"
             f" * on ({who}) group_left (value, majority) {info})",
         )
-        .override_by_name("Node", column_to("node", node="Node"))
+        .override_by_name("Differs", properties({"mappings": value_map(("1", "yes", YELLOW))}))
+        .override_by_name("Node", column_to("node", job_id="Job", node="Node"))
         .no_value("All nodes agree, or nobody compares them.")
     )
 
@@ -71,11 +85,11 @@ def _changes(job: str) -> Panel:
         rows(
             "Changed while the job runs",
             "Time since a setting of a node got another value under the running job.",
-            {"Value": "Ago", "node": "Node", "key": "Key", "before": "Before", "after": "After"},
+            {"Value": "Ago", **_WHERE, "before": "Before", "after": "After"},
             f"topk({_SHOWN}, (time() - {times}) * on ({who}) group_left (before, after) {info})",
         )
         .override_by_name("Ago", properties({"unit": "s"}))
-        .override_by_name("Node", column_to("node", node="Node"))
+        .override_by_name("Node", column_to("node", job_id="Job", node="Node"))
         .no_value("Nothing has changed.")
     )
 

@@ -41,7 +41,7 @@ def node_dashboard() -> models.Dashboard:
             "NVLink and PCIe": node_links.panels(NODE),
             "NICs": node_nic.panels(NODE),
             "Host": node_host.panels(NODE),
-            "Configuration": configuration.of_node(NODE),
+            "Configuration": configuration.of_node(NODE, f'{NODE}, job_id=~"$job_id"'),
             "Ranks of the training job": node_host.ranks(f'{NODE}, job_id=~"$job_id"'),
         },
         [findings.annotation(NODE), xid.annotation(NODE)],
