@@ -122,7 +122,9 @@ def _host_right(said: Said, answer: Answer) -> bool:
         # Where only peers tell which node it is, it is right to name it and to wait.
         enough = said.isolated if answer.tells_domain else said.named
         return answer.isolate <= enough
-    return not answer.may_isolate or bool(said.named & answer.may_isolate)
+    # Who rightly calls it the program's mistake need not name a node.
+    programs = said.domains == {"user"} and "user" in answer.domains
+    return programs or not answer.may_isolate or bool(said.named & answer.may_isolate)
 
 
 def _domain_right(said: Said, answer: Answer) -> bool:

@@ -85,6 +85,13 @@ def test_of_several_right_answers_one_must_be_given() -> None:
     assert not compare(rack, said("a1", "b1")).host
 
 
+def test_a_node_need_not_be_named_where_it_may_be_the_program() -> None:
+    either = answer(domains=frozenset({"hardware", "user"}), may_isolate=frozenset({"a2"}))
+
+    assert compare(either, said(domain="user")).host
+    assert not compare(either, said(domain="hardware")).host
+
+
 def test_the_table_counts_each_part() -> None:
     a2 = answer(isolate=frozenset({"a2"}))
     kept = replace(compare(a2, said("a3")), part="validation")
