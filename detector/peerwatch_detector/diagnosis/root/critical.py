@@ -42,12 +42,15 @@ def critical_errors(episode: Episode, job: JobPlaces) -> tuple[Cause, ...]:
 def weak_errors(episode: Episode, job: JobPlaces) -> tuple[Cause, ...]:
     """Return a cause for each node with an error that mostly, but not always, stops a job.
 
-    It must have come before the job suffered, or before the first rank complained.
+    It must have come before the first rank complained, if any did.
     """
     if episode.begun is None:
         return ()
     complaints = [each.time for each in episode.of("waiting", "broken")]
-    latest = max(episode.begun, min(complaints, default=episode.begun)) + CLOCK_SECONDS
+    if complaints:
+        latest = max(episode.begun, min(complaints)) + CLOCK_SECONDS
+    else:
+        latest = episode.begun + AFTER_SECONDS
     weak = [each for each in episode.of("weak") if each.time <= latest]
     found = [_cause(node, own, "likely") for node, own in by_node(weak, job).items()]
     return tuple(_shared(found, job))

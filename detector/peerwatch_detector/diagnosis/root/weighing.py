@@ -146,7 +146,8 @@ def _of_node(best: Suspicion, ordered: Sequence[Suspicion], seen: Episode) -> Ca
     main = observations[0]
     domain: RootDomain = main.rule.domain
     connections = any("touch" in reason or "errors" in reason for reason in best.reasons)
-    if domain == "unknown" and connections and not _ended_first(best.node, seen):
+    closed = _ended_first(best.node, seen) or _only_closed(main, best)
+    if domain == "unknown" and connections and not closed:
         # A node whose connections break first has lost a GPU, a NIC or itself (Aegis: 71 % of
         # such failures are no network's).
         domain = "hardware"
@@ -178,12 +179,25 @@ def _action(main: Observation, best: Suspicion, seen: Episode) -> RootAction:
     if _ended_first(best.node, seen):
         # Its host lives and says nothing of hardware: connections fell with the process.
         return "restart"
+    if _only_closed(main, best):
+        return "inspect"
     if main.rule.action in ("restart", "inspect") and main.rule.role == "suspect":
         # Who, and not why: a node in order may run the rank that does not come.
         return main.rule.action
     stands = any(each.evidence.kind in ("log", "process") for each in seen.observations)
     stands = stands or any(each.rule.symptom == "hang" for each in seen.observations)
     return "isolate" if stands else "drain"
+
+
+def _only_closed(main: Observation, best: Suspicion) -> bool:
+    """Whether nothing but closed connections points at a node: its host lived to close them.
+
+    A transfer that is not answered says more: NCCL's retries exceeded, no route.
+    """
+    return main.rule.domain == "unknown" and {each.rule.role for each in best.speaks_for} <= {
+        "broken",
+        "waiting",
+    }
 
 
 def _ended_first(node: str, seen: Episode) -> bool:

@@ -89,7 +89,16 @@ def test_an_exception_that_follows_a_lost_connection_is_not() -> None:
     evidence = [*lost_connection("n5", 0), line(9, "python_exception", "U", 0), *exits(30)]
     (cause,) = root_of(*evidence).causes
 
-    assert (("n5",), "likely", "isolate") == (cause.nodes, cause.confidence, cause.action)
+    assert (("n5",), "likely", "inspect") == (cause.nodes, cause.confidence, cause.action)
+
+
+def test_a_node_that_no_longer_answers_transfers_is_isolated() -> None:
+    lost = [
+        line(0.1 * i, "nccl_ib_retry_exceeded", "N", 8 * i, peer_rank=41) for i in (0, 1, 2, 3, 6)
+    ]
+    (cause,) = root_of(STALLED, *lost, *exits(30)).causes
+
+    assert (("n5",), "infiniband_link", "isolate") == (cause.nodes, cause.symptom, cause.action)
 
 
 def test_a_repaired_node_is_left_in_peace() -> None:
