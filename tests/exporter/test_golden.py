@@ -26,14 +26,15 @@ GOLDEN = sorted(
 every_golden_page = pytest.mark.parametrize(
     "page", GOLDEN, ids=lambda path: f"{path.parent.name}-{path.stem}"
 )
-# What needs a sampler, a driver process that runs or fails, or a rank that answers; their own tests
-# publish it.
+# What needs a sampler, a driver process that runs or fails, a rank that answers, or logs that grow;
+# their own tests publish it.
 LIVE_METRICS = {
     "gpu_unreadable",
     "exporter_nvml_restarts_total",
     "exporter_nvml_unkillable_processes",
     *(spec.name for spec in TOPICS["Millisecond sampling"]),
     *(spec.name for spec in TOPICS["Collectives"]),
+    *(spec.name for spec in TOPICS["Logs"]),
     *(name for name in CATALOG if name.startswith("fast_fine_")),
 }
 EXPORTER_METRICS = {

@@ -21,6 +21,7 @@ Topic = Literal[
     "Host",
     "Training jobs and ranks",
     "Collectives",
+    "Logs",
     "GPU, NVLink, PCIe",
     "XID and SXID",
     "GPU activity",

@@ -44,6 +44,7 @@ HARDWARE: Mapping[str, str] = {
     "Linux 6.13": "a kernel from 6.13 on",
     "training job": "a training job whose processes, files or scheduler name it",
     "collectives": "a training job whose collectives are reported, see docs/collectives.md",
+    "logs": "logs that are read (logs.enabled), see docs/exporter.md",
     "heartbeat": "a training job that writes heartbeat files",
     "spans": "a training job whose hook keeps spans (PEERWATCH_SPANS=1)",
 }

@@ -129,7 +129,8 @@ SPECS: tuple[MetricSpec, ...] = (
         "counter",
         "seconds",
         ("process",),
-        "CPU time of the exporter's own processes: main, driver (all that call NVML) and sampler.",
+        "CPU time of the exporter's own processes: main, driver (all that call NVML), sampler and "
+        "logs.",
         "/proc/<pid>/stat utime, stime",
     ),
     MetricSpec(

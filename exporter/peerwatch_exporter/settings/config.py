@@ -21,6 +21,7 @@ from peerwatch_exporter.settings.jobs import (
     JobsConfig,
     SpansConfig,
 )
+from peerwatch_exporter.settings.logs import LogsConfig
 from peerwatch_exporter.settings.node_config import NodeConfigConfig
 from peerwatch_exporter.settings.section import Section
 
@@ -284,6 +285,7 @@ class ExporterConfig(Section):
         default=CollectivesConfig(), description="Collectives of the ranks."
     )
     jobs: JobsConfig = Field(default=JobsConfig(), description="How training jobs are found.")
+    logs: LogsConfig = Field(default=LogsConfig(), description="Logs of jobs and of the kernel.")
     collectors: CollectorsConfig = Field(
         default=CollectorsConfig(), description="Which collectors run."
     )

@@ -27,7 +27,7 @@ class ProcessUse(NamedTuple):
     Parameters
     ----------
     process
-        ``main``, ``driver`` or ``sampler``.
+        ``main``, ``driver``, ``sampler`` or ``logs``.
     cpu_seconds
         CPU time, that of processes which have ended included.
     resident_bytes
@@ -63,7 +63,7 @@ class OwnProcesses:
         self._ended: dict[str, float] = {}
 
     def add(self, kind: str, pid: int) -> None:
-        """Count a child process in, as ``driver`` or ``sampler``."""
+        """Count a child process in, as ``driver``, ``sampler`` or ``logs``."""
         with self._lock:
             self._processes[pid] = _Process(kind)
 

@@ -1,0 +1,1 @@
+"""Where logs are found, one kind of place per file."""
