@@ -13,6 +13,7 @@ import yaml
 
 from alertmanager_live import Alertmanager, alertmanager, seconds
 from peerwatch_demo.stack.servers import find_program
+from yaml_files import read_yaml
 
 if TYPE_CHECKING:
     pass
@@ -104,7 +105,7 @@ def shared(
 
 
 def config() -> dict[str, Any]:
-    return yaml.safe_load(CONFIG.read_text())
+    return read_yaml(CONFIG)
 
 
 def amtool(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -303,7 +304,7 @@ def shipped_alerts() -> list[dict[str, Any]]:
     return [
         rule
         for file in sorted((ROOT / "rules").glob("*.rules.yaml"))
-        for group in yaml.safe_load(file.read_text())["groups"]
+        for group in read_yaml(file)["groups"]
         for rule in group["rules"]
         if "alert" in rule
     ]

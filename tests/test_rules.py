@@ -29,6 +29,7 @@ from promql_lint import (
     pack_schema,
     selectors,
 )
+from yaml_files import read_yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 RULES = ROOT / "rules"
@@ -83,7 +84,7 @@ def stem(file: Path) -> str:
 
 
 def rules_of(file: Path) -> list[Rule]:
-    return [rule for group in yaml.safe_load(file.read_text())["groups"] for rule in group["rules"]]
+    return [rule for group in read_yaml(file)["groups"] for rule in group["rules"]]
 
 
 ALERTS = [
@@ -108,7 +109,7 @@ def schema_of(file: Path) -> Schema:
 
 def blocks_of(file: Path) -> list[dict[str, Any]]:
     test_file = ROOT / "tests" / "rules" / f"{stem(file)}.test.yaml"
-    return yaml.safe_load(test_file.read_text())["tests"]
+    return read_yaml(test_file)["tests"]
 
 
 def promtool(*arguments: str) -> None:
@@ -130,7 +131,7 @@ def test_promtool_accepts_every_rules_file():
     ],
 )
 def test_promtool_unit_tests_pass(file, first, tmp_path):
-    content = yaml.safe_load(file.read_text())
+    content = dict(read_yaml(file))
     content["rule_files"] = [str(file.parent / rules) for rules in content["rule_files"]]
     content["tests"] = content["tests"][first : first + BLOCKS_AT_ONCE]
     part = tmp_path / file.name
@@ -187,7 +188,7 @@ def test_every_rules_file_has_its_unit_tests():
     assert sorted(map(stem, RULE_FILES)) == sorted(map(stem, TEST_FILES))
     for file in RULE_FILES:
         tests = ROOT / "tests" / "rules" / f"{stem(file)}.test.yaml"
-        own, *more = yaml.safe_load(tests.read_text())["rule_files"]
+        own, *more = read_yaml(tests)["rule_files"]
 
         assert file == (tests.parent / own).resolve()
         assert more in ([], ["../../rules/job.rules.yaml"])
@@ -228,7 +229,7 @@ def _assert_complete(rule: Rule, expected: list[dict[str, Any]]) -> None:
 
 @pytest.mark.parametrize("file", TEST_FILES, ids=stem)
 def test_a_unit_test_is_about_the_alert_it_names(file):
-    for block in yaml.safe_load(file.read_text())["tests"]:
+    for block in read_yaml(file)["tests"]:
         if ":" in block["name"]:
             about = block["name"].split(":")[0]
             assert about in {t["alertname"] for t in block["alert_rule_test"]}, block["name"]
@@ -238,7 +239,7 @@ def test_an_alert_is_asserted_four_times_on_average():
     asserted = sum(
         len(block.get("alert_rule_test", []))
         for file in TEST_FILES
-        for block in yaml.safe_load(file.read_text())["tests"]
+        for block in read_yaml(file)["tests"]
     )
 
     assert asserted >= 4 * len({rule.values[0]["alert"] for rule in ALERTS})
@@ -308,7 +309,7 @@ def test_both_presets_build_series_of_the_same_names_and_units():
     ],
 )
 def test_series_are_recorded_as_often_as_their_reader_needs(file, expected):
-    groups = yaml.safe_load((RULES / file).read_text())["groups"]
+    groups = read_yaml(RULES / file)["groups"]
     intervals = {
         rule["record"].split(":")[0]: seconds(group["interval"])
         for group in groups
