@@ -291,7 +291,9 @@ def _needed_while_waiting(
     item: Evidence, same_node: list[Evidence], step: JobStep, config: DetectorConfig
 ) -> float:
     settings = config.peerwatch
-    if not _explains(item, step, settings, late=step.waits_long(settings.patience_seconds)):
+    late = step.waits_long(settings.patience_seconds)
+    # A glitch just before a checkpoint was the first as well; then the wait is soon over.
+    if (item.held and not late) or not _explains(item, step, settings, late=late):
         return np.inf
     signs = [
         other
@@ -316,10 +318,8 @@ def _explains(item: Evidence, step: JobStep, settings: PeerwatchConfig, *, late:
         return False
     if not item.held:
         return True
-    # A glitch just before a checkpoint was the first as well; then the wait is soon over. And what
-    # a node shows where the level collapses in the midst of a wait was not the first.
-    long = step.waits_long(settings.patience_seconds)
-    return long and abs(before) <= _HELD_SLACK * slack and item.strength >= _HELD_STRENGTH
+    # What a node shows where the level collapses in the midst of a wait was not the first.
+    return abs(before) <= _HELD_SLACK * slack and item.strength >= _HELD_STRENGTH
 
 
 def _deviation(
