@@ -50,7 +50,7 @@ demo: setup-demo
 	@python -m peerwatch_demo$(if $(FLEET),.fleet)
 
 test: lint
-	python -m pytest -n 2 --dist loadgroup
+	python -m pytest -n 4 --dist loadgroup
 
 lint: setup-test
 	ruff check .

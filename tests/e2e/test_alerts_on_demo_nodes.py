@@ -33,7 +33,7 @@ RULES = sorted((ROOT / "rules").glob("*.rules.yaml"))
 # All must have been scraped before: what happened earlier is no change.
 ONSET_SECONDS = 60
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e-nodes")]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("plays-3")]
 
 # Without the prefix Peerwatch. What a scenario shows only after minutes is not waited for.
 EXPECTED = {

@@ -16,7 +16,7 @@ from detector.reading.servers import prometheus
 from peerwatch_demo.stack.servers import Stack, free_ports
 from peerwatch_detector.__main__ import main
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e-short")]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("plays-1")]
 
 NODES = 5
 

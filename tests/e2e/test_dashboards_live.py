@@ -59,7 +59,7 @@ CHOSEN = {
     "detector": {},
 }
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e-nodes")]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("plays-3")]
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from peerwatch_detector.reading.reader import PrometheusReader, instant_reader
 from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.service.loop import Loop
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("direct-evidence")]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("plays-3")]
 
 PLACE = Place(Path(__file__).parents[2])
 JOB = "llm-evidence"

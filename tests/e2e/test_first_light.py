@@ -46,7 +46,7 @@ HEALTHY_SECONDS = 55
 CONTINUITY_SECONDS = 12
 SINCE = "peerwatch_finding_start_timestamp_seconds"
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("plays-2")]
 
 
 @dataclass
@@ -213,6 +213,7 @@ EMPTY_HERE = {
     "span_": "the simulated nodes run no rank processes",
     "peerwatch_diagnosis": "the same: no job says anything itself",
     "peerwatch_job_progress_ratio": "the same: nobody tells of steps",
+    "peerwatch_job_config": "nodes are compared in their settings after minutes, and are alike",
 }
 
 

@@ -31,7 +31,7 @@ from peerwatch_demo.stack.servers import Stack, alertmanager, free_ports
 from peerwatch_demo.stack.webhook import WebhookReceiver
 
 ROOT = Path(__file__).parents[2]
-SPEEDS = (15, 5)
+SPEEDS = (10, 5)
 # A node that is not scraped for so long counts as absent; a page waits so long for what holds it
 # back. A machine that keeps the servers from working for longer has faults of its own.
 LONGEST_UNSCRAPED, LONGEST_UNEVALUATED = 45, 25
@@ -48,7 +48,7 @@ SIXTEEN = tuple(NODES[:16])
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.xdist_group("one-page"),
+    pytest.mark.xdist_group("plays-1"),
     # The plays take 150 s, and three times as long where they are played again.
     pytest.mark.timeout(1800),
 ]

@@ -40,7 +40,7 @@ JOB = "4711"
 # Every counter grows by this share of the number on the page each second.
 GROWTH = 0.01
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("other-exporters")]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("plays-3")]
 
 EXPECTED = {
     "pfc_tx_rate": 200,

@@ -26,7 +26,7 @@ from peerwatch_detector.models.shipped import configured_bundle
 from peerwatch_detector.reading.reader import PrometheusReader
 from peerwatch_detector.service.detector import Detector
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e-short")]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("plays-1")]
 
 NODES = ("gpu-a", "gpu-b", "gpu-c", "gpu.d")
 ROOT = Path(__file__).parents[2]

@@ -32,7 +32,7 @@ from peerwatch_detector.reading import (
     Selection,
 )
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e-nodes")]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("plays-3")]
 
 JOB = 'pre"train\\17'
 ODD_NODE = 'o"dd\\nöde'

@@ -24,7 +24,7 @@ KILLED, SURVIVOR = MEMBERS
 FAULTY_JOB = min(OWNED[KILLED])
 FAULTY_NODE = f"{FAULTY_JOB}-node-1"
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("plays-2")]
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ Rows = list[tuple[list[tuple[str, str]], float | None]]
 
 _OURS = re.compile(r"\bpeerwatch_\w+")
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("plays-2")]
 
 
 @pytest.fixture(scope="module")

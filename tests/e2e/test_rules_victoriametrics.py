@@ -90,7 +90,7 @@ TELLS_OF_OLD = {
     "PeerwatchHostHardwareEvents: fires",
 }
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("victoria-metrics")]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("plays-2")]
 
 
 def expanded(values: str) -> Iterator[tuple[int, float]]:

@@ -23,7 +23,7 @@ from peerwatch_detector.__main__ import main
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.xdist_group("e2e-short"),
+    pytest.mark.xdist_group("plays-1"),
     pytest.mark.skipif(find_spec("torch") is None, reason="needs torch"),
 ]
 

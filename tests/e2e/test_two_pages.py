@@ -46,7 +46,7 @@ BYTES_PER_SECOND = 40_000_000_000
 SLOWEST_ANSWER = 0.6
 COLLECTING_SECONDS = 26
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("plays-2")]
 
 Series = list[tuple[float, float]]
 

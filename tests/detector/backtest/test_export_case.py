@@ -205,7 +205,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
 
 
 @pytest.mark.e2e
-@pytest.mark.xdist_group("e2e")
+@pytest.mark.xdist_group("plays-2")
 def test_a_live_incident_becomes_a_case_that_the_backtest_understands(
     filled: Filled, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -236,7 +236,7 @@ def test_a_live_incident_becomes_a_case_that_the_backtest_understands(
 
 
 @pytest.mark.e2e
-@pytest.mark.xdist_group("e2e")
+@pytest.mark.xdist_group("plays-2")
 def test_a_live_server_tells_which_jobs_it_knows(
     filled: Filled, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,7 +24,7 @@ from peerwatch_detector.models.store import EMPTY
 from peerwatch_detector.reading.reader import PrometheusReader
 from peerwatch_detector.service.detector import Detector
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("plays-2")]
 
 EXAMPLE = Path(__file__).parents[3] / "detector" / "detector.fine.example.yaml"
 # Bursts that samples of 100 ms resolve; the milder fault is alone for longer than the continuity.
