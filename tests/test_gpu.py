@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpu import report as reporting
-from gpu.part import Exporter, Node, PartFailedError, PartSkippedError, Result
+from gpu.part import Exporter, Node, PartFailedError, PartSkippedError, Result, agreeing
 from gpu.parts import parts
 from gpu.parts.fields_of_nvidia_smi import FIELDS, compared
 
@@ -154,3 +154,17 @@ def test_what_does_not_fit_into_the_time_is_left_out_and_named(monkeypatch):
 
     assert [] == failures
     assert "- `slow`: the run had used its" in page
+
+
+def test_what_differs_once_is_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpu.part._BETWEEN_SECONDS", 0.0)
+    answers = [Result("x", failures=["power differs"]), Result("x"), Result("x", failures=["no"])]
+
+    assert not agreeing(lambda: answers.pop(0)).failures
+    assert 1 == len(answers)
+
+
+def test_what_differs_each_time_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpu.part._BETWEEN_SECONDS", 0.0)
+
+    assert ["no"] == agreeing(lambda: Result("x", failures=["no"])).failures

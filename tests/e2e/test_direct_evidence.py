@@ -64,6 +64,12 @@ class TrainingJob:
             ),
         )
 
+    def complete(self) -> None:
+        """Start the ranks that do not run: tests come in any order, and leave some ended."""
+        for rank in range(len(NODES)):
+            if rank not in self.ranks or self.ranks[rank].poll() is not None:
+                self.start(rank)
+
     def kill(self, rank: int) -> None:
         self.ranks[rank].kill()
         self.ranks[rank].communicate()
@@ -154,23 +160,32 @@ def server(folder: Path) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def detector(server: Server, job: TrainingJob) -> Iterator[RunningDetector]:
-    for rank in range(len(NODES)):
-        job.start(rank)
-    wait_for(
-        "all ranks", lambda: len(query(server.url, f'rank_info{{job_id="{JOB}"}}')) == len(NODES)
-    )
+    job.complete()
+    wait_for_all_ranks(server)
     running = RunningDetector(server.url)
     try:
-        wait_for("an answer of the diagnosers", running.asked)
         yield running
     finally:
         running.end()
 
 
+@pytest.fixture(autouse=True)
+def healthy(detector: RunningDetector, server: Server, job: TrainingJob) -> None:
+    """Let all ranks run, and the detector know it."""
+    job.complete()
+    wait_for_all_ranks(server)
+    wait_for("an answer of the diagnosers", detector.asked)
+    wait_for("no finding", lambda: not detector.findings())
+
+
+def wait_for_all_ranks(server: Server) -> None:
+    running = f'rank_process_state{{job_id="{JOB}", state=~"running|sleeping"}} == 1'
+    wait_for("all ranks", lambda: len(query(server.url, running)) == len(NODES))
+
+
 def test_a_killed_rank_is_named_and_falls_when_it_is_back(
     detector: RunningDetector, job: TrainingJob
 ) -> None:
-    assert [] == detector.findings()
     job.kill(3)
     killed = time.time()
     ((found, why),) = wait_for("a finding", detector.findings)

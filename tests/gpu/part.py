@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # Nothing here takes long unless it hangs; a busy machine may need most of it.
 PATIENCE_SECONDS = 90.0
+# A job's healthy pauses are seconds long.
+_COMPARISONS, _BETWEEN_SECONDS = 5, 3.0
 _SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _Answer = TypeVar("_Answer")
@@ -55,6 +57,20 @@ class Result:
         """Add a table."""
         self.lines += ["", f"| {' | '.join(header)} |", "|" + " --- |" * len(header)]
         self.lines += [f"| {' | '.join(map(str, row))} |" for row in rows]
+
+
+def agreeing(compare: Callable[[], Result]) -> Result:
+    """Return a comparison that holds, or the last of a few.
+
+    A page and another source are not asked at the same moment: power halves when a job pauses in
+    between. What differs each time differs.
+    """
+    for _ in range(_COMPARISONS - 1):
+        result = compare()
+        if not result.failures:
+            return result
+        time.sleep(_BETWEEN_SECONDS)
+    return compare()
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
-from gpu.part import PATIENCE_SECONDS, PartFailedError, PartSkippedError, Result
+from gpu.part import PATIENCE_SECONDS, PartFailedError, PartSkippedError, Result, agreeing
 from gpu.parts.fields_of_nvml import value
 
 if TYPE_CHECKING:
@@ -31,6 +31,10 @@ def run(node: Node) -> Result:
         raise PartSkippedError("nvidia-smi is not on PATH")
     query = ",".join(("index", *(field for field, *_ in FIELDS)))
     command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"]
+    return agreeing(lambda: _compare(command, node))
+
+
+def _compare(command: list[str], node: Node) -> Result:
     samples = node.exporter.samples()
     ended = subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pynvml
 
-from gpu.part import Result
+from gpu.part import Result, agreeing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +54,10 @@ FIELDS: tuple[Field, ...] = (
 
 def run(node: Node) -> Result:
     """Compare every field of every GPU."""
+    return agreeing(lambda: _compare(node))
+
+
+def _compare(node: Node) -> Result:
     result = Result("The exporter against NVML")
     samples = node.exporter.samples()
     rows = []
