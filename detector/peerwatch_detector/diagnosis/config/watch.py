@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from peerwatch_detector.diagnosis.config import queries
 from peerwatch_detector.diagnosis.config.changes import Change, Value, changes, newest
@@ -13,6 +12,7 @@ from peerwatch_detector.diagnosis.config.keys import UNSET
 from peerwatch_detector.diagnosis.config.majority import Comparison, Counted, Split, compare
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.frame import Series
+from peerwatch_detector.reading.instant_reader import Answers, Instants
 
 # Rows that are published, the smallest minorities first.
 MOST_MINORITIES = 256
@@ -20,15 +20,6 @@ MOST_MINORITIES = 256
 _FIRST_SECONDS = 3600
 # A change of the last moments of a reading is seen in the next one again, rather than by none.
 _OVERLAP_SECONDS = 60
-
-_Answers = Mapping[str, Sequence[Series] | ReadError]
-
-
-class Instants(Protocol):
-    """Answers several queries about one moment (``reading.instant_reader``)."""
-
-    def read(self, queries: Mapping[str, str]) -> _Answers:
-        """Return the series of every query by its name, or why it was not answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +175,7 @@ def _values(rows: Iterable[Series]) -> list[Value]:
     return [Value(*(row.labels.get(name, "") for name in names)) for row in rows]
 
 
-def _all(answers: _Answers) -> dict[str, Sequence[Series]]:
+def _all(answers: Answers) -> dict[str, Sequence[Series]]:
     """Return the answers; raise the first error among them."""
     found: dict[str, Sequence[Series]] = {}
     for name, answer in answers.items():

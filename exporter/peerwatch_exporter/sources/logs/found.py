@@ -159,6 +159,15 @@ def reason_of(error: OSError) -> Reason:
     return "unreadable"
 
 
+def status_of(path: str) -> os.stat_result | Reason:
+    """Return what ``stat`` says of a file, or why it is not read."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - each second
+    except OSError as error:
+        return reason_of(error)
+    return kind_of(status) or status
+
+
 def kind_of(status: os.stat_result) -> Reason | None:
     """Return why a file of this kind is not read; None for regular files."""
     mode = status.st_mode

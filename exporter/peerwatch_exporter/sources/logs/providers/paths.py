@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import glob
 import itertools
-import os
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.sources.logs.found import Claim, Unread, kind_of, reason_of
+from peerwatch_exporter.sources.logs.found import Claim, Unread, reason_of, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,17 +48,12 @@ class ConfiguredPaths:
     ) -> Iterator[Claim | Unread]:
         found = glob.iglob(expanded, recursive=True)  # noqa: PTH207 - Path.glob takes no root
         for path in itertools.islice(found, self._most_files):
-            try:
-                status = os.stat(path)  # noqa: PTH116 - each second
-            except OSError as error:
-                yield Unread(self.name, reason_of(error))
-                continue
-            refusal = kind_of(status)
-            if refusal == "not_a_file":
+            status = status_of(path)
+            if status == "not_a_file":
                 # A directory beside the files.
                 continue
-            if refusal is not None:
-                yield Unread(self.name, refusal)
+            if isinstance(status, str):
+                yield Unread(self.name, status)
                 continue
             yield Claim(path, pattern, self.name, status, job_id, rank, names_rank=rank is not None)
 

@@ -10,7 +10,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.sources.logs.found import Claim, Unread, kind_of, reason_of
+from peerwatch_exporter.sources.logs.found import Claim, Unread, reason_of, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,14 +73,9 @@ class PodLogs:
             if log is None:
                 continue
             path = f"{directory}/{container}/{log}"
-            try:
-                status = os.stat(path)  # noqa: PTH116 - each second
-            except OSError as error:
-                yield Unread(self.name, reason_of(error))
-                continue
-            refusal = kind_of(status)
-            if refusal is not None:
-                yield Unread(self.name, refusal)
+            status = status_of(path)
+            if isinstance(status, str):
+                yield Unread(self.name, status)
                 continue
             owner = rank if len(ranks) == 1 else None
             yield Claim(

@@ -14,10 +14,10 @@ import re
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.sources.files.whole_file import read_whole
-from peerwatch_exporter.sources.logs.found import Claim, Unread, kind_of, reason_of
+from peerwatch_exporter.sources.logs.found import Claim, Unread, reason_of, status_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
     from peerwatch_exporter.sources.logs.found import Guard
@@ -100,20 +100,11 @@ class TorchrunLogs:
             match = _LOG.search(path)
             if match is None:
                 continue
-            try:
-                status = os.stat(path)  # noqa: PTH116 - each second
-            except OSError as error:
-                yield Unread(self.name, reason_of(error))
-                continue
-            refusal = kind_of(status)
-            if refusal is not None:
-                yield Unread(self.name, refusal)
+            status = status_of(path)
+            if isinstance(status, str):
+                yield Unread(self.name, status)
             elif status.st_mtime >= since:
-                rank = _rank(self._ranks, job_id, int(match[1]))
+                rank = self._ranks.get((job_id, int(match[1])))
                 yield Claim(
                     path, group, self.name, status, job_id, rank, names_rank=True, only_here=True
                 )
-
-
-def _rank(ranks: Mapping[tuple[str, int], int], job_id: str, local_rank: int) -> int | None:
-    return ranks.get((job_id, local_rank))
