@@ -25,6 +25,7 @@ from peerwatch_exporter.sources import Sources
 from peerwatch_exporter.sources.host.access import Paths
 from peerwatch_exporter.sources.host.pci_config import parse_config
 from peerwatch_exporter.sources.host.questions import HostQuestions, real_questions
+from peerwatch_exporter.sources.jobs.rank_configuration import chosen_variables
 from procfs_tree import ProcTree
 
 
@@ -371,3 +372,10 @@ def test_trees_of_others_are_read(tmp_path, name):
     assert int(found["nic.count"]) >= 3
     assert any(key.endswith(".firmware") for key in found)
     assert all(value.isprintable() and len(value) <= MOST_CHARACTERS for value in found.values())
+
+
+@pytest.mark.parametrize("password", ["secret", "pa/ss", "p@ss", "a/b@c"])
+def test_a_login_is_hidden_whatever_stands_in_its_password(password: str) -> None:
+    shown = chosen_variables({"NCCL_NET_URL": f"https://user:{password}@host/x"})
+
+    assert {"NCCL_NET_URL": "https://***@host/x"} == shown

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from peerwatch_common.settings.secrets import without_logins
 from peerwatch_exporter.catalog.config_keys import (
     HASHED_VARIABLES,
     LIMITS,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 # More ranks than any node has GPUs, and more variables than anybody sets.
 _MOST_RANKS, _MOST_VARIABLES = 64, 200
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
-_PASSWORD = re.compile(r"(://)[^/@\s]+@")
 _GPU_UUIDS = re.compile(r"(?:GPU|MIG)-")
 UNSET = "(unset)"
 """Value of a variable that a rank does not have and another one of its node has."""
@@ -55,7 +55,7 @@ def _shown(name: str, value: str) -> str:
         return f"{digest(value)}, {entries} {'entry' if entries == 1 else 'entries'}"
     if name.endswith("VISIBLE_DEVICES") and _GPU_UUIDS.search(value):
         return f"{value.count(',') + 1} by UUID"
-    return _PASSWORD.sub(r"\1***@", value) or "(empty)"
+    return without_logins(value) or "(empty)"
 
 
 class RankConfiguration:
