@@ -57,6 +57,7 @@ def test_the_wheel_holds_the_packages_and_the_pack(wheel: Path) -> None:
         names = archive.namelist()
     tops = {name.split("/")[0] for name in names}
     assert tops == {
+        "peerwatch_checks",
         "peerwatch_common",
         "peerwatch_exporter",
         "peerwatch_demo",
@@ -72,6 +73,8 @@ def test_the_wheel_holds_the_packages_and_the_pack(wheel: Path) -> None:
         "peerwatch_common/py.typed",
         "peerwatch_common/signatures/healthy.txt",
         "peerwatch_common/signatures/signatures.yaml",
+        "peerwatch_checks/py.typed",
+        "peerwatch_checks/checks/host/filesystem_space.py",
         "peerwatch_exporter/py.typed",
         "peerwatch_exporter/hook/sitecustomize.py",
         "peerwatch_exporter/hook/peerwatch_spans/__init__.py",
@@ -109,7 +112,7 @@ def test_the_base_install_needs_no_arithmetic(wheel: Path) -> None:
     assert base == {"bcrypt", "h11", "nvidia-ml-py", "pydantic", "pyyaml"}
 
 
-@pytest.mark.parametrize("module", ["peerwatch_exporter", "peerwatch_detector"])
+@pytest.mark.parametrize("module", ["peerwatch_exporter", "peerwatch_checks", "peerwatch_detector"])
 def test_the_commands_run_from_the_wheel(installed: Path, module: str) -> None:
     code = (
         f"import runpy; sys.argv = ['{module}', '--version']\n"

@@ -9,11 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from peerwatch_checks.process.command_line import make_parser as checks
 from peerwatch_common.completion import SHELLS, completion
 from peerwatch_detector.command_line import parser as detector
 from peerwatch_exporter.process.command_line import make_parser as exporter
 
-PARSERS = {"peerwatch-detector": detector, "peerwatch-exporter": exporter}
+PARSERS = {
+    "peerwatch-check": checks,
+    "peerwatch-detector": detector,
+    "peerwatch-exporter": exporter,
+}
 # What each shell does before it calls the function.
 CALL = {
     "bash": "",
@@ -65,6 +70,7 @@ def shell(request: pytest.FixtureRequest) -> str:
         ("peerwatch-detector run --config a", {"a case", "a.yaml"}),
         ("peerwatch-detector backtest -j 2 a", {"a case", "a.yaml"}),
         ("peerwatch-detector run --prometheus a", set()),
+        ("peerwatch-check li", {"list"}),
         ("peerwatch-exporter be", {"bench"}),
         ("peerwatch-exporter --path.k", {"--path.kmsg"}),
         ("peerwatch-exporter --log-format j", {"json"}),

@@ -1,0 +1,1 @@
+"""Checks of several nodes with one another."""

@@ -1,0 +1,1 @@
+"""Checks of two nodes with one another."""

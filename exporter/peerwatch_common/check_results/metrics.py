@@ -1,0 +1,64 @@
+"""The metrics of results, the same in a textfile and on the exporter's page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from peerwatch_common.metrics.spec import Family, MetricSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from peerwatch_common.check_results.record import Record
+
+_LABELS = ("check", "scope", "device", "severity")
+_SOURCE = "the newest record of peerwatch-check"
+
+SPECS = (
+    MetricSpec(
+        "peerwatch_check_status",
+        "gauge",
+        "1",
+        _LABELS,
+        "How a check of this node or of one of its devices ended: 0 pass, 1 warn, 2 fail, 3 error "
+        "(the check did not work), 4 skipped (it did not run).",
+        _SOURCE,
+    ),
+    MetricSpec(
+        "peerwatch_check_value_ratio",
+        "gauge",
+        "ratio",
+        _LABELS,
+        "What a check measured, as a ratio to what it was compared with.",
+        _SOURCE,
+    ),
+    MetricSpec(
+        "peerwatch_check_duration_seconds",
+        "gauge",
+        "seconds",
+        _LABELS,
+        "How long the check ran.",
+        _SOURCE,
+    ),
+    MetricSpec(
+        "peerwatch_check_last_run_timestamp_seconds",
+        "gauge",
+        "seconds",
+        _LABELS,
+        "When the check began.",
+        _SOURCE,
+    ),
+)
+
+
+def families(records: Iterable[Record]) -> tuple[Family, ...]:
+    """Return the families of records, of which each has a key of its own."""
+    status, ratio, duration, last_run = (spec.family() for spec in SPECS)
+    for record in records:
+        labels = (record.check, record.scope, record.device, record.severity)
+        status.add_metric(labels, record.status_value)
+        if record.value_ratio is not None:
+            ratio.add_metric(labels, record.value_ratio)
+        duration.add_metric(labels, record.duration_seconds)
+        last_run.add_metric(labels, record.started)
+    return (status, ratio, duration, last_run)
