@@ -96,6 +96,20 @@ class DiagnosisConfig(Section):
         le=120,
         description="Time limit for the queries of each step of such a comparison.",
     )
+    root_interval_seconds: float = Field(
+        default=15.0,
+        ge=5,
+        le=300,
+        description="Time between two questions for the root of what is wrong with a job: one "
+        "query while nothing stands against it, some twenty about its nodes otherwise.",
+    )
+    root_timeout_seconds: float = Field(
+        default=5.0,
+        gt=0,
+        le=60,
+        description="Time limit for each of these queries; the root is found without those that "
+        "were not answered, and says so.",
+    )
 
 
 class ReplicasConfig(Section):

@@ -143,3 +143,9 @@ def config_reader(config: DetectorConfig) -> InstantReader:
     """Return the reader of how nodes are set up: apart, for its queries take longer than others."""
     seconds = config.diagnosis.config_timeout_seconds
     return InstantReader(replace(reading_settings(config.prometheus), timeout_seconds=seconds), 1)
+
+
+def root_reader(config: DetectorConfig) -> InstantReader:
+    """Return the reader of all that may be the root of a failure; its limit is of each query."""
+    seconds = config.diagnosis.root_timeout_seconds
+    return InstantReader(replace(reading_settings(config.prometheus), timeout_seconds=seconds), 1)

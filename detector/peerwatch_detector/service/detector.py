@@ -32,11 +32,12 @@ from peerwatch_detector.reading.reader import Reader
 from peerwatch_detector.service.change_log import DISCOVERY, MEMBERS, FailureLog, log_changes
 from peerwatch_detector.service.clock_watch import LEAST_JUMP_SECONDS, ClockWatch
 from peerwatch_detector.service.configurations import JobConfigurations
+from peerwatch_detector.service.diagnoses import Diagnoses
 from peerwatch_detector.service.discovery import Discovery, Found
 from peerwatch_detector.service.evidence import Answered, DiagnoserFailures, JobEvidence
 from peerwatch_detector.service.job_memory import JobMemory, Reading, Turn
 from peerwatch_detector.service.members import Group, MembershipView
-from peerwatch_detector.service.metrics import Diagnoses, Membership, Snapshot
+from peerwatch_detector.service.metrics import Membership, Snapshot
 from peerwatch_detector.service.restore import (
     RESTORE_SECONDS,
     distrust,
@@ -44,6 +45,7 @@ from peerwatch_detector.service.restore import (
     published_pace,
     restore,
 )
+from peerwatch_detector.service.roots import JobRoots
 from peerwatch_detector.service.schedule import Backlog
 from peerwatch_detector.service.workers import Outcome, attempt
 
@@ -74,6 +76,8 @@ class Detector:
         What makes verdicts of it.
     configurations
         How the jobs' nodes are set up; None does not compare it.
+    roots
+        What jobs fail of; None does not ask for it.
     """
 
     def __init__(
@@ -86,6 +90,7 @@ class Detector:
         instants: Instants | None = None,
         diagnosers: Sequence[type[Diagnoser]] = DIAGNOSERS,
         configurations: JobConfigurations | None = None,
+        roots: JobRoots | None = None,
     ) -> None:
         self.config = config
         self.reader = reader
@@ -100,7 +105,7 @@ class Detector:
         self.memories: dict[str, JobMemory] = {}
         self.failures = FailureLog()
         self.instants = instants
-        self.configurations = configurations
+        self.configurations, self.roots = configurations, roots
         self._diagnosers = diagnosers
         self._diagnoser_failures = DiagnoserFailures()
         self.group = Group(
@@ -142,6 +147,9 @@ class Detector:
                 self.detect(job_id, attempt(self.reading(job_id)))
             if self.instants is not None:
                 self.diagnose(job_id, attempt(self.asking(job_id)))
+            if self.roots is not None:
+                memory = self.memories[job_id]
+                self.roots.take(memory, attempt(self.roots.asking(memory)), self.failures)
         self.publish(Backlog())
 
     def find(self) -> Found:
@@ -305,15 +313,10 @@ class Detector:
     def _diagnoses(self) -> Diagnoses | None:
         if self.instants is None:
             return None
-        asked = {job_id: memory.evidence for job_id, memory in self.memories.items()}
-        return Diagnoses(
-            tuple(verdict for evidence in asked.values() for verdict in evidence.verdicts),
-            {
-                job_id: evidence.last_success
-                for job_id, evidence in asked.items()
-                if evidence.last_success is not None
-            },
-            self._diagnoser_failures.total(self.instants.errors),
+        read = [each.errors for each in (self.instants, self.roots) if each is not None]
+        return Diagnoses.of(
+            [memory.evidence for memory in self.memories.values()],
+            self._diagnoser_failures.total(*read),
         )
 
     def _stages(self) -> dict[str, float]:

@@ -33,6 +33,16 @@ DIAGNOSIS_SPECS: tuple[MetricSpec, ...] = (
         not_drawn="how the diagnosis itself does; its errors are counted",
     ),
     MetricSpec(
+        "peerwatch_diagnosis_unanswered",
+        "gauge",
+        "1",
+        ("job_id", "query"),
+        "1 while Prometheus does not answer this query about the nodes of a job that something "
+        "stands against: what the job failed of is found without it.",
+        "diagnosis",
+        not_drawn="the diagnosis itself says what is missing",
+    ),
+    MetricSpec(
         "peerwatch_diagnosis_errors_total",
         "counter",
         "1",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from peerwatch_detector.detection.findings import Finding
 from peerwatch_detector.diagnosis.diagnoser import Diagnoser
 from peerwatch_detector.diagnosis.findings import EvidenceFindings, order
+from peerwatch_detector.diagnosis.root.live_root import LiveRoot
 from peerwatch_detector.diagnosis.verdict import Verdict
 from peerwatch_detector.errors import ReadError, ReadFailure
 from peerwatch_detector.frame import Series
@@ -55,12 +57,16 @@ class JobEvidence:
         That stand.
     last_success
         Unix time at which all diagnosers last answered.
+    root
+        What the job fails of, and all that was observed about it; None while nothing stands
+        against it.
     """
 
     job_id: str
     diagnosers: tuple[Diagnoser, ...]
     findings: EvidenceFindings
     last_success: float | None = None
+    root: LiveRoot | None = None
     _said: dict[str, tuple[Verdict, ...]] = field(default_factory=dict)
 
     @classmethod
@@ -145,10 +151,12 @@ class DiagnoserFailures:
         """Count those of one asking."""
         self.count += sum(not isinstance(error, ReadError) for error in errors.values())
 
-    def total(self, read: Mapping[ReadFailure, int]) -> dict[str, int]:
-        """Return all failures by reason."""
-        by_reason: dict[str, int] = dict(read.items())
-        return by_reason | {"diagnoser": self.count}
+    def total(self, *read: Mapping[ReadFailure, int]) -> dict[str, int]:
+        """Return all failures by reason; those of several readers add up."""
+        by_reason: Counter[str] = Counter()
+        for failures in read:
+            by_reason.update(failures)
+        return dict(by_reason) | {"diagnoser": self.count}
 
 
 def _samples(

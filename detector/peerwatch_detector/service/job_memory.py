@@ -11,6 +11,9 @@ from peerwatch_detector.jobs import Job
 from peerwatch_detector.reading.job_reader import JobReader, JobReading
 from peerwatch_detector.service.evidence import JobEvidence
 
+# A job at less than this share of its usual pace makes no steps to speak of.
+_STANDS_RATIO = 0.1
+
 
 @dataclass(slots=True)
 class JobMemory:
@@ -73,6 +76,15 @@ class JobMemory:
     def shown(self) -> bool:
         """Whether there is something to say about the job."""
         return self.detection is not None or bool(self.evidence.findings.standing)
+
+    @property
+    def suffers(self) -> bool:
+        """Whether something stands against the job: a finding, a verdict, or that it stands."""
+        if self.evidence.findings.standing or self.evidence.verdicts:
+            return True
+        found = self.detection
+        stands = found is not None and found.pace is not None and found.pace.ratio < _STANDS_RATIO
+        return stands or (found is not None and bool(found.findings))
 
 
 @dataclass(frozen=True, slots=True)

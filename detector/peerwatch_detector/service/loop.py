@@ -204,6 +204,15 @@ def _turns(detector: Detector, inbox: Inbox) -> Iterator[_JobTurns[Any]]:
     if detector.instants is not None:
         workers = Workers(config.reading_threads, "evidence", inbox)
         yield _JobTurns(jobs, detector.asking, detector.diagnose, config.interval_seconds, workers)
+    if (roots := detector.roots) is not None:
+        memories = detector.memories
+        yield _JobTurns(
+            jobs,
+            lambda job_id: roots.asking(memories[job_id]),
+            lambda job_id, found: roots.take(memories.get(job_id), found, detector.failures),
+            config.root_interval_seconds,
+            Workers(1, "root", inbox),
+        )
     if (configurations := detector.configurations) is not None:
         yield _JobTurns(
             jobs,

@@ -19,13 +19,13 @@ from peerwatch_common.web.facts import WebFacts
 from peerwatch_detector import __version__
 from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.diagnosis.config.watch import ConfigState
-from peerwatch_detector.diagnosis.verdict import Verdict
 from peerwatch_detector.errors import ReadFailure
 from peerwatch_detector.reading import ReadingStatistics
 from peerwatch_detector.reading.settings import Api
 from peerwatch_detector.service.catalog import family
 from peerwatch_detector.service.clock_watch import Direction
 from peerwatch_detector.service.configuration_specs import configuration_families
+from peerwatch_detector.service.diagnoses import Diagnoses, diagnosis_families
 from peerwatch_detector.service.schedule import Backlog
 
 # Series whose text is kept from one exposition to the next: of 16,000 nodes and ten metrics.
@@ -51,25 +51,6 @@ class Membership:
     member: str = ""
     shares: bool = False
     jobs: Mapping[str, bool] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Diagnoses:
-    """What the jobs themselves say.
-
-    Parameters
-    ----------
-    verdicts
-        That stand.
-    last_success
-        Unix time at which every diagnoser of a job last answered, by job.
-    errors
-        Failures so far, by reason.
-    """
-
-    verdicts: tuple[Verdict, ...] = ()
-    last_success: Mapping[str, float] = field(default_factory=dict)
-    errors: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +134,9 @@ class Exposition:
 
 def families(snapshot: Snapshot) -> Iterator[Family]:
     """Yield every metric family of the catalogue but those of web server and settings."""
-    for part in (_findings, _diagnoses, _scores, _jobs, _reading, _self, _backlog, _membership):
+    for part in (_findings, _scores, _jobs, _reading, _self, _backlog, _membership):
         yield from part(snapshot)
+    yield from diagnosis_families(snapshot.diagnoses)
     yield from configuration_families(snapshot.configurations)
 
 
@@ -170,25 +152,6 @@ def _findings(snapshot: Snapshot) -> Iterator[Family]:
                 labels = (found.job_id, found.node, found.gpu, found.metric, found.method)
                 info.add_metric((*labels, why.meaning.family, why.sentence), 1)
     yield from (finding, start, info)
-
-
-def _diagnoses(snapshot: Snapshot) -> Iterator[Family]:
-    diagnosis = family("peerwatch_diagnosis")
-    info = family("peerwatch_diagnosis_info")
-    success = family("peerwatch_diagnosis_last_success_timestamp_seconds")
-    errors = family("peerwatch_diagnosis_errors_total")
-    known = snapshot.diagnoses or Diagnoses()
-    for verdict in known.verdicts:
-        rank = "" if verdict.rank is None else str(verdict.rank)
-        whom = (verdict.job_id, verdict.node, rank, verdict.class_name)
-        diagnosis.add_metric((*whom, verdict.domain, verdict.confidence, verdict.action), 1)
-        info.add_metric((*whom, verdict.summary), 1)
-    for job_id, time in known.last_success.items():
-        success.add_metric((job_id,), time)
-    if snapshot.diagnoses is not None:
-        for reason in (*get_args(ReadFailure), "diagnoser"):
-            errors.add_metric((reason,), known.errors.get(reason, 0))
-    yield from (diagnosis, info, success, errors)
 
 
 def _scores(snapshot: Snapshot) -> Iterator[Family]:

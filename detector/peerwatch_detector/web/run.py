@@ -16,11 +16,17 @@ from peerwatch_common.settings.reload import Reload
 from peerwatch_common.web.facts import WebFacts
 from peerwatch_common.web.security import SecurityFile
 from peerwatch_detector import __version__
-from peerwatch_detector.reading.reader import PrometheusReader, config_reader, instant_reader
+from peerwatch_detector.reading.reader import (
+    PrometheusReader,
+    config_reader,
+    instant_reader,
+    root_reader,
+)
 from peerwatch_detector.service import prepare
 from peerwatch_detector.service.configurations import JobConfigurations
 from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.service.loop import Loop
+from peerwatch_detector.service.roots import JobRoots
 from peerwatch_detector.web.server import make_server
 
 if TYPE_CHECKING:
@@ -84,12 +90,14 @@ def run_detector(config: DetectorConfig, bundle: Bundle, settings: SettingsFile)
     reader = PrometheusReader(config.prometheus)
     instants = instant_reader(config) if config.diagnosis.enabled else None
     config_instants = config_reader(config) if config.diagnosis.enabled else None
+    root_instants = root_reader(config) if config.diagnosis.enabled else None
     detector = Detector(
         config,
         reader,
         bundle,
         instants=instants,
         configurations=JobConfigurations(config_instants, time.time) if config_instants else None,
+        roots=JobRoots(root_instants, time.time) if root_instants else None,
     )
     server = make_server(detector, security, facts)
     signals: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -121,7 +129,7 @@ def run_detector(config: DetectorConfig, bundle: Bundle, settings: SettingsFile)
     stop.set()
     server.stop()
     reader.close()
-    for each in (instants, config_instants):
+    for each in (instants, config_instants, root_instants):
         if each is not None:
             each.close()
     loop.join(timeout=_JOIN_SECONDS)

@@ -20,14 +20,17 @@ from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.diagnosis.config.changes import Change
 from peerwatch_detector.diagnosis.config.majority import Split
 from peerwatch_detector.diagnosis.config.watch import ConfigState, Minority
+from peerwatch_detector.diagnosis.root.live_root import root_of
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.reading import ReadingStatistics
 from peerwatch_detector.service.catalog import SPECS
-from peerwatch_detector.service.metrics import Diagnoses, Exposition, Membership, Snapshot
+from peerwatch_detector.service.diagnoses import Diagnoses
+from peerwatch_detector.service.metrics import Exposition, Membership, Snapshot
 from peerwatch_detector.service.schedule import Backlog
 
 ORDER = (
     "job_id",
+    "query",
     "node",
     "gpu",
     "metric",
@@ -102,7 +105,12 @@ FULL = Snapshot(
     ),
     preparing=True,
     clock_jumps={"back": 2},
-    diagnoses=Diagnoses((VERDICT,), {"job-1": 1991.0}, {"timeout": 3, "diagnoser": 1}),
+    diagnoses=Diagnoses(
+        (VERDICT,),
+        {"job-1": 1991.0},
+        {"timeout": 3, "diagnoser": 1},
+        {"job-1": root_of({}, 1991.0, "job-1", ["boot"])},
+    ),
     configurations={
         "job-1": ConfigState(
             1992.0,

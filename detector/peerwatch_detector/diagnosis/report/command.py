@@ -7,13 +7,12 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from peerwatch_common.logs import one_line
 from peerwatch_detector.config import DetectorConfig
-from peerwatch_detector.diagnosis.report.live_root import root_of_job
-from peerwatch_detector.diagnosis.root.algorithm import Root
 from peerwatch_detector.diagnosis.root.answer import root_json, root_text
-from peerwatch_detector.diagnosis.root.job_places import JobPlaces
+from peerwatch_detector.diagnosis.root.live_root import LiveRoot, ask_root
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.frame import Series
 from peerwatch_detector.reading import promql
@@ -52,8 +51,7 @@ def run_diagnose(options: argparse.Namespace, config: DetectorConfig) -> int:
         rows = _rows(reader.instant(promql.published_verdicts(options.job_id), options.at))
         exporters = {} if how is None else _exporters(reader, options.job_id, config)
         if options.root:
-            found = root_of_job(reader, options.job_id, time.time(), options.at)
-            return _print_root(options, rows, *found)
+            return _print_root(options, rows, _ask_root(reader, options))
     if not diagnosed and not rows:
         sys.stderr.write(
             f"peerwatch-detector: no detector that {config.prometheus.shown_url} scrapes has "
@@ -70,10 +68,16 @@ def run_diagnose(options: argparse.Namespace, config: DetectorConfig) -> int:
     return 1 if failed else 0
 
 
-def _print_root(
-    options: argparse.Namespace, rows: Sequence[Row], root: Root, job: JobPlaces
-) -> int:
+def _ask_root(reader: PrometheusReader, options: argparse.Namespace) -> LiveRoot:
+    at = options.at
+    moment = time.time() if at is None else at
+    answer = partial(reader.instant, at=at)
+    return ask_root(answer, options.job_id, moment, at_now=at is None)
+
+
+def _print_root(options: argparse.Namespace, rows: Sequence[Row], found: LiveRoot) -> int:
     """Print the root of a job's failure, then the verdicts; 1 if nothing is known of the job."""
+    root, job = found.root, found.places
     if not job.nodes and not rows:
         sys.stderr.write(
             f"peerwatch-detector: no rank of job {options.job_id!r} was seen in the last 30 "

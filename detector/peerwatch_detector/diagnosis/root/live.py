@@ -17,6 +17,8 @@ from peerwatch_detector.frame import Series
 
 # A job that has not finished a step for so long stands: MegaScale alarms after tens of seconds.
 _STALLED_SECONDS = 60.0
+# Ranks end a step at different moments, and write lines about it before and after.
+_STEP_SECONDS = 60.0
 # How long before the end of its window an increase may have begun.
 _INCREASE_SECONDS = 60.0
 _PROCESS = {"rank_exited": "exited", "rank_zombie": "zombie", "rank_stopped": "stopped"}
@@ -65,13 +67,30 @@ def evidence_of(samples: Samples, now: float, job_id: str) -> tuple[Evidence, ..
     found: list[Evidence] = []
     for name, build in _BUILDERS.items():
         found += (each for row in _rows(samples, name) for each in build(*row))
-    found += _logs(samples, job_id)
+    found += _logs(samples, job_id, survived_until(samples, now))
     found += _exits(samples, now, job_id)
     found += _verdicts(samples, job_id)
-    steps = [value for _, value in _rows(samples, "step")]
-    if steps and now - max(steps) > _STALLED_SECONDS:
-        found.append(Evidence(time=max(steps), kind="step", name="stalled", job_id=job_id))
+    last = _last_step(samples)
+    if math.isfinite(last) and now - last > _STALLED_SECONDS:
+        found.append(Evidence(time=last, kind="step", name="stalled", job_id=job_id))
     return in_order(found)[-MOST_EVENTS:]
+
+
+def survived_until(samples: Samples, now: float) -> float:
+    """Return until when whatever a rank wrote did not end the job: it made steps after it.
+
+    Returns
+    -------
+    float
+        Unix time: ``now`` of a job that makes steps, some time before the last step of one that
+        stands; minus infinity where nothing is known of its steps.
+    """
+    last = _last_step(samples)
+    return now if now - last <= _STALLED_SECONDS else last - _STEP_SECONDS
+
+
+def _last_step(samples: Samples) -> float:
+    return max((value for _, value in _rows(samples, "step")), default=-math.inf)
 
 
 def _rows(samples: Samples, name: str) -> Iterator[tuple[Labels, float]]:
@@ -186,10 +205,11 @@ _BUILDERS: Mapping[str, Callable[[Labels, float], Sequence[Evidence]]] = {
 }
 
 
-def _logs(samples: Samples, job_id: str) -> Iterator[Evidence]:
+def _logs(samples: Samples, job_id: str, survived: float) -> Iterator[Evidence]:
     """Yield the lines of ranks, with the peers they complain about."""
     times: dict[tuple[str, str, str, str], float] = {}
-    # The first error of a rank is known exactly; of others the last time is.
+    # The first error of a rank is known exactly; of others the last time is. One that the job
+    # survived says nothing about when the same came again.
     for name in ("log", "first"):
         for labels, value in _rows(samples, name):
             key = (
@@ -198,7 +218,8 @@ def _logs(samples: Samples, job_id: str) -> Iterator[Evidence]:
                 labels.get("class", ""),
                 labels.get("signature", ""),
             )
-            times[key] = min(value, times.get(key, math.inf))
+            if name == "log" or value >= survived:
+                times[key] = min(value, times.get(key, math.inf))
     peers: dict[tuple[str, str, str], list[str]] = {}
     for labels, _ in _rows(samples, "peers"):
         whose = (labels.get("node", ""), labels.get("rank", ""), labels.get("signature", ""))

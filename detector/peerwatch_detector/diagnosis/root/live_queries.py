@@ -1,12 +1,14 @@
 """What is asked of Prometheus to find the root of a job's failure: once, when somebody wants it.
 
-All are instant queries about the job's nodes, of the last two hours at most; nothing of it is asked
-while a job is healthy.
+All are instant queries about the job's nodes, of the last two hours at most. While a job is healthy
+only ``SIGN`` is asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+from peerwatch_detector.diagnosis.verdict import CLASS_NAMES
 
 # Twice the longest time-out of a collective in use (30 minutes), and Meta's 10 before it.
 WINDOW_SECONDS = 7200
@@ -73,10 +75,23 @@ QUERIES: Mapping[str, str] = {
     ),
     "verdict": (
         "max by (node, rank, class, confidence) "
-        '(timestamp(peerwatch_diagnosis{ {{- job -}} ,node!=""}))'
+        # What the root says itself is no evidence of it.
+        '(timestamp(peerwatch_diagnosis{ {{- job -}} ,node!="",'
+        f'class=~"{"|".join(CLASS_NAMES)}"}}))'
     ),
     "named": (
         "min by (node, metric) "
         '(peerwatch_finding_start_timestamp_seconds{ {{- job -}} ,method="evidence"})'
     ),
 }
+
+# Whether a job that stands has anything to say about why: the only question about a job of which
+# nothing else is known to be wrong.
+SIGN = (
+    "time() - max(last_over_time(rank_last_step_timestamp_seconds{ {{- job -}} }[30m])) > 60 "
+    "and on () ("
+    f'max(log_event_last_timestamp_seconds{{ {{{{- job -}}}} ,class!="X"}}) {_RECENT} '
+    f'or max(gpu_xid_class_last_timestamp_seconds{{class="hardware"}} {_OF_NODES}) {_RECENT} '
+    f"or max(gpu_lost {_OF_NODES}) == 1 "
+    'or count(rank_exit_info{ {{- job -}} ,code!="0"}) > 0)'
+)

@@ -14,7 +14,9 @@ from detector.fake_prometheus import FakePrometheus, fake_prometheus, refuse, su
 from peerwatch_detector.__main__ import main
 from peerwatch_detector.diagnosis.root.algorithm import find_root
 from peerwatch_detector.diagnosis.root.live import evidence_of, job_places
-from peerwatch_detector.diagnosis.root.live_queries import QUERIES
+from peerwatch_detector.diagnosis.root.live_queries import QUERIES, SIGN
+from peerwatch_detector.diagnosis.root.live_root import ask_root, root_of
+from peerwatch_detector.errors import ReadError
 from peerwatch_detector.frame import Series
 from peerwatch_detector.reading import promql
 
@@ -169,3 +171,49 @@ def test_a_job_that_nobody_knows_is_no_answer(
 @pytest.mark.parametrize("name", QUERIES)
 def test_every_query_is_promql(name: str) -> None:
     assert promql_parser.parse(promql.job_query(QUERIES[name], 'a"b'))
+
+
+def test_the_sign_of_a_job_is_promql() -> None:
+    assert promql_parser.parse(promql.job_query(SIGN, 'a"b'))
+
+
+def test_lines_that_a_job_went_on_after_are_shown_but_decide_nothing() -> None:
+    caught = {"node": "n3", "rank": "6", "class": "U", "signature": "cuda_oom"}
+    working = {"ranks": ranks(), "log": rows((caught, NOW - 20)), "step": rows(({}, NOW - 5))}
+    found = root_of(working, NOW, "7")
+    assert ["cuda_oom"] == [each.name for each in found.evidence]
+    assert () == found.root.causes
+
+    standing = working | {"step": rows(({}, NOW - 90)), "log": rows((caught, NOW - 88))}
+    (cause,) = root_of(standing, NOW, "7").root.causes
+    assert ("user", ()) == (cause.domain, cause.nodes)
+
+    before = working | {"step": rows(({}, NOW - 90)), "log": rows((caught, NOW - 400))}
+    assert "user" not in {cause.domain for cause in root_of(before, NOW, "7").root.causes}
+
+
+def test_the_first_error_of_a_rank_dates_no_line_that_came_again() -> None:
+    line = {"node": "n3", "rank": "6", "class": "D", "signature": "gloo_connection"}
+    samples = {
+        "ranks": ranks(),
+        "step": rows(({}, NOW - 90)),
+        "first": rows((line, NOW - 3000)),
+        "log": rows((line, NOW - 80)),
+    }
+    assert [NOW - 90, NOW - 80] == [each.time for each in root_of(samples, NOW, "7").evidence]
+    again = samples | {"first": rows((line, NOW - 85))}
+    assert NOW - 85 == root_of(again, NOW, "7").evidence[-1].time
+
+
+def test_what_the_root_says_itself_is_no_evidence_of_it() -> None:
+    asked = promql.job_query(QUERIES["verdict"], "7")
+    assert "rank_exited|" in asked
+    assert "gpu_unavailable" not in asked
+
+
+def test_a_server_that_answers_nothing_is_an_error() -> None:
+    def silent(_: str) -> list[Series]:
+        raise ReadError("timeout", "Too late.")
+
+    with pytest.raises(ReadError, match="No query about the root of job '7'"):
+        ask_root(silent, "7", NOW)

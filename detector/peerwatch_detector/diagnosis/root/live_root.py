@@ -1,0 +1,128 @@
+"""The root of a running or failed job, from what Prometheus holds about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from peerwatch_detector.diagnosis.diagnoser import Samples
+from peerwatch_detector.diagnosis.root.algorithm import Root, find_root
+from peerwatch_detector.diagnosis.root.evidence import Evidence
+from peerwatch_detector.diagnosis.root.job_places import JobPlaces
+from peerwatch_detector.diagnosis.root.live import evidence_of, job_places, survived_until
+from peerwatch_detector.diagnosis.root.live_queries import QUERIES
+from peerwatch_detector.errors import ReadError, ReadFailure
+from peerwatch_detector.frame import Series
+from peerwatch_detector.reading import promql
+from peerwatch_detector.reading.statistics import REFUSALS
+
+# What one query asks for may be too much, too slow, or of an older server; others are answered.
+_OF_THE_QUERY: frozenset[ReadFailure] = REFUSALS | {"too_large", "malformed", "timeout"}
+# Lines of what ends a job, if it is the reason for it: a job that goes on has survived them.
+_ENDING_CLASSES = frozenset("DSUP")
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRoot:
+    """What was known about a job at one moment, and what it failed of.
+
+    Parameters
+    ----------
+    job_id
+        The job.
+    time
+        Unix time, on the server's clock.
+    root
+        The answer; without causes if nothing is wrong.
+    places
+        Who is who in the job.
+    evidence
+        Everything that was observed, in order of time, also what the answer left out.
+    unanswered
+        Names of the queries that were not answered.
+    """
+
+    job_id: str
+    time: float
+    root: Root
+    places: JobPlaces
+    evidence: tuple[Evidence, ...]
+    unanswered: tuple[str, ...] = ()
+
+
+def ask_root(
+    answer: Callable[[str], Sequence[Series]], job_id: str, now: float, *, at_now: bool = True
+) -> LiveRoot:
+    """Ask for everything about a job and its nodes, and find the root of its failure.
+
+    Parameters
+    ----------
+    answer
+        Answers a query of PromQL with one sample of each series.
+    job_id
+        The job.
+    now
+        Unix time of which it is asked.
+    at_now
+        Whether the server's clock says what the time is, as far as it does; ``now`` otherwise.
+
+    Returns
+    -------
+    LiveRoot
+        The answer, which names the queries that were not answered.
+
+    Raises
+    ------
+    ReadError
+        If the server does not answer at all.
+    """
+    samples: dict[str, Sequence[Series]] = {}
+    unanswered: list[str] = []
+    for name, query in QUERIES.items():
+        try:
+            samples[name] = answer(promql.job_query(query, job_id))
+        except ReadError as error:
+            if error.reason not in _OF_THE_QUERY:
+                raise
+            unanswered.append(name)
+    if len(unanswered) == len(QUERIES):
+        raise ReadError("timeout", f"No query about the root of job {job_id!r} was answered.")
+    moment = _server_time(samples, now) if at_now else now
+    return root_of(samples, moment, job_id, unanswered)
+
+
+def root_of(samples: Samples, now: float, job_id: str, unanswered: Sequence[str] = ()) -> LiveRoot:
+    """Find the root of a job's failure in the answers to ``QUERIES``.
+
+    Parameters
+    ----------
+    samples
+        The answers by name; what nobody publishes is an empty sequence.
+    now
+        Unix time at which they were evaluated.
+    job_id
+        The job.
+    unanswered
+        Names of the queries that were not answered.
+    """
+    job, evidence = job_places(samples), evidence_of(samples, now, job_id)
+    weighed = _of_this_failure(evidence, survived_until(samples, now))
+    root = find_root(job, weighed, job_id=job_id, until=now)
+    if unanswered:
+        text = f"Prometheus did not answer the queries for {', '.join(unanswered)}."
+        root = replace(root, missing=(*root.missing, text))
+    return LiveRoot(job_id, now, root, job, evidence, tuple(unanswered))
+
+
+def _of_this_failure(evidence: Iterable[Evidence], survived: float) -> list[Evidence]:
+    """Leave out lines of ranks that the job went on after: exceptions caught, retries that won."""
+    return [
+        each
+        for each in evidence
+        if each.kind != "log" or each.class_name not in _ENDING_CLASSES or each.time >= survived
+    ]
+
+
+def _server_time(samples: Samples, now: float) -> float:
+    times = [float(found[0].times[-1]) for found in samples.values() if found]
+    return max(times, default=now)

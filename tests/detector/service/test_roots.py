@@ -1,0 +1,165 @@
+"""What jobs fail of: asked only while something stands against them, and kept with the job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+
+from detector.diagnosis.fake_diagnosers import VERDICT, FakeInstants, Told
+from detector.fakes import FakeClock
+from detector.world import World, world
+from peerwatch_common.metrics.exposition import Renderer
+from peerwatch_detector.diagnosis.root.live_queries import QUERIES, SIGN
+from peerwatch_detector.diagnosis.root.live_root import LiveRoot
+from peerwatch_detector.errors import ReadError, ReadFailure
+from peerwatch_detector.frame import Series
+from peerwatch_detector.models.store import EMPTY
+from peerwatch_detector.reading import promql
+from peerwatch_detector.reading.instant_reader import Answers
+from peerwatch_detector.service.detector import Detector
+from peerwatch_detector.service.metrics import families
+from peerwatch_detector.service.roots import JobRoots
+
+# By query, labels and how many seconds ago it was; of ranks a value of no meaning.
+XID = {
+    "ranks": [({"node": f"node-0{n}", "rank": str(n)}, 0.0) for n in range(4)],
+    "xid": [({"node": "node-01", "gpu": "3", "xid": "79"}, 104.0)],
+    "log": [
+        ({"node": f"node-0{n}", "rank": str(n), "class": "D", "signature": "nccl_peer"}, 100.0)
+        for n in (0, 2, 3)
+    ],
+    "step": [({}, 106.0)],
+}
+
+
+@dataclass
+class Nodes:
+    """A Prometheus that answers the queries about nodes of a job by what they say."""
+
+    clock: FakeClock
+    says: dict[str, list[tuple[dict[str, str], float]]] = field(default_factory=dict)
+    failures: dict[str, ReadFailure] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    errors: dict[ReadFailure, int] = field(default_factory=dict)
+
+    def read(self, queries: Mapping[str, str]) -> Answers:
+        return {name: self._answer(query) for name, query in queries.items()}
+
+    def _answer(self, query: str) -> list[Series] | ReadError:
+        names = {promql.job_query(text, "job-1"): name for name, text in QUERIES.items()}
+        name = names.get(query, "sign")
+        assert name != "sign" or query == promql.job_query(SIGN, "job-1")
+        self.asked.append(name)
+        if failure := self.failures.get(name):
+            self.errors[failure] = self.errors.get(failure, 0) + 1
+            raise ReadError(failure, "The fake does not answer.")
+        now = self.clock.now
+        return [
+            Series(labels, np.array([now]), np.array([now - ago]))
+            for labels, ago in self.says.get(name, ())
+        ]
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_said() -> Iterator[None]:
+    Told.said.clear()
+    yield
+    Told.said.clear()
+
+
+def asked_world() -> tuple[World, Nodes]:
+    here = world(faulty=None)
+    nodes = Nodes(here.clock)
+    here.detector = Detector(
+        here.config,
+        here.reader,
+        EMPTY,
+        here.clock,
+        instants=FakeInstants(here.clock),
+        diagnosers=(Told,),
+        roots=JobRoots(nodes, here.clock),
+    )
+    return here, nodes
+
+
+def published(here: World, name: str) -> list[str]:
+    text = Renderer(1000, lambda: None).render(families(here.detector.snapshot), openmetrics=False)
+    return [line for line in text.decode().splitlines() if line.startswith(name + "{")]
+
+
+def root_of_job(here: World) -> LiveRoot | None:
+    diagnoses = here.detector.snapshot.diagnoses
+    assert diagnoses is not None
+    return diagnoses.roots.get("job-1")
+
+
+def test_a_healthy_job_costs_one_query() -> None:
+    here, nodes = asked_world()
+    here.run(60)
+
+    assert ["sign"] * 4 == nodes.asked
+    assert root_of_job(here) is None
+
+
+def test_a_job_against_which_something_stands_has_a_root_with_its_evidence() -> None:
+    here, nodes = asked_world()
+    nodes.says = XID
+    Told.said["job-1"] = [replace(VERDICT, confidence="likely")]
+    here.run(30)
+
+    found = root_of_job(here)
+    assert found is not None
+    assert [("node-01",)] == [cause.nodes for cause in found.root.causes]
+    assert {"xid", "log", "step"} == {each.kind for each in found.evidence}
+    assert here.clock.now == found.time
+    assert "sign" not in nodes.asked[1:]
+
+    Told.said.clear()
+    here.run(60)
+    assert root_of_job(here) is None
+
+
+def test_a_sign_of_a_job_that_stands_is_enough_to_ask() -> None:
+    here, nodes = asked_world()
+    nodes.says = XID | {"sign": [({}, 100.0)]}
+    here.run(15)
+
+    found = root_of_job(here)
+    assert found is not None
+    assert 4 == len(found.places.nodes)
+
+
+def test_a_query_that_is_not_answered_costs_only_itself() -> None:
+    here, nodes = asked_world()
+    nodes.says = XID | {"sign": [({}, 100.0)]}
+    nodes.failures = {"link_down": "timeout", "boot": "refused"}
+    here.run(15)
+
+    found = root_of_job(here)
+    assert found is not None
+    assert [("node-01",)] == [cause.nodes for cause in found.root.causes]
+    assert any("link_down, boot" in text for text in found.root.missing)
+    assert [
+        'peerwatch_diagnosis_unanswered{job_id="job-1",query="link_down"} 1',
+        'peerwatch_diagnosis_unanswered{job_id="job-1",query="boot"} 1',
+    ] == published(here, "peerwatch_diagnosis_unanswered")
+    assert 'peerwatch_diagnosis_errors_total{reason="timeout"} 1' in published(
+        here, "peerwatch_diagnosis_errors_total"
+    )
+
+
+def test_a_server_that_is_gone_leaves_what_was_found() -> None:
+    here, nodes = asked_world()
+    nodes.says = XID | {"sign": [({}, 100.0)]}
+    here.run(15)
+    nodes.failures = {"sign": "unreachable", "ranks": "unreachable"}
+    here.run(15)
+
+    assert root_of_job(here) is not None
+    assert "unreachable" == here.detector.failures.reasons["job", "job-1", "root"]
