@@ -2,7 +2,7 @@
 # make demo FLEET=64  the same on a simulated fleet with a past (under 3 minutes)
 # make test    everything that must hold before a change goes in
 # make generate  write again what repeats the code: rules, dashboards, tables and pages
-# make bench   what the exporter costs, next to node_exporter, and what reading and judging a job takes
+# make bench   what the exporter costs, next to node_exporter, and what reading and judging a job and its logs takes
 # make evaluate  how right the detector's methods are, on simulated cases (under 5 minutes)
 # make models  train the models that ship with the detector anew (under 10 minutes)
 # make gpu     what needs an NVIDIA GPU, tried on one; writes docs/gpu.md (under 8 minutes, no network)
@@ -73,6 +73,7 @@ bench: setup-bench
 	@PYTHONPATH=tests:exporter:detector python -m bench.reading $(if $(LARGE),--large)
 	@PYTHONPATH=tests:exporter:detector python -m bench.detector $(if $(LARGE),--scaling)
 	@PYTHONPATH=tests:exporter:detector python -m bench.hangs
+	@PYTHONPATH=tests:exporter:detector python -m bench.logs
 
 # The seeds from 70000 on are for validation: nothing is chosen or tuned on them.
 evaluate: setup-demo

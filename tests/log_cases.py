@@ -120,11 +120,15 @@ class Job:
         self.processes.append(process)
         return process
 
+    def find_ranks(self):
+        """Have the exporter know its ranks, which it lists for all collectors at once."""
+        for _ in _collected(self._ranks):
+            pass
+
     def samples(self):
         """Return what is published; ``error`` is the class of what is missing."""
         self.error = None
-        for _ in _collected(self._ranks):
-            pass
+        self.find_ranks()
         samples = {}
         try:
             for family in self.collector.collect():

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from peerwatch_common.signatures.event import Event
-from peerwatch_common.signatures.prefilter import Prefilter
+from peerwatch_common.signatures.prefilter import Prefilter, TextTable
 from peerwatch_common.signatures.prefixes import lines_in, without_escapes
 from peerwatch_common.signatures.signature import EventClass
 from peerwatch_common.signatures.timestamps import timestamp_of
@@ -48,19 +48,16 @@ class MatchTable:
         self._pairs = pairs
         self._exceptions = [number for number, (each, _) in enumerate(pairs) if each.exception]
         literals = [frozenset() if each.exception else one.literals for each, one in pairs]
-        self._literals = [*literals, {(HEADER,)}, {(chain,) for chain in CHAINS}]
-        self.prefilter = Prefilter(self._literals)
+        literals += [frozenset({(HEADER,)}), frozenset((chain,) for chain in CHAINS)]
+        self.prefilter = Prefilter(literals)
+        self._texts = TextTable(literals)
 
-    def candidates(self, raw: bytes, selected: Iterable[int]) -> set[int]:
+    def candidates(self, raw: bytes, selected: Iterable[int]) -> frozenset[int]:
         """Return which of the patterns that the prefilter selected for a line it may match."""
-        return {
-            number
-            for number in selected
-            if any(all(text in raw for text in texts) for texts in self._literals[number])
-        }
+        return self._texts.within(raw, selected)
 
     def match(
-        self, text: bytes, candidates: set[int], *, exception: bool
+        self, text: bytes, candidates: frozenset[int], *, exception: bool
     ) -> tuple[Signature, re.Match[bytes]] | None:
         """Return the signature a line matches, and how; None if there is none.
 
@@ -166,7 +163,7 @@ class LogMatcher:
     def _line_events(self, raw: bytes, selected: Iterable[int] | None) -> Iterator[Event]:
         # Holes in a file read as NUL bytes; UTF-16 has one in every character.
         raw = raw[:LONGEST_LINE].replace(b"\0", b"")
-        candidates = self._table.candidates(raw, selected) if selected else set()
+        candidates = self._table.candidates(raw, selected) if selected else frozenset()
         if not candidates and not self._tracebacks.are_open:
             return
         now = self._clock()
@@ -175,7 +172,7 @@ class LogMatcher:
             if event is not None:
                 yield event
 
-    def _event(self, line: Line, candidates: set[int], now: float) -> Event | None:
+    def _event(self, line: Line, candidates: frozenset[int], now: float) -> Event | None:
         taken = self._tracebacks.take(line)
         if taken is True:
             return None

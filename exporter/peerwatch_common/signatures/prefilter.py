@@ -1,10 +1,11 @@
 """Finds the lines that may match a signature, in a block of many lines, at memory speed.
 
-A healthy log has no error in it; what counts is how fast that is known. Two things make it fast.
+A healthy log has no error in it; what counts is how fast that is known. Three things make it fast.
 Digits, signs, spaces and small vowels are taken out of a block first, which leaves a third of it:
-what contains ``CUDA error`` contains ``CUDArrr`` then. And parts that many signatures share are
-searched for once. A part that healthy logs are full of would select too many lines: which these are
-is known from a sample of healthy logs.
+what contains ``CUDA error`` contains ``CUDArrr`` then. A log repeats itself: without its numbers,
+the line of one step is that of the next, and what was searched once in vain is not searched again.
+And parts that many signatures share are searched for once. A part that healthy logs are full of
+would select too many lines: which these are is known from a sample of healthy logs.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from peerwatch_common.signatures.signature import Texts
 
@@ -28,11 +29,43 @@ _LONGEST = 8
 # line. Of 500 to 6,000 for a line, up to 1,000 made the public logs of docs/benchmarks.md fastest.
 _SEARCH = 0.2
 _LINE = 1000.0
+# Reduced lines that were searched in vain; 4 MiB at most, and a hundred times less in most logs.
+_MOST_PASSED = 8192
+_LONGEST_PASSED = 400
 
 
 def reduced(text: bytes) -> bytes:
     """Return a text without digits, signs, spaces and small vowels; ends of lines are newlines."""
     return text.translate(_TABLE, _DELETED)
+
+
+class TextTable:
+    """Knows which patterns a line may match by the fixed texts of each.
+
+    Parameters
+    ----------
+    literals
+        For each pattern: a line must contain all texts of one tuple.
+    """
+
+    def __init__(self, literals: Iterable[Iterable[Texts]]) -> None:
+        self._texts = [[_longest_first(texts) for texts in several] for several in literals]
+
+    def within(self, line: bytes, patterns: Iterable[int]) -> frozenset[int]:
+        """Return those of some patterns whose texts a line contains."""
+        found = []
+        for number in patterns:
+            for text, others in self._texts[number]:
+                # Nearly every line lacks the longest text of nearly every pattern.
+                if text in line and all(other in line for other in others):
+                    found.append(number)
+                    break
+        return frozenset(found)
+
+
+def _longest_first(texts: Texts) -> tuple[bytes, Texts]:
+    longest = max(texts, key=len)
+    return longest, tuple(text for text in texts if text != longest)
 
 
 class Prefilter:
@@ -53,17 +86,22 @@ class Prefilter:
 
     def __init__(self, literals: Sequence[Iterable[Texts]], healthy: bytes | None = None) -> None:
         sample = HEALTHY.read_bytes() if healthy is None else healthy
+        texts = [[tuple(map(reduced, each)) for each in several] for several in literals]
+        self._texts = TextTable(texts)
         # A space between the texts: what is reduced has none, so that no part spans two of them.
-        texts = [[b" ".join(map(reduced, each)) for each in several] for several in literals]
-        self.triggers = tuple(_cover({text for each in texts for text in each}, reduced(sample)))
+        joined = [[b" ".join(each) for each in several] for several in texts]
+        self.triggers = tuple(_cover({text for each in joined for text in each}, reduced(sample)))
         self._patterns = [
             frozenset(
-                number for number, each in enumerate(texts) if any(trigger in text for text in each)
+                number
+                for number, each in enumerate(joined)
+                if any(trigger in text for text in each)
             )
             for trigger in self.triggers
         ]
+        self._passed: set[bytes] = set()
 
-    def lines(self, block: bytes) -> dict[int, set[int]]:
+    def lines(self, block: bytes) -> dict[int, frozenset[int]]:
         """Return the numbers of the lines that may match, and of the patterns each may match.
 
         Parameters
@@ -71,19 +109,34 @@ class Prefilter:
         block
             Whole lines, separated by LF or CR.
         """
-        found: dict[int, set[int]] = {}
-        text = reduced(block)
+        lines = reduced(block).split(b"\n")
+        new = set(lines).difference(self._passed)
+        if not new:
+            return {}
+        selected = self._selected(new)
+        self._remember(new.difference(selected))
+        if not selected:
+            return {}
+        return {number: selected[line] for number, line in enumerate(lines) if line in selected}
+
+    def _selected(self, lines: Collection[bytes]) -> dict[bytes, frozenset[int]]:
+        """Return which of some reduced lines may match, and the patterns they may match."""
+        triggered: dict[bytes, frozenset[int]] = {}
+        text = b"\n".join(lines)
         for trigger, patterns in zip(self.triggers, self._patterns, strict=True):
             place = text.find(trigger)
-            line = counted = 0
             while place >= 0:
-                line += text.count(b"\n", counted, place)
-                found.setdefault(line, set()).update(patterns)
-                counted = text.find(b"\n", place)
-                if counted < 0:
-                    break
-                place = text.find(trigger, counted)
-        return found
+                start, end = text.rfind(b"\n", 0, place) + 1, text.find(b"\n", place)
+                line = text[start:] if end < 0 else text[start:end]
+                triggered[line] = triggered.get(line, frozenset()) | patterns
+                place = -1 if end < 0 else text.find(trigger, end)
+        found = {line: self._texts.within(line, of) for line, of in triggered.items()}
+        return {line: patterns for line, patterns in found.items() if patterns}
+
+    def _remember(self, lines: Iterable[bytes]) -> None:
+        if len(self._passed) > _MOST_PASSED:
+            self._passed.clear()
+        self._passed.update([line for line in lines if len(line) <= _LONGEST_PASSED])
 
 
 def _cover(literals: set[bytes], sample: bytes) -> Iterator[bytes]:

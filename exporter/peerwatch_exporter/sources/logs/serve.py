@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.logs.found import Guard, Provider, Reason
     from peerwatch_exporter.sources.logs.owners import Owner
 
-_TICK_SECONDS = 0.25
+_TICK_SECONDS = 0.5
 _SEARCH_SECONDS = 2.0
 _REPORT_SECONDS = 1.0
 _READ_BYTES = 65536

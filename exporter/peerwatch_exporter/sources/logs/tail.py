@@ -106,7 +106,9 @@ class Tail:
         if size - self._offset > most_pending:
             skipped = max(0, size - _RESUME_BYTES - self._offset)
             self._offset += skipped
-        data = os.pread(self._descriptor, most_bytes, self._offset)
+        # Of what is asked for memory is made, even if less comes.
+        wanted = min(most_bytes, size - self._offset)
+        data = os.pread(self._descriptor, wanted, self._offset)
         self._offset += len(data)
         before = b"" if skipped else self._overlap
         self._overlap = (before + data)[-_OVERLAP_BYTES:]
