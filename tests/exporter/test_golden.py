@@ -26,8 +26,8 @@ GOLDEN = sorted(
 every_golden_page = pytest.mark.parametrize(
     "page", GOLDEN, ids=lambda path: f"{path.parent.name}-{path.stem}"
 )
-# What needs a sampler, a driver process that runs or fails, a rank that answers, or logs that grow;
-# their own tests publish it.
+# What needs a sampler, a driver process that runs or fails, a rank that answers, logs that
+# grow, or other nodes; their own tests publish it.
 LIVE_METRICS = {
     "gpu_unreadable",
     "exporter_nvml_restarts_total",
@@ -35,6 +35,7 @@ LIVE_METRICS = {
     *(spec.name for spec in TOPICS["Millisecond sampling"]),
     *(spec.name for spec in TOPICS["Collectives"]),
     *(spec.name for spec in TOPICS["Logs"]),
+    *(spec.name for spec in TOPICS["Pings between nodes"]),
     *(name for name in CATALOG if name.startswith("fast_fine_")),
 }
 EXPORTER_METRICS = {

@@ -28,6 +28,7 @@ Topic = Literal[
     "GPU health",
     "NIC and RDMA",
     "NIC flow control, PHY and PCIe",
+    "Pings between nodes",
     "PCIe links and errors",
     "Configuration",
     "The fast endpoint",

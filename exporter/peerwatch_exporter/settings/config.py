@@ -23,6 +23,7 @@ from peerwatch_exporter.settings.jobs import (
 )
 from peerwatch_exporter.settings.logs import LogsConfig
 from peerwatch_exporter.settings.node_config import NodeConfigConfig
+from peerwatch_exporter.settings.pings import PingsConfig
 from peerwatch_exporter.settings.section import Section
 
 
@@ -315,6 +316,7 @@ class ExporterConfig(Section):
     node_config: NodeConfigConfig = Field(
         default=NodeConfigConfig(), description="What is published of how nodes are set up."
     )
+    pings: PingsConfig = Field(default=PingsConfig(), description="Pings between nodes.")
     sampler: SamplerConfig = Field(
         default=SamplerConfig(), description="Sampling many times a second."
     )
