@@ -47,7 +47,7 @@ VERDICT = {
     "class": "not_launched",
     "node": "c0",
     "rank": "1",
-    "domain": "host",
+    "domain": "unknown",
     "confidence": "likely",
     "action": "isolate",
     "summary": "rank 1 on node c0 did not launch all_reduce 1; 1 rank waits",

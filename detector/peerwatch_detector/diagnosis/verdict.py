@@ -23,10 +23,13 @@ ClassName = Literal[
     "compute_straggler",
     "communication_straggler",
 ]
-# Whose it is: the node's, the network's, the training program's.
-Domain = Literal["host", "network", "user", "unknown"]
+# Whose it is, after Meta's taxonomy: the training program's, the system software's, the hardware's;
+# none: nobody's fault; unknown: it may be several's.
+Domain = Literal["user", "software", "hardware", "none", "unknown"]
 Confidence = Literal["sure", "likely", "undecided"]
-Action = Literal["isolate", "restart", "inspect", "none"]
+# Take the node out and start the job again; do so and replace the part; take it out when the job
+# ends; only start the job again; ask the job's owner; have a person examine it; nothing.
+Action = Literal["isolate", "replace", "drain", "restart", "ask", "inspect", "none"]
 
 CLASS_NAMES: tuple[ClassName, ...] = get_args(ClassName)
 
@@ -49,8 +52,7 @@ class Verdict:
     confidence
         How strong the evidence is.
     action
-        What to do about the node: take it out, start the job again, have a person examine it, or
-        nothing.
+        What to do.
     summary
         One sentence for a person, with ranks, nodes and numbers.
     victims
@@ -73,7 +75,7 @@ class Verdict:
     @property
     def names_node(self) -> bool:
         """Whether it says that a node is at fault."""
-        return self._stands_on_node and self.domain in ("host", "network")
+        return self._stands_on_node and self.domain not in ("user", "none")
 
     @property
     def severity(self) -> Severity | None:

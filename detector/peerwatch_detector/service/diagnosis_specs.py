@@ -11,8 +11,9 @@ DIAGNOSIS_SPECS: tuple[MetricSpec, ...] = (
         "1",
         ("job_id", "node", "rank", "class", "domain", "confidence", "action"),
         "1 while a verdict from the job's own evidence stands: the class of fault, whose it is "
-        "(host, network, user, unknown), how sure (sure, likely, undecided) and what to do "
-        "(isolate, restart, inspect, none). Node and rank are empty where nobody is named.",
+        "(user, software, hardware, none, unknown), how sure (sure, likely, undecided) and what to "
+        "do (isolate, replace, drain, restart, ask, inspect, none). Node and rank are empty where "
+        "nobody is named.",
         "diagnosis",
     ),
     MetricSpec(

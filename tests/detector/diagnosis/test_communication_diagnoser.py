@@ -32,7 +32,7 @@ def test_s3_the_node_that_all_slow_groups_have_in_common_is_named():
 
     (verdict,) = TransferJob(groups, times(groups, {"A-0", "B-0"})).diagnosed()
 
-    assert (verdict.node, verdict.rank, verdict.domain) == ("n2", 2, "network")
+    assert (verdict.node, verdict.rank, verdict.domain) == ("n2", 2, "hardware")
     assert (verdict.confidence, verdict.names_node) == ("likely", True)
     assert 2 not in verdict.victims
 

@@ -17,24 +17,24 @@ def job() -> JobSeries:
 
 
 @pytest.mark.parametrize(
-    ("error", "domain", "severity"),
+    ("error", "domain", "action", "severity"),
     [
-        ("ValueError", "user", "warning"),
-        ("RuntimeError", "user", "warning"),
-        ("torch.OutOfMemoryError", "user", "warning"),
-        ("torch.AcceleratorError", "unknown", "critical"),
-        ("OSError", "unknown", "critical"),
+        ("ValueError", "user", "ask", "warning"),
+        ("RuntimeError", "user", "ask", "warning"),
+        ("torch.OutOfMemoryError", "user", "ask", "warning"),
+        ("torch.AcceleratorError", "unknown", "restart", "critical"),
+        ("OSError", "unknown", "restart", "critical"),
     ],
 )
 @pytest.mark.parametrize("state", ["exited", "zombie"])
 def test_an_exception_is_the_programs_and_isolates_no_node(
-    job: JobSeries, error: str, domain: str, severity: str, state: str
+    job: JobSeries, error: str, domain: str, action: str, severity: str, state: str
 ) -> None:
     job.halt(2, state, code="1", error=error)
     (verdict,) = job.run(20)
 
     assert (2, "c2", domain) == (verdict.rank, verdict.node, verdict.domain)
-    assert not verdict.names_node
+    assert (action, domain != "user") == (verdict.action, verdict.names_node)
     assert severity == verdict.severity
     assert (domain == "user") == ("The program failed, not the node." in verdict.summary)
 
@@ -46,7 +46,7 @@ def test_ranks_that_lost_a_killed_one_on_their_node_do_not_make_it_the_programs(
         job.halt(number, code="1", error="RuntimeError")
     job.halt(6)
     (verdict,) = job.run(20)
-    assert ("c1", 6, "host", True) == (
+    assert ("c1", 6, "unknown", True) == (
         verdict.node,
         verdict.rank,
         verdict.domain,

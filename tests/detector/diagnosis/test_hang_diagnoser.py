@@ -30,7 +30,7 @@ def test_the_rank_that_did_not_launch_is_a_finding_with_its_node():
     (verdict,) = diagnosed(HANG)
 
     assert (verdict.class_name, verdict.node, verdict.rank) == ("not_launched", "c1", 3)
-    assert (verdict.confidence, verdict.domain, verdict.action) == ("likely", "host", "isolate")
+    assert (verdict.confidence, verdict.domain, verdict.action) == ("likely", "unknown", "isolate")
     assert verdict.names_node
     assert verdict.victims == (0, 1, 2)
     assert verdict.start_time == HANG.time + 15 - 40

@@ -23,7 +23,7 @@ def test_a_rank_that_was_killed_is_named_while_the_others_wait(job: JobSeries) -
     assert [] == job.run(GRACE_SECONDS - ASKED_EVERY)
     (verdict,) = job.run(ASKED_EVERY)
 
-    assert ("c3", 3, "rank_exited", "host", "sure", "inspect") == (
+    assert ("c3", 3, "rank_exited", "unknown", "sure", "inspect") == (
         verdict.node,
         verdict.rank,
         verdict.class_name,
@@ -54,7 +54,7 @@ def test_the_summary_says_what_is_known(
     (verdict,) = job.run(20)
     assert expected in verdict.summary
     assert f"rank_{state}" == verdict.class_name
-    assert ("restart" if "error" in how else "inspect") == verdict.action
+    assert ("ask" if "error" in how else "inspect") == verdict.action
 
 
 def test_the_kernels_word_about_memory_is_told_of_the_same_node_only(job: JobSeries) -> None:

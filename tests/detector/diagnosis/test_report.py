@@ -19,7 +19,7 @@ VERDICT = {
     "class": "not_launched",
     "node": "c4",
     "rank": "3",
-    "domain": "host",
+    "domain": "unknown",
     "confidence": "likely",
     "action": "isolate",
     "summary": SUMMARY,
@@ -83,8 +83,8 @@ def test_what_stands_is_printed_the_decided_first(
     assert 0 == diagnose(server)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("Job llm (diagnosed ")
-    assert [SUMMARY, "  not_launched, likely, host, action isolate"] == lines[2:4]
-    assert "  mismatch, undecided, host, action isolate" == lines[6]
+    assert [SUMMARY, "  not_launched, likely, unknown, action isolate"] == lines[2:4]
+    assert "  mismatch, undecided, unknown, action isolate" == lines[6]
 
 
 def test_nothing_stands(server: FakePrometheus, capsys: pytest.CaptureFixture[str]) -> None:

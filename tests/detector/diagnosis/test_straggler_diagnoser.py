@@ -58,7 +58,7 @@ def test_the_last_to_arrive_block_after_block_is_named_with_its_node():
     (verdict,) = diagnosed(LATE)
 
     assert (verdict.class_name, verdict.node, verdict.rank) == ("compute_straggler", "c2", 2)
-    assert (verdict.domain, verdict.confidence, verdict.names_node) == ("host", "likely", True)
+    assert (verdict.domain, verdict.confidence, verdict.names_node) == ("unknown", "likely", True)
     assert verdict.victims == (0, 1, 3)
     assert verdict.summary == (
         "rank 2 on node c2: group 0 (ranks 0-3) waits for it for 60% of its time"

@@ -11,7 +11,7 @@ VERDICT = Verdict(
     node="c4",
     rank=3,
     class_name="not_launched",
-    domain="host",
+    domain="hardware",
     confidence="sure",
     action="isolate",
     summary="rank 3 on node c4 did not launch all_reduce 1041",
@@ -28,10 +28,11 @@ def test_the_classes_are_a_closed_list_of_eleven():
     ("changes", "expected"),
     [
         ({}, True),
-        ({"domain": "network", "confidence": "likely"}, True),
+        ({"domain": "software", "confidence": "likely"}, True),
+        ({"domain": "unknown"}, True),
         ({"node": ""}, False),
         ({"domain": "user"}, False),
-        ({"domain": "unknown"}, False),
+        ({"domain": "none"}, False),
         ({"confidence": "undecided"}, False),
     ],
 )

@@ -79,7 +79,7 @@ def test_the_series_of_a_verdict_have_the_labels_of_the_contract() -> None:
 
     assert [
         'peerwatch_diagnosis{action="restart",class="mismatch",confidence="undecided",'
-        'domain="host",job_id="job-1",node="",rank=""} 1'
+        'domain="unknown",job_id="job-1",node="",rank=""} 1'
     ] == published(here, "peerwatch_diagnosis")
     (info,) = published(here, "peerwatch_diagnosis_info")
     assert f'summary="{VERDICT.summary}"' in info

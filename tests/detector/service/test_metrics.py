@@ -55,7 +55,7 @@ WHY = Explanation(
     sentence=SENTENCE,
 )
 VERDICT = replace(told.VERDICT, node="a")
-VERDICT_LABELS = ("rank_exited", "host", "sure", "restart")
+VERDICT_LABELS = ("rank_exited", "unknown", "sure", "restart")
 NASTY = 'a "b"\\c\nd'
 
 

@@ -122,7 +122,7 @@ class CommunicationDiagnoser:
             node,
             rank,
             "communication_straggler",
-            "network",
+            "hardware",
             confidence,
             "inspect",
             text,

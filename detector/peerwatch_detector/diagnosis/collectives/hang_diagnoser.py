@@ -28,11 +28,12 @@ _UNDER_WAY = 20
 _MOST_NODES = 3
 
 _CHARACTER: dict[str, tuple[Domain, Action]] = {
-    "not_launched": ("host", "isolate"),
-    "launched_not_started": ("host", "isolate"),
-    "mismatch": ("user", "inspect"),
-    "call_order": ("user", "inspect"),
-    "network_stuck": ("network", "isolate"),
+    # Its program, its data, its host: who does not come is known, not why.
+    "not_launched": ("unknown", "isolate"),
+    "launched_not_started": ("hardware", "isolate"),
+    "mismatch": ("user", "ask"),
+    "call_order": ("user", "ask"),
+    "network_stuck": ("hardware", "isolate"),
     "no_data": ("unknown", "inspect"),
 }
 

@@ -164,7 +164,7 @@ class StragglerDiagnoser:
             node if alone else "",
             rank if alone else None,
             "compute_straggler",
-            "host",
+            "unknown",
             "likely" if alone else "undecided",
             "inspect",
             text,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from peerwatch_detector.diagnosis.verdict import Domain
+from peerwatch_detector.diagnosis.verdict import Action, Domain
 
 # Exceptions of the device, the network or the system below the program, by the names of their
 # classes (torch 2.5 to 2.13, the standard library), and of whoever interrupts it.
@@ -72,9 +72,14 @@ class Halt:
     @property
     def domain(self) -> Domain:
         """Whose it is: an exception is the program's, unless it is about what it runs on."""
-        if not self.error:
-            return "host"
-        return "unknown" if self.error in _FROM_BELOW else "user"
+        return "user" if self.error and self.error not in _FROM_BELOW else "unknown"
+
+    @property
+    def action(self) -> Action:
+        """What to do about it: who kills a process is to be found out first."""
+        if self.domain == "user":
+            return "ask"
+        return "restart" if self.how.get("error") else "inspect"
 
     @property
     def error(self) -> str:

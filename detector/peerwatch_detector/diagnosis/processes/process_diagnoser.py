@@ -285,7 +285,7 @@ class ProcessDiagnoser:
                 _CLASSES[first.state],
                 first.domain,
                 "undecided" if common else confidence,
-                "restart" if first.how.get("error") else "inspect",
+                first.action,
                 seen.summary(first, len(own) - 1, len(victims)),
                 tuple(sorted(victims)),
                 first.since,
@@ -332,7 +332,7 @@ class ProcessDiagnoser:
                 place.node,
                 place.rank,
                 "rank_stopped",
-                "host",
+                "unknown",
                 "likely",
                 "inspect",
                 f"rank {place.rank} on node {place.node} is stopped again and again: "

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from peerwatch_detector.diagnosis.root.job_places import JobPlaces
-from peerwatch_detector.diagnosis.root.rule import Observation, RootAction, RootDomain, Symptom
-from peerwatch_detector.diagnosis.verdict import Confidence
+from peerwatch_detector.diagnosis.root.rule import Observation, Symptom
+from peerwatch_detector.diagnosis.verdict import Action, Confidence, Domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class Cause:
 
     nodes: tuple[str, ...]
     symptom: Symptom
-    domain: RootDomain
-    action: RootAction
+    domain: Domain
+    action: Action
     confidence: Confidence
     time: float
     main: Observation

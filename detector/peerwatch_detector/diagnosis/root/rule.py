@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from peerwatch_detector.diagnosis.root.evidence import Evidence
+from peerwatch_detector.diagnosis.verdict import Action, Domain
 
 Role = Literal[
     # Names the node by itself: an entry of Aegis' CriticalError.
@@ -50,10 +51,7 @@ Symptom = Literal[
     "slow",
     "unknown",
 ]
-# Meta's three: the training program, the system's software, the hardware; none: nobody's fault.
-RootDomain = Literal["user", "software", "hardware", "none", "unknown"]
 Duration = Literal["transient", "permanent"]
-RootAction = Literal["isolate", "replace", "drain", "restart", "ask", "inspect", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +82,9 @@ class Rule:
     name: str
     role: Role
     symptom: Symptom
-    domain: RootDomain
+    domain: Domain
     duration: Duration
-    action: RootAction
+    action: Action
     says: str
     when: tuple[str, ...]
     source: str

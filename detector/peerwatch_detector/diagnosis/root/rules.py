@@ -11,19 +11,18 @@ import yaml
 from peerwatch_detector.diagnosis.root.rule import (
     Duration,
     Role,
-    RootAction,
-    RootDomain,
     Rule,
     RuleBook,
     Symptom,
 )
+from peerwatch_detector.diagnosis.verdict import Action, Domain
 
 _ALLOWED: dict[str, Any] = {
     "role": Role,
     "symptom": Symptom,
-    "domain": RootDomain,
+    "domain": Domain,
     "duration": Duration,
-    "action": RootAction,
+    "action": Action,
 }
 
 

@@ -8,7 +8,8 @@ from peerwatch_detector.diagnosis.root.algorithm import Root
 from peerwatch_detector.diagnosis.root.cause import Cause, names
 from peerwatch_detector.diagnosis.root.distributed import peer_of
 from peerwatch_detector.diagnosis.root.job_places import JobPlaces
-from peerwatch_detector.diagnosis.root.rule import Observation, RootAction
+from peerwatch_detector.diagnosis.root.rule import Observation
+from peerwatch_detector.diagnosis.verdict import Action
 
 
 def page_text(cause: Cause, root: Root, job: JobPlaces) -> str:
@@ -36,7 +37,7 @@ def would_change(cause: Cause) -> str:
     return next((text for applies, text in cases if applies), otherwise)
 
 
-_ORDERS: Mapping[RootAction, str] = {
+_ORDERS: Mapping[Action, str] = {
     "isolate": "Isolate {who} and restart",
     "replace": "Isolate {who}, restart, and replace the part",
     "drain": "Drain {who} when the job ends",

@@ -16,13 +16,14 @@ from peerwatch_detector.diagnosis.root.distributed import (
 from peerwatch_detector.diagnosis.root.episode import CLOCK_SECONDS, Episode
 from peerwatch_detector.diagnosis.root.job_places import JobPlaces
 from peerwatch_detector.diagnosis.root.net_diag import Unreachable, unreachable
-from peerwatch_detector.diagnosis.root.rule import Observation, RootAction, RootDomain
+from peerwatch_detector.diagnosis.root.rule import Observation
 from peerwatch_detector.diagnosis.root.suspicion import (
     LEAST_WEIGHT,
     Suspicion,
     most_suspected,
     suspicions,
 )
+from peerwatch_detector.diagnosis.verdict import Action, Domain
 
 # DistError on at most so many hosts names them (Aegis).
 _MOST_HOSTS = 2
@@ -144,7 +145,7 @@ def _net_diag(seen: Episode, lost: Unreachable | None, found: dict[str, Suspicio
 def _of_node(best: Suspicion, ordered: Sequence[Suspicion], seen: Episode) -> Cause:
     observations = sorted(best.speaks_for, key=_says_most) or list(seen.observations)
     main = observations[0]
-    domain: RootDomain = main.rule.domain
+    domain: Domain = main.rule.domain
     connections = any("touch" in reason or "errors" in reason for reason in best.reasons)
     closed = _ended_first(best.node, seen) or _only_closed(main, best)
     if domain == "unknown" and connections and not closed:
@@ -174,7 +175,7 @@ def _says_most(each: Observation) -> tuple[bool, bool, float]:
     return rule.domain == "unknown", rule.symptom in ("nccl_timeout", "slow"), each.time
 
 
-def _action(main: Observation, best: Suspicion, seen: Episode) -> RootAction:
+def _action(main: Observation, best: Suspicion, seen: Episode) -> Action:
     """Return what to do: a job that goes on is not stopped for a node that is slow."""
     if _ended_first(best.node, seen):
         # Its host lives and says nothing of hardware: connections fell with the process.
