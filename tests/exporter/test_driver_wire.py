@@ -215,6 +215,23 @@ def test_driver_process_imports_nothing_heavy():
     assert "[]\n" == done.stdout
 
 
+def test_main_process_keeps_what_reads_settings_and_logs_out_of_its_memory():
+    script = (
+        "import sys\n"
+        "import peerwatch_exporter.__main__\n"
+        "import peerwatch_exporter.process.service\n"
+        "from peerwatch_exporter.collector import registrations\n"
+        "registrations()\n"
+        "heavy = {'pydantic', 'prometheus_client', 'yaml', 'asyncio', 'numpy'}\n"
+        "print(sorted(heavy & sys.modules.keys()))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment
+    )
+    assert "[]\n" == done.stdout
+
+
 def test_driver_process_refuses_to_be_started_by_hand():
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "peerwatch_exporter.driver"]

@@ -14,10 +14,10 @@ from peerwatch_exporter.catalog import family
 from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData, PartialData
+from peerwatch_exporter.sources.logs.agreed import LogSettings
 from peerwatch_exporter.sources.logs.job_memory import JobMemory
 from peerwatch_exporter.sources.logs.process import LogProcess
 from peerwatch_exporter.sources.logs.processes import LogProcesses
-from peerwatch_exporter.sources.logs.serve import LogSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

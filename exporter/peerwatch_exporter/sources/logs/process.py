@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from peerwatch_exporter.sources.logs.agreed import MARK_BYTES, own_memory
 from peerwatch_exporter.sources.logs.conversation import Conversation, HangError
-from peerwatch_exporter.sources.logs.serve import MARK_BYTES, own_memory
 from peerwatch_exporter.sources.logs.targets import Targets
 from peerwatch_exporter.sources.logs.totals import LogTotals
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from peerwatch_exporter.sources import Sources
-    from peerwatch_exporter.sources.logs.serve import LogSettings
+    from peerwatch_exporter.sources.logs.agreed import LogSettings
 
 _LOG = logging.getLogger(__name__)
 COMMAND = (sys.executable, "-m", "peerwatch_exporter.sources.logs")

@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import mmap
-import os
 import resource
 import select
 import socket
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +18,7 @@ from peerwatch_common.signatures.matcher import MatchTable
 from peerwatch_common.signatures.signature_set import load_signatures
 from peerwatch_exporter.errors import NoData, error_class
 from peerwatch_exporter.sources.host.access import HostAccess, Paths
+from peerwatch_exporter.sources.logs.agreed import MARK_BYTES, LogSettings
 from peerwatch_exporter.sources.logs.follower import Follower
 from peerwatch_exporter.sources.logs.found import MarkedGuard
 from peerwatch_exporter.sources.logs.kernel import KernelEvents
@@ -46,51 +45,20 @@ _REPORT_SECONDS = 1.0
 _READ_BYTES = 65536
 # Besides the logs: channel, memory, kernel log, what a search opens.
 _OTHER_DESCRIPTORS = 32
-MARK_BYTES = mmap.PAGESIZE
 REFUSED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class LogSettings:
-    """What the process is told at its start.
-
-    Parameters
-    ----------
-    procfs, kmsg
-        The node's /proc, and its kernel log; None: that is not read.
-    processes, pods_directory, paths
-        Where to look for logs.
-    signatures
-        The user's files of signatures.
-    first_error, tail_bytes, max_bytes_per_second, max_files
-        The settings.
-    started
-        When the exporter started (Unix time).
-    """
-
-    procfs: str
-    kmsg: str | None
-    processes: bool
-    pods_directory: str | None
-    paths: list[str]
-    signatures: list[str]
-    first_error: bool
-    tail_bytes: int
-    max_bytes_per_second: int
-    max_files: int
-    started: float
-
-    def providers(self) -> list[Provider]:
-        """Return where to look."""
-        procfs = Path(self.procfs)
-        found: list[Provider] = []
-        if self.processes:
-            found += [ProcessOutputs(procfs), TorchrunLogs(procfs)]
-        if self.pods_directory is not None:
-            found.append(PodLogs(Path(self.pods_directory)))
-        if self.paths:
-            found.append(ConfiguredPaths(self.paths, self.max_files))
-        return found
+def providers(settings: LogSettings) -> list[Provider]:
+    """Return where to look."""
+    procfs = Path(settings.procfs)
+    found: list[Provider] = []
+    if settings.processes:
+        found += [ProcessOutputs(procfs), TorchrunLogs(procfs)]
+    if settings.pods_directory is not None:
+        found.append(PodLogs(Path(settings.pods_directory)))
+    if settings.paths:
+        found.append(ConfiguredPaths(settings.paths, settings.max_files))
+    return found
 
 
 class _ParentGoneError(Exception):
@@ -268,7 +236,7 @@ def _search(
         for device, inode, offset, overlap in positions
     }
     return Search(
-        settings.providers(),
+        providers(settings),
         follower,
         FileSystems(Path(settings.procfs), time.monotonic),
         guard,
@@ -289,10 +257,3 @@ def _kernel(settings: LogSettings, table: MatchTable) -> KernelEvents | None:
 
 def _send(channel: socket.socket, message: dict[str, Any]) -> None:
     channel.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")
-
-
-def own_memory(size: int = MARK_BYTES) -> int:
-    """Return the descriptor of new memory for what is touched."""
-    memory = os.memfd_create("peerwatch-logs", os.MFD_CLOEXEC)
-    os.ftruncate(memory, size)
-    return memory
