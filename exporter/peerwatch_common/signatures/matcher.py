@@ -7,6 +7,8 @@ import time
 from typing import TYPE_CHECKING
 
 from peerwatch_common.signatures.event import Event
+from peerwatch_common.signatures.failure_tables import OTHERS, ROOT, FailureTables
+from peerwatch_common.signatures.partial_lines import PartialLines
 from peerwatch_common.signatures.prefilter import Prefilter, TextTable
 from peerwatch_common.signatures.prefixes import lines_in, without_escapes
 from peerwatch_common.signatures.signature import EventClass
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 # Only so much of a line is matched: of tables and tensors that were printed nothing more is worth.
 LONGEST_LINE = 16 * 1024
+# With what a container runtime puts before it and escapes in it.
+_LONGEST_PARTIAL = 2 * LONGEST_LINE
 _LONGEST_TEXT = 1024
 _LONGEST_FIELD = 128
 # The rank of the process group that logs: of the whole job in the default group only.
@@ -48,13 +52,18 @@ class MatchTable:
         self._pairs = pairs
         self._exceptions = [number for number, (each, _) in enumerate(pairs) if each.exception]
         literals = [frozenset() if each.exception else one.literals for each, one in pairs]
-        literals += [frozenset({(HEADER,)}), frozenset((chain,) for chain in CHAINS)]
+        openings = (HEADER, ROOT, OTHERS, *CHAINS)
+        literals += [frozenset({(opening,)}) for opening in openings]
         self.prefilter = Prefilter(literals)
         self._texts = TextTable(literals)
 
     def candidates(self, raw: bytes, selected: Iterable[int]) -> frozenset[int]:
         """Return which of the patterns that the prefilter selected for a line it may match."""
         return self._texts.within(raw, selected)
+
+    def all_candidates(self, text: bytes) -> frozenset[int]:
+        """Return which patterns a line may match that the prefilter has not seen."""
+        return self.candidates(text, range(len(self._pairs)))
 
     def match(
         self, text: bytes, candidates: frozenset[int], *, exception: bool
@@ -115,7 +124,9 @@ class LogMatcher:
         self._table = table
         self._clock = clock
         self._partial = b""
+        self._parts = PartialLines(LONGEST_LINE)
         self._tracebacks = Tracebacks()
+        self._tables = FailureTables()
 
     def feed(self, data: bytes) -> list[Event]:
         """Return the events in the next bytes of the log, in order.
@@ -126,32 +137,37 @@ class LogMatcher:
         end = data.rfind(b"\n")
         end = max(end, data.rfind(b"\r", end + 1))
         if end < 0:
-            self._partial = (self._partial + data)[:LONGEST_LINE]
+            self._partial = (self._partial + data)[:_LONGEST_PARTIAL]
             return []
         block = self._partial + data[:end]
-        self._partial = data[end + 1 : end + 1 + LONGEST_LINE]
-        return list(self._events(without_escapes(block)))
+        self._partial = data[end + 1 : end + 1 + _LONGEST_PARTIAL]
+        return list(self._events(without_escapes(self._parts.joined(block))))
 
     def finish(self) -> list[Event]:
         """Return the events in a last line that has no end, and forget what is open.
 
         For a log that was rotated, truncated or closed.
         """
-        block, self._partial = self._partial, b""
+        block, self._partial = self._parts.joined(self._partial), b""
+        block = b"\n".join((block, self._parts.finish()))
         events = list(self._events(without_escapes(block)))
-        self._tracebacks = Tracebacks()
+        self._tracebacks, self._tables = Tracebacks(), FailureTables()
         return events
+
+    @property
+    def _is_midway(self) -> bool:
+        return self._tracebacks.are_open or self._tables.are_open
 
     def _events(self, block: bytes) -> Iterator[Event]:
         selected = self._table.prefilter.lines(block)
-        if not selected and not self._tracebacks.are_open:
+        if not selected and not self._is_midway:
             return
         lines = block.replace(b"\r", b"\n").split(b"\n")
         waiting = sorted(selected, reverse=True)
         number = 0
         while number < len(lines):
-            # In a traceback every line counts, elsewhere those that may match.
-            if not self._tracebacks.are_open:
+            # In a traceback or a table every line counts, elsewhere those that may match.
+            if not self._is_midway:
                 while waiting and waiting[-1] < number:
                     waiting.pop()
                 if not waiting:
@@ -164,7 +180,7 @@ class LogMatcher:
         # Holes in a file read as NUL bytes; UTF-16 has one in every character.
         raw = raw[:LONGEST_LINE].replace(b"\0", b"")
         candidates = self._table.candidates(raw, selected) if selected else frozenset()
-        if not candidates and not self._tracebacks.are_open:
+        if not candidates and not self._is_midway:
             return
         now = self._clock()
         for line in lines_in(raw, now):
@@ -176,6 +192,10 @@ class LogMatcher:
         taken = self._tracebacks.take(line)
         if taken is True:
             return None
+        if taken is False:
+            row = self._tables.take(line, now)
+            if row is not line:
+                line, candidates = row, self._table.all_candidates(row.text)
         exception = isinstance(taken, RaisedException)
         text = taken.text if isinstance(taken, RaisedException) else line.text
         found = self._table.match(text, candidates, exception=exception)

@@ -27,6 +27,8 @@ _MOST_WAYS = 1_000_000
 _LONGEST = 1000
 # Shorter texts stand in too many lines to select any; counted are what the prefilter keeps.
 _SHORTEST_LITERAL = 3
+# A record of JSON may have them as \u003c and the like.
+_ESCAPED_IN_JSON = frozenset(b'<>&"\\\\')
 _ALL = frozenset(range(256))
 _CATEGORIES = {
     f"CATEGORY_{name}": frozenset(code for code in _ALL if re.match(form, bytes([code])))
@@ -198,7 +200,7 @@ def _literals(items: Iterable[Any]) -> set[Texts]:
     run = bytearray()
     for item_operator, argument in items:
         operator = str(item_operator)
-        if operator == "LITERAL":
+        if operator == "LITERAL" and argument not in _ESCAPED_IN_JSON:
             run.append(argument)
             continue
         if operator in {"AT", "ASSERT", "ASSERT_NOT"}:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from peerwatch_common.signatures.prefixes import Line
 
-HEADER = b"Traceback (most recent call last):"
+# A colon follows in Python's own; rich puts it into the upper edge of a box.
+HEADER = b"Traceback (most recent call last)"
 CHAINS = (
     b"During handling of the above exception, another exception occurred:",
     b"The above exception was the direct cause of the following exception:",
@@ -20,6 +21,9 @@ _EXCEPTION = re.compile(
     rb"(?![A-Z_]{1,20}:)(?=[\w.]{0,200}(?:[A-Z]|\.))[A-Za-z_][\w.]{0,200}"
     rb"(?:\([\w.]{1,100}\))?(?:: |:?$)"
 )
+# Edges and margins of rich's boxes, and what it has for them where the encoding is ASCII.
+_CORNER = re.compile("(?:[╭┌┏]|\\+-)".encode())
+_BOX = tuple(each.encode() for each in ("│", "╭", "╰", "|", "+", "┌", "└", "┃", "┏", "┗"))
 # A group's own lines stand behind a margin.
 _MARGIN = re.compile(rb" {2,20}[|+] ")
 # Deeper tracebacks are cut by Python ("Previous line repeated"); others may be mixed in.
@@ -32,6 +36,7 @@ _MOST_CHAINED = 1024
 class _Traceback:
     before: bytes
     cascade: bool
+    is_boxed: bool = False
     indent: int | None = None
     lines: int = 0
 
@@ -72,8 +77,13 @@ class Tracebacks:
         text = line.text
         place = text.find(HEADER)
         if place >= 0:
-            self._begin(line.writer, text[:place])
-            return True
+            corner = _CORNER.search(text, 0, place)
+            if text.startswith(b":", place + len(HEADER)):
+                self._begin(line.writer, text[:place])
+                return True
+            if corner is not None:
+                self._begin(line.writer, text[: corner.start()], is_boxed=True)
+                return True
         traceback = self._open.get(line.writer)
         if traceback is None:
             if text.strip() in CHAINS:
@@ -88,11 +98,11 @@ class Tracebacks:
             del self._open[line.writer]
         return found
 
-    def _begin(self, writer: object, before: bytes) -> None:
+    def _begin(self, writer: object, before: bytes, *, is_boxed: bool = False) -> None:
         cascade = writer in self._chained
         self._chained.pop(writer, None)
         self._open.pop(writer, None)
-        self._open[writer] = _Traceback(before, cascade)
+        self._open[writer] = _Traceback(before, cascade, is_boxed)
         if len(self._open) > _MOST_OPEN:
             del self._open[next(iter(self._open))]
 
@@ -100,6 +110,8 @@ class Tracebacks:
         if traceback.before.strip() and text.startswith(traceback.before):
             # What stands before the header may stand before all its lines, such as a host's name.
             text = text[len(traceback.before) :]
+        if traceback.is_boxed:
+            return _follow_box(traceback, text.strip())
         text = _MARGIN.sub(b"", text, count=1)
         content = text.lstrip()
         indent = len(text) - len(content)
@@ -111,3 +123,11 @@ class Tracebacks:
             # Of another process, whose lines are mixed in: a line like any other.
             return False
         return RaisedException(content, traceback.cascade)
+
+
+def _follow_box(traceback: _Traceback, content: bytes) -> RaisedException | bool:
+    if not content or content.startswith(_BOX):
+        return True
+    if not _EXCEPTION.match(content):
+        return False
+    return RaisedException(content, traceback.cascade)

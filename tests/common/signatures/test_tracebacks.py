@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from peerwatch_common.signatures.matcher import LogMatcher, MatchTable
 from peerwatch_common.signatures.signature_set import load_signatures
 
@@ -80,3 +82,42 @@ def test_a_traceback_in_a_json_record_is_followed() -> None:
 
     record = {"level": "error", "message": "failed", "exc_info": f"{FRAMES}KeyError: 'x'"}
     assert found_in(json.dumps(record) + "\n") == [("program_error", False, None)]
+
+
+BOX = (
+    "╭───────────── Traceback (most recent call last) ─────────────╮\n"
+    "│ /home/a/train.py:7 in inner                                 │\n"
+    '│ ❱  7 │   raise RuntimeError("CUDA error: device-side asse… │\n'
+    "│ ╭─── locals ───╮                                            │\n"
+    "│ ╰──────────────╯                                            │\n"
+    "╰─────────────────────────────────────────────────────────────╯\n"
+)
+ASCII_BOX = (
+    "+------------- Traceback (most recent call last) -------------+\n"
+    "| /home/a/train.py:7 in inner                                 |\n"
+    '| >  7 |   raise RuntimeError("CUDA error: device-side assert")|\n'
+    "+-------------------------------------------------------------+\n"
+)
+
+
+@pytest.mark.parametrize("box", [BOX, ASCII_BOX], ids=["unicode", "ascii"])
+@pytest.mark.parametrize("margin", ["", "[rank2]: ", " " * 28])
+def test_a_traceback_in_a_box_is_followed(box: str, margin: str) -> None:
+    during = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    log = f"{box}KeyError: 'x'\n{during}{box}ValueError: y   \nhealthy\n"
+    rank = 2 if "rank" in margin else None
+    assert [("program_error", False, rank), ("program_error", True, rank)] == found_in(
+        "".join(f"{margin}{line}\n" for line in log.splitlines())
+    )
+
+
+def test_words_of_a_header_alone_open_nothing() -> None:
+    log = "see Traceback (most recent call last) above\nKeyError: 'x'\n"
+    assert [] == found_in(log)
+
+
+def test_an_error_that_has_a_text_of_its_own_needs_no_traceback() -> None:
+    assert [("cuda_device_assert", False, None), ("cuda_out_of_memory", False, None)] == found_in(
+        "RuntimeError: CUDA error: device-side assert triggered\n"
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has\n"
+    )
