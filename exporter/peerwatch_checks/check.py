@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict
 
@@ -110,6 +110,8 @@ class Outcome:
 
 
 Run = Callable[[Context], Iterable[Outcome]]
+# It keeps its own parameters beside the context, by which tests put in faults.
+_RunT = TypeVar("_RunT", bound=Callable[..., Iterable[Outcome]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +177,7 @@ def register(
     active: bool = True,
     timeout_seconds: float | None = None,
     options: type[Options] = Options,
-) -> Callable[[Run], Run]:
+) -> Callable[[_RunT], _RunT]:
     """Register the function below as the check ``name``; parameters as in ``Check``.
 
     Parameters
@@ -184,7 +186,7 @@ def register(
         None: ten times what it takes as a rule, and 10 s at least.
     """
 
-    def add(run: Run) -> Run:
+    def add(run: _RunT) -> _RunT:
         if name in _REGISTRY:
             raise ValueError(f"Check {name!r} is registered twice.")
         deadline = timeout_seconds or max(10.0, 10 * seconds)

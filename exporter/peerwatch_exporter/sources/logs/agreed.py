@@ -1,6 +1,6 @@
 """What the process that reads logs and its parent agree on.
 
-It stands apart for the parent's sake: what matches logs needs 20 MB that the parent does without.
+It stands apart for the parent's sake: what matches logs needs 13 MB that the parent does without.
 """
 
 from __future__ import annotations

@@ -1,0 +1,133 @@
+"""Copies between devices: how fast, whether they are the same, and who is slower than the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from peerwatch_checks.accelerators.devices import Device, seconds_of, synchronize
+from peerwatch_checks.accelerators.floors import Quantity, floor_of
+from peerwatch_checks.check import Outcome
+from peerwatch_checks.judgement import judged, reference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
+
+    from peerwatch_checks.check import Context
+
+_SEED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class CopySpeed:
+    """One way that was measured.
+
+    Parameters
+    ----------
+    name
+        As results name it.
+    kind
+        Only what is of one kind is compared; it begins with the GPU's model.
+    gigabytes
+        GB/s, 1e9 bytes each.
+    equal
+        Whether the target has the source's bits.
+    """
+
+    name: str
+    kind: str
+    gigabytes: float
+    equal: bool
+
+
+def copy_speed(
+    source: Device,
+    target: Device,
+    timed_on: Device,
+    *,
+    size: int,
+    repeats: int,
+    deadline: float,
+    copy: Callable[[Any, Any], Any] | None = None,
+) -> CopySpeed:
+    """Measure copies from one device to another.
+
+    Parameters
+    ----------
+    source, target
+        Where from and to; memory of the CPU is pinned if the other one is a GPU.
+    timed_on
+        Whose clock counts.
+    size
+        Bytes; fewer if a device has no room for them.
+    repeats, deadline
+        As for ``seconds_of``.
+    copy
+        Copies a source tensor to a target; None: torch's own.
+    """
+    import torch  # noqa: PLC0415 - only checks that need it load it
+
+    # A device may have to hold both.
+    size = max(8, min(source.fits(size), target.fits(2 * size) // 2) // 8 * 8)
+    pinned = source.is_gpu != target.is_gpu
+    generator = torch.Generator().manual_seed(_SEED)
+    pattern = torch.randint(-(2**62), 2**62, (size // 8,), generator=generator)
+    ends = [
+        torch.empty(size // 8, dtype=torch.int64, pin_memory=True)
+        if pinned and not device.is_gpu
+        else torch.empty(size // 8, dtype=torch.int64, device=device.name)
+        for device in (source, target)
+    ]
+    ends[0].copy_(pattern)
+    work = copy or (lambda a, b: b.copy_(a, non_blocking=True))
+    taken = seconds_of(lambda: work(ends[0], ends[1]), timed_on, repeats=repeats, deadline=deadline)
+    synchronize(timed_on)
+    equal = bool(torch.equal(ends[1].cpu(), pattern))
+    return CopySpeed(f"{source.label} to {target.label}", source.model, size / taken / 1e9, equal)
+
+
+def outcomes(
+    speeds: Sequence[CopySpeed],
+    context: Context,
+    tolerance: float,
+    quantity: Quantity,
+    *,
+    what: str,
+    advice: str,
+) -> Iterator[Outcome]:
+    """Yield an outcome for each way: wrong bits, or slower than those of its kind.
+
+    Parameters
+    ----------
+    speeds
+        All that was measured on this node.
+    context
+        Peers and earlier runs.
+    tolerance
+        Share below the median of peers that is no fault.
+    quantity
+        Whose floor counts where there are no peers.
+    what, advice
+        As for ``judged``.
+    """
+    for one in speeds:
+        if not one.equal:
+            text = f"{one.name}: the copy is not what was copied. Take the GPU out."
+            yield Outcome("fail", text, one.name, severity="high")
+            continue
+        others = [each.gigabytes for each in speeds if each is not one and each.kind == one.kind]
+        against = reference(
+            [*context.peers.get(one.name, ()), *others],
+            context.earlier.get(one.name, ()),
+            tolerance,
+            floor=floor_of(one.kind, quantity),
+        )
+        yield judged(
+            one.gigabytes,
+            "GB/s",
+            against,
+            what=f"{what}, {one.name}",
+            advice=advice,
+            device=one.name,
+        )

@@ -1,0 +1,221 @@
+"""Products of large matrices on each GPU: how fast, and whether the same bits come out each time.
+
+A GPU that is slow has low clocks, a power cap or heat; one that computes something else corrupts
+training in silence. Equality is exact: the sum of a result's bits, as integers, changes by one bit
+in a million, which no tolerance of floating point shows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from peerwatch_checks.accelerators.devices import Device, gpus, released, seconds_of
+from peerwatch_checks.accelerators.floors import Quantity, floor_of
+from peerwatch_checks.check import Options, Outcome, register
+from peerwatch_checks.judgement import judged, reference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from peerwatch_checks.check import Context
+
+# Share of the time until its deadline that the check takes; the rest is for loading torch.
+_SHARE = 0.6
+_SEED = 20
+# Two of three agree: of two that differ, nobody knows which is wrong.
+_MAJORITY_OF = 3
+
+
+class MatrixProductOptions(Options):
+    """Sizes, and how far below its peers a GPU may be."""
+
+    size: int = Field(default=8192, ge=16, description="Rows and columns of the matrices.")
+    repeats: int = Field(default=20, ge=2, description="How often a product is timed.")
+    tolerance: float = Field(
+        default=0.10,
+        gt=0,
+        lt=1,
+        description="Share below the median of peers that is no fault: healthy GPUs of a node "
+        "differ by up to 5 %, those of a fleet by more.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    device: Device
+    precision: str
+    tflops: float
+    checksums: tuple[int, ...]
+
+
+@register(
+    "matrix_product",
+    "host",
+    "products of matrices on each GPU in bfloat16, float32 and float8: speed and equal bits",
+    failure="slow: clocks, power cap or heat; unequal bits: the GPU computes wrongly",
+    severity="low",
+    seconds=8.0,
+    suites=("light", "full"),
+    needs=("gpu", "torch"),
+    timeout_seconds=90.0,
+    options=MatrixProductOptions,
+)
+def matrix_product(
+    context: Context,
+    *,
+    devices: Sequence[Device] | None = None,
+    result: Callable[[Device, Any], Any] = lambda _device, product: product,
+) -> Iterator[Outcome]:
+    """Yield an outcome per GPU and precision.
+
+    Parameters
+    ----------
+    context
+        Node, settings, time.
+    devices
+        What to test; None: the GPUs.
+    result
+        What a device made of a product, before its bits are summed.
+    """
+    options = context.options
+    assert isinstance(options, MatrixProductOptions)
+    chosen = gpus(context) if devices is None else list(devices)
+    each = _SHARE * context.seconds / len(chosen)
+    measured = []
+    for device in chosen:
+        deadline = time.monotonic() + each
+        for precision in _precisions(device):
+            with released():
+                measured.append(_measure(device, precision, options, deadline, result))
+    for one in measured:
+        yield _outcome(one, measured, context, options)
+
+
+def _precisions(device: Device) -> list[str]:
+    import torch  # noqa: PLC0415 - only the check needs it
+
+    found = ["bfloat16", "float32"]
+    # Products of float8 came with Ada and Hopper.
+    if device.is_gpu and torch.cuda.get_device_capability(device.name) >= (8, 9):
+        found.append("float8")
+    return found
+
+
+def _measure(
+    device: Device,
+    precision: str,
+    options: MatrixProductOptions,
+    deadline: float,
+    result: Callable[[Device, Any], Any],
+) -> _Measured:
+    import torch  # noqa: PLC0415 - only the check needs it
+
+    size = options.size
+    # Drawn on the CPU: the generators of GPU models differ, and so would the sums.
+    generator = torch.Generator().manual_seed(_SEED)
+    a, b = (
+        torch.randn(size, size, generator=generator, dtype=torch.float32).to(device.name)
+        for _ in range(2)
+    )
+    product = _product(precision, a, b)
+    work = seconds_of(product, device, repeats=options.repeats, deadline=deadline)
+    sums = tuple(checksum(result(device, product())) for _ in range(2))
+    return _Measured(device, precision, 2 * size**3 / work / 1e12, sums)
+
+
+def _product(precision: str, a: Any, b: Any) -> Callable[[], Any]:  # noqa: ANN401 - tensors
+    import torch  # noqa: PLC0415 - only the check needs it
+
+    if precision == "float8":
+        one = torch.ones((), device=a.device)
+        # Row-major times column-major is what the hardware has.
+        left, right = (each.to(torch.float8_e4m3fn) for each in (a, b.t().contiguous()))
+
+        def product() -> Any:  # noqa: ANN401 - a tensor
+            # Private, but all that torch has for products of float8.
+            return torch._scaled_mm(  # noqa: SLF001
+                left, right.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16
+            )
+
+        return product
+    left, right = (each.to(getattr(torch, precision)) for each in (a, b))
+    return lambda: left @ right
+
+
+def checksum(tensor: Any) -> int:  # noqa: ANN401 - a tensor
+    """Return the sum of a tensor's bits, taken as integers of its element's width.
+
+    One flipped bit of one element changes it by a power of two.
+    """
+    import torch  # noqa: PLC0415 - only the check needs it
+
+    integers = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    whole = tensor.contiguous().view(integers[tensor.element_size()])
+    return int(whole.sum(dtype=torch.int64))
+
+
+def _outcome(
+    one: _Measured,
+    measured: Sequence[_Measured],
+    context: Context,
+    options: MatrixProductOptions,
+) -> Outcome:
+    import torch  # noqa: PLC0415 - only the check needs it
+
+    device, precision = one.device, one.precision
+    name = f"{device.label} {precision}"
+    alike = [
+        each
+        for each in measured
+        if each.precision == precision and each.device.model == device.model
+    ]
+    wrong = _wrong_bits(one, alike)
+    if wrong:
+        return Outcome(
+            "fail",
+            f"{device.label}: {wrong} Take the GPU out; run the check again to be sure.",
+            name,
+            severity="high",
+            versions={"torch": str(torch.__version__)},
+        )
+    others = [each.tflops for each in alike if each is not one]
+    peers = [*context.peers.get(name, ()), *others]
+    quantity: dict[str, Quantity] = {"bfloat16": "bfloat16", "float8": "float8"}
+    kind = quantity.get(precision)
+    floor = floor_of(device.model, kind) if kind else None
+    return judged(
+        one.tflops,
+        "TFLOP/s",
+        reference(peers, context.earlier.get(name, ()), options.tolerance, floor=floor),
+        what=f"Products in {precision} on {device.label} ({device.model})",
+        advice="Look at its clocks, power limit, temperature and throttle reasons.",
+        device=name,
+    )
+
+
+def _wrong_bits(one: _Measured, alike: Sequence[_Measured]) -> str:
+    """Return how a result differs from itself or from that of most devices; empty if it does not.
+
+    Only devices of one model are compared, which run the same kernels of the same library.
+    """
+    if len(set(one.checksums)) > 1:
+        first, second = one.checksums
+        return (
+            f"the same product in {one.precision} gave other bits the second time "
+            f"(sums {first} and {second})."
+        )
+    sums = Counter(each.checksums[0] for each in alike if len(set(each.checksums)) == 1)
+    if sums.total() < _MAJORITY_OF:
+        return ""
+    usual, count = sums.most_common(1)[0]
+    if one.checksums[0] == usual or count * 2 <= sums.total():
+        return ""
+    return (
+        f"its product in {one.precision} has other bits (sum {one.checksums[0]}) than that of "
+        f"{count} other GPUs of its model (sum {usual})."
+    )
