@@ -1,0 +1,1 @@
+"""Collectives between processes, over NCCL where there are GPUs and gloo elsewhere."""

@@ -1,0 +1,143 @@
+"""Collectives between processes of this node: starts one for each device, hears them, ends them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+# What a user sets for jobs would change what is tested: networks, algorithms, debug output.
+_NOT_INHERITED = ("NCCL_", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "TORCH_NCCL_", "GLOO_")
+_MOST_TEXT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What came of it.
+
+    Parameters
+    ----------
+    bandwidth
+        Bus bandwidth in GB/s by collective: the least over the ranks.
+    wrong
+        Collectives whose result was wrong, with the ranks that saw it.
+    failure
+        Why there is no result; empty if there is one.
+    silent
+        Ranks that did not answer, where there is none.
+    """
+
+    bandwidth: Mapping[str, float]
+    wrong: Mapping[str, tuple[int, ...]]
+    failure: str = ""
+    silent: tuple[int, ...] = ()
+
+
+def measure(
+    devices: Sequence[str],
+    backend: str,
+    *,
+    size: int,
+    repeats: int,
+    seconds: float,
+    environment: Mapping[str, str] | None = None,
+) -> Measured:
+    """Run collectives between one process per device.
+
+    Parameters
+    ----------
+    devices
+        As torch names them; the CPU may stand there several times.
+    backend
+        ``nccl`` or ``gloo``.
+    size
+        Bytes of each rank's buffer.
+    repeats
+        How often each collective is timed.
+    seconds
+        Until then all must have answered; those that have not are killed.
+    environment
+        What is set besides, such as ``NCCL_P2P_DISABLE``.
+    """
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_INHERITED)}
+    kept |= {"GLOO_SOCKET_IFNAME": "lo", **(environment or {})}
+    # The store is a file: no port that somebody else could take.
+    with tempfile.TemporaryDirectory() as folder:
+        told = {
+            "backend": backend,
+            "store": str(Path(folder) / "store"),
+            "ranks": len(devices),
+            "size": size,
+            "repeats": repeats,
+            "seconds": seconds,
+        }
+        deadline = time.monotonic() + seconds
+        ranks = [
+            _start({**told, "rank": rank, "device": device}, kept, Path(folder))
+            for rank, device in enumerate(devices)
+        ]
+        try:
+            answers = [_answer(rank, deadline) for rank in ranks]
+        finally:
+            for rank in ranks:
+                rank.kill()
+                rank.wait()
+                assert rank.stdout is not None
+                rank.stdout.close()
+        if None in answers:
+            return _failed(answers, Path(folder), seconds)
+    return _joined([answer for answer in answers if answer is not None])
+
+
+def _start(
+    told: Mapping[str, object], environment: Mapping[str, str], folder: Path
+) -> subprocess.Popen[bytes]:
+    with (folder / f"errors-{told['rank']}").open("wb") as errors:
+        return subprocess.Popen(
+            [sys.executable, "-m", "peerwatch_checks.collectives", json.dumps(told)],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+        )
+
+
+def _answer(rank: subprocess.Popen[bytes], deadline: float) -> dict[str, dict[str, float]] | None:
+    try:
+        text, _ = rank.communicate(timeout=max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return None
+    lines = text.decode(errors="replace").splitlines()
+    # What libraries print comes before.
+    if rank.returncode != 0 or not lines:
+        return None
+    answer: dict[str, dict[str, float]] = json.loads(lines[-1])
+    return answer
+
+
+def _failed(answers: Sequence[object], folder: Path, seconds: float) -> Measured:
+    silent = tuple(rank for rank, answer in enumerate(answers) if answer is None)
+    for rank in silent:
+        lines = (folder / f"errors-{rank}").read_text(errors="replace").split("\n")
+        text = [line.strip() for line in lines if line.strip()]
+        if text:
+            return Measured({}, {}, f"rank {rank}: {text[-1][:_MOST_TEXT]}", silent)
+    return Measured({}, {}, f"no answer in {seconds:.0f} s", silent)
+
+
+def _joined(answers: Sequence[dict[str, dict[str, float]]]) -> Measured:
+    names = list(answers[0])
+    wrong = {
+        name: tuple(rank for rank, answer in enumerate(answers) if not answer[name]["right"])
+        for name in names
+    }
+    return Measured(
+        {name: min(answer[name]["bandwidth"] for answer in answers) for name in names},
+        {name: ranks for name, ranks in wrong.items() if ranks},
+    )
