@@ -136,7 +136,8 @@ def _weak(seen: Episode, job: JobPlaces, path: list[Step]) -> tuple[Cause, ...]:
     found = weak_errors(seen, job)
     if not found:
         return ()
-    named = {node for cause in found for node in cause.nodes}
+    # Of a sign that many nodes show, what else points at one of these follows from it.
+    named = {node for cause in found for node in _all_nodes(cause, job)}
     weighed = weigh(seen, job)
     others = {node for cause in weighed.causes for node in cause.nodes} - named
     if others:
@@ -146,6 +147,11 @@ def _weak(seen: Episode, job: JobPlaces, path: list[Step]) -> tuple[Cause, ...]:
         return ()
     path.append(Step("errors that may pass", _listed(found), found))
     return found
+
+
+def _all_nodes(cause: Cause, job: JobPlaces) -> tuple[str, ...]:
+    """Return the nodes of a cause; of one that many share, all that show it."""
+    return cause.nodes or tuple(by_node(cause.speaks_for, job))
 
 
 def _step(cause: Cause) -> Step:

@@ -17,6 +17,17 @@ _MATTERS = re.compile(
     r"max_?read_?req|roce|ofed|peermem|gdr|torch|persistence|mig|time|ntp|ecc|clock|power_limit|ulimit|memlock",
     re.IGNORECASE,
 )
+# What both ends of a connection must agree on: where one differs, transfers fail or never begin.
+_BREAKS = re.compile(r"mtu|pfc|gid|roce|nccl|ofed", re.IGNORECASE)
+
+
+def breaking_settings(episode: Episode, job: JobPlaces) -> dict[str, list[Observation]]:
+    """Return the odd settings without which connections do not work, by node."""
+    found = {
+        node: [each for each in own if _BREAKS.search(each.evidence.name)]
+        for node, own in odd_settings(episode, job).items()
+    }
+    return {node: own for node, own in found.items() if own}
 
 
 def odd_settings(episode: Episode, job: JobPlaces) -> dict[str, list[Observation]]:

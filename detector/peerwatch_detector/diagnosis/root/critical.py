@@ -7,12 +7,11 @@ from dataclasses import replace
 
 from peerwatch_detector.diagnosis.root.cause import Cause, by_node, common_place, node_of
 from peerwatch_detector.diagnosis.root.episode import AFTER_SECONDS, CLOCK_SECONDS, Episode
+from peerwatch_detector.diagnosis.root.fan_out import MOST_NODES, fan_outs
 from peerwatch_detector.diagnosis.root.job_places import JobPlaces
 from peerwatch_detector.diagnosis.root.rule import Observation
 from peerwatch_detector.diagnosis.verdict import Confidence
 
-# More nodes than these do not fail in the same way at the same moment: what they share does.
-MOST_NODES = 2
 # At the same moment: as rules/shared.rules.yaml takes nodes of a place to fail together.
 _TOGETHER_SECONDS = 120.0
 # One fault shows in several ways at once, as XID 79 and 74 (Meta: 43 % of PCIe errors).
@@ -35,8 +34,8 @@ def critical_errors(episode: Episode, job: JobPlaces) -> tuple[Cause, ...]:
         # An active check runs after the failure, because of it.
         if (each.time <= latest or each.evidence.kind == "check") and not _alive(each, episode, job)
     ]
-    found = [_cause(node, own, "sure") for node, own in by_node(critical, job).items()]
-    return tuple(_shared(found, job))
+    found = _causes(critical, critical, "sure", job)
+    return tuple(_specific(cause, episode, job) for cause in found)
 
 
 def weak_errors(episode: Episode, job: JobPlaces) -> tuple[Cause, ...]:
@@ -51,9 +50,68 @@ def weak_errors(episode: Episode, job: JobPlaces) -> tuple[Cause, ...]:
         latest = max(episode.begun, min(complaints)) + CLOCK_SECONDS
     else:
         latest = episode.begun + AFTER_SECONDS
-    weak = [each for each in episode.of("weak") if each.time <= latest]
-    found = [_cause(node, own, "likely") for node, own in by_node(weak, job).items()]
-    return tuple(_shared(found, job))
+    signs = episode.of("weak")
+    weak = [each for each in signs if each.time <= latest]
+    # The kernel's watchdog looks every two minutes: nodes that hang together say so one by one.
+    near = [each for each in signs if each.time <= latest + AFTER_SECONDS]
+    return _causes(weak, near, "likely", job)
+
+
+def _causes(
+    signs: Sequence[Observation],
+    near: Sequence[Observation],
+    confidence: Confidence,
+    job: JobPlaces,
+) -> tuple[Cause, ...]:
+    """Return a cause for each node, and one for each sign that too many of them show.
+
+    Parameters
+    ----------
+    signs
+        Of all nodes, in order of time.
+    near
+        Those that say how many nodes show a sign, later ones among them.
+    confidence
+        How sure a sign is of its node.
+    job
+        Who is who.
+    """
+    fanned = fan_outs(near, job)
+    own = [each for each in signs if each.rule.name not in fanned]
+    found = [_cause(node, seen, confidence) for node, seen in by_node(own, job).items()]
+    found = _at_most(_shared(found, job))
+    for name, seen in fanned.items():
+        if any(each.rule.name == name for each in signs):
+            nodes = by_node(seen, job)
+            each_of_them = [_cause(node, signs_of, confidence) for node, signs_of in nodes.items()]
+            found.append(_common(each_of_them, common_place(nodes, job)))
+    return tuple(sorted(found, key=lambda each: each.time))
+
+
+def _at_most(causes: Sequence[Cause]) -> list[Cause]:
+    """Return at most so many nodes with one sign: who fails next fails of what they share."""
+    found = []
+    for cause in causes:
+        same = [each for each in causes if each.nodes and each.main.rule is cause.main.rule]
+        if not cause.nodes or len(same) <= MOST_NODES:
+            found.append(cause)
+        elif cause in same[:MOST_NODES]:
+            more = f"{len(same) - MOST_NODES} more nodes show it soon after"
+            found.append(replace(cause, against=(*cause.against, more)))
+    return found
+
+
+def _specific(cause: Cause, episode: Episode, job: JobPlaces) -> Cause:
+    """Let the node's own lines say why an active check of it failed, where they do."""
+    if cause.main.evidence.kind != "check" or not cause.nodes:
+        return cause
+    signs = [each for each in episode.of("weak") if node_of(each, job) in cause.nodes]
+    signs = [each for each in signs if each.rule.domain != "unknown"]
+    if not signs:
+        return cause
+    rule = signs[0].rule
+    seen = tuple(sorted((*cause.speaks_for, *signs), key=lambda each: each.time))
+    return replace(cause, symptom=rule.symptom, domain=rule.domain, main=signs[0], speaks_for=seen)
 
 
 def _alive(observation: Observation, episode: Episode, job: JobPlaces) -> bool:
@@ -73,7 +131,15 @@ def _cause(node: str, own: Sequence[Observation], confidence: Confidence) -> Cau
     first = own[0].time
     at_once = [each for each in own if each.time <= first + _AT_ONCE_SECONDS]
     # What lasts decides what to do with the node; of equals the first says what happened.
-    main = min(at_once, key=lambda each: (each.rule.duration != "permanent", each.time))
+    # A check says that something is wrong, any other sign what.
+    main = min(
+        at_once,
+        key=lambda each: (
+            each.evidence.kind == "check",
+            each.rule.duration != "permanent",
+            each.time,
+        ),
+    )
     action = "replace" if any(each.rule.action == "replace" for each in own) else main.rule.action
     rule = main.rule
     return Cause((node,), rule.symptom, rule.domain, action, confidence, first, main, tuple(own))
@@ -111,8 +177,8 @@ def _common(causes: Sequence[Cause], place: str) -> Cause:
         confidence="likely" if place else "undecided",
         speaks_for=tuple(each for cause in causes for each in cause.speaks_for),
         against=(
-            f"{len(causes)} nodes show it within {_TOGETHER_SECONDS:.0f} s: what they share has "
-            "failed, not each of them",
+            f"{len(causes)} nodes show it at about the same time: what they share has failed, not "
+            "each of them",
         ),
         place=place or f"what {len(causes)} nodes share",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from peerwatch_detector.diagnosis.root.cause import Cause, by_node, node_of
 from peerwatch_detector.diagnosis.root.episode import CLOCK_SECONDS, Episode
@@ -93,8 +93,11 @@ def storage_error(episode: Episode, job: JobPlaces) -> Cause | None:
     from_kernel = any(each.evidence.kind in ("kernel", "host") for each in leading)
     # A mount that fails on one node of many is that node's; a rank alone may have a file alone.
     own = len(nodes) == 1 and len(job.nodes) > 3 and from_kernel and main.rule.action == "restart"
+    # Those that show it later wait for the same server.
+    own = own and len(by_node(episode.of("storage"), job)) == 1
+    named = own or _has_a_disk_full(main, nodes, episode, job)
     return Cause(
-        tuple(nodes) if own else (),
+        tuple(nodes) if named else (),
         main.rule.symptom,
         main.rule.domain,
         "isolate" if own else main.rule.action,
@@ -103,6 +106,28 @@ def storage_error(episode: Episode, job: JobPlaces) -> Cause | None:
         main,
         tuple(leading),
     )
+
+
+def _has_a_disk_full(
+    main: Observation, nodes: Mapping[str, list[Observation]], episode: Episode, job: JobPlaces
+) -> bool:
+    """Whether a file system that is full is one node's own: it is named, and not isolated.
+
+    Of a shared one, the rank that writes for all says so as well, which is mostly the first: a
+    node's own disk is full for several of its ranks, for one that writes for nobody else, or for
+    the node itself.
+    """
+    if main.rule.name != "storage_full" or len(nodes) != 1 or len(job.nodes) < 2:
+        return False
+    ((node, seen),) = nodes.items()
+    ranks = {each.evidence.rank for each in seen} - {None}
+    full = any(
+        each.evidence.kind in ("host", "kernel")
+        and node_of(each, job) == node
+        and "full" in each.evidence.name
+        for each in (*episode.earlier, *episode.observations)
+    )
+    return full or len(ranks) > 1 or (bool(ranks) and 0 not in ranks)
 
 
 def platform_end(episode: Episode) -> Cause | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from peerwatch_detector.diagnosis.root.cause import Cause, Step, by_node, names
-from peerwatch_detector.diagnosis.root.config_check import odd_settings
+from peerwatch_detector.diagnosis.root.config_check import breaking_settings, odd_settings
 from peerwatch_detector.diagnosis.root.distributed import (
     complaints,
     distributed_errors,
@@ -57,7 +57,7 @@ def weigh(seen: Episode, job: JobPlaces) -> Weighed:
     lost = unreachable(seen, job)
     steps = (
         _dist_error(seen, job, found),
-        _root_diag(seen, job, found),
+        _root_diag(seen, job, lost, found),
         _config_check(seen, job, found),
         _net_diag(seen, lost, found),
     )
@@ -69,7 +69,7 @@ def weigh(seen: Episode, job: JobPlaces) -> Weighed:
         return Weighed(steps, (_of_node(best, ordered, seen),), suspects)
     if lost is not None and lost.what == "place":
         return Weighed(steps, (_of_place(lost, seen),), suspects)
-    open_one = _pair(seen, job) or _undecided(ordered, seen)
+    open_one = _pair(seen, job) or _only_odd(ordered, seen, job) or _undecided(ordered, seen)
     return Weighed(steps, () if open_one is None else (open_one,), suspects)
 
 
@@ -98,11 +98,17 @@ def _dist_error(seen: Episode, job: JobPlaces, found: dict[str, Suspicion]) -> S
     return Step("DistError", result)
 
 
-def _root_diag(seen: Episode, job: JobPlaces, found: dict[str, Suspicion]) -> Step:
-    """Suspect the node that all complaints touch, or all of the first ones."""
+def _root_diag(
+    seen: Episode, job: JobPlaces, lost: Unreachable | None, found: dict[str, Suspicion]
+) -> Step:
+    """Suspect the node that all complaints touch, or all of the first ones.
+
+    Where packets are lost at the border of a place, connections of all its nodes fail, and the
+    first of them by chance.
+    """
     pairs = complaints(seen, job)
     touched = touched_by_all(pairs)
-    if touched is None:
+    if touched is None or (touched.first and lost is not None and lost.what == "place"):
         return Step("RootDiag", f"{len(pairs)} pairs of nodes; none that all touch")
     about = [
         each for each in seen.of("waiting", "broken") if peer_of(each.evidence, job) == touched.node
@@ -152,6 +158,9 @@ def _of_node(best: Suspicion, ordered: Sequence[Suspicion], seen: Episode) -> Ca
         # A node whose connections break first has lost a GPU, a NIC or itself (Aegis: 71 % of
         # such failures are no network's).
         domain = "hardware"
+    elif closed and main.rule.role == "broken":
+        # Transfers to a process that has ended are not answered either.
+        domain = "unknown"
     others = [each for each in ordered if each is not best]
     against = [f"something points at {names([o.node for o in others])}, too"] if others else []
     if domain == "unknown":
@@ -244,6 +253,28 @@ def _pair(seen: Episode, job: JobPlaces) -> Cause | None:
         signs[0],
         tuple(signs[:16]),
         ("both ends of a broken path complain",),
+    )
+
+
+def _only_odd(ordered: Sequence[Suspicion], seen: Episode, job: JobPlaces) -> Cause | None:
+    """Return the only node whose settings differ, if nothing else points at any: to be examined."""
+    odd = breaking_settings(seen, job)
+    if len(odd) != 1 or not seen.of("waiting", "broken", "suspect"):
+        return None
+    ((node, own),) = odd.items()
+    if [each.node for each in ordered if each.weight >= _CONFIG_CHECK] != [node]:
+        return None
+    rule = own[0].rule
+    return Cause(
+        (node,),
+        rule.symptom,
+        rule.domain,
+        "inspect",
+        "undecided",
+        own[0].time,
+        own[0],
+        tuple(own),
+        ("nothing but its settings points at it",),
     )
 
 
