@@ -11,7 +11,7 @@ from peerwatch_detector.detection.explanation.explain import (
     Explanation,
     JobProgress,
 )
-from peerwatch_detector.detection.findings import EVIDENCE, Finding
+from peerwatch_detector.detection.findings import EVIDENCE, Finding, Severity
 from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.diagnosis.meanings import meaning_of_class
 from peerwatch_detector.diagnosis.verdict import CLASS_NAMES, Verdict
@@ -80,11 +80,12 @@ class EvidenceFindings:
         now
             Unix time.
         """
-        chosen: dict[str, Verdict] = {}
+        chosen: dict[str, tuple[Verdict, Severity]] = {}
         for verdict in sorted(verdicts, key=order):
-            if verdict.severity is not None:
-                chosen.setdefault(verdict.node, verdict)
-        new = [found for v in chosen.values() if (found := self._take(v, now)) is not None]
+            if (severity := verdict.severity) is not None:
+                chosen.setdefault(verdict.node, (verdict, severity))
+        taken = [self._take(verdict, severity, now) for verdict, severity in chosen.values()]
+        new = [found for found in taken if found is not None]
         # A clock that was set back must not make them stand for longer.
         held = {
             node: min(until, now + RESTORED_SECONDS) for node, until in self._held_until.items()
@@ -95,7 +96,7 @@ class EvidenceFindings:
             del self._held_until[node]
         return new
 
-    def _take(self, verdict: Verdict, now: float) -> Finding | None:
+    def _take(self, verdict: Verdict, severity: Severity, now: float) -> Finding | None:
         """Let a verdict's finding stand; one of the same class that stands is not touched."""
         before = self.standing.get(verdict.node)
         if before is not None and before.metric == verdict.class_name:
@@ -111,7 +112,7 @@ class EvidenceFindings:
             "",
             verdict.class_name,
             EVIDENCE,
-            verdict.severity or "critical",
+            severity,
             0,
             verdict.start_time,
             now,

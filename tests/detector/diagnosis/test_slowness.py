@@ -1,10 +1,9 @@
-"""Six slow jobs, worked out by hand, and the degradation of a job."""
+"""Slow jobs, worked out by hand, and the degradation of a job; S5 and S6 are in stragglers/."""
 
 import numpy as np
 import pytest
 
 from peerwatch_detector.diagnosis.collectives.degradation import degradation
-from peerwatch_detector.diagnosis.collectives.imbalance import imbalance
 from peerwatch_detector.diagnosis.collectives.lateness import (
     Arrivals,
     align,
@@ -73,30 +72,6 @@ def test_s4_among_groups_of_one_size_a_rank_that_is_on_time_anywhere_is_a_victim
     lateness = {"DP46": {4: 0.080, 6: 0}, "DP57": {5: 0.080, 7: 0}, "TP45": {4: 0, 5: 0.080}}
 
     assert compute_stragglers(lateness, limit=0.010) == (5,)
-
-
-def _times(place, seconds) -> np.ndarray:
-    times = np.ones((4, 4))
-    times[place] = seconds
-    return times
-
-
-def test_s5_a_stage_that_is_long_in_every_replica_is_no_node():
-    found = imbalance(_times(np.s_[:, 3], 1.25))
-
-    assert (found.workers, found.stages) == ((), (3,))
-
-
-def test_s6_a_worker_that_is_slower_than_its_stage():
-    found = imbalance(_times((1, 2), 1.5))
-
-    assert (found.workers, found.stages) == (((1, 2),), ())
-
-
-def test_a_single_replica_has_stages_only():
-    found = imbalance(np.array([[1.0, 1.0, 1.5]]))
-
-    assert (found.workers, found.stages) == ((), (2,))
 
 
 def test_degradation_is_the_time_beyond_one_point_two_times_the_mean():

@@ -25,7 +25,7 @@ def names(conclusion: Conclusion) -> list[str]:
     return [cause.name for cause in conclusion.causes]
 
 
-def test_a_stage_that_is_slow_in_every_replica_names_no_node(tmp_path: Path) -> None:
+def test_s5_a_stage_that_is_slow_in_every_replica_names_no_node(tmp_path: Path) -> None:
     job = Job(4, 4, 12, work=lambda _step, _dp, stage, _mb: 1.25 if stage == 3 else 1.0)
     measures, conclusion = judged(job, tmp_path)
     assert ["stage"] == names(conclusion)
@@ -42,7 +42,7 @@ def test_another_stage_than_the_last_is_told_as_well(tmp_path: Path) -> None:
     assert measures.last_stage_share < 0.5
 
 
-def test_a_single_slow_worker_is_named(tmp_path: Path) -> None:
+def test_s6_a_single_slow_worker_is_named(tmp_path: Path) -> None:
     job = Job(4, 4, work=lambda _step, dp, stage, _mb: 1.5 if (dp, stage) == (1, 2) else 1.0)
     measures, conclusion = judged(job, tmp_path)
     assert ["machine"] == names(conclusion)
