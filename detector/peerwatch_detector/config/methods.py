@@ -131,6 +131,11 @@ class PeerwatchConfig(MethodConfig):
     busy_metric: str = Field(
         default="gpu_duty_cycle", description="Metric that reveals whether the GPUs are busy."
     )
+    held_metric: str = Field(
+        default="gpu_memory_used",
+        description="Metric that reveals whether the job's processes are there: a checkpoint rests "
+        "the GPUs, only processes that end give back their memory.",
+    )
     idle_share: float = Field(
         default=0.3,
         ge=0,
@@ -176,6 +181,12 @@ class PeerwatchConfig(MethodConfig):
         "causes (GPUs, network, CPU, ...) speak against it, each for fast_pair_seconds, or its "
         "rank's heartbeat does. Signs of one cause, and all after a rest of the GPUs, must wait "
         "for patience_seconds, weak ones for fast_seconds more.",
+    )
+    ended: bool = Field(
+        default=True,
+        description="When the job's processes end right out of a wait of fast_pair_seconds, a node "
+        "that has differed for as long until then needs no company: no pause of a healthy job ends "
+        "so.",
     )
     slack_seconds: float = Field(
         default=60.0,
@@ -225,7 +236,7 @@ class PeerwatchConfig(MethodConfig):
     @property
     def leading_metrics(self) -> frozenset[str]:
         """Those that tell what the job does, by which all others are compared."""
-        return frozenset({*self.progress_metrics, self.busy_metric})
+        return frozenset({*self.progress_metrics, self.busy_metric, self.held_metric})
 
 
 class MinderConfig(MethodConfig):

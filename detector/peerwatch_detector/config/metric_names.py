@@ -16,6 +16,7 @@ _METHODS_NAMES = (
     ("minder", "metrics"),
     ("peerwatch", "progress_metrics"),
     ("peerwatch", "busy_metric"),
+    ("peerwatch", "held_metric"),
 )
 
 

@@ -16,6 +16,7 @@ from detector.evidence import (
 )
 from peerwatch_detector.detection.methods.peerwatch.evidence import assess
 from peerwatch_detector.detection.methods.peerwatch.job_step import JobStep
+from peerwatch_detector.detection.methods.peerwatch.progress import Phase
 
 
 @pytest.mark.parametrize(
@@ -94,3 +95,36 @@ def test_who_differs_where_the_level_collapses_long_into_a_wait_was_not_the_firs
     since = float(NOW - 200)
     item = evidence_of(began=since + after, seconds=150, held=True, strength=9.0)
     assert flagged is bool(sustained(item, phase=WAITS, waiting_since=since))
+
+
+ENDED = Phase(known=True, idle=True, waiting=True, ended=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "hung", "flagged"),
+    [
+        pytest.param({}, 60.0, True, id="it hung"),
+        pytest.param({}, 24.0, False, id="it worked until it ended"),
+        pytest.param({"seconds": 20.0}, 60.0, False, id="a node that was ahead when it ended"),
+        pytest.param({"quiet": 5.0}, 60.0, False, id="a node like its peers when it ended"),
+        pytest.param({"began": NOW - 121.0}, 60.0, False, id="differed long before"),
+        pytest.param({"held": True, "strength": 2.9}, 60.0, False, id="a small sign at the onset"),
+        pytest.param({"held": True, "strength": 3.0}, 60.0, True, id="a large sign at the onset"),
+    ],
+)
+def test_a_sign_needs_no_company_once_a_job_that_hung_has_ended(
+    changes: dict[str, float], hung: float, flagged: bool
+) -> None:
+    item = evidence_of(**{"began": NOW - 60.0, "seconds": 60.0, "strength": 1.1} | changes)
+    step = JobStep(NOW, NOW, ENDED, NOW - 60.0, hung_seconds=hung)
+    (found,) = assess([item], step, lambda _: math.nan, CONFIG)
+    assert flagged is found.sustained
+    (off,) = assess([item], step, lambda _: math.nan, without(ended=False))
+    assert not off.sustained
+
+
+def test_who_has_more_to_do_when_a_job_that_hung_ends_is_not_the_reason() -> None:
+    item = evidence_of("busy", began=NOW - 60.0, seconds=60.0)
+    step = JobStep(NOW, NOW, ENDED, NOW - 60.0, hung_seconds=60.0)
+    (found,) = assess([item], step, lambda _: math.nan, CONFIG)
+    assert not found.sustained

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+
 from detector.training_job import FAULT, ONSET, changed, found, nodes_found, stopped_rank, training
 
 # One sign is enough.
@@ -48,3 +51,26 @@ def test_an_evaluation_beside_a_host_that_works_costs_the_job_nothing() -> None:
     changed(values, "gpu_tensor_activity", slice(None), 0.5, slice(ONSET + 40, ONSET + 140))
     assert [] == found(values)
     assert ["node-02"] == nodes_found(values, peerwatch={"steady_loss": False})
+
+
+@pytest.mark.parametrize(
+    ("hangs", "frees", "expected"),
+    [
+        pytest.param(True, True, ["node-02"], id="hangs and ends"),
+        pytest.param(True, False, [], id="pauses and rests"),
+        pytest.param(False, True, [], id="works and ends"),
+    ],
+)
+def test_a_job_that_ends_right_out_of_a_wait_has_failed(
+    hangs: bool, frees: bool, expected: list[str]
+) -> None:
+    """Watchdogs end a job a minute after one rank stopped, before one sign has had its time."""
+    end = ONSET + 75
+    waits = (ONSET + 10, end) if hangs else None
+    values = training(end + 40, waits=waits, rests=(end, end + 40))
+    changed(values, "cpu_usage", 2, 0.3, slice(ONSET, end))
+    values["gpu_memory_used"] = np.full_like(values["gpu_power"], 5e10)
+    if frees:
+        values["gpu_memory_used"][..., end:] = 6e8
+    assert expected == nodes_found(values)
+    assert [] == nodes_found(values, peerwatch={"ended": False})

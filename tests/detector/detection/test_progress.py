@@ -51,6 +51,17 @@ def test_a_slower_job_does_not_wait() -> None:
     assert not phase(595, gpu_tensor_activity=tensor).waiting
 
 
+def test_a_job_has_ended_once_its_memory_is_given_back() -> None:
+    busy, held = steady(level=0.99), steady(level=0.8)
+    busy[500:], held[510:] = 0.0, 0.01
+    series = {TENSOR: steady(), BUSY: busy, "gpu_memory_used": held}
+    rests, ended = phase(505, **series), phase(520, **series)
+    assert [(True, False), (True, True)] == [(it.idle, it.ended) for it in (rests, ended)]
+    # Busy GPUs are another job's, or the samples are late.
+    assert not phase(520, **series | {BUSY: steady(level=0.99)}).ended
+    assert not phase(520, **{TENSOR: steady(), BUSY: busy}).ended
+
+
 def test_a_job_whose_gpus_rest_is_idle() -> None:
     busy = steady(level=0.99)
     busy[500:] = 0.06

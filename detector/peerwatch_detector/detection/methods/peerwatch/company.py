@@ -5,6 +5,10 @@ A node is flagged early only if two metrics with different causes speak against 
 one alone would have to, or its own rank does; what shows in metrics of one cause alone is given
 time, in which most healthy pauses end. So is whatever begins with a rest of all GPUs: then a node
 that is late rests on in all its metrics.
+
+A job whose processes end right out of a wait has failed of what it waited for: then there is no
+more time, and none is needed. Healthy jobs end, too, but they work until then, or after a rest:
+their last checkpoint.
 """
 
 from __future__ import annotations
@@ -60,6 +64,17 @@ def has_company(signs: Sequence[Evidence], step: JobStep, settings: PeerwatchCon
         return False
     lasting = [sign for sign in signs if sign.seconds >= settings.fast_pair_seconds]
     return len({cause_of(sign.metric) for sign in lasting}) > 1
+
+
+def outlived_the_job(item: Evidence, step: JobStep, settings: PeerwatchConfig) -> bool:
+    """Whether a job that hung has ended while a sign stood against a node.
+
+    The node must have differed for as long as one with company would have to: where the processes
+    end, a node that is a second or two ahead differs from the others in all its metrics.
+    """
+    if not settings.ended or not step.ended_after(settings.fast_pair_seconds):
+        return False
+    return item.quiet == 0 and item.seconds >= settings.fast_pair_seconds
 
 
 def had_time(item: Evidence, step: JobStep, settings: PeerwatchConfig) -> bool:

@@ -16,7 +16,11 @@ from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.config.methods import PeerwatchConfig
 from peerwatch_detector.detection.continuity import LONGEST_HOLE, DeviationTracker
 from peerwatch_detector.detection.findings import Deviation, Severity
-from peerwatch_detector.detection.methods.peerwatch.company import had_time, has_company
+from peerwatch_detector.detection.methods.peerwatch.company import (
+    had_time,
+    has_company,
+    outlived_the_job,
+)
 from peerwatch_detector.detection.methods.peerwatch.effects import Side
 from peerwatch_detector.detection.methods.peerwatch.job_step import JobStep
 from peerwatch_detector.detection.similarity import Mask
@@ -273,10 +277,12 @@ def _needed(
 ) -> tuple[float, Severity]:
     """Return the length at which it is a finding now, infinite for never, and its severity."""
     settings, threshold = config.peerwatch, config.continuity.threshold_seconds
-    if step.phase.waiting and step.starting:
+    if step.phase.ended:
+        return _needed_at_the_end(item, step, config), "critical"
+    if step.phase.waiting and (step.starting or settings.fast):
+        if not step.starting:
+            threshold = _needed_while_waiting(item, same_node, step, config)
         return threshold, "critical"
-    if step.phase.waiting and settings.fast:
-        return _needed_while_waiting(item, same_node, step, config), "critical"
     if item.seconds < threshold:
         return threshold, "critical"
     if step.phase.waiting:
@@ -308,6 +314,15 @@ def _needed_while_waiting(
         paired = len({other.family for other in signs}) > 1
     needed = settings.fast_pair_seconds if paired else settings.fast_seconds
     return min(needed, config.continuity.threshold_seconds)
+
+
+def _needed_at_the_end(item: Evidence, step: JobStep, config: DetectorConfig) -> float:
+    settings = config.peerwatch
+    if step.waiting_since is None or not _explains(item, step, settings, late=False):
+        return np.inf
+    if not settings.fast or not outlived_the_job(item, step, settings):
+        return np.inf
+    return min(settings.fast_pair_seconds, config.continuity.threshold_seconds)
 
 
 def _explains(item: Evidence, step: JobStep, settings: PeerwatchConfig, *, late: bool) -> bool:

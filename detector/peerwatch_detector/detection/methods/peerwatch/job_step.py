@@ -12,6 +12,8 @@ from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection.methods.peerwatch.progress import Choice, Phase, ProgressTracker
 from peerwatch_detector.detection.time_grid import elapsed
 
+# A wait is believed once it is so many times as long as it takes to be noticed.
+_NOTICED_TWICE = 2
 _NO_CHOICES: Mapping[str, Choice] = MappingProxyType({})
 
 
@@ -33,6 +35,9 @@ class JobStep:
         Whether it was halted for long and has made no progress since.
     idle_seconds, halted_seconds
         How long it was idle in all, and since it last made progress.
+    hung_seconds
+        While its GPUs are idle: how long it had waited when they became so, 0 if it did not, or
+        only after another rest.
     worked_at
         Unix time at which it last made progress.
     choices
@@ -46,6 +51,7 @@ class JobStep:
     starting: bool = False
     idle_seconds: float = 0.0
     halted_seconds: float = 0.0
+    hung_seconds: float = 0.0
     worked_at: float = -np.inf
     choices: Mapping[str, Choice] = field(default_factory=lambda: _NO_CHOICES)
 
@@ -58,6 +64,20 @@ class JobStep:
         """Whether the job has waited longer than healthy reasons explain."""
         waits = self.waits_seconds
         return waits is not None and waits >= patience_seconds
+
+    def ended_after(self, seconds: float) -> bool:
+        """Whether the job's processes are gone after it had hung for at least so long."""
+        return self.phase.ended and self.hung_seconds >= seconds
+
+
+def _hung_seconds(before: JobStep) -> float:
+    """Return how long a job had hung that is idle at the next step."""
+    waits, noticed = before.waits_seconds, before.phase.noticed_seconds
+    # Where it rested before, it may be its last checkpoint that it waited for. And a job that works
+    # until it ends may seem to wait for as long as a wait takes to be noticed.
+    if waits is None or before.halted_seconds > 0 or waits < _NOTICED_TWICE * noticed:
+        return 0.0
+    return waits
 
 
 def next_step(
@@ -78,7 +98,9 @@ def next_step(
     """
     phase = progress.phase(time) if config.peerwatch.progress else Phase()
     idle, halted, worked_at = before.idle_seconds, before.halted_seconds, before.worked_at
+    hung = 0.0
     if phase.idle:
+        hung = before.hung_seconds if before.phase.idle else _hung_seconds(before)
         idle = round(idle + config.evaluation_seconds, 3)
         halted = round(halted + config.evaluation_seconds, 3)
     elif not phase.waiting:
@@ -90,4 +112,6 @@ def next_step(
         waiting_since = elapsed(phase.noticed_seconds, clock)
     starting = halted >= config.peerwatch.patience_seconds
     choices = progress.choices()
-    return JobStep(time, clock, phase, waiting_since, starting, idle, halted, worked_at, choices)
+    return JobStep(
+        time, clock, phase, waiting_since, starting, idle, halted, hung, worked_at, choices
+    )

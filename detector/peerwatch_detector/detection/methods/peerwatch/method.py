@@ -239,7 +239,8 @@ class PeerwatchMethod(Method):
         evidence = _collect(views, config)
         self._deviations = assess(evidence, step, partial(self._loss_of, time=step.time), config)
         self._clear(job, step.time)
-        if len(job.nodes) < config.min_nodes or step.phase.idle:
+        resting = step.phase.idle and not step.phase.ended
+        if len(job.nodes) < config.min_nodes or resting:
             return
         gone = self._gone(absent, step.time)
         explained = self._absence_explains(gone)

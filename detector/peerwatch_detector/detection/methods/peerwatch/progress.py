@@ -12,7 +12,7 @@ computes.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
@@ -70,6 +70,8 @@ class Phase:
         The GPUs are not busy: a checkpoint, or the job was halted.
     waiting
         The GPUs are busy without progress.
+    ended
+        The GPUs are idle, and their memory is given back: the job's processes are gone.
     noticed_seconds
         How long after it began a wait is certain; half of the time that is averaged, and a step.
     counted
@@ -87,6 +89,7 @@ class Phase:
     counted: bool = False
     step_seconds: float = 0.0
     pause_seconds: float = 0.0
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +157,7 @@ class ProgressTracker:
         levels
             Same shape, NaN = no sample.
         """
-        if metric not in (*self.config.progress_metrics, self.config.busy_metric):
+        if metric not in self.config.leading_metrics:
             return
         seconds, levels = _whole_seconds(times, levels, self._per_second)
         if not len(seconds):
@@ -182,10 +185,21 @@ class ProgressTracker:
             return Phase(known=self.known)
         busy = _median(self._past(self.config.busy_metric, second, _BUSY_SECONDS))
         idle = bool(busy < self.config.idle_share)
-        if self._current not in self._counters:
+        if self._current in self._counters:
+            phase = self._counted_phase(second, idle=idle)
+        else:
             noticed = self._level_waits(self._current, self._usual, second)
-            return Phase(True, idle, noticed is not None, noticed or _PRESENT_SECONDS)
-        return self._counted_phase(second, idle=idle)
+            phase = Phase(True, idle, noticed is not None, noticed or _PRESENT_SECONDS)
+        return replace(phase, ended=True) if idle and self._given_back(second) else phase
+
+    def _given_back(self, second: int) -> bool:
+        """Whether next to nothing is left of the memory that the job's processes held."""
+        held = self._past(self.config.held_metric, second, _USUAL_SECONDS)
+        if not np.isfinite(held).any():
+            return False
+        usual = float(np.nanquantile(held, _USUAL_QUANTILE))
+        least = max(usual, self._floors[self.config.held_metric])
+        return _median(held[-_BUSY_SECONDS:]) < self.config.collapsed_share * least
 
     def _counted_phase(self, second: int, *, idle: bool) -> Phase:
         """Return what a job does whose steps are counted: all that tells of it must agree."""
