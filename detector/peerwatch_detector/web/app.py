@@ -25,6 +25,8 @@ from peerwatch_detector.units import number, quantity
 from peerwatch_detector.web.diagnoses import DiagnosisView, diagnoses_json, diagnosis_views
 from peerwatch_detector.web.pace import pace_text
 from peerwatch_detector.web.pictures import Pictures
+from peerwatch_detector.web.root.page import RootParts
+from peerwatch_detector.web.root.view import root_of_job_json
 from peerwatch_detector.web.segments import HeatMaps
 
 
@@ -104,6 +106,7 @@ def create_app(detector: Detector, facts: WebFacts) -> flask.Flask:
     exposition = Exposition(lambda: detector.snapshot, facts, detector.reloads)
     pictures = Pictures(detector)
     heat_maps = HeatMaps(detector.instants)
+    roots = RootParts(detector)
 
     @app.get("/metrics")
     def metrics() -> flask.Response:
@@ -115,7 +118,11 @@ def create_app(detector: Detector, facts: WebFacts) -> flask.Flask:
     def jobs() -> dict[str, Any]:
         snapshot = detector.snapshot
         found = [
-            _as_json(detection) | {"diagnoses": diagnoses_json(snapshot, detection.job.job_id)}
+            _as_json(detection)
+            | {
+                "diagnoses": diagnoses_json(snapshot, detection.job.job_id),
+                "root": root_of_job_json(snapshot.diagnoses, detection.job.job_id),
+            }
             for detection in snapshot.detections
         ]
         return {"preparing": snapshot.preparing, "jobs": _all_short(found)}
@@ -136,7 +143,11 @@ def create_app(detector: Detector, facts: WebFacts) -> flask.Flask:
         view = _job_view(detector, pictures, found)
         chosen = _chosen(pictures, found, view)
         return flask.render_template(
-            "job.html", job=view, chosen=chosen, metrics=list(found.coverage)
+            "job.html",
+            job=view,
+            root=roots.get(found.job.job_id),
+            chosen=chosen,
+            metrics=list(found.coverage),
         )
 
     @app.get("/segments/<anything:job_id>")

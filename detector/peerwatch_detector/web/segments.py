@@ -6,10 +6,10 @@ by everybody who has it open.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -18,11 +18,11 @@ from peerwatch_detector.errors import ReadError
 from peerwatch_detector.reading import promql
 from peerwatch_detector.reading.instant_reader import Instants
 from peerwatch_detector.units import quantity
+from peerwatch_detector.web.kept import Kept
 
 # Rows: of larger jobs those that differ most.
 MOST_RANKS = 64
 _KEPT_SECONDS = 5.0
-_KEPT_JOBS = 32
 # Colours go from 1 to 1.5 times the median, as in the published heat maps of stragglers (Lin et
 # al., "Understanding Stragglers in Large Model Training", OSDI 2025); below 1 they stay cold.
 _HOTTEST, _SHADES = 1.5, 5
@@ -73,26 +73,15 @@ class HeatMaps:
     def __init__(
         self, instants: Instants | None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._instants = instants
-        self._clock = clock
-        self._kept: dict[str, tuple[float, HeatMap]] = {}
-        self._lock = threading.Lock()
+        self._kept = None
+        if instants is not None:
+            self._kept = Kept(partial(_read, instants), _KEPT_SECONDS, clock)
 
     def get(self, job_id: str) -> HeatMap:
         """Return the heat map of a job."""
-        if self._instants is None:
+        if self._kept is None:
             return HeatMap(note="Not read: diagnosis.enabled is false.")
-        # Locked all the while: who comes second waits for the answer instead of asking too.
-        with self._lock:
-            known = self._kept.get(job_id)
-            if known is not None and self._clock() - known[0] < _KEPT_SECONDS:
-                return known[1]
-            drawn = _read(self._instants, job_id)
-            self._kept.pop(job_id, None)
-            self._kept[job_id] = (self._clock(), drawn)
-            while len(self._kept) > _KEPT_JOBS:
-                del self._kept[next(iter(self._kept))]
-            return drawn
+        return self._kept.get(job_id)
 
 
 def _read(instants: Instants, job_id: str) -> HeatMap:

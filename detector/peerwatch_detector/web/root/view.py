@@ -1,0 +1,295 @@
+"""What a job fails of, for a person: what to do first, why, and what was observed in its order."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from peerwatch_detector.diagnosis.root.answer import root_json
+from peerwatch_detector.diagnosis.root.cause import Cause, names
+from peerwatch_detector.diagnosis.root.evidence import Evidence, in_order
+from peerwatch_detector.diagnosis.root.live_root import LiveRoot
+from peerwatch_detector.diagnosis.root.text import page_text, would_change
+from peerwatch_detector.service.diagnoses import Diagnoses
+from peerwatch_detector.web.root.diagram import Diagram, draw
+from peerwatch_detector.web.root.timeline import TimelineRow, timeline
+
+# What a person reads; the JSON has more. Rows about a diagnosis are never left out before others.
+MOST_ROWS, MOST_ROWS_IN_JSON = 60, 500
+_MOST_FOR = 8
+_LONGEST_TEXT = 240
+_KEPT_JOBS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class RowView:
+    """A row of the timeline in words."""
+
+    after: str
+    clock: str
+    lane: str
+    what: str
+    says: str
+    where: str
+    text: str
+    first_of: tuple[int, ...]
+    speaks_for: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CauseView:
+    """One diagnosis in words, with its number from 1."""
+
+    number: int
+    summary: str
+    who: str
+    symptom: str
+    domain: str
+    duration: str
+    action: str
+    confidence: str
+    since: str
+    rule: str
+    speaks_for: tuple[str, ...]
+    against: tuple[str, ...]
+    would_change: str
+
+
+@dataclass(frozen=True, slots=True)
+class RootView:
+    """What a job fails of, as the web UI shows it.
+
+    Parameters
+    ----------
+    asked
+        Unix time of which it is the answer.
+    causes
+        The diagnoses; none if nothing is wrong as far as is known.
+    path, checks, missing
+        As of ``Root``, in sentences.
+    rows
+        The timeline; ``left_out`` rows more are only in the JSON.
+    zero
+        The moment from which its times count, in words.
+    diagram
+        The same as a picture; None if there are no two times to compare.
+    """
+
+    asked: float
+    causes: tuple[CauseView, ...]
+    path: tuple[tuple[str, str], ...]
+    checks: tuple[str, ...]
+    missing: tuple[str, ...]
+    rows: tuple[RowView, ...]
+    left_out: int
+    zero: str
+    diagram: Diagram | None
+
+
+class RootViews:
+    """Keeps the view of each job's last answer: it is made once for all who look."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[LiveRoot, RootView]] = {}
+        self._lock = threading.Lock()
+
+    def get(self, found: LiveRoot | None) -> RootView | None:
+        """Return the view of an answer; None if there is no answer."""
+        if found is None:
+            return None
+        with self._lock:
+            known = self._kept.pop(found.job_id, None)
+            if known is None or known[0] is not found:
+                known = (found, root_view(found))
+            self._kept[found.job_id] = known
+            while len(self._kept) > _KEPT_JOBS:
+                del self._kept[next(iter(self._kept))]
+            return known[1]
+
+
+def root_view(found: LiveRoot) -> RootView:
+    """Return an answer in words."""
+    rows, zero = _rows(found), _zero(found)
+    shown = _shown(rows, MOST_ROWS)
+    return RootView(
+        found.time,
+        tuple(_cause(number, cause, found) for number, cause in enumerate(found.root.causes, 1)),
+        tuple((step.name, step.result) for step in found.root.path),
+        tuple(
+            f"peerwatch-check {run.check} on {names(run.nodes, 8)}: {run.why}"
+            for run in found.root.checks
+        ),
+        found.root.missing,
+        tuple(_row(row, zero) for row in shown),
+        len(rows) - len(shown),
+        _utc(zero),
+        draw(shown, zero),
+    )
+
+
+def root_of_job_json(diagnoses: Diagnoses | None, job_id: str) -> dict[str, Any] | None:
+    """Return what a job fails of for programs, with its timeline; None if nobody asked."""
+    found = None if diagnoses is None else diagnoses.roots.get(job_id)
+    return None if found is None else root_and_timeline_json(found)
+
+
+def root_and_timeline_json(found: LiveRoot) -> dict[str, Any]:
+    """Return an answer for programs, as ``diagnose --json`` does, with its timeline."""
+    rows, zero = _rows(found), _zero(found)
+    shown = _shown(rows, MOST_ROWS_IN_JSON)
+    return {
+        **root_json(found.root, found.places),
+        "time": found.time,
+        "unanswered": list(found.unanswered),
+        "timeline": [_row_json(row, zero) for row in shown],
+        "timeline_left_out": len(rows) - len(shown),
+    }
+
+
+def offset(seconds: float) -> str:
+    """Return how long after the zero of a timeline something was: "+4.2 s", "-12 min"."""
+    sign, size = ("-" if seconds < 0 else "+"), abs(seconds)
+    if size < 99.95:
+        return f"{sign}{size:.1f} s"
+    if size < 5400:
+        return f"{sign}{size / 60:.0f} min"
+    return f"{sign}{size / 3600:.1f} h"
+
+
+def _rows(found: LiveRoot) -> tuple[TimelineRow, ...]:
+    causes = found.root.causes
+    apart = {node for cause in causes for node in cause.nodes}
+    return timeline(found.evidence, found.places, apart, [_evidence(cause) for cause in causes])
+
+
+def _evidence(cause: Cause) -> list[Evidence]:
+    """Return what speaks for a diagnosis, the first of it first."""
+    return list(in_order(each.evidence for each in (cause.main, *cause.speaks_for)))
+
+
+def _zero(found: LiveRoot) -> float:
+    """Return the time of the first sign of a diagnosis, else when the job began to suffer."""
+    if found.root.causes:
+        return min(cause.time for cause in found.root.causes)
+    if found.root.episode.begun is not None:
+        return found.root.episode.begun
+    return found.evidence[0].time if found.evidence else found.time
+
+
+def _shown(rows: Sequence[TimelineRow], most: int) -> tuple[TimelineRow, ...]:
+    """Return the rows that are shown, in their order: those about a diagnosis, then the last."""
+    if len(rows) <= most:
+        return tuple(rows)
+    first = [place for place, row in enumerate(rows) if row.first_of]
+    about = [place for place, row in enumerate(rows) if row.speaks_for and not row.first_of]
+    others = [place for place, row in enumerate(rows) if not row.speaks_for and not row.first_of]
+    kept = sorted([*first, *about, *reversed(others)][:most])
+    return tuple(rows[place] for place in kept)
+
+
+def _cause(number: int, cause: Cause, found: LiveRoot) -> CauseView:
+    seen = timeline(_evidence(cause), found.places, cause.nodes)
+    zero = _zero(found)
+    speaks = [_sentence(row, zero) for row in seen[:_MOST_FOR]]
+    if len(seen) > _MOST_FOR:
+        speaks.append(f"{len(seen) - _MOST_FOR} more")
+    return CauseView(
+        number,
+        page_text(cause, found.root, found.places),
+        cause.place or names(cause.nodes, 8),
+        cause.symptom.replace("_", " "),
+        cause.domain,
+        cause.main.rule.duration,
+        cause.action,
+        cause.confidence,
+        _utc(cause.time),
+        f"{cause.main.rule.name}: {cause.main.rule.source}",
+        tuple(speaks),
+        cause.against,
+        would_change(cause),
+    )
+
+
+def _sentence(row: TimelineRow, zero: float) -> str:
+    view = _row(row, zero)
+    parts = [part for part in (view.where, view.says) if part]
+    said = f": {view.text}" if view.text else ""
+    return f"{view.after} {view.lane}: {view.what} ({', '.join(parts)}){said}".strip()
+
+
+def _row(row: TimelineRow, zero: float) -> RowView:
+    return RowView(
+        _span(row, zero),
+        "" if row.time is None else _clock(row.time),
+        row.lane,
+        row.what,
+        row.says or row.class_name,
+        _where(row),
+        _text(row),
+        row.first_of,
+        row.speaks_for,
+    )
+
+
+def _span(row: TimelineRow, zero: float) -> str:
+    """Return from when to when, the end only where it is another."""
+    if row.time is None or row.until is None:
+        return ""
+    begun, ended = offset(row.time - zero), offset(row.until - zero)
+    return begun if ended == begun or row.until - row.time < 1 else f"{begun} to {ended}"
+
+
+def _text(row: TimelineRow) -> str:
+    """Return the first line, cut; empty if it only repeats what the row says."""
+    if row.what.endswith(row.text):
+        return ""
+    return row.text if len(row.text) <= _LONGEST_TEXT else row.text[: _LONGEST_TEXT - 1] + "…"
+
+
+def _where(row: TimelineRow) -> str:
+    parts = [row.where] if row.where else []
+    if row.count > max(1, len(row.ranks), len(row.gpus), len(row.devices), len(row.nodes)):
+        parts.append(f"{row.count} times")
+    if row.about:
+        parts.append(f"about {names(row.about, 2)}")
+    return ", ".join(parts)
+
+
+def _row_json(row: TimelineRow, zero: float) -> dict[str, Any]:
+    return {
+        "time": row.time,
+        "until": row.until,
+        "after_seconds": None if row.time is None else round(row.time - zero, 3),
+        "source": row.lane,
+        "name": row.what,
+        "meaning": row.says,
+        "class": row.class_name,
+        "nodes": _some(row.nodes),
+        "ranks": _some(row.ranks),
+        "gpus": _some(row.gpus),
+        "devices": _some(row.devices),
+        "about": _some(row.about),
+        "count": row.count,
+        "text": row.text,
+        "first_of": list(row.first_of),
+        "speaks_for": list(row.speaks_for),
+    }
+
+
+# Of ten thousand ranks nobody reads all numbers; the count says how many there are.
+_MOST_NAMES = 64
+
+
+def _some(values: Iterable[object]) -> list[object]:
+    return list(values)[:_MOST_NAMES]
+
+
+def _utc(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _clock(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).strftime("%H:%M:%S")
