@@ -14,7 +14,7 @@ from peerwatch_detector.detection.explanation.explain import (
 from peerwatch_detector.detection.findings import EVIDENCE, Finding, Severity
 from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.diagnosis.meanings import meaning_of_class
-from peerwatch_detector.diagnosis.verdict import CLASS_NAMES, Verdict
+from peerwatch_detector.diagnosis.verdict import CLASS_NAMES, SYMPTOMS, Verdict
 
 # Evidence that is not repeated for so long has ended: a verdict may miss a reading or two, as
 # diagnosers compare snapshots that are some ten seconds apart.
@@ -22,7 +22,8 @@ HOLD_SECONDS = 30.0
 # What stood before a restart is kept this much longer: diagnosers begin with an empty memory.
 RESTORED_SECONDS = 60.0
 
-_PLACES = {name: place for place, name in enumerate(CLASS_NAMES)}
+# A root comes late: it must not take the place of a finding that stands, and page again.
+_PLACES = {name: place for place, name in enumerate((*CLASS_NAMES, *SYMPTOMS))}
 # Beside the confidence of statistics, which ends at 0.952 (``confidence_of``).
 _CONFIDENCE = {
     "sure": Confidence(0.99, "almost certainly"),
@@ -125,7 +126,8 @@ class EvidenceFindings:
 
 def explanation_of(verdict: Verdict, now: float) -> Explanation:
     """Explain the finding that a verdict makes."""
-    sentence = verdict.summary
+    # What to do stands before it, in the diagnosis; the finding says what happened.
+    sentence = verdict.summary.partition(": ")[2] if verdict.is_root else verdict.summary
     if len(sentence) > MOST_CHARACTERS:
         sentence = sentence[: MOST_CHARACTERS - 1] + "…"
     return Explanation(

@@ -1,14 +1,14 @@
-"""What the classes of a verdict mean to a person, and what to check first."""
+"""What the classes of a verdict, and symptoms of roots, mean to a person; what to check first."""
 
 from __future__ import annotations
 
 from peerwatch_detector.detection.explanation.fault_families import Meaning
-from peerwatch_detector.diagnosis.verdict import ClassName
+from peerwatch_detector.diagnosis.verdict import ClassName, Symptom
 
 _STACK = "The stack of the rank's process on the node (py-spy dump), and its last log lines."
 
 # By class: in a few words, in a sentence, what to check first.
-_TEXTS: dict[ClassName, tuple[str, str, str]] = {
+_TEXTS: dict[ClassName | Symptom, tuple[str, str, str]] = {
     "rank_exited": (
         "a rank's process ended",
         "The process of a rank has ended without finishing, and the others wait for it.",
@@ -68,9 +68,120 @@ _TEXTS: dict[ClassName, tuple[str, str, str]] = {
         "The collectives of a rank's groups take longer than those of the same groups elsewhere.",
         "Speed, errors and path of the node's NICs; then a test of a pair of nodes.",
     ),
+    # What a root is a case of.
+    "gpu_unavailable": (
+        "a GPU is gone",
+        "A GPU of the node can no longer be used.",
+        "The XID lines of the kernel log, then nvidia-smi and the slot's PCIe link.",
+    ),
+    "gpu_memory": (
+        "a GPU's memory fails",
+        "The memory of a GPU has errors that it cannot correct, or no spare rows left.",
+        "Remapped rows and error counters of the GPU (nvidia-smi -q).",
+    ),
+    "gpu_driver": (
+        "a GPU's driver or firmware fails",
+        "The driver or the firmware of a GPU does not answer.",
+        "The XID and NVRM lines of the kernel log; then restart the driver, or the node.",
+    ),
+    "nvlink": (
+        "an NVLink fails",
+        "A link between GPUs, or a switch of them, has fatal errors.",
+        "NVLink error counters (nvidia-smi nvlink -e) and SXID lines of the kernel log.",
+    ),
+    "infiniband_link": (
+        "an RDMA link fails",
+        "A link of the node's RDMA network fell, or loses packets.",
+        "State and error counters of the port, then cable and switch port.",
+    ),
+    "ethernet_link": (
+        "an Ethernet link fails",
+        "A link of the node's Ethernet network fell.",
+        "The state of the interface, then cable and switch port.",
+    ),
+    "pcie": (
+        "a PCIe device fails",
+        "A PCIe link of the node has errors, or came up slower than it can.",
+        "AER lines of the kernel log, and the link's speed and width (lspci -vv).",
+    ),
+    "main_memory": (
+        "main memory fails",
+        "The node's memory has errors that it cannot correct.",
+        "Machine-check lines of the kernel log, then the controller's event log.",
+    ),
+    "disk": (
+        "a disk fails",
+        "A disk of the node is full, read-only or has errors.",
+        "The kernel log's lines about the device, then free space and SMART.",
+    ),
+    "power": (
+        "power is lost or limited",
+        "The node, or a part of it, lacks power.",
+        "Power supplies and sensors in the controller's event log.",
+    ),
+    "thermal": (
+        "it is too hot",
+        "A part of the node is too hot and slowed down, or switched off.",
+        "Temperatures, fans and inlet air of the node.",
+    ),
+    "node_gone": (
+        "the node is gone",
+        "The node no longer answers.",
+        "Its console and power, from its management controller.",
+    ),
+    "system_service": (
+        "a service of the system fails",
+        "A service that the job needs on the node failed, or a process was killed from outside.",
+        "The journal of the node around that time.",
+    ),
+    "filesystem_mount": (
+        "a file system fails",
+        "A file system that the job uses does not answer, or is not mounted.",
+        "The mount on the node, then the storage's own health.",
+    ),
+    "configuration": (
+        "the node is set up otherwise",
+        "The node has a setting that the job's other nodes do not have.",
+        "The table of configurations on the job's dashboard; then put the node right.",
+    ),
+    "oom": (
+        "memory ran out",
+        "A process of the job was killed, or failed, for lack of memory.",
+        "What the job's processes and others on the node use of memory.",
+    ),
+    "user_code": (
+        "the program failed",
+        "The training program ended with an error of its own.",
+        "The first exception in the ranks' logs, with the owner of the job.",
+    ),
+    "platform": (
+        "the scheduler ended the job",
+        "The job was cancelled, ran out of time, or gave way to another.",
+        "The scheduler's record of the job.",
+    ),
+    "nccl_timeout": (
+        "collectives time out",
+        "Collectives ran into their time limit; it is open what held them up.",
+        "The rank that is waited for: its stack and its node's log.",
+    ),
+    "hang": (
+        "the job stands",
+        "Ranks wait for one that does not come.",
+        _STACK,
+    ),
+    "slow": (
+        "the job is slowed down",
+        "A node holds the others up.",
+        "Clocks, throttling and links of the node, compared with its peers.",
+    ),
+    "unknown": (
+        "the cause is open",
+        "Something stands against the job, and what was observed does not tell what.",
+        "The checks that the diagnosis proposes.",
+    ),
 }
 
 
-def meaning_of_class(name: ClassName) -> Meaning:
-    """Return the meaning of a class of verdicts; its family is the class's name."""
+def meaning_of_class(name: ClassName | Symptom) -> Meaning:
+    """Return the meaning of a class of verdicts, or of a symptom; its family is its name."""
     return Meaning(name, *_TEXTS[name])

@@ -23,6 +23,31 @@ ClassName = Literal[
     "compute_straggler",
     "communication_straggler",
 ]
+# What a root is a case of: the rows of Meta's taxonomy, and what it has no row for.
+Symptom = Literal[
+    "gpu_unavailable",
+    "gpu_memory",
+    "gpu_driver",
+    "nvlink",
+    "infiniband_link",
+    "ethernet_link",
+    "pcie",
+    "main_memory",
+    "disk",
+    "power",
+    "thermal",
+    "node_gone",
+    "system_service",
+    "filesystem_mount",
+    "configuration",
+    "oom",
+    "user_code",
+    "platform",
+    "nccl_timeout",
+    "hang",
+    "slow",
+    "unknown",
+]
 # Whose it is, after Meta's taxonomy: the training program's, the system software's, the hardware's;
 # none: nobody's fault; unknown: it may be several's.
 Domain = Literal["user", "software", "hardware", "none", "unknown"]
@@ -32,11 +57,18 @@ Confidence = Literal["sure", "likely", "undecided"]
 Action = Literal["isolate", "replace", "drain", "restart", "ask", "inspect", "none"]
 
 CLASS_NAMES: tuple[ClassName, ...] = get_args(ClassName)
+SYMPTOMS: tuple[Symptom, ...] = get_args(Symptom)
+
+_SEVERITIES: dict[Action, Severity] = {
+    "isolate": "critical",
+    "replace": "critical",
+    "drain": "warning",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One fault of one job, from the job's own evidence.
+    """One fault of one job, from the job's own evidence, or what the job failed of.
 
     Parameters
     ----------
@@ -46,7 +78,7 @@ class Verdict:
         Whom it is about; ``node`` is empty where nobody is named, ``rank`` None where it is no
         single rank.
     class_name
-        What kind of fault it is.
+        What kind of fault it is; a symptom where it is the root.
     domain
         Whose it is.
     confidence
@@ -64,13 +96,18 @@ class Verdict:
     job_id: str
     node: str
     rank: int | None
-    class_name: ClassName
+    class_name: ClassName | Symptom
     domain: Domain
     confidence: Confidence
     action: Action
     summary: str
     victims: tuple[int, ...]
     start_time: float
+
+    @property
+    def is_root(self) -> bool:
+        """Whether it says what the job failed of, from all that was observed."""
+        return self.class_name in SYMPTOMS
 
     @property
     def names_node(self) -> bool:
@@ -82,8 +119,11 @@ class Verdict:
         """How urgent the finding is that it makes; None if it makes none.
 
         A node at fault is critical. A rank that ended is a finding whosever fault it is, since the
-        others wait for it: a warning where its program failed.
+        others wait for it: a warning where its program failed. Of a root it is as urgent as what
+        is to be done.
         """
+        if self.is_root:
+            return _SEVERITIES.get(self.action) if self._stands_on_node else None
         if self.names_node:
             return "critical"
         if self._stands_on_node and self.class_name in ("rank_exited", "rank_zombie"):

@@ -262,7 +262,7 @@ class Detector:
             return
         now = self.clock()
         # What begins on other nodes within minutes of them is their symptom.
-        memory.detector.state.recent += memory.evidence.take(answered, now)
+        memory.detector.state.recent += memory.evidence.take(answered, now, memory.named)
         self._diagnoser_failures.add(answered.errors)
         for diagnoser in memory.evidence.diagnosers:
             error = answered.errors.get(diagnoser.name)
@@ -314,10 +314,7 @@ class Detector:
         if self.instants is None:
             return None
         read = [each.errors for each in (self.instants, self.roots) if each is not None]
-        return Diagnoses.of(
-            [memory.evidence for memory in self.memories.values()],
-            self._diagnoser_failures.total(*read),
-        )
+        return Diagnoses.of(self.memories.values(), self._diagnoser_failures.total(*read))
 
     def _stages(self) -> dict[str, float]:
         turns = [memory.seconds for memory in self.memories.values()]

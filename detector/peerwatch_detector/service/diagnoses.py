@@ -11,7 +11,7 @@ from peerwatch_detector.diagnosis.root.live_root import LiveRoot
 from peerwatch_detector.diagnosis.verdict import Verdict
 from peerwatch_detector.errors import ReadFailure
 from peerwatch_detector.service.catalog import family
-from peerwatch_detector.service.evidence import JobEvidence
+from peerwatch_detector.service.job_memory import JobMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,12 @@ class Diagnoses:
     roots: Mapping[str, LiveRoot] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, jobs: Iterable[JobEvidence], errors: Mapping[str, int]) -> Diagnoses:
+    def of(cls, jobs: Iterable[JobMemory], errors: Mapping[str, int]) -> Diagnoses:
         """Gather what is known of all jobs."""
-        asked = tuple(jobs)
+        memories = tuple(jobs)
+        asked = [memory.evidence for memory in memories]
         return cls(
-            tuple(verdict for evidence in asked for verdict in evidence.verdicts),
+            tuple(v for memory in memories for v in memory.evidence.published(memory.named)),
             {each.job_id: each.last_success for each in asked if each.last_success is not None},
             errors,
             {each.job_id: each.root for each in asked if each.root is not None},
@@ -60,7 +61,7 @@ def diagnosis_families(diagnoses: Diagnoses | None) -> Iterator[Family]:
         rank = "" if verdict.rank is None else str(verdict.rank)
         whom = (verdict.job_id, verdict.node, rank, verdict.class_name)
         diagnosis.add_metric((*whom, verdict.domain, verdict.confidence, verdict.action), 1)
-        info.add_metric((*whom, verdict.summary), 1)
+        info.add_metric((*whom, "1" if verdict.is_root else "", verdict.summary), 1)
     for job_id, time in known.last_success.items():
         success.add_metric((job_id,), time)
     for job_id, root in known.roots.items():

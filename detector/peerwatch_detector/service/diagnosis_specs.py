@@ -10,18 +10,20 @@ DIAGNOSIS_SPECS: tuple[MetricSpec, ...] = (
         "gauge",
         "1",
         ("job_id", "node", "rank", "class", "domain", "confidence", "action"),
-        "1 while a verdict from the job's own evidence stands: the class of fault, whose it is "
-        "(user, software, hardware, none, unknown), how sure (sure, likely, undecided) and what to "
-        "do (isolate, replace, drain, restart, ask, inspect, none). Node and rank are empty where "
-        "nobody is named.",
+        "1 while a verdict from the job's own evidence stands, or what the job failed of: the "
+        "class of fault (the symptom of a failure), whose it is (user, software, hardware, none, "
+        "unknown), how sure (sure, likely, undecided) and what to do (isolate, replace, drain, "
+        "restart, ask, inspect, none). Node and rank are empty where nobody is named.",
         "diagnosis",
     ),
     MetricSpec(
         "peerwatch_diagnosis_info",
         "gauge",
         "1",
-        ("job_id", "node", "rank", "class", "summary"),
-        "Always 1, for every verdict that stands: what speaks for it, in a sentence.",
+        ("job_id", "node", "rank", "class", "root", "summary"),
+        "Always 1, for every verdict that stands: what speaks for it, in a sentence. root is 1 of "
+        "what the job failed of, weighed from everything that was observed, and says what to do "
+        "first; it is empty otherwise.",
         "diagnosis",
     ),
     MetricSpec(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from peerwatch_detector.detection.findings import Finding
 from peerwatch_detector.diagnosis.diagnoser import Diagnoser
 from peerwatch_detector.diagnosis.findings import EvidenceFindings, order
 from peerwatch_detector.diagnosis.root.live_root import LiveRoot
+from peerwatch_detector.diagnosis.root.published import beside_root, root_verdicts
 from peerwatch_detector.diagnosis.verdict import Verdict
 from peerwatch_detector.errors import ReadError, ReadFailure
 from peerwatch_detector.frame import Series
@@ -76,11 +77,27 @@ class JobEvidence:
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """What stands, the most direct class first; a label set stands once."""
+        """What diagnosers say, the most direct class first; a label set stands once."""
         known: dict[tuple[object, ...], Verdict] = {}
         for verdict in sorted((v for said in self._said.values() for v in said), key=order):
             known.setdefault((verdict.node, verdict.rank, verdict.class_name), verdict)
         return tuple(known.values())[:MOST_VERDICTS]
+
+    def published(self, named: Collection[str]) -> tuple[Verdict, ...]:
+        """Return what stands: what the job failed of first, then what goes with it.
+
+        Parameters
+        ----------
+        named
+            Nodes that have findings of statistics.
+        """
+        roots = self.roots(named)
+        return (*roots, *beside_root(self.verdicts, roots))[:MOST_VERDICTS]
+
+    def roots(self, named: Collection[str]) -> tuple[Verdict, ...]:
+        """Return what the job failed of; ``named`` as in ``published``."""
+        own = {each.node for each in self.verdicts if each.names_node}
+        return root_verdicts(self.root, own | set(named))
 
     def ask(self, instants: Instants, clock: Callable[[], float]) -> Answered:
         """Read what the diagnosers need and let each say what it means; in one thread at a time.
@@ -119,15 +136,26 @@ class JobEvidence:
                 errors[diagnoser.name] = error
         return Answered(self, verdicts, errors)
 
-    def take(self, answered: Answered, now: float) -> list[Finding]:
+    def take(self, answered: Answered, now: float, named: Collection[str]) -> list[Finding]:
         """Take in what was said and return the findings that are new.
 
         Of a diagnoser that failed, what it said before stands.
+
+        Parameters
+        ----------
+        answered
+            What the diagnosers said.
+        now
+            Unix time.
+        named
+            Nodes that have findings of statistics: what the job failed of is told with those, and
+            makes no other.
         """
         self._said.update(answered.verdicts)
         if not answered.errors:
             self.last_success = now
-        new = self.findings.update(self.verdicts, now)
+        roots = [each for each in self.roots(named) if each.node not in named]
+        new = self.findings.update((*self.verdicts, *roots), now)
         for finding in new:
             logger.warning(
                 "finding_raised job_id=%s node=%s metric=%s method=%s since=%.0f why=%r",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from peerwatch_detector.detection.findings import Finding
 from peerwatch_detector.detection.pipeline import Detection, JobDetector
+from peerwatch_detector.diagnosis.verdict import SYMPTOMS
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.reading.job_reader import JobReader, JobReading
 from peerwatch_detector.service.evidence import JobEvidence
@@ -78,9 +79,18 @@ class JobMemory:
         return self.detection is not None or bool(self.evidence.findings.standing)
 
     @property
+    def named(self) -> Collection[str]:
+        """Nodes that have findings of statistics."""
+        return self.detector.state.standing.keys()
+
+    @property
     def suffers(self) -> bool:
-        """Whether something stands against the job: a finding, a verdict, or that it stands."""
-        if self.evidence.findings.standing or self.evidence.verdicts:
+        """Whether something stands against the job: a finding, a verdict, or that it stands.
+
+        A finding of the root alone does not count: it would keep itself alive.
+        """
+        standing = self.evidence.findings.standing.values()
+        if self.evidence.verdicts or any(each.metric not in SYMPTOMS for each in standing):
             return True
         found = self.detection
         stands = found is not None and found.pace is not None and found.pace.ratio < _STANDS_RATIO

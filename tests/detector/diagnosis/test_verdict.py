@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from peerwatch_detector.diagnosis.verdict import CLASS_NAMES, Verdict
+from peerwatch_detector.diagnosis.meanings import meaning_of_class
+from peerwatch_detector.diagnosis.verdict import CLASS_NAMES, SYMPTOMS, Verdict
 
 VERDICT = Verdict(
     job_id="llm",
@@ -38,3 +39,27 @@ def test_the_classes_are_a_closed_list_of_eleven():
 )
 def test_a_node_at_fault_needs_a_name_a_domain_and_confidence(changes, expected):
     assert replace(VERDICT, **changes).names_node is expected
+
+
+@pytest.mark.parametrize(
+    ("action", "severity"),
+    [
+        ("isolate", "critical"),
+        ("replace", "critical"),
+        ("drain", "warning"),
+        ("restart", None),
+        ("inspect", None),
+    ],
+)
+def test_a_root_is_as_urgent_as_what_is_to_be_done(action, severity):
+    root = replace(VERDICT, class_name="gpu_unavailable", action=action)
+    assert severity == root.severity
+    assert replace(root, node="").severity is None
+    assert replace(root, confidence="undecided").severity is None
+
+
+@pytest.mark.parametrize("name", [*CLASS_NAMES, *SYMPTOMS])
+def test_every_class_and_symptom_has_a_meaning(name):
+    meaning = meaning_of_class(name)
+    assert meaning.text.endswith(".")
+    assert meaning.first_check.endswith(".")

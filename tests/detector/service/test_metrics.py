@@ -41,7 +41,7 @@ ORDER = (
     "stage",
     "result",
 )
-ORDER += ("rank", "class", "domain", "confidence", "action")
+ORDER += ("rank", "class", "root", "domain", "confidence", "action")
 ORDER += ("key", "value", "majority", "before", "after")
 ORDER += ("reason", "version", "family", "summary", "api", "group", "member", "direction")
 SENTENCE = 'a GPU 3: "Load" 12 % (peers 45 %), likely at fault'
@@ -163,7 +163,7 @@ def test_values_are_those_of_the_snapshot() -> None:
         ("peerwatch_finding_start_timestamp_seconds", *labels): 1234.5,
         ("peerwatch_finding_info", *labels[:-1], UNKNOWN.family, SENTENCE): 1.0,
         ("peerwatch_diagnosis", "job-1", "a", "3", *VERDICT_LABELS): 1.0,
-        ("peerwatch_diagnosis_info", "job-1", "a", "3", "rank_exited", VERDICT.summary): 1.0,
+        ("peerwatch_diagnosis_info", "job-1", "a", "3", "rank_exited", "", VERDICT.summary): 1.0,
         ("peerwatch_diagnosis_last_success_timestamp_seconds", "job-1"): 1991.0,
         ("peerwatch_diagnosis_errors_total", "timeout"): 3.0,
         ("peerwatch_diagnosis_errors_total", "unreachable"): 0.0,

@@ -10,7 +10,7 @@ import pytest
 
 from detector.diagnosis.fake_diagnosers import VERDICT, FakeInstants, Told
 from detector.fakes import FakeClock
-from detector.world import World, world
+from detector.world import ONSET, World, world
 from peerwatch_common.metrics.exposition import Renderer
 from peerwatch_detector.diagnosis.root.live_queries import QUERIES, SIGN
 from peerwatch_detector.diagnosis.root.live_root import LiveRoot
@@ -73,8 +73,8 @@ def nothing_is_said() -> Iterator[None]:
     Told.said.clear()
 
 
-def asked_world() -> tuple[World, Nodes]:
-    here = world(faulty=None)
+def asked_world(*, faulty: int | None = None) -> tuple[World, Nodes]:
+    here = world(faulty=faulty)
     nodes = Nodes(here.clock)
     here.detector = Detector(
         here.config,
@@ -163,3 +163,69 @@ def test_a_server_that_is_gone_leaves_what_was_found() -> None:
 
     assert root_of_job(here) is not None
     assert "unreachable" == here.detector.failures.reasons["job", "job-1", "root"]
+
+
+def test_the_root_is_published_first_and_makes_a_finding_where_nothing_else_does() -> None:
+    here, nodes = asked_world()
+    nodes.says = XID | {"sign": [({}, 100.0)]}
+    here.run(30)
+
+    assert [
+        'peerwatch_diagnosis{action="isolate",class="gpu_unavailable",confidence="sure",'
+        'domain="hardware",job_id="job-1",node="node-01",rank=""} 1'
+    ] == published(here, "peerwatch_diagnosis")
+    (info,) = published(here, "peerwatch_diagnosis_info")
+    assert 'root="1"' in info
+    assert (
+        "Isolate node-01 and restart: GPU 3 fell off the bus (XID 79), 4 s before 3 ranks" in info
+    )
+    ((_, node, _, metric, method, severity, _),) = here.findings()
+    assert ("node-01", "gpu_unavailable", "evidence", "critical") == (
+        node,
+        metric,
+        method,
+        severity,
+    )
+    (detection,) = here.detector.snapshot.detections
+    (why,) = detection.explanations.values()
+    assert why.sentence.startswith("GPU 3 fell off the bus (XID 79), 4 s before")
+
+    # The finding is the root's own: it does not keep itself alive.
+    nodes.says = {}
+    here.run(60)
+    assert [] == here.findings()
+    assert [] == published(here, "peerwatch_diagnosis")
+
+
+def test_the_root_takes_no_findings_place_and_leads_the_verdicts() -> None:
+    here, nodes = asked_world()
+    nodes.says = XID
+    Told.said["job-1"] = [
+        VERDICT,
+        replace(VERDICT, node="node-02", class_name="not_launched", action="isolate"),
+    ]
+    here.run(45)
+
+    assert {("node-01", "rank_exited"), ("node-02", "not_launched")} == {
+        (finding[1], finding[3]) for finding in here.findings()
+    }
+    lines = published(here, "peerwatch_diagnosis")
+    shown = [line.partition("{")[2] for line in lines]
+    assert ["gpu_unavailable", "rank_exited", "not_launched"] == [
+        line.partition('class="')[2].partition('"')[0] for line in shown
+    ]
+    assert ["isolate", "isolate", "inspect"] == [
+        line.partition('action="')[2].partition('"')[0] for line in shown
+    ]
+
+
+def test_a_node_that_statistics_name_has_one_finding_and_the_root_beside_it() -> None:
+    here, nodes = asked_world(faulty=1)
+    here.run(ONSET + 400)
+    ((_, node, _, metric, *_),) = here.findings()
+    assert ("node-01", "load") == (node, metric)
+    nodes.says = XID
+    here.run(30)
+
+    assert ["load"] == [finding[3] for finding in here.findings()]
+    assert 1 == len(published(here, "peerwatch_diagnosis"))

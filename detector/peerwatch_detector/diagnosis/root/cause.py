@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from peerwatch_detector.diagnosis.root.job_places import JobPlaces
-from peerwatch_detector.diagnosis.root.rule import Observation, Symptom
-from peerwatch_detector.diagnosis.verdict import Action, Confidence, Domain
+from peerwatch_detector.diagnosis.root.rule import Observation
+from peerwatch_detector.diagnosis.verdict import Action, Confidence, Domain, Symptom
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ class LiveRoot:
         Who is who in the job.
     evidence
         Everything that was observed, in order of time, also what the answer left out.
+    works
+        Whether it made a step within the last minute.
     unanswered
         Names of the queries that were not answered.
     """
@@ -47,6 +49,7 @@ class LiveRoot:
     root: Root
     places: JobPlaces
     evidence: tuple[Evidence, ...]
+    works: bool = False
     unanswered: tuple[str, ...] = ()
 
 
@@ -106,12 +109,13 @@ def root_of(samples: Samples, now: float, job_id: str, unanswered: Sequence[str]
         Names of the queries that were not answered.
     """
     job, evidence = job_places(samples), evidence_of(samples, now, job_id)
-    weighed = _of_this_failure(evidence, survived_until(samples, now))
+    survived = survived_until(samples, now)
+    weighed = _of_this_failure(evidence, survived)
     root = find_root(job, weighed, job_id=job_id, until=now)
     if unanswered:
         text = f"Prometheus did not answer the queries for {', '.join(unanswered)}."
         root = replace(root, missing=(*root.missing, text))
-    return LiveRoot(job_id, now, root, job, evidence, tuple(unanswered))
+    return LiveRoot(job_id, now, root, job, evidence, survived == now, tuple(unanswered))
 
 
 def _of_this_failure(evidence: Iterable[Evidence], survived: float) -> list[Evidence]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from peerwatch_detector.diagnosis.root.evidence import Evidence
-from peerwatch_detector.diagnosis.verdict import Action, Domain
+from peerwatch_detector.diagnosis.verdict import Action, Domain, Symptom
 
 Role = Literal[
     # Names the node by itself: an entry of Aegis' CriticalError.
@@ -26,30 +26,6 @@ Role = Literal[
     # Supports another sign; noise supports nothing.
     "hint",
     "noise",
-]
-Symptom = Literal[
-    "gpu_unavailable",
-    "gpu_memory",
-    "gpu_driver",
-    "nvlink",
-    "infiniband_link",
-    "ethernet_link",
-    "pcie",
-    "main_memory",
-    "disk",
-    "power",
-    "thermal",
-    "node_gone",
-    "system_service",
-    "filesystem_mount",
-    "configuration",
-    "oom",
-    "user_code",
-    "platform",
-    "nccl_timeout",
-    "hang",
-    "slow",
-    "unknown",
 ]
 Duration = Literal["transient", "permanent"]
 

@@ -13,9 +13,8 @@ from peerwatch_detector.diagnosis.root.rule import (
     Role,
     Rule,
     RuleBook,
-    Symptom,
 )
-from peerwatch_detector.diagnosis.verdict import Action, Domain
+from peerwatch_detector.diagnosis.verdict import Action, Domain, Symptom
 
 _ALLOWED: dict[str, Any] = {
     "role": Role,

@@ -9,12 +9,33 @@ from peerwatch_detector.diagnosis.root.cause import Cause, names
 from peerwatch_detector.diagnosis.root.distributed import peer_of
 from peerwatch_detector.diagnosis.root.job_places import JobPlaces
 from peerwatch_detector.diagnosis.root.rule import Observation
-from peerwatch_detector.diagnosis.verdict import Action
+from peerwatch_detector.diagnosis.verdict import Action, Confidence
+
+# What a page or a table shows of a sentence; a label may be longer.
+_MOST_CHARACTERS = 500
+_SURENESS: Mapping[Confidence, str] = {
+    "sure": "Almost certain.",
+    "likely": "Likely.",
+    "undecided": "Undecided.",
+}
 
 
 def page_text(cause: Cause, root: Root, job: JobPlaces) -> str:
     """Return one sentence for a page: what to do, what happened, and what followed."""
     return f"{_order(cause)}: {_subject(cause)}{_consequence(cause, root, job)}."
+
+
+def pager_text(cause: Cause, root: Root, job: JobPlaces) -> str:
+    """Return ``page_text`` with how sure it is, and what was missing where it is not.
+
+    Returns
+    -------
+    str
+        At most ``_MOST_CHARACTERS``.
+    """
+    missing = "" if cause.confidence == "sure" else " ".join(root.missing)
+    text = f"{page_text(cause, root, job)} {_SURENESS[cause.confidence]} {missing}".rstrip()
+    return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
 
 
 def would_change(cause: Cause) -> str:

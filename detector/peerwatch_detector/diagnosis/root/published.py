@@ -1,0 +1,73 @@
+"""The root of a failure as verdicts, beside those of the diagnosers without contradiction."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from peerwatch_detector.diagnosis.root.cause import Cause
+from peerwatch_detector.diagnosis.root.live_root import LiveRoot
+from peerwatch_detector.diagnosis.root.text import pager_text
+from peerwatch_detector.diagnosis.verdict import Action, Verdict
+
+# What takes a node away.
+_TAKING: frozenset[Action] = frozenset({"isolate", "replace", "drain"})
+
+
+def root_verdicts(found: LiveRoot | None, named: Collection[str]) -> tuple[Verdict, ...]:
+    """Return what a job failed of as verdicts: one of each class on each node.
+
+    Parameters
+    ----------
+    found
+        What was found; None if nothing stands against the job.
+    named
+        Nodes that are named otherwise, by findings or verdicts. An undecided root is not told
+        beside them, nor of a job that makes steps: that it is open whose fault something is would
+        contradict the ones, and that the job stands the other.
+    """
+    if found is None:
+        return ()
+    causes = found.root.causes
+    if named or found.works:
+        causes = tuple(cause for cause in causes if cause.confidence != "undecided")
+    known: dict[tuple[str, str], Verdict] = {}
+    for cause in causes:
+        for node in cause.nodes or ("",):
+            known.setdefault((node, cause.symptom), _verdict(cause, node, found))
+    return tuple(known.values())
+
+
+def beside_root(verdicts: Iterable[Verdict], roots: Iterable[Verdict]) -> tuple[Verdict, ...]:
+    """Return verdicts of diagnosers with domains and actions that go with the root's.
+
+    A diagnoser knows one kind of evidence, the root all of it: of a node that the root names, the
+    root says what to do; no other node is taken away while it is sure, or almost.
+    """
+    decided = [root for root in roots if root.confidence != "undecided"]
+    if not decided:
+        return tuple(verdicts)
+    by_node = {root.node: root for root in reversed(decided)}
+    return tuple(_subordinate(each, by_node.get(each.node)) for each in verdicts)
+
+
+def _subordinate(verdict: Verdict, root: Verdict | None) -> Verdict:
+    if verdict.node and root is not None:
+        domain = verdict.domain if root.domain == "unknown" else root.domain
+        return replace(verdict, domain=domain, action=root.action)
+    return replace(verdict, action="inspect") if verdict.action in _TAKING else verdict
+
+
+def _verdict(cause: Cause, node: str, found: LiveRoot) -> Verdict:
+    return Verdict(
+        found.job_id,
+        node,
+        None,
+        cause.symptom,
+        cause.domain,
+        cause.confidence,
+        cause.action,
+        pager_text(cause, found.root, found.places),
+        (),
+        cause.time,
+    )
