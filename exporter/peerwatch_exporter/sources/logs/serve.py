@@ -23,6 +23,7 @@ from peerwatch_exporter.sources.logs.follower import Follower
 from peerwatch_exporter.sources.logs.found import MarkedGuard
 from peerwatch_exporter.sources.logs.kernel import KernelEvents
 from peerwatch_exporter.sources.logs.owners import FileSystems
+from peerwatch_exporter.sources.logs.pace import SearchPace, rest_seconds
 from peerwatch_exporter.sources.logs.providers.paths import ConfiguredPaths
 from peerwatch_exporter.sources.logs.providers.pods import PodLogs
 from peerwatch_exporter.sources.logs.providers.processes import ProcessOutputs
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.logs.owners import Owner
 
 _TICK_SECONDS = 0.5
-_SEARCH_SECONDS = 2.0
 _REPORT_SECONDS = 1.0
 _READ_BYTES = 65536
 # Besides the logs: channel, memory, kernel log, what a search opens.
@@ -111,6 +111,8 @@ class LogServer:
         self._readable = select.poll()
         self._readable.register(channel, select.POLLIN)
         self._targets = Targets()
+        self._ranks = RanksHere({}, ())
+        self._pace = SearchPace()
         self._unread: dict[Reason, int] = {}
         self._kernel_error: str | None = None
         first = self._first()
@@ -120,24 +122,23 @@ class LogServer:
         self._search = _search(settings, self._follower, guard, first["positions"])
         self._kernel = _kernel(settings, MatchTable(signatures.of_log("kernel")))
         self._tally = Tally(keeps_texts=settings.first_error)
-        self._ranks = RanksHere({}, ())
-        self._search_at = self._report_at = 0.0
+        self._report_at = 0.0
         self._has_searched = False
 
     def step(self) -> None:
         """Do what is due, and wait for the next tick."""
-        now = time.monotonic()
-        if now >= self._search_at:
+        now, cpu = time.monotonic(), time.process_time()
+        if now >= self._pace.due:
             self._unread = self._search.run(self._targets, time.time())
-            self._search_at = now + _SEARCH_SECONDS
+            self._pace.searched(time.monotonic(), time.process_time() - cpu)
             self._has_searched = True
         for event, owner, written in self._events():
             self._tally.add(event, owner, self._ranks, written)
         if now >= self._report_at:
             self._report()
             self._report_at = now + _REPORT_SECONDS
-        rest = _TICK_SECONDS - (time.monotonic() - now)
-        if self._readable.poll(max(0.0, rest) * 1000):
+        rest = rest_seconds(_TICK_SECONDS, time.monotonic() - now, time.process_time() - cpu)
+        if self._readable.poll(rest * 1000):
             for message in self._received():
                 self._take(message)
 
@@ -176,7 +177,7 @@ class LogServer:
             frozenset((each.job_id, each.rank) for each in targets.ranks),
         )
         # A rank that fails at once is gone when the next search would come.
-        self._search_at = 0.0
+        self._pace.hurry()
 
     def _report(self) -> None:
         amounts = self._follower.amounts

@@ -76,6 +76,7 @@ class Tail:
         if not stat.S_ISREG(status.st_mode) or (status.st_dev, status.st_ino) != key:
             self.close()
             raise NotRegularError(f"{path} is another file by now")
+        self._changed = 0
         self._offset = position.offset
         self._overlap = position.overlap
 
@@ -94,10 +95,12 @@ class Tail:
         most_pending
             A file with more unread bytes than this continues near its end.
         """
-        size = os.fstat(self._descriptor).st_size
+        status = os.fstat(self._descriptor)
+        size, changed = status.st_size, status.st_mtime_ns
         restarted = size < self._offset
-        if size == self._offset:
+        if size == self._offset and changed == self._changed:
             return None
+        self._changed = changed
         if not restarted:
             restarted = not self._overlaps()
         if restarted:
@@ -109,6 +112,9 @@ class Tail:
         # Of what is asked for memory is made, even if less comes.
         wanted = min(most_bytes, size - self._offset)
         data = os.pread(self._descriptor, wanted, self._offset)
+        if not data and not skipped and not restarted:
+            # Written again with what it had, or with a size that it does not have, as in sysfs.
+            return None
         self._offset += len(data)
         before = b"" if skipped else self._overlap
         self._overlap = (before + data)[-_OVERLAP_BYTES:]

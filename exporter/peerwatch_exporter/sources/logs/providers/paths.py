@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import glob
-import itertools
+import heapq
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.sources.logs.found import Claim, Unread, reason_of, status_of
+from peerwatch_exporter.sources.logs.providers.matching import matching
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator, Sequence
 
     from peerwatch_exporter.sources.logs.found import Guard
@@ -41,21 +43,29 @@ class ConfiguredPaths:
                 except OSError as error:
                     yield Unread(self.name, reason_of(error))
                     break
-                yield from self._files(pattern, expanded, job_id, rank)
+                yield from self._files(pattern, expanded, job_id, rank, guard)
 
     def _files(
-        self, pattern: str, expanded: str, job_id: str, rank: int | None
+        self, pattern: str, expanded: str, job_id: str, rank: int | None, guard: Guard
     ) -> Iterator[Claim | Unread]:
-        found = glob.iglob(expanded, recursive=True)  # noqa: PTH207 - Path.glob takes no root
-        for path in itertools.islice(found, self._most_files):
+        found: list[tuple[str, os.stat_result]] = []
+        for path in matching(expanded):
+            # Each time, for whoever watches that it goes on.
+            guard.enter(pattern)
             status = status_of(path)
             if status == "not_a_file":
                 # A directory beside the files.
                 continue
             if isinstance(status, str):
                 yield Unread(self.name, status)
-                continue
+            else:
+                found.append((path, status))
+        # What jobs of today write is among the newest.
+        newest = heapq.nlargest(self._most_files, found, key=lambda each: each[1].st_mtime)
+        for path, status in newest:
             yield Claim(path, pattern, self.name, status, job_id, rank, names_rank=rank is not None)
+        for _ in range(len(found) - len(newest)):
+            yield Unread(self.name, "too_many")
 
 
 def expanded_patterns(pattern: str, targets: Targets) -> Iterator[tuple[str, int | None, str]]:
