@@ -1,4 +1,4 @@
-"""One rank of the collectives within a node: ``python -m peerwatch_checks.collectives JSON``.
+"""One rank of a collective: ``python -m peerwatch_checks.collectives JSON``.
 
 It prints one JSON object: the bandwidths in GB/s and whether the results were right.
 """
@@ -28,7 +28,7 @@ def main() -> int:
         torch.set_num_threads(1)
     distributed.init_process_group(
         told["backend"],
-        init_method=f"file://{told['store']}",
+        init_method=told["init_method"],
         rank=told["rank"],
         world_size=told["ranks"],
         timeout=timedelta(seconds=told["seconds"]),

@@ -16,7 +16,7 @@ from peerwatch_checks.checks.host.node_collectives import (
     NodeCollectivesOptions,
     node_collectives,
 )
-from peerwatch_checks.collectives.in_node import Measured, measure
+from peerwatch_checks.collectives.ranks import Measured, measure
 
 if TYPE_CHECKING:
     from pathlib import Path

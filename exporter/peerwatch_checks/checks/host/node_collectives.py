@@ -13,7 +13,7 @@ from pydantic import Field
 from peerwatch_checks.accelerators.devices import CPU, Device, gpus
 from peerwatch_checks.accelerators.floors import floor_of
 from peerwatch_checks.check import Options, Outcome, Skip, register
-from peerwatch_checks.collectives.in_node import Measured, measure
+from peerwatch_checks.collectives.ranks import Measured, measure
 from peerwatch_checks.judgement import judged, reference
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Collectives between processes of this node: starts one for each device, hears them, ends them."""
+"""The ranks of a collective that run on this node: starts one a device, hears them, ends them."""
 
 from __future__ import annotations
 
@@ -24,19 +24,38 @@ class Measured:
     Parameters
     ----------
     bandwidth
-        Bus bandwidth in GB/s by collective: the least over the ranks.
+        Bus bandwidth in GB/s by collective: the least over the ranks of this node.
     wrong
-        Collectives whose result was wrong, with the ranks that saw it.
+        Collectives whose result was wrong, with the places of the devices that saw it.
     failure
         Why there is no result; empty if there is one.
     silent
-        Ranks that did not answer, where there is none.
+        Places of the devices of this node whose rank did not answer, where there is none.
     """
 
     bandwidth: Mapping[str, float]
     wrong: Mapping[str, tuple[int, ...]]
     failure: str = ""
     silent: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A process group that several nodes have ranks in.
+
+    Parameters
+    ----------
+    init_method
+        Where the ranks meet: ``tcp://HOST:PORT``; the first one listens there.
+    first
+        The rank of this node's first device; the others follow.
+    ranks
+        Of all nodes.
+    """
+
+    init_method: str
+    first: int
+    ranks: int
 
 
 def measure(
@@ -47,8 +66,9 @@ def measure(
     repeats: int,
     seconds: float,
     environment: Mapping[str, str] | None = None,
+    group: Group | None = None,
 ) -> Measured:
-    """Run collectives between one process per device.
+    """Run collectives with one process per device of this node.
 
     Parameters
     ----------
@@ -64,23 +84,33 @@ def measure(
         Until then all must have answered; those that have not are killed.
     environment
         What is set besides, such as ``NCCL_P2P_DISABLE``.
+    group
+        Where the group has ranks on other nodes too; None: these are all.
+
+    Returns
+    -------
+    Measured
+        As the ranks of this node saw it.
     """
     kept = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_INHERITED)}
-    kept |= {"GLOO_SOCKET_IFNAME": "lo", **(environment or {})}
-    # The store is a file: no port that somebody else could take.
+    kept |= environment or {}
     with tempfile.TemporaryDirectory() as folder:
+        if group is None:
+            # The store is a file: no port that somebody else could take.
+            group = Group(f"file://{folder}/store", 0, len(devices))
+            kept |= {"GLOO_SOCKET_IFNAME": "lo"}
         told = {
             "backend": backend,
-            "store": str(Path(folder) / "store"),
-            "ranks": len(devices),
+            "init_method": group.init_method,
+            "ranks": group.ranks,
             "size": size,
             "repeats": repeats,
             "seconds": seconds,
         }
         deadline = time.monotonic() + seconds
         ranks = [
-            _start({**told, "rank": rank, "device": device}, kept, Path(folder))
-            for rank, device in enumerate(devices)
+            _start({**told, "rank": group.first + place, "device": device}, kept, Path(folder))
+            for place, device in enumerate(devices)
         ]
         try:
             answers = [_answer(rank, deadline) for rank in ranks]
@@ -91,7 +121,7 @@ def measure(
                 assert rank.stdout is not None
                 rank.stdout.close()
         if None in answers:
-            return _failed(answers, Path(folder), seconds)
+            return _failed(answers, Path(folder), group.first, seconds)
     return _joined([answer for answer in answers if answer is not None])
 
 
@@ -121,13 +151,13 @@ def _answer(rank: subprocess.Popen[bytes], deadline: float) -> dict[str, dict[st
     return answer
 
 
-def _failed(answers: Sequence[object], folder: Path, seconds: float) -> Measured:
+def _failed(answers: Sequence[object], folder: Path, first: int, seconds: float) -> Measured:
     silent = tuple(rank for rank, answer in enumerate(answers) if answer is None)
     for rank in silent:
-        lines = (folder / f"errors-{rank}").read_text(errors="replace").split("\n")
+        lines = (folder / f"errors-{first + rank}").read_text(errors="replace").split("\n")
         text = [line.strip() for line in lines if line.strip()]
         if text:
-            return Measured({}, {}, f"rank {rank}: {text[-1][:_MOST_TEXT]}", silent)
+            return Measured({}, {}, f"rank {first + rank}: {text[-1][:_MOST_TEXT]}", silent)
     return Measured({}, {}, f"no answer in {seconds:.0f} s", silent)
 
 

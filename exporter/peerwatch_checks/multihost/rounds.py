@@ -1,0 +1,264 @@
+"""Rounds of pairs over several nodes: all meet at a store, and the first one keeps the time.
+
+A node that dies or hangs costs its own pair only: every wait ends, every pair runs in processes of
+its own, and who has not answered when a round is over has bandwidth 0 there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol
+
+from peerwatch_checks.multihost.member import Member
+from peerwatch_checks.pairs.naming import Named, name_suspects
+from peerwatch_checks.pairs.schedule import Pair, Places, near_to_far
+
+# Beyond the time a pair has, for starting it and for hearing of it.
+_SLACK_SECONDS = 5.0
+_LEAST_SECONDS = 0.2
+
+
+class Store(Protocol):
+    """What is used of torch's ``TCPStore``."""
+
+    def set(self, key: str, value: str) -> None:
+        """Set a value."""
+
+    def get(self, key: str) -> bytes:
+        """Return a value that is there."""
+
+    def wait(self, keys: list[str], timeout: timedelta) -> None:
+        """Wait until all are there; ``RuntimeError`` if they are not in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairTask:
+    """One pair's test, as one of its two nodes sees it.
+
+    Parameters
+    ----------
+    name
+        Of the pair's test, unlike that of any other.
+    first
+        Whether this node's ranks are the first, and so listen.
+    host
+        Address of the node that listens.
+    seconds
+        Until then it has an answer.
+    """
+
+    name: str
+    first: bool
+    host: str
+    seconds: float
+
+
+# Measures a pair from this node's side: GB/s, 0 if it failed, and why.
+Measure = Callable[[PairTask], tuple[float, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long things may take, and what is low.
+
+    Parameters
+    ----------
+    join_seconds
+        Until then a node has come, or it is missing.
+    pair_seconds
+        What a pair's test may take.
+    partners
+        How many distinct partners each node meets.
+    tolerance, floor
+        As for ``name_suspects``; GB/s.
+    """
+
+    join_seconds: float
+    pair_seconds: float
+    partners: int
+    tolerance: float
+    floor: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of all rounds; the same on every node.
+
+    Parameters
+    ----------
+    names
+        Of the nodes that came, by index.
+    missing
+        Indices of those that did not.
+    bandwidth
+        Of each pair, GB/s; 0 where its test failed.
+    failures
+        Why it did.
+    rounds
+        How many there were.
+    named
+        Whom the pairs name.
+    """
+
+    names: Mapping[int, str]
+    missing: tuple[int, ...]
+    bandwidth: Mapping[Pair, float]
+    failures: Mapping[Pair, str]
+    rounds: int
+    named: Named
+
+
+class Rounds:
+    """One node's part in the test.
+
+    Parameters
+    ----------
+    store
+        Where all meet.
+    member
+        Which node this is.
+    name, address
+        Its name, and where the others reach it.
+    measure
+        Measures a pair.
+    limits
+        Times and tolerances; those of the first node count.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        member: Member,
+        name: str,
+        address: str,
+        measure: Measure,
+        limits: Limits,
+    ) -> None:
+        self._store = store
+        self._member = member
+        self._name = name
+        self._address = address
+        self._measure = measure
+        self._limits = limits
+
+    def run(self, places: Places | None = None) -> Result:
+        """Take part in all rounds and return what came of them.
+
+        Parameters
+        ----------
+        places
+            Of each node its leaf and pod; those of the first node count.
+
+        Raises
+        ------
+        RuntimeError
+            If the first node went away, or nobody else came in time.
+        """
+        self._tell(f"node/{self._member.index}", {"name": self._name, "address": self._address})
+        if self._member.index == 0:
+            self._plan(places or {})
+        plan = self._hear("plan", self._limits.join_seconds + _SLACK_SECONDS)
+        for turn, pairs in enumerate(plan["rounds"]):
+            self._play(turn, pairs, plan)
+            if self._member.index == 0:
+                self._gather(turn, pairs)
+            self._hear(f"answers/{turn}", self._limits.pair_seconds + 2 * _SLACK_SECONDS)
+        result = self._result(plan)
+        self._leave(result)
+        return result
+
+    def _leave(self, result: Result) -> None:
+        """Let the first node, which may keep the store, stay until the others have heard all."""
+        self._tell(f"left/{self._member.index}", True)
+        if self._member.index:
+            return
+        deadline = time.monotonic() + _SLACK_SECONDS
+        for index in result.names:
+            with contextlib.suppress(RuntimeError):
+                self._hear(f"left/{index}", deadline - time.monotonic())
+
+    def _plan(self, places: Places) -> None:
+        deadline = time.monotonic() + self._limits.join_seconds
+        nodes: dict[int, dict[str, str]] = {}
+        for index in range(self._member.count):
+            with contextlib.suppress(RuntimeError):
+                nodes[index] = self._hear(f"node/{index}", deadline - time.monotonic())
+        names = _unlike({index: node["name"] for index, node in nodes.items()})
+        rounds = near_to_far(list(names.values()), places, self._limits.partners)
+        self._tell(
+            "plan",
+            {
+                "rounds": rounds,
+                "names": names,
+                "addresses": {names[index]: node["address"] for index, node in nodes.items()},
+                "missing": [each for each in range(self._member.count) if each not in nodes],
+                "places": places,
+                "floor": self._limits.floor,
+                "tolerance": self._limits.tolerance,
+            },
+        )
+
+    def _play(self, turn: int, pairs: Sequence[Sequence[str]], plan: Mapping[str, Any]) -> None:
+        name = plan["names"].get(str(self._member.index))
+        for a, b in pairs:
+            if name in (a, b):
+                task = PairTask(
+                    name=f"{turn}/{a}/{b}",
+                    first=name == a,
+                    host=plan["addresses"][a],
+                    seconds=self._limits.pair_seconds,
+                )
+                bandwidth, failure = self._measure(task)
+                self._tell(f"pair/{turn}/{name}", [bandwidth, failure])
+
+    def _gather(self, turn: int, pairs: Sequence[Sequence[str]]) -> None:
+        """Wait for the answers of a round; who has none has no bandwidth."""
+        # A pair has its time from the beginning of the round, which the first node may have rested.
+        deadline = time.monotonic() + self._limits.pair_seconds + _SLACK_SECONDS
+        told: dict[str, Any] = {}
+        for node in (node for pair in pairs for node in pair):
+            try:
+                told[node] = self._hear(f"pair/{turn}/{node}", deadline - time.monotonic())
+            except RuntimeError:
+                told[node] = [0.0, f"{node} did not answer"]
+        self._tell(f"answers/{turn}", told)
+
+    def _result(self, plan: Mapping[str, Any]) -> Result:
+        bandwidth: dict[Pair, float] = {}
+        failures: dict[Pair, str] = {}
+        for turn, pairs in enumerate(plan["rounds"]):
+            told = self._hear(f"answers/{turn}", _SLACK_SECONDS)
+            for a, b in pairs:
+                bandwidth[a, b] = min(told[a][0], told[b][0])
+                if failure := told[a][1] or told[b][1]:
+                    failures[a, b] = failure
+        return Result(
+            names={int(index): name for index, name in plan["names"].items()},
+            missing=tuple(plan["missing"]),
+            bandwidth=bandwidth,
+            failures=failures,
+            rounds=len(plan["rounds"]),
+            named=name_suspects(
+                bandwidth, plan["places"], floor=plan["floor"], tolerance=plan["tolerance"]
+            ),
+        )
+
+    def _tell(self, key: str, value: object) -> None:
+        self._store.set(key, json.dumps(value))
+
+    def _hear(self, key: str, seconds: float) -> Any:  # noqa: ANN401 - JSON
+        # Also what is there already takes the store a moment.
+        self._store.wait([key], timedelta(seconds=max(seconds, _LEAST_SECONDS)))
+        return json.loads(self._store.get(key))
+
+
+def _unlike(names: Mapping[int, str]) -> dict[int, str]:
+    """Return names that differ: nodes of one name get their index too."""
+    count = Counter(names.values())
+    return {i: name if count[name] == 1 else f"{name}#{i}" for i, name in names.items()}
