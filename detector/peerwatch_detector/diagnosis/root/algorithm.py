@@ -19,6 +19,7 @@ from peerwatch_detector.diagnosis.root.episode import CLOCK_SECONDS, Episode, ep
 from peerwatch_detector.diagnosis.root.evidence import Evidence
 from peerwatch_detector.diagnosis.root.job_places import JobPlaces
 from peerwatch_detector.diagnosis.root.offline import CheckRun, plan
+from peerwatch_detector.diagnosis.root.ping_table import PingTable, ping_table
 from peerwatch_detector.diagnosis.root.program import platform_end, program_error, storage_error
 from peerwatch_detector.diagnosis.root.rule import RuleBook
 from peerwatch_detector.diagnosis.root.rules import rule_book
@@ -59,6 +60,7 @@ def find_root(
     job_id: str = "",
     until: float = _FOREVER,
     book: RuleBook | None = None,
+    pings: PingTable | None = None,
 ) -> Root:
     """Say what made a job fail.
 
@@ -74,15 +76,19 @@ def find_root(
         What was seen later is left out.
     book
         The rules; those that are shipped if left out.
+    pings
+        Counted pings between nodes, if there are any.
     """
+    table = pings or ping_table(())
     seen = episode(evidence, book or rule_book(), until, job_id)
     if seen.begun is None:
         return Root(seen, (), ())
     path: list[Step] = []
-    causes = _critical(seen, job, path) or _nobodys(seen, job, path) or _weak(seen, job, path)
+    causes = _critical(seen, job, path) or _nobodys(seen, job, path)
+    causes = causes or _weak(seen, job, path, table)
     checks: tuple[CheckRun, ...] = ()
     if not causes:
-        weighed = weigh(seen, job)
+        weighed = weigh(seen, job, table)
         path += weighed.steps
         causes = weighed.causes
         if not any(cause.nodes for cause in causes):
@@ -131,14 +137,14 @@ def _on_an_odd_node(cause: Cause, seen: Episode, job: JobPlaces) -> bool:
     return len(nodes) == 1 < len(job.nodes) and bool(nodes.keys() & odd_settings(seen, job).keys())
 
 
-def _weak(seen: Episode, job: JobPlaces, path: list[Step]) -> tuple[Cause, ...]:
+def _weak(seen: Episode, job: JobPlaces, path: list[Step], pings: PingTable) -> tuple[Cause, ...]:
     """Return errors of nodes that mostly stop a job, unless other evidence contradicts them."""
     found = weak_errors(seen, job)
     if not found:
         return ()
     # Of a sign that many nodes show, what else points at one of these follows from it.
     named = {node for cause in found for node in _all_nodes(cause, job)}
-    weighed = weigh(seen, job)
+    weighed = weigh(seen, job, pings)
     others = {node for cause in weighed.causes for node in cause.nodes} - named
     if others:
         path.append(

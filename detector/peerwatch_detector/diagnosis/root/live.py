@@ -13,6 +13,7 @@ from peerwatch_detector.diagnosis.root.evidence import (
     in_order,
 )
 from peerwatch_detector.diagnosis.root.job_places import JobPlaces
+from peerwatch_detector.diagnosis.root.live_pings import ping_evidence, ping_table_of
 from peerwatch_detector.frame import Series
 
 # A job that has not finished a step for so long stands: MegaScale alarms after tens of seconds.
@@ -70,6 +71,7 @@ def evidence_of(samples: Samples, now: float, job_id: str) -> tuple[Evidence, ..
     found += _logs(samples, job_id, survived_until(samples, now))
     found += _exits(samples, now, job_id)
     found += _verdicts(samples, job_id)
+    found += ping_evidence(ping_table_of(samples), now)
     last = _last_step(samples)
     if math.isfinite(last) and now - last > _STALLED_SECONDS:
         found.append(Evidence(time=last, kind="step", name="stalled", job_id=job_id))

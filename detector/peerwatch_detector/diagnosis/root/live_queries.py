@@ -12,6 +12,8 @@ from peerwatch_detector.diagnosis.verdict import CLASS_NAMES
 
 # Twice the longest time-out of a collective in use (30 minutes), and Meta's 10 before it.
 WINDOW_SECONDS = 7200
+# At ten pings a second to 8 peers some 190 of each size to each.
+PING_SECONDS = 600
 _RECENT = f"> time() - {WINDOW_SECONDS}"
 _RANKS = "last_over_time(rank_info{ {{- job -}} }[30m])"
 _OF_NODES = f"and on (cluster, node) group by (cluster, node) ({_RANKS})"
@@ -26,6 +28,11 @@ def _since(labels: str, state: str) -> str:
 def _last(labels: str, metric: str) -> str:
     """Return the query for the last time of an event, of the nodes of the job."""
     return f"max by (cluster, {labels}) ({metric}) {_RECENT} {_OF_NODES}"
+
+
+def _pings(labels: str, metric: str) -> str:
+    """Return the query for how much a counter of pings grew, of the nodes of the job."""
+    return f"sum by (cluster, node, {labels}) (increase({metric}[{PING_SECONDS}s])) {_OF_NODES}"
 
 
 QUERIES: Mapping[str, str] = {
@@ -82,6 +89,14 @@ QUERIES: Mapping[str, str] = {
     "named": (
         "min by (node, metric) "
         '(peerwatch_finding_start_timestamp_seconds{ {{- job -}} ,method="evidence"})'
+    ),
+    "pings_sent": _pings("peer, protocol, size", "ping_sent_total"),
+    "pings_lost": _pings("peer, protocol, size, direction", "ping_lost_total"),
+    "pings_seconds": _pings("peer, protocol, size", "ping_round_trip_seconds_total"),
+    # Of all nodes: peers may be outside the job, and those that are gone were seen before.
+    "ping_addresses": (
+        f"max by (cluster, node, address) (last_over_time(ping_address_info[{WINDOW_SECONDS}s])) "
+        f"and on (cluster) group by (cluster) ({_RANKS})"
     ),
 }
 

@@ -10,6 +10,7 @@ from peerwatch_detector.diagnosis.root.algorithm import Root, find_root
 from peerwatch_detector.diagnosis.root.evidence import Evidence
 from peerwatch_detector.diagnosis.root.job_places import JobPlaces
 from peerwatch_detector.diagnosis.root.live import evidence_of, job_places, survived_until
+from peerwatch_detector.diagnosis.root.live_pings import ping_table_of
 from peerwatch_detector.diagnosis.root.live_queries import QUERIES
 from peerwatch_detector.errors import ReadError, ReadFailure
 from peerwatch_detector.frame import Series
@@ -111,7 +112,8 @@ def root_of(samples: Samples, now: float, job_id: str, unanswered: Sequence[str]
     job, evidence = job_places(samples), evidence_of(samples, now, job_id)
     survived = survived_until(samples, now)
     weighed = _of_this_failure(evidence, survived)
-    root = find_root(job, weighed, job_id=job_id, until=now)
+    pings = ping_table_of(samples)
+    root = find_root(job, weighed, job_id=job_id, until=now, pings=pings)
     if unanswered:
         text = f"Prometheus did not answer the queries for {', '.join(unanswered)}."
         root = replace(root, missing=(*root.missing, text))

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from peerwatch_detector.diagnosis.root.cause import node_of
 from peerwatch_detector.diagnosis.root.episode import Episode
 from peerwatch_detector.diagnosis.root.job_places import JobPlaces
+from peerwatch_detector.diagnosis.root.ping_matrix import Direction, What, ping_faults
+from peerwatch_detector.diagnosis.root.ping_table import SIZES, PingTable
 from peerwatch_detector.diagnosis.root.rule import Observation
 
 # Of the pairs that lose packets, a node or place is in this many if it is the reason.
 _MOST = 0.8
+PingSign = Literal["", "large", "full", "slow"]
+_SIGNS: dict[PingSign, str] = {
+    "": "packets",
+    "large": "large packets, and no small ones",
+    "full": "packets of full size, and no smaller ones",
+    "slow": "late",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +32,61 @@ class Unreachable:
     ----------
     what
         ``node``: the row and column of one node; ``place``: all pairs cross the border of one;
-        ``path``: single pairs.
+        ``path``: single pairs; ``all``: most pairs, so settings or the whole fabric.
     name
-        The node, "leaf l3", or both ends of the path.
+        The node, "leaf l3", or both ends of the path; empty for ``all``.
     pairs
         How many pairs lose packets.
+    sign
+        Which packets are lost: empty for those of any size, ``large`` and ``full`` if small ones
+        are not, ``slow`` if answers only come late.
+    direction
+        ``send`` or ``receive`` of a node that only loses what it sends or is sent.
     """
 
-    what: Literal["node", "place", "path"]
+    what: What
     name: str
     pairs: int
+    sign: PingSign = ""
+    direction: Direction = ""
+
+    def __str__(self) -> str:
+        """Return it as a part of a sentence."""
+        verb = "answer" if self.sign == "slow" else "lose"
+        pairs = f"1 pair {verb}s" if self.pairs == 1 else f"{self.pairs} pairs {verb}"
+        who = "most, so settings or the fabric as a whole" if self.what == "all" else ""
+        where = f" ({self.direction} side)" if self.direction else ""
+        return f"{pairs} {_SIGNS[self.sign]}: {who or f'{self.what} {self.name}'}{where}"
+
+
+def net_diag(episode: Episode, job: JobPlaces, pings: PingTable) -> tuple[Unreachable, ...]:
+    """Return what pairs that lose packets have in common: from counted pings, else from events.
+
+    Parameters
+    ----------
+    episode
+        Observations; those of lost pings count where no pings were counted.
+    job
+        Nodes and places.
+    pings
+        Counted pings; empty if there are none.
+    """
+    if pings.has_enough:
+        return tuple(_of_pings(pings, job))
+    found = unreachable(episode, job)
+    return () if found is None else (found,)
+
+
+def _of_pings(pings: PingTable, job: JobPlaces) -> Iterator[Unreachable]:
+    """Yield what is found in any size, of each node or place the smallest size that shows it."""
+    known: set[tuple[str, str]] = set()
+    signs: tuple[PingSign, ...] = ("", "large", "full", "slow")
+    for sign, cells in zip(signs, (*(pings.cells[s] for s in SIZES), pings.slow), strict=True):
+        for fault in ping_faults(cells, job.places):
+            if (fault.what, fault.name) in known or ("all", "") in known:
+                continue
+            known.add((fault.what, fault.name))
+            yield Unreachable(fault.what, fault.name, fault.pairs, sign, fault.direction)
 
 
 def unreachable(episode: Episode, job: JobPlaces) -> Unreachable | None:

@@ -15,7 +15,8 @@ from peerwatch_detector.diagnosis.root.distributed import (
 )
 from peerwatch_detector.diagnosis.root.episode import CLOCK_SECONDS, Episode
 from peerwatch_detector.diagnosis.root.job_places import JobPlaces
-from peerwatch_detector.diagnosis.root.net_diag import Unreachable, unreachable
+from peerwatch_detector.diagnosis.root.net_diag import Unreachable, net_diag
+from peerwatch_detector.diagnosis.root.ping_table import PingTable
 from peerwatch_detector.diagnosis.root.rule import Observation
 from peerwatch_detector.diagnosis.root.suspicion import (
     LEAST_WEIGHT,
@@ -51,15 +52,15 @@ class Weighed:
     suspects: tuple[str, ...]
 
 
-def weigh(seen: Episode, job: JobPlaces) -> Weighed:
+def weigh(seen: Episode, job: JobPlaces, pings: PingTable) -> Weighed:
     """Weigh everything that points at a node, and name the node if it is clear."""
     found = suspicions(seen, job)
-    lost = unreachable(seen, job)
+    lost = net_diag(seen, job, pings)
     steps = (
         _dist_error(seen, job, found),
         _root_diag(seen, job, lost, found),
         _config_check(seen, job, found),
-        _net_diag(seen, lost, found),
+        _net_diag(seen, job, lost, found, pings),
     )
     _program_of_an_odd_node(seen, job, found)
     best = most_suspected(found)
@@ -67,8 +68,8 @@ def weigh(seen: Episode, job: JobPlaces) -> Weighed:
     suspects = tuple(each.node for each in ordered if each.weight >= 1.0)[:4]
     if best is not None:
         return Weighed(steps, (_of_node(best, ordered, seen),), suspects)
-    if lost is not None and lost.what == "place":
-        return Weighed(steps, (_of_place(lost, seen),), suspects)
+    if place := next((each for each in lost if each.what == "place"), None):
+        return Weighed(steps, (_of_place(place, seen),), suspects)
     open_one = _pair(seen, job) or _only_odd(ordered, seen, job) or _undecided(ordered, seen)
     return Weighed(steps, () if open_one is None else (open_one,), suspects)
 
@@ -99,7 +100,7 @@ def _dist_error(seen: Episode, job: JobPlaces, found: dict[str, Suspicion]) -> S
 
 
 def _root_diag(
-    seen: Episode, job: JobPlaces, lost: Unreachable | None, found: dict[str, Suspicion]
+    seen: Episode, job: JobPlaces, lost: Sequence[Unreachable], found: dict[str, Suspicion]
 ) -> Step:
     """Suspect the node that all complaints touch, or all of the first ones.
 
@@ -108,7 +109,8 @@ def _root_diag(
     """
     pairs = complaints(seen, job)
     touched = touched_by_all(pairs)
-    if touched is None or (touched.first and lost is not None and lost.what == "place"):
+    is_place = any(each.what == "place" for each in lost)
+    if touched is None or (touched.first and is_place):
         return Step("RootDiag", f"{len(pairs)} pairs of nodes; none that all touch")
     about = [
         each for each in seen.of("waiting", "broken") if peer_of(each.evidence, job) == touched.node
@@ -134,18 +136,38 @@ def _program_of_an_odd_node(seen: Episode, job: JobPlaces, found: dict[str, Susp
         _suspect(found, node).add(1.0, failed[node], "the program fails on this node alone")
 
 
-def _net_diag(seen: Episode, lost: Unreachable | None, found: dict[str, Suspicion]) -> Step:
-    if lost is None:
-        return Step("NetDiag", "no pair of nodes is known to lose packets")
-    if lost.what == "node":
-        about = [
-            each
-            for each in seen.of("hint")
-            if each.evidence.kind == "reach"
-            and lost.name in (each.evidence.node, each.evidence.peer_node)
-        ]
-        _suspect(found, lost.name).add(_NET_DIAG, about, "its pairs lose packets, no others do")
-    return Step("NetDiag", f"{lost.pairs} pairs lose packets: {lost.what} {lost.name}")
+def _net_diag(
+    seen: Episode,
+    job: JobPlaces,
+    lost: Sequence[Unreachable],
+    found: dict[str, Suspicion],
+    pings: PingTable,
+) -> Step:
+    if not lost:
+        return Step("NetDiag", _nothing_lost(pings))
+    for each in lost:
+        # Peers may be nodes of other jobs.
+        if each.what == "node" and (each.name in job.nodes or not job.nodes):
+            about = [
+                observation
+                for observation in _pings(seen)
+                if each.name in (observation.evidence.node, observation.evidence.peer_node)
+            ]
+            _suspect(found, each.name).add(_NET_DIAG, about, str(each))
+    more = f"; and {len(lost) - 4} more" if len(lost) > 4 else ""
+    return Step("NetDiag", "; ".join(str(each) for each in lost[:4]) + more)
+
+
+def _nothing_lost(pings: PingTable) -> str:
+    if not pings.pairs:
+        return "no pair of nodes is known to lose packets"
+    if not pings.has_enough:
+        return f"{pings.pairs} pairs of nodes ping each other, not often enough yet to say anything"
+    return f"{pings.pairs} pairs of nodes ping each other, and none loses packets or answers late"
+
+
+def _pings(seen: Episode) -> list[Observation]:
+    return [each for each in seen.of("hint") if each.evidence.kind == "reach"]
 
 
 def _of_node(best: Suspicion, ordered: Sequence[Suspicion], seen: Episode) -> Cause:
@@ -220,7 +242,7 @@ def _ended_first(node: str, seen: Episode) -> bool:
 
 
 def _of_place(lost: Unreachable, seen: Episode) -> Cause:
-    about = tuple(each for each in seen.of("hint") if each.evidence.kind == "reach")
+    about = tuple(_pings(seen))
     return Cause(
         (),
         "infiniband_link",
