@@ -109,7 +109,7 @@ def test_the_base_install_needs_no_arithmetic(wheel: Path) -> None:
         metadata = archive.read("peerwatch-0.1.0.dist-info/METADATA").decode()
     needs = [line for line in metadata.splitlines() if line.startswith("Requires-Dist:")]
     base = {line.split()[1].split(">")[0].split("=")[0] for line in needs if "extra ==" not in line}
-    assert base == {"bcrypt", "h11", "nvidia-ml-py", "pydantic", "pyyaml"}
+    assert base == {"bcrypt", "h11", "nvidia-ml-py", "psutil", "pydantic", "pyyaml"}
 
 
 @pytest.mark.parametrize("module", ["peerwatch_exporter", "peerwatch_checks", "peerwatch_detector"])

@@ -63,7 +63,7 @@ class Context:
     earlier
         What the check measured on this node when it last passed, by device, oldest first.
     peers
-        What it measured on this node's peers, by device; empty if nobody knows.
+        What it measured on other nodes of the same hardware, by device; empty if nobody knows.
     procfs, sysfs, rootfs
         Where the node's file systems are seen.
     """

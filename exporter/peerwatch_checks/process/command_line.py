@@ -3,32 +3,150 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from peerwatch_checks import __version__
+from peerwatch_checks.check import SUITES, checks
 from peerwatch_common.completion import add_completion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_DESCRIPTION = "Tests whether this node is fit to train."
+COMMANDS = (*SUITES, "pair", "list")
+MODES = ("manual", "prolog", "epilog")
+_SLURM = frozenset({"prolog", "epilog", "--mode=prolog", "--mode=epilog"})
+
+_DESCRIPTION = """\
+Tests whether this node is fit to train: by what it has and how it is set up, by what its parts
+achieve, and by what it achieves together with other nodes."""
+
+_WHAT_HELP = """\
+config: what only reads, within a minute. light: within a minute. full: within 3 minutes, and 6 more
+with other nodes. pair: this node with another one. list: print the checks, what each needs, takes
+and means. Or names of checks."""
+
+_EPILOG = """\
+exit status:
+  0  all passed             1  a warning
+  2  a failure              3  something was not tested, or a mistake in flags or settings
+  as a prolog or epilog: 2 for a failure of severity high, which drains the node, else 0
+
+environment:
+  NODE_NAME                 the node's name in results
+  SLURM_JOB_ID, SLURM_JOB_GPUS   the job, and the only GPUs that are tested (prolog, epilog)
+  POD_UID                   the pod in which it runs: its own GPUs are not in use by others
+
+examples:
+  peerwatch-check light
+  peerwatch-check memory_copy --json
+  peerwatch-check full --config /etc/peerwatch/checks.yaml --output results.jsonl
+  peerwatch-check light --mode epilog       # in Slurm's Epilog
+"""
+
+
+class _Words(tuple[str, ...]):
+    """What completes the command line; checks of the site's own are known later."""
+
+    __slots__ = ()
+
+    def __contains__(self, _word: object) -> bool:
+        return True
+
+
+class _Parser(argparse.ArgumentParser):
+    """Ends with 3 on a mistake: 2 says that a node has failed."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(0 if not _SLURM.isdisjoint(sys.argv) else 3, f"{self.prog}: {message}\n")
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="peerwatch-check",
         description=_DESCRIPTION,
+        epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    words: Any = _Words((*COMMANDS, *checks()))
+    parser.add_argument("what", nargs="+", choices=words, metavar="WHAT", help=_WHAT_HELP)
     parser.add_argument("--version", action="version", version=f"peerwatch-check {__version__}")
     add_completion(parser)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("list", help="list the checks: what each needs, takes and means")
+    _add_run(parser.add_argument_group("run"))
+    _add_results(parser.add_argument_group("results"))
     return parser
 
 
+def _add_run(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--config", type=Path, metavar="FILE", help="YAML file with settings (none: defaults)"
+    )
+    group.add_argument(
+        "--timeout",
+        type=_seconds,
+        metavar="SECONDS",
+        help="how long the run may take; what is left is skipped (by command)",
+    )
+    group.add_argument(
+        "--mode",
+        choices=MODES,
+        default="manual",
+        help="prolog or epilog: Slurm's rules for exit status, GPUs and time (%(default)s)",
+    )
+    group.add_argument(
+        "--even-if-busy",
+        action="store_true",
+        help="put load on the node also while others use it",
+    )
+    group.add_argument(
+        "--peers",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="results of other nodes to compare with, as --output writes them",
+    )
+
+
+def _add_results(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--json", action="store_true", help="print a record per line instead of a table"
+    )
+    group.add_argument("--output", type=Path, metavar="FILE", help="write the records to a file")
+    group.add_argument(
+        "--textfile",
+        type=Path,
+        metavar="FILE",
+        help="write the results for node_exporter's textfile collector; ends in .prom",
+    )
+    group.add_argument(
+        "--spool",
+        type=Path,
+        metavar="FOLDER",
+        help="where the exporter reads the results; wins over the settings",
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 1 <= value <= 86_400:
+        raise argparse.ArgumentTypeError(f"{text!r} must be seconds from 1 to 86400")
+    return value
+
+
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the flags; ends the process with 2 and a sentence if they make no sense."""
-    return make_parser().parse_args(arguments)
+    """Return the flags; ends the process with 3 and a sentence if they make no sense."""
+    parser = make_parser()
+    options = parser.parse_args(arguments)
+    if "list" in options.what and len(options.what) > 1:
+        parser.error(f"list stands alone, not with {', '.join(options.what[:5])}")
+    if options.textfile is not None and options.textfile.suffix != ".prom":
+        parser.error(f"--textfile: {str(options.textfile)!r} must end in .prom")
+    return options

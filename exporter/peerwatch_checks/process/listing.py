@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from peerwatch_checks.results.table import aligned
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from peerwatch_checks.check import Check
 
@@ -38,14 +40,4 @@ def listing(checks: Iterable[Check]) -> str:
                 for check in checks
             ),
         ]
-    )
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows as lines, with all columns but the last as wide as their widest cell."""
-    columns = range(len(rows[0]) - 1)
-    widths = [max(len(row[column]) for row in rows) for column in columns]
-    return "".join(
-        "  ".join([*(f"{row[column]:<{widths[column]}}" for column in columns), row[-1]]) + "\n"
-        for row in rows
     )

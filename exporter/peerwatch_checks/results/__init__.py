@@ -1,0 +1,1 @@
+"""Where results go: the spool folder, a textfile, a table."""

@@ -1,0 +1,94 @@
+"""The process of one check: reads what to run from its input, writes outcomes to a pipe of its own.
+
+Started by ``supervisor``. It prints and crashes as it likes: outcomes have their own descriptor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import signal
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from peerwatch_checks import check as contract
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from peerwatch_checks.check import Check
+
+_NICE = 19
+_PR_SET_PDEATHSIG = 1
+# The kernel's OOM killer takes the check, rather than what the node is for.
+_OOM_SCORE_ADJ = "1000"
+
+
+def main() -> int:
+    """Run the check that standard input names; 0 if it came to an end, whatever it found."""
+    results = int(sys.argv[1])
+    _step_back()
+    job = json.loads(sys.stdin.read())
+    with os.fdopen(results, "w", encoding="utf-8") as out:
+        for line in _lines(job):
+            out.write(json.dumps(line) + "\n")
+            out.flush()
+    return 0
+
+
+def _step_back() -> None:
+    """Give way to everything else on the node, and end with the process that started this one."""
+    os.nice(_NICE)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE_ADJ, encoding="ascii")
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _lines(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    try:
+        check = _loaded(job["check"], Path(job["path"]))
+        for outcome in check.run(_context(check, job)):
+            yield asdict(outcome)
+    except contract.Skip as reason:
+        yield asdict(contract.Outcome("skipped", str(reason)))
+    except Exception as error:
+        yield asdict(contract.Outcome("error", f"{type(error).__name__}: {error}"))
+
+
+def _loaded(name: str, path: Path) -> Check:
+    """Return a check; only its own file is imported."""
+    own = Path(contract.__file__).parent
+    if path.is_relative_to(own):
+        inside = path.relative_to(own.parent).with_suffix("")
+        importlib.import_module(".".join(inside.parts))
+    else:
+        contract.load_file(path)
+    return contract.registered(name)
+
+
+def _context(check: Check, job: dict[str, Any]) -> contract.Context:
+    gpus = job["gpus"]
+    return contract.Context(
+        options=contract.options_of(check, job["options"]),
+        node=job["node"],
+        work_folder=Path(job["work_folder"]),
+        seconds=job["seconds"],
+        attempt=job["attempt"],
+        gpus=None if gpus is None else tuple(gpus),
+        earlier={device: tuple(values) for device, values in job["earlier"].items()},
+        peers={device: tuple(values) for device, values in job["peers"].items()},
+        procfs=Path(job["procfs"]),
+        sysfs=Path(job["sysfs"]),
+        rootfs=Path(job["rootfs"]),
+    )
+
+
+if __name__ == "__main__":
+    # Imported as itself, so that Skip is the class that checks raise.
+    sys.exit(main())
