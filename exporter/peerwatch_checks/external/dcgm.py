@@ -1,0 +1,127 @@
+"""Reads what ``dcgmi diag -j`` prints, of DCGM 2 to 4, which name and nest it differently."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# By DCGM's error severities: monitor 1, isolate 2, unknown 3, triage 4, configuration 5, reset 6.
+# Only these two say that the GPU itself cannot be used as it is.
+_HIGH = {2, 6}
+# Braces in what is printed before the JSON.
+_MOST_TRIES = 50
+
+
+class DiagError(ValueError):
+    """The answer holds no results; the message says what it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiagResult:
+    """One test on one device.
+
+    Parameters
+    ----------
+    test
+        Its name, such as ``memory``.
+    device
+        ``gpu 3``, ``cpu 0``; empty for what is not of one device.
+    status
+        ``pass``, ``fail``, ``warn`` or ``skip``, in small letters; others as DCGM says them.
+    text
+        Its warnings.
+    high
+        Whether a failure means that the device cannot be used.
+    """
+
+    test: str
+    device: str
+    status: str
+    text: str
+    high: bool
+
+
+def read_diag(text: str) -> list[DiagResult]:
+    """Return the results in an answer; text before and after the JSON is passed over.
+
+    Raises
+    ------
+    DiagError
+        If there is no JSON, or it tells of an error of the diagnostic itself, or has no test.
+    """
+    root = _json(text)
+    for key in ("runtime_error", "error"):
+        error = next((str(each[key]) for each in _objects(root) if each.get(key)), "")
+        if error:
+            raise DiagError(error)
+    found = [
+        result
+        for each in _objects(root)
+        for category in _listed(each, "test_categories")
+        for test in _listed(category, "tests")
+        for result in _results(test)
+    ]
+    if not found:
+        raise DiagError("The answer holds no test.")
+    return found
+
+
+def _json(text: str) -> object:
+    start = -1
+    for _ in range(_MOST_TRIES):
+        start = text.find("{", start + 1)
+        if start < 0:
+            break
+        try:
+            value, _end = json.JSONDecoder().raw_decode(text, start)
+        except (ValueError, RecursionError):
+            continue
+        return value
+    raise DiagError("The answer holds no JSON.")
+
+
+def _objects(value: object, depth: int = 3) -> Iterator[Mapping[str, Any]]:
+    """Yield an object and those below it; the results lie under a root of changing name."""
+    if isinstance(value, dict):
+        yield value
+        if depth:
+            for each in value.values():
+                yield from _objects(each, depth - 1)
+
+
+def _listed(value: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    found = value.get(key)
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _results(test: Mapping[str, Any]) -> Iterator[DiagResult]:
+    name = str(test.get("name", "")).strip() or "unnamed"
+    for result in _listed(test, "results"):
+        warnings = result.get("warnings") or result.get("warning") or []
+        listed = warnings if isinstance(warnings, list) else [warnings]
+        texts, severities = [], set()
+        for each in listed:
+            if isinstance(each, dict):
+                texts.append(str(each.get("warning", each.get("text", ""))))
+                severities.add(each.get("error_severity"))
+            else:
+                texts.append(str(each))
+        yield DiagResult(
+            test=name,
+            device=_device(result),
+            status=str(result.get("status", "")).strip().lower(),
+            text=" ".join(" ".join(text.split()) for text in texts if text)[:500],
+            # Without severities (DCGM 2 and 3.1) nobody says that it is not.
+            high=not severities - {None} or bool(severities & _HIGH),
+        )
+
+
+def _device(result: Mapping[str, Any]) -> str:
+    for key in ("gpu_id", "gpu_ids"):
+        if str(result.get(key, "")).strip():
+            return f"gpu {str(result[key]).strip()}"
+    if "entity_id" in result:
+        return f"{str(result.get('entity_group', 'device')).lower()} {result['entity_id']}"
+    return ""
