@@ -56,6 +56,8 @@ class Cluster:
         Whether every node has a network namespace of its own.
     script, environment
         What the ranks run, and variables for it; the demo's job by default.
+    logs
+        Whether exporters read what the ranks print.
     """
 
     def __init__(
@@ -68,7 +70,9 @@ class Cluster:
         namespaces: bool,
         script: Path | None = None,
         environment: Mapping[str, str] | None = None,
+        logs: bool = False,
     ) -> None:
+        self._logs = logs
         self.nodes: list[Node] = []
         self.prometheus: Server | None = None
         self.alertmanager: Server | None = None
@@ -117,7 +121,7 @@ class Cluster:
             nodes.start_rank(
                 node, self.nodes, place, port, self._script, self._environment, namespaces=inside
             )
-            nodes.start_exporter(node, place, size, namespaces=inside)
+            nodes.start_exporter(node, place, size, namespaces=inside, logs=self._logs)
         say(f"a node each: one rank of training job {JOB_ID} (torch, gloo) and one exporter")
         for node in self.nodes:
             nodes.wait_exporter(node)

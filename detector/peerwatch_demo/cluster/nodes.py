@@ -186,8 +186,8 @@ class Node:
         return int(answer["pid"])
 
 
-def exporter_config(node: Node, size: NodeSize, *, namespaces: bool) -> str:
-    """Return the exporter's configuration on a node."""
+def exporter_config(node: Node, size: NodeSize, *, namespaces: bool, logs: bool = False) -> str:
+    """Return the exporter's configuration on a node; ``logs``: of ranks, the kernel's is shared."""
     disabled = _MACHINE_COLLECTORS if namespaces else (*_MACHINE_COLLECTORS, *_NETWORK_COLLECTORS)
     return str(yaml.safe_dump({
         "listen": {"address": node.address, "port": node.port},
@@ -200,6 +200,7 @@ def exporter_config(node: Node, size: NodeSize, *, namespaces: bool) -> str:
         "heartbeat": {"directory": str(node.directory / "heartbeat")},
         "jobs": {"mapping_directory": str(node.directory / "jobs")},
         "collectors": {"disabled": sorted(disabled)},
+        "logs": {"enabled": logs, "kernel": False, "pods_directory": None},
     }))  # fmt: skip
 
 
@@ -219,10 +220,12 @@ def make_nodes(
     ]
 
 
-def start_exporter(node: Node, place: Place, size: NodeSize, *, namespaces: bool) -> None:
+def start_exporter(
+    node: Node, place: Place, size: NodeSize, *, namespaces: bool, logs: bool = False
+) -> None:
     """Start the node's exporter; ``wait_exporter`` waits for it."""
     config = node.directory / "exporter.yaml"
-    config.write_text(exporter_config(node, size, namespaces=namespaces))
+    config.write_text(exporter_config(node, size, namespaces=namespaces, logs=logs))
     node.start(
         "exporter",
         [place.python, "-m", "peerwatch_exporter", "--config", str(config)],

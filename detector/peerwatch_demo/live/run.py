@@ -110,6 +110,7 @@ class LiveRun:
             namespaces=self._namespaces,
             script=Path(__file__).with_name("train.py"),
             environment={FAULTS_VARIABLE: str(faults)},
+            logs=True,
         )
         cluster.start_nodes()
         server = cluster.start_servers(receiver)

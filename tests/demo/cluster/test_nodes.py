@@ -173,7 +173,7 @@ def test_the_real_exporter_starts_with_the_demos_configuration(tmp_path: Path) -
     with Stack(tmp_path) as stack:
         node = booted(stack)
         node.assign(JOB_ID)
-        start_exporter(node, PLACE, NodeSize(), namespaces=False)
+        start_exporter(node, PLACE, NodeSize(), namespaces=False, logs=True)
 
         wait_exporter(node)
 
@@ -183,7 +183,10 @@ def test_the_real_exporter_starts_with_the_demos_configuration(tmp_path: Path) -
 def test_an_exporter_that_refuses_its_configuration_is_an_error(tmp_path: Path) -> None:
     with Stack(tmp_path) as stack:
         node = booted(stack)
-        start_exporter(node, PLACE, NodeSize(cpus=-1), namespaces=False)
+        start_exporter(node, PLACE, NodeSize(cpus=-1), namespaces=False, logs=True)
+        log, deadline = node.directory / "exporter.log", time.monotonic() + 300
+        while "cpus" not in log.read_text() and time.monotonic() < deadline:
+            time.sleep(0.1)
 
         with pytest.raises(StackError, match=r"(?s)not ready.*cpus"):
-            wait_exporter(node, seconds=3)
+            wait_exporter(node, seconds=0.5)

@@ -38,6 +38,14 @@ def test_real_lines_are_known_by_the_signatures() -> None:
     assert not known["healthy"]
 
 
+def test_a_real_job_with_a_tensor_of_another_shape_says_that_its_ranks_do_not_agree() -> None:
+    (incident,) = (each for each in load_recorded() if each.mechanism == "recorded_wrong_shape")
+
+    found = [each.rank for each in incident.events if each.name == "collective_mismatch"]
+
+    assert [2] == found
+
+
 @pytest.mark.parametrize("fault", ["exception", "killed", "wrong_shape", "hangs", "healthy"])
 def test_no_healthy_node_is_isolated(fault: str) -> None:
     (found,) = (each for each in judged() if each.mechanism == f"recorded_{fault}")

@@ -35,6 +35,7 @@ class JobSeries:
     now: float = START
     shares: dict[int, float] = field(default_factory=dict)
     oom: tuple[str, ...] = ()
+    mismatch: dict[int, float] = field(default_factory=dict)
     cut_off: set[str] = field(default_factory=set)
     hooked: bool = True
     written: dict[int, float] = field(default_factory=dict)
@@ -84,6 +85,8 @@ class JobSeries:
         for name, counts in (("written", self.written), ("steps", self.steps)):
             for number, value in counts.items():
                 self._add(found[name], {"node": f"c{number}", "rank": str(number)}, value)
+        for number, time in self.mismatch.items():
+            self._add(found["mismatch"], {"node": f"c{number}", "rank": str(number)}, time)
         for node in self.oom:
             self._add(found["oom"], {"node": node})
         return found

@@ -115,3 +115,42 @@ def test_a_fault_of_a_node_is_none_of_the_program(job: JobSeries) -> None:
     job.halt(3, signal="SIGKILL")
     (finding,) = EvidenceFindings("llm").update(job.run(20), job.now)
     assert ("c3", "critical") == (finding.node, finding.severity)
+
+
+def test_ranks_that_do_not_call_the_same_end_by_the_program_and_no_rank_is_wrong(
+    job: JobSeries,
+) -> None:
+    """As gloo ends them: who got too much is aborted, the others lose their connection to it."""
+    job.mismatch[2] = job.now - 0.1
+    job.halt(2, signal="SIGABRT")
+    for number in (0, 1, 3):
+        job.halt(number, code="1", error="RuntimeError")
+    ended, mismatch = sorted(job.run(20), key=lambda each: each.class_name, reverse=True)
+
+    assert ("rank_exited", "c2", "user", "ask", "warning") == (
+        ended.class_name,
+        ended.node,
+        ended.domain,
+        ended.action,
+        ended.severity,
+    )
+    assert ("mismatch", "", None, "user", "likely", None) == (
+        mismatch.class_name,
+        mismatch.node,
+        mismatch.rank,
+        mismatch.domain,
+        mismatch.confidence,
+        mismatch.severity,
+    )
+    assert (0, 1, 2, 3) == mismatch.victims
+    assert "rank 2 on node c2 got what it did not expect" in mismatch.summary
+
+
+def test_a_mismatch_of_an_earlier_start_says_nothing_about_a_rank_that_is_killed(
+    job: JobSeries,
+) -> None:
+    job.mismatch[2] = job.now - 300
+    job.halt(3, signal="SIGKILL")
+    (verdict,) = job.run(20)
+
+    assert ("rank_exited", "c3", True) == (verdict.class_name, verdict.node, verdict.names_node)

@@ -27,7 +27,7 @@ from peerwatch_detector.diagnosis.processes.samples import (
     states_of,
     values_of,
 )
-from peerwatch_detector.diagnosis.verdict import ClassName, Confidence, Verdict
+from peerwatch_detector.diagnosis.verdict import ClassName, Confidence, Domain, Verdict
 from peerwatch_detector.frame import Series
 
 # So long the others must have lived on. A launcher ends the rest of a job within seconds of the
@@ -50,6 +50,8 @@ _SLOWED_SECONDS = 60.0
 # jobs that finish, the last ranks save and clean up for less.
 _TRACELESS_SECONDS = 120.0
 
+# A line that says why ranks end is written at most so long before the first of them has.
+_WRITTEN_WITHIN = 60.0
 _ENDED = 'and on () (max(rank_process_state{ {{- job -}} ,state=~"exited|zombie"}) == 1)'
 _CLASSES: dict[str, ClassName] = {
     "exited": "rank_exited",
@@ -72,12 +74,15 @@ class _Seen:
         On which there are ranks, living or not.
     oom
         Nodes whose kernel killed a process for lack of memory.
+    mismatch
+        Ranks that wrote that others called another collective, or one of another size.
     """
 
     live: set[Place]
     halts: Sequence[Halt]
     nodes: set[str]
     oom: set[str]
+    mismatch: frozenset[Place] = frozenset()
 
     def summary(self, first: Halt, more: int, victims: int) -> str:
         """Return what happened in a sentence.
@@ -96,9 +101,31 @@ class _Seen:
         what = first.words(place.node in self.oom)
         rest = "left" if self.live else "ended otherwise"
         ranks = "1 rank" if victims == 1 else f"{victims} ranks"
-        whose = " The program failed, not the node." if first.domain == "user" else ""
+        whose = " The program failed, not the node." if self.domain(first) == "user" else ""
         who = f"rank {place.rank} on node {place.node}{others}"
         return f"{who} {what}; {ranks} of the job {rest}.{whose}"
+
+    def domain(self, first: Halt) -> Domain:
+        """Return whose doing it is: ranks that do not call the same end by the program."""
+        return "user" if self.mismatch else first.domain
+
+    def mismatched(self, first: Halt, job_id: str, victims: Sequence[int]) -> Verdict:
+        """Return that the ranks' collectives differ: which rank is wrong, gloo does not say."""
+        wrote = min(self.mismatch)
+        return Verdict(
+            job_id,
+            "",
+            None,
+            "mismatch",
+            "user",
+            "likely",
+            "inspect",
+            f"ranks called collectives of different kind or size under one number: rank "
+            f"{wrote.rank} on node {wrote.node} got what it did not expect, which ended the job; "
+            "who of them is wrong the line does not say.",
+            tuple(sorted({*victims, first.place.rank})),
+            first.since,
+        )
 
 
 class ProcessDiagnoser:
@@ -127,6 +154,10 @@ class ProcessDiagnoser:
         " and on (node) group by (node) (last_over_time(rank_info{ {{ job }} }[10m]))",
         "oom": 'max by (node) (increase(host_kernel_events_total{class="oom"}[3m])) > 0'
         " and on (node) max by (node) (rank_info{ {{ job }} })",
+        # What gloo and torch write as they end a job whose ranks do not call the same.
+        "mismatch": "max by (node, rank) (last_over_time(log_event_last_timestamp_seconds"
+        '{ {{- job -}} ,signature="collective_mismatch"}[5m]))'
+        f" {_ENDED}",
         **activity_queries(_ENDED),
     }
 
@@ -155,7 +186,8 @@ class ProcessDiagnoser:
         self._occupation.update(read_activity(samples), {place.rank: now for place in live})
         halts = self._halts(live, ranks, states, samples, now)
         oom = {series.labels.get("node", "") for series in samples["oom"]}
-        seen = _Seen(live, halts, {place.node for place in ranks}, oom)
+        mismatch = _written(values_of(samples.get("mismatch", ())), halts)
+        seen = _Seen(live, halts, {place.node for place in ranks}, oom, mismatch)
         if not live:
             # All are gone: the job has ended. All stand still: it was suspended.
             self._named = frozenset()
@@ -283,14 +315,16 @@ class ProcessDiagnoser:
                 node,
                 first.place.rank if node else None,
                 _CLASSES[first.state],
-                first.domain,
+                seen.domain(first),
                 "undecided" if common else confidence,
-                first.action,
+                "ask" if seen.mismatch else first.action,
                 seen.summary(first, len(own) - 1, len(victims)),
                 tuple(sorted(victims)),
                 first.since,
             )
             found.append(verdict)
+        if seen.mismatch:
+            found.append(seen.mismatched(who_was_first(named), self.job_id, sorted(victims)))
         return found
 
     def _traceless(self, live: set[Place], now: float) -> list[Verdict]:
@@ -344,3 +378,9 @@ class ProcessDiagnoser:
             # One stop of less than the grace is in the mean of a minute for less than that.
             if now - since >= _SLOWED_SECONDS and len(seen.live | {place}) > 1
         ]
+
+
+def _written(times: Mapping[Place, float], halts: Sequence[Halt]) -> frozenset[Place]:
+    """Return who wrote a line about these ends, and not about those of an earlier start."""
+    since = min((halt.since for halt in halts), default=0.0) - _WRITTEN_WITHIN
+    return frozenset(place for place, time in times.items() if time >= since)
