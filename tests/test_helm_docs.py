@@ -115,7 +115,7 @@ def test_collectors_that_the_page_switches_off_beside_node_exporter_serve_no_rul
     (off,) = [
         example["exporter"]["config"]["collectors"]["disabled"]
         for example in EXAMPLES
-        if "config" in example.get("exporter", {})
+        if "collectors" in example.get("exporter", {}).get("config", {})
     ]
     rules = "".join(file.read_text() for file in (ROOT / "rules").glob("*.rules.yaml"))
 

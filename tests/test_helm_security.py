@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
 from helm_chart import CASES, case_objects, container_of, objects, of_kind, only, pod_of, pods_of
 
@@ -139,6 +140,49 @@ def test_filesystems_and_systemd_are_mounted_read_only_and_need_no_capability():
     for pod in (files, bus):
         assert {"drop": ["ALL"]} == security(pod)["capabilities"]
         assert all(mount["readOnly"] for mount in pod["spec"]["containers"][0]["volumeMounts"])
+
+
+def test_logs_are_mounted_read_only_where_they_are_on_the_node():
+    logs = {"enabled": True, "directories": ["/shared/slurm logs", "/var/log/pods"]}
+    values = {
+        "exporter": {
+            "logs": logs,
+            "config": {"logs": {"first_error": True, "paths": ["/shared/slurm logs/*.out"]}},
+            "privileges": {"kubelet": False, "processes": True},
+        }
+    }
+    rendered = objects(values)
+    pod = pod_of(only(rendered, "DaemonSet"))
+    config = yaml.safe_load(only(rendered, "ConfigMap", "exporter")["data"]["exporter.yaml"])
+    mounts = {
+        mount["mountPath"]: mount["readOnly"]
+        for mount in pod["spec"]["containers"][0]["volumeMounts"]
+        if mount["name"].startswith("logs-")
+    }
+
+    assert {"/proc", "/sys", "/shared/slurm logs", "/var/log/pods"} == volumes(pod)
+    assert {"/shared/slurm logs": True, "/var/log/pods": True} == mounts
+    assert {
+        "enabled": True,
+        "first_error": True,
+        "paths": ["/shared/slurm logs/*.out"],
+        "pods_directory": "/var/log/pods",
+    } == config["logs"]
+
+
+def test_without_a_directory_of_pods_none_is_read():
+    logs = {"enabled": True, "podsDirectory": ""}
+    rendered = objects({"exporter": {"logs": logs, "privileges": {"processes": True}}})
+    config = yaml.safe_load(only(rendered, "ConfigMap", "exporter")["data"]["exporter.yaml"])
+
+    assert {"enabled": True, "pods_directory": None} == config["logs"]
+
+
+def test_nobodys_logs_are_read_by_default():
+    rendered = case_objects("default")
+
+    assert "logs" not in only(rendered, "ConfigMap", "exporter")["data"]["exporter.yaml"]
+    assert not {path for path in volumes(pod_of(only(rendered, "DaemonSet"))) if "log" in path}
 
 
 def test_privileged_is_only_for_the_kernel_log():

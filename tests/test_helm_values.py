@@ -186,6 +186,14 @@ MISTAKES = {
         {"exporter": {"heartbeatDirectory": "/run/heartbeat"}},
         'exporter.heartbeatDirectory: "/run/heartbeat" is of no use while',
     ),
+    "logs of nobody": (
+        {"exporter": {"logs": {"enabled": True}}},
+        "exporter.logs.enabled: is of no use while exporter.privileges.processes is false",
+    ),
+    "logs in the container's own place": (
+        {"exporter": {"logs": {"directories": ["/shared", "/etc/slurm"]}}},
+        'exporter.logs.directories: "/etc/slurm" would hide a directory of the container',
+    ),
     "no device": (
         {"exporter": {"privileges": {"kernelLog": "device"}}},
         "exporter.privileges.kernelLogDevice: is empty",
@@ -245,6 +253,8 @@ TAKEN = {
         "heartbeat.directory": "/run/heartbeat",
         "jobs.mapping_directory": "/run/jobs",
         "jobs.pod_resources_socket": "/kubelet.sock",
+        "logs.enabled": True,
+        "logs.pods_directory": "/var/log/pods",
     },
     "detector": {
         "listen.port": 9000,

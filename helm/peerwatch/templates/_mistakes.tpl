@@ -24,10 +24,18 @@
 {{- if and $values.heartbeatDirectory (not $may.processes) -}}
 {{- $found = append $found (printf "exporter.heartbeatDirectory: %q is of no use while exporter.privileges.processes is false: ranks are not looked for; set it to true." $values.heartbeatDirectory) -}}
 {{- end -}}
+{{- if and $values.logs.enabled (not $may.processes) -}}
+{{- $found = append $found "exporter.logs.enabled: is of no use while exporter.privileges.processes is false: nobody knows whose logs they are; set it to true." -}}
+{{- end -}}
+{{- range $values.logs.directories -}}
+{{- if regexMatch "^/(bin|dev|etc|host|lib|lib64|opt|proc|sbin|sys|tmp|usr)(/|$)" . -}}
+{{- $found = append $found (printf "exporter.logs.directories: %q would hide a directory of the container; name another one, such as /shared/slurm-logs." .) -}}
+{{- end -}}
+{{- end -}}
 {{- if and (eq $may.kernelLog "device") (not $may.kernelLogDevice) -}}
 {{- $found = append $found "exporter.privileges.kernelLogDevice: is empty, but kernelLog is \"device\"; name the resource under which your device plugin hands out /dev/kmsg." -}}
 {{- end -}}
-{{- range $place, $instead := dict "listen" "exporter.port" "paths" "nothing: the chart mounts them" "web.config_file" "exporter.webConfigSecret" "heartbeat.directory" "exporter.heartbeatDirectory" "jobs.mapping_directory" "exporter.mappingDirectory" "jobs.pod_resources_socket" "exporter.privileges.kubelet" -}}
+{{- range $place, $instead := dict "listen" "exporter.port" "paths" "nothing: the chart mounts them" "web.config_file" "exporter.webConfigSecret" "heartbeat.directory" "exporter.heartbeatDirectory" "jobs.mapping_directory" "exporter.mappingDirectory" "jobs.pod_resources_socket" "exporter.privileges.kubelet" "logs.enabled" "exporter.logs.enabled" "logs.pods_directory" "exporter.logs.podsDirectory" -}}
 {{- if include "peerwatch.has" (list $values.config $place) -}}
 {{- $found = append $found (printf "exporter.config.%s: is set by the chart; use %s instead." $place $instead) -}}
 {{- end -}}

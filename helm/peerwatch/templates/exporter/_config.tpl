@@ -22,8 +22,23 @@
 {{- if $values.heartbeatDirectory -}}
 {{- $_ := set $config "heartbeat" (set (default dict $config.heartbeat) "directory" "/host/heartbeat") -}}
 {{- end -}}
+{{- if $values.logs.enabled -}}
+{{- $pods := default nil $values.logs.podsDirectory -}}
+{{- $_ := set $config "logs" (merge (dict "enabled" true "pods_directory" $pods) (default dict $config.logs)) -}}
+{{- end -}}
 {{- /* Helm makes strings of keys; those of xid.severity are numbers. */ -}}
 {{- regexReplaceAll "(?m)^( +)\"([0-9]+)\":" (toYaml $config) "${1}${2}:" -}}
+{{- end }}
+
+{{/* The directories of logs that are mounted, as a list. */}}
+{{- define "peerwatch.exporter.logs" -}}
+{{- with .Values.exporter.logs -}}
+{{- $directories := list -}}
+{{- if .enabled -}}
+{{- $directories = concat (compact (list .podsDirectory)) .directories | uniq -}}
+{{- end -}}
+{{- toYaml $directories -}}
+{{- end -}}
 {{- end }}
 
 {{/* Whether anything that the pod may do is kept for root. */}}
