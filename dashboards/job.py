@@ -9,6 +9,7 @@ import configuration
 import diagnoses
 import evidence
 import findings
+import logs
 import peers
 import ranks
 import segments
@@ -39,6 +40,7 @@ def job_dashboard() -> models.Dashboard:
             "Who differs, in what": evidence.panels(JOB),
             "Node against its peers: $node": peers.panels(JOB),
             "Heartbeats and ranks": ranks.panels(JOB),
+            "What its logs say": logs.panels(JOB),
             "Where the seconds of a step go": segments.panels(JOB),
             "How the nodes are set up": configuration.panels(JOB),
         },

@@ -48,7 +48,6 @@ SPECS: tuple[MetricSpec, ...] = needing(
         f"Lines that a signature matched, by class, each from 0 for every rank here; {_CLASSES} "
         "rank is empty for lines that name none, job_id for the kernel log.",
         _LOGS,
-        not_drawn=_FOR_DIAGNOSIS,
     ),
     MetricSpec(
         "log_events_total",
@@ -78,7 +77,6 @@ SPECS: tuple[MetricSpec, ...] = needing(
         "When the rank's first line was written, since its process was started, that is neither "
         "noise nor follows from another error (Unix time).",
         _LOGS,
-        not_drawn=_FOR_DIAGNOSIS,
     ),
     MetricSpec(
         "log_first_error_info",
@@ -88,7 +86,6 @@ SPECS: tuple[MetricSpec, ...] = needing(
         "Text of that line, redacted and cut at 200 characters. Value is always 1; only with "
         "logs.first_error.",
         _LOGS,
-        not_drawn=_FOR_DIAGNOSIS,
     ),
     MetricSpec(
         "log_peer_errors_total",
@@ -97,7 +94,6 @@ SPECS: tuple[MetricSpec, ...] = needing(
         (*_RANK, "peer", "signature"),
         "Lines in which a rank complains about a peer: its rank, or else its address or host name.",
         _LOGS,
-        not_drawn=_FOR_DIAGNOSIS,
     ),
     MetricSpec(
         "log_read_bytes_total",
