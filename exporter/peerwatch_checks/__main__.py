@@ -27,6 +27,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             sys.stdout.write(listing(load_settings(options.config).checks.values()))
             return 0
+        if options.write_expectation is not None:
+            from peerwatch_checks.process.expecting import write  # noqa: PLC0415
+
+            sys.stdout.write(write(options))
+            return 0
         from peerwatch_checks.process.program import run  # noqa: PLC0415
 
         return run(options)

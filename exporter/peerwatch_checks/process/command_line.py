@@ -42,6 +42,7 @@ examples:
   peerwatch-check light
   peerwatch-check memory_copy --json
   peerwatch-check full --config /etc/peerwatch/checks.yaml --output results.jsonl
+  peerwatch-check config --write-expectation /etc/peerwatch/gpu-node.yaml
   peerwatch-check light --mode epilog       # in Slurm's Epilog
 """
 
@@ -103,6 +104,12 @@ def _add_run(group: argparse._ArgumentGroup) -> None:
         help="put load on the node also while others use it",
     )
     group.add_argument(
+        "--write-expectation",
+        type=Path,
+        metavar="FILE",
+        help="with config: test nothing, write what this node has as what its kind must have",
+    )
+    group.add_argument(
         "--peers",
         type=Path,
         nargs="+",
@@ -147,6 +154,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if "list" in options.what and len(options.what) > 1:
         parser.error(f"list stands alone, not with {', '.join(options.what[:5])}")
+    if options.write_expectation is not None and options.what != ["config"]:
+        parser.error("--write-expectation goes with config alone")
     if options.textfile is not None and options.textfile.suffix != ".prom":
         parser.error(f"--textfile: {str(options.textfile)!r} must end in .prom")
     return options
