@@ -50,7 +50,12 @@ def job_places(samples: Samples) -> JobPlaces:
         if labels.get("node")
     }
     nodes = {labels.get("node", "") for labels, _ in _rows(samples, "ranks")} - {""}
-    return JobPlaces(tuple(sorted(nodes)), ranks, {n: p for n, p in places.items() if p})
+    addresses = {
+        labels["address"]: labels["node"]
+        for labels, _ in _rows(samples, "addresses")
+        if labels.get("address") and labels.get("node")
+    }
+    return JobPlaces(tuple(sorted(nodes)), ranks, {n: p for n, p in places.items() if p}, addresses)
 
 
 def evidence_of(samples: Samples, now: float, job_id: str) -> tuple[Evidence, ...]:

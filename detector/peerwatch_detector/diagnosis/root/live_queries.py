@@ -41,6 +41,8 @@ QUERIES: Mapping[str, str] = {
         "max by (cluster, node, topology_rack, topology_leaf, topology_pod) "
         f"(last_over_time(node:topology:seconds[30m])) {_OF_NODES}"
     ),
+    # Known where exporters send each other pings.
+    "addresses": f"max by (cluster, node, address) (ping_address_info) {_OF_NODES}",
     "xid": _last("node, gpu, xid", "gpu_xid_last_timestamp_seconds"),
     "xid_class": _last("node, gpu, xid, class", "gpu_xid_class_last_timestamp_seconds"),
     "sxid": _last(

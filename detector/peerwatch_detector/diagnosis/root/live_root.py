@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from peerwatch_detector.diagnosis.diagnoser import Samples
@@ -21,6 +21,8 @@ from peerwatch_detector.reading.statistics import REFUSALS
 _OF_THE_QUERY: frozenset[ReadFailure] = REFUSALS | {"too_large", "malformed", "timeout"}
 # Lines of what ends a job, if it is the reason for it: a job that goes on has survived them.
 _ENDING_CLASSES = frozenset("DSUP")
+# The update of an exporter is over by then; the detector's own finding knows more, and is earlier.
+_ABSENT_SECONDS = 180.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ def root_of(samples: Samples, now: float, job_id: str, unanswered: Sequence[str]
     """
     job, evidence = job_places(samples), evidence_of(samples, now, job_id)
     survived = survived_until(samples, now)
-    weighed = _of_this_failure(evidence, survived)
+    weighed = _of_this_failure(evidence, survived, now)
     pings = ping_table_of(samples)
     root = find_root(job, weighed, job_id=job_id, until=now, pings=pings)
     if unanswered:
@@ -120,13 +122,23 @@ def root_of(samples: Samples, now: float, job_id: str, unanswered: Sequence[str]
     return LiveRoot(job_id, now, root, job, evidence, survived == now, tuple(unanswered))
 
 
-def _of_this_failure(evidence: Iterable[Evidence], survived: float) -> list[Evidence]:
-    """Leave out lines of ranks that the job went on after: exceptions caught, retries that won."""
-    return [
-        each
-        for each in evidence
-        if each.kind != "log" or each.class_name not in _ENDING_CLASSES or each.time >= survived
-    ]
+def _of_this_failure(evidence: Sequence[Evidence], survived: float, now: float) -> list[Evidence]:
+    """Leave out what does not end this job.
+
+    Lines of ranks that it went on after (exceptions caught, retries that won), and nodes whose
+    exporters do not answer, while the job makes steps or not for longer than an update takes.
+    """
+    gone = {each.node for each in evidence if (each.kind, each.name) == ("finding", "absent")}
+
+    def counts(each: Evidence) -> bool:
+        if each.kind == "absent":
+            lasts = each.node in gone or now - each.time >= _ABSENT_SECONDS
+            return lasts and survived < now
+        if each.kind == "log":
+            return each.class_name not in _ENDING_CLASSES or each.time >= survived
+        return True
+
+    return [each for each in evidence if counts(each)]
 
 
 def _server_time(samples: Samples, now: float) -> float:

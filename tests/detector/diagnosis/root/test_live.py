@@ -16,6 +16,7 @@ from peerwatch_detector.diagnosis.root.algorithm import find_root
 from peerwatch_detector.diagnosis.root.live import evidence_of, job_places
 from peerwatch_detector.diagnosis.root.live_queries import QUERIES, SIGN
 from peerwatch_detector.diagnosis.root.live_root import ask_root, root_of
+from peerwatch_detector.diagnosis.root.text import page_text
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.frame import Series
 from peerwatch_detector.reading import promql
@@ -217,3 +218,50 @@ def test_a_server_that_answers_nothing_is_an_error() -> None:
 
     with pytest.raises(ReadError, match="No query about the root of job '7'"):
         ask_root(silent, "7", NOW)
+
+
+def test_an_exporter_that_does_not_answer_is_no_dead_node() -> None:
+    absent = {"ranks": ranks(), "absent": rows(({"node": "n5"}, NOW - 60))}
+    standing = absent | {"step": rows(({}, NOW - 100))}
+    updated = root_of(standing, NOW, "7")
+    assert "absent" in {each.kind for each in updated.evidence}
+    assert not [cause for cause in updated.root.causes if cause.nodes]
+
+    known = {"finding": rows(({"node": "n5", "metric": "absent"}, NOW - 60))}
+    (cause,) = root_of(standing | known, NOW, "7").root.causes
+    assert (("n5",), "node_gone") == (cause.nodes, cause.symptom)
+
+    long_ago = absent | {"absent": rows(({"node": "n5"}, NOW - 200))}
+    (cause,) = root_of(long_ago | {"step": rows(({}, NOW - 210))}, NOW, "7").root.causes
+    assert ("n5",) == cause.nodes
+    working = long_ago | known | {"step": rows(({}, NOW - 5))}
+    assert not [cause for cause in root_of(working, NOW, "7").root.causes if cause.nodes]
+
+
+def test_addresses_in_complaints_are_those_of_nodes() -> None:
+    samples = {
+        "ranks": ranks(),
+        "addresses": rows(({"node": "n5", "address": "10.0.0.5"}, 1.0)),
+        "xid": rows(({"node": "n5", "gpu": "1", "xid": "79"}, NOW - 55)),
+        "log": lines(),
+        "peers": rows(
+            *[
+                (
+                    {
+                        "node": f"n{r // 2}",
+                        "rank": str(r),
+                        "peer": "10.0.0.5",
+                        "signature": "gloo_connection",
+                    },
+                    1.0,
+                )
+                for r in range(16)
+                if r // 2 != 5
+            ]
+        ),
+    }
+    found = root_of(samples, NOW, "7")
+    assert {"10.0.0.5": "n5"} == found.places.addresses
+    (cause,) = found.root.causes
+    text = page_text(cause, found.root, found.places)
+    assert text.endswith("5 s before 14 ranks lost their connection to it.")
