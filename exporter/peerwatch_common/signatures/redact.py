@@ -5,16 +5,12 @@ from __future__ import annotations
 import re
 
 from peerwatch_common.logs import one_line
+from peerwatch_common.settings.secrets import NAMES_IN_TEXTS
 
 LONGEST = 300
 # Before redaction: an event's text is no longer.
 _LONGEST_READ = 4096
 
-_NAMES_OF_SECRETS = (
-    r"api[-_]?key|access[-_]?key(?:[-_]?id)?|account[-_]?key|auth(?:orization|[-_]?token)?|bearer|"
-    r"client[-_]?secret|cookie|credentials?|passphrase|passw(?:or)?d|private[-_]?key|pwd|secret|"
-    r"session[-_]?token|sig|signature|token"
-)
 # In this order: what an earlier one replaced is not seen by later ones.
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"-----BEGIN [A-Z ]{1,40}KEY-----.*", re.DOTALL), "<key>"),
@@ -31,13 +27,13 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b(Bearer|Basic|Token) +[\w.~+/=-]{8,}", re.IGNORECASE), r"\1 <secret>"),
     (
         re.compile(
-            rf"((?:\b|_)(?:{_NAMES_OF_SECRETS})['\"]?\s{{0,3}}[=:]\s{{0,3}})"
+            rf"((?:\b|_)(?:{NAMES_IN_TEXTS})['\"]?\s{{0,3}}[=:]\s{{0,3}})"
             r"(?!\s|<)(?:\"[^\"]*\"|'[^']*'|[^\s,;&'\"}})]+)",
             re.IGNORECASE,
         ),
         r"\1<secret>",
     ),
-    (re.compile(rf"(--(?:{_NAMES_OF_SECRETS})\s)\S+", re.IGNORECASE), r"\1<secret>"),
+    (re.compile(rf"(--(?:{NAMES_IN_TEXTS})\s)\S+", re.IGNORECASE), r"\1<secret>"),
     (re.compile(r"\b[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}\b"), "<email>"),
     (re.compile(r"(/(?:home|Users|users)/)[^/\s:'\",)]{1,64}"), r"\1<user>"),
     (re.compile(r"\b(?:0x)?[0-9a-fA-F]{24,}\b"), "<hex>"),

@@ -294,8 +294,6 @@ UNLIKE_VARIABLES = frozenset(
         "TORCH_NCCL_DEBUG_INFO_TEMP_FILE",
     }
 )
-# Whatever it begins with: such a variable is never published.
-SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE|SIGNATURE", re.IGNORECASE)
 
 # Limits of ranks: our name, and how the line of ``/proc/<pid>/limits`` begins.
 LIMITS: tuple[tuple[str, str], ...] = (

@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from peerwatch_common.settings.secrets import without_logins
+from peerwatch_common.settings.secrets import is_secret_variable, without_logins
 from peerwatch_exporter.catalog.config_keys import (
     HASHED_VARIABLES,
     LIMITS,
-    SECRET_NAME,
     UNLIKE_VARIABLES,
     VARIABLE_NAMES,
     VARIABLE_PREFIXES,
@@ -46,7 +45,8 @@ def _is_chosen(name: str) -> bool:
     listed = name in VARIABLE_NAMES or name.startswith(VARIABLE_PREFIXES)
     if not listed or name in UNLIKE_VARIABLES:
         return False
-    return _NAME.fullmatch(name) is not None and SECRET_NAME.search(name) is None
+    # Whatever it begins with: such a variable is never published.
+    return _NAME.fullmatch(name) is not None and not is_secret_variable(name)
 
 
 def _shown(name: str, value: str) -> str:
