@@ -80,9 +80,14 @@ def net_diag(episode: Episode, job: JobPlaces, pings: PingTable) -> tuple[Unreac
 def _of_pings(pings: PingTable, job: JobPlaces) -> Iterator[Unreachable]:
     """Yield what is found in any size, of each node or place the smallest size that shows it."""
     known: set[tuple[str, str]] = set()
+    nodes: set[str] = set()
     signs: tuple[PingSign, ...] = ("", "large", "full", "slow")
     for sign, cells in zip(signs, (*(pings.cells[s] for s in SIZES), pings.slow), strict=True):
-        for fault in ping_faults(cells, job.places):
+        # What is lost around a node that is bad already says nothing more.
+        rest = [cell for cell in cells if not nodes & {cell.source, cell.destination}]
+        for fault in ping_faults(rest, job.places):
+            if fault.what == "node":
+                nodes.add(fault.name)
             if (fault.what, fault.name) in known or ("all", "") in known:
                 continue
             known.add((fault.what, fault.name))

@@ -12,7 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import median_low
 from typing import Literal
 
 from peerwatch_detector.diagnosis.root.cause import names
@@ -142,8 +142,8 @@ def _is_bad(line: Sequence[Cell]) -> bool:
     """Whether a row or column is bad over several partners, and none speaks against it."""
     if sum(cell.is_bad for cell in line) < _LEAST_PARTNERS:
         return False
-    # The median: a partner may be bad itself.
-    ratio = median(cell.lost / cell.sent for cell in line)
+    # Of more than half of the partners: others may be bad themselves.
+    ratio = median_low(cell.lost / cell.sent for cell in line)
     if ratio < _LEAST_RATIO:
         return False
     good = [cell for cell in line if not cell.is_bad]

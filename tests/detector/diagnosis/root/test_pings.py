@@ -100,6 +100,11 @@ WORKED = {
         lambda a, b: 0.3 * ("n7" in (a, b) or {a, b} == {"n0", "n4"}),
         [("node", "n7", "", ""), ("path", "n0 - n4", "", "")],
     ),
+    "a node with a bad link and a dead partner, of few nodes": (
+        NODES[:5],
+        lambda a, b: 1.0 if "n4" in (a, b) else 0.1 * ({a, b} == {"n0", "n3"}),
+        [("node", "n4", "", ""), ("path", "n0 - n3", "", "")],
+    ),
     "a rack of two of four racks": (
         NODES,
         lambda a, b: 0.5 * ((a in NODES[2:4]) != (b in NODES[2:4])),
