@@ -30,6 +30,10 @@ class TransferJob:
         Ranks on a node.
     loss
         Share of TCP segments that a node sends again, where that is much.
+    in_flight
+        Work requests that a rank has posted and that have not completed, in every group of it.
+    requests
+        Work requests that complete per second, of every rank; 0: they are not counted.
     """
 
     groups: Mapping[str, tuple[int, ...]]
@@ -37,6 +41,8 @@ class TransferJob:
     per_node: int = 1
     loss: dict[str, float] = field(default_factory=dict)
     size: float = 1e6
+    in_flight: dict[int, float] = field(default_factory=dict)
+    requests: float = 0.0
 
     def node(self, rank: int) -> str:
         return f"n{rank // self.per_node}"
@@ -52,6 +58,11 @@ class TransferJob:
             share = CALLS_PER_SECOND * self.seconds[name]
             for node in sorted({self.node(rank) for rank in ranks}):
                 found["transfer"].append(series({**kind, "node": node}, share))
+            for rank in ranks if self.requests else ():
+                labels = {"group": name, "rank": rank, "node": self.node(rank)}
+                found["completing"].append(series(labels, self.requests))
+                if self.in_flight.get(rank):
+                    found["in_flight"].append(series(labels, self.in_flight[rank]))
         for rank in sorted({rank for ranks in self.groups.values() for rank in ranks}):
             found["ranks"].append(series({"rank": rank, "node": self.node(rank)}, 1))
         for node, share in self.loss.items():

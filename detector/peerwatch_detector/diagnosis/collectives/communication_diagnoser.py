@@ -11,6 +11,7 @@ from peerwatch_detector.diagnosis.by_rank import by_rank
 from peerwatch_detector.diagnosis.collectives import transfers
 from peerwatch_detector.diagnosis.collectives.loss import LOSS_QUERIES, Losses
 from peerwatch_detector.diagnosis.collectives.members import format_ranks
+from peerwatch_detector.diagnosis.collectives.requests import REQUEST_QUERIES, Requests
 from peerwatch_detector.diagnosis.collectives.slow_groups import common_nodes
 from peerwatch_detector.diagnosis.collectives.transfers import Comparison, Slow
 from peerwatch_detector.diagnosis.diagnoser import Samples
@@ -34,23 +35,26 @@ class _Suspect:
 
 
 class CommunicationDiagnoser:
-    """Names the node that all slow groups have in common, or whose packets are lost.
+    """Names the node that all slow groups have in common, or whose packets are lost or late.
 
     Where durations are known (NCCL), the own transfer times of groups of one kind are compared. A
     back end over TCP measures none: there a node that sends a large share of its segments again,
-    and others hardly any, is the one that the collectives wait for.
+    and others hardly any, is the one that the collectives wait for. Where work requests are
+    counted, the rank whose requests complete far later than its peers' has a slow network.
     """
 
     name: ClassVar[str] = "communication"
     queries: ClassVar[Mapping[str, str]] = {
         **transfers.QUERIES,
         **LOSS_QUERIES,
+        **REQUEST_QUERIES,
         "ranks": _RANKS,
     }
 
     def __init__(self, job_id: str) -> None:
         self.job_id = job_id
         self._losses = Losses()
+        self._requests = Requests(_LEAST_WINDOWS * transfers.WINDOW_SECONDS)
         self._next_window = -inf
         self._windows = 0
         self._since = 0.0
@@ -71,6 +75,13 @@ class CommunicationDiagnoser:
             verdicts.append(
                 self._verdict(lossy.node, rank, "likely", lossy.text(rank), nodes, lossy.since)
             )
+        late = self._requests.update(samples, now)
+        if late is not None and len(set(nodes.values())) > 1:
+            lag, since = late
+            node = nodes.get(lag.rank, "")
+            if node and node not in [verdict.node for verdict in verdicts]:
+                text = lag.text(node)
+                verdicts.append(self._verdict(node, lag.rank, "likely", text, nodes, since))
         if self._suspect is not None and self._windows >= _LEAST_WINDOWS:
             verdicts += self._slow(self._suspect, nodes, [verdict.node for verdict in verdicts])
         return verdicts
