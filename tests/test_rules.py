@@ -372,7 +372,8 @@ def test_queries_in_annotations_have_no_problem(rule, file):
     queries = [query.replace('\\"', '"') for query in queries if "{" in query]
 
     if rule["alert"] in FINDINGS:
-        assert len(queries) == 2
+        # What the job failed of, since when the node deviates, and why.
+        assert len(queries) == 3
     for query in queries:
         assert "cluster=%q" in query
         assert lint(query.replace("%q", '"x"'), schema_of(file)) == []
