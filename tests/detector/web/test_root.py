@@ -218,6 +218,15 @@ def test_an_answer_without_a_cause_is_no_all_clear_while_something_stands(site: 
     assert "see what stands against it below" in text_of(show(site, found, verdicts=True))
 
 
+def test_a_failure_of_which_nobody_knows_why_is_no_all_clear(site: Site) -> None:
+    found = answer(ev(0, "process", "killed", "n1", rank=8, value=-64.0))
+    text = text_of(show(site, found))
+
+    assert () == found.root.causes
+    assert "The job failed or stands, and nothing that was observed says why." in text
+    assert "Run before a restart:" in text
+
+
 def test_without_diagnosis_the_page_says_so() -> None:
     site = Site()
     site.add_job("job-1", faulty=False)

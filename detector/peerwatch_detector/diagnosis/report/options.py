@@ -63,7 +63,10 @@ def add_diagnose(
 
 
 def _finite(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
     if not math.isfinite(value):
-        raise ValueError(text)
+        raise argparse.ArgumentTypeError(f"{text!r} is no finite number of seconds.")
     return value

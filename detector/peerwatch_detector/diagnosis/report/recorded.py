@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from peerwatch_common.logs import one_line
@@ -46,6 +47,10 @@ def diagnose_cases(folders: Sequence[Path], at: float | None, *, as_json: bool) 
 def _shown(case: RecordedEvents, at: float | None, *, as_json: bool) -> str:
     until = float("inf") if at is None else at
     root = find_root(case.job, case.events, job_id=case.job_id, until=until)
+    if not any(event.time <= until for event in case.events):
+        when = "" if at is None else f" of the first {at:g} s"
+        text = f"The case holds no events{when}: nothing was observed that could be weighed."
+        root = replace(root, missing=(*root.missing, text))
     if as_json:
         return json.dumps({"case": case.name, "job_id": case.job_id, **root_json(root, case.job)})
     return f"{one_line(case.name)}, job {one_line(case.job_id)}:\n{root_text(root, case.job)}\n"

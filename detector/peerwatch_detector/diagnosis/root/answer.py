@@ -33,10 +33,11 @@ def root_json(root: Root, job: JobPlaces) -> dict[str, Any]:
 
 def root_text(root: Root, job: JobPlaces) -> str:
     """Return the answer for a person."""
-    if not root.causes:
-        return "Nothing is wrong with the job, as far as it was observed."
     parts = [line for cause in root.causes for line in _cause_lines(cause, root, job)]
-    parts += ["How it was found:", *(f"  {step.name}: {step.result}" for step in root.path)]
+    if not root.causes:
+        parts.append(no_cause_text(root))
+    if root.path:
+        parts += ["How it was found:", *(f"  {step.name}: {step.result}" for step in root.path)]
     if root.checks:
         parts.append("What to run:")
         parts += [
@@ -46,6 +47,13 @@ def root_text(root: Root, job: JobPlaces) -> str:
     if root.missing:
         parts += ["What is missing:", *(f"  {text}" for text in root.missing)]
     return "\n".join(one_line(part) for part in parts)
+
+
+def no_cause_text(root: Root) -> str:
+    """Return what is to be said where no cause is named."""
+    if root.episode.begun is None:
+        return "Nothing is wrong with the job, as far as it was observed."
+    return "The job failed or stands, and nothing that was observed says why."
 
 
 def _cause_json(cause: Cause, root: Root, job: JobPlaces) -> dict[str, Any]:

@@ -206,7 +206,7 @@ def _number(value: object, name: str, where: str) -> float | None:
     if value is None and _FIELDS[name].default is None:
         return None
     kind = _NUMBERS[name]
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not _is_finite(value):
         raise CaseError(f"{where}: {name} is {_shown(value)}; it must be a finite number.")
     if kind is int:
         least = 1 if name == "count" else 0
@@ -216,6 +216,14 @@ def _number(value: object, name: str, where: str) -> float | None:
                 f"{_MOST_RANKS}."
             )
     return int(value) if kind is int else float(value)
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    # JSON has whole numbers of any length.
+    except OverflowError:
+        return False
 
 
 def _shown(value: object) -> str:

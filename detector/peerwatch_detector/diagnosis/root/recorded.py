@@ -71,7 +71,8 @@ def load_events(folder: Path) -> RecordedEvents:
     except OSError as error:
         raise CaseError(f"{folder}: cannot be read: {error}.") from error
     # RecursionError: lists within lists, thousands deep.
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+    # OverflowError: whole numbers of any length.
+    except (KeyError, TypeError, ValueError, RecursionError, OverflowError) as error:
         raise CaseError(
             f"{file}: is no description of a case: {error!r}; it needs name, job_id, seconds and "
             "nodes."
@@ -97,6 +98,8 @@ def _ranks(about: Mapping[str, object], nodes: tuple[str, ...], file: str) -> di
     _known(listed, nodes, f"{file}: ranks")
     found: dict[int, str] = {}
     for node, ranks in listed.items():
+        if not isinstance(ranks, list):
+            raise CaseError(f"{file}: ranks of {node!r}: {ranks!r:.80}; it must be a list.")
         for rank in ranks:
             if isinstance(rank, bool) or not isinstance(rank, int) or rank < 0 or rank in found:
                 raise CaseError(

@@ -74,6 +74,8 @@ class RootParts:
         if view is None and stands:
             seconds = self._detector.config.diagnosis.root_interval_seconds
             return State(f"Not known yet: it is asked every {seconds:g} s.", "warn")
+        if view is not None and view.no_cause:
+            return State(view.no_cause, "warn")
         if stands:
             return State(
                 "The job goes on, as far as it was observed: see what stands against it below.",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from peerwatch_detector.diagnosis.root.answer import root_json
+from peerwatch_detector.diagnosis.root.answer import no_cause_text, root_json
 from peerwatch_detector.diagnosis.root.cause import Cause, names
 from peerwatch_detector.diagnosis.root.evidence import Evidence, in_order
 from peerwatch_detector.diagnosis.root.live_root import LiveRoot
@@ -66,8 +66,10 @@ class RootView:
     ----------
     asked
         Unix time of which it is the answer.
+    no_cause
+        What is said of a job that fails where no cause is named; empty if nothing is wrong.
     causes
-        The diagnoses; none if nothing is wrong as far as is known.
+        The diagnoses.
     path, checks, missing
         As of ``Root``, in sentences.
     rows
@@ -79,6 +81,7 @@ class RootView:
     """
 
     asked: float
+    no_cause: str
     causes: tuple[CauseView, ...]
     path: tuple[tuple[str, str], ...]
     checks: tuple[str, ...]
@@ -116,6 +119,7 @@ def root_view(found: LiveRoot) -> RootView:
     shown = _shown(rows, MOST_ROWS)
     return RootView(
         found.time,
+        "" if found.root.episode.begun is None else no_cause_text(found.root),
         tuple(_cause(number, cause, found) for number, cause in enumerate(found.root.causes, 1)),
         tuple((step.name, step.result) for step in found.root.path),
         tuple(

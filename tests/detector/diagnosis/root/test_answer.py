@@ -77,6 +77,31 @@ def test_at_leaves_out_what_was_seen_later(
     assert "Nothing is wrong with the job" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("at", [[], ["--at", "50"]])
+def test_a_case_without_events_says_that_nothing_was_observed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], at: list[str]
+) -> None:
+    case = str(write(tmp_path / "empty", [] if not at else FAILED))
+    assert 0 == main(["diagnose", *at, case])
+    assert 0 == main(["diagnose", "--json", *at, case])
+
+    text, found = capsys.readouterr().out.split("\n\n")
+    assert "nothing was observed that could be weighed" in text
+    assert "The case holds no events" in json.loads(found)["missing"][0]
+
+
+def test_a_failure_without_a_cause_is_no_all_clear(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    killed = ev(5, "process", "killed", "n1", rank=8, value=-64.0)
+    assert 0 == main(["diagnose", str(write(tmp_path / "killed", [killed]))])
+
+    out = capsys.readouterr().out
+    assert "nothing that was observed says why" in out
+    assert "Nothing is wrong" not in out
+    assert "What to run:\n  peerwatch-check full on" in out
+
+
 def test_a_broken_case_is_named_and_the_others_are_diagnosed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
