@@ -57,7 +57,9 @@ def runner_of(case: str, monotonic: FakeClock | None = None) -> Runner:
         ),
     }
     config = config.model_copy(update=directories)
-    paths = Paths(procfs=root / "proc", sysfs=root / "sys", kmsg=root / "kmsg")
+    paths = Paths(
+        procfs=root / "proc", sysfs=root / "sys", kmsg=root / "kmsg", checks=root / "checks"
+    )
     sources = Sources(
         paths,
         clock=FakeClock(),

@@ -39,7 +39,11 @@ LIVE_METRICS = {
     *(name for name in CATALOG if name.startswith("fast_fine_")),
 }
 EXPORTER_METRICS = {
-    name for name in CATALOG if not name.startswith("peerwatch_") and name not in LIVE_METRICS
+    name
+    for name in CATALOG
+    # The others of this prefix are the detector's.
+    if (not name.startswith("peerwatch_") or name.startswith("peerwatch_check_"))
+    and name not in LIVE_METRICS
 }
 
 

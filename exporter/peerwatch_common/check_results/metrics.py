@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _LABELS = ("check", "scope", "device", "severity")
 _SOURCE = "the newest record of peerwatch-check"
+_NOT_DRAWN = "for queries and alerts of your own; the check's message says more"
 
 SPECS = (
     MetricSpec(
@@ -23,6 +24,7 @@ SPECS = (
         "How a check of this node or of one of its devices ended: 0 pass, 1 warn, 2 fail, 3 error "
         "(the check did not work), 4 skipped (it did not run).",
         _SOURCE,
+        not_drawn=_NOT_DRAWN,
     ),
     MetricSpec(
         "peerwatch_check_value_ratio",
@@ -31,6 +33,7 @@ SPECS = (
         _LABELS,
         "What a check measured, as a ratio to what it was compared with.",
         _SOURCE,
+        not_drawn=_NOT_DRAWN,
     ),
     MetricSpec(
         "peerwatch_check_duration_seconds",
@@ -39,6 +42,7 @@ SPECS = (
         _LABELS,
         "How long the check ran.",
         _SOURCE,
+        not_drawn=_NOT_DRAWN,
     ),
     MetricSpec(
         "peerwatch_check_last_run_timestamp_seconds",
@@ -47,6 +51,7 @@ SPECS = (
         _LABELS,
         "When the check began.",
         _SOURCE,
+        not_drawn=_NOT_DRAWN,
     ),
 )
 

@@ -31,6 +31,7 @@ Topic = Literal[
     "Pings between nodes",
     "PCIe links and errors",
     "Configuration",
+    "Checks",
     "The fast endpoint",
     "Millisecond sampling",
     "The exporter itself",

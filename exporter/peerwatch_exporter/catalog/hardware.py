@@ -46,6 +46,7 @@ HARDWARE: Mapping[str, str] = {
     "collectives": "a training job whose collectives are reported, see docs/collectives.md",
     "logs": "logs that are read (logs.enabled), see docs/exporter.md",
     "pings": "pings that are switched on (pings.enabled), see docs/pings.md",
+    "checks": "results of peerwatch-check on the node, see docs/checks.md",
     "heartbeat": "a training job that writes heartbeat files",
     "spans": "a training job whose hook keeps spans (PEERWATCH_SPANS=1)",
 }

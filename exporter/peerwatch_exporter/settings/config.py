@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from peerwatch_common.check_results.spool import DEFAULT_FOLDER
 from peerwatch_exporter.catalog.sampled_counters import SampledCounter
 
 # Pydantic looks the name up when it builds the class.
@@ -108,6 +109,11 @@ class PathsConfig(Section):
         default=Path("/run/dbus/system_bus_socket"),
         strict=False,
         description="Socket of the system bus, over which systemd is asked for failed units.",
+    )
+    checks: Path = Field(
+        default=DEFAULT_FOLDER,
+        strict=False,
+        description="Where peerwatch-check leaves its results; may be missing.",
     )
 
 

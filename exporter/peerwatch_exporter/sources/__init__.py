@@ -69,6 +69,6 @@ def real_sources(config: ExporterConfig) -> Sources:
     """Return the sources of the running node as configured."""
     paths = config.paths
     return Sources(
-        Paths(procfs=paths.procfs, sysfs=paths.sysfs, kmsg=paths.kmsg),
+        Paths(procfs=paths.procfs, sysfs=paths.sysfs, kmsg=paths.kmsg, checks=paths.checks),
         questions=real_questions(paths.procfs, paths.rootfs, paths.system_bus),
     )

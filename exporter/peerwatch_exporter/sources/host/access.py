@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Roots of the host's files."""
+    """Roots of the host's files; without ``checks`` no results of checks are read."""
 
     procfs: Path
     sysfs: Path
     kmsg: Path
+    checks: Path | None = None
 
 
 @dataclass(frozen=True)
