@@ -100,7 +100,8 @@ class PeerwatchConfig(MethodConfig):
     common_cause: bool = Field(
         default=True,
         description="Flag nobody for what more than similarity.largest_share of the nodes show "
-        "at once, or for what several nodes began to show together.",
+        "at once, or for what several nodes began to show together; and nobody for congestion that "
+        "the others feel, too, unless it exceeds theirs by as much as theirs exceeds the usual.",
     )
     collapsed_share: float = Field(
         default=0.2,

@@ -46,6 +46,18 @@ def test_company_is_a_metric_with_another_cause(names: tuple[str, str], enough: 
     assert enough is bool(sustained(*signs, phase=WAITS, waiting_since=since))
 
 
+def test_a_node_that_computes_on_is_late_and_no_company() -> None:
+    """After an evaluation one rank is half a minute late, and its traffic happens to be low."""
+    since = float(NOW - 60)
+    gpu_power = CONFIG.detection_metrics()[0].model_copy(
+        update={"name": "gpu_power", "scope": "gpu", "kind": "work", "direction": "both"}
+    )
+    other = evidence_of("other", began=since, seconds=60)
+    for high, flagged in ((True, False), (False, True)):
+        power = evidence_of(metric=gpu_power, high=high, began=since, seconds=60, strength=9.0)
+        assert flagged is bool(sustained(power, other, phase=WAITS, waiting_since=since))
+
+
 def test_after_a_rest_of_the_gpus_a_late_node_is_no_fault() -> None:
     since = float(NOW - 60)
     signs = [evidence_of(name, began=since, seconds=60) for name in ("work", "other")]
@@ -106,7 +118,7 @@ ENDED = Phase(known=True, idle=True, waiting=True, ended=True)
         pytest.param({}, 60.0, True, id="it hung"),
         pytest.param({}, 24.0, False, id="it worked until it ended"),
         pytest.param({"seconds": 20.0}, 60.0, False, id="a node that was ahead when it ended"),
-        pytest.param({"quiet": 5.0}, 60.0, False, id="a node like its peers when it ended"),
+        pytest.param({"quiet": 10.0}, 60.0, True, id="levels of before and after the end"),
         pytest.param({"began": NOW - 121.0}, 60.0, False, id="differed long before"),
         pytest.param({"held": True, "strength": 2.9}, 60.0, False, id="a small sign at the onset"),
         pytest.param({"held": True, "strength": 3.0}, 60.0, True, id="a large sign at the onset"),

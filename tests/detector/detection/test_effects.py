@@ -53,6 +53,12 @@ def test_deviations_are_those_of_the_slow_version(seed: int, units: int, missing
     np.testing.assert_allclose(expected, found, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("factor", [0.5, 1.0, 6.0])
+def test_what_is_shared_is_how_far_the_level_is_above_its_usual_one(factor: float) -> None:
+    shared = deviation_of(np.full((4, 15), factor, dtype=np.float32)).shared
+    assert pytest.approx(np.log((factor + 0.02) / 1.02) / np.log(1.2), abs=1e-6) == shared
+
+
 @given(seed=st.integers(0, 1000), factor=st.floats(0.5, 50))
 def test_all_nodes_larger_by_one_factor_deviate_as_before(seed: int, factor: float) -> None:
     window = np.random.default_rng(seed).uniform(50, 200, (5, 15)).astype(np.float32)

@@ -145,6 +145,17 @@ def test_congestion_that_comes_to_two_nodes_at_once_names_nobody() -> None:
     assert {"node-01", "node-04"} == set(off)
 
 
+@pytest.mark.parametrize(
+    ("all_feel", "expected"), [(1.0, ["node-02"]), (6.0, [])], ids=["alone", "with all"]
+)
+def test_congestion_that_all_feel_unequally_names_nobody(
+    all_feel: float, expected: list[str]
+) -> None:
+    values = changed(training(1200, slower=0.1), "ecn_rate", slice(None), all_feel, FAULT)
+    changed(values, "ecn_rate", 2, 4.0, FAULT)
+    assert expected == nodes_found(values)
+
+
 def test_one_gpu_is_seen_among_the_gpus_of_all_nodes() -> None:
     values = training(1100, slower=0.1)
     values["gpu_power"][2, 3, FAULT] *= 0.8

@@ -62,7 +62,10 @@ def has_company(signs: Sequence[Evidence], step: JobStep, settings: PeerwatchCon
     # differs in all metrics, for as long as the level that is compared remembers it.
     if not step.waits_long(settings.fast_pair_seconds):
         return False
-    lasting = [sign for sign in signs if sign.seconds >= settings.fast_pair_seconds]
+    # Who computes while the others wait is late, as after an evaluation: only time tells more.
+    lasting = [
+        sign for sign in signs if sign.seconds >= settings.fast_pair_seconds and not sign.works_on
+    ]
     return len({cause_of(sign.metric) for sign in lasting}) > 1
 
 
@@ -72,9 +75,10 @@ def outlived_the_job(item: Evidence, step: JobStep, settings: PeerwatchConfig) -
     The node must have differed for as long as one with company would have to: where the processes
     end, a node that is a second or two ahead differs from the others in all its metrics.
     """
-    if not settings.ended or not step.ended_after(settings.fast_pair_seconds):
-        return False
-    return item.quiet == 0 and item.seconds >= settings.fast_pair_seconds
+    # That it has not been seen for a step or two (continuity.gap_seconds) says nothing: the levels
+    # of those are means of before and after the end.
+    ended = settings.ended and step.ended_after(settings.fast_pair_seconds)
+    return ended and item.seconds >= settings.fast_pair_seconds
 
 
 def had_time(item: Evidence, step: JobStep, settings: PeerwatchConfig) -> bool:

@@ -139,7 +139,12 @@ def _candidates(
         largest = np.inf
     found = candidates_on(deviation, evident, shape, sign, largest)
     late = settings.fast and step.waits_long(settings.patience_seconds)
-    return Side(found.strength / settings.relaxed, found.gpu, found.common) if late else found
+    least = settings.relaxed if late else 1.0
+    if view.metric.kind == "network" and sign > 0 and settings.common_cause:
+        # Nodes feel a congestion that they share unequally: a node is more than one of those only
+        # if it exceeds the others by as much as these exceed what is usual. NaN is no more.
+        least *= max(1.0, deviation.shared)
+    return Side(found.strength / least, found.gpu, found.common)
 
 
 def _unlike(view: MetricView, time: float, model: Model, config: DetectorConfig) -> Mask:

@@ -45,12 +45,15 @@ class StepDeviations:
         Whether the unit also moved away from the peers' plain level, in the same direction.
     collapsed
         Whether the job's level is so far below its usual one that only growth can be evaluated.
+    shared
+        How far the job's level is above its usual one, in minimum effect sizes.
     """
 
     effects: Levels
     spreads: Levels
     away: NDArray[np.bool_]
     collapsed: bool
+    shared: float = 0.0
 
     @property
     def healthy(self) -> NDArray[np.bool_]:
@@ -180,7 +183,8 @@ def deviate(
     plain = scale.distance(scale.restored(own, usual.offset), level, floor)
     away = (np.sign(plain) == np.sign(distance)) & (np.abs(plain) >= _AWAY * effect)
     spreads = np.abs(distance) / np.maximum(usual.spread, 1e-6)
-    return StepDeviations(distance / effect, spreads, away, collapsed)
+    shared = float(scale.distance(np.array([level]), usual.level, floor)[0]) / effect
+    return StepDeviations(distance / effect, spreads, away, collapsed, shared)
 
 
 def candidates_on(

@@ -175,6 +175,11 @@ class Evidence:
         """Whether other programs than the job's explain it."""
         return self.high and self.metric.kind == "load"
 
+    @property
+    def works_on(self) -> bool:
+        """Whether the node's GPUs have more to do than those of the others."""
+        return self.high and self.metric.kind == "work" and self.metric.scope == "gpu"
+
 
 def collect_evidence(
     tracker: SideTracker,
