@@ -186,6 +186,20 @@ MISTAKES = {
         {"exporter": {"heartbeatDirectory": "/run/heartbeat"}},
         'exporter.heartbeatDirectory: "/run/heartbeat" is of no use while',
     ),
+    "pings without a secret": (
+        {"exporter": {"config": {"pings": {"enabled": True, "peers": ["node-1"]}}}},
+        "exporter.pingsSecret: is empty, but exporter.config.pings.enabled is true",
+    ),
+    "pings in the pods' own network": (
+        {
+            "exporter": {
+                "config": {"pings": {"enabled": True, "peers": ["node-1"]}},
+                "pingsSecret": "pings",
+                "privileges": {"hostNetwork": False},
+            }
+        },
+        "exporter.privileges.hostNetwork: is false, but exporter.config.pings.enabled is true",
+    ),
     "logs of nobody": (
         {"exporter": {"logs": {"enabled": True}}},
         "exporter.logs.enabled: is of no use while exporter.privileges.processes is false",
@@ -328,3 +342,16 @@ def test_every_template_makes_something_in_some_case():
 
     assert wanted | {"PodMonitor", "ServiceMonitor"} == made
     assert of_kind(objects(values_of("full")), "NetworkPolicy")
+
+
+def test_the_secret_of_pings_lies_where_the_settings_name_it():
+    rendered = objects(values_of("full"))
+    (daemon_set,) = of_kind(rendered, "DaemonSet")
+    pod = daemon_set["spec"]["template"]["spec"]
+    (settings,) = of_kind(rendered, "ConfigMap", "exporter")
+    config = yaml.safe_load(settings["data"]["exporter.yaml"])
+
+    (volume,) = [each for each in pod["volumes"] if each["name"] == "pings"]
+    (mount,) = [e for e in pod["containers"][0]["volumeMounts"] if e["name"] == "pings"]
+    assert {"secretName": "peerwatch-pings"} == volume["secret"]
+    assert f"{mount['mountPath']}/pings.secret" == config["pings"]["secret_file"]

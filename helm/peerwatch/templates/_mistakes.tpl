@@ -32,10 +32,17 @@
 {{- $found = append $found (printf "exporter.logs.directories: %q would hide a directory of the container; name another one, such as /shared/slurm-logs." .) -}}
 {{- end -}}
 {{- end -}}
+{{- $pings := default dict $values.config.pings -}}
+{{- if and $pings.enabled (not $values.pingsSecret) -}}
+{{- $found = append $found "exporter.pingsSecret: is empty, but exporter.config.pings.enabled is true; name a Secret with the key pings.secret (docs/pings.md)." -}}
+{{- end -}}
+{{- if and $pings.enabled (not $may.hostNetwork) -}}
+{{- $found = append $found "exporter.privileges.hostNetwork: is false, but exporter.config.pings.enabled is true; pings between pods' own networks say nothing about the nodes' NICs, so set it to true." -}}
+{{- end -}}
 {{- if and (eq $may.kernelLog "device") (not $may.kernelLogDevice) -}}
 {{- $found = append $found "exporter.privileges.kernelLogDevice: is empty, but kernelLog is \"device\"; name the resource under which your device plugin hands out /dev/kmsg." -}}
 {{- end -}}
-{{- range $place, $instead := dict "listen" "exporter.port" "paths" "nothing: the chart mounts them" "web.config_file" "exporter.webConfigSecret" "heartbeat.directory" "exporter.heartbeatDirectory" "jobs.mapping_directory" "exporter.mappingDirectory" "jobs.pod_resources_socket" "exporter.privileges.kubelet" "logs.enabled" "exporter.logs.enabled" "logs.pods_directory" "exporter.logs.podsDirectory" -}}
+{{- range $place, $instead := dict "listen" "exporter.port" "paths" "nothing: the chart mounts them" "web.config_file" "exporter.webConfigSecret" "heartbeat.directory" "exporter.heartbeatDirectory" "pings.secret_file" "exporter.pingsSecret" "jobs.mapping_directory" "exporter.mappingDirectory" "jobs.pod_resources_socket" "exporter.privileges.kubelet" "logs.enabled" "exporter.logs.enabled" "logs.pods_directory" "exporter.logs.podsDirectory" -}}
 {{- if include "peerwatch.has" (list $values.config $place) -}}
 {{- $found = append $found (printf "exporter.config.%s: is set by the chart; use %s instead." $place $instead) -}}
 {{- end -}}

@@ -26,6 +26,9 @@
 {{- $pods := default nil $values.logs.podsDirectory -}}
 {{- $_ := set $config "logs" (merge (dict "enabled" true "pods_directory" $pods) (default dict $config.logs)) -}}
 {{- end -}}
+{{- if $values.pingsSecret -}}
+{{- $_ := set $config "pings" (set (default dict $config.pings) "secret_file" "/etc/peerwatch-pings/pings.secret") -}}
+{{- end -}}
 {{- /* Helm makes strings of keys; those of xid.severity are numbers. */ -}}
 {{- regexReplaceAll "(?m)^( +)\"([0-9]+)\":" (toYaml $config) "${1}${2}:" -}}
 {{- end }}
