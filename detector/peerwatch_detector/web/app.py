@@ -129,12 +129,14 @@ def create_app(detector: Detector, facts: WebFacts) -> flask.Flask:
 
     @app.get("/")
     def index() -> str:
-        views = [
-            _job_view(detector, pictures, detection) for detection in detector.snapshot.detections
-        ]
-        total = sum(len(view.findings) for view in views)
+        detections = detector.snapshot.detections
+        views = [_job_view(detector, pictures, detection) for detection in detections]
         return flask.render_template(
-            "index.html", jobs=views, total=total, job_info=detector.config.discovery.job_info
+            "index.html",
+            jobs=views,
+            summaries=[roots.summaries(detection.job.job_id) for detection in detections],
+            total=sum(len(view.findings) for view in views),
+            job_info=detector.config.discovery.job_info,
         )
 
     @app.get("/jobs/<anything:job_id>")

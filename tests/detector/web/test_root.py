@@ -99,6 +99,18 @@ def test_the_page_says_what_to_do_before_it_lists_findings(site: Site) -> None:
     assert "None" not in text
 
 
+def test_the_list_of_jobs_says_what_to_do_first(site: Site) -> None:
+    show(site, gpu_lost())
+    index = site.get("/")
+
+    assert "Isolate n5 and restart: GPU 3 fell off the bus" in index
+    assert 'href="/jobs/job-1#diagnosis"' in index
+    assert 'id="diagnosis"' in site.get("/jobs/job-1")
+    # Green would contradict it.
+    assert '"good">none' not in index
+    assert '"good">No node' not in site.get("/jobs/job-1")
+
+
 def test_what_came_first_is_marked_and_the_rest_counts_from_it(site: Site) -> None:
     page = show(site, gpu_lost())
     rows = rows_of(page)
@@ -260,6 +272,7 @@ def test_hostile_names_are_escaped_everywhere(site: Site) -> None:
     page = show(site, answer(*seen, job=job, missing=(NASTY,)))
 
     assert "<script" not in page
+    assert "<script" not in site.get("/")
     assert page.count("&lt;script&gt;") > 12
     for text in re.findall(r"<svg.*?</svg>", page, re.DOTALL):
         ET.fromstring(text)

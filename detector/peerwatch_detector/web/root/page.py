@@ -50,14 +50,22 @@ class RootParts:
         if detector.instants is not None:
             self._sources = Kept(partial(read_sources, detector.instants), KEPT_SECONDS)
 
+    def summaries(self, job_id: str) -> tuple[str, ...]:
+        """Return what to do first about a job, a sentence for each diagnosis."""
+        view = self._view(job_id)
+        return () if view is None else tuple(cause.summary for cause in view.causes)
+
     def get(self, job_id: str) -> RootPart:
         """Return the part about a job."""
-        diagnoses = self._detector.snapshot.diagnoses
-        view = self._views.get(None if diagnoses is None else diagnoses.roots.get(job_id))
+        view = self._view(job_id)
         ago = 0 if view is None else max(0, round(self._detector.clock() - view.asked))
         return RootPart(
             view, self._state(job_id, view), self._present(job_id), f"{ago} s ago", _picture(view)
         )
+
+    def _view(self, job_id: str) -> RootView | None:
+        diagnoses = self._detector.snapshot.diagnoses
+        return self._views.get(None if diagnoses is None else diagnoses.roots.get(job_id))
 
     def _present(self, job_id: str) -> SourcesView:
         # While Prometheus does not answer, nobody shall wait for it to see what is known.
