@@ -24,7 +24,6 @@ SPECS = (
         "How a check of this node or of one of its devices ended: 0 pass, 1 warn, 2 fail, 3 error "
         "(the check did not work), 4 skipped (it did not run).",
         _SOURCE,
-        not_drawn=_NOT_DRAWN,
     ),
     MetricSpec(
         "peerwatch_check_value_ratio",
@@ -51,7 +50,6 @@ SPECS = (
         _LABELS,
         "When the check began.",
         _SOURCE,
-        not_drawn=_NOT_DRAWN,
     ),
 )
 
