@@ -57,6 +57,21 @@ def panels(job: str) -> list[Panel]:
             "short",
             (f"sum by (state) (rank_process_state{{{job}}})", "{{state}}"),
         ).span(8),
+        graph(
+            "Traffic of the job",
+            "What a node of the job sends and receives, over RDMA or else the network, as a share "
+            "of the job's own usual traffic of the last hour. A checkpoint lowers it for as long "
+            "as it takes; what lasts longer is a verdict in the table of evidence.",
+            "percentunit",
+            (f"max(peerwatch_job_traffic_ratio{{{job}}})", "present / usual"),
+        ).span(12),
+        graph(
+            "Period of its traffic",
+            "After how long the traffic repeats itself, as with every step. None where nothing "
+            "repeats, or faster than the samples show.",
+            "s",
+            (f"max(peerwatch_job_traffic_period_seconds{{{job}}})", "period"),
+        ).span(12),
         _not_running(job),
     ]
 

@@ -179,6 +179,22 @@ _TEXTS: dict[ClassName | Symptom, tuple[str, str, str]] = {
         "Something stands against the job, and what was observed does not tell what.",
         "The checks that the diagnosis proposes.",
     ),
+    "traffic_stopped": (
+        "traffic has stopped",
+        "The nodes of a job that should run send next to nothing: all wait for one of them.",
+        "Which node's metrics changed first, then the ranks' logs for a collective that hangs.",
+    ),
+    "traffic_fallen": (
+        "traffic has fallen",
+        "A job, or a node unlike its peers, sends less than half of what it usually does.",
+        "Pause frames, congestion marks and link speeds of the fabric; for a node those of its "
+        "ports.",
+    ),
+    "traffic_irregular": (
+        "traffic has lost its rhythm",
+        "Traffic no longer repeats itself with every step, as it usually does.",
+        "What else uses the network, retransmissions, and whether steps take unequal times.",
+    ),
 }
 
 

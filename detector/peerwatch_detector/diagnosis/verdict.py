@@ -22,6 +22,10 @@ ClassName = Literal[
     # A collective that ends late.
     "compute_straggler",
     "communication_straggler",
+    # Traffic of the job, or of a node unlike its peers'.
+    "traffic_stopped",
+    "traffic_fallen",
+    "traffic_irregular",
 ]
 # What a root is a case of: the rows of Meta's taxonomy, and what it has no row for.
 Symptom = Literal[

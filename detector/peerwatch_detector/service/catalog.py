@@ -8,6 +8,7 @@ from __future__ import annotations
 from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_detector.service.configuration_specs import CONFIGURATION_SPECS
 from peerwatch_detector.service.diagnosis_specs import DIAGNOSIS_SPECS
+from peerwatch_detector.service.traffic_specs import TRAFFIC_SPECS
 
 SPECS: tuple[MetricSpec, ...] = (
     MetricSpec(
@@ -71,6 +72,7 @@ SPECS: tuple[MetricSpec, ...] = (
     ),
     *DIAGNOSIS_SPECS,
     *CONFIGURATION_SPECS,
+    *TRAFFIC_SPECS,
     MetricSpec(
         "peerwatch_job_progress_ratio",
         "gauge",

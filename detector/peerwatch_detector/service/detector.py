@@ -35,7 +35,7 @@ from peerwatch_detector.service.configurations import JobConfigurations
 from peerwatch_detector.service.diagnoses import Diagnoses
 from peerwatch_detector.service.discovery import Discovery, Found
 from peerwatch_detector.service.evidence import Answered, DiagnoserFailures, JobEvidence
-from peerwatch_detector.service.job_memory import JobMemory, Reading, Turn
+from peerwatch_detector.service.job_memory import JobMemory, Reading, Turn, traffic_watch
 from peerwatch_detector.service.members import Group, MembershipView
 from peerwatch_detector.service.metrics import Membership, Snapshot
 from peerwatch_detector.service.restore import (
@@ -279,6 +279,7 @@ class Detector:
                 self._shown(job_id, m) for job_id, m in self.memories.items() if m.shown
             ),
             diagnoses=self._diagnoses(),
+            traffic={job_id: m.traffic for job_id, m in evaluated.items() if m.traffic},
             configurations=self.configurations.states(self.memories) if self.configurations else {},
             last_success={
                 job_id: m.last_success
@@ -346,7 +347,7 @@ class Detector:
         evidence = JobEvidence.begin(job_id, self._diagnosers)
         detector = JobDetector(self.config, self.models)
         detector.state.evidence = evidence.findings.standing
-        return JobMemory(reader, detector, evidence)
+        return JobMemory(reader, detector, evidence, traffic_watch(self.config))
 
     def _read(self, job: Job, memory: JobMemory, discovered: float) -> Reading:
         """Begin a job's turn: read all of it, or its first part."""
@@ -391,5 +392,6 @@ class Detector:
         before = dict(detector.state.standing)
         detection = detector.detect(turn.job, frames, turn.moment)
         memory.detection, memory.last_success = detection, turn.now
+        memory.watch_traffic(frames, detection)
         after = {finding.node: finding for finding in detection.findings}
         log_changes(before, after, detection.explanations)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from peerwatch_detector.detection.findings import Finding
@@ -135,6 +135,10 @@ class JobEvidence:
                 # One that is not answered, or that meets a bug, must not silence the others.
                 errors[diagnoser.name] = error
         return Answered(self, verdicts, errors)
+
+    def hear(self, name: str, said: Iterable[Verdict]) -> None:
+        """Take in what samples say of the job, which no diagnoser asks for."""
+        self._said[name] = tuple(said)
 
     def take(self, answered: Answered, now: float, named: Collection[str]) -> list[Finding]:
         """Take in what was said and return the findings that are new.

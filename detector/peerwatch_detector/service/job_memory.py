@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection.findings import Finding
 from peerwatch_detector.detection.pipeline import Detection, JobDetector
+from peerwatch_detector.diagnosis.traffic.job_traffic import JobTraffic
+from peerwatch_detector.diagnosis.traffic.verdicts import verdicts_of
+from peerwatch_detector.diagnosis.traffic.watch import Doing, TrafficWatch
 from peerwatch_detector.diagnosis.verdict import SYMPTOMS
+from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.reading.job_reader import JobReader, JobReading
 from peerwatch_detector.service.evidence import JobEvidence
@@ -18,7 +23,7 @@ _STANDS_RATIO = 0.1
 
 @dataclass(slots=True)
 class JobMemory:
-    """What the detector holds of one job: samples, deviations, findings.
+    """What the detector holds of one job: samples, deviations, findings, traffic.
 
     Parameters
     ----------
@@ -28,12 +33,16 @@ class JobMemory:
         What is remembered of it.
     evidence
         What the job itself says.
+    watch
+        What is remembered of its traffic.
     restored
         Whether the findings published before stand.
     turn
         The turn of which only some metrics have been read yet.
     detection, last_success
         What was found last, and when its samples were read.
+    traffic
+        Its traffic as it was last seen; None = not known.
     seconds
         What its last turn took, by stage.
     carried
@@ -43,10 +52,12 @@ class JobMemory:
     reader: JobReader
     detector: JobDetector
     evidence: JobEvidence
+    watch: TrafficWatch
     restored: bool = False
     turn: Turn | None = None
     detection: Detection | None = None
     last_success: float | None = None
+    traffic: JobTraffic | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     carried: tuple[Finding, ...] | None = None
 
@@ -73,6 +84,13 @@ class JobMemory:
                 replace(finding, rank=ranks.get(finding.metric, 0)) for finding in standing
             )
 
+    def watch_traffic(self, frames: Mapping[str, JobFrame], detection: Detection) -> None:
+        """Take in what samples show of the job's traffic, by what the job was found to do."""
+        doing = Doing(self.detector.method.progress_since, detection.pace)
+        self.traffic = self.watch.update(frames, doing)
+        said = () if self.traffic is None else verdicts_of(self.evidence.job_id, self.traffic)
+        self.evidence.hear("traffic", said)
+
     @property
     def shown(self) -> bool:
         """Whether there is something to say about the job."""
@@ -95,6 +113,14 @@ class JobMemory:
         found = self.detection
         stands = found is not None and found.pace is not None and found.pace.ratio < _STANDS_RATIO
         return stands or (found is not None and bool(found.findings))
+
+
+def traffic_watch(config: DetectorConfig) -> TrafficWatch:
+    """Return a watch that knows nothing yet."""
+    # Recorded rates are those of the shipped rules, whose window is the setting's default; the fast
+    # endpoint's are from one second to the next.
+    rate = 1.0 if config.preset == "fast" else float(config.rate_window_seconds)
+    return TrafficWatch(config.step_seconds, rate, config.peerwatch.patience_seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from peerwatch_common.web.facts import WebFacts
 from peerwatch_detector import __version__
 from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.diagnosis.config.watch import ConfigState
+from peerwatch_detector.diagnosis.traffic.job_traffic import JobTraffic
 from peerwatch_detector.errors import ReadFailure
 from peerwatch_detector.reading import ReadingStatistics
 from peerwatch_detector.reading.settings import Api
@@ -27,6 +28,7 @@ from peerwatch_detector.service.clock_watch import Direction
 from peerwatch_detector.service.configuration_specs import configuration_families
 from peerwatch_detector.service.diagnoses import Diagnoses, diagnosis_families
 from peerwatch_detector.service.schedule import Backlog
+from peerwatch_detector.service.traffic_specs import traffic_families
 
 # Series whose text is kept from one exposition to the next: of 16,000 nodes and ten metrics.
 _KEPT_SERIES = 500_000
@@ -83,6 +85,8 @@ class Snapshot:
         What the jobs themselves say; None where they are not asked.
     configurations
         How the nodes of each job are set up.
+    traffic
+        What each job sends, against its own usual traffic.
     """
 
     detections: tuple[Detection, ...] = ()
@@ -97,6 +101,7 @@ class Snapshot:
     clock_jumps: Mapping[Direction, int] = field(default_factory=dict)
     diagnoses: Diagnoses | None = None
     configurations: Mapping[str, ConfigState] = field(default_factory=dict)
+    traffic: Mapping[str, JobTraffic] = field(default_factory=dict)
 
 
 class Exposition:
@@ -138,6 +143,7 @@ def families(snapshot: Snapshot) -> Iterator[Family]:
         yield from part(snapshot)
     yield from diagnosis_families(snapshot.diagnoses)
     yield from configuration_families(snapshot.configurations)
+    yield from traffic_families(snapshot.traffic)
 
 
 def _findings(snapshot: Snapshot) -> Iterator[Family]:

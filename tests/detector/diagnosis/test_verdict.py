@@ -21,8 +21,8 @@ VERDICT = Verdict(
 )
 
 
-def test_the_classes_are_a_closed_list_of_eleven():
-    assert len(set(CLASS_NAMES)) == len(CLASS_NAMES) == 11
+def test_the_classes_are_a_closed_list_of_fourteen():
+    assert len(set(CLASS_NAMES)) == len(CLASS_NAMES) == 14
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from peerwatch_detector.diagnosis.config.changes import Change
 from peerwatch_detector.diagnosis.config.majority import Split
 from peerwatch_detector.diagnosis.config.watch import ConfigState, Minority
 from peerwatch_detector.diagnosis.root.live_root import root_of
+from peerwatch_detector.diagnosis.traffic.job_traffic import JobTraffic
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.reading import ReadingStatistics
 from peerwatch_detector.service.catalog import SPECS
@@ -119,6 +120,7 @@ FULL = Snapshot(
             (Change(1800.0, "b", "cpu.governor", "performance", "powersave"),),
         )
     },
+    traffic={"job-1": JobTraffic("tcp_rdma_throughput", 2e9, 0.4, 12.5, 2.5)},
 )
 
 
@@ -173,6 +175,9 @@ def test_values_are_those_of_the_snapshot() -> None:
         ("peerwatch_job_config_split", "job-1", "cpu.smt"): 2.0,
         ("peerwatch_job_config_change_timestamp_seconds", "job-1", "b", "cpu.governor"): 1800.0,
         ("peerwatch_job_config_last_success_timestamp_seconds", "job-1"): 1992.0,
+        ("peerwatch_job_traffic_ratio", "job-1"): 0.4,
+        ("peerwatch_job_traffic_period_seconds", "job-1"): 12.5,
+        ("peerwatch_job_traffic_shortest_period_seconds", "job-1"): 2.5,
         ("peerwatch_fault_score", "job-1", "a"): 1.0,
         ("peerwatch_fault_score", "job-1", "b"): 0.25,
         ("peerwatch_normal_score", "job-1", "a", "load"): 1.5,
