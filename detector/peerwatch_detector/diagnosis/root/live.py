@@ -196,6 +196,12 @@ def _named(kind: str, label: str) -> Callable[[Labels, float], Sequence[Evidence
     return build
 
 
+def _traffic(labels: Labels, value: float) -> Sequence[Evidence]:
+    name, node = labels.get("class", "").removeprefix("traffic_"), labels.get("node", "")
+    # Of all nodes alike it says nothing about any of them.
+    return [Evidence(time=value, kind="traffic", name=name if node else f"job_{name}", node=node)]
+
+
 _BUILDERS: Mapping[str, Callable[[Labels, float], Sequence[Evidence]]] = {
     "xid": _xid,
     "xid_class": _xid,
@@ -209,6 +215,7 @@ _BUILDERS: Mapping[str, Callable[[Labels, float], Sequence[Evidence]]] = {
     "absent": _state("absent", "absent"),
     "config": _named("config", "key"),
     "finding": _named("finding", "metric"),
+    "traffic": _traffic,
 }
 
 

@@ -86,7 +86,12 @@ QUERIES: Mapping[str, str] = {
         "max by (node, rank, class, confidence) "
         # What the root says itself is no evidence of it.
         '(timestamp(peerwatch_diagnosis{ {{- job -}} ,node!="",'
-        f'class=~"{"|".join(CLASS_NAMES)}"}}))'
+        f'class=~"{"|".join(CLASS_NAMES)}",class!~"traffic_.+"}}))'
+    ),
+    # From when on it stands, of late: what was regained before then is another matter.
+    "traffic": (
+        "min by (node, class) (min_over_time((timestamp("
+        'peerwatch_diagnosis{ {{- job -}} ,class=~"traffic_.+"}))[900s:15s]))'
     ),
     "named": (
         "min by (node, metric) "

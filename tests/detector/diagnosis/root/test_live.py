@@ -92,6 +92,7 @@ def test_a_gpu_that_fell_off_the_bus_is_found_in_series() -> None:
             ("collective", "not_launched", "sure"),
         ),
         ("verdict", {"class": "rank_stopped", "rank": "3"}, NOW, ("process", "stopped", "")),
+        ("traffic", {"class": "traffic_fallen"}, NOW, ("traffic", "fallen", "")),
     ],
 )
 def test_each_series_is_an_observation(
@@ -265,3 +266,30 @@ def test_addresses_in_complaints_are_those_of_nodes() -> None:
     (cause,) = found.root.causes
     text = page_text(cause, found.root, found.places)
     assert text.endswith("5 s before 14 ranks lost their connection to it.")
+
+
+def test_traffic_that_stops_on_all_nodes_names_nobody() -> None:
+    samples = {
+        "ranks": ranks(),
+        "traffic": rows(({"class": "traffic_stopped", "node": ""}, NOW - 200)),
+    }
+    (evidence,) = evidence_of(samples, NOW, "7")
+    (cause,) = find_root(job_places(samples), [evidence], job_id="7", until=NOW).causes
+
+    assert ("traffic", "job_stopped", "") == (evidence.kind, evidence.name, evidence.node)
+    assert ((), "undecided", "inspect") == (cause.nodes, cause.confidence, cause.action)
+
+
+def test_traffic_of_one_node_needs_a_second_sign() -> None:
+    samples = {
+        "ranks": ranks(),
+        "traffic": rows(({"class": "traffic_fallen", "node": "n5"}, NOW - 200)),
+    }
+    alone = find_root(job_places(samples), evidence_of(samples, NOW, "7"), job_id="7", until=NOW)
+    samples["verdict"] = rows(
+        ({"node": "n5", "class": "communication_straggler", "confidence": "likely"}, NOW - 150)
+    )
+    both = find_root(job_places(samples), evidence_of(samples, NOW, "7"), job_id="7", until=NOW)
+
+    assert [] == [cause.nodes for cause in alone.causes if cause.nodes]
+    assert [("n5",)] == [cause.nodes for cause in both.causes]
