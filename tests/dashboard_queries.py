@@ -28,6 +28,8 @@ MAY_BE_EMPTY: Mapping[tuple[str, str], str] = {
     ("fleet", "Nodes with a failing collector"): "counts failing collectors; none fails",
     ("job", "annotation XID errors"): "a rank that hangs makes no XID error",
     ("job", "Pace of the job"): "a job's usual pace is known after ten minutes, not before",
+    ("job", "Traffic of the job"): "its usual traffic is known after ten minutes, not before",
+    ("job", "Period of its traffic"): "the same",
     ("job", "What the job itself says"): "no rank of it ended, was stopped or is late",
     ("job", "Ranks that do not run"): "lists ranks that were stopped, have ended or wait for I/O",
     ("job", "Nodes set up unlike most"): "the nodes of the demonstration are set up alike",

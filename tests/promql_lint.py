@@ -133,6 +133,8 @@ SHARED = {
     "node:place:seconds": Metric("gauge", _PLACE | {"node", "unit"}),
     "place:nodes:count": Metric("gauge", _PLACE),
     "node:fault:info": Metric("gauge", _FAULT | {"alertstate", "severity"}),
+    "alert:fault_evaluated:seconds": Metric("gauge", frozenset()),
+    "alert:fault_gap:seconds": Metric("gauge", frozenset()),
     "alert:fault_resumed:seconds": Metric("gauge", frozenset()),
     "alert:fault_watch:seconds": Metric("gauge", frozenset()),
     "node:fault_start:seconds": Metric("gauge", _FAULT),

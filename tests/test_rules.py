@@ -51,7 +51,11 @@ CASES = ("fires", "does not fire", "missing data", "resolves")
 # It always fires, by design: there is nothing it could resolve from.
 ALWAYS_FIRING = {"PeerwatchWatchdog"}
 # When the rules began to watch, which they always do.
-ALWAYS_RECORDED = {"alert:fault_watch:seconds", "alert:fault_resumed:seconds"}
+ALWAYS_RECORDED = {
+    "alert:fault_evaluated:seconds",
+    "alert:fault_watch:seconds",
+    "alert:fault_resumed:seconds",
+}
 FINDINGS = {"PeerwatchFaultyNode", "PeerwatchSuspectNode"}
 # About all nodes of a job together, and about all jobs of a detector.
 MAY_LOSE = {

@@ -5,12 +5,15 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from peerwatch_demo.stack.servers import find_program
 
-CASES = Path(__file__).parent / "rules" / "gap" / "shared.test.yaml"
+CASES = sorted((Path(__file__).parent / "rules" / "gap").glob("*.test.yaml"))
 
 
-def test_what_nodes_shared_is_remembered_over_a_gap():
-    command = [find_program("promtool"), "test", "rules", str(CASES)]
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.name.partition(".")[0])
+def test_a_gap_neither_forgets_nor_makes_what_nodes_share(path):
+    command = [find_program("promtool"), "test", "rules", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert 0 == done.returncode, done.stdout + done.stderr

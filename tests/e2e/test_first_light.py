@@ -213,6 +213,8 @@ EMPTY_HERE = {
     "span_": "the simulated nodes run no rank processes",
     "peerwatch_diagnosis": "the same: no job says anything itself",
     "peerwatch_job_progress_ratio": "the same: nobody tells of steps",
+    "log_": "the same: nobody writes a log",
+    "peerwatch_job_traffic": "a job's usual traffic is known after ten minutes",
     "peerwatch_job_config": "nodes are compared in their settings after minutes, and are alike",
 }
 

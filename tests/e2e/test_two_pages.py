@@ -269,8 +269,9 @@ def test_a_slow_scrape_carries_every_second(scraped: Scraped, job: str) -> None:
     (counted,) = re.findall(r"^exporter_snapshot_missed_total (\S+)$", page, re.MULTILINE)
     assert 0 <= missed <= float(counted)
     assert min(steps(series)) >= 0
-    # A sample's time is that of its tick.
-    assert error(steps(series)) < 0.02
+    # A sample's time is that of its tick: a step is wrong by milliseconds of a busy machine, not by
+    # the half second and more of the scrape's time.
+    assert error(steps(series)) < 0.05
 
 
 @pytest.mark.parametrize("job", [HISTORY, SECOND])

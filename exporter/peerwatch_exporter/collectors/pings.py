@@ -59,7 +59,7 @@ SPECS: tuple[MetricSpec, ...] = needing(
         not_drawn=_FOR_DIAGNOSIS,
     ),
     MetricSpec(
-        "ping_round_trip_seconds",
+        "ping_recent_round_trip_seconds",
         "gauge",
         "seconds",
         (*_TARGET, "statistic"),
@@ -168,7 +168,7 @@ def _families(mesh: Mesh) -> Iterator[Family]:
             families["ping_lost_total"].add_metric((*target, direction), number)
         families["ping_round_trip_seconds_total"].add_metric(target, counts.seconds)
         if counts.newest:
-            statistics = families["ping_round_trip_seconds"]
+            statistics = families["ping_recent_round_trip_seconds"]
             statistics.add_metric((*target, "min"), counts.shortest)
             statistics.add_metric((*target, "p99"), counts.p99)
     peers = families["ping_peers"]

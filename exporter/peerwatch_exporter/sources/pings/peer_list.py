@@ -10,8 +10,6 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-import yaml
-
 from peerwatch_exporter.sources.pings.datagrams import is_own
 from peerwatch_exporter.sources.pings.partners import partners
 from peerwatch_exporter.sources.pings.secret import read_secrets
@@ -149,6 +147,9 @@ def hosts_of_file(path: Path) -> list[str]:
     PeersError
         If it cannot be read or is something else.
     """
+    # Only who keeps peers in a file pays for reading YAML.
+    import yaml  # noqa: PLC0415
+
     try:
         with path.open("rb") as file:
             content = file.read(_MOST_FILE_BYTES + 1)
