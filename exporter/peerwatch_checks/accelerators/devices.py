@@ -89,8 +89,8 @@ def released() -> Iterator[None]:
     finally:
         import torch  # noqa: PLC0415 - only checks that need it load it
 
-        gc.collect()
         if torch.cuda.is_available():
+            gc.collect()
             torch.cuda.empty_cache()
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
 from peerwatch_checks.accelerators.devices import CPU, Device
 from peerwatch_checks.check import Context, Outcome, Skip
@@ -14,11 +15,20 @@ from peerwatch_checks.checks.host.gpu_memory_copy import GpuMemoryCopyOptions, g
 from peerwatch_checks.checks.host.gpu_peer_copy import GpuPeerCopyOptions, gpu_peer_copy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 COPYING = "peerwatch_checks.accelerators.copying"
 EIGHT = [replace(CPU, label=f"gpu {index}", model="M") for index in range(8)]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Keep small copies from waiting for threads of a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def by_device(outcomes: Iterable[Outcome]) -> dict[str, Outcome]:

@@ -34,6 +34,7 @@ NOT_SIMULATED = (
     "gpu_burst_",
     "fast_fine_",
     "collective_",
+    "ping_",
     "span_",
 )
 NOT_SHOWN = {
