@@ -1,20 +1,21 @@
 # make demo    a real training job, a real fault, one page with the right name (under 5 minutes)
+# make demo RESPOND=1  the same to its end: the node is drained, the job trains on (under 5 minutes)
 # make demo FLEET=64  the same on a simulated fleet with a past (under 3 minutes)
 # make test    everything that must hold before a change goes in
 # make generate  write again what repeats the code: rules, dashboards, tables and pages
-# make bench   what the exporter costs, next to node_exporter, and what reading and judging a job and its logs takes
+# make bench   one table: what each program costs, next to what a user would do instead
 # make evaluate  how right the detector's methods are, on simulated cases (under 5 minutes)
 # make models  train the models that ship with the detector anew (under 10 minutes)
 # make gpu     what needs an NVIDIA GPU, tried on one; writes docs/gpu.md (under 8 minutes, no network)
 # make pictures  draw the dashboards of the documentation anew (10 minutes; chromium and pngquant)
 #
 # All do their own set-up into .venv and .tools; `make clean` removes it.
-# FLEET, FAULT, SEED, HOLD and NO_NAMESPACES reach the demo through the environment: see `make help`.
+# FLEET, RESPOND, FAULT, SEED, HOLD and NO_NAMESPACES reach the demo through the environment: see `make help`.
 
 SHELL := /bin/sh
 export PATH := $(CURDIR)/.venv/bin:$(PATH):$(CURDIR)/.tools/usr/bin
 
-.PHONY: help demo test lint format generate bench evaluate gpu models pictures setup-demo setup-test setup-bench clean
+.PHONY: help demo test lint lint-types lint-others format generate bench evaluate gpu models pictures setup-demo setup-test setup-bench clean
 
 help:
 	@echo 'make demo       run the whole loop on this machine: fault, finding, alert, page'
@@ -22,6 +23,9 @@ help:
 	@echo '                SEED=1             same faulty node every time'
 	@echo '                HOLD=1             keep everything up after the page, until Ctrl-C'
 	@echo '                NO_NAMESPACES=1    plain processes, also where namespaces work'
+	@echo 'make demo RESPOND=1 the same without a person: the responder takes the node out, and the'
+	@echo '                job goes on without it from its last checkpoint, under a real Slurm (as root)'
+	@echo '                or a driver of processes'
 	@echo 'make demo FLEET=64  the same with a simulated fleet of 8 to 256 nodes, full of history'
 	@echo '                FAULT=pfc_storm|hung_rank|lost_gpu|...   one of the exporter'"'"'s scenarios'
 	@echo '                SEED=1 HOLD=1      as above'
@@ -29,11 +33,13 @@ help:
 	@echo 'make lint       only the part of `make test` that runs no code'
 	@echo 'make format     let ruff format and repair the code'
 	@echo 'make generate   write again what repeats the code: rules, dashboards, tables and pages'
-	@echo 'make bench      what the exporter costs on this machine, next to node_exporter,'
-	@echo '                how fast the detector reads a job, next to requests and json,'
-	@echo '                and what a whole call and a whole cycle of it take'
+	@echo 'make bench      one table of what each program costs on this machine, next to what a user'
+	@echo '                would do instead, with goals; saves the run as build/bench.json'
 	@echo '                SECONDS=30         how long the exporters are measured'
-	@echo '                LARGE=1            up to 12,500 nodes (some minutes, 8 GiB)'
+	@echo '                ONLY=logs,webhook  some of the files of tests/bench/rows'
+	@echo '                OUTPUT=FILE        save the run there'
+	@echo '                COMPARE=FILE       beside a saved run, ratios only'
+	@echo '                LARGE=1            also 128 to 12,500 nodes, with exponents (8 GiB, half an hour)'
 	@echo 'make evaluate   how right the methods are, side by side, on simulated cases'
 	@echo '                OUTPUT=FOLDER      keep the reports there, as JSON and SVG'
 	@echo '                SEED=70000         of the first case; METHODS=peerwatch,minder,zscore'
@@ -49,13 +55,22 @@ help:
 demo: setup-demo
 	@python -m peerwatch_demo$(if $(FLEET),.fleet)
 
+# Programs that tests start load what is compiled, also where the environment forbids to keep it.
+test: export PYTHONDONTWRITEBYTECODE =
+# Three of the workers play on real servers, which mostly wait; two cores are for the others.
 test: lint
-	python -m pytest -n 4 --dist loadgroup
+	python -m pytest -n 5 --dist loadgroup
 
+# mypy takes as long as all the others.
 lint: setup-test
+	@$(MAKE) --no-print-directory -j 2 --keep-going --output-sync=target lint-types lint-others
+
+lint-types:
+	mypy
+
+lint-others:
 	ruff check .
 	ruff format --check .
-	mypy
 	lint-imports
 	python dashboards/build.py --check
 	python docs/generate.py --check
@@ -69,11 +84,8 @@ generate: setup-test
 	python dashboards/build.py
 
 bench: setup-bench
-	@PYTHONPATH=tests:exporter:detector python -m bench.exporter --seconds $(or $(SECONDS),30)
-	@PYTHONPATH=tests:exporter:detector python -m bench.reading $(if $(LARGE),--large)
-	@PYTHONPATH=tests:exporter:detector python -m bench.detector $(if $(LARGE),--scaling)
-	@PYTHONPATH=tests:exporter:detector python -m bench.hangs
-	@PYTHONPATH=tests:exporter:detector python -m bench.logs
+	@PYTHONPATH=tests:exporter:detector python -m bench --seconds $(or $(SECONDS),30) $(if $(LARGE),--large) \
+		$(if $(ONLY),--only $(ONLY)) $(if $(COMPARE),--compare $(COMPARE)) --output $(or $(OUTPUT),build/bench.json)
 
 # The seeds from 70000 on are for validation: nothing is chosen or tuned on them.
 evaluate: setup-demo
@@ -117,7 +129,7 @@ pictures: setup-demo
 	@python docs/pictures/take.py
 
 setup-demo setup-test setup-bench: setup-%:
-	@.ci/setup $*
+	@.ci/setup $* $(if $(RESPOND),slurm)
 
 clean:
 	rm -rf .venv .tools build dist

@@ -13,7 +13,9 @@ from detector import detector_dashboard
 from fabric import fabric_dashboard
 from fleet import fleet_dashboard
 from job import job_dashboard
+from links import UIDS, hand_on
 from node import node_dashboard
+from reliability import reliability_dashboard
 
 FOLDER = Path(__file__).resolve().parent
 
@@ -26,10 +28,19 @@ def render() -> dict[Path, str]:
         "node": node_dashboard(),
         "fabric": fabric_dashboard(),
         "detector": detector_dashboard(),
+        "reliability": reliability_dashboard(),
+    }
+    texts = {
+        name: json.dumps(board, cls=JSONEncoder, indent=2, sort_keys=True) + "\n"
+        for name, board in dashboards.items()
+    }
+    variables = {
+        UIDS[name]: [each["name"] for each in json.loads(text)["templating"]["list"]]
+        for name, text in texts.items()
     }
     return {
-        FOLDER / f"{name}.json": json.dumps(board, cls=JSONEncoder, indent=2, sort_keys=True) + "\n"
-        for name, board in dashboards.items()
+        FOLDER / f"{name}.json": hand_on(text, UIDS[name], variables)
+        for name, text in texts.items()
     }
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import alerts
 import detector_cycles
 import exporters
 import variables
 from board import board
-from parts import GREEN, RED, YELLOW, Panel, count, name, number, thresholds, value_map
+from parts import GREEN, RED, YELLOW, Panel, count, levels, name, number, value_map
 from promql import CLUSTER
 
 if TYPE_CHECKING:
@@ -33,8 +34,9 @@ def detector_dashboard() -> models.Dashboard:
 
 
 def _state() -> list[Panel]:
-    ages = thresholds((None, GREEN), (60, YELLOW), (120, RED))
+    ages = levels(GREEN, (60, YELLOW), (120, RED))
     return [
+        *alerts.counts(alerts.about(CLUSTER), f"peerwatch_reader_up{{{CLUSTER}}}"),
         number(
             "Reading",
             "Whether the last read succeeded, of all detectors. No data: none runs.",
@@ -69,13 +71,13 @@ def _state() -> list[Panel]:
         )
         .decimals(0)
         .thresholds(ages)
-        .span(3),
+        .span(4),
         number(
             "Nodes watched",
             "Nodes of all training jobs that are compared.",
             "short",
             f"sum(max by (cluster, job_id) (peerwatch_job_nodes{{{CLUSTER}}}))",
-        ).span(3),
+        ).span(4),
         count(
             "Blind metrics",
             "Detection metrics that no node of any training job delivers: a collector that is off, "
@@ -83,12 +85,13 @@ def _state() -> list[Panel]:
             f"count(max by (metric) (peerwatch_data_coverage_ratio{{{CLUSTER}}}) == 0)",
             f"peerwatch_data_coverage_ratio{{{CLUSTER}}}",
             YELLOW,
-        ),
+        ).span(12),
         count(
             "Collectors that fail",
             "Collectors of exporters whose last run failed or passed its deadline.",
             f"count(exporter_collector_success{{{CLUSTER}}} == 0)",
             f"exporter_collector_success{{{CLUSTER}}}",
             YELLOW,
-        ),
+        ).span(12),
+        alerts.firing(alerts.about(CLUSTER)),
     ]

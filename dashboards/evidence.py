@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from links import series_to
-from parts import Panel, graph, heat
+from parts import Panel, graph, scores
 from promql import highest
 
 _ROWS = 40
@@ -19,11 +19,10 @@ def panels(job: str) -> list[Panel]:
     """
     links = series_to("node", "job_id", "node")
     return [
-        heat(
+        scores(
             "Who differs: fault score by node",
             "Evidence against each node over time, from green (like its peers) to red (a finding "
             f"stands). The {_ROWS} nodes with the highest score in the time range.",
-            "percentunit",
             highest(f"peerwatch_fault_score{{{job}}}", "job_id, node", _ROWS),
             "{{node}}",
         ).data_links(links),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import alerts
 import fabric_errors
 import fabric_pauses
 import fabric_traffic
 import variables
 from board import board
 from links import column_to
-from parts import GREEN, RED, YELLOW, Panel, count, name, properties, rows, thresholds
+from parts import GREEN, RED, YELLOW, Panel, count, levels, name, properties, rows
 from promql import CLUSTER, of_nodes
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 MEMBERS = f'{CLUSTER}, job_id=~"$job_id"'
 _PORT = "cluster, node, device, port"
 _PORTS = f"nic_port_state{{{CLUSTER}}}"
+
+_SEEN = f"exporter_build_info{{{CLUSTER}}}"
 
 
 def fabric_dashboard() -> models.Dashboard:
@@ -34,7 +37,7 @@ def fabric_dashboard() -> models.Dashboard:
             variables.any_job(),
         ],
         {
-            "Is the fabric well": [*_now(), _worst_ports()],
+            "Is the fabric well": [*_now(), alerts.firing(alerts.about(CLUSTER)), _worst_ports()],
             "Pauses": fabric_pauses.panels(MEMBERS),
             "Congestion and traffic": fabric_traffic.panels(MEMBERS),
             "Links and errors": fabric_errors.panels(MEMBERS),
@@ -89,7 +92,13 @@ def _now() -> list[Panel]:
         count(title, description, f"count({of_nodes(what, MEMBERS)})", _PORTS, color)
         for title, description, what, color in facts
     ]
-    return [_worst_port(), *counts]
+    down_now, flapped_lately, *others = counts
+    return [
+        *(panel.span(4) for panel in alerts.counts(alerts.about(CLUSTER), _SEEN)),
+        _worst_port().span(8),
+        *(down_now, flapped_lately),
+        *(panel.span(8) for panel in others),
+    ]
 
 
 def _worst_port() -> Panel:
@@ -105,7 +114,7 @@ def _worst_port() -> Panel:
             "{{node}} {{device}}",
         )
         .no_value("no port")
-        .thresholds(thresholds((None, GREEN), (0.1, YELLOW), (0.5, RED)))
+        .thresholds(levels(GREEN, (0.1, YELLOW), (0.5, RED)))
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from grafana_foundation_sdk.builders import common
 from grafana_foundation_sdk.builders import dashboard as builders
 from grafana_foundation_sdk.models import dashboard as models
 
@@ -13,16 +14,17 @@ from parts import (
     YELLOW,
     Panel,
     count,
+    levels,
     name,
     properties,
     rows,
-    thresholds,
     value_map,
 )
 
 # What distinguishes findings; two detectors may publish the same one.
 WHO = "cluster, job_id, node, gpu, metric, method"
 _SHOWN = 50
+_CRITICAL, _OTHERS = ', severity="critical"', ', severity!="critical"'
 
 
 def annotation(matchers: str) -> builders.AnnotationQuery:
@@ -66,17 +68,21 @@ def longest(matchers: str) -> Panel:
             "{{node}} in job {{job_id}}",
         )
         .no_value("no finding")
-        .thresholds(thresholds((None, RED)))
+        .thresholds(levels(RED))
         .span(6)
     )
 
 
 def table(matchers: str) -> Panel:
-    """Return the findings that stand, the latest first, with the reason in words."""
+    """Return the findings that stand, critical ones first, then the latest, with the reason."""
     start = f"max by ({WHO}, severity) (peerwatch_finding_start_timestamp_seconds{{{matchers}}})"
     # Two detectors put the same finding into different words: either will do.
     info = f"topk by ({WHO}) (1, peerwatch_finding_info{{{matchers}}})"
-    latest = f"topk({_SHOWN}, {start})"
+    # Critical ones before all others, however many warnings came later.
+    latest = (
+        f"(topk({_SHOWN}, {start.replace('{' + matchers, '{' + matchers + _CRITICAL)})"
+        f" or topk({_SHOWN}, {start.replace('{' + matchers, '{' + matchers + _OTHERS)}))"
+    )
     explained = (
         f"({latest} * on ({WHO}) group_left (family, summary) {info} or on ({WHO}) {latest})"
     )
@@ -96,13 +102,20 @@ def table(matchers: str) -> Panel:
     # Grafana's dates are in milliseconds.
     panel = rows(
         "Findings",
-        f"What stands against which node, since when, and why; the latest {_SHOWN}.",
+        f"What stands against which node, since when, and why: critical ones first, "
+        f"then warnings; the latest {_SHOWN} of each.",
         columns,
         f"{explained} * 1000",
         f"time() - {explained}",
     )
     return (
         panel.no_value("No finding stands.")
+        .sort_by(
+            [
+                common.TableSortByFieldState().display_name("Severity").desc(False),
+                common.TableSortByFieldState().display_name("For").desc(False),
+            ]
+        )
         .height(5)
         .override_by_name("Since", properties({"unit": "dateTimeAsIso", "custom.width": 160}))
         .override_by_name("For", properties({"unit": "s", "decimals": 0, "custom.width": 90}))

@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import alerts
+import device_errors
+import diagnoses
 import findings
+import fleet_checks
 import fleet_devices
 import fleet_watch
+import reliability
+import responses
 import variables
 from board import board
 from links import column_to, series_to
-from parts import GREEN, RED, YELLOW, Panel, count, heat, number, properties, rows, thresholds
+from parts import GREEN, RED, YELLOW, Panel, count, levels, number, properties, rows, scores
 from promql import CLUSTER, highest
 
 if TYPE_CHECKING:
@@ -34,7 +39,10 @@ def fleet_dashboard() -> models.Dashboard:
             "Which training jobs": [_jobs(), _jobs_over_time()],
             "Which nodes": [_nodes_over_time(), _lemons()],
             "GPUs and their errors": fleet_devices.panels(CLUSTER),
+            "Active checks": fleet_checks.panels(CLUSTER),
             "Is everything watched": fleet_watch.panels(CLUSTER),
+            "What the responder did": responses.panels(CLUSTER),
+            "How reliable it is": reliability.panels(CLUSTER),
         },
         [findings.annotation(CLUSTER)],
         since="now-1h",
@@ -43,8 +51,10 @@ def fleet_dashboard() -> models.Dashboard:
 
 def _now() -> list[Panel]:
     return [
+        *alerts.counts(alerts.about(CLUSTER), _EXPORTERS),
         findings.standing(CLUSTER).span(3),
         findings.longest(CLUSTER),
+        *device_errors.counts(CLUSTER, _EXPORTERS),
         count(
             "GPUs lost",
             "GPUs that a node should have and the driver does not list or cannot reach.",
@@ -53,17 +63,7 @@ def _now() -> list[Panel]:
             f" - (max by (cluster, node) (gpus_visible{{{CLUSTER}}})"
             f" or 0 * max by (cluster, node) (gpus_expected{{{CLUSTER}}})), 0))",
             _EXPORTERS,
-        ).span(3),
-        count(
-            "Hardware XIDs",
-            "GPUs that reported an error of their hardware in the last hour.",
-            "count("
-            "time() - max by (cluster, node, gpu, xid)"
-            f" (gpu_xid_last_timestamp_seconds{{{CLUSTER}}}) < 3600"
-            " and on (cluster, node, xid)"
-            f' gpu_xid_info{{{CLUSTER}, class="hardware"}})',
-            _EXPORTERS,
-        ).span(3),
+        ).span(6),
         count(
             "Jobs not comparable",
             "Training jobs with too few nodes to compare, or with too many that deviate at once: "
@@ -71,7 +71,7 @@ def _now() -> list[Panel]:
             f"count(min by (cluster, job_id) (peerwatch_job_comparable{{{CLUSTER}}}) == 0)",
             f"peerwatch_reader_up{{{CLUSTER}}}",
             YELLOW,
-        ).span(3),
+        ).span(6),
         count(
             "Exporters down",
             "Nodes that were scraped within the last hour and are not now. One that is absent from "
@@ -81,7 +81,7 @@ def _now() -> list[Panel]:
             f" unless on (cluster, node) {_EXPORTERS})",
             f"last_over_time({_EXPORTERS}[1h])",
             YELLOW,
-        ).span(3),
+        ).span(6),
         number(
             "Detector last evaluated",
             "Time since the job that waits longest was read and evaluated. No data: no detector "
@@ -91,10 +91,11 @@ def _now() -> list[Panel]:
             f" (peerwatch_cycle_last_success_timestamp_seconds{{{CLUSTER}}}))",
         )
         .decimals(0)
-        .thresholds(thresholds((None, GREEN), (60, YELLOW), (120, RED)))
-        .span(3),
+        .thresholds(levels(GREEN, (60, YELLOW), (120, RED)))
+        .span(6),
+        alerts.firing(alerts.about(CLUSTER)),
         findings.table(CLUSTER),
-        alerts.firing(CLUSTER),
+        diagnoses.table(CLUSTER),
     ]
 
 
@@ -160,10 +161,9 @@ def _colored(warn: float, act: float) -> dict[str, object]:
 
 def _jobs_over_time() -> Panel:
     return (
-        heat(
+        scores(
             "Highest fault score by training job",
             f"The {_NODES} jobs with the highest score in the time range. Red: a finding stood.",
-            "percentunit",
             highest(f"peerwatch_fault_score{{{CLUSTER}}}", "job_id", _NODES),
             "{{job_id}}",
         )
@@ -173,11 +173,10 @@ def _jobs_over_time() -> Panel:
 
 
 def _nodes_over_time() -> Panel:
-    return heat(
+    return scores(
         "Fault score by node",
         f"The {_NODES} nodes with the highest score in the time range. Red: a finding stood. Many "
         "nodes at once point to what they share: a switch, a file system, the job itself.",
-        "percentunit",
         highest(f"peerwatch_fault_score{{{CLUSTER}}}", "job_id, node", _NODES),
         "{{node}} ({{job_id}})",
     ).data_links(series_to("node", "job_id", "node"))

@@ -58,16 +58,21 @@ def _by_class(fleet: str) -> Panel:
         "application": "purple",
         "ignore": GREY,
     }
-    panel = areas(
-        "XID errors by class",
-        "Errors in each interval. Hardware: drain the node now; degraded: when its job ends; "
-        "watch: the GPU dealt with it; application: programs cause these.",
-        "short",
-        (
-            f"sum by (class) (increase(gpu_xid_class_errors_total{{{fleet}}}[$__rate_interval]))",
-            "{{class}}",
-        ),
-    ).decimals(0)
+    panel = (
+        areas(
+            "XID errors by class",
+            "Errors in each interval. Hardware: drain the node now; degraded: when its job ends; "
+            "watch: the GPU dealt with it; application: programs cause these.",
+            "short",
+            (
+                "sum by (class)"
+                f" (increase(gpu_xid_class_errors_total{{{fleet}}}[$__rate_interval])) > 0",
+                "{{class}}",
+            ),
+        )
+        .decimals(0)
+        .no_value("No XID error.")
+    )
     for name, color in colors.items():
         panel = panel.override_by_name(name, properties({"color": fixed(color)}))
     return panel

@@ -1,7 +1,8 @@
-"""Links that keep what was chosen: the time range, the data source, the cluster."""
+"""Links that keep what was chosen: the time range, and the variables that both dashboards have."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from grafana_foundation_sdk.builders import dashboard as builders
@@ -10,12 +11,18 @@ from grafana_foundation_sdk.models import dashboard as models
 from parts import properties
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from grafana_foundation_sdk.cog.builder import Builder
 
-UIDS = {name: f"peerwatch-{name}" for name in ("fleet", "job", "node", "fabric", "detector")}
+UIDS = {
+    name: f"peerwatch-{name}"
+    for name in ("fleet", "job", "node", "fabric", "detector", "reliability")
+}
 TAG = "peerwatch"
 
-_KEPT = "${__url_time_range}&${datasource:queryparam}&${cluster:queryparam}"
+_TIME = "${__url_time_range}"
+_LINK = re.compile(rf'(/d/([\w-]+)\?{re.escape(_TIME)})([^"]*)')
 # The same label as a series' own and as the field of a table's row.
 _SERIES, _ROW = "${__field.labels.%s}", "${__data.fields.%s}"
 Override = list[models.DynamicConfigValue]
@@ -52,6 +59,29 @@ def column_to(dashboard: str, **headings: str) -> Override:
     return properties({"links": [{"title": _title(dashboard), "url": url}]})
 
 
+def hand_on(text: str, uid: str, variables: Mapping[str, Sequence[str]]) -> str:
+    """Return a dashboard whose links hand on every variable that the other has too, as chosen.
+
+    Parameters
+    ----------
+    text
+        Its JSON.
+    uid
+        Whose it is.
+    variables
+        Of every dashboard, by uid.
+    """
+
+    def complete(link: re.Match[str]) -> str:
+        begin, other, values = link.groups()
+        # What this dashboard does not have would stand in the address as it is written here.
+        shared = [name for name in variables[uid] if name in variables[other]]
+        chosen = [name for name in shared if f"&var-{name}=" not in values]
+        return begin + "".join(f"&${{{name}:queryparam}}" for name in chosen) + values
+
+    return _LINK.sub(complete, text)
+
+
 def _title(dashboard: str) -> str:
     return f"Open the {dashboard}'s dashboard"
 
@@ -63,4 +93,4 @@ def _url(
         f"&var-{variable}={source % (names or {}).get(variable, variable)}"
         for variable in variables
     )
-    return f"/d/{UIDS[dashboard]}?{_KEPT}{values}"
+    return f"/d/{UIDS[dashboard]}?{_TIME}{values}"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import configuration
 import findings
+import fleet_checks
 import node_gpu
 import node_gpu_use
 import node_host
@@ -41,6 +42,7 @@ def node_dashboard() -> models.Dashboard:
             "NVLink and PCIe": node_links.panels(NODE),
             "NICs": node_nic.panels(NODE),
             "Host": node_host.panels(NODE),
+            "Active checks": fleet_checks.of_node(NODE),
             "Configuration": configuration.of_node(NODE, f'{NODE}, job_id=~"$job_id"'),
             "Ranks of the training job": node_host.ranks(f'{NODE}, job_id=~"$job_id"'),
         },

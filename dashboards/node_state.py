@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import alerts
+import device_errors
+import diagnoses
 import findings
-from parts import GREEN, RED, YELLOW, Panel, count, name, number, states, thresholds, value_map
-from promql import MEMBERSHIP
+from parts import GREEN, RED, YELLOW, Panel, count, levels, name, number, states, value_map
+from promql import CLUSTER, MEMBERSHIP
 from xid import latest, latest_of_switches, timeline
 
 
@@ -17,12 +19,22 @@ def panels(node: str) -> list[Panel]:
     node
         Label matchers of the node.
     """
+    seen = f"exporter_build_info{{{node}}}"
+    # Also what fires about a job on it without naming a node.
+    on_it = f'{MEMBERSHIP}{{{node}, job_id!=""}}'
+    firing = alerts.about(node)
+    firing += f' or ALERTS{{{CLUSTER}, node="", $}} and on (cluster, job_id) {on_it}'
     return [
-        _score(node),
-        _job(node),
+        *alerts.counts(firing, seen),
+        _score(node).span(3),
+        _job(node).span(4),
+        *device_errors.counts(node, seen),
+        _age(node).span(2),
         *_missing(node),
+        *_resources(node),
+        alerts.firing(firing),
         findings.table(node),
-        alerts.firing(node),
+        diagnoses.table(node),
         _parts(node).height(14).span(24),
         timeline(node).height(6),
         _throttled(node).height(6),
@@ -42,7 +54,7 @@ def _score(node: str) -> Panel:
         )
         .decimals(0)
         .no_value("no job")
-        .thresholds(thresholds((None, GREEN), (0.5, YELLOW), (1, RED)))
+        .thresholds(levels(GREEN, (0.5, YELLOW), (1, RED)))
         .span(3)
     )
 
@@ -61,8 +73,22 @@ def _job(node: str) -> Panel:
             "{{job_id}}",
         )
         .no_value("none")
-        .thresholds(thresholds((None, GREEN), (60, YELLOW), (600, RED)))
+        .thresholds(levels(GREEN, (60, YELLOW), (600, RED)))
         .span(4)
+    )
+
+
+def _age(node: str) -> Panel:
+    return (
+        number(
+            "Age of values",
+            "Age of what the exporter last read; the last scrape is part of it. No data: the node "
+            "is gone, or its exporter.",
+            "s",
+            f"time() - max(exporter_snapshot_timestamp_seconds{{{node}}})",
+        )
+        .decimals(0)
+        .thresholds(levels(GREEN, (30, YELLOW), (120, RED)))
     )
 
 
@@ -93,7 +119,7 @@ def _missing(node: str) -> list[Panel]:
             seen,
         ).span(3),
         count(
-            "GPUs on a slower PCIe",
+            "GPUs on slow PCIe",
             "GPUs whose link has fewer lanes or a lower generation than GPU and slot allow. A GPU "
             "that rests lowers its generation by itself: compare under load.",
             f"count({narrow} or {slow})",
@@ -108,16 +134,41 @@ def _missing(node: str) -> list[Panel]:
             f"time() - max(host_boot_time_seconds{{{node}}})",
         )
         .decimals(1)
-        .span(2),
+        .span(3),
+    ]
+
+
+def _resources(node: str) -> list[Panel]:
+    """Return power, the fullest filesystem and the clock, each as one number."""
+    space = (
+        f"1 - max by (mountpoint) (host_filesystem_available_bytes{{{node}}})"
+        f" / max by (mountpoint) (host_filesystem_size_bytes{{{node}}} > 0)"
+    )
+    return [
         number(
-            "Values are this old",
-            "Age of what the exporter last read; the last scrape is part of it. No data: the node "
-            "is gone, or its exporter.",
-            "s",
-            f"time() - max(exporter_snapshot_timestamp_seconds{{{node}}})",
+            "Power of its GPUs",
+            "Drawn by all boards together.",
+            "watt",
+            f"sum(max by (gpu) (gpu_power_watts{{{node}}}))",
+        )
+        .decimals(1)
+        .span(3),
+        number(
+            "Fullest filesystem",
+            "Share of the space that is taken, of the local filesystem that has the least left.",
+            "percentunit",
+            f"max({space})",
         )
         .decimals(0)
-        .thresholds(thresholds((None, GREEN), (30, YELLOW), (120, RED)))
+        .thresholds(levels(GREEN, (0.9, YELLOW), (0.97, RED)))
+        .span(3),
+        number(
+            "Clock offset",
+            "How far the clock is from right, as its time service sees it.",
+            "s",
+            f"max(abs(host_clock_offset_seconds{{{node}}}))",
+        )
+        .thresholds(levels(GREEN, (0.1, YELLOW), (1, RED)))
         .span(3),
     ]
 

@@ -27,6 +27,8 @@ GREEN, YELLOW, RED, GREY = "green", "yellow", "red", "#8e8e8e"
 
 Panel = stat.Panel | statetimeline.Panel | statushistory.Panel | table.Panel | timeseries.Panel
 Properties = dict[str, Any]
+# Below every value that is shown.
+_LOWEST = -1e12
 # A PromQL expression and the name of its series.
 Query = tuple[str, str]
 
@@ -76,6 +78,14 @@ def thresholds(*steps: tuple[float | None, str]) -> dashboard_builders.Threshold
         .mode(models.ThresholdsMode.ABSOLUTE)
         .steps([models.Threshold(value=value, color=color) for value, color in steps])
     )
+
+
+def levels(first: str, *steps: tuple[float, str]) -> dashboard_builders.ThresholdsConfig:
+    """Return colours from (lower limit, colour) above a first one, and grey for no value at all.
+
+    Grafana gives what has no value the colour of the lowest step.
+    """
+    return thresholds((None, GREY), (_LOWEST, first), *steps)
 
 
 def value_map(*entries: tuple[str, str, str]) -> list[models.ValueMapping]:
@@ -165,7 +175,7 @@ def number(title: str, description: str, unit: str, expr: str) -> stat.Panel:
         .graph_mode(common.BigValueGraphMode.NONE)
         .text_mode(common.BigValueTextMode.VALUE)
         .reduce_options(common_builders.ReduceDataOptions().calcs(["lastNotNull"]).values(False))
-        .thresholds(thresholds((None, GREEN)))
+        .thresholds(levels(GREEN))
         .no_value("no data")
         .height(4)
         .span(4)
@@ -189,7 +199,7 @@ def count(title: str, description: str, expr: str, seen: str, bad: str = RED) ->
     return (
         number(title, description, "short", f"{expr} or 0 * count({seen})")
         .mappings(value_map(("0", "none", GREEN)))
-        .thresholds(thresholds((None, GREEN), (1, bad)))
+        .thresholds(levels(GREEN, (1, bad)))
     )
 
 
@@ -247,6 +257,63 @@ def rows(title: str, description: str, columns: dict[str, str], *expressions: st
     return panel
 
 
+def matrix(
+    title: str,
+    description: str,
+    unit: str,
+    labels: tuple[str, str],
+    expr: str,
+    *,
+    heading: str = "From",
+) -> table.Panel:
+    """Return a table of the present values by two labels, cells coloured by thresholds.
+
+    Parameters
+    ----------
+    title, description, unit
+        Of the panel.
+    labels
+        Of rows, and of columns, whose headings are the label's values.
+    expr
+        PromQL; its series have just these labels.
+    heading
+        Of the rows.
+    """
+    row, column = labels
+    transformations = [
+        # Rows and columns come in the order in which they are seen first.
+        ("sortBy", {"fields": {}, "sort": [{"field": column}]}),
+        (
+            "groupingToMatrix",
+            {"columnField": column, "rowField": row, "valueField": "Value", "emptyValue": "null"},
+        ),
+        ("organize", {"renameByName": {f"{row}\\{column}": heading}}),
+        ("sortBy", {"fields": {}, "sort": [{"field": heading}]}),
+    ]
+    cells = {"type": "color-background", "mode": "basic"}
+    return (
+        table.Panel()
+        .title(title)
+        .description(description)
+        .unit(unit)
+        .datasource(DATASOURCE)
+        .with_target(instant(expr))
+        .show_header(True)
+        .min_width(60)
+        .transformations(
+            [
+                models.DataTransformerConfig(id_val=name, options=options)
+                for name, options in transformations
+            ]
+        )
+        .color_scheme(dashboard_builders.FieldColor().mode(_MODES.THRESHOLDS))
+        # Else the cell of a pair that is not measured repeats what the panel says when it is empty.
+        .override_by_field_type("number", properties({"custom.cellOptions": cells, "noValue": "-"}))
+        .height(10)
+        .span(8)
+    )
+
+
 def states(
     title: str, description: str, mappings: list[models.ValueMapping], *queries: Query
 ) -> statetimeline.Panel:
@@ -268,6 +335,15 @@ def states(
         .line_width(0)
         .height(8)
         .span(12)
+    )
+
+
+def scores(title: str, description: str, expr: str, legend: str) -> statushistory.Panel:
+    """Return a heat map of fault scores: yellow is evidence, and only a finding is red."""
+    return (
+        heat(title, description, "percentunit", expr, legend)
+        .color_scheme(dashboard_builders.FieldColor().mode(_MODES.THRESHOLDS))
+        .thresholds(levels(GREEN, (0.5, YELLOW), (1, RED)))
     )
 
 

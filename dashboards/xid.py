@@ -123,7 +123,7 @@ def latest_of_switches(nodes: str) -> Panel:
 
 def _formatted(panel: table.Panel) -> table.Panel:
     """Return a table of errors with its links, its ages, and its classes in colour."""
-    colors = value_map(("hardware", "hardware", RED), ("degraded", "degraded", YELLOW))
+    colors = value_map(("hardware", "hardware", YELLOW), ("degraded", "degraded", YELLOW))
     return (
         panel.override_by_name("Node", column_to("node", node="Node"))
         .override_by_name("Ago", properties({"unit": "s", "decimals": 0}))

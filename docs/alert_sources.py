@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -27,6 +28,7 @@ HOLDING = frozenset(
 Needs = frozenset[frozenset[str]]
 _ALWAYS: Needs = frozenset({frozenset()})
 _NEVER: Needs = frozenset()
+_NAME = re.compile(r"[A-Za-z_][\w:]*")
 
 _HEAD = """\
 # Alerts that can never fire on this cluster, because no node has what they are made of: a collector
@@ -64,15 +66,8 @@ def source_rules() -> str:
 @cache
 def alert_needs() -> Mapping[str, Needs]:
     """Return the metrics of collectors that each alert needs, of those that need any."""
-    expressions: dict[str, list[str]] = {}
-    for path in sorted(RULES.glob("*.rules.yaml")):
-        # What this file records is about the alerts, not under them.
-        for group in yaml.safe_load(path.read_text())["groups"] if path.name != FILE else ():
-            for rule in group["rules"]:
-                name = rule.get("record") or rule["alert"]
-                expressions.setdefault(name, []).append(rule["expr"])
-    alerts = [name for name in expressions if name.startswith("Peerwatch")]
-    needs = {name: _needs_of_name(name, expressions, ()) for name in alerts}
+    alerts = [name for name in _expressions() if name.startswith("Peerwatch")]
+    needs = {name: _needs_of_name(name, frozenset()) for name in alerts}
     return {name: found for name, found in needs.items() if found != _ALWAYS}
 
 
@@ -112,21 +107,48 @@ def _owners() -> Mapping[str, str]:
     }
 
 
-def _needs_of_name(
-    name: str, expressions: Mapping[str, list[str]], within: tuple[str, ...]
-) -> Needs:
+@cache
+def _expressions() -> Mapping[str, list[promql.Expr]]:
+    """Return the expressions of each alert and recorded series."""
+    expressions: dict[str, list[promql.Expr]] = {}
+    for path in sorted(RULES.glob("*.rules.yaml")):
+        # What this file records is about the alerts, not under them.
+        for group in yaml.safe_load(path.read_text())["groups"] if path.name != FILE else ():
+            for rule in group["rules"]:
+                name = rule.get("record") or rule["alert"]
+                expressions.setdefault(name, []).append(promql.parse(rule["expr"]))
+    return expressions
+
+
+@cache
+def _reached(name: str) -> frozenset[str]:
+    """Return the alerts and recorded series that one is made of, at any depth, and itself."""
+    found, rest = {name}, [name]
+    while rest:
+        text = " ".join(map(str, _expressions()[rest.pop()]))
+        more = (_expressions().keys() & set(_NAME.findall(text))) - found
+        found |= more
+        rest += more
+    return frozenset(found)
+
+
+def _needs_of_name(name: str, within: frozenset[str]) -> Needs:
+    # What it is never asked about changes nothing, so that the same is not worked out again.
+    return _needs_within(name, within & _reached(name))
+
+
+@cache
+def _needs_within(name: str, within: frozenset[str]) -> Needs:
     # A series that is recorded from itself, to hold it, begins with something else.
     if name in within:
         return _NEVER
-    inner = (*within, name)
-    return _any(_needs(promql.parse(text), expressions, inner) for text in expressions[name])
+    inner = within | {name}
+    return _any(_needs(expression, inner) for expression in _expressions()[name])
 
 
-def _needs(
-    expr: promql.Expr, expressions: Mapping[str, list[str]], within: tuple[str, ...]
-) -> Needs:
+def _needs(expr: promql.Expr, within: frozenset[str]) -> Needs:
     def inner(*parts: promql.Expr) -> list[Needs]:
-        return [_needs(part, expressions, within) for part in parts]
+        return [_needs(part, within) for part in parts]
 
     found = _ALWAYS
     match expr:
@@ -135,8 +157,8 @@ def _needs(
             if name == "ALERTS" or name in HOLDING:
                 # An alert that holds itself, or another one, needs what that began with.
                 found = _NEVER
-            elif name in expressions:
-                found = _needs_of_name(name, expressions, within)
+            elif name in _expressions():
+                found = _needs_of_name(name, within)
             elif name in _owners():
                 found = frozenset({frozenset({name})})
         case promql.MatrixSelector():

@@ -1,7 +1,8 @@
-"""The part of the chart's schema that repeats the settings of both programs.
+"""The part of the chart's schema that repeats the settings of programs.
 
-``exporter.config`` and ``detector.config`` of the chart are their settings as they are. With their
-schema in values.schema.json, Helm refuses a mistake there before anything is installed.
+``exporter.config``, ``checks.config``, ``detector.config`` and ``reliability.config`` of the chart
+are their settings as they are. With their schema in values.schema.json, Helm refuses a mistake
+there before anything is installed.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 # What an editor would show; Helm does not.
 _PROSE = ("title", "description", "default")
 _WIDTH = 100
+# What is needed here the chart adds where a user leaves it out.
+_COMPLETED = ("reliability.PrometheusConfig",)
 
 
 def chart_schema(text: str, programs: Mapping[str, type[BaseModel]]) -> str:
@@ -39,6 +42,8 @@ def chart_schema(text: str, programs: Mapping[str, type[BaseModel]]) -> str:
         kept[program] = _plain(settings, program)
         for name, section in sections.items():
             kept[f"{program}.{name}"] = _plain(section, program)
+    for name in _COMPLETED:
+        del kept[name]["required"]
     return f"{_dump(schema)}\n"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -87,6 +87,12 @@ def configuration_page() -> str:
         *_table(detector, _is_switch),
     ]
     return "\n".join(lines) + "\n"
+
+
+def settings_table(sections: Mapping[str, type[BaseModel]]) -> list[str]:
+    """Return a table of the settings of some sections, by the path of each section."""
+    found = [each for place, model in sections.items() for each in _settings(model, f"{place}.")]
+    return _table(found, lambda _name, _field: True)
 
 
 def _common_rows() -> Iterator[str]:

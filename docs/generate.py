@@ -5,12 +5,21 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from pathlib import Path
 
 from alert_sources import FILE, source_rules, without_source_rows
 from chart_schema import chart_schema
 from chart_values import chart_readme
+from check_tables import (
+    active_check_rows,
+    check_setting_rows,
+    floor_rows,
+    floor_source_rows,
+    health_condition_rows,
+)
 from configuration_page import configuration_page
 from generated_tables import (
     alert_rows,
@@ -23,6 +32,7 @@ from recording_rules import RULE_SETS, recording_rules
 from slow_rule_tests import slow_rule_tests
 from tables import cell, with_table
 
+from peerwatch_checks.settings.config import ChecksConfig
 from peerwatch_detector.config import DetectorConfig, load_preset
 from peerwatch_detector.service.catalog import SPECS as DETECTOR
 from peerwatch_exporter.catalog.hardware import HARDWARE
@@ -30,10 +40,19 @@ from peerwatch_exporter.catalog.sxid_codes import SXIDS
 from peerwatch_exporter.catalog.xid_codes import XIDS
 from peerwatch_exporter.collector import metrics_by_topic
 from peerwatch_exporter.settings.config import ExporterConfig
+from peerwatch_reliability.run.metrics import SPECS as RELIABILITY
+from peerwatch_reliability.settings.config import ReliabilityConfig
+from peerwatch_responder.retry.metrics import SPECS as RETRY
+from peerwatch_responder.run.metrics import SPECS as RESPONDER
 
 ROOT = Path(__file__).resolve().parents[1]
 CHART = ROOT / "helm" / "peerwatch"
-TOPICS = {**metrics_by_topic(), "Detector": DETECTOR}
+TOPICS = {
+    **metrics_by_topic(),
+    "Detector": DETECTOR,
+    "Responder": (*RESPONDER, *RETRY),
+    "Reliability": RELIABILITY,
+}
 SPECS = [spec for specs in TOPICS.values() for spec in specs]
 
 
@@ -43,10 +62,11 @@ def metrics_page() -> str:
     lines = [
         "# Metrics",
         "",
-        f"The {len(SPECS)} metrics of exporter and detector. The scrape configuration adds the",
-        "target labels `node` and, if there are several clusters, `cluster` to every series. The",
-        "column *needs* is the minimum hardware or software that has a metric; with `-`, every",
-        "Linux node has it. Generated from the collectors' and the detector's own declarations.",
+        f"The {len(SPECS)} metrics of exporter, detector, responder and reliability program. The",
+        "scrape configuration adds the target labels `node` and, if there are several clusters,",
+        "`cluster` to every series. The column *needs* is the minimum hardware or software",
+        "that has a metric; with",
+        "`-`, every Linux node has it. Generated from the programs' own declarations.",
         "",
         "| needs | meaning |",
         "|---|---|",
@@ -126,18 +146,36 @@ def xid_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def terms_file() -> str:
+    """Return the glossary as the web UI has it: what each term means, without links and marks."""
+    found: dict[str, str] = {}
+    for line in (ROOT / "docs/glossary.md").read_text().splitlines():
+        if row := re.match(r"\| (\*\*.*?) \| (.*) \|$", line):
+            meaning = re.sub(r" ?\(\[[^\]]*\]\([^)]*\)\)", "", row[2])
+            meaning = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", meaning)
+            for name in re.findall(r"\*\*(.+?)\*\*", row[1]):
+                found[name] = re.sub(r"[*`]", "", meaning)
+    return json.dumps(found, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+
+
 def generated() -> dict[Path, str]:
     """Return the text of every file, by its path from the root of the repository."""
     pages = {
         Path("docs/metrics.md"): metrics_page(),
         Path("docs/configuration.md"): configuration_page(),
         Path("docs/xid.md"): xid_page(),
+        Path("detector/peerwatch_detector/web/terms.json"): terms_file(),
         Path("helm/peerwatch/README.md"): chart_readme(
             (CHART / "README.md").read_text(), (CHART / "values.yaml").read_text()
         ),
         Path("helm/peerwatch/values.schema.json"): chart_schema(
             (CHART / "values.schema.json").read_text(),
-            {"exporter": ExporterConfig, "detector": DetectorConfig},
+            {
+                "exporter": ExporterConfig,
+                "checks": ChecksConfig,
+                "detector": DetectorConfig,
+                "reliability": ReliabilityConfig,
+            },
         ),
     }
     tables = {
@@ -146,9 +184,19 @@ def generated() -> dict[Path, str]:
         Path("docs/runbooks/PeerwatchFaultyNode.md"): ("checks", check_rows()),
         Path("exporter/README.md"): ("collectors", collector_rows()),
         Path("docs/config-check.md"): ("config keys", config_key_rows()),
+        Path("docs/health-conditions.md"): ("health conditions", health_condition_rows()),
     }
     for path, (name, rows) in tables.items():
         pages[path] = with_table((ROOT / path).read_text(), name, rows)
+    checks = Path("docs/checks.md")
+    pages[checks] = (ROOT / checks).read_text()
+    for name, rows in (
+        ("active checks", active_check_rows()),
+        ("settings of checks", check_setting_rows()),
+        ("floors", floor_rows()),
+        ("sources of floors", floor_source_rows()),
+    ):
+        pages[checks] = with_table(pages[checks], name, rows)
     rules = Path("docs/rules.md")
     pages[rules] = with_table(pages[rules], "alerts without a source", without_source_rows())
     cases = (ROOT / "tests/rules/recording.test.yaml").read_text()

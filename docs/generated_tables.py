@@ -13,10 +13,23 @@ from peerwatch_detector.config.preset import PresetMetric
 from peerwatch_detector.service.catalog import SPECS as DETECTOR
 from peerwatch_exporter.catalog.config_keys import FILE_KEYS, MODULES, SYSCTLS
 from peerwatch_exporter.collector import all_metrics, registrations
+from peerwatch_reliability.run.metrics import SPECS as RELIABILITY
+from peerwatch_responder.retry.metrics import SPECS as RETRY
+from peerwatch_responder.run.metrics import SPECS as RESPONDER
 
 RULES = Path(__file__).resolve().parents[1] / "rules"
 # The order of the page: from what pages most to what watches the monitoring.
-_ALERT_FILES = ("shared", "node", "gpu", "machine", "fabric", "job", "meta")
+_ALERT_FILES = (
+    "shared",
+    "node",
+    "gpu",
+    "machine",
+    "fabric",
+    "job",
+    "meta",
+    "responder",
+    "reliability",
+)
 
 
 def alert_rows() -> list[str]:
@@ -34,8 +47,10 @@ def alert_rows() -> list[str]:
     for name, same in groupby(rules, key=lambda rule: str(rule["alert"])):
         variants = list(same)
         severities = [variant["labels"]["severity"] for variant in variants]
-        # The second rule of an alert is the one without a training job on the node.
-        severity = " with a job, else ".join(severities)
+        # The second rule of an alert is the one without a training job on the node, or about checks
+        # that do not take a node out.
+        by_check = 'severity="high"' in variants[0]["expr"]
+        severity = f" {'for high' if by_check else 'with a job'}, else ".join(severities)
         summary = variants[0]["annotations"]["summary"].removesuffix(".")
         role = variants[0]["labels"]["role"]
         rows.append(f"| [{name}](runbooks/{name}.md) | {severity} | {role} | {cell(summary)} |")
@@ -81,6 +96,6 @@ def config_key_rows() -> list[str]:
 
 def not_drawn_rows() -> list[str]:
     """Return a row for each metric that no dashboard and no rule uses, with the reason."""
-    specs = [*all_metrics().values(), *DETECTOR]
+    specs = [*all_metrics().values(), *DETECTOR, *RESPONDER, *RETRY, *RELIABILITY]
     reasons = sorted((spec.name, cell(spec.not_drawn)) for spec in specs if spec.not_drawn)
     return ["| metric | why |", "|---|---|", *(f"| `{name}` | {why} |" for name, why in reasons)]

@@ -7,11 +7,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from peerwatch_common.check_results.record import Record, parse_record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 FAULTY = Path(__file__).parent / "checks" / "faulty"
 
@@ -38,11 +41,14 @@ class Program:
             "paths": {"lock": str(self.lock)},
         }
 
-    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-        """Start it."""
+    def start(
+        self, *arguments: str, before: Sequence[str] = (), **environment: str
+    ) -> subprocess.Popen[str]:
+        """Start it, by the command ``before`` if there is one."""
         config = self.folder / "checks.yaml"
         config.write_text(yaml.safe_dump(self.settings))
         command = [sys.executable, "-m", "peerwatch_checks", *arguments, "--config", str(config)]
+        command[:0] = before
         kept = {name: text for name, text in os.environ.items() if not name.startswith("SLURM_")}
         return subprocess.Popen(
             command,

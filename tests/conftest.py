@@ -7,6 +7,7 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from peerwatch_demo.stack import process
@@ -14,7 +15,7 @@ from peerwatch_demo.stack import process
 # Each worker takes ports of its own, since a server may be started minutes after its port was
 # chosen; commands that tests start choose from the product's range, which is above these.
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-_FIRST, _PER_WORKER, _WORKERS = 10_000, 500, 4
+_FIRST, _PER_WORKER, _WORKERS = 9_500, 500, 5
 _BEGIN = _FIRST + _PER_WORKER * (_WORKER % _WORKERS)
 process.PORTS = range(_BEGIN, _BEGIN + _PER_WORKER)
 
@@ -27,6 +28,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # garbage finds late in a large process; over 1,024 of them break select().
 _MORE_FILES = 256
 _files = 0
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let workers begin with what takes long: none shall be busy when all others have ended."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 def pytest_runtest_logfinish() -> None:

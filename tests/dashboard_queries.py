@@ -11,6 +11,15 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 DASHBOARDS = sorted((ROOT / "dashboards").glob("*.json"))
+# The variables of each, in their order.
+VARIABLES_OF = {
+    "fleet": ["datasource", "cluster"],
+    "job": ["datasource", "cluster", "job_id", "node"],
+    "node": ["datasource", "cluster", "job_id", "node"],
+    "fabric": ["datasource", "cluster", "job_id"],
+    "detector": ["datasource", "cluster"],
+    "reliability": ["datasource", "cluster"],
+}
 
 # Values for tests that only parse. Against a live server pass its own job_id and node.
 VARIABLES: Mapping[str, str] = {
@@ -38,6 +47,7 @@ MAY_BE_EMPTY: Mapping[tuple[str, str], str] = {
     ("node", "How its ranks run"): "read once a minute, and its ranks are scripts",
     ("node", "Findings"): "the node that is shown has an error that its peers do not see",
     ("node", "annotation Findings"): "the same",
+    ("node", "What the job itself says"): "its job is diagnosed late in the test, if at all",
     ("node", "Services"): "its last query lists failed units; none has failed",
     ("node", "Alerts"): "the alerts about its error wait longer than the test",
     ("detector", "Collectors that fail"): "lists failing collectors; none fails",
@@ -49,10 +59,20 @@ NOT_IN_THE_DEMO: Mapping[str, str] = {
     "ethernet_errors_total": "its ports are InfiniBand",
     "ethernet_carrier_losses_total": "its ports are InfiniBand",
     "span_seconds_total": "its ranks are scripts that keep no spans",
+    "collective_bytes_total": "its ranks are scripts that call no collectives",
+    "collective_launched_total": "the same",
+    "collective_duration_seconds_total": "the same",
+    "collective_in_flight_seconds": "the same",
+    "collective_last_sequence": "the same",
     "log_class_events_total": "its ranks are scripts whose output nobody keeps",
     "log_first_error_timestamp_seconds": "the same",
     "log_first_error_info": "the same",
     "log_peer_errors_total": "the same",
+    "peerwatch_check_status": "no check runs on its nodes",
+    "peerwatch_check_value": "the same",
+    "peerwatch_check_last_run_timestamp_seconds": "the same",
+    "ping_sent_total": "its nodes send no pings",
+    "ping_recent_round_trip_seconds": "the same",
     "bond_slave_up": "it has no bond",
     "bond_slave_link_failures_total": "it has no bond",
     "exporter_job_mapping_errors_total": "the job is found without a mapping directory",
@@ -61,6 +81,31 @@ NOT_IN_THE_DEMO: Mapping[str, str] = {
     "gpu_page_retirement_pending": "boards before Ampere only",
     "nvlink_bit_error_ratio": "Blackwell only",
     "nvlink_link_recoveries_total": "Blackwell only",
+    "peerwatch_response_actions_total": "no responder runs beside the simulated nodes",
+    "peerwatch_response_breaker_tripped": "the same",
+    "peerwatch_response_budget_remaining": "the same",
+    "peerwatch_response_decisions_total": "the same",
+    "peerwatch_response_dry_run": "the same",
+    "peerwatch_response_nodes_out": "the same",
+    "peerwatch_response_paused": "the same",
+    "peerwatch_response_pending": "the same",
+    "peerwatch_response_server_up": "the same",
+    "peerwatch_response_stuck": "the same",
+    "peerwatch_response_stuck_info": "the same",
+    "peerwatch_response_waiting": "the same",
+    "peerwatch_reliability_ettr_ratio": "no scheduler runs beside the simulated nodes",
+    "peerwatch_reliability_ettr_target_ratio": "the same",
+    "peerwatch_reliability_mttf_seconds": "the same",
+    "peerwatch_reliability_goodput_loss_gpu_seconds_total": "the same",
+    "peerwatch_reliability_failures_total": "the same",
+    "peerwatch_reliability_failures_per_node_day": "the same",
+    "peerwatch_reliability_cause_failures_per_node_day": "the same",
+    "peerwatch_reliability_ettr_expected_ratio": "the same",
+    "peerwatch_reliability_lost_work_seconds_total": "the same",
+    "peerwatch_reliability_recovery_seconds_total": "the same",
+    "peerwatch_reliability_missing": "the same",
+    "peerwatch_lemon_score": "the same",
+    "peerwatch_lemon": "the same",
     "peerwatch_read_errors_total": "the series per reason begin with the first failed read",
 }
 

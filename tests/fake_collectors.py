@@ -1,4 +1,4 @@
-"""Collectors that return, fail or block as told, and workers over them."""
+"""Collectors that return, fail or block as told, workers over them, and workers without any."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from hardware_cases import FakeClock
+from hardware_cases import NOW, FakeClock
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import all_metrics
-from peerwatch_exporter.schedule.worker import ThreadWorker
+from peerwatch_exporter.schedule.worker import Report, ThreadWorker
 from peerwatch_exporter.sources import Sources
 from peerwatch_exporter.sources.host.access import Paths
 from peerwatch_exporter.sources.host.own_processes import OwnProcesses, ProcessUse
@@ -112,3 +112,35 @@ def wait_until(holds: Callable[[], object], seconds: float = 300) -> None:
     while not holds():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.002)
+
+
+class Scripted:
+    """A worker that is told what to report; notes at which moments it was asked to run."""
+
+    def __init__(self, name, interval_seconds=1.0, clock=None):
+        self.name, self.interval_seconds = name, interval_seconds
+        self.clock = clock
+        self.asked = []
+        self.stuck = False
+        self.success = True
+        self.families = ()
+        self.stuck_seconds = {}
+        self.failure = None
+        self.closed = False
+
+    def request(self):
+        self.asked.append(self.clock.now - NOW)
+
+    def report(self, deadline):
+        if self.failure is not None:
+            raise self.failure
+        error = None if self.success else "deadline_exceeded"
+        return Report(
+            self.name, self.families, self.success, error, 0.0, None, 0, self.stuck_seconds
+        )
+
+    def is_stuck(self):
+        return self.stuck
+
+    def close(self):
+        self.closed = True

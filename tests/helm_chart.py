@@ -46,6 +46,12 @@ def objects(values: dict[str, Any], **options: Any) -> list[Object]:
     ]
 
 
+def notes_of(values: dict[str, Any]) -> str:
+    """Return what Helm prints once the chart is installed."""
+    (text,) = [text for path, text in templates(values).items() if "NOTES" in path]
+    return text
+
+
 @cache
 def _rendered(case: str) -> list[Object]:
     return objects(values_of(case))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from peerwatch_exporter.sources.pings.responder import Servers
     from peerwatch_exporter.sources.pings.totals import Counts, Target
 
 SECRET = b"a secret of all nodes"
@@ -59,9 +60,11 @@ def config_of(directory: Path, port: int, **changes: object) -> PingsConfig:
 
 
 @contextlib.contextmanager
-def running(config: PingsConfig, peers: KnownPeers) -> Iterator[Mesh]:
+def running(
+    config: PingsConfig, peers: KnownPeers, servers: Servers | None = None
+) -> Iterator[Mesh]:
     """Lend a mesh that pings and answers."""
-    mesh = Mesh(config, peers)
+    mesh = Mesh(config, peers, servers)
     mesh.start()
     try:
         yield mesh

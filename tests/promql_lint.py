@@ -116,10 +116,23 @@ HELD = {
     "node:pcie_device_gone:max": Metric("gauge", frozenset({"node", "bdf"})),
     "node:memory_lost:max": Metric("gauge", frozenset({"node", "controller"})),
 }
-# What is there of each cluster (rules/meta.rules.yaml).
+# Checks that nodes fail, and those that many fail at once (rules/machine.rules.yaml).
+_CHECK = frozenset({"check", "severity"})
+CHECKS = {
+    "node:check_failed_device:info": Metric("gauge", _CHECK | {"node", "device"}),
+    "node:check_failed:info": Metric("gauge", _CHECK | {"node"}),
+    "node:check_tested:seconds": Metric("gauge", frozenset({"node", "check"})),
+    "cluster:check_failed_nodes:count": Metric("gauge", _CHECK),
+    "node:check_failed_alike:info": Metric("gauge", _CHECK | {"node"}),
+}
+# What is there of each cluster (rules/meta.rules.yaml, rules/responder.rules.yaml).
 CLUSTERS = {
     "cluster:nodes:count": Metric("gauge", frozenset()),
     "cluster:detectors:count": Metric("gauge", frozenset()),
+    "cluster:responders:count": Metric("gauge", frozenset()),
+    "cluster:exporters_seen:count": Metric("gauge", frozenset()),
+    "node:tickets:count": Metric("gauge", frozenset({"node"})),
+    "node:xid_logged:seconds": Metric("gauge", frozenset({"node", "xid"})),
 }
 # Nodes by place, and their faults that may share a cause (rules/shared.rules.yaml).
 _PLACES = frozenset({"topology_rack", "topology_leaf", "topology_pod"})
@@ -172,7 +185,7 @@ def pack_schema() -> dict[str, Metric]:
     # Its absence tells that nobody's exporter is scraped.
     presence = "DCGM_FI_DEV_GPU_UTIL"
     scraped = {"up": Metric("gauge", frozenset())}
-    built = MEMBERSHIP | LOST_LINKS | HELD | CLUSTERS | SOURCES | SHARED
+    built = MEMBERSHIP | LOST_LINKS | HELD | CHECKS | CLUSTERS | SOURCES | SHARED
     return schema | built | {presence: FOREIGN[presence]} | scraped | ALERTS
 
 
@@ -231,9 +244,11 @@ def labels_of(expr: promql.Expr, schema: Schema) -> frozenset[str]:
             return (metric.labels if metric else frozenset()) | TARGET_LABELS
         case promql.AggregateExpr():
             inner = labels_of(expr.expr, schema)
+            if str(expr.op) in {"topk", "bottomk"}:
+                # They keep the series that they choose.
+                return inner
             if expr.modifier is None:
-                # topk and its like keep the series they choose.
-                return inner if str(expr.op) in {"topk", "bottomk"} else frozenset()
+                return frozenset()
             if expr.modifier.type == promql.AggModifierType.By:
                 return inner & set(expr.modifier.labels)
             return inner - set(expr.modifier.labels)
@@ -241,7 +256,7 @@ def labels_of(expr: promql.Expr, schema: Schema) -> frozenset[str]:
             return _labels_of_binary(expr, schema)
         case promql.Call() if expr.func.name in {"absent", "vector", "time", "scalar"}:
             return frozenset()
-        case promql.Call() if expr.func.name == "label_replace":
+        case promql.Call() if expr.func.name in {"label_replace", "label_join"}:
             return labels_of(expr.args[0], schema) | {_text(expr.args[1])}
     inner = [labels_of(child, schema) for child in children(expr)]
     return frozenset().union(*inner)

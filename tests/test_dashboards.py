@@ -20,6 +20,7 @@ from dashboard_queries import (
     MAY_BE_EMPTY,
     NOT_IN_THE_DEMO,
     VARIABLES,
+    VARIABLES_OF,
     dashboard_expressions,
     load,
     other_expressions,
@@ -204,15 +205,6 @@ def test_any_number_of_panels_fills_its_lines(count, monkeypatch):
     assert set(lengths) <= {1, 2, 3} if count < 3 else set(lengths) <= {2, 3}
 
 
-VARIABLES_OF = {
-    "fleet": ["datasource", "cluster"],
-    "job": ["datasource", "cluster", "job_id", "node"],
-    "node": ["datasource", "cluster", "job_id", "node"],
-    "fabric": ["datasource", "cluster", "job_id"],
-    "detector": ["datasource", "cluster"],
-}
-
-
 def test_the_uids_are_fixed():
     expected = {name: f"peerwatch-{name}" for name in VARIABLES_OF}
 
@@ -249,6 +241,39 @@ def test_the_links_of_the_alerts_lead_to_this_dashboard():
     assert f"/d/{dashboard['uid']}?var-job_id=" in rules
     assert "&var-node=" in rules
     assert {"job_id", "node"} <= names
+
+
+def links_of(value):
+    """Yield the address of every link below a part of a dashboard."""
+    if isinstance(value, dict):
+        for name, part in value.items():
+            if name == "url" and isinstance(part, str):
+                yield part
+            yield from links_of(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from links_of(part)
+
+
+@every_dashboard
+def test_a_link_to_a_dashboard_hands_on_every_variable_that_it_has_too(path):
+    variables = {
+        board["uid"]: {variable["name"] for variable in board["templating"]["list"]}
+        for board in map(load, DASHBOARDS)
+    }
+    board = load(path)
+    lost = set()
+    for url in links_of(board["panels"]):
+        if not url.startswith("/d/"):
+            continue
+        uid, _, query = url.removeprefix("/d/").partition("?")
+        assert "${__url_time_range}" in query
+        handed = set(re.findall(r"&var-(\w+)=", query)) | set(re.findall(r"\{(\w+):query", query))
+        lost |= {(uid, each) for each in (variables[board["uid"]] & variables[uid]) - handed}
+        # What this dashboard does not have would stand there as it is written.
+        assert set(re.findall(r"\{(\w+):query", query)) <= variables[board["uid"]]
+
+    assert set() == lost
 
 
 def test_the_lists_of_what_may_be_empty_name_panels_and_metrics_in_use():
@@ -330,108 +355,26 @@ def test_what_a_graph_shows_is_chosen_once_for_the_whole_time_range(path):
                 assert all(selector.at for selector in selectors(argument)), panel["title"]
 
 
-def links_of(path):
-    """Yield (title, URL) of every link of a panel's series and columns."""
-    for panel in panels(load(path)):
-        config = panel["fieldConfig"]
-        found = list(config["defaults"].get("links", []))
-        for override in config["overrides"]:
-            found += [
-                link
-                for prop in override["properties"]
-                if prop["id"] == "links"
-                for link in prop["value"]
-            ]
-        yield from ((panel["title"], link["url"]) for link in found)
-
-
-def dashboard_links_of(path):
-    """Yield those that lead to dashboards."""
-    return ((title, url) for title, url in links_of(path) if url.startswith("/d/"))
-
-
-def test_the_other_links_lead_to_the_runbook_of_an_alert():
-    rules = (ROOT / "rules" / "meta.rules.yaml").read_text()
-    others = {url for path in DASHBOARDS for _, url in links_of(path) if not url.startswith("/d/")}
-
-    (url,) = others
-    assert url.replace("${__value.raw}", "PeerwatchDetectorDown") in rules
-
-
-@every_dashboard
-def test_links_lead_to_our_dashboards_and_keep_what_was_chosen(path):
-    variables = {f"peerwatch-{name}": names for name, names in VARIABLES_OF.items()}
-    for title, url in dashboard_links_of(path):
-        place, _, question = url.partition("?")
-        given = re.findall(r"var-(\w+)=", question)
-
-        assert "${__url_time_range}" in question, title
-        assert "${datasource:queryparam}" in question, title
-        assert "${cluster:queryparam}" in question, title
-        assert given, title
-        assert set(variables[place.removeprefix("/d/")]) >= set(given), title
-
-
-@every_dashboard
-def test_links_of_series_use_labels_that_the_series_have(path):
-    for panel in panels(load(path)):
-        wanted = {
-            label
-            for link in panel["fieldConfig"]["defaults"].get("links", [])
-            for label in re.findall(r"__field\.labels\.(\w+)", link["url"])
-        }
-        for target in panel["targets"] if wanted else []:
-            expr = promql_parser.parse(substitute(target["expr"], VARIABLES))
-            assert labels_of(expr, pack_schema()) >= wanted, (panel["title"], target["expr"])
-
-
-@every_dashboard
-def test_links_of_columns_use_columns_of_the_table(path):
-    for panel in panels(load(path)):
-        if panel["type"] != "table":
-            continue
-        headings = set(panel["transformations"][1]["options"]["renameByName"].values())
-        for override in panel["fieldConfig"]["overrides"]:
-            assert override["matcher"]["options"] in headings, panel["title"]
-            used = re.findall(r"__data\.fields\.(\w+)", json.dumps(override["properties"]))
-            assert headings >= set(used), panel["title"]
-
-
 @every_dashboard
 def test_headings_of_tables_belong_to_labels_and_values_that_come(path):
     for panel in panels(load(path)):
         if panel["type"] != "table":
             continue
-        columns = panel["transformations"][1]["options"]["renameByName"].keys()
+        options = {each["id"]: each["options"] for each in panel["transformations"]}
+        columns = options["organize"]["renameByName"].keys()
         targets = panel["targets"]
         expected = {f"Value #{target['refId']}" for target in targets}
         for target in targets:
             expr = promql_parser.parse(substitute(target["expr"], VARIABLES))
             expected |= labels_of(expr, pack_schema())
+        if grouping := options.get("groupingToMatrix"):
+            row, column = grouping["rowField"], grouping["columnField"]
+            assert expected == {"Value #A", row, column}, panel["title"]
+            # Grafana calls the field of the rows so.
+            expected = {"Value #A", f"{row}\\{column}"}
+            columns |= {"Value"}
 
         assert columns == (expected if len(targets) > 1 else expected - {"Value #A"} | {"Value"})
-
-
-def test_fleet_leads_to_job_and_node_and_job_leads_to_node():
-    leads = {
-        path.stem: {url.partition("?")[0] for _, url in dashboard_links_of(path)}
-        for path in DASHBOARDS
-    }
-
-    assert leads["fleet"] >= {"/d/peerwatch-job", "/d/peerwatch-node"}
-    assert "/d/peerwatch-node" in leads["job"]
-    assert "/d/peerwatch-job" in leads["node"]
-
-
-@every_dashboard
-def test_the_menu_leads_to_all_dashboards_with_time_and_variables(path):
-    dashboard = load(path)
-    (menu,) = dashboard["links"]
-
-    assert menu["tags"] == dashboard["tags"] == ["peerwatch"]
-    assert menu["type"] == "dashboards"
-    assert menu["keepTime"]
-    assert menu["includeVars"]
 
 
 @every_dashboard
@@ -446,7 +389,47 @@ def test_the_top_row_tells_in_one_line_and_in_the_colours_of_the_rule(path):
 
     assert {panel["type"] for panel in top} == {"stat"}
     assert sum(panel["gridPos"]["w"] for panel in top) == 24
-    assert colors <= {"green", "yellow", "red"}
+    assert colors <= {"green", "yellow", "red", "#8e8e8e"}
+
+
+@every_dashboard
+def test_alerts_that_fire_come_first_and_critical_ones_before_all_others(path):
+    board = panels(load(path))
+    first = next(iter(board))
+    (table,) = [panel for panel in panels(load(path)) if panel["title"] == "Alerts"]
+
+    assert first["title"] == "Critical alerts"
+    assert 'severity="critical"' in first["targets"][0]["expr"]
+    assert [order["displayName"] for order in table["options"]["sortBy"]] == ["Severity", "For"]
+    # Whatever number of warnings fires, it takes no line of a critical alert.
+    critical, warnings = table["targets"][0]["expr"].split(" or bottomk(")
+    assert 'severity="warning"' not in critical
+    assert 'severity="critical"' not in warnings
+
+
+@every_dashboard
+def test_what_has_no_value_has_no_colour_of_the_rule(path):
+    """Grafana gives it the colour of the lowest step."""
+    for panel in panels(load(path)):
+        if panel["type"] == "stat":
+            lowest = panel["fieldConfig"]["defaults"]["thresholds"]["steps"][0]
+            assert (lowest.get("value"), lowest["color"]) == (None, "#8e8e8e"), panel["title"]
+
+
+@pytest.mark.parametrize("dashboard", ["fleet", "job"])
+def test_only_a_finding_is_red_in_a_heat_map_of_fault_scores(dashboard):
+    (path,) = [each for each in DASHBOARDS if each.stem == dashboard]
+    maps = [
+        panel["fieldConfig"]["defaults"]
+        for panel in panels(load(path))
+        if panel["type"] == "status-history" and "fault score" in panel["title"].lower()
+    ]
+
+    assert maps
+    for each in maps:
+        assert each["color"]["mode"] == "thresholds"
+        reds = [step["value"] for step in each["thresholds"]["steps"] if step["color"] == "red"]
+        assert reds == [1]
 
 
 def test_variables_are_substituted_in_both_notations():

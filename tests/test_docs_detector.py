@@ -122,8 +122,10 @@ def test_the_finding_that_is_explained_has_the_columns_of_the_page() -> None:
     web = ROOT / "detector" / "peerwatch_detector" / "web"
     template = text_of(web / "templates" / "finding.html")
     (heading,) = re.findall(r"^\| (metric \| node-2 .*) \|$", page, re.MULTILINE)
+    # A term that is explained shows its first text.
+    shown = re.sub(r'\{\{ term\("([^"]+)".*?\) \}\}', r"\1", template)
     columns = [
-        re.sub(r"\{\{.*?\}\}", "node-2", cell) for cell in re.findall("<th.*?>(.*?)</th>", template)
+        re.sub(r"\{\{.*?\}\}", "node-2", cell) for cell in re.findall("<th.*?>(.*?)</th>", shown)
     ]
 
     assert columns == heading.split(" | ")
@@ -140,6 +142,11 @@ def test_metrics_named_exist(path: Path) -> None:
     assert recorded >= {metric.recorded for metric in load_preset("peerwatch").metrics}
     assert set() == set(re.findall(r"\bjob_(?:node|gpu):[a-z_]+:[a-z]+", text)) - recorded
     assert set() == RENAMED & set(re.findall(r"(?<![:\w])[a-z]+_throughput\b(?!:)", text))
+
+
+def test_the_first_screen_says_how_many_metrics_are_compared() -> None:
+    count = len(DetectorConfig().detection_metrics())
+    assert [str(count)] == re.findall(r"over (\d+) metrics", text_of(ROOT / "README.md"))
 
 
 def test_the_runbook_tells_where_to_look_for_every_metric() -> None:

@@ -24,6 +24,7 @@ from helm_chart import (
     case_objects,
     container_of,
     helm,
+    notes_of,
     objects,
     of_kind,
     only,
@@ -103,7 +104,12 @@ def test_every_object_has_its_place_and_a_name_of_its_own(case):
     names = [(manifest["kind"], manifest["metadata"]["name"]) for manifest in rendered]
 
     assert len(set(names)) == len(names)
-    assert {"training"} == {manifest["metadata"]["namespace"] for manifest in rendered}
+    # Rights on nodes belong to no namespace.
+    assert {"training"} == {
+        manifest["metadata"].get("namespace", "none")
+        for manifest in rendered
+        if not manifest["kind"].startswith("Cluster")
+    }
     for manifest in rendered:
         assert "pw" == manifest["metadata"]["labels"]["app.kubernetes.io/instance"]
         assert len(manifest["metadata"]["name"]) <= 63
@@ -178,6 +184,14 @@ def port_names(pod: Object) -> set[str]:
     return {port["name"] for container in pod["spec"]["containers"] for port in container["ports"]}
 
 
+def test_the_web_ui_is_reached_while_prometheus_cannot_be_read():
+    """What is not ready serves all the same: the page that says why, and findings that stand."""
+    services = [each for case in CASES for each in of_kind(case_objects(case), "Service")]
+    of_detector = [s for s in services if s["metadata"]["name"] == "pw-peerwatch-detector"]
+    assert of_detector
+    assert all(each["spec"]["publishNotReadyAddresses"] is True for each in of_detector)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_only_exporters_get_the_label_node(case):
     rendered = case_objects(case)
@@ -196,7 +210,7 @@ def test_only_exporters_get_the_label_node(case):
 @pytest.mark.parametrize("case", CASES)
 def test_the_exporter_takes_its_settings_and_flags(case, tmp_path):
     rendered = case_objects(case)
-    for workload in of_kind(rendered, "DaemonSet"):
+    for workload in of_kind(rendered, "DaemonSet", "exporter"):
         text = only(rendered, "ConfigMap", "exporter")["data"]["exporter.yaml"]
         config = settings(text, tmp_path)
         options = parse_exporter(container_of(workload)["args"])
@@ -216,7 +230,7 @@ def test_the_detector_takes_its_settings_and_flags(case, tmp_path):
     rendered = case_objects(case)
     text = only(rendered, "ConfigMap", "detector")["data"]["detector.yaml"]
     config = load_detector_config(settings(text, tmp_path))
-    workload = only(rendered, "StatefulSet")
+    workload = only(rendered, "StatefulSet", "detector")
     options = detector_parser().parse_args(container_of(workload)["args"])
     values = values_of(case)
 
@@ -347,8 +361,7 @@ def test_a_label_of_the_user_comes_once_and_the_nearer_one_counts():
 
 def test_the_notes_list_the_alerts_without_a_source():
     def noted(**privileges):
-        rendered = templates({"exporter": {"privileges": privileges}})
-        (notes,) = [text for path, text in rendered.items() if "NOTES" in path]
+        notes = notes_of({"exporter": {"privileges": privileges}})
         return dict(re.findall(r"^     (\w+): (Peerwatch.*)$", notes, re.MULTILINE))
 
     given = {"processes": True, "kernelLog": "privileged", "filesystems": True, "systemd": True}

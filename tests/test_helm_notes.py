@@ -13,15 +13,17 @@ from helm_chart import (
     ROOT,
     case_objects,
     container_of,
+    notes_of,
     of_kind,
-    templates,
     values_of,
 )
+
+WORKLOADS = ("DaemonSet", "StatefulSet")
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_notes_name_what_is_left_to_do(case):
-    (notes,) = [text for path, text in templates(values_of(case)).items() if "NOTES" in path]
+    notes = notes_of(values_of(case))
     rendered = case_objects(case)
     names = {manifest["metadata"]["name"] for manifest in rendered}
 
@@ -29,21 +31,24 @@ def test_the_notes_name_what_is_left_to_do(case):
     assert named <= names
     monitors = of_kind(rendered, "PodMonitor") + of_kind(rendered, "ServiceMonitor")
     watched = {monitor["metadata"]["labels"]["app.kubernetes.io/component"] for monitor in monitors}
-    for component, kind in (("exporter", "DaemonSet"), ("detector", "StatefulSet")):
-        unwatched = bool(of_kind(rendered, kind)) and component not in watched
+    for component in ("exporter", "detector", "responder", "reliability"):
+        workloads = [kind for kind in WORKLOADS if of_kind(rendered, kind, component)]
+        unwatched = bool(workloads) and component not in watched
         assert unwatched == (f"{component}.monitor.kind" in notes)
     assert ("no rules yet" in notes) == (not of_kind(rendered, "PrometheusRule"))
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_notes_build_the_images_that_the_pods_run(case):
-    (notes,) = [text for path, text in templates(values_of(case)).items() if "NOTES" in path]
+    notes = notes_of(values_of(case))
     images = {
         workload["metadata"]["labels"]["app.kubernetes.io/component"]: container_of(workload)[
             "image"
         ]
         for workload in case_objects(case)
+        # The checks are in the exporter's image, responder and reliability in the detector's.
         if workload["kind"] in ("DaemonSet", "StatefulSet")
+        and not workload["metadata"]["name"].endswith(("-checks", "-responder", "-reliability"))
     }
     built = dict(re.findall(r"docker build -f (\w+)/Dockerfile -t (\S+) \.$", notes, re.MULTILINE))
 
@@ -59,7 +64,7 @@ def test_the_notes_build_the_images_that_the_pods_run(case):
 
 def test_a_repository_may_name_the_registry():
     values = {"exporter": {"image": {"repository": "localhost:5000/exporter"}}}
-    (notes,) = [text for path, text in templates(values).items() if "NOTES" in path]
+    notes = notes_of(values)
 
     assert "docker push localhost:5000/exporter:" in notes
     assert "look for peerwatch-detector:" in notes
@@ -76,6 +81,6 @@ def test_a_repository_may_name_the_registry():
 )
 def test_the_notes_warn_of_a_runtime_that_not_all_nodes_have(where, warned):
     values = {"exporter": {"runtimeClassName": "nvidia"} | where}
-    (notes,) = [text for path, text in templates(values).items() if "NOTES" in path]
+    notes = notes_of(values)
 
     assert warned == ("set exporter.nodeSelector" in notes)

@@ -108,10 +108,13 @@ def test_an_alert_that_is_not_switched_off_stays():
 
 
 def test_a_file_without_rules_is_left_out():
-    names = {rule["alert"] for group in own_groups("machine") for rule in group["rules"]}
+    # Records stay: others may read them.
+    names = {rule["alert"] for group in own_groups("dcgm-gpu") for rule in group["rules"]}
     off = {name: {"enabled": False} for name in names}
+    dcgm: dict[str, Any] = {"preset": "dcgm"}
 
-    assert "machine" not in rendered_groups({"rules": {"enabled": True, "alerts": off}})
+    assert "dcgm-gpu" in rendered_groups(dcgm | {"rules": {"enabled": True}})
+    assert "dcgm-gpu" not in rendered_groups(dcgm | {"rules": {"enabled": True, "alerts": off}})
 
 
 def test_what_is_changed_of_an_alert_is_changed_and_nothing_else():

@@ -52,7 +52,13 @@ def test_no_account_has_a_token_or_a_right(case):
         account["automountServiceAccountToken"] is False
         for account in of_kind(rendered, "ServiceAccount")
     )
-    assert [] == [manifest["kind"] for manifest in rendered if "Role" in manifest["kind"]]
+    # Only the responder acts (test_helm_responder.py).
+    assert [] == [
+        manifest["kind"]
+        for manifest in rendered
+        if "Role" in manifest["kind"]
+        and manifest["metadata"]["labels"]["app.kubernetes.io/component"] != "responder"
+    ]
     assert [] == of_kind(rendered, "Secret")
 
 
@@ -68,13 +74,14 @@ def test_nothing_of_the_node_can_be_written(case):
         of_node = {
             volume["name"] for volume in pod["spec"].get("volumes", []) if "hostPath" in volume
         }
-        assert set() == writable & of_node
+        of_checks = pod["metadata"]["labels"]["app.kubernetes.io/component"] == "checks"
+        assert ({"results"} if of_checks else set()) == writable & of_node
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_nobody_but_the_exporter_is_root_or_sees_the_node(case):
+def test_the_detector_is_never_root_and_sees_nothing_of_the_node(case):
     for pod in pods_of(case_objects(case)):
-        if pod["metadata"]["labels"]["app.kubernetes.io/component"] != "exporter":
+        if pod["metadata"]["labels"]["app.kubernetes.io/component"] == "detector":
             spec = pod["spec"]
             assert spec["securityContext"]["runAsNonRoot"] is True
             assert not {"hostNetwork", "hostPID"} & spec.keys()

@@ -22,6 +22,8 @@ OPEN = {
     *("strings", "kubernetes", "items", "quantities", "alerts", "global"),
     # Of the programs' settings.
     *("environment", "headers", "overrides", "severity"),
+    # Of each check by its name, which the program looks at.
+    *("checks", "additionalProperties"),
 }
 
 

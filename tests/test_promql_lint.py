@@ -22,6 +22,7 @@ SCHEMA = {
         "finding * on (cluster, node) group_left () max by (cluster, node) (size_bytes)",
         "time() - max by (job_id) (finding)",
         "topk(3, max by (node, metric) (finding))",
+        "max by (metric) (topk by (node) (1, finding))",
         "max(finding) or vector(0)",
         "max by (node, device) (size_bytes < size_bytes)",
         "max by (node, metric) (size_bytes * on (node) group_left (metric) finding)",

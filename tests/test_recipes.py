@@ -179,6 +179,7 @@ def run(copy: Path, command: str, narrowed: str) -> None:
     assert result.returncode == 0, f"{command}\n{result.stdout[-6000:]}\n{result.stderr[-3000:]}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_the_recipe_works_as_it_is_written(name: str, copy: Path) -> None:
     recipe, folder = CASES[name], RECIPES / name

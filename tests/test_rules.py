@@ -13,7 +13,6 @@ from typing import Any
 
 import promql_parser as promql
 import pytest
-import yaml
 
 from alertmanager_live import seconds
 from peerwatch_demo.stack.servers import find_program
@@ -29,7 +28,7 @@ from promql_lint import (
     pack_schema,
     selectors,
 )
-from yaml_files import read_yaml
+from yaml_files import read_yaml, yaml_text
 
 ROOT = Path(__file__).resolve().parents[1]
 RULES = ROOT / "rules"
@@ -45,7 +44,7 @@ SEVERITIES = {"critical", "warning", "info"}
 ROLES = {"cause", "symptom", "meta"}
 COMPONENTS = {
     *("node", "host", "gpu", "pcie", "nic", "fabric", "job"),
-    *("exporter", "detector", "alerting"),
+    *("exporter", "detector", "responder", "reliability", "alerting"),
 }
 CASES = ("fires", "does not fire", "missing data", "resolves")
 # It always fires, by design: there is nothing it could resolve from.
@@ -61,6 +60,7 @@ FINDINGS = {"PeerwatchFaultyNode", "PeerwatchSuspectNode"}
 MAY_LOSE = {
     "PeerwatchJobIdle": "node",
     "PeerwatchSharedCause": "node",
+    "PeerwatchCheckFailedOnManyNodes": "node",
     "PeerwatchRdmaStoppedJob": "node",
     "PeerwatchDetectorLate": "job_id",
 }
@@ -135,13 +135,83 @@ def test_promtool_accepts_every_rules_file():
     ],
 )
 def test_promtool_unit_tests_pass(file, first, tmp_path):
-    content = dict(read_yaml(file))
-    content["rule_files"] = [str(file.parent / rules) for rules in content["rule_files"]]
-    content["tests"] = content["tests"][first : first + BLOCKS_AT_ONCE]
-    part = tmp_path / file.name
-    part.write_text(yaml.safe_dump(content, sort_keys=False))
+    content = read_yaml(file)
+    rule_files = [read_yaml((file.parent / rules).resolve()) for rules in content["rule_files"]]
+    parts = []
+    for number, block in enumerate(content["tests"][first : first + BLOCKS_AT_ONCE], first):
+        names = [f"{number}-{place}.rules.yaml" for place, _ in enumerate(rule_files)]
+        for name, groups in zip(names, rules_needed(rule_files, yaml_text(block)), strict=True):
+            (tmp_path / name).write_text(yaml_text(groups))
+        parts.append(tmp_path / f"{number}.test.yaml")
+        parts[-1].write_text(yaml_text(content | {"rule_files": names, "tests": [block]}))
 
-    promtool("test", "rules", str(part))
+    promtool("test", "rules", *map(str, parts))
+
+
+# A selector of alerts whose names are all written out.
+_BY_NAME = re.compile(r'alertname=~?\\*"[\w|]+\\*"')
+
+
+def rules_needed(files: list[Any], asked: str) -> list[Any]:
+    """Return rule files without the rules that cannot change what is asked.
+
+    promtool evaluates every rule at every moment of every block, and most are about other faults.
+    Kept are rules whose names occur in the question, or in expressions and annotations of rules
+    that are kept; all where alerts are asked for by other labels than their names.
+    """
+    rules = [rule for file in files for group in file["groups"] for rule in group["rules"]]
+    texts = {id(rule): f"{rule['expr']} {rule.get('annotations', '')}" for rule in rules}
+    needed = set[int]()
+    found = [asked]
+    while found:
+        text = " ".join(found)
+        if not all(map(_BY_NAME.search, re.findall(r"ALERTS\w*({[^}]*}|)", text))):
+            return files
+        named = {
+            id(rule) for rule in rules if (rule.get("record") or rule.get("alert")) in words(text)
+        }
+        found = [texts[rule] for rule in named - needed]
+        needed |= named
+    return [
+        {
+            "groups": [
+                group | {"rules": [rule for rule in group["rules"] if id(rule) in needed]}
+                for group in file["groups"]
+            ]
+        }
+        for file in files
+    ]
+
+
+def words(text: str) -> set[str]:
+    """Return the names of metrics and alerts in a text, and its other words."""
+    return set(re.findall(r"[A-Za-z_][\w:]*", text))
+
+
+def test_the_rules_that_a_unit_test_needs_are_found_through_other_rules():
+    kept = {"record": "a:b:sum", "expr": "sum(c)"}
+    named = {"alert": "First", "expr": "a:b:sum > 0"}
+    asks = {"alert": "Second", "expr": "x", "annotations": {"about": "{{ query `a:b:sum` }}"}}
+    holds = {"alert": "Third", "expr": 'y unless ALERTS{alertname="First"}'}
+    all_alerts = {"alert": "Fourth", "expr": 'ALERTS{role="cause"}'}
+    rules = [kept, named, asks, holds, all_alerts]
+    file = {"groups": [{"name": "g", "interval": "1s", "rules": rules}]}
+
+    def needed(asked):
+        (found,) = rules_needed([file], asked)
+        (group,) = found["groups"]
+        assert {"name": "g", "interval": "1s"}.items() <= group.items()
+        return group["rules"]
+
+    assert needed("c") == []
+    assert needed("First") == [kept, named]
+    assert needed("sum(a:b:sum)") == [kept]
+    assert needed("Second") == [kept, asks]
+    assert needed("Third") == [kept, named, holds]
+    assert needed("Fourth") == rules
+    assert needed("count(ALERTS)") == rules
+    assert needed('ALERTS{alertname=~"F.*"}') == rules
+    assert needed('ALERTS{alertname=~"Third|Other"}') == [kept, named, holds]
 
 
 def test_the_rules_of_others_do_what_the_page_about_xids_says():
@@ -368,6 +438,26 @@ def test_the_annotations_tell_what_to_do(rule, file):
         named = set(re.findall(r"\$labels\.(\w+)", annotations["dashboard_url"]))
         assert "job_id" in named
         assert named <= labels_of(promql.parse(rule["expr"]), schema_of(file))
+
+
+@pytest.mark.parametrize(("rule", "file"), ALERTS)
+def test_a_page_about_a_job_begins_with_what_it_failed_of(rule, file):
+    # Exporters of others say nothing from which the root of a failure is found.
+    if rule["labels"]["severity"] != "critical" or file.parent != RULES:
+        pytest.skip("no page, or no exporter of ours")
+    if rule["labels"]["role"] == "meta":
+        pytest.skip("about what watches")
+    if rule["labels"]["component"] == "responder":
+        pytest.skip("begins with what was done: what to do first has been done")
+    if "job_id" not in labels_of(promql.parse(rule["expr"]), schema_of(file)):
+        pytest.skip("about no job")
+
+    first = re.sub(r"\s+", " ", rule["annotations"]["description"]).partition(" | query")[0]
+    assert first.endswith(
+        'printf "max by (summary) (topk by (node, class) (1, peerwatch_diagnosis_info'
+        '{cluster=%q,job_id=%q,root=\\"1\\"}))" $labels.cluster $labels.job_id'
+    )
+    assert first.startswith("{{-")
 
 
 @pytest.mark.parametrize(("rule", "file"), ALERTS)

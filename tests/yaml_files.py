@@ -10,9 +10,16 @@ import yaml
 
 # libyaml's, where PyYAML was built with it, takes a tenth of the time.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 @cache
 def read_yaml(file: Path) -> Any:
     """Return what a file holds; it is shared, so nobody may change it."""
     return yaml.load(file.read_text(), Loader=_LOADER)
+
+
+def yaml_text(content: Any) -> str:
+    """Return what a file with this content holds, in its order."""
+    text: str = yaml.dump(content, Dumper=_DUMPER, sort_keys=False, width=1000)
+    return text

@@ -18,6 +18,8 @@ from peerwatch_demo.cluster.faults import Fault, FaultError, choose_fault, choos
 from peerwatch_demo.cluster.namespaces import why_unavailable
 from peerwatch_demo.cluster.nodes import Place
 from peerwatch_demo.cluster.settings import Patience, Settings
+from peerwatch_demo.response.cluster import use_slurm
+from peerwatch_demo.response.run import RespondingDemo
 from peerwatch_demo.run import Demo
 from peerwatch_demo.stack.console import Console
 from peerwatch_demo.stack.signals import catch_signals, exit_code
@@ -37,10 +39,18 @@ def main(environment: Mapping[str, str]) -> int:
         print(f"peerwatch demo: {error}", file=sys.stderr)
         return 2
     console = Console(sys.stdout, environment)
-    console.text(introduction(settings, fault, reason))
+    no_slurm = use_slurm(namespaces=reason is None)
+    console.text(introduction(settings, fault, reason, no_slurm))
     faulty = choose_node(node_names(settings.nodes), settings.seed)
 
     def run(directory: Path) -> bool:
+        if settings.respond:
+            return RespondingDemo(
+                *(settings, fault, faulty, Place(ROOT), directory, console),
+                namespaces=reason is None,
+                slurm=not no_slurm,
+                learns=False,
+            ).run()
         demo = Demo(
             settings, fault, faulty, Place(ROOT), directory, console, namespaces=reason is None
         )
@@ -91,8 +101,16 @@ def carry_out(
     return code
 
 
-def introduction(settings: Settings, fault: Fault, no_namespaces: str | None) -> str:
+def introduction(
+    settings: Settings, fault: Fault, no_namespaces: str | None, no_slurm: str = ""
+) -> str:
     """Return what the terminal shows first."""
+    what = "one training job, one faulty node, one page that must name it."
+    launcher = ""
+    if settings.respond:
+        what = "one training job, one faulty node, and nobody who must do anything."
+        by = f"a small driver (no Slurm: {no_slurm})" if no_slurm else "a real Slurm"
+        launcher = f"  job        run by {by}; the responder may take a node out of it\n"
     where = (
         f"{settings.nodes} network namespaces on this machine"
         if no_namespaces is None
@@ -100,10 +118,11 @@ def introduction(settings: Settings, fault: Fault, no_namespaces: str | None) ->
         f"(no network namespaces: {no_namespaces})"
     )
     return (
-        "Peerwatch demo: one training job, one faulty node, one page that must name it.\n"
+        f"Peerwatch demo: {what}\n"
         f"  nodes      {where}\n"
         f"  fault      {fault.name}: {fault.summary}; which node is drawn by lot, and the "
         "detector does not know\n"
+        f"{launcher}"
         f"  shortened  {Patience().summary}\n"
     )
 

@@ -18,6 +18,7 @@ from peerwatch_demo.cluster.settings import Settings
 from peerwatch_demo.stack import report
 from peerwatch_demo.stack.console import Console
 from peerwatch_demo.stack.servers import Server, Stack
+from peerwatch_demo.stack.tour import Servers, tour
 from peerwatch_demo.stack.watch import Watcher, fewest_scraped
 from peerwatch_demo.stack.webhook import WebhookReceiver
 
@@ -71,7 +72,14 @@ class Demo:
             stack = outer.enter_context(Stack(self._directory))
             receiver = outer.enter_context(WebhookReceiver())
             names = node_names(self._settings.nodes)
-            cluster = Cluster(names, self._place, stack, self._console, namespaces=self._namespaces)
+            cluster = Cluster(
+                names,
+                self._place,
+                stack,
+                self._console,
+                namespaces=self._namespaces,
+                logs=True,
+            )
             cluster.start_nodes()
             server = cluster.start_servers(receiver)
             cluster.wait_for_training()
@@ -123,6 +131,11 @@ class Demo:
                 "detector": f"{detect.url}/",
                 "logs": str(self._directory),
             },
+            tour(
+                Servers(detect.url, cluster.prometheus.url, cluster.alertmanager.url),
+                cluster.job_id,
+                self._faulty,
+            ),
         )
 
 
@@ -171,11 +184,10 @@ def conclude(
     """
     verdict = report.evaluate(faulty, injected, receiver.pages())
     console.text(f"\n{report.table(watcher.events)}\n")
-    tickets = len([n for n in receiver.notifications("/ticket") if n.firing()])
-    console.text(f"pages: {len(receiver.pages())}, tickets: {tickets}")
+    console.text(f"pages: {len(receiver.pages())}, tickets: {len(receiver.tickets())}")
     for page in receiver.pages()[:1]:
         for alert in page.firing()[:1]:
-            console.text(f"page:  {' '.join(alert.annotations['description'].split())}")
+            console.text(f"page:  {alert.description}")
     console.text(verdict.sentence, "good" if verdict.right else "bad")
     return verdict
 
@@ -201,10 +213,10 @@ def too_busy(fewest: int | None, nodes: int, remedy: str) -> str | None:
     )
 
 
-def hold(console: Console, places: Mapping[str, str]) -> None:
-    """Say where everything is, and keep it up until Ctrl-C."""
+def hold(console: Console, places: Mapping[str, str], worth_opening: str = "") -> None:
+    """Say where everything is and what is worth opening, and keep it up until Ctrl-C."""
     lines = [f"  {name:<12}  {place}" for name, place in places.items()]
-    console.text("\n".join(["\nHOLD: everything stays up until Ctrl-C.", *lines]))
+    console.text("\n".join(["\nHOLD: everything stays up until Ctrl-C.", *lines, worth_opening]))
     try:
         while True:
             # A signal that comes just before a sleep begins is seen when it ends.

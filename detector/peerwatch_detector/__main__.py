@@ -142,7 +142,9 @@ def _diagnose(options: argparse.Namespace, config: DetectorConfig) -> int:
     from peerwatch_detector.diagnosis.report.recorded import diagnose_cases  # noqa: PLC0415
 
     if options.cases:
-        return diagnose_cases(options.cases, options.at, as_json=options.json)
+        return diagnose_cases(
+            options.cases, options.at, as_json=options.json, stacks=options.stacks
+        )
     return run_diagnose(options, config)
 
 

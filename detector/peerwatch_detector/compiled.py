@@ -9,38 +9,85 @@ written, as in many containers or on a full disk, every start compiles; ``why_no
 Without numba the functions are what they are in Python: right, and some hundred times slower. The
 detection uses NumPy then, and ``reading.decode.prepare`` makes the readers do without them. The
 same holds while a thread compiles them (``preparation``), so that nothing waits for the compiler.
+
+numba itself is imported at the first call of any of them (``load``): it takes half a second and
+most of the memory of a detector that has no job yet, and most commands need none of it.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast
+from types import ModuleType
+from typing import Any, ClassVar, Literal, TypedDict, TypeVar, Unpack, cast
 
 import numpy as np
 
-try:
-    import numba
-except Exception as error:
-    MISSING: str | None = f"numba cannot be imported: {error!r}"
-else:
-    MISSING = None
 
+def _missing() -> str | None:
+    try:
+        found = find_spec("numba")
+    except (ImportError, ValueError) as error:
+        return f"numba cannot be imported: {error!r}"
+    return None if found else "numba cannot be imported: it is not installed"
+
+
+MISSING: str | None = _missing()
 AVAILABLE = MISSING is None
 
 _not_kept: list[str] = []
 # The thread that compiles, and why it could not.
 _preparing_thread: int | None = None
 _failure: str | None = None
+# Nothing is to be loaded yet.
+_deferred = False
+_numba: ModuleType | None = None
+_loading = threading.RLock()
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def ready() -> bool:
     """Return whether this thread is to call compiled functions, in place of NumPy's equal path."""
-    return AVAILABLE and _failure is None and not preparing()
+    return AVAILABLE and _failure is None and not (_deferred or preparing()) and load()
+
+
+def defer() -> None:
+    """Let all do without compiled functions until ``preparation`` begins: nothing is loaded."""
+    global _deferred  # noqa: PLW0603
+    _deferred = True
+
+
+def deferred() -> bool:
+    """Return whether no preparation has begun since ``defer``."""
+    return _deferred
+
+
+def load() -> bool:
+    """Import numba, once, and return whether it is there; ``failure`` says why it is not."""
+    global _numba, MISSING, AVAILABLE  # noqa: PLW0603 - one numba per process
+    if _is_loaded():
+        return AVAILABLE
+    with _loading:
+        # Another thread may have done so in the meantime.
+        if not _is_loaded():
+            try:
+                import numba  # noqa: PLC0415
+            except Exception as error:
+                MISSING, AVAILABLE = f"numba cannot be imported: {error!r}", False
+            else:
+                _numba = numba
+                _bind()
+    return AVAILABLE
+
+
+def _is_loaded() -> bool:
+    """Return whether numba was imported, or cannot be."""
+    return _numba is not None or not AVAILABLE
 
 
 def preparing() -> bool:
@@ -59,8 +106,9 @@ def preparation() -> Iterator[None]:
 
     An error within leaves them without for good: the slow path gives the same.
     """
-    global _preparing_thread, _failure  # noqa: PLW0603 - one compiler per process
+    global _preparing_thread, _failure, _deferred  # noqa: PLW0603 - one compiler per process
     _preparing_thread = threading.get_ident()
+    _deferred = False
     try:
         yield
     except Exception as error:
@@ -108,18 +156,76 @@ def why_not_kept() -> str | None:
 def _compile(function: _Function, **options: Unpack[_Options]) -> _Function:
     if not AVAILABLE:
         return function
+    if _numba is not None:
+        return _by_numba(function, options)
+    return cast("_Function", _Deferred(function, options))
+
+
+class _Deferred:
+    """A function in the place of its compiled self, until numba is loaded.
+
+    Parameters
+    ----------
+    function
+        What is compiled.
+    options
+        numba's.
+    """
+
+    every: ClassVar[list[_Deferred]] = []
+
+    def __init__(self, function: Callable[..., Any], options: _Options) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self._options = options
+        self._target: Callable[..., Any] | None = None
+        self.every.append(self)
+
+    @property
+    def target(self) -> Callable[..., Any]:
+        """What is called in its place: compiled, or as it is where numba cannot be imported."""
+        # This very function may be given its target within.
+        available = load()
+        with _loading:
+            if self._target is None:
+                self._target = (
+                    _by_numba(self.function, self._options) if available else self.function
+                )
+            return self._target
+
+    def __call__(self, *arguments: Any) -> Any:  # noqa: ANN401 - of any function
+        return (self._target or self.target)(*arguments)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - numba has no types
+        return getattr(self.target, name)
+
+
+def _bind() -> None:
+    """Put what numba makes of them in the place of all functions, in the modules that have any.
+
+    A compiled function finds those that it calls among the names of its module.
+    """
+    spaces = (one.function.__globals__ for one in _Deferred.every)
+    for space in {id(space): space for space in spaces}.values():
+        for name, value in list(space.items()):
+            if isinstance(value, _Deferred):
+                space[name] = value.target
+
+
+def _by_numba(function: _Function, options: _Options) -> _Function:
+    assert _numba is not None
     try:
-        found = numba.njit(cache=True, nogil=True, **options)(function)
+        found = _numba.njit(cache=True, nogil=True, **options)(function)
     except RuntimeError:
         _not_kept.append(
             f"neither {Path(__file__).parent / '__pycache__'} nor the user's cache folder can be "
             "written"
         )
-        found = numba.njit(nogil=True, **options)(function)
+        found = _numba.njit(nogil=True, **options)(function)
     else:
         # numba offers no other way.
         if cache := getattr(found, "_cache", None):
-            found._cache = _Kept(cache)  # type: ignore[attr-defined] # noqa: SLF001
+            found._cache = _Kept(cache)  # noqa: SLF001
     return cast("_Function", found)
 
 

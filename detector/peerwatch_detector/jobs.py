@@ -17,6 +17,9 @@ _REPLACED_AFTER = 600.0
 # If none has: a job that needs the node has been ended by then, by NCCL's time-out (10 to 30
 # minutes by default) or by a person, so one that still runs does without.
 _DEPARTED_AFTER = 3600.0
+# After an outage of the monitoring targets are scraped again one after the other, within an
+# interval of at most a minute: for so long, who is back still tells with whom a node vanished.
+_RETURNED_FOR = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +32,8 @@ class Job:
         The scheduler's id.
     nodes
         Every node of the job, in order of name, silent ones included.
-    silent_since
-        Unix time at which each silent node was last there.
+    absent_since
+        Unix time at which each absent node was last there.
     running
         False once no node tells of the job any more.
     roles
@@ -43,6 +46,7 @@ class Job:
     absent_since: dict[str, float] = field(default_factory=dict)
     running: bool = True
     roles: Mapping[str, str] = field(default_factory=dict)
+    back_since: Mapping[str, float] = field(default_factory=dict)
 
     def groups(self, least: int) -> dict[str, tuple[str, ...]]:
         """Return the nodes of every role that has at least ``least``, in order of name."""
@@ -60,6 +64,9 @@ class _Member:
     # After which a node counts as one that joined in place of another; unknown of those that were
     # there when the job was first seen.
     joined: float = -math.inf
+    # Its last absence: when it was last there before, and when it was there again.
+    vanished: float = -math.inf
+    returned: float = -math.inf
 
 
 class JobTable:
@@ -67,6 +74,7 @@ class JobTable:
 
     def __init__(self) -> None:
         self._members: dict[str, dict[str, _Member]] = {}
+        self._updated = -math.inf
 
     def learn(self, pairs: set[tuple[str, str]], now: float) -> None:
         """Take in (job_id, node) pairs known from before, as after a restart.
@@ -79,11 +87,14 @@ class JobTable:
 
     def skip(self, seconds: float) -> None:
         """Take out time in which Prometheus could not be asked: it says nothing about a node."""
+        self._updated += seconds
         for members in self._members.values():
             for member in members.values():
                 member.last_listed += seconds
                 member.present += seconds
                 member.joined += seconds
+                member.vanished += seconds
+                member.returned += seconds
 
     def update(self, running: set[tuple[str, str]], present: set[str], now: float) -> list[Job]:
         """Take in what Prometheus says now and return the jobs to evaluate.
@@ -106,7 +117,10 @@ class JobTable:
         for members in self._members.values():
             for node, member in members.items():
                 if node in present:
+                    if member.present < self._updated:
+                        member.vanished, member.returned = member.present, now
                     member.present = now
+        self._updated = now
         self._forget(now)
         return [self._job(job_id, now) for job_id in sorted(self._members)]
 
@@ -133,7 +147,12 @@ class JobTable:
             # Of an ended job only those count that vanished before it ended, or with it.
             if member.present < now and member.present <= end + _LEAVES_AFTER
         }
-        return Job(job_id, tuple(sorted(members)), silent, running=end == now)
+        back = {
+            node: member.vanished
+            for node, member in members.items()
+            if member.present == now and now - member.returned <= _RETURNED_FOR
+        }
+        return Job(job_id, tuple(sorted(members)), silent, running=end == now, back_since=back)
 
 
 def _departed(members: Mapping[str, _Member], now: float) -> list[str]:
@@ -141,11 +160,12 @@ def _departed(members: Mapping[str, _Member], now: float) -> list[str]:
     absent = sorted(
         (member.present, node) for node, member in members.items() if member.present < now
     )
-    # Each that joined stands in for one that was there before it, the longest absent first.
+    # Each that joined stands in for one that was there before it, the longest absent first; what
+    # replaced a host may be listed already when that is seen for the last time.
     joined = sorted(member.joined for member in members.values() if member.present == now)
     found = []
     for since, node in absent:
-        while joined and joined[0] <= since:
+        while joined and joined[0] < since:
             joined.pop(0)
         limit = _DEPARTED_AFTER
         if joined:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict
 
 from peerwatch_common.check_results.record import SCOPES, Scope, Severity, Status
+from peerwatch_common.health_conditions import severity_of
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -28,6 +29,7 @@ Suite = Literal["config", "light", "full"]
 # What a node must have for a check to run; without it the check is skipped, with the reason.
 Need = Literal["gpu", "torch", "numpy", "root", "perftest", "dcgm", "rdma", "peers"]
 
+_LEAST_TIMEOUT = 30.0
 SUITES: tuple[Suite, ...] = get_args(Suite)
 NEEDS: tuple[Need, ...] = get_args(Need)
 
@@ -40,6 +42,26 @@ class Options(BaseModel):
 
 class Skip(Exception):  # noqa: N818 - it is an answer, not an error
     """The check cannot run here, for the reason in the message: the result is ``skipped``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """What a check measured on other nodes of the same hardware, as Prometheus sums it up.
+
+    Parameters
+    ----------
+    count
+        How many nodes.
+    median, deviation
+        Their median and its median absolute deviation.
+    unit
+        Of both.
+    """
+
+    count: int
+    median: float
+    deviation: float
+    unit: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +86,8 @@ class Context:
         What the check measured on this node when it last passed, by device, oldest first.
     peers
         What it measured on other nodes of the same hardware, by device; empty if nobody knows.
+    usual
+        The same by Prometheus, summed up; it wins over ``peers``.
     procfs, sysfs, rootfs
         Where the node's file systems are seen.
     """
@@ -76,6 +100,7 @@ class Context:
     gpus: tuple[int, ...] | None = None
     earlier: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     peers: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    usual: Mapping[str, Usual] = field(default_factory=dict)
     procfs: Path = Path("/proc")
     sysfs: Path = Path("/sys")
     rootfs: Path = Path("/")
@@ -126,6 +151,9 @@ class Check:
         What it does, in a line.
     failure
         What a failure means, in a line.
+    condition
+        What a failure says of the node (``health_conditions``), unless an outcome says otherwise;
+        empty: none of the table, as for checks of a site's own.
     severity
         ``high``: take the node out now; ``low``: when its job has ended.
     seconds
@@ -150,6 +178,7 @@ class Check:
     scope: Scope
     summary: str
     failure: str
+    condition: str
     severity: Severity
     seconds: float
     timeout_seconds: float
@@ -170,7 +199,8 @@ def register(
     summary: str,
     *,
     failure: str,
-    severity: Severity,
+    condition: str = "",
+    severity: Severity = "low",
     seconds: float,
     suites: tuple[Suite, ...],
     needs: tuple[Need, ...] = (),
@@ -182,17 +212,21 @@ def register(
 
     Parameters
     ----------
+    severity
+        Where no ``condition`` has one.
     timeout_seconds
-        None: ten times what it takes as a rule, and 10 s at least.
+        None: ten times what it takes as a rule, and 30 s at least: on a node in use a process of
+        the lowest priority waits for its turn.
     """
 
     def add(run: _RunT) -> _RunT:
         if name in _REGISTRY:
             raise ValueError(f"Check {name!r} is registered twice.")
-        deadline = timeout_seconds or max(10.0, 10 * seconds)
+        deadline = timeout_seconds or max(_LEAST_TIMEOUT, 10 * seconds)
+        asks_for = severity_of(condition) if condition else severity
         place = Path(sys.modules[run.__module__].__file__ or "")
         _REGISTRY[name] = Check(
-            *(name, scope, summary, failure, severity, seconds, deadline),
+            *(name, scope, summary, failure, condition, asks_for, seconds, deadline),
             *(suites, needs, active, run, options, place),
         )
         return run

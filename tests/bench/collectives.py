@@ -1,10 +1,10 @@
-"""What reading the Flight Recorder costs a training job: 4 ranks over gloo, steps of 50 ms.
+"""What collective telemetry costs a training job: 2 ranks over gloo, steps of 50 ms.
 
-In one job, whose ring is full, the exporter's readers are switched on and off in turn. Each rank
-notes time and CPU time of every step, its helper threads' included; each stretch with readers is
-compared with the stretch without them beside it. A busy machine makes both slower alike, and hides
-a cost this small; so at the end the job pauses, and what one answer takes of a rank's CPU time is
-measured by itself.
+Two jobs run at the same time, one without anything of ours and one with the hook, whose ranks the
+exporter's readers ask as they do in production. Each rank notes the CPU time of every step, all its
+threads included. Whatever else the machine does hits both alike, so stretches of 5 s are compared
+pair by pair. At the end the job pauses, and what one answer takes of a rank's CPU time is measured
+by itself.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ import time
 from pathlib import Path
 
 import peerwatch_exporter
+from bench.paired import difference
 from peerwatch_exporter.settings.config import CollectivesConfig
 from peerwatch_exporter.sources.collectives.recorder import RecorderReader
 
-RANKS = 4
+RANKS = 2
 STEP_SECONDS = 0.05
+STRETCH_SECONDS = 5.0
 # A few buckets of gradients, and what the step does besides.
 TRAINING = """
 import os, sys, time, torch
@@ -58,18 +60,20 @@ while True:
 """
 
 
-def start(folder: Path) -> list[subprocess.Popen[bytes]]:
-    """Start the ranks, with the hook."""
+def start(folder: Path, *, hooked: bool) -> list[subprocess.Popen[bytes]]:
+    """Start the ranks of a job in a new folder, with the hook or without it."""
+    folder.mkdir()
     script = folder / "train.py"
     script.write_text(TRAINING)
-    hook = Path(peerwatch_exporter.__file__).parent / "hook"
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(hook),
-        "PEERWATCH_HEARTBEAT_DIR": str(folder),
-        "PEERWATCH_JOB_ID": "bench",
-        "WORLD_SIZE": str(RANKS),
-    }
+    environment = {name: text for name, text in os.environ.items() if "PEERWATCH" not in name}
+    environment["WORLD_SIZE"] = str(RANKS)
+    environment.pop("PYTHONPATH", None)
+    if hooked:
+        environment |= {
+            "PYTHONPATH": str(Path(peerwatch_exporter.__file__).parent / "hook"),
+            "PEERWATCH_HEARTBEAT_DIR": str(folder),
+            "PEERWATCH_JOB_ID": "bench",
+        }
     return [
         subprocess.Popen(
             [
@@ -83,36 +87,29 @@ def start(folder: Path) -> list[subprocess.Popen[bytes]]:
     ]
 
 
-def stretch(folder: Path, seconds: float, *, reading: bool) -> tuple[float, float, float]:
-    """Let the job run for some seconds; return when that was, and the readers' own CPU time."""
-    readers = [
+def readers(folder: Path) -> list[RecorderReader]:
+    """Return what the exporter has for each rank."""
+    return [
         RecorderReader(
             folder / f"rank-{rank}.sock", folder / f"rank-{rank}.groups.json", CollectivesConfig()
         )
-        for rank in range(RANKS if reading else 0)
+        for rank in range(RANKS)
     ]
-    begin, cpu = time.time(), time.process_time()
-    for reader in readers:
-        reader.start()
-    time.sleep(seconds)
-    for reader in readers:
-        reader.stop()
-    problems = [r.reading.problem for r in readers if r.reading is not None and r.reading.problem]
-    if problems:
-        raise SystemExit(f"a rank was not read: {problems[0]}")
-    return begin, time.time(), time.process_time() - cpu
 
 
-def steps(folder: Path, begin: float, end: float) -> tuple[float, float]:
-    """Return the median duration of the ranks' steps in a stretch, and their mean CPU time."""
-    walls, cpus = [], []
+def stretches(folder: Path, begin: float, end: float) -> dict[tuple[int, int], tuple[float, float]]:
+    """Return by rank and stretch the mean seconds and the mean CPU seconds of its steps."""
+    found: dict[tuple[int, int], list[tuple[float, float]]] = {}
     for rank in range(RANKS):
         for line in (folder / f"notes-{rank}").read_text().splitlines():
             at, wall, cpu = map(float, line.split())
-            if begin + 0.2 < at <= end:
-                walls.append(wall)
-                cpus.append(cpu)
-    return statistics.median(walls), statistics.fmean(cpus)
+            if begin < at <= end:
+                key = rank, int((at - begin) // STRETCH_SECONDS)
+                found.setdefault(key, []).append((wall, cpu))
+    return {
+        key: (statistics.fmean(w for w, _ in steps), statistics.fmean(c for _, c in steps))
+        for key, steps in found.items()
+    }
 
 
 def cpu_of_answer(
@@ -124,9 +121,7 @@ def cpu_of_answer(
         tasks = Path(f"/proc/{process.pid}/task").iterdir()
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
 
-    reader = RecorderReader(
-        folder / "rank-0.sock", folder / "rank-0.groups.json", CollectivesConfig()
-    )
+    reader = readers(folder)[0]
     reader.read()
     idle = cpu()
     begin = time.monotonic()
@@ -141,52 +136,56 @@ def cpu_of_answer(
     return spent / answers / 1e9, reader.period_seconds
 
 
-def measure(folder: Path, pairs: int, seconds: float) -> None:
+def measure(without: Path, hooked: Path, seconds: float) -> None:
     """Print the table."""
-    slower, added, own = [], [], []
-    for pair in range(pairs):
-        # Alternately first, so that a trend of the machine's load cancels out.
-        order = (False, True) if pair % 2 else (True, False)
-        measured = {on: stretch(folder, seconds, reading=on) for on in order}
-        (wall, cpu), (wall_read, cpu_read) = (
-            steps(folder, *measured[on][:2]) for on in (False, True)
-        )
-        slower.append(wall_read / wall - 1)
-        added.append((cpu_read - cpu) / STEP_SECONDS)
-        own.append((measured[True][2] - measured[False][2]) / seconds / RANKS)
-        print(
-            f"pair {pair + 1}: step {wall * 1e3:.2f} -> {wall_read * 1e3:.2f} ms, "
-            f"CPU per step {cpu * 1e3:.3f} -> {cpu_read * 1e3:.3f} ms",
-            flush=True,
-        )
-    print("\n| of a step of 50 ms | median of pairs |\n|---|---|")
-    print(f"| longer | {statistics.median(slower):.3%} |")
-    print(f"| more CPU time in the rank, all its threads | {statistics.median(added):.3%} |")
-    print(f"| CPU time of the exporter per rank | {statistics.median(own):.3%} of a CPU |")
+    asking = readers(hooked)
+    begin, own = time.time(), time.process_time()
+    for reader in asking:
+        reader.start()
+    time.sleep(seconds)
+    end, own = time.time(), time.process_time() - own
+    for reader in asking:
+        reader.stop()
+    problems = [r.reading.problem for r in asking if r.reading is not None and r.reading.problem]
+    if problems:
+        raise SystemExit(f"a rank was not read: {problems[0]}")
+    plain, with_it = (stretches(folder, begin, end) for folder in (without, hooked))
+    both = sorted(plain.keys() & with_it.keys())
+    more = difference(
+        [plain[key][1] / plain[key][0] for key in both],
+        [with_it[key][1] / with_it[key][0] for key in both],
+    )
+    step, cpu = (statistics.median(plain[key][part] for key in both) for part in (0, 1))
+    print(f"load {os.getloadavg()[0]:.0f}; steps of {step * 1e3:.1f} ms, CPU {cpu * 1e3:.2f} ms")
+    print("\n| of a step | |\n|---|---|")
+    print(
+        "| more CPU time in the rank, all its threads (95 % interval of "
+        f"{more.pairs} pairs) | {more.text('%', 100)} |"
+    )
+    print(f"| CPU time of the exporter per rank | {own / seconds / RANKS:.3%} of a CPU |")
 
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=12)
-    parser.add_argument("--seconds", type=float, default=10, help="of a stretch")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=180, help="of training (%(default)s)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        processes = start(folder)
+        plain, hooked = Path(name) / "plain", Path(name) / "hooked"
+        processes = [*start(hooked, hooked=True), *start(plain, hooked=False)]
         try:
-            ready = [folder / f"rank-{rank}.sock" for rank in range(RANKS)]
-            notes = [folder / f"notes-{rank}" for rank in range(RANKS)]
+            wait_for = [hooked / f"rank-{rank}.sock" for rank in range(RANKS)]
+            wait_for += [job / f"notes-{rank}" for job in (plain, hooked) for rank in range(RANKS)]
             deadline = time.monotonic() + 300
-            while not all(path.exists() for path in (*ready, *notes)):
+            while not all(path.exists() for path in wait_for):
                 if time.monotonic() > deadline:
-                    raise SystemExit("the job did not start within 300 s; is torch installed?")
+                    raise SystemExit("the jobs did not start within 300 s; is torch installed?")
                 time.sleep(0.2)
             time.sleep(8)  # until the ring is full
-            measure(folder, options.pairs, options.seconds)
-            (folder / "pause").touch()
+            measure(plain, hooked, options.seconds)
+            (hooked / "pause").touch()
             time.sleep(2)
-            answer, period = cpu_of_answer(folder, processes[0])
+            answer, period = cpu_of_answer(hooked, processes[0])
             print(f"| CPU time of the rank for one answer | {answer * 1e3:.2f} ms |")
             print(f"| that is, every {period:.1f} s | {answer / period:.3%} of a CPU |")
         finally:

@@ -45,7 +45,7 @@ TEN = (
 )
 SIZES = (128, 512, 1500, 4096, 12_500)
 # Discovery asks for the present, and filling a server takes minutes.
-_LOOKBACK = "--query.lookback-delta=2h"
+LOOKBACK = "--query.lookback-delta=2h"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,8 @@ class Cost:
         Resident MiB of a detector that is ready and has no job yet.
     ready
         Wall seconds from the start of the process until it could ask its first question.
+    loading
+        Wall seconds in which the compiled code is loaded, before the first job.
     cold, cold_cpu
         The first call, from the discovery of the job to the published findings: wall and CPU
         seconds.
@@ -75,6 +77,7 @@ class Cost:
     nodes: int
     idle: float
     ready: float
+    loading: float
     cold: float
     cold_cpu: float
     cycle: float
@@ -118,24 +121,27 @@ def present(nodes: Sequence[str], discovery: Sequence[str], end: int) -> Iterato
             yield Written(labels, now, np.ones(1))
 
 
+def fill(url: str, configs: Sequence[DetectorConfig], nodes: int, end: int) -> None:
+    """Write into a server what any of some detectors reads of a job that runs at ``end``."""
+    metrics = {metric.name: metric for config in configs for metric in config.detection_metrics()}
+    names: tuple[str, ...] = ()
+    for config in configs:
+        frames = synthetic_frames(nodes, 1, config, faulty=False)
+        frames = {name: frames[name] for name in frames if name in metrics}
+        recorded = {name: metrics.pop(name).recorded for name in frames}
+        write(url, series(frames, recorded, end))
+        names = next(iter(frames.values())).nodes if frames else names
+    discovery = configs[0].discovery
+    write(url, present(names, (discovery.job_info, discovery.presence), end))
+
+
 def measure(directory: Path, nodes: int, methods: Sequence[str]) -> list[Cost]:
     """Fill a server and measure every method on it."""
-    configs = {method: config_of(method, "http://127.0.0.1:1") for method in methods}
-    metrics = {
-        metric.name: metric for config in configs.values() for metric in config.detection_metrics()
-    }
+    configs = [config_of(method, "http://127.0.0.1:1") for method in methods]
     with Stack(directory) as stack:
-        server = prometheus(stack, _LOOKBACK, "--query.timeout=10m", name=f"prometheus-{nodes}")
+        server = prometheus(stack, LOOKBACK, "--query.timeout=10m", name=f"prometheus-{nodes}")
         end = int(time.time()) - 5
-        names: tuple[str, ...] = ()
-        for config in configs.values():
-            frames = synthetic_frames(nodes, 1, config, faulty=False)
-            frames = {name: frames[name] for name in frames if name in metrics}
-            recorded = {name: metrics.pop(name).recorded for name in frames}
-            write(server.url, series(frames, recorded, end))
-            names = next(iter(frames.values())).nodes if frames else names
-        discovery = configs[methods[0]].discovery
-        write(server.url, present(names, (discovery.job_info, discovery.presence), end))
+        fill(server.url, configs, nodes, end)
         return [_apart(method, nodes, server.url, end, server.process.pid) for method in methods]
 
 
@@ -154,12 +160,13 @@ def table(costs: Sequence[Cost]) -> str:
     """Return the results for people, in Markdown."""
     lines = [
         "| method | nodes | cold call, s | its CPU, s | a cycle, CPU s | of Prometheus, CPU s | "
-        "ready, s | idle, MiB | resident, MiB |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "ready, s | loading, s | idle, MiB | resident, MiB |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     lines += [
         f"| {cost.method} | {cost.nodes} | {cost.cold:.2f} | {cost.cold_cpu:.2f} | "
-        f"{cost.cycle:.2f} | {cost.server:.2f} | {cost.ready:.1f} | {cost.idle:.0f} | "
+        f"{cost.cycle:.2f} | {cost.server:.2f} | {cost.ready:.1f} | {cost.loading:.1f} | "
+        f"{cost.idle:.0f} | "
         f"{cost.resident:.0f} |"
         for cost in costs
     ]

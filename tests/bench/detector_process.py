@@ -23,11 +23,13 @@ def main() -> None:
     moment, every, cycles, server = map(int, numbers)
     config = config_of(method, url)
     now = [float(moment)]
-    # As the service does before its first cycle.
-    prepare.prepare()
     with PrometheusReader(config.prometheus) as reader:
         detector = Detector(config, reader, configured_bundle(config)[0], clock=lambda: now[0])
         ready, idle = time.time() - float(began), resident_mebibytes()
+        # As the service does once it knows of a job.
+        wall = time.perf_counter()
+        prepare.prepare()
+        loading = time.perf_counter() - wall
         wall, own = time.perf_counter(), time.process_time()
         detector.cycle()
         cold, cold_cpu = time.perf_counter() - wall, time.process_time() - own
@@ -42,7 +44,9 @@ def main() -> None:
             raise RuntimeError(f"Evaluated {len(detection.job.nodes)} nodes: {detection.coverage}.")
     cycle, of_server = np.median(spent, axis=0)
     found, held = len(detection.findings), resident_mebibytes()
-    cost = Cost(method, int(nodes), idle, ready, cold, cold_cpu, cycle, of_server, held, found)
+    cost = Cost(
+        method, int(nodes), idle, ready, loading, cold, cold_cpu, cycle, of_server, held, found
+    )
     print(json.dumps({name: getattr(cost, name) for name in cost.__slots__}))
 
 

@@ -70,11 +70,11 @@ def measure(directory: Path, seconds: int) -> tuple[list[Row], Rendering]:
     with Stack(directory) as stack:
         ports = free_ports(3)
         programs = {
-            "peerwatch-exporter": _exporter(stack, tree, ports[0], {}),
-            "without single NVLinks": _exporter(
+            "peerwatch-exporter": start_exporter(stack, tree, ports[0], {}),
+            "without single NVLinks": start_exporter(
                 stack, tree, ports[1], {"nvlink": {"per_link": False}}
             ),
-            "node_exporter": _node_exporter(stack, tree, ports[2]),
+            "node_exporter": start_node_exporter(stack, tree, ports[2]),
         }
         stack.start(
             "counters", _python("bench.moving_counters", str(tree.root)), environment=_env()
@@ -129,9 +129,15 @@ def _row(name: str, scraper: Scraper, before: Usage, after: Usage, elapsed: floa
     )
 
 
-def _exporter(
-    stack: Stack, tree: HostTree, port: int, more: dict[str, dict[str, object]]
+def start_exporter(
+    stack: Stack,
+    tree: HostTree,
+    port: int,
+    more: dict[str, dict[str, object]],
+    *,
+    ready: bool = True,
 ) -> Process:
+    """Start the exporter on a tree, with more settings; wait for it to be ready, or not."""
     config = stack.directory / f"exporter-{port}.yaml"
     paths = {"procfs": tree.procfs, "sysfs": tree.sysfs, "kmsg": tree.root / "kmsg"}
     settings = {
@@ -144,11 +150,12 @@ def _exporter(
         f"exporter-{port}",
         _python("bench.exporter_node", str(tree.root), str(config)),
         environment=_env(),
-        ready=f"http://127.0.0.1:{port}/-/ready",
+        ready=f"http://127.0.0.1:{port}/-/ready" if ready else None,
     )
 
 
-def _node_exporter(stack: Stack, tree: HostTree, port: int) -> Process:
+def start_node_exporter(stack: Stack, tree: HostTree, port: int, *, ready: bool = True) -> Process:
+    """Start node_exporter on a tree, with what can be compared; wait for it to be ready, or not."""
     return stack.start(
         "node_exporter",
         [
@@ -160,7 +167,7 @@ def _node_exporter(stack: Stack, tree: HostTree, port: int) -> Process:
             "--no-collector.netdev.netlink",
             *(f"--collector.{name}" for name in _COMPARABLE),
         ],
-        ready=f"http://127.0.0.1:{port}/metrics",
+        ready=f"http://127.0.0.1:{port}/metrics" if ready else None,
     )
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from random import Random
 
 from detector.diagnosis.training_layout import Job, Layout, standing, trial
-from peerwatch_detector.diagnosis.collectives.hang import hangs
+from peerwatch_detector.diagnosis.collectives.hang.hang import hangs
 
 FAULTS = ("hung", "silent", "dead", "device")
 

@@ -17,6 +17,7 @@ from host_tree import HostTree
 
 from peerwatch_exporter.collector import Registration, registrations
 from peerwatch_exporter.errors import NoData, PartialData
+from peerwatch_exporter.schedule.worker_set import enabled_collectors
 from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.sources import Sources
 from peerwatch_exporter.sources.gpu.readings import GpuIdentity
@@ -63,10 +64,11 @@ def measure(tree: HostTree, seconds: int) -> list[_Measured]:
             for number in range(tree.gpus)
         ]
     )
+    registered = registrations()
     measured = [
-        _Measured(registration, sources)
-        for registration in registrations().values()
-        if registration.process == "main" and registration.default_enabled
+        _Measured(registered[name], sources)
+        for name in enabled_collectors(ExporterConfig(), registered)
+        if registered[name].process == "main"
     ]
     for second in range(seconds):
         clock.now += 1

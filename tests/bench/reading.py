@@ -36,12 +36,16 @@ from peerwatch_detector.reading import (
     Selection,
 )
 from peerwatch_detector.reading.settings import ApiChoice
+from peerwatch_detector.reading.transport.apis import REMOTE_READ
+from peerwatch_detector.reading.transport.connection import Connection
+from peerwatch_detector.reading.transport.protobuf import read_request
 
 JOB = "pretrain-17"
 LARGE = 12_500
 SMALL = (16, 256)
 # Before the range, so that its first steps have a sample, and so that it is not all there is.
 _LEAD_SECONDS = 60
+FLOOR = "remote_read, bytes thrown away"
 _APIS: tuple[ApiChoice, ...] = ("remote_read", "query", "query_range")
 
 
@@ -144,8 +148,26 @@ def measure(directory: Path, nodes: int, metrics: int, seconds: int, *, usual: b
                 cost = _cost(server, lambda: _read(reader, selections, grid, names), repeats=4)
             ratio = rows[0].seconds / cost[0] if usual else float("nan")
             rows.append(Row(api, nodes, *cost, ratio))
+        if usual:
+            cost = _cost(server, lambda: _fetch(server.url, selections, grid), repeats=4)
+            rows.append(Row(FLOOR, nodes, *cost, float("nan")))
         rows.append(_follow(server, selections, names, end))
     return rows
+
+
+def _fetch(url: str, selections: Sequence[Selection], grid: Grid) -> int:
+    """Fetch the bytes of a remote read, one request after the other, and throw them away."""
+    settings = ReadingSettings(url, timeout_seconds=600, deadline_seconds=600)
+    connection, total = Connection(settings), 0
+    for selection in selections:
+        matchers = (Matcher("__name__", "=", selection.series), *selection.matchers)
+        content = read_request(matchers, grid.start, grid.end)
+        response = connection.post("api/v1/read", content, REMOTE_READ, time.monotonic() + 600)
+        buffer = memoryview(bytearray(1 << 16))
+        while count := response.body.read_into(buffer):
+            total += count
+    connection.close()
+    return total
 
 
 def _read(

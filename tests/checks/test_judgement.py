@@ -90,3 +90,11 @@ def test_a_value_that_nothing_is_known_of_is_only_measured() -> None:
 def test_no_number_is_no_measurement() -> None:
     with pytest.raises(ValueError, match="no measurement"):
         judged(float("nan"), "GB/s", None, what="Copy", advice="Do.")
+
+
+def test_values_that_lie_far_apart_still_have_a_limit() -> None:
+    values = (1.0, 20.0, 40.0, 100.0, 160.0, 200.0, 300.0)
+
+    assert limit_of(values, 0.3) == 25.0
+    assert limit_of(values, 0.9) == pytest.approx(10.0)
+    assert limit_of(values, 0.3, higher_is_better=False) > 400.0

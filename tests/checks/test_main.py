@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -36,7 +38,7 @@ def test_records_exit_status_spool_and_textfile_say_the_same(
     output, textfile = tmp_path / "out.jsonl", tmp_path / "checks.prom"
 
     status, records, err = program.run(
-        *("passes", "raises", "skips", "fails_once", "fails"),
+        *("passes", "raises", "skips", "fails_once", "fails", "fails_among_many"),
         *("--output", str(output), "--textfile", str(textfile)),
     )
 
@@ -46,15 +48,17 @@ def test_records_exit_status_spool_and_textfile_say_the_same(
         "raises": "error",
         "skips": "skipped",
         "fails_once": "warn",
+        "fails_among_many": "fail",
         "fails gpu0": "fail",
         "fails gpu1": "pass",
     } == statuses(records)
     assert {"n1"} == {record.node for record in records}
     assert [2, 2, 2] == [r.attempts for r in records if r.check in {"fails", "fails_once"}]
+    assert [1] == [r.attempts for r in records if r.check == "fails_among_many"]
     assert records == [parse_record(line) for line in output.read_text().splitlines()]
     assert sorted(records, key=str) == sorted(read_spool(program.spool).records, key=str)
-    assert "[1/5] fails: about 1 s" in err
-    assert "FAILED: 1 fail, 1 warn, 1 error, 1 skipped, 2 pass" in err.splitlines()[-1]
+    assert "[1/6] fails: about 1 s" in err
+    assert "FAILED: 2 fail, 1 warn, 1 error, 1 skipped, 2 pass" in err.splitlines()[-1]
     text = textfile.read_text()
     assert 'peerwatch_check_status{check="fails",device="gpu0",scope="host",severity="high"} 2' in (
         text
@@ -64,7 +68,8 @@ def test_records_exit_status_spool_and_textfile_say_the_same(
         in (text)
     )
     assert 0o644 == textfile.stat().st_mode & 0o777
-    assert 4 == text.count("# TYPE")
+    assert 'unit="GB/s"} 9' in text
+    assert 5 == text.count("# TYPE")
     if promtool := shutil.which("promtool"):
         done = subprocess.run(
             [promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False
@@ -144,12 +149,14 @@ def test_a_second_run_is_skipped_and_leaves_no_trace(program: Program) -> None:
     assert not program.spool.exists()
 
 
+# The checks of a real Slurm's nodes, in other tests, see this step.
+@pytest.mark.xdist_group("slurm_steps")
 def test_a_node_in_use_has_no_load_put_on_it(program: Program) -> None:
     program.settings["busy"]["slurm"] = True
     name = "slurmstepd: [4711.0]"
     sleeper = "import time; print('up', flush=True); time.sleep(600)"
     with subprocess.Popen(
-        [name, "-c", sleeper], executable=shutil.which("python"), stdout=subprocess.PIPE
+        [name, "-c", sleeper], executable=sys.executable, stdout=subprocess.PIPE
     ) as step:
         try:
             assert step.stdout is not None
@@ -161,7 +168,9 @@ def test_a_node_in_use_has_no_load_put_on_it(program: Program) -> None:
 
     # What only reads runs all the same.
     assert {"passes": "skipped", "reads": "pass"} == statuses(records)
-    assert "Slurm's job 4711 runs on the node." in [record.message for record in records]
+    # A machine that has Slurm may have another step.
+    (message,) = (record.message for record in records if record.check == "passes")
+    assert re.fullmatch(r"Slurm's job \d+ runs on the node\.", message)
     assert {"passes": "pass"} == statuses(forced)
 
 
@@ -235,3 +244,27 @@ def test_nothing_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
         main([])
 
     assert 3 == caught.value.code
+
+
+def test_the_reason_is_a_line_and_nothing_without_one(program: Program) -> None:
+    def said(*arguments: str) -> tuple[int, str]:
+        process = program.start(*arguments, "--mode", "health", "--reason")
+        out, _err = process.communicate(timeout=600)
+        return process.returncode, out
+
+    assert (2, "fails gpu0 failed: It is broken.\n") == said("fails", "fails_low")
+    assert (0, "") == said("fails_low", "raises")
+
+
+def test_a_health_check_tests_all_gpus(program: Program) -> None:
+    _status, records, _err = program.run("reads", "--mode", "health", SLURM_JOB_GPUS="")
+
+    assert ["n1 attempt 0 gpus None"] == [record.message for record in records]
+
+
+def test_what_is_printed_is_one_thing(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["config", "--json", "--reason"])
+
+    assert 3 == caught.value.code
+    assert "--reason and --json" in capsys.readouterr().err

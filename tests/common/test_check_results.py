@@ -36,7 +36,7 @@ RECORD = Record(
     attempts=2,
     mode="epilog",
     job_id="17",
-    versions={"torch": "2.13"},
+    versions={"torch": "2.13", "gpu": "H100", "cpu": "EPYC"},
 )
 
 
@@ -110,7 +110,9 @@ def test_values_of_the_status() -> None:
 
 
 def test_the_families_of_records() -> None:
-    other = replace(RECORD, check="mounts", device="", severity="high", value_ratio=None)
+    other = replace(
+        RECORD, check="mounts", device="", severity="high", value=None, value_ratio=None
+    )
     text = Renderer().render(families([RECORD, other]), openmetrics=False).decode()
 
     samples = [line for line in text.splitlines() if not line.startswith("#")]
@@ -120,6 +122,8 @@ def test_the_families_of_records() -> None:
         f"peerwatch_check_status{{{first}}} 2",
         f"peerwatch_check_status{{{second}}} 2",
         f"peerwatch_check_value_ratio{{{first}}} 0.5",
+        'peerwatch_check_value{check="memory_copy",cpu_model="EPYC",device="numa0",gpu_model="H100",'
+        'scope="host",severity="low",unit="bytes/s"} 4100000000.0',
         f"peerwatch_check_duration_seconds{{{first}}} 1.25",
         f"peerwatch_check_duration_seconds{{{second}}} 1.25",
         f"peerwatch_check_last_run_timestamp_seconds{{{first}}} 1700000000.5",

@@ -70,7 +70,7 @@ def shell(request: pytest.FixtureRequest) -> str:
         ("peerwatch-detector run --config a", {"a case", "a.yaml"}),
         ("peerwatch-detector backtest -j 2 a", {"a case", "a.yaml"}),
         ("peerwatch-detector run --prometheus a", set()),
-        ("peerwatch-check li", {"light", "list"}),
+        ("peerwatch-check li", {"light", "link_errors", "link_rates", "list"}),
         ("peerwatch-check light filesystem", {"filesystem_space"}),
         ("peerwatch-check --mode e", {"epilog"}),
         ("peerwatch-exporter be", {"bench"}),

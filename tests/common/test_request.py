@@ -19,10 +19,10 @@ from peerwatch_common.web.response import Response, to_bytes
 HOST = b"Host: node-0\r\n"
 
 
-def reader_of(*pieces):
+def reader_of(*pieces, max_body_bytes=0):
     """Return a reader that is given these pieces, then the end."""
     left = list(pieces)
-    return RequestReader(lambda _: left.pop(0) if left else b"", "10.0.0.1")
+    return RequestReader(lambda _: left.pop(0) if left else b"", "10.0.0.1", max_body_bytes)
 
 
 def answer(reader):
@@ -179,13 +179,66 @@ def test_endless_headers_are_refused_after_a_bounded_number_of_bytes(piece):
     assert given <= 3 * MAX_HEAD_BYTES
 
 
+def post(length, body=b"", *headers):
+    head = b"\r\n".join([b"POST /hook HTTP/1.1", b"Host: x", *length, *headers, b"", b""])
+    return head + body
+
+
+@pytest.mark.parametrize("size", [0, 1, 99_999, 100_000])
+def test_a_body_is_read_whole_in_any_pieces_where_bodies_are_taken(size):
+    body = bytes(each % 251 for each in range(size))
+    data = post([b"Content-Length: %d" % size], body) + b"GET /next HTTP/1.1\r\n" + HOST + b"\r\n"
+    pieces = [data[at : at + 7001] for at in range(0, len(data), 7001)]
+    for parts in ([data], pieces):
+        reader = reader_of(*parts, max_body_bytes=100_000)
+        assert reader.wait()
+        request = reader.read()
+        assert (request.method, request.path, request.body) == ("POST", "/hook", body)
+        answer(reader)
+        assert reader.wait()
+        following = reader.read()
+        assert (following.method, following.path, following.body) == ("GET", "/next", b"")
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (post([b"Content-Length: 101"]), 413),
+        (post([b"Content-Length: 1000000000"]), 413),
+        (post([]), 411),
+        (post([b"Transfer-Encoding: chunked"]), 411),
+        (post([b"Content-Length: x"]), 400),
+        (b"PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\na", 405),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\na", 413),
+    ],
+)
+def test_a_body_that_is_not_taken_is_refused_unread(data, status):
+    reader = reader_of(data, max_body_bytes=100)
+    assert reader.wait()
+    with pytest.raises(BadRequestError) as caught:
+        reader.read()
+    assert caught.value.status == status
+
+
+def test_a_body_that_ends_early_is_none():
+    reader = reader_of(post([b"Content-Length: 9"], b"12345678"), max_body_bytes=100)
+    assert reader.wait()
+    with pytest.raises(EOFError):
+        reader.read()
+
+
+def test_without_bodies_a_post_is_another_method():
+    assert refused(b"POST / HTTP/1.1", b"Host: x", b"Content-Length: 0") == 405
+    assert refused(b"POST / HTTP/1.1", b"Host: x", b"Content-Length: 4097") == 413
+
+
 @given(st.binary(max_size=300) | st.text("GETHOS :/\r\n1.?-", max_size=120).map(str.encode))
 def test_no_bytes_raise_anything_else(data):
-    reader = reader_of(data)
+    reader = reader_of(data, max_body_bytes=100)
     try:
         while reader.wait():
             request = reader.read()
-            assert request.method in {"GET", "HEAD"}
+            assert request.method in {"GET", "HEAD", "POST"}
             assert request.path.startswith("/")
             answer(reader)
             if not request.keep_alive:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from peerwatch_common.errors import ConfigError
 from peerwatch_common.settings.yaml_file import read_yaml
@@ -51,3 +52,53 @@ def test_aliases_that_are_meant_are_taken(tmp_path: Path) -> None:
     path = tmp_path / "settings.yaml"
     path.write_text("a: &a [1, 2.5, .inf]\nb: {c: *a}\n")
     assert {"a": [1, 2.5, float("inf")], "b": {"c": [1, 2.5, float("inf")]}} == read_yaml(path)
+
+
+def flatten_twice(loader: yaml.SafeLoader, node: yaml.MappingNode) -> None:
+    """Write merge keys out as PyYAML did up to 6.0.3: what is merged twice is there twice."""
+    merged = []
+    for key, value in list(node.value):
+        if key.tag == "tag:yaml.org,2002:merge":
+            node.value.remove((key, value))
+            for each in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                loader.flatten_mapping(each)
+                merged += each.value
+    node.value = merged + node.value
+
+
+def test_merge_keys_are_taken_and_do_not_multiply(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\nc: {<<: [*a, {z: 4}]}\n")
+    taken = {"a": {"x": 1, "y": 2}, "b": {"x": 1, "y": 3}, "c": {"x": 1, "y": 2, "z": 4}}
+    assert taken == read_yaml(path)
+
+    monkeypatch.setattr(yaml.SafeLoader, "flatten_mapping", flatten_twice)
+    assert taken == read_yaml(path)
+    path.write_text(
+        "a0: &a0 {k: v}\n"
+        + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}\n" for n in range(1, 12))
+    )
+    with pytest.raises(ConfigError, match=r"merge keys \(<<\) stand for more than 200,000 values"):
+        read_yaml(path)
+
+
+@pytest.mark.parametrize("value", ["3", "[1, 2]", "text"])
+def test_a_merge_key_without_a_mapping_is_one_sentence(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text(f"a:\n  <<: {value}\n")
+    with pytest.raises(ConfigError, match="for merging, but found scalar") as caught:
+        read_yaml(path)
+    assert 1 == len(str(caught.value).splitlines())
+
+
+def test_a_file_of_the_program_is_read_as_any_other_and_a_key_twice_is_a_mistake(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "shipped.yaml"
+    path.write_text("first: {second: [1, 2.5, 'text', null, yes]}\nmerged: &a {b: 1}\nc: *a\n")
+    assert read_yaml(path, is_shipped=True) == read_yaml(path)
+    path.write_text("first: 1\nfirst: 2\n")
+    with pytest.raises(ConfigError, match="stands twice"):
+        read_yaml(path, is_shipped=True)

@@ -44,7 +44,7 @@ def run_setup(
         (path / name).write_text(f"#!/bin/sh\n{script}\n")
         (path / name).chmod(0o755)
     done = subprocess.run(
-        [str(checkout / ".ci" / "setup"), what],
+        [str(checkout / ".ci" / "setup"), *what.split()],
         env={"PATH": str(path), "HOME": str(checkout), **variables},
         capture_output=True,
         text=True,
@@ -223,6 +223,53 @@ def test_the_tests_leave_the_benchmarks_what_they_fetched(
 
     (asked,) = (checkout / "asked").read_text().splitlines()
     assert asked.endswith("download prometheus prometheus-alertmanager prometheus-node-exporter")
+
+
+@pytest.fixture
+def tested() -> dict[str, str]:
+    """Return programs with which the tests are set up as root, but for those that fetch."""
+    more = dict.fromkeys(("victoria-metrics", "vmalert"), "exit 0")
+    return {"python3": GOOD_PYTHON, "id": "echo 0", **SERVERS, **more}
+
+
+def test_root_gets_slurm_for_the_tests_once(checkout: Path, tested: dict[str, str]) -> None:
+    fetching = {"apt-get": "echo >>../../asked; touch slurmd.deb", "dpkg-deb": 'mkdir -p "$3/usr"'}
+
+    code, said = run_setup(checkout, tested | fetching, what="test")
+    subprocess.run(
+        [str(checkout / ".ci" / "setup"), "test"],
+        env={"PATH": str(checkout / "bin"), "HOME": str(checkout)},
+        check=True,
+        capture_output=True,
+        timeout=300,
+    )
+
+    assert (0, True) == (code, "fetching Slurm" in said)
+    assert (checkout / ".tools/slurm/usr").is_dir()
+    assert 1 == len((checkout / "asked").read_text().splitlines())
+
+
+@pytest.mark.parametrize(("what", "is_fetched"), [("demo", False), ("demo slurm", True)])
+def test_the_demo_gets_slurm_where_it_is_asked_for(
+    checkout: Path, tested: dict[str, str], what: str, is_fetched: bool
+) -> None:
+    fetching = {"apt-get": "touch slurmd.deb", "dpkg-deb": 'mkdir -p "$3/usr"'}
+
+    code, said = run_setup(checkout, tested | fetching, what=what)
+
+    assert (0, is_fetched) == (code, "fetching Slurm" in said)
+    assert (checkout / ".tools/slurm/usr").is_dir() == is_fetched
+
+
+def test_without_slurm_its_tests_are_skipped_and_nothing_fails(
+    checkout: Path, tested: dict[str, str]
+) -> None:
+    refusing = {"apt-get": "exit 100", "dpkg-deb": "exit 0"}
+
+    code, said = run_setup(checkout, tested | refusing, what="test")
+
+    assert (0, True) == (code, "it goes on without Slurm" in said)
+    assert [] == list((checkout / ".tools").iterdir())
 
 
 def test_without_root_a_failed_download_is_told_in_apts_own_words(checkout: Path) -> None:

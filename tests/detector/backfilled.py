@@ -30,6 +30,7 @@ def backfilled(directory: Path, open_metrics: str) -> Iterator[str]:
                 find_program("prometheus"),
                 f"--config.file={directory / 'prometheus.yml'}",
                 f"--storage.tsdb.path={data}",
+                "--storage.tsdb.retention.time=50y",
                 f"--web.listen-address=127.0.0.1:{port}",
                 "--log.level=warn",
             ],

@@ -23,6 +23,7 @@ CONFIG = config_for(
     metric("marks", kind="network"),
     metric("notice", warns=True),
     metric("own", kind="own"),
+    metric("memory", kind="memory"),
 )
 METRICS = {metric_config.name: metric_config for metric_config in CONFIG.detection_metrics()}
 

@@ -375,10 +375,16 @@ class Replay:
         return self.detection
 
     def run(self, until: int | None = None, cycle: int = 15) -> list[Finding]:
-        """Evaluate in cycles and return all findings in the order they were raised."""
+        """Evaluate in cycles and return all findings in the order they were raised.
+
+        Scores are computed in the last cycle only: no finding depends on them
+        (``backtest/test_backtest.py``), and they take most of the time.
+        """
         end = until or next(iter(self.values.values())).shape[-1]
         while self.done < end:
-            self.step(min(self.done + cycle, end))
+            next_end = min(self.done + cycle, end)
+            self.detector.method.shows_scores = next_end == end
+            self.step(next_end)
         return self.raised
 
     @property

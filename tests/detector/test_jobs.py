@@ -54,7 +54,34 @@ def test_a_node_that_returns_is_not_silent() -> None:
     table = JobTable()
     table.update(pairs("abc"), NODES, 100.0)
     table.update(pairs("ab"), {"a", "b"}, 160.0)
-    assert Job("j", ("a", "b", "c")) == only(table.update(pairs("abc"), NODES, 170.0))
+    back = Job("j", ("a", "b", "c"), back_since={"c": 100.0})
+    assert back == only(table.update(pairs("abc"), NODES, 170.0))
+    assert back == only(table.update(pairs("abc"), NODES, 230.0))
+    assert Job("j", ("a", "b", "c")) == only(table.update(pairs("abc"), NODES, 231.0))
+
+
+def test_who_comes_back_later_than_others_from_an_outage_of_the_monitoring_is_not_absent() -> None:
+    nodes = [f"n{number}" for number in range(8)]
+    table = JobTable()
+    table.update(pairs(set(nodes)), set(nodes), 100.0)
+    table.update(set(), set(), 190.0)
+    absent = {}
+    for count, now in ((2, 195.0), (5, 200.0), (7, 205.0), (7, 260.0), (7, 275.0)):
+        there = set(nodes[:count])
+        job = only(table.update(pairs(there), there, now))
+        absent[now] = absent_seconds(job.absent_since, 8, now, 15.0, job.back_since)
+
+    # Whom the outage has really taken is absent once the others have been back for a minute.
+    assert {"n7": 175.0} == absent.pop(275.0)
+    assert {195.0: {}, 200.0: {}, 205.0: {}, 260.0: {}} == absent
+
+
+def test_a_node_that_vanishes_while_few_others_come_back_is_absent() -> None:
+    back = {"a": 50.0, "b": 50.0}
+    assert {"c": 40.0} == absent_seconds({"c": 60.0}, 8, 100.0, 15.0, back)
+    # That others were gone an hour ago says nothing of it.
+    long_ago = dict.fromkeys("abdefg", -3600.0)
+    assert {"c": 40.0} == absent_seconds({"c": 60.0}, 8, 100.0, 15.0, long_ago)
 
 
 def test_a_node_that_returns_without_the_job_has_left() -> None:
@@ -170,6 +197,18 @@ def test_nodes_whose_hosts_are_replaced_are_findings_for_a_while_only() -> None:
         absent.append(len(absent_seconds(job.absent_since, len(job.nodes), 60.0 * minute, 60.0)))
     assert [0, 1, 2, 3] == absent[:4]
     assert [10] * 60 == absent[20:]
+
+
+@pytest.mark.parametrize(("joined", "forgotten"), [(100.0, True), (85.0, False)])
+def test_who_is_there_already_when_a_host_is_seen_last_has_replaced_it(
+    joined: float, forgotten: bool
+) -> None:
+    table = JobTable()
+    table.update(pairs("abc"), NODES, 70.0)
+    for now in (85.0, 100.0):
+        table.update(pairs("abcd" if now >= joined else "abc"), NODES | {"d"}, now)
+    job = only(table.update(pairs("abd"), {"a", "b", "d"}, 701.0))
+    assert forgotten is ("c" not in job.nodes)
 
 
 def test_a_node_that_nobody_replaces_stays_absent_until_the_job_has_clearly_gone_on() -> None:

@@ -71,8 +71,13 @@ LATER = {
     "NicTransportErrors",
 }
 # Pending for the seconds for which the link is down, or in which the last heartbeats of a job are
-# seen and its processes are not any more; never longer.
-BRIEFLY = {"nic_flap": {"NicLinkDown"}, "idle": {"RankStopped"}}
+# seen and its processes are not any more; never longer. A GPU that is slowed by heat is near its
+# limit, and above it at times.
+BRIEFLY = {
+    "nic_flap": {"NicLinkDown"},
+    "idle": {"RankStopped"},
+    "thermal_throttle": {"GpuTemperatureHigh"},
+}
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,12 @@ from detector.reading.remote_write import Written, write
 from detector.reading.servers import prometheus
 from peerwatch_demo.stack.servers import Stack, free_ports
 from peerwatch_detector.__main__ import main
+from peerwatch_detector.config import DetectorConfig
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("plays-1")]
 
 NODES = 5
+CONFIGURED = len(DetectorConfig().detection_metrics())
 
 
 @pytest.fixture(scope="module")
@@ -108,8 +110,11 @@ def test_a_server_that_is_down_costs_only_its_part(capsys: pytest.CaptureFixture
     [
         (["--nodes", "0"], "--nodes 0 must be at least min_nodes 3"),
         (["--nodes", "2"], "--nodes 2 must be at least min_nodes 3"),
-        (["--metrics", "0"], "--metrics 0 must be between 1 and the 19"),
-        (["--metrics", "20"], "--metrics 20 must be between 1 and the 19"),
+        (["--metrics", "0"], f"--metrics 0 must be between 1 and the {CONFIGURED} that"),
+        (
+            ["--metrics", str(CONFIGURED + 1)],
+            f"--metrics {CONFIGURED + 1} must be between 1 and the {CONFIGURED} that",
+        ),
     ],
     ids=["no-node", "few-nodes", "no-metric", "many-metrics"],
 )

@@ -16,11 +16,11 @@ import pytest
 
 from peerwatch_demo.cluster.namespaces import Network, Shape, run_command, why_unavailable
 from peerwatch_demo.stack.process import StackError
-from peerwatch_detector.diagnosis.root.episode import episode
-from peerwatch_detector.diagnosis.root.job_places import JobPlaces
-from peerwatch_detector.diagnosis.root.net_diag import net_diag
-from peerwatch_detector.diagnosis.root.ping_table import PairCount, PingTable, ping_table
-from peerwatch_detector.diagnosis.root.rules import rule_book
+from peerwatch_detector.diagnosis.root.algorithm.episode import episode
+from peerwatch_detector.diagnosis.root.algorithm.net_diag import net_diag
+from peerwatch_detector.diagnosis.root.algorithm.ping_table import PairCount, PingTable, ping_table
+from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
+from peerwatch_detector.diagnosis.root.taxonomy.rules import rule_book
 
 TESTS = Path(__file__).parents[1]
 NODES = ("node-0", "node-1", "node-2", "node-3", "node-4")
@@ -32,6 +32,7 @@ ENOUGH = 80
 TIMEOUT_SECONDS = 2
 AFTER = 10
 PATIENCE_SECONDS = 120
+TRIES = 5
 Found = list[tuple[str, str, str, str]]
 
 
@@ -115,6 +116,14 @@ class Cluster:
         named = net_diag(nothing, JobPlaces(NODES), self.pinged(ENOUGH))
         return [(f.what, f.name, f.sign, f.direction) for f in named if f.sign != "slow"]
 
+    def assert_named(self, *expected: tuple[str, str, str, str]) -> None:
+        """Assert who is named; a busy machine may hold up others' pings too, but not each time."""
+        for _ in range(TRIES):
+            if (found := self.found()) == [*expected]:
+                return
+            self.settle()
+        assert [*expected] == found
+
     def settle(self) -> None:
         """Wait until what was lost up to now is counted: once it is due, and an answer came."""
         time.sleep(TIMEOUT_SECONDS)
@@ -178,13 +187,14 @@ def lose(network: Network, node: str, share: float, to: str | None = None) -> Ca
     return end
 
 
+@pytest.mark.slow
 @pytest.mark.root
 def test_the_node_or_path_that_loses_packets_is_named(cluster: Cluster) -> None:
     network = cluster.network
-    assert [] == cluster.found()
+    cluster.assert_named()
 
     network.shape("node-2", NO_LARGE_ONES)
-    assert [("node", "node-2", "large", "send")] == cluster.found()
+    cluster.assert_named(("node", "node-2", "large", "send"))
     network.restore("node-2")
     cluster.settle()
 
@@ -192,14 +202,14 @@ def test_the_node_or_path_that_loses_packets_is_named(cluster: Cluster) -> None:
         end = lose(network, "node-1", 0.4)
     except StackError as error:
         pytest.skip(f"the kernel drops no packets by chance: {error}")
-    assert [("node", "node-1", "", "send")] == cluster.found()
+    cluster.assert_named(("node", "node-1", "", "send"))
     end()
     cluster.settle()
 
     end = lose(network, "node-0", 0.5, to="node-3")
-    assert [("path", "node-0 to node-3", "", "")] == cluster.found()
+    cluster.assert_named(("path", "node-0 to node-3", "", ""))
     end()
     cluster.settle()
 
     network.cut("node-4")
-    assert [("node", "node-4", "", "")] == cluster.found()
+    cluster.assert_named(("node", "node-4", "", ""))

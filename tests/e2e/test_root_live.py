@@ -188,3 +188,29 @@ def test_a_running_detector_publishes_what_diagnose_says(failure: Failure, detec
     (finding,) = wait_for("a finding", lambda: lines(detector, "peerwatch_finding"))
     assert 'metric="gpu_unavailable"' in finding
     assert 'node="c5"' in finding
+
+
+def test_the_web_ui_shows_what_came_first_of_the_running_incident(
+    failure: Failure, detector: str
+) -> None:
+    wait_for("a diagnosis", lambda: lines(detector, "peerwatch_diagnosis"))
+    (job,) = json.loads(fetch(f"{detector}/api/v1/jobs"))["jobs"]
+    rows = [row for row in job["root"]["timeline"] if row["time"] is not None]
+
+    assert sorted(row["time"] for row in rows) == [row["time"] for row in rows]
+    names = [row["name"] for row in rows]
+    (first,) = [row for row in rows if row["first_of"]]
+    assert ("XID 79", "kernel log", ["c5"], failure.began) == (
+        first["name"],
+        first["source"],
+        first["nodes"],
+        first["time"],
+    )
+    # An exception that was caught came before; what seven nodes lost is one row, and came after.
+    assert names.index("python exception") < names.index("XID 79")
+    (lost,) = [row for row in rows if row["name"] == "nccl connection closed"]
+    assert (failure.began + 4, 7, ["c5"]) == (lost["time"], len(lost["nodes"]), lost["about"])
+
+    page = fetch(f"{detector}/jobs/{JOB}")
+    assert page.index("Isolate c5 and restart") < page.index("What came first")
+    assert page.index("What came first") < page.rindex("XID 79")

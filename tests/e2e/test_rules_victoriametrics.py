@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from alertmanager_live import seconds
 from peerwatch_demo.stack.servers import Server, Stack, find_program, free_ports
+from yaml_files import read_yaml
 
 ROOT = Path(__file__).parents[2]
 TESTS = sorted((ROOT / "tests" / "rules").glob("*.test.yaml"))
@@ -30,12 +30,12 @@ TESTS = sorted((ROOT / "tests" / "rules").glob("*.test.yaml"))
 
 def rules_of(file: Path) -> list[dict[str, Any]]:
     """Return the rules of a file."""
-    return [rule for group in yaml.safe_load(file.read_text())["groups"] for rule in group["rules"]]
+    return [rule for group in read_yaml(file)["groups"] for rule in group["rules"]]
 
 
 def rules_under(test: Path) -> list[dict[str, Any]]:
     """Return the rules that a file of unit tests is about: those that it loads first."""
-    first = yaml.safe_load(test.read_text())["rule_files"][0]
+    first = read_yaml(test)["rule_files"][0]
     return rules_of(test.parent / first)
 
 
@@ -74,7 +74,7 @@ def ends_unseen(block: dict[str, Any]) -> bool:
 BLOCKS = [
     (block, alerts)
     for file in TESTS
-    for block in yaml.safe_load(file.read_text())["tests"]
+    for block in read_yaml(file)["tests"]
     if re.match(r"Peerwatch\w+: (fires|does not fire)", block["name"])
     for alerts in [alerts_of(block, file)]
     if not ends_unseen(block)

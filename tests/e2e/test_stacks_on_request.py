@@ -145,6 +145,6 @@ def test_the_stack_of_a_rank_that_hangs_names_its_line(
         text = wait_for("the stack of rank 1", shown)
 
     lines = text.splitlines()
-    assert VERDICT["summary"] in lines
-    place = next(line for line in lines if "wait_for_a_lock" in line)
+    assert f"{VERDICT['summary']}; its main thread is at train.py:7 (wait_for_a_lock)" in lines
+    place = next(line for line in lines if "in wait_for_a_lock" in line)
     assert 'train.py", line 7 in wait_for_a_lock' in place

@@ -263,11 +263,12 @@ def test_a_slow_scrape_carries_every_second(scraped: Scraped, job: str) -> None:
     selector = f'fast_rdma_bytes_total{{job="{job}",instance="{scraped.kept}"}}[30s]'
     series = scraped.series(selector)
     assert len(series) >= 15
-    # Seconds that a busy machine makes the exporter miss are counted.
+    # Seconds that a busy machine makes the exporter miss are counted; where only the sampler comes
+    # late, which is a process of its own, its values are missing in a second that was not missed.
     missed = sum(round(later - at) - 1 for (at, _), (later, _) in itertools.pairwise(series))
     page = fetch(f"http://{scraped.kept}/metrics")
     (counted,) = re.findall(r"^exporter_snapshot_missed_total (\S+)$", page, re.MULTILINE)
-    assert 0 <= missed <= float(counted)
+    assert 0 <= missed <= float(counted) + len(series) // 10
     assert min(steps(series)) >= 0
     # A sample's time is that of its tick: a step is wrong by milliseconds of a busy machine, not by
     # the half second and more of the scrape's time.

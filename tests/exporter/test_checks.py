@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 RECORD = Record(
     *("memory_copy", "host", "", "fail", "low", "It is slow.", 1_700_000_000.0, 2.5, "n1"),
     value=5.0,
+    unit="GB/s",
     expected=10.0,
     value_ratio=0.5,
+    versions={"cpu": "EPYC"},
 )
 
 
@@ -35,7 +37,8 @@ def collected(folder: Path, **settings: object) -> dict[str, list]:
 
 
 def test_each_result_is_shown_with_its_time(tmp_path: Path) -> None:
-    other = replace(RECORD, check="mounts", status="pass", severity="high", value_ratio=None)
+    other = replace(RECORD, check="mounts", status="pass", severity="high")
+    other = replace(other, value=None, value_ratio=None)
     (tmp_path / "memory_copy.jsonl").write_text(RECORD.to_json() + "\n")
     (tmp_path / "mounts.jsonl").write_text(replace(other, started=5.0).to_json() + "\n")
 
@@ -44,6 +47,7 @@ def test_each_result_is_shown_with_its_time(tmp_path: Path) -> None:
     copy, mounts = ("memory_copy", "host", "", "low"), ("mounts", "host", "", "high")
     assert [(copy, 2), (mounts, 0)] == found["peerwatch_check_status"]
     assert [(copy, 0.5)] == found["peerwatch_check_value_ratio"]
+    assert [((*copy, "GB/s", "", "EPYC"), 5.0)] == found["peerwatch_check_value"]
     assert [(copy, 2.5), (mounts, 2.5)] == found["peerwatch_check_duration_seconds"]
     # However old: its age is for queries to judge.
     assert [(copy, 1_700_000_000.0), (mounts, 5.0)] == found[

@@ -266,3 +266,26 @@ def test_rank_has_the_job_that_the_ranks_collector_gives_it(beats, serve):
         assert wait_for(lambda: source in samples_of(collector)[0])
     finally:
         collector.close()
+
+
+@pytest.mark.parametrize(
+    ("oldest", "seconds_apart", "period"),
+    [
+        pytest.param(0, 10.0, 2.0, id="a ring that has not gone round loses nothing"),
+        pytest.param(7, 0.8, 2.0, id="a fast one is read as often as the setting says"),
+        pytest.param(7, 1.5, 3.375, id="before it has gone round once"),
+        pytest.param(7, 60.0, 6.0, id="a slow one in time to see a hang"),
+        pytest.param(7, -5.0, 2.0, id="a clock that went back says nothing"),
+    ],
+)
+def test_how_often_a_ring_is_read(beats, serve, oldest, seconds_apart, period):
+    entries = [entry(oldest + n, oldest + n + 1) for n in range(4)]
+    for n, each in enumerate(entries):
+        each["time_created_ns"] = int((1000 + n * seconds_apart) * 1e9)
+    serve(0, {TRACE: dump(entries, g0=(oldest + 4, -1, oldest + 4))})
+    write_rank(beats, 0)
+    reader = reader_of(beats)
+
+    reader.read()
+
+    assert pytest.approx(period) == reader.period_seconds

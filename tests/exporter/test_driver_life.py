@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import resource
 import signal
@@ -16,6 +17,8 @@ import pytest
 
 from driver_node import FAST, PATIENCE, QUICK, UUID, driver_node, gpus_of, restarts, values
 from driver_process import UTILIZATION, hang, is_gone, wait_for, well
+from peerwatch_exporter.driver.limits import Limits
+from peerwatch_exporter.driver.state import DriverState
 from peerwatch_exporter.settings.config import ExporterConfig
 
 
@@ -317,3 +320,19 @@ def test_facts_reach_the_parent(tmp_path):
     assert [UUID(0), UUID(1), UUID(2)] == [board.uuid for board in facts.boards()]
     assert [(facts.boards()[2].pci_bus_id, 79)] == [event[:2] for event in events]
     assert abs(events[0].timestamp - time.time()) < PATIENCE
+
+
+def test_slow_first_start_is_one_line_for_all_collectors(caplog):
+    slow = DriverState(Limits(), None, clock=lambda: 0.0, unkillable=lambda: 0)
+    for name in ("gpu", "gpm", "health"):
+        slow.add(name, 1.0)
+    said = []
+    with caplog.at_level(logging.INFO):
+        for now in range(20):
+            for name in ("gpu", "gpm", "health"):
+                slow.request(name, float(now))
+                error = slow.report(name, now + 0.8).error
+                assert ("driver_starting" if now < 3 else "deadline_exceeded") == error
+            said.append(slow.slow_start(float(now)))
+    assert [5.0] == [seconds for seconds in said if seconds is not None]
+    assert not caplog.records

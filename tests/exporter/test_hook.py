@@ -22,6 +22,7 @@ TRAINING = """
 import os, sys, torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
 
 torch.set_num_threads(1)
 rank = int(os.environ["RANK"])
@@ -29,9 +30,9 @@ dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=rank, 
 model = DistributedDataParallel(torch.nn.Linear(2, 2))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for line in sys.stdin:
-    for _ in range(int(line)):
+    for rows in DataLoader(torch.ones(int(line), 2), batch_size=1):
         optimizer.zero_grad()
-        model(torch.ones(1, 2)).sum().backward()
+        model(rows).sum().backward()
         optimizer.step()
 dist.destroy_process_group()
 """
@@ -110,6 +111,7 @@ def test_torch_job_is_followed_without_a_change_to_it(start, beats, tmp_path):
     # Once the hook counts, not a step is missed.
     assert wait_for(lambda: all("step" in beat_of(beats, rank) for rank in range(2)), 120)
     before = beat_of(beats, 0)["step"]
+    assert wait_for(lambda: all("batches" in beat_of(beats, rank) for rank in range(2)), 120)
     steps(5)
     assert wait_for(lambda: [before + 5] * 2 == [beat_of(beats, r)["step"] for r in range(2)])
     last = beat_of(beats, 1)
@@ -125,6 +127,7 @@ def test_torch_job_is_followed_without_a_change_to_it(start, beats, tmp_path):
     config = ExporterConfig(heartbeat=HeartbeatConfig(directory=beats))
     samples = collected(RanksCollector(config, real_sources(config)))
     assert before + 5 == samples["rank_steps_total", "job", "1"]
+    assert 5 == samples["rank_batches_total", "job", "1"]
 
     # A rank that stands still falls silent; the other one goes on.
     ranks[1].send_signal(signal.SIGSTOP)

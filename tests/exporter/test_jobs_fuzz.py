@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardware_cases import FakeClock
+from peerwatch_common.pod_names import PodNaming
 from peerwatch_exporter.collectors.jobs import JobsCollector
 from peerwatch_exporter.settings.config import ExporterConfig, JobsConfig
 from peerwatch_exporter.sources import Sources
@@ -18,7 +19,6 @@ from peerwatch_exporter.sources.jobs.claims import Boards, Claim, ClaimedGpu, Po
 from peerwatch_exporter.sources.jobs.environment import job_facts, possible_gpus
 from peerwatch_exporter.sources.jobs.mapping import LONGEST_JOB_ID, REASONS, read_mapping
 from peerwatch_exporter.sources.jobs.merge import MOST_JOBS, MOST_ROWS, merge
-from peerwatch_exporter.sources.jobs.pod_names import PodNaming
 from peerwatch_exporter.sources.jobs.ranks import rank_identity
 
 BOARDS = Boards([GpuIdentity(index, f"GPU-{index}0000000-1111") for index in range(4)])

@@ -20,10 +20,10 @@ from jobs_node import (
     gpu_container,
     rank_of,
 )
+from peerwatch_common.pod_names import PodNaming
+from peerwatch_common.settings.pod_names import check_naming
 from peerwatch_exporter.collectors.jobs import JobsCollector
 from peerwatch_exporter.collectors.ranks import RanksCollector
-from peerwatch_exporter.settings.pod_names import check_naming
-from peerwatch_exporter.sources.jobs.pod_names import PodNaming
 
 
 @pytest.fixture

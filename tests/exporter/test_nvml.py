@@ -11,6 +11,7 @@ import pytest
 
 from fake_nvml import FakeNvml, install
 from hardware_cases import scenario_of
+from peerwatch_demo.simulated_node.nvml_registry import FUNCTIONS
 from peerwatch_exporter.driver.progress_marker import ProgressMarker
 from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.sources.gpu.nvml import Nvml
@@ -61,16 +62,16 @@ def test_units_are_base_units():
     ],
 )
 def test_field_of_every_kind_is_read_as_nvml_lays_it_out(monkeypatch, kind, member, value):
-    def answer(handle, wanted):
-        fields = (pynvml.c_nvmlFieldValue_t * len(wanted))()
-        for field, (number, scope) in zip(fields, wanted, strict=True):
-            field.fieldId, field.scopeId, field.valueType = number, scope, kind
+    def answer(_fake, _handle, count, reference):
+        fields = (pynvml.c_nvmlFieldValue_t * count.value).from_buffer(reference._obj)
+        for field in fields:
+            field.valueType = kind
             field.timestamp = field.latencyUsec = -1
             setattr(field.value, member, value)
         fields[1].nvmlReturn = pynvml.NVML_ERROR_NOT_SUPPORTED
-        return fields
+        return pynvml.NVML_SUCCESS
 
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetFieldValues", answer)
+    monkeypatch.setitem(FUNCTIONS, "nvmlDeviceGetFieldValues", answer)
     with install(scenario()):
         (gpu,) = Nvml().gpus()
         assert {(83, 0): value, (138, 5): value} == gpu.fields([(83, 0), (84, 1), (138, 5)])

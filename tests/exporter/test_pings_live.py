@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from pydantic import ValidationError
 
-from collectives_cases import wait_for
+from fake_collectors import wait_until
 from peerwatch_exporter.collectors.pings import SPECS, PingsCollector
 from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.settings.pings import PingsConfig
 from peerwatch_exporter.sources import real_sources
 from peerwatch_exporter.sources.pings.peer_list import PeerList, PeersError, hosts_of_file
+from peerwatch_exporter.sources.pings.rdma.asking import Asker
 from peerwatch_exporter.sources.pings.secret import SecretError, read_secrets
-from ping_cases import KnownPeers, by_size, config_of, free_port, running
+from ping_cases import SECRET, KnownPeers, by_size, config_of, free_port, running
 
-PATIENCE_SECONDS = 60
 FIRST, SECOND = "127.0.0.21", "127.0.0.22"
 ALL_SIZES = {"tcp small", "udp small", "udp large", "udp full"}
-
-
-def until(condition):
-    wait_for(condition, PATIENCE_SECONDS)
 
 
 def test_two_nodes_ping_each_other_in_all_sizes(tmp_path):
@@ -32,8 +30,8 @@ def test_two_nodes_ping_each_other_in_all_sizes(tmp_path):
         running(first, KnownPeers([SECOND])) as mesh,
         running(second, KnownPeers([FIRST])) as other,
     ):
-        until(lambda: ALL_SIZES <= by_size(mesh.totals.read(), lambda each: each.sent).keys())
-        until(other.totals.read)
+        wait_until(lambda: ALL_SIZES <= by_size(mesh.totals.read(), lambda each: each.sent).keys())
+        wait_until(other.totals.read)
 
         counts = mesh.totals.read()
 
@@ -51,12 +49,12 @@ def test_a_node_with_another_secret_is_not_answered_and_not_counted(tmp_path):
         running(first, KnownPeers([SECOND])) as mesh,
         running(second, KnownPeers([FIRST], [b"quite another secret"])) as other,
     ):
-        until(lambda: other.responder.refused["signature"] > 3)
+        wait_until(lambda: other.responder.refused["signature"] > 3)
 
         assert {} == mesh.totals.read()
         assert (0, 0) == (other.responder.answered, mesh.answering)
         other.peers.secrets = (b"quite another secret", KnownPeers([]).secrets[0])
-        until(mesh.totals.read)
+        wait_until(mesh.totals.read)
         assert 1 == mesh.answering
 
 
@@ -70,12 +68,14 @@ def test_an_exporter_that_ends_is_no_loss_of_the_network(tmp_path):
 
     with running(first, KnownPeers([SECOND])) as mesh:
         with running(second, KnownPeers([FIRST])):
-            until(lambda: ALL_SIZES <= by_size(mesh.totals.read(), lambda each: each.sent).keys())
+            wait_until(
+                lambda: ALL_SIZES <= by_size(mesh.totals.read(), lambda each: each.sent).keys()
+            )
         ended = numbers()
-        until(lambda: all(now > then + 3 for now, then in zip(numbers(), ended, strict=True)))
+        wait_until(lambda: all(now > then + 3 for now, then in zip(numbers(), ended, strict=True)))
         before = mesh.totals.read()
         with running(second, KnownPeers([FIRST])):
-            until(
+            wait_until(
                 lambda: all(
                     each.sent > before[target].sent + 3
                     for target, each in mesh.totals.read().items()
@@ -90,23 +90,32 @@ def test_a_port_that_is_taken_is_said_and_does_not_keep_it_from_pinging(tmp_path
     port = free_port()
     config = config_of(tmp_path, port, addresses=[FIRST])
     with running(config, KnownPeers([])) as mesh:
-        until(lambda: mesh._datagrams)
+        wait_until(lambda: mesh._datagrams)
         with running(config, KnownPeers([FIRST])) as late:
-            until(lambda: late.problem is not None and late.totals.read())
+            wait_until(lambda: late.problem is not None and late.totals.read())
 
             assert f"{FIRST} port {port}" in str(late.problem)
             assert "port_unavailable" == late.problem.error_class
 
 
-def test_a_collector_publishes_all_of_its_metrics(tmp_path):
+def test_a_collector_publishes_all_of_its_metrics(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path / "none"))
     port = free_port()
-    config = config_of(tmp_path, port, addresses=[FIRST], peers=[FIRST, SECOND])
+    over_rdma = {"rdma": True, "rdma_pings_per_second": 10}
+    config = config_of(tmp_path, port, addresses=[FIRST], peers=[FIRST, SECOND], **over_rdma)
     collector = PingsCollector(ExporterConfig(pings=config), real_sources(ExporterConfig()))
     collector._mesh.peers = KnownPeers([SECOND])
     second = config_of(tmp_path, port, addresses=[SECOND])
-    with running(second, KnownPeers([FIRST])):
+    with (
+        running(second, KnownPeers([FIRST])) as other,
+        contextlib.closing(Asker(FIRST, second, lambda: (SECRET,))) as asker,
+    ):
         try:
-            until(
+            wait_until(lambda: other._datagrams)
+            list(collector.collect())
+            # Over RDMA the second node serves nothing, and the first one has no rping.
+            wait_until(lambda: asker.ask() == "not_serving")
+            wait_until(
                 lambda: {spec.name for spec in SPECS} == {f.spec.name for f in collector.collect()}
             )
             families = {each.spec.name: dict(each.rows) for each in collector.collect()}
@@ -117,6 +126,10 @@ def test_a_collector_publishes_all_of_its_metrics(tmp_path):
     assert {("known",): 1, ("chosen",): 1, ("answering",): 1} == families["ping_peers"]
     directions = {labels[3] for labels in families["ping_lost_total"]}
     assert {"to_peer", "from_peer", "unknown"} == directions
+    assert {(SECOND, "not_serving")} == families["ping_rdma_failures_total"].keys()
+    states = families["ping_rdma_state"]
+    assert {("server", "tool_missing")} == {labels for labels, value in states.items() if value}
+    assert families["ping_rdma_sessions_total"]["failed",] >= 1
 
 
 def test_pings_are_off_by_default():
@@ -140,7 +153,7 @@ def test_a_missing_secret_is_said_and_nothing_is_sent(tmp_path):
         return caught
 
     try:
-        until(collected)
+        wait_until(collected)
     finally:
         collector.close()
     assert "no_secret" == caught[0].error_class

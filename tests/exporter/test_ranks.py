@@ -178,10 +178,11 @@ def test_use_of_a_child_counts_once_though_its_parent_takes_it_over(config, tree
 
 def test_heartbeat_joins_the_process_and_names_its_job(config, tree, sources, beat):
     tree.process(11, rank_of(2, PEERWATCH_JOB_ID=""))
-    beat(2, step=40, last_step_time=NOW - 2, job_id="from-inside")
+    beat(2, step=40, batches=90, last_step_time=NOW - 2, job_id="from-inside")
     samples = collected(RanksCollector(config, sources))
     assert {("from-inside", "2"): "sleeping"} == states(samples)
     assert 40 == samples["rank_steps_total", "from-inside", "2"]
+    assert 90 == samples["rank_batches_total", "from-inside", "2"]
     assert NOW - 1 == samples["rank_heartbeat_timestamp_seconds", "from-inside", "2"]
     assert NOW - 2 == samples["rank_last_step_timestamp_seconds", "from-inside", "2"]
 

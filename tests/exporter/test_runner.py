@@ -1,9 +1,8 @@
-"""The runner: who runs at which tick, what a snapshot holds, and a clock that goes on."""
+"""The runner: who runs at which tick, and what a snapshot holds."""
 
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
@@ -12,50 +11,13 @@ from fake_collectors import (
     Failing,
     Returning,
     Rows,
+    Scripted,
     sources_at,
     wait_until,
     worker_of,
 )
 from hardware_cases import NOW, FakeClock
-from peerwatch_exporter.collector import Registration
 from peerwatch_exporter.schedule.runner import Runner
-from peerwatch_exporter.schedule.worker import Report
-from peerwatch_exporter.schedule.worker_set import enabled_collectors, make_workers
-from peerwatch_exporter.settings.config import CollectorsConfig, ExporterConfig
-from peerwatch_exporter.sources import Sources
-from peerwatch_exporter.sources.host.access import Paths
-
-
-class Scripted:
-    """A worker that is told what to report; notes at which moments it was asked to run."""
-
-    def __init__(self, name, interval_seconds=1.0, clock=None):
-        self.name, self.interval_seconds = name, interval_seconds
-        self.clock = clock
-        self.asked = []
-        self.stuck = False
-        self.success = True
-        self.families = ()
-        self.stuck_seconds = {}
-        self.failure = None
-        self.closed = False
-
-    def request(self):
-        self.asked.append(self.clock.now - NOW)
-
-    def report(self, deadline):
-        if self.failure is not None:
-            raise self.failure
-        error = None if self.success else "deadline_exceeded"
-        return Report(
-            self.name, self.families, self.success, error, 0.0, None, 0, self.stuck_seconds
-        )
-
-    def is_stuck(self):
-        return self.stuck
-
-    def close(self):
-        self.closed = True
 
 
 @pytest.fixture
@@ -397,117 +359,3 @@ def test_status_says_how_each_collector_did(make):
     assert "CPU" in after["cpu"].summary
     assert ("os_error", "") == (after["bad"].error, after["bad"].summary)
     assert (5.0, 10) == (after["nvlink"].stuck_seconds, after["nvlink"].interval_seconds)
-
-
-def test_started_runner_takes_a_snapshot_at_once_and_one_every_second(tmp_path):
-    sources = Sources(Paths(tmp_path, tmp_path, tmp_path))
-    collector = Returning()
-    worker = worker_of(collector, "cpu", time.monotonic)
-    runner = Runner([worker], sources, deadline_seconds=0.8, version="1")
-    runner.start()
-    try:
-        first = runner.snapshot(60)
-        wait_until(lambda: runner.snapshot(0).number >= 3)
-        third = runner.snapshot(0)
-    finally:
-        runner.stop()
-    assert first is not None
-    # Late by what a busy machine costs, but always at the same point of the second or after it.
-    assert third.monotonic - first.monotonic >= 1.49
-    assert 2.0 == samples(third.families)["host_cpus",]
-
-
-def test_stopped_runner_closes_its_workers_and_takes_no_more_snapshots(tmp_path):
-    clock = FakeClock()
-    worker = Scripted("cpu", clock=clock)
-    sources = Sources(Paths(tmp_path, tmp_path, tmp_path))
-    runner = Runner([worker], sources, deadline_seconds=0.8, version="1")
-    runner.start()
-    runner.snapshot(60)
-    runner.stop()
-    number = runner.snapshot(0).number
-    assert worker.closed
-    assert "clock" not in {thread.name for thread in threading.enumerate()}
-    assert number == runner.snapshot(0).number
-
-
-def test_a_tick_that_fails_does_not_end_the_clock(tmp_path, caplog):
-    class Moody(FakeClock):
-        def __call__(self):
-            self.now += 1
-            if self.now < NOW + 3:
-                raise OSError("no time")
-            return self.now
-
-    paths = Paths(tmp_path, tmp_path, tmp_path)
-    clock = Moody(NOW + 3)
-    sources = Sources(paths, clock=clock)
-    runner = Runner([], sources, deadline_seconds=0.8, version="1")
-    runner.start()
-    try:
-        assert runner.snapshot(60) is not None
-        clock.now = NOW - 10
-        wait_until(lambda: "snapshot failed" in caplog.text)
-        clock.now = NOW + 100
-        wait_until(lambda: runner.snapshot(0).time > NOW + 100)
-    finally:
-        runner.stop()
-
-
-def registration(name, place="main", interval_seconds=1.0, default_enabled=True):
-    def factory(config, sources):
-        return Returning()
-
-    return Registration(name, name, default_enabled, interval_seconds, place, factory)
-
-
-REGISTERED = {
-    item.name: item
-    for item in (
-        registration("cpu"),
-        registration("disk", interval_seconds=10),
-        registration("gpu", "driver"),
-        registration("sampler", default_enabled=False),
-    )
-}
-
-
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({}, ("cpu", "disk", "gpu")),
-        ({"disabled": ["cpu"]}, ("disk", "gpu")),
-        ({"enabled": ["sampler", "gpu"]}, ("gpu", "sampler")),
-        ({"enabled": ["sampler", "gpu"], "disabled": ["gpu"]}, ("sampler",)),
-    ],
-)
-def test_settings_say_which_collectors_run(settings, expected):
-    config = ExporterConfig(collectors=CollectorsConfig(**settings))
-    assert expected == enabled_collectors(config, REGISTERED)
-
-
-def test_collectors_of_the_driver_run_where_the_driver_says(tmp_path):
-    class Elsewhere:
-        def workers(self, registrations):
-            self.names = [item.name for item in registrations]
-            return [Scripted(name, clock=FakeClock()) for name in self.names]
-
-    driver = Elsewhere()
-    sources = sources_at(tmp_path, FakeClock())
-    workers = make_workers(ExporterConfig(), sources, REGISTERED, driver)
-    assert ["gpu"] == driver.names
-    assert [("cpu", 1), ("disk", 10), ("gpu", 1)] == sorted(
-        (worker.name, worker.interval_seconds) for worker in workers
-    )
-
-
-def test_without_a_driver_process_all_run_in_this_one(tmp_path):
-    sources = sources_at(tmp_path, FakeClock())
-    workers = make_workers(ExporterConfig(), sources, REGISTERED, None)
-    runner = Runner(workers, sources, deadline_seconds=20, version="1")
-    page = samples(runner.tick().families)
-    runner.stop()
-    assert [1, 1, 1] == [
-        page["exporter_collector_success", name] for name in ("cpu", "disk", "gpu")
-    ]
-    assert 2.0 == page["host_cpus",]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import threading
 import time
 
 import pytest
@@ -11,10 +12,11 @@ import pytest
 from hardware_cases import collected
 from peerwatch_exporter.collectors.spans import SpansCollector
 from peerwatch_exporter.errors import NoData, PartialData
+from peerwatch_exporter.hook import peerwatch_spans
 from peerwatch_exporter.hook.peerwatch_spans import recorder as writing
 from peerwatch_exporter.hook.peerwatch_spans.names import DATA, GC, STEP
 from peerwatch_exporter.hook.peerwatch_spans.recorder import Recorder
-from peerwatch_exporter.hook.peerwatch_spans.ring import STATE_AT
+from peerwatch_exporter.hook.peerwatch_spans.ring import STATE_AT, places
 from peerwatch_exporter.settings.config import ExporterConfig, HeartbeatConfig
 from peerwatch_exporter.sources import real_sources
 from peerwatch_exporter.sources.jobs.known_ranks import KnownRank
@@ -255,3 +257,112 @@ def test_no_space_leaves_the_rank_alone(record, tmp_path):
     recorder.add(DATA, 0, 1)
     recorder.publish()
     assert [] == list(tmp_path.iterdir())
+
+
+def test_a_segment_of_the_program_does_what_begin_and_end_do(record, path, monkeypatch):
+    recorder = record()
+    monkeypatch.setattr(peerwatch_spans, "_active", recorder)
+    recorder.step = 5
+    with peerwatch_spans.segment("own"), peerwatch_spans.segment("own"):
+        pass
+    number = recorder.names.segment("own")
+    outer = recorder.begin(number)
+    assert recorder.begin(number) is None
+    recorder.end(number, outer)
+    for bad in ("a b", ["list"]):
+        with peerwatch_spans.segment(bad):
+            pass
+    recorder.publish()
+
+    header, spans = read_spans(path, 0, *ALWAYS)
+    assert [("own", 5, None)] * 2 == [(span.segment, span.value, span.detail) for span in spans]
+    assert 2 == header.dropped
+
+
+def test_marks_of_records_end_with_32_bits_and_begin_anew(record, path):
+    recorder = record()
+    recorder.place = recorder.place[0], places(4096, (1 << 32) - 3)
+    recorder.newest = ((1 << 32) - 3) << 32
+    for start in range(6):
+        recorder.add(DATA, 1_000_000_000 * start, 1_000_000_000 * start + 1)
+    recorder.publish()
+    header, spans = read_spans(path, 0, *ALWAYS)
+    starts = [round(span.start - header.unix_offset_ns / 1e9) for span in spans]
+    # The one that would have the mark of an empty place is counted as dropped.
+    assert [0, 1, 3, 4, 5] == starts
+    assert 1 == header.dropped
+
+
+def test_segments_of_threads_add_up_and_outlive_them(record, path, monkeypatch):
+    recorder = record()
+    monkeypatch.setattr(peerwatch_spans, "_active", recorder)
+
+    def work():
+        for _ in range(10):
+            with peerwatch_spans.segment("own"), peerwatch_spans.segment("inner"):
+                pass
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    work()
+    recorder.publish()
+    header, spans = read_spans(path, 0, *ALWAYS)
+    totals = {total.segment: total.count for total in header.totals if total.count}
+    assert {"own": 50, "inner": 50} == totals
+    assert 100 == len(list(spans))
+    assert 0 == header.dropped
+
+
+def test_threads_beyond_the_limit_share_a_tally_and_time_their_segments(record, path, monkeypatch):
+    recorder = record()
+    monkeypatch.setattr(writing, "MOST_THREADS", 0)
+    monkeypatch.setattr(peerwatch_spans, "_active", recorder)
+
+    def work():
+        for _ in range(2):
+            with peerwatch_spans.segment("own"), peerwatch_spans.segment("own"):
+                pass
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    recorder.publish()
+    assert 2 == len(list(read_spans(path, 0, *ALWAYS)[1]))
+
+
+def test_a_gpu_takes_the_times_of_segments_from_the_moment_it_is_there(record, path, monkeypatch):
+    recorder = record()
+    monkeypatch.setattr(peerwatch_spans, "_active", recorder)
+    given = []
+
+    class Gpu:
+        """A GPU timer that keeps what it is given; at first it has only the host's time."""
+
+        begins = iter([5, "event", "event"])
+
+        def begin(self):
+            return next(self.begins)
+
+        def end(self, *span):
+            given.append(span)
+
+        def oldest_pending(self):
+            return 0, 0
+
+    def own():
+        with peerwatch_spans.segment("own"):
+            pass
+
+    own()
+    recorder.time_on(Gpu())
+    for _ in range(4):  # the fourth begin raises, which costs its span alone
+        own()
+    recorder.publish()
+    number = recorder.names.segment("own")
+    assert [(number, "event", 0, 0)] * 2 == given
+    header, spans = read_spans(path, 0, *ALWAYS)
+    assert 2 == len(list(spans))
+    assert 1 == header.dropped

@@ -1,15 +1,15 @@
-"""Workers that follow other settings: what stays, what is made anew, what waits for a restart."""
+"""Which collectors run, and workers that follow other settings: what stays, what is made anew."""
 
 from __future__ import annotations
 
 import pytest
 
-from fake_collectors import Returning, sources_at, wait_until
+from fake_collectors import Returning, Scripted, sources_at, wait_until
 from hardware_cases import FakeClock
 from peerwatch_exporter.collector import Registration
 from peerwatch_exporter.schedule.runner import Runner
-from peerwatch_exporter.schedule.worker_set import WorkerSet
-from peerwatch_exporter.settings.config import ExporterConfig
+from peerwatch_exporter.schedule.worker_set import WorkerSet, enabled_collectors, make_workers
+from peerwatch_exporter.settings.config import CollectorsConfig, ExporterConfig
 
 
 def samples(families):
@@ -118,3 +118,62 @@ def test_collectors_come_and_go_and_those_of_the_driver_wait(tmp_path, made, reg
     runner.tick()
     runner.stop()
     wait_until(lambda: made["plain"][0].runs == runs)
+
+
+def registration(name, place="main", interval_seconds=1.0, default_enabled=True):
+    def factory(config, sources):
+        return Returning()
+
+    return Registration(name, name, default_enabled, interval_seconds, place, factory)
+
+
+REGISTERED = {
+    item.name: item
+    for item in (
+        registration("cpu"),
+        registration("disk", interval_seconds=10),
+        registration("gpu", "driver"),
+        registration("sampler", default_enabled=False),
+    )
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, ("cpu", "disk", "gpu")),
+        ({"disabled": ["cpu"]}, ("disk", "gpu")),
+        ({"enabled": ["sampler", "gpu"]}, ("gpu", "sampler")),
+        ({"enabled": ["sampler", "gpu"], "disabled": ["gpu"]}, ("sampler",)),
+    ],
+)
+def test_settings_say_which_collectors_run(settings, expected):
+    config = ExporterConfig(collectors=CollectorsConfig(**settings))
+    assert expected == enabled_collectors(config, REGISTERED)
+
+
+def test_collectors_of_the_driver_run_where_the_driver_says(tmp_path):
+    class Elsewhere:
+        def workers(self, registrations):
+            self.names = [item.name for item in registrations]
+            return [Scripted(name, clock=FakeClock()) for name in self.names]
+
+    driver = Elsewhere()
+    sources = sources_at(tmp_path, FakeClock())
+    workers = make_workers(ExporterConfig(), sources, REGISTERED, driver)
+    assert ["gpu"] == driver.names
+    assert [("cpu", 1), ("disk", 10), ("gpu", 1)] == sorted(
+        (worker.name, worker.interval_seconds) for worker in workers
+    )
+
+
+def test_without_a_driver_process_all_run_in_this_one(tmp_path):
+    sources = sources_at(tmp_path, FakeClock())
+    workers = make_workers(ExporterConfig(), sources, REGISTERED, None)
+    runner = Runner(workers, sources, deadline_seconds=20, version="1")
+    page = samples(runner.tick().families)
+    runner.stop()
+    assert [1, 1, 1] == [
+        page["exporter_collector_success", name] for name in ("cpu", "disk", "gpu")
+    ]
+    assert 2.0 == page["host_cpus",]

@@ -58,6 +58,13 @@ class Cluster:
         What the ranks run, and variables for it; the demo's job by default.
     logs
         Whether exporters read what the ranks print.
+    hosts
+        Names of further namespaces beside the nodes' own.
+
+    Attributes
+    ----------
+    job_id
+        The training job, as its exporters name it.
     """
 
     def __init__(
@@ -71,7 +78,9 @@ class Cluster:
         script: Path | None = None,
         environment: Mapping[str, str] | None = None,
         logs: bool = False,
+        hosts: Sequence[str] = (),
     ) -> None:
+        self.job_id = JOB_ID
         self._logs = logs
         self.nodes: list[Node] = []
         self.prometheus: Server | None = None
@@ -82,7 +91,7 @@ class Cluster:
         self._place = place
         self._stack = stack
         self._console = console
-        self._network = Network(self._names, _HEALTHY_LINK) if namespaces else None
+        self._network = Network([*self._names, *hosts], _HEALTHY_LINK) if namespaces else None
         self._size = NodeSize()
         self.detector_port = 0
 
@@ -114,30 +123,54 @@ class Cluster:
         for node in self.nodes:
             enter = network.enter(node.name) if network else ()
             node.boot(stack, place, enter)
-            node.assign(JOB_ID)
         stack.on_stop(lambda: nodes.stop_together(self.nodes))
-        (port,) = free_ports(1)
+        self.start_job()
         for node in self.nodes:
-            nodes.start_rank(
-                node, self.nodes, place, port, self._script, self._environment, namespaces=inside
-            )
             nodes.start_exporter(node, place, size, namespaces=inside, logs=self._logs)
-        say(f"a node each: one rank of training job {JOB_ID} (torch, gloo) and one exporter")
         for node in self.nodes:
             nodes.wait_exporter(node)
+
+    def start_job(self) -> None:
+        """Start a rank on each node, as a launcher does.
+
+        Raises
+        ------
+        StackError
+            If one could not be started.
+        """
+        (port,) = free_ports(1)
+        for node in self.nodes:
+            node.assign(self.job_id)
+            nodes.start_rank(
+                *(node, self.nodes, self._place, port, self._script, self._environment),
+                namespaces=self._network is not None,
+            )
+        self._console.line(
+            f"a node each: one rank of training job {self.job_id} (torch, gloo) and one exporter"
+        )
+
+    @property
+    def rank_log(self) -> Path:
+        """What rank 0 prints."""
+        return self.nodes[0].rank_log
+
+    def notifications(self, receiver: WebhookReceiver) -> str:
+        """Return Alertmanager's configuration: the shipped one, with our receiver."""
+        return alertmanager_config(self._place.alertmanager_example, receiver.url)
+
+    def targets(self) -> list[Target]:
+        """Return what Prometheus scrapes: the nodes and the detector."""
+        own = Target(detector.DETECTOR_JOB, f"127.0.0.1:{self.detector_port}", {})
+        return [*(node.target for node in self.nodes), own]
 
     def start_servers(self, receiver: WebhookReceiver) -> Server:
         """Start Alertmanager and Prometheus and return the latter."""
         ports = free_ports(3)
         self.detector_port = ports[2]
-        notifier = alertmanager(
-            self._stack,
-            ports[1],
-            alertmanager_config(self._place.alertmanager_example, receiver.url),
+        notifier = alertmanager(self._stack, ports[1], self.notifications(receiver))
+        config = prometheus_config(
+            self.targets(), rules=self._place.rules, alertmanager=notifier.url
         )
-        targets = [node.target for node in self.nodes]
-        targets.append(Target(detector.DETECTOR_JOB, f"127.0.0.1:{self.detector_port}", {}))
-        config = prometheus_config(targets, rules=self._place.rules, alertmanager=notifier.url)
         server = prometheus(self._stack, ports[0], config)
         self.alertmanager, self.prometheus = notifier, server
         self._console.line(
@@ -155,7 +188,7 @@ class Cluster:
             If none comes; with the end of its log.
         """
         began = last_line = time.monotonic()
-        while not watch.progress(self.nodes[0].rank_log):
+        while not watch.progress(self.rank_log):
             now = time.monotonic()
             if now - began > _FIRST_STEP_SECONDS:
                 raise StackError(f"No training step in {_FIRST_STEP_SECONDS:g} s:\n{self._tail()}")
@@ -174,13 +207,13 @@ class Cluster:
             If the job stands still or training the models fails.
         """
         self.settle()
-        start, before = time.time(), watch.progress(self.nodes[0].rank_log)
+        start, before = time.time(), watch.progress(self.rank_log)
         self.pass_time(seconds, "healthy stretch for the models to learn from")
-        if watch.progress(self.nodes[0].rank_log) == before:
+        if watch.progress(self.rank_log) == before:
             raise StackError(f"Training stands still, before any fault:\n{self._tail()}")
         config = self.detector_config(None)
         training = detector.train_models(
-            self._stack, self._place, config, start, time.time(), models
+            *(self._stack, self._place, config, start, time.time(), models), job_id=self.job_id
         )
         self._console.line("peerwatch-detector train: an LSTM-VAE for each metric")
         detector.follow_training(training, lambda line: self._console.line(f"  {line}", "quiet"))
@@ -239,18 +272,18 @@ class Cluster:
 
     def progress(self) -> str:
         """Return how training goes, in words."""
-        log = self.nodes[0].rank_log
+        log = self.rank_log
         return progress_text(watch.progress(log), time.time() - log.stat().st_mtime)
 
     def steps_per_second(self) -> float:
         """Return how fast training goes; 0 if rank 0 has reported no step lately."""
-        log = self.nodes[0].rank_log
+        log = self.rank_log
         if time.time() - log.stat().st_mtime > _SLOW_SECONDS:
             return 0.0
         return watch.progress(log).get("steps_per_second", 0.0)
 
     def _tail(self) -> str:
-        return self.nodes[0].rank_log.read_text(errors="replace")[-2000:]
+        return self.rank_log.read_text(errors="replace")[-2000:]
 
 
 def node_names(count: int) -> list[str]:

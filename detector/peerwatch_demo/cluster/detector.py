@@ -60,7 +60,14 @@ def detector_config(
 
 
 def train_models(
-    stack: Stack, place: Place, config: str, start: float, end: float, models: Path
+    stack: Stack,
+    place: Place,
+    config: str,
+    start: float,
+    end: float,
+    models: Path,
+    *,
+    job_id: str = JOB_ID,
 ) -> Process:
     """Start ``peerwatch-detector train`` on a healthy range of the job; the caller waits."""
     path = stack.directory / "training.yaml"
@@ -69,7 +76,7 @@ def train_models(
         "detector-train",
         [
             place.python, "-m", "peerwatch_detector", "train",
-            "--config", str(path), "--job-id", JOB_ID,
+            "--config", str(path), "--job-id", job_id,
             "--start", f"{start:.0f}", "--end", f"{end:.0f}",
             "--output", str(models), "--steps", str(_TRAINING_STEPS),
         ],

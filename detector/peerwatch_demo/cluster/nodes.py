@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -109,6 +110,11 @@ class Node:
         return self._agent
 
     @property
+    def rank_pid(self) -> Path:
+        """Where a rank that another launcher has started here writes its process id."""
+        return self.directory / "rank.pid"
+
+    @property
     def rank_log(self) -> Path:
         """What the rank prints."""
         return self.directory / "rank.log"
@@ -147,6 +153,13 @@ class Node:
         StackError
             If the node is dead or has no such process.
         """
+        if name == "rank" and self.rank_pid.exists():
+            pid = int(self.rank_pid.read_text())
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                raise StackError(f"{self.name}: its rank, process {pid}, has ended.") from None
+            return pid
         return self._tell({"signal": name, "number": int(number)})
 
     def end(self, name: str) -> int:
@@ -162,6 +175,9 @@ class Node:
     def kill(self) -> None:
         """Kill everything on the node at once."""
         self.agent.kill()
+        if self.rank_pid.exists():
+            with suppress(StackError):
+                self.signal("rank", signal.SIGKILL)
 
     def assign(self, job_id: str | None) -> None:
         """Write the node's job as a scheduler's prolog does, or remove it as its epilog does."""
@@ -272,26 +288,36 @@ def start_rank(
     namespaces: bool,
 ) -> None:
     """Start the node's rank as a launcher does, with Peerwatch's heartbeat and spans on."""
-    environment = node_environment(node, place) | {
-        "RANK": str(node.rank),
-        "LOCAL_RANK": "0",
-        "WORLD_SIZE": str(len(nodes)),
-        "LOCAL_WORLD_SIZE": "1",
-        "MASTER_ADDR": nodes[0].address,
-        "MASTER_PORT": str(port),
-        "TORCHELASTIC_RUN_ID": JOB_ID,
-        "GLOO_SOCKET_IFNAME": "eth0" if namespaces else "lo",
-        "OMP_NUM_THREADS": "1",
-        # The job needs none of Peerwatch's code: only the hook is on its module path.
-        "PYTHONPATH": str(place.hook),
-        "PEERWATCH_HEARTBEAT_DIR": str(node.directory / "heartbeat"),
-        "PEERWATCH_SPANS": "1",
-        **variables,
-    }
+    environment = (
+        node_environment(node, place)
+        | rank_environment(place, namespaces=namespaces)
+        | {
+            "RANK": str(node.rank),
+            "LOCAL_RANK": "0",
+            "WORLD_SIZE": str(len(nodes)),
+            "LOCAL_WORLD_SIZE": "1",
+            "MASTER_ADDR": nodes[0].address,
+            "MASTER_PORT": str(port),
+            "TORCHELASTIC_RUN_ID": JOB_ID,
+            "PEERWATCH_HEARTBEAT_DIR": str(node.directory / "heartbeat"),
+            **variables,
+        }
+    )
     checkpoint = node.directory / "checkpoint.pt"
     node.start(
         "rank", [place.python, "-P", str(script), "--checkpoint", str(checkpoint)], environment
     )
+
+
+def rank_environment(place: Place, *, namespaces: bool) -> dict[str, str]:
+    """Return what all ranks have in common, with Peerwatch's heartbeat and spans on."""
+    return {
+        "GLOO_SOCKET_IFNAME": "eth0" if namespaces else "lo",
+        "OMP_NUM_THREADS": "1",
+        # The job needs none of Peerwatch's code: only the hook is on its module path.
+        "PYTHONPATH": str(place.hook),
+        "PEERWATCH_SPANS": "1",
+    }
 
 
 def stop_together(cluster: Sequence[Node]) -> None:

@@ -22,6 +22,8 @@ class Settings:
         Keep everything up after the page until Ctrl-C.
     no_namespaces
         Use plain processes even where namespaces would work.
+    respond
+        Have the responder take the node out, and the job go on without it.
     nodes
         Number of nodes, one rank of the training job on each.
     healthy_seconds
@@ -38,6 +40,7 @@ class Settings:
     seed: str = ""
     hold: bool = False
     no_namespaces: bool = False
+    respond: bool = False
     nodes: int = 8
     healthy_seconds: int = 45
     quiet_seconds: int = 10
@@ -46,12 +49,13 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Settings:
-        """Read FAULT, SEED, HOLD and NO_NAMESPACES."""
+        """Read FAULT, SEED, HOLD, NO_NAMESPACES and RESPOND."""
         return cls(
             fault=environment.get("FAULT", "").strip(),
             seed=environment.get("SEED", ""),
             hold=_switch(environment.get("HOLD", "")),
             no_namespaces=_switch(environment.get("NO_NAMESPACES", "")),
+            respond=_switch(environment.get("RESPOND", "")),
         )
 
 

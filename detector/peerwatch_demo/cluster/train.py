@@ -40,6 +40,7 @@ class Settings:
     device_seconds: float = 0.15
     checkpoint_every: int = 100
     log_every: int = 5
+    resume: bool = False
 
 
 class BytePredictor(nn.Module):
@@ -73,14 +74,27 @@ class Corpus:
         return windows[:, :-1], windows[:, -1]
 
 
-def save_checkpoint(model: nn.Module, path: Path) -> None:
-    """Write the weights and have them on disk before training goes on, as real jobs do."""
+def save_checkpoint(
+    path: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> None:
+    """Write all that training goes on from, on the disk before it does, as real jobs do."""
     partial = path.with_suffix(".partial")
+    content = {"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
     with partial.open("wb") as file:
-        torch.save(model.state_dict(), file)
+        torch.save(content, file)
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)
+
+
+def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
+    """Go on from a checkpoint, if there is one; return its step."""
+    if not path.exists():
+        return 0
+    content = torch.load(path, weights_only=True)
+    model.load_state_dict(content["model"])
+    optimizer.load_state_dict(content["optimizer"])
+    return int(content["step"])
 
 
 def train(settings: Settings, rank: int) -> None:
@@ -89,7 +103,10 @@ def train(settings: Settings, rank: int) -> None:
     model = DistributedDataParallel(BytePredictor(settings.hidden), gradient_as_bucket_view=True)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
     corpus = Corpus(sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")), rank)
-    step, began = 0, time.monotonic()
+    step = load_checkpoint(settings.checkpoint, model.module, optimizer) if settings.resume else 0
+    if settings.resume and rank == 0:
+        print(f"resumes at step {step}", flush=True)
+    began = time.monotonic()
     while settings.steps is None or step < settings.steps:
         context, following = corpus.batch(settings.batch)
         loss = nn.functional.cross_entropy(model(context), following)
@@ -99,7 +116,7 @@ def train(settings: Settings, rank: int) -> None:
         optimizer.step()
         step += 1
         if rank == 0 and step % settings.checkpoint_every == 0:
-            save_checkpoint(model.module, settings.checkpoint)
+            save_checkpoint(settings.checkpoint, step, model.module, optimizer)
         if rank == 0 and step % settings.log_every == 0:
             speed = settings.log_every / (time.monotonic() - began)
             print(f"step={step} loss={loss.item():.3f} steps_per_second={speed:.2f}", flush=True)
@@ -112,18 +129,27 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--checkpoint", type=Path, required=True, help="file that rank 0 writes")
     parser.add_argument("--steps", type=int, default=None, help="stop after this many steps")
     parser.add_argument("--device-seconds", type=float, default=0.15, help="wait in every step")
+    parser.add_argument("--checkpoint-every", type=int, default=100, help="steps between two")
+    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint there")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     try:
-        train(
-            Settings(options.checkpoint, options.steps, device_seconds=options.device_seconds), rank
+        settings = Settings(
+            options.checkpoint,
+            options.steps,
+            device_seconds=options.device_seconds,
+            checkpoint_every=options.checkpoint_every,
+            resume=options.resume,
         )
+        train(settings, rank)
     except RuntimeError as error:
         # A peer is gone. The scheduler decides what becomes of the job: until it does, the rank
         # stays, as it would under a launcher that waits for a new rendezvous.
-        print(f"rank={rank} lost its peers: {error}", file=sys.stderr, flush=True)
+        # With its class, as in a traceback: so the signatures of logs know it.
+        why = f"{type(error).__name__}: {error}"
+        print(f"rank={rank} lost its peers: {why}", file=sys.stderr, flush=True)
         while True:
             time.sleep(1)
     # Whoever left first would break off its peers' last exchange.

@@ -1,6 +1,6 @@
 """Entry point of the simulated fleet: read the environment, run, clean up, exit code.
 
-0: exactly one page came and it named the faulty node. 1: it did not, or something broke. 2: wrong
+0: exactly one page came about each faulty node. 1: it did not, or something broke. 2: wrong
 use. 130 and 143: ended by Ctrl-C or by SIGTERM.
 """
 
@@ -46,14 +46,20 @@ def main(environment: Mapping[str, str]) -> int:
 def introduction(plan: Plan) -> str:
     """Return what the terminal shows first."""
     jobs = ", ".join(f"{job_id} ({count} nodes)" for job_id, count in plan.jobs.items())
+    several = len(plan.faults) > 1
+    one, each = "one faulty node, one page that", "a faulty node in each job, a page for each that"
+    faults = "\n".join(
+        f"  fault      {fault.name}: {FAULTS[fault.name]}{f' ({fault.job_id})' if several else ''}"
+        for fault in plan.faults
+    )
     return (
-        "Peerwatch demo: a simulated fleet, one faulty node, one page that must name it.\n"
+        f"Peerwatch demo: a simulated fleet, {each if several else one} must name it.\n"
         f"  simulated  {len(plan.nodes)} simulated nodes with {plan.gpus} GPUs, and their last "
         f"{PAST_SECONDS / 60:g} minutes; no hardware is read\n"
         "  real       the exporter's code, Prometheus, Alertmanager, the detector, rules, routes\n"
         f"  jobs       {jobs}\n"
-        f"  fault      {plan.fault}: {FAULTS[plan.fault]}; on a node drawn by lot, and the "
-        "detector does not know\n"
+        f"{faults}\n"
+        "             on nodes drawn by lot, and the detector does not know\n"
         f"  shortened  {Patience().summary}\n"
     )
 

@@ -139,7 +139,7 @@ class Hosts:
         )
 
     def begin_fault(self, onset: float) -> None:
-        """Let the fault begin at a Unix time.
+        """Let the faults begin at a Unix time.
 
         Raises
         ------

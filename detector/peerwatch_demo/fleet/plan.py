@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from peerwatch_demo.cluster.faults import choose_node
@@ -12,7 +12,8 @@ from peerwatch_demo.simulated_node.scenario import Scenario
 from peerwatch_demo.simulated_node.scenarios import SCENARIOS
 
 SMALLEST, LARGEST = 8, 256
-DEFAULT_FAULT = "pfc_storm"
+# One in each training job, of a different kind: a port that stops its peers, heat, a lossy link.
+DEFAULT_FAULTS = ("pfc_storm", "thermal_throttle", "slow_tcp")
 CLUSTER = "demo"
 # The jobs' shares of the fleet, in 16ths; every job has enough nodes to be compared.
 _JOBS = {"llm-pretrain": 8, "vision": 5, "eval": 3}
@@ -47,27 +48,28 @@ class PlannedNode:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedFault:
+    """One fault: its name, one of ``FAULTS``, and the node that it hits, with its training job."""
+
+    name: str
+    node: str
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """The fleet and the fault.
+    """The fleet and its faults.
 
     Parameters
     ----------
     nodes
         All of them, those of a job together.
-    fault
-        One of ``FAULTS``.
-    faulty
-        Name of the node that it hits.
+    faults
+        At least one, and at most one in each training job.
     """
 
     nodes: tuple[PlannedNode, ...] = field(repr=False)
-    fault: str
-    faulty: str
-
-    @property
-    def job_id(self) -> str:
-        """The training job of the faulty node."""
-        return next(node.job_id for node in self.nodes if node.name == self.faulty)
+    faults: tuple[PlannedFault, ...]
 
     @property
     def jobs(self) -> dict[str, int]:
@@ -82,19 +84,24 @@ class Plan:
         """How many GPUs the fleet has."""
         return GPUS * len(self.nodes)
 
+    def fault_of(self, job_id: str) -> PlannedFault | None:
+        """Return the fault within a training job; None if it has none."""
+        return next((fault for fault in self.faults if fault.job_id == job_id), None)
+
     def scenario(self, node: PlannedNode) -> Scenario:
         """Return what happens on a node from the onset on.
 
-        The others of the faulty node's job are healthy; they wait for it, or go at its pace.
+        The others of a faulty node's job are healthy; they wait for it, or go at its pace.
         """
         # Scraped as rarely as a step takes, each node would show another part of it.
-        fault = replace(SCENARIOS[self.fault], steady=True)
         healthy = replace(SCENARIOS["healthy"], steady=True)
-        if node.name == self.faulty:
-            return fault
-        if node.job_id == self.job_id:
-            return replace(healthy, phase=fault.phase, speed=fault.speed)
-        return healthy
+        fault = self.fault_of(node.job_id)
+        if fault is None:
+            return healthy
+        scenario = replace(SCENARIOS[fault.name], steady=True)
+        if node.name == fault.node:
+            return scenario
+        return replace(healthy, phase=scenario.phase, speed=scenario.speed)
 
     def to_json(self) -> str:
         """Return the plan as text for another process."""
@@ -105,7 +112,7 @@ class Plan:
         """Return the plan that ``to_json`` wrote."""
         raw = json.loads(text)
         nodes = tuple(PlannedNode(**node) for node in raw["nodes"])
-        return cls(nodes, raw["fault"], raw["faulty"])
+        return cls(nodes, tuple(PlannedFault(**fault) for fault in raw["faults"]))
 
 
 def fleet_size(text: str) -> int:
@@ -126,24 +133,23 @@ def fleet_size(text: str) -> int:
 
 
 def make_plan(size: int, fault: str, seed: str) -> Plan:
-    """Lay out a fleet and draw the faulty node by lot.
+    """Lay out a fleet and draw the faulty nodes by lot.
 
     Parameters
     ----------
     size
         Number of nodes.
     fault
-        Name of the fault; empty for the default.
+        Name of the only fault; empty for one in each training job, each of another kind.
     seed
-        Any text: the same text makes the same node faulty; empty for chance.
+        Any text: the same text makes the same nodes faulty; empty for chance.
 
     Raises
     ------
     PlanError
         If there is no such fault.
     """
-    fault = fault or DEFAULT_FAULT
-    if fault not in FAULTS:
+    if fault and fault not in FAULTS:
         known = "\n".join(f"  {name:<17} {summary}" for name, summary in FAULTS.items())
         raise PlanError(f"FAULT={fault!r} is none of the fleet's faults:\n{known}")
     width = len(str(size))
@@ -151,7 +157,24 @@ def make_plan(size: int, fault: str, seed: str) -> Plan:
         PlannedNode(f"gpu-{number:0{width}d}", job_id, number)
         for number, job_id in enumerate(_job_of_each(size), start=1)
     )
-    return Plan(nodes, fault, choose_node([node.name for node in nodes], seed))
+    return Plan(nodes, _only(nodes, fault, seed) if fault else _each(nodes, seed))
+
+
+def _only(nodes: Sequence[PlannedNode], fault: str, seed: str) -> tuple[PlannedFault, ...]:
+    name = choose_node([node.name for node in nodes], seed)
+    job_id = next(node.job_id for node in nodes if node.name == name)
+    return (PlannedFault(fault, name, job_id),)
+
+
+def _each(nodes: Sequence[PlannedNode], seed: str) -> tuple[PlannedFault, ...]:
+    """Return a fault for every training job; a fleet too small for three jobs has one."""
+    names: dict[str, list[str]] = {}
+    for node in nodes:
+        names.setdefault(node.job_id, []).append(node.name)
+    return tuple(
+        PlannedFault(fault, choose_node(members, f"{seed}/{job_id}" if seed else ""), job_id)
+        for fault, (job_id, members) in zip(DEFAULT_FAULTS, names.items(), strict=False)
+    )
 
 
 def _job_of_each(size: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""The fleet's demo from beginning to end: a past, Prometheus, the detector, a fault, the page."""
+"""The fleet's demo from beginning to end: a past, Prometheus, the detector, faults, the pages."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from peerwatch_demo.cluster.nodes import EXPORTER_JOB, Place
 from peerwatch_demo.cluster.settings import Patience, Settings
 from peerwatch_demo.fleet import alerts
 from peerwatch_demo.fleet.hosts import Hosts
+from peerwatch_demo.fleet.outcome import fault_text, verdict_of
 from peerwatch_demo.fleet.plan import CLUSTER, SMALLEST, Plan
-from peerwatch_demo.run import conclude, hold, too_busy, watch
+from peerwatch_demo.run import hold, too_busy, watch
 from peerwatch_demo.stack import report
 from peerwatch_demo.stack.console import Console
 from peerwatch_demo.stack.servers import (
@@ -29,6 +30,7 @@ from peerwatch_demo.stack.servers import (
     prometheus,
     prometheus_config,
 )
+from peerwatch_demo.stack.tour import Servers, tour, tour_of_several
 from peerwatch_demo.stack.watch import Watcher, fetch_json, fewest_scraped, scraped
 from peerwatch_demo.stack.webhook import WebhookReceiver
 
@@ -36,7 +38,8 @@ PAST_SECONDS = 900.0
 # The recording rules need two scrapes in 15 s.
 _SCRAPE_SECONDS, _LARGE_FLEET, _LARGE_SCRAPE_SECONDS = 5, 96, 7
 _PAST_STEP_SECONDS = 15.0
-# The faulty job's nodes are made anew for the fault.
+_SHORT_GAP_SECONDS = 60.0
+# The faulty jobs' nodes are made anew for the faults.
 _ONSET_SECONDS, _ONSET_SECONDS_PER_NODE = 3.0, 0.15
 # The drawing itself gives up earlier, and says so.
 _PICTURE_SECONDS = 660.0
@@ -48,7 +51,7 @@ class FleetDemo:
     Parameters
     ----------
     plan
-        The fleet and its fault; the detector does not know.
+        The fleet and its faults; the detector does not know.
     settings
         The phases' lengths, and whether to hold.
     place
@@ -80,7 +83,7 @@ class FleetDemo:
         self._interval = _LARGE_SCRAPE_SECONDS if large else _SCRAPE_SECONDS
 
     def run(self) -> bool:
-        """Run everything and say whether the right page came, and no other.
+        """Run everything and say whether the right pages came, and no other.
 
         Raises
         ------
@@ -98,13 +101,21 @@ class FleetDemo:
             server = self._start_prometheus(stack, hosts, notifier, (ports[0], ports[2]))
             detect = self._start_detector(stack, server, ports[2])
             watcher = Watcher(server.url, detect.url, receiver)
-            verdict = self._break_and_wait(hosts, server, watcher, receiver)
+            verdict = self._break_and_wait(hosts, server, detect, watcher, receiver)
             self._explain(server, notifier, receiver)
             self._draw(server)
             if self._settings.hold:
                 places = {"Prometheus": server.url, "Alertmanager": notifier.url}
-                hold(self._console, {**places, "detector": f"{detect.url}/"})
+                places["detector"] = f"{detect.url}/"
+                servers = Servers(detect.url, server.url, notifier.url)
+                hold(self._console, places, self._tour(servers))
             return verdict.right
+
+    def _tour(self, servers: Servers) -> str:
+        faults = self._plan.faults
+        if len(faults) == 1:
+            return tour(servers, faults[0].job_id, faults[0].node)
+        return tour_of_several(servers, [(each.job_id, each.node, each.name) for each in faults])
 
     def _start_nodes(self, stack: Stack) -> Hosts:
         start = (time.time() - PAST_SECONDS) // 5 * 5
@@ -113,9 +124,13 @@ class FleetDemo:
         say = self._console.line
         say(f"{len(self._plan.nodes)} simulated nodes with {self._plan.gpus} GPUs are there")
         say(f"simulating their last {PAST_SECONDS / 60:g} minutes: the exporter's code reads each")
+        loading = time.time()
         hosts.load_past(_PAST_STEP_SECONDS, self._data, lambda text: say(text, "quiet"))
-        # Loading took time; what passed meanwhile closes the gap to the first scrape.
-        hosts.load_past(self._interval, self._data, lambda text: say(text, "quiet"))
+        # Loading took time; what passed meanwhile closes the gap to the first scrape. A machine
+        # that took minutes for it would take as long again for minutes at the pace of scrapes.
+        gap = time.time() - loading
+        step = self._interval if gap < _SHORT_GAP_SECONDS else _PAST_STEP_SECONDS
+        hosts.load_past(step, self._data, lambda text: say(text, "quiet"))
         return hosts
 
     @property
@@ -148,7 +163,12 @@ class FleetDemo:
         return detect
 
     def _break_and_wait(
-        self, hosts: Hosts, server: Server, watcher: Watcher, receiver: WebhookReceiver
+        self,
+        hosts: Hosts,
+        server: Server,
+        detect: Server,
+        watcher: Watcher,
+        receiver: WebhookReceiver,
     ) -> report.Verdict:
         plan, settings, began = self._plan, self._settings, time.time()
 
@@ -159,23 +179,44 @@ class FleetDemo:
             watch(watcher, self._console, seconds, progress, until_page=until_page)
 
         observe(settings.quiet_seconds, until_page=False)
-        onset = time.time() + _ONSET_SECONDS + _ONSET_SECONDS_PER_NODE * plan.jobs[plan.job_id]
+        # Of all nodes that are made anew for the faults.
+        changed = sum(plan.jobs[fault.job_id] for fault in plan.faults)
+        onset = time.time() + _ONSET_SECONDS + _ONSET_SECONDS_PER_NODE * changed
         hosts.begin_fault(onset)
-        watcher.events.append(report.Event("fault", onset, plan.faulty))
+        watcher.events += [report.Event("fault", onset, fault.node) for fault in plan.faults]
         observe(max(0.0, onset - time.time()), until_page=True)
-        self._console.line(f"FAULT {plan.fault} on {plan.faulty}, job {plan.job_id}", "event")
-        observe(settings.page_seconds, until_page=True)
+        for fault in plan.faults:
+            self._console.line(f"FAULT {fault.name} on {fault.node}, job {fault.job_id}", "event")
+        end = time.time() + settings.page_seconds
+        while len(receiver.pages()) < len(plan.faults) and (left := end - time.time()) > 0:
+            observe(left, until_page=True)
         if receiver.pages():
             seconds = settings.second_page_seconds
             self._console.line(f"watching {seconds} s for a page too many", "quiet")
             observe(seconds, until_page=False)
-        verdict = conclude(self._console, watcher, receiver, plan.faulty, onset)
+        verdict = self._conclude(detect, watcher, receiver, onset)
         if not verdict.right:
             fewest = fewest_scraped(server.url, EXPORTER_JOB, time.time() - began)
             smaller = len(plan.nodes) > SMALLEST
             remedy = f" or take a smaller fleet (FLEET={SMALLEST})" if smaller else ""
             if reason := too_busy(fewest, len(plan.nodes), remedy):
                 self._console.text(reason, "bad")
+        return verdict
+
+    def _conclude(
+        self, detect: Server, watcher: Watcher, receiver: WebhookReceiver, onset: float
+    ) -> report.Verdict:
+        """Show what became of each fault, and whether all is right."""
+        verdict = verdict_of(self._plan, onset, receiver.pages())
+        answer = fetch_json(f"{detect.url}/api/v1/jobs")
+        jobs = {job["job_id"]: job for job in answer["jobs"]} if answer else {}
+        for fault in self._plan.faults:
+            job = jobs.get(fault.job_id)
+            told = fault_text(fault, watcher.events, receiver.pages(), job)
+            self._console.text(f"\n{told}")
+        tickets = len(receiver.tickets())
+        self._console.text(f"\npages: {len(receiver.pages())}, tickets: {tickets}")
+        self._console.text(verdict.sentence, "good" if verdict.right else "bad")
         return verdict
 
     def _explain(self, server: Server, notifier: Server, receiver: WebhookReceiver) -> None:
@@ -191,9 +232,13 @@ class FleetDemo:
 
     def _draw(self, server: Server) -> None:
         script = self._place.root / "docs" / "pictures" / "draw.py"
-        command = [self._place.python, str(script), "job", "--prometheus", server.url]
-        command += ["--output", str(self._picture), "--variable", f"job_id={self._plan.job_id}"]
-        command += ["--variable", f"node={self._plan.faulty}", "--rows", "1", "2", "3"]
+        board, chosen = "fleet", []
+        if len(self._plan.faults) == 1:
+            (fault,) = self._plan.faults
+            chosen = ["--variable", f"job_id={fault.job_id}", "--variable", f"node={fault.node}"]
+            board = "job"
+        command = [self._place.python, str(script), board, "--prometheus", server.url]
+        command += ["--output", str(self._picture), *chosen, "--rows", "1", "2", "3"]
         try:
             ended = subprocess.run(
                 command,
@@ -206,7 +251,7 @@ class FleetDemo:
         except subprocess.TimeoutExpired:
             self._console.text(f"no picture: it took over {_PICTURE_SECONDS:g} s")
             return
-        done = f"the job's dashboard: {self._picture}"
+        done = f"the {board}'s dashboard: {self._picture}"
         self._console.text(done if ended.returncode == 0 else ended.stderr.strip())
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from peerwatch_detector.diagnosis.root.job_places import JobPlaces
+from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
 
 # Naming schemes of clusters; none may help or hinder.
 _NAMES: tuple[Callable[[int], str], ...] = (

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from peerwatch_detector.diagnosis.root.evidence import Evidence
-from peerwatch_detector.diagnosis.root.job_places import JobPlaces
+from peerwatch_detector.diagnosis.root.evidence.evidence import Evidence
+from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,9 @@ def read_line(text: str, log: Log) -> Event | None:
         The log it is in: ``job`` or ``kernel``.
     """
     reader = matcher(log)
-    events = reader.feed((_written(text) + "\n").encode()) + reader.finish()
+    events = (
+        reader.feed(((_written(text) if log == "job" else text) + "\n").encode()) + reader.finish()
+    )
     return events[-1] if events else None
 
 

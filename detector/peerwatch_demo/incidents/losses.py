@@ -8,8 +8,8 @@ from typing import Literal, get_args
 
 from peerwatch_demo.incidents.hosts import Hosts
 from peerwatch_demo.incidents.observation import Observation
-from peerwatch_detector.diagnosis.root.evidence import Evidence, Kind
-from peerwatch_detector.diagnosis.root.job_places import JobPlaces
+from peerwatch_detector.diagnosis.root.evidence.evidence import Evidence, Kind
+from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
 
 # What one source brings. That a node is absent comes with being scraped at all, and stays.
 _SOURCES: dict[str, frozenset[Kind]] = {

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from peerwatch_demo.incidents.incident import Answer, Incident
 from peerwatch_detector.backtest.evaluation import wilson
-from peerwatch_detector.diagnosis.root.algorithm import find_root
-from peerwatch_detector.diagnosis.root.job_places import JobPlaces
+from peerwatch_detector.diagnosis.root.algorithm.algorithm import find_root
+from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
 
 # Actions that take a node out of service.
 _TAKES_OUT = frozenset({"isolate", "replace", "drain"})

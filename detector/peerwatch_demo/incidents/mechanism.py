@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from peerwatch_common.errors import ConfigError
 from peerwatch_common.settings.load import mistakes_of
 from peerwatch_common.settings.yaml_file import read_yaml
-from peerwatch_detector.diagnosis.root.evidence import KINDS, Kind
+from peerwatch_detector.diagnosis.root.evidence.evidence import KINDS, Kind
 
 FOLDER = Path(__file__).parent / "mechanisms"
 _FAN_OUTS = "fan_outs.yaml"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from peerwatch_detector.diagnosis.root.evidence import Evidence
+from peerwatch_detector.diagnosis.root.evidence.evidence import Evidence
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from peerwatch_common.settings.yaml_file import read_yaml
 from peerwatch_demo.incidents.incident import Answer, Incident
 from peerwatch_demo.incidents.lines import matcher
 from peerwatch_demo.incidents.mechanism import Label
-from peerwatch_detector.diagnosis.root.evidence import Evidence, in_order
-from peerwatch_detector.diagnosis.root.job_places import JobPlaces
+from peerwatch_detector.diagnosis.root.evidence.evidence import Evidence, in_order
+from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
 
 FOLDER = Path(__file__).parent / "recorded"
 PART = "recorded"

@@ -13,7 +13,7 @@ from peerwatch_demo.incidents.lines import read_line
 from peerwatch_demo.incidents.losses import draw_losses
 from peerwatch_demo.incidents.mechanism import LAUNCHERS, Line, Mechanism
 from peerwatch_demo.incidents.observation import Observation
-from peerwatch_detector.diagnosis.root.evidence import MOST_EVENTS, Evidence, in_order
+from peerwatch_detector.diagnosis.root.evidence.evidence import MOST_EVENTS, Evidence, in_order
 from peerwatch_exporter.catalog.xid_codes import severity_of
 
 # torch's default for NCCL is 600 s; 1800 s was it before, and many jobs set it.

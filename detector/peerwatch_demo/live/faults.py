@@ -141,7 +141,11 @@ FAULTS = (
     LiveFault("slow_loader", _SLOW, _in_code("slow_loader")),
     LiveFault("gc_storm", _SLOW, _in_code("gc_storm")),
     LiveFault("lock_held", frozenset({"not_launched"}), _in_code("lock_held")),
-    LiveFault("memory_leak", frozenset({"memory_usage"}), _in_code("memory_leak")),
+    LiveFault(
+        "memory_leak",
+        frozenset({"memory_usage", "rank_memory_usage"}),
+        _in_code("memory_leak"),
+    ),
     LiveFault("slow_nic", _NETWORK, _slow_nic, needs_namespaces=True),
     LiveFault("lossy_nic", _NETWORK, _lossy_nic, needs_namespaces=True),
     LiveFault("slow_checkpoint", _SLOW | {"not_launched"}, _in_code("slow_checkpoint")),

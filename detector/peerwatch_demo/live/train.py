@@ -1,9 +1,9 @@
 """The training job of the live evaluation: two kinds of process groups, and code that can go wrong.
 
 Every rank trains a small model with the others over gloo, exchanges tensors with its neighbour in
-a group of two, writes a checkpoint now and then, and evaluates. A fault of the code itself begins
-when ``PEERWATCH_LIVE_FAULTS/rank-<rank>`` holds its name. Run as ``torchrun`` would run it, without
-Peerwatch's packages on the module path.
+a group of two or three, writes a checkpoint now and then, and evaluates. A fault of the code itself
+begins when ``PEERWATCH_LIVE_FAULTS/rank-<rank>`` holds its name. Run as ``torchrun`` would run it,
+without Peerwatch's packages on the module path.
 """
 
 from __future__ import annotations
@@ -102,10 +102,10 @@ class Samples(Dataset[Tensor]):
 def train(rank: int, world_size: int, directory: Path, checkpoint: Path) -> None:
     """Train for ever."""
     torch.manual_seed(0)
-    pairs = [
-        dist.new_group([first, first + 1]) for first in range(0, world_size - world_size % 2, 2)
-    ]
-    pair = pairs[rank // 2] if rank // 2 < len(pairs) else None
+    # Every rank makes every group. Of an odd number the last is the third of a group: each rank has
+    # a neighbour, without whom its calls would have no order to be wrong in.
+    groups = [dist.new_group(members) for members in neighbours(world_size)]
+    group = groups[min(rank // 2, len(groups) - 1)]
     model = DistributedDataParallel(
         nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.Linear(512, 1))
     )
@@ -117,7 +117,7 @@ def train(rank: int, world_size: int, directory: Path, checkpoint: Path) -> None
         loss = model(batch).square().mean()
         time.sleep(_DEVICE_SECONDS)
         faults.act()
-        exchange(loss.detach(), pair, faults.name)
+        exchange(loss.detach(), group, faults.name)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -134,20 +134,21 @@ def train(rank: int, world_size: int, directory: Path, checkpoint: Path) -> None
             print(f"step={step} loss={loss.item():.3f} steps_per_second={speed:.2f}", flush=True)
 
 
-def exchange(loss: Tensor, pair: dist.ProcessGroup | None, fault: str) -> None:
-    """Average the loss over all ranks, and exchange activations with the neighbour."""
+def neighbours(world_size: int) -> list[list[int]]:
+    """Return the ranks of each group of neighbours: two, and three in the last of an odd number."""
+    ends = [*range(2, world_size - 1, 2), world_size]
+    return [list(range(first, last)) for first, last in zip([0, *ends], ends, strict=False)]
+
+
+def exchange(loss: Tensor, group: dist.ProcessGroup, fault: str) -> None:
+    """Average the loss over all ranks, and exchange activations with the neighbours."""
     activations = torch.ones(8192 if fault == "mismatched_shape" else 4096)
-
-    def with_neighbour() -> None:
-        if pair is not None:
-            dist.all_reduce(activations, group=pair)
-
     if fault == "wrong_order":
-        with_neighbour()
+        dist.all_reduce(activations, group=group)
         dist.all_reduce(loss)
     else:
         dist.all_reduce(loss)
-        with_neighbour()
+        dist.all_reduce(activations, group=group)
 
 
 def save(model: nn.Module, path: Path, *, slow: bool) -> None:

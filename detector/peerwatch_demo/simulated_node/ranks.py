@@ -145,6 +145,7 @@ class Ranks:
             "pid": SLOTS[local_rank].pid,
             "time": round(self._start + spoke, 3),
             "step": steps,
+            "batches": steps,
             "last_step_time": round(self._start + ended, 3),
         }
 

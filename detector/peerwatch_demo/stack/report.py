@@ -100,3 +100,22 @@ def evaluate(faulty: str, injected: float, pages: Sequence[Notification]) -> Ver
     if len(pages) > 1:
         return Verdict(False, f"WRONG: {len(pages)} pages came instead of one.")
     return Verdict(True, f"RIGHT: one page came, and it named {faulty}, the faulty node.")
+
+
+def evaluate_each(faulty: Sequence[str], injected: float, pages: Sequence[Notification]) -> Verdict:
+    """Say whether exactly one page came about each of several faulty nodes, and no other."""
+    named = [", ".join(page.nodes()) or "nobody" for page in pages]
+    said = f"named were {'; '.join(named) or 'nobody'}"
+    early = [who for who, page in zip(named, pages, strict=True) if page.arrived < injected]
+    wrong = [who for who in named if who not in faulty]
+    missed = [node for node in faulty if node not in named]
+    several = [node for node in faulty if named.count(node) > 1]
+    for who, problem in (
+        (early, "a page came before the faults and named"),
+        (wrong, "a page named, beside the faulty nodes or in their place,"),
+        (missed, "no page came about"),
+        (several, "more than one page came about"),
+    ):
+        if who:
+            return Verdict(False, f"WRONG: {problem} {', '.join(who)}; {said}.")
+    return Verdict(True, f"RIGHT: one page came about each of {', '.join(faulty)}, and no other.")

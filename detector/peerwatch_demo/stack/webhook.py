@@ -25,6 +25,11 @@ class Alert:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
 
+    @property
+    def description(self) -> str:
+        """The annotation on one line; empty without one."""
+        return " ".join(self.annotations.get("description", "").split())
+
 
 @dataclass(frozen=True, slots=True)
 class Notification:
@@ -96,6 +101,10 @@ class WebhookReceiver(LocalServer):
     def pages(self) -> tuple[Notification, ...]:
         """Return the notifications that would have woken somebody: firing, and to the pager."""
         return tuple(n for n in self.notifications("/page") if n.firing())
+
+    def tickets(self) -> tuple[Notification, ...]:
+        """Return the notifications that would have become tickets."""
+        return tuple(n for n in self.notifications("/ticket") if n.firing())
 
     def record(self, path: str, body: bytes) -> None:
         """Keep one notification.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.config import ReadMetric, names_by_alias
-from peerwatch_detector.diagnosis.root.evidence import Evidence, read_events
+from peerwatch_detector.diagnosis.root.evidence.evidence import Evidence, read_events
 from peerwatch_detector.errors import DAMAGED_ARCHIVE, CaseError
 from peerwatch_detector.frame import JobFrame, mean_over_gpus
 

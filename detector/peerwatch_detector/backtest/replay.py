@@ -58,7 +58,7 @@ def replay(case: Case, config: DetectorConfig, bundle: Bundle) -> Replay:
     """
     raised: list[Finding] = []
     known: set[tuple[str, float]] = set()
-    for detection in cycles(case, config, bundle):
+    for detection in cycles(case, config, bundle, shown=False):
         for finding in detection.findings:
             key = (finding.node, finding.raised)
             if key not in known:
@@ -69,8 +69,17 @@ def replay(case: Case, config: DetectorConfig, bundle: Bundle) -> Replay:
     return Replay(case.name, tuple(raised), len(frame.nodes) * length)
 
 
-def cycles(case: Case, config: DetectorConfig, bundle: Bundle) -> Iterator[Detection]:
+def cycles(
+    case: Case, config: DetectorConfig, bundle: Bundle, *, shown: bool = True
+) -> Iterator[Detection]:
     """Yield the detection of every cycle of a case, at the steps of the case.
+
+    Parameters
+    ----------
+    case, config, bundle
+        As for ``replay``.
+    shown
+        Whether anybody looks at the scores; findings do not depend on it.
 
     Raises
     ------
@@ -81,6 +90,7 @@ def cycles(case: Case, config: DetectorConfig, bundle: Bundle) -> Iterator[Detec
     metrics = [metric for metric in config.read_metrics() if case.fits(metric)]
     compared = [metric for metric in metrics if isinstance(metric, MetricConfig)]
     detector = JobDetector(config, bundle.models(config, compared))
+    detector.method.shows_scores = shown
     roles = {node: config.peers.role(node, case.roles.get(node, "")) for node in case.nodes}
     roles = {node: role for node, role in roles.items() if role}
     heard = _last_heard(case)

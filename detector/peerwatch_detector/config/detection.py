@@ -7,7 +7,8 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from peerwatch_detector.config.section import Seconds, Section
+from peerwatch_common.settings.section import Section
+from peerwatch_detector.config.section import Seconds
 
 
 class SimilarityConfig(Section):

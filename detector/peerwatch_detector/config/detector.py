@@ -23,6 +23,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from peerwatch_common.settings.load import validated, with_changes
+from peerwatch_common.settings.section import Section
 from peerwatch_common.settings.yaml_file import read_yaml
 from peerwatch_detector.config.detection import (
     AbsentConfig,
@@ -52,9 +53,10 @@ from peerwatch_detector.config.preset import (
     load_preset,
 )
 from peerwatch_detector.config.prometheus import PrometheusConfig
-from peerwatch_detector.config.section import Seconds, Section
+from peerwatch_detector.config.section import Seconds
 from peerwatch_detector.config.service import (
     DiagnosisConfig,
+    LinksConfig,
     ListenConfig,
     ReplicasConfig,
     SchedulingConfig,
@@ -110,6 +112,7 @@ class DetectorConfig(Section):
     prometheus: PrometheusConfig = Field(default_factory=PrometheusConfig)
     listen: ListenConfig = Field(default_factory=ListenConfig)
     web: WebConfig = Field(default_factory=WebConfig)
+    links: LinksConfig = Field(default_factory=LinksConfig)
     preset: PresetName = Field(
         default="peerwatch",
         description="What to read: peerwatch, the series that the recording rules make of "

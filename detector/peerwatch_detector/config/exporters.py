@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from peerwatch_detector.config.section import Section
+from peerwatch_common.settings.section import Section
 
 
 class ExportersConfig(Section):

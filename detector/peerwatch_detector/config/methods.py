@@ -10,7 +10,8 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from peerwatch_detector.config.section import Seconds, Section
+from peerwatch_common.settings.section import Section
+from peerwatch_detector.config.section import Seconds
 
 # Method peerwatch evaluates every so many samples, of a second at most: a deviation is seen within
 # five seconds of samples, at a fifth of the cost.
@@ -77,7 +78,8 @@ class PeerwatchConfig(MethodConfig):
     away: bool = Field(
         default=True,
         description="While the job makes progress, a node must also have moved away from its "
-        "peers' plain level, not just back to it.",
+        "peers' plain level, not just back to it; while it waits, it must at least be on that side "
+        "of them.",
     )
     direction: bool = Field(
         default=True,
@@ -100,8 +102,9 @@ class PeerwatchConfig(MethodConfig):
     common_cause: bool = Field(
         default=True,
         description="Flag nobody for what more than similarity.largest_share of the nodes show "
-        "at once, or for what several nodes began to show together; and nobody for congestion that "
-        "the others feel, too, unless it exceeds theirs by as much as theirs exceeds the usual.",
+        "at once, or for what several nodes began to show together or show nearly as much of; and "
+        "nobody for congestion that the others feel, too, unless it exceeds theirs by as much as "
+        "theirs exceeds the usual, or that another role feels half as much.",
     )
     collapsed_share: float = Field(
         default=0.2,
@@ -181,13 +184,14 @@ class PeerwatchConfig(MethodConfig):
         description="While the job waits, flag a node early only if metrics with two different "
         "causes (GPUs, network, CPU, ...) speak against it, each for fast_pair_seconds, or its "
         "rank's heartbeat does. Signs of one cause, and all after a rest of the GPUs, must wait "
-        "for patience_seconds, weak ones for fast_seconds more.",
+        "for patience_seconds, weak ones for fast_seconds more. What a working job bore within the "
+        "ten minutes before is no sign unless it has grown by half.",
     )
     ended: bool = Field(
         default=True,
-        description="When the job's processes end right out of a wait of fast_pair_seconds, a node "
-        "that has differed for as long until then needs no company: no pause of a healthy job ends "
-        "so.",
+        description="When the job's processes end right out of a wait, a node that has differed "
+        "until then needs no more time: fast_seconds of both, or fast_pair_seconds if it differs "
+        "much or in metrics with two different causes.",
     )
     slack_seconds: float = Field(
         default=60.0,

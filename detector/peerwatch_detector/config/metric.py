@@ -8,12 +8,13 @@ import jinja2
 import jinja2.meta
 from pydantic import AfterValidator, Field
 
-from peerwatch_detector.config.section import Seconds, Section
+from peerwatch_common.settings.section import Section
+from peerwatch_detector.config.section import Seconds
 from peerwatch_detector.units import metric_words
 
 Scope = Literal["node", "gpu"]
 Direction = Literal["high", "low", "both"]
-Kind = Literal["work", "load", "network", "own"]
+Kind = Literal["work", "load", "memory", "network", "own"]
 Select = Literal["job_id", "node"]
 
 
@@ -94,9 +95,10 @@ class MetricConfig(ReadMetric):
     kind: Kind = Field(
         default="work",
         description="work: what the node does for the job; load: other programs raise it too, so a "
-        "high value alone is no sign; network: congestion, which spreads to other nodes; own: what "
-        "the job's own processes do on the host, load as long as the job trains, but a sign while "
-        "it waits for long.",
+        "high value alone is no sign; memory: as load, and less of it than others is a sign only "
+        "where the job stops, as what processes hold sets no pace; network: congestion, which "
+        "spreads to other nodes; own: what the job's own processes do on the host, load as long as "
+        "the job trains, but a sign while it waits for long.",
     )
     warns: bool = Field(
         default=False,

@@ -13,6 +13,7 @@ from typing import Literal
 import yaml
 from pydantic import Field
 
+from peerwatch_common.settings.section import Section
 from peerwatch_detector.config.metric import (
     Bounds,
     MetricConfig,
@@ -20,7 +21,6 @@ from peerwatch_detector.config.metric import (
     Select,
     SeriesName,
 )
-from peerwatch_detector.config.section import Section
 
 PresetName = Literal["peerwatch", "fast", "dcgm"]
 Side = Literal["high", "low"]

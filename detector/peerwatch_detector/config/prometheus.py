@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, ValidationInfo, field_validator
 
 from peerwatch_common.settings.secrets import shown
-from peerwatch_detector.config.section import Section
+from peerwatch_common.settings.section import Section
 
 _ADDRESS = re.compile(r"https?://\S+\Z")
 # RFC 9110: a token, and a field value.

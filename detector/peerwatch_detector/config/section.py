@@ -1,10 +1,10 @@
-"""What every group of settings is, and how lengths of time are written."""
+"""How lengths of time are written in settings."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator
 
 
 def _plain(seconds: float) -> float:
@@ -13,9 +13,3 @@ def _plain(seconds: float) -> float:
 
 # A length of time; whole seconds are shown without a fraction.
 Seconds = Annotated[float, AfterValidator(_plain)]
-
-
-class Section(BaseModel):
-    """A frozen group of settings that refuses keys it does not know."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

@@ -6,10 +6,15 @@ Part of ``DetectorConfig``.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Self
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from peerwatch_detector.config.section import Section
+from peerwatch_common.settings.section import Section
+from peerwatch_common.settings.servers import ServingConfig
+
+# What is linked to is opened in a browser: no address may be a script.
+_URL = r"^https?://[^\s\"'<>]+$"
 
 
 class ListenConfig(Section):
@@ -19,20 +24,66 @@ class ListenConfig(Section):
     port: int = Field(default=9401, ge=0, le=65535, description="TCP port; 0 chooses a free one.")
 
 
-class WebConfig(Section):
+class PicturesConfig(Section):
+    """Pictures in notifications, at addresses that open without a password until they expire."""
+
+    key_file: Path | None = Field(
+        default=None,
+        description="File with the key by which addresses are signed, at least 32 bytes, the same "
+        "for all replicas. Unset: there are no such addresses.",
+    )
+    address: str | None = Field(
+        default=None,
+        pattern=r"^https?://[^\s\"'<>?#]+$",
+        max_length=500,
+        description="How receivers of notifications reach this detector, such as "
+        "https://peerwatch.example.com; needed with key_file.",
+    )
+    lifetime_seconds: float = Field(
+        default=604800.0,
+        ge=3600,
+        le=31536000,
+        description="Minimum time from a finding's begin to the expiry of its address; an "
+        "address is valid for at most twice as long.",
+    )
+
+    @model_validator(mode="after")
+    def _key_needs_an_address(self) -> Self:
+        if self.key_file is not None and self.address is None:
+            raise ValueError(
+                "key_file is set and address is not: set it to the URL at which Slack or a reader "
+                "of e-mail reaches this detector"
+            )
+        return self
+
+
+class WebConfig(ServingConfig):
     """How the web UI and the metrics are served."""
 
-    config_file: Path | None = Field(
-        default=None,
-        description="TLS and basic authentication, in the format of Prometheus' "
-        "exporter-toolkit; unset: plain HTTP without a password.",
+    pictures: PicturesConfig = Field(default_factory=PicturesConfig)
+
+
+class LinksConfig(Section):
+    """Where a browser finds what the web UI links to; what is not set has no link."""
+
+    grafana: str | None = Field(
+        default=None, pattern=_URL, description="Base address of the Grafana with the dashboards."
     )
-    max_connections: int = Field(
-        default=64,
-        ge=2,
-        le=1024,
-        description="Maximum number of connections; one more replaces one that waits for "
-        "its client, or is answered 503. Probes are always answered.",
+    prometheus: str | None = Field(
+        default=None,
+        pattern=_URL,
+        description="Base address of Prometheus' own pages, for the queries of an incident.",
+    )
+    responder: str | None = Field(
+        default=None, pattern=_URL, description="Base address of peerwatch-responder's page."
+    )
+    reliability: str | None = Field(
+        default=None, pattern=_URL, description="Base address of peerwatch-reliability's page."
+    )
+    runbooks: str = Field(
+        default="https://github.com/peerwatch/peerwatch/blob/main/docs/runbooks",
+        pattern=_URL,
+        description="Folder of the runbooks, one NAME.md for each alert.",
     )
 
 

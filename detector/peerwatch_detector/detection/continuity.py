@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from peerwatch_detector import compiled
 from peerwatch_detector.detection.similarity import Mask
 from peerwatch_detector.detection.time_grid import to_milliseconds
 
@@ -87,6 +88,16 @@ class DeviationTracker:
         self.start = np.where(broken, np.nan, self.start)
         self._evaluated = np.where(evaluated, time, self._evaluated)
 
+    def pass_by(self, time: float, evaluated: Mask) -> None:
+        """Do what ``update`` does while no node has a deviation and there is no candidate."""
+        if self._whole and compiled.ready():
+            _add_quiet(self.quiet, self._evaluated, evaluated, float(time), self.step_seconds)
+            return
+        elapsed = self._exact(np.where(np.isfinite(self._evaluated), time - self._evaluated, 0.0))
+        more = np.minimum(elapsed, self.step_seconds)
+        self.quiet = self._exact(self.quiet + np.where(evaluated, more, 0.0))
+        self._evaluated = np.where(evaluated, time, self._evaluated)
+
     def _exact(self, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
         """Take out what rounding added; sums of whole seconds have nothing of it."""
         return seconds if self._whole else to_milliseconds(seconds)
@@ -110,3 +121,19 @@ class DeviationTracker:
     def quiet_seconds(self, node: str) -> float | None:
         """Return for how long a node has not been the candidate; None = it is not known."""
         return float(self.quiet[self.nodes.index(node)]) if node in self.nodes else None
+
+
+@compiled.compiled
+def _add_quiet(
+    quiet: NDArray[np.float64],
+    evaluated_at: NDArray[np.float64],
+    evaluated: Mask,
+    time: float,
+    longest: float,
+) -> None:
+    """Add the time since each was last evaluated, a step at most, to the quiet of the evaluated."""
+    for node in range(len(quiet)):
+        if evaluated[node]:
+            if np.isfinite(evaluated_at[node]):
+                quiet[node] += min(time - evaluated_at[node], longest)
+            evaluated_at[node] = time

@@ -15,7 +15,7 @@ import numpy as np
 
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection.checks.absent import absent_deviations
-from peerwatch_detector.detection.explanation.explain import Explanation
+from peerwatch_detector.detection.explanation.explain import Explanation, JobProgress
 from peerwatch_detector.detection.explanation.record import explain_all
 from peerwatch_detector.detection.findings import (
     Deviation,
@@ -57,6 +57,8 @@ class Detection:
         Why ``comparable`` is false, such as "2 nodes, needs 3"; empty where it is true.
     pace
         How fast the job finishes its steps, compared with itself; None = not known.
+    progress
+        What the job does by the newest samples.
     """
 
     job: Job
@@ -72,6 +74,7 @@ class Detection:
     explanations: dict[Finding, Explanation] = field(default_factory=dict)
     not_compared: str = ""
     pace: JobPace | None = None
+    progress: JobProgress = field(default_factory=lambda: JobProgress("unknown"))
 
     @classmethod
     def none(cls, job: Job, time: float, reason: str) -> Detection:
@@ -209,7 +212,7 @@ class JobDetector:
     def _detection(
         self, job: Job, newest: float, deviations: list[Deviation], metrics: list[str]
     ) -> Detection:
-        shown = self.method.scores(metrics)
+        shown = self.method.scores(metrics) if self.method.shows_scores else {}
         not_compared = self._why_not_compared(job)
         return Detection(
             job=job,
@@ -225,6 +228,7 @@ class JobDetector:
             explanations=dict(self.state.explanations),
             not_compared=not_compared,
             pace=self.method.pace(),
+            progress=self.method.progress_since(newest, newest),
         )
 
     def _why_not_compared(self, job: Job) -> str:

@@ -30,16 +30,18 @@ def activity_queries(gate: str) -> dict[str, str]:
         "loaded": f"rank_read_bytes_total{{ {{{{- job -}}}} }} {gate}",
         "spans": f"sum by (node, rank) (span_count_total{{ {{{{- job -}}}} {_WORK} }}) {gate}",
         "steps": f"rank_steps_total{{ {{{{- job -}}}} }} {gate}",
+        "batches": f"rank_batches_total{{ {{{{- job -}}}} }} {gate}",
     }
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What a rank has done, counted from its start: bytes of storage, spans of work, steps."""
+    """What a rank has done, from its start: bytes of storage, spans of work, steps, batches."""
 
     storage_bytes: float = 0.0
     spans: float = 0.0
     steps: float = 0.0
+    batches: float = 0.0
 
 
 def read_activity(samples: Samples) -> dict[int, Activity]:
@@ -50,9 +52,10 @@ def read_activity(samples: Samples) -> dict[int, Activity]:
             storage[rank] = storage.get(rank, 0.0) + value
     spans = {rank: value for rank, _, value in by_rank(samples.get("spans", ()))}
     steps = {rank: value for rank, _, value in by_rank(samples.get("steps", ()))}
+    batches = {rank: value for rank, _, value in by_rank(samples.get("batches", ()))}
+    counts = (storage, spans, steps, batches)
     return {
-        rank: Activity(storage.get(rank, 0.0), spans.get(rank, 0.0), steps.get(rank, 0.0))
-        for rank in storage.keys() | spans.keys() | steps.keys()
+        rank: Activity(*(each.get(rank, 0.0) for each in counts)) for rank in set().union(*counts)
     }
 
 
@@ -90,7 +93,10 @@ def _describe(seconds: float, before: Activity, after: Activity) -> str:
     rate = (after.storage_bytes - before.storage_bytes) / seconds
     if rate >= _STORAGE_RATE:
         return f"it moves {rate / 1e6:.0f} MB/s to or from storage"
-    if after.spans > before.spans:
+    if after.spans > before.spans or (
+        # In a step it takes one; between two readings may lie the one before the wait.
+        after.batches > before.batches + 1 and after.steps == before.steps
+    ):
         return "its own work goes on, as in an evaluation"
     if after.steps > before.steps:
         return "it goes on with its steps"

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from peerwatch_detector.detection.explanation.fault_families import Meaning
+from peerwatch_detector.detection.explanation.fault_families import FAMILIES, Meaning
 from peerwatch_detector.diagnosis.verdict import ClassName, Symptom
 
 _STACK = "The stack of the rank's process on the node (py-spy dump), and its last log lines."
 
 # By class: in a few words, in a sentence, what to check first.
 _TEXTS: dict[ClassName | Symptom, tuple[str, str, str]] = {
+    "fatal_line": (
+        "a log has a fatal error of its host",
+        "A rank, or the kernel, wrote that a GPU, a NIC or the host failed, and the job has not "
+        "gone on since.",
+        "The line itself, in the rank's log or dmesg, then the device that it names.",
+    ),
     "rank_exited": (
         "a rank's process ended",
         "The process of a rank has ended without finishing, and the others wait for it.",
@@ -201,3 +207,12 @@ _TEXTS: dict[ClassName | Symptom, tuple[str, str, str]] = {
 def meaning_of_class(name: ClassName | Symptom) -> Meaning:
     """Return the meaning of a class of verdicts, or of a symptom; its family is its name."""
     return Meaning(name, *_TEXTS[name])
+
+
+def meaning_named(family: str) -> Meaning | None:
+    """Return the meaning whose family is published with findings; None if there is none."""
+    found = next((each.meaning for each in FAMILIES if each.meaning.family == family), None)
+    if found is not None:
+        return found
+    texts = {str(name): text for name, text in _TEXTS.items()}.get(family)
+    return None if texts is None else Meaning(family, *texts)

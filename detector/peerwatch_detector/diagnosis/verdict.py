@@ -8,6 +8,8 @@ from typing import Literal, get_args
 from peerwatch_detector.detection.findings import Severity
 
 ClassName = Literal[
+    # What a log says of its own host.
+    "fatal_line",
     # The process of a rank.
     "rank_exited",
     "rank_zombie",

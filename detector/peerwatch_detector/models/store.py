@@ -19,6 +19,8 @@ from peerwatch_detector.models.integrated import IntegratedLstmVae
 from peerwatch_detector.models.lstm_vae import LstmVae, Weights
 
 FORMAT = 2
+# The shipped bundle has 57 kB unpacked; a damaged or foreign file of 1 MB may have gigabytes.
+_MOST_BYTES = 1 << 26
 
 Embedding = Literal["reconstruction", "latent"]
 
@@ -269,6 +271,12 @@ def load_bundle(path: Path) -> Bundle:
     try:
         # numpy leaves a file open that it opened itself and found to be broken.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as data:
+            unpacked = sum(entry.file_size for entry in data.zip.infolist())
+            if unpacked > _MOST_BYTES:
+                raise ModelError(
+                    f"{path}: is not a model bundle: it holds {unpacked} bytes unpacked, and a "
+                    f"bundle {_MOST_BYTES} at most."
+                )
             meta = json.loads(str(data["meta"]))
             if meta["format"] != FORMAT:
                 raise ModelError(

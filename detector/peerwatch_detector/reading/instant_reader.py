@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _OF_THE_QUERY: frozenset[ReadFailure] = REFUSALS | {"too_large", "malformed"}
 
 Answers = dict[str, "list[Series] | ReadError"]
+_Ask = Callable[[Connection, str, float], "list[Series]"]
 
 
 class Instants(Protocol):
@@ -99,10 +100,16 @@ class InstantReader:
         ReadError
             If the server does not answer at all, or is left alone since it did not before.
         """
+        return self._read(
+            queries, lambda connection, query, until: instant(connection, query, None, until)
+        )
+
+    def _read(self, queries: Mapping[str, str], ask: _Ask) -> Answers:
         deadline = time.monotonic() + self.settings.timeout_seconds
         with self._connection() as connection:
             return {
-                name: self._answer(connection, query, deadline) for name, query in queries.items()
+                name: self._answer(connection, query, deadline, ask)
+                for name, query in queries.items()
             }
 
     @contextmanager
@@ -118,14 +125,14 @@ class InstantReader:
             self._idle.put(connection)
 
     def _answer(
-        self, connection: Connection, query: str, deadline: float
+        self, connection: Connection, query: str, deadline: float, ask: _Ask
     ) -> list[Series] | ReadError:
         asked = time.monotonic()
         with self._lock:
             self._backoff.check(asked)
         self._throttle.check()
         try:
-            series = instant(connection, query, None, deadline)
+            series = ask(connection, query, deadline)
         except ReadError as error:
             connection.close()
             self._failed(error, asked)

@@ -6,20 +6,15 @@ from functools import lru_cache
 
 import jinja2
 
+from peerwatch_common.promql import quoted
 from peerwatch_detector.config import ReadMetric
 
 _TEMPLATES = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)  # noqa: S701 - PromQL, not HTML
 
 
-def quote(value: str) -> str:
-    """Return ``value`` as a PromQL string literal."""
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
-
-
 def job_matcher(job_id: str) -> str:
     """Return the label matcher of one training job."""
-    return f"job_id={quote(job_id)}"
+    return f"job_id={quoted(job_id)}"
 
 
 def joined_query(metric: ReadMetric, job_id: str | None, window_seconds: int) -> str:
@@ -34,9 +29,13 @@ def joined_query(metric: ReadMetric, job_id: str | None, window_seconds: int) ->
     window_seconds
         Window of the rates in it.
     """
-    job = "" if job_id is None else job_matcher(job_id)
+    return joined_with(metric, "" if job_id is None else job_matcher(job_id), window_seconds)
+
+
+def joined_with(metric: ReadMetric, matchers: str, window_seconds: int) -> str:
+    """Return the same with any matchers of the labels of jobs: ``job_id``, ``node``."""
     template = _TEMPLATES.from_string(metric.expression)
-    return template.render(job=job, window=f"{window_seconds}s")
+    return template.render(job=matchers, window=f"{window_seconds}s")
 
 
 def job_query(expression: str, job_id: str) -> str:
@@ -80,7 +79,7 @@ def present_nodes(presence: str) -> str:
 
 def absent_nodes(metric: str, seconds: int) -> str:
     """Return the query for (job_id, node) pairs last published as absent: no exporter tells."""
-    finding = f'peerwatch_finding{{metric={quote(metric)},job_id!="",node!=""}}'
+    finding = f'peerwatch_finding{{metric={quoted(metric)},job_id!="",node!=""}}'
     return f"max by (job_id, node) (last_over_time({finding}[{seconds}s]))"
 
 
@@ -128,4 +127,4 @@ def evaluated_jobs(group: str) -> str:
 
 
 def _of_group(group: str) -> str:
-    return f'group={quote(group)},member!=""'
+    return f'group={quoted(group)},member!=""'

@@ -21,8 +21,12 @@ from peerwatch_detector.reading import (
     Selection,
     promql,
 )
+from peerwatch_detector.reading.history_reader import HistoryReader
 from peerwatch_detector.reading.instant_reader import InstantReader
 from peerwatch_detector.reading.span_reader import SpanReading
+
+# A person waits no longer for a part of a page; so many pages are read at a time.
+_PAGE_SECONDS, _PAGE_CONNECTIONS = 20.0, 2
 
 
 class Reader(RangeReader, Protocol):
@@ -149,3 +153,9 @@ def root_reader(config: DetectorConfig) -> InstantReader:
     """Return the reader of all that may be the root of a failure; its limit is of each query."""
     seconds = config.diagnosis.root_timeout_seconds
     return InstantReader(replace(reading_settings(config.prometheus), timeout_seconds=seconds), 1)
+
+
+def history_reader(config: DetectorConfig) -> HistoryReader:
+    """Return the reader of what the web UI shows of the past: nothing else waits for it."""
+    settings = replace(reading_settings(config.prometheus), timeout_seconds=_PAGE_SECONDS)
+    return HistoryReader(settings, _PAGE_CONNECTIONS)

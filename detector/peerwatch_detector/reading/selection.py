@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from peerwatch_detector.reading.promql import quote
+from peerwatch_common.promql import quoted
 
 Operator = Literal["=", "!=", "=~", "!~"]
 
@@ -28,7 +28,7 @@ class Matcher:
     value: str
 
     def __str__(self) -> str:
-        return f"{self.label}{self.operator}{quote(self.value)}"
+        return f"{self.label}{self.operator}{quoted(self.value)}"
 
 
 @dataclass(frozen=True, slots=True)

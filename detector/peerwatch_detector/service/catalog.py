@@ -8,6 +8,7 @@ from __future__ import annotations
 from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_detector.service.configuration_specs import CONFIGURATION_SPECS
 from peerwatch_detector.service.diagnosis_specs import DIAGNOSIS_SPECS
+from peerwatch_detector.service.reading_specs import READING_SPECS
 from peerwatch_detector.service.traffic_specs import TRAFFIC_SPECS
 
 SPECS: tuple[MetricSpec, ...] = (
@@ -69,6 +70,16 @@ SPECS: tuple[MetricSpec, ...] = (
         "a sentence of at most 200 characters for a pager. Constant while the finding is "
         "active.",
         "detection",
+    ),
+    MetricSpec(
+        "peerwatch_finding_picture_info",
+        "gauge",
+        "1",
+        ("job_id", "node", "gpu", "metric", "method", "url"),
+        "Always 1, for every active finding that can be drawn, where web.pictures is set up: the "
+        "address of its picture, signed, which opens without a password until it expires.",
+        "detection",
+        not_drawn="an address; alerts PeerwatchFaultyNode and PeerwatchSuspectNode carry it",
     ),
     *DIAGNOSIS_SPECS,
     *CONFIGURATION_SPECS,
@@ -198,101 +209,7 @@ SPECS: tuple[MetricSpec, ...] = (
         "When the list of training jobs was last read from Prometheus (Unix time).",
         "service",
     ),
-    MetricSpec(
-        "peerwatch_read_samples_total",
-        "counter",
-        "1",
-        (),
-        "Samples read from Prometheus.",
-        "reading",
-    ),
-    MetricSpec(
-        "peerwatch_read_errors_total",
-        "counter",
-        "1",
-        ("reason",),
-        "Failed reads by reason: unreachable, timeout, http_4xx, http_5xx, truncated, malformed, "
-        "refused (by the server), too_large (for the limits of prometheus.reading), throttled "
-        "(429, or 503 with Retry-After).",
-        "reading",
-    ),
-    MetricSpec(
-        "peerwatch_read_bytes_total",
-        "counter",
-        "bytes",
-        (),
-        "Size of the responses that samples were read from.",
-        "reading",
-    ),
-    MetricSpec(
-        "peerwatch_read_seconds_total",
-        "counter",
-        "seconds",
-        ("api",),
-        "Duration of responses by API (remote_read, export, query, query_range), including the "
-        "wait for the server; connections add up.",
-        "reading",
-    ),
-    MetricSpec(
-        "peerwatch_read_requests_total",
-        "counter",
-        "1",
-        (),
-        "Ranges requested from Prometheus; a metric of a job is one request, or several.",
-        "reading",
-        not_drawn="the time that responses take is drawn",
-    ),
-    MetricSpec(
-        "peerwatch_read_splits_total",
-        "counter",
-        "1",
-        (),
-        "Requests that were halved because the server refused or did not finish them.",
-        "reading",
-    ),
-    MetricSpec(
-        "peerwatch_read_deferred_total",
-        "counter",
-        "1",
-        (),
-        "Requests that were not sent because the server throttles: it answered 429, or 503 with "
-        "Retry-After.",
-        "reading",
-        not_drawn="the remaining wait is drawn",
-    ),
-    MetricSpec(
-        "peerwatch_read_partial_responses_total",
-        "counter",
-        "1",
-        (),
-        "Responses that the server called partial, as when a store is down.",
-        "reading",
-    ),
-    MetricSpec(
-        "peerwatch_reader_up",
-        "gauge",
-        "1",
-        (),
-        "1 if the last read from Prometheus succeeded, 0 while it cannot be read.",
-        "reading",
-    ),
-    MetricSpec(
-        "peerwatch_reader_wait_seconds",
-        "gauge",
-        "seconds",
-        (),
-        "Remaining backoff from a Prometheus that keeps failing.",
-        "reading",
-    ),
-    MetricSpec(
-        "peerwatch_reader_info",
-        "gauge",
-        "1",
-        ("api",),
-        "The API that long ranges are read by; absent until the server has been probed.",
-        "reading",
-        not_drawn="the API is in the time that responses take",
-    ),
+    *READING_SPECS,
     MetricSpec(
         "peerwatch_data_coverage_ratio",
         "gauge",

@@ -309,7 +309,8 @@ class Detector:
             # The job speaks before its first samples have been read and compared.
             job = self._jobs.get(job_id, Job(job_id, ()))
             detection = Detection.none(job, self.clock(), "not compared yet")
-        return with_evidence(detection, memory.evidence.findings)
+        shown = with_evidence(detection, memory.evidence.findings)
+        return shown if self.roots is None else memory.to_publish(shown, self.clock())
 
     def _diagnoses(self) -> Diagnoses | None:
         if self.instants is None:

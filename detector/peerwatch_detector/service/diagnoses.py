@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from peerwatch_common.metrics.spec import Family
-from peerwatch_detector.diagnosis.root.live_root import LiveRoot
+from peerwatch_detector.diagnosis.root.live.root import LiveRoot
 from peerwatch_detector.diagnosis.verdict import Verdict
 from peerwatch_detector.errors import ReadFailure
 from peerwatch_detector.service.catalog import family

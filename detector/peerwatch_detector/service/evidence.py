@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from peerwatch_detector.detection.findings import Finding
 from peerwatch_detector.diagnosis.diagnoser import Diagnoser
 from peerwatch_detector.diagnosis.findings import EvidenceFindings, order
-from peerwatch_detector.diagnosis.root.live_root import LiveRoot
+from peerwatch_detector.diagnosis.root.live.root import LiveRoot
 from peerwatch_detector.diagnosis.root.published import beside_root, root_verdicts
 from peerwatch_detector.diagnosis.verdict import Verdict
 from peerwatch_detector.errors import ReadError, ReadFailure

@@ -17,6 +17,9 @@ from peerwatch_detector.jobs import Job
 from peerwatch_detector.reading.job_reader import JobReader, JobReading
 from peerwatch_detector.service.evidence import JobEvidence
 
+# A new finding waits so long for what the job failed of: Prometheus sends the text of an alert as
+# it first fires, and again only after a minute, when the page has gone out.
+ROOT_SECONDS = 10.0
 # A job at less than this share of its usual pace makes no steps to speak of.
 _STANDS_RATIO = 0.1
 
@@ -60,6 +63,8 @@ class JobMemory:
     traffic: JobTraffic | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     carried: tuple[Finding, ...] | None = None
+    _asked_about: frozenset[tuple[str, ...]] = frozenset()
+    _answered_about: frozenset[tuple[str, ...]] = frozenset()
 
     def take_over(self, before: JobMemory, ranks: Mapping[str, int]) -> None:
         """Go on with what stood before the settings changed; the samples are read again.
@@ -72,7 +77,7 @@ class JobMemory:
             By metric, its place in the priority now.
         """
         self.detection, self.last_success = before.detection, before.last_success
-        self.evidence = before.evidence
+        self.evidence, self._answered_about = before.evidence, before._answered_about
         state, past = self.detector.state, before.detector.state
         # What stands is restored, as after a restart: the method looks at its past again.
         state.evidence, state.recent = past.evidence, past.recent
@@ -90,6 +95,33 @@ class JobMemory:
         self.traffic = self.watch.update(frames, doing)
         said = () if self.traffic is None else verdicts_of(self.evidence.job_id, self.traffic)
         self.evidence.hear("traffic", said)
+
+    def begin_root(self) -> None:
+        """Take down that it is asked what the job fails of, with the findings that stand."""
+        self._asked_about = self._keys()
+
+    def end_root(self) -> None:
+        """Take down that this was answered, or was not: nothing waits for it any longer."""
+        self._answered_about = self._asked_about
+
+    @property
+    def wants_root(self) -> bool:
+        """Whether it has findings that nobody has asked about yet."""
+        return not self._keys() <= self._answered_about
+
+    def to_publish(self, detection: Detection, now: float) -> Detection:
+        """Return a detection without new findings that wait for what the job failed of."""
+        known = self._answered_about
+        told = tuple(
+            each
+            for each in detection.findings
+            if each.key in known or now - each.raised >= ROOT_SECONDS or now < each.raised
+        )
+        return detection if told == detection.findings else replace(detection, findings=told)
+
+    def _keys(self) -> frozenset[tuple[str, ...]]:
+        found = () if self.detection is None else self.detection.findings
+        return frozenset(e.key for e in (*found, *self.evidence.findings.standing.values()))
 
     @property
     def shown(self) -> bool:

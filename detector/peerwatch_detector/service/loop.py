@@ -44,11 +44,19 @@ class Loop:
         What evaluates.
     clock
         Seconds that never jump.
+    prepare
+        Called once, before the first job is read.
     """
 
-    def __init__(self, detector: Detector, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        detector: Detector,
+        clock: Callable[[], float] = time.monotonic,
+        prepare: Callable[[], object] | None = None,
+    ) -> None:
         config = detector.config
         self.detector = detector
+        self._prepare = prepare
         self.schedule = Schedule(config.cycle_seconds, config.scheduling.reading_threads)
         self._clock = clock
         self._read: deque[tuple[str, Outcome[Reading]]] = deque()
@@ -112,13 +120,20 @@ class Loop:
     def _discovered(self, outcome: Outcome[Found]) -> None:
         recovers = outcome.error is None and self.detector.failures.reasons.get(DISCOVERY)
         self.detector.discovered(outcome)
-        self.schedule.follow(self.detector.share(), self._clock())
+        self._follow_share()
         if recovers:
             self.schedule.retry(self._clock())
 
     def _found_members(self, outcome: Outcome[MembershipView]) -> None:
         self.detector.found_members(outcome)
-        self.schedule.follow(self.detector.share(), self._clock())
+        self._follow_share()
+
+    def _follow_share(self) -> None:
+        share = self.detector.share()
+        if share and self._prepare is not None:
+            self._prepare()
+            self._prepare = None
+        self.schedule.follow(share, self._clock())
 
     def _has_read(self, job_id: str, outcome: Outcome[Reading]) -> None:
         self.schedule.has_read(job_id, outcome.seconds)
@@ -150,6 +165,8 @@ class _JobTurns(Generic[T]):
         Time from one asking to the next.
     workers
         The threads.
+    urgent
+        Whether a job must not wait for its turn; None if all can.
     """
 
     def __init__(
@@ -159,6 +176,7 @@ class _JobTurns(Generic[T]):
         take: Callable[[str, Outcome[T]], None],
         seconds: float,
         workers: Workers,
+        urgent: Callable[[str], bool] | None = None,
     ) -> None:
         self._jobs = jobs
         self._asking = asking
@@ -167,13 +185,15 @@ class _JobTurns(Generic[T]):
         self._due: dict[str, float] = {}
         self._asked: set[str] = set()
         self._workers = workers
+        self._urgent = urgent
 
     def start_due(self, now: float) -> None:
         """Ask the jobs that are due: a new one at once, then all spread over the interval."""
         jobs = self._jobs()
         self._due = {job_id: due for job_id, due in self._due.items() if job_id in jobs}
         for job_id in jobs:
-            if job_id in self._asked or now < self._due.get(job_id, now):
+            waits = now < self._due.get(job_id, now)
+            if job_id in self._asked or (waits and not self._is_urgent(job_id)):
                 continue
             # On a grid of its own, so that a late start does not move the next one.
             phase = fraction(job_id) * self._seconds
@@ -182,8 +202,15 @@ class _JobTurns(Generic[T]):
             self._asked.add(job_id)
             self._workers.submit(self._asking(job_id), partial(self._answered, job_id))
 
+    def _is_urgent(self, job_id: str) -> bool:
+        return self._urgent is not None and job_id in self._jobs() and self._urgent(job_id)
+
     def seconds_until_due(self, now: float) -> float:
-        waits = [due - now for job_id, due in self._due.items() if job_id not in self._asked]
+        waits = [
+            0.0 if self._is_urgent(job_id) else due - now
+            for job_id, due in self._due.items()
+            if job_id not in self._asked
+        ]
         return min(waits, default=math.inf)
 
     def stop(self) -> None:
@@ -212,6 +239,7 @@ def _turns(detector: Detector, inbox: Inbox) -> Iterator[_JobTurns[Any]]:
             lambda job_id, found: roots.take(memories.get(job_id), found, detector.failures),
             config.root_interval_seconds,
             Workers(1, "root", inbox),
+            urgent=lambda job_id: memories[job_id].wants_root,
         )
     if (configurations := detector.configurations) is not None:
         yield _JobTurns(

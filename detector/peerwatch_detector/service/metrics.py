@@ -13,6 +13,7 @@ from math import isfinite
 from typing import get_args
 
 from peerwatch_common.metrics.exposition import Renderer
+from peerwatch_common.metrics.label_length import MAX_LABEL_BYTES
 from peerwatch_common.metrics.spec import Family
 from peerwatch_common.settings.reload import ReloadFacts
 from peerwatch_common.web.facts import WebFacts
@@ -28,6 +29,7 @@ from peerwatch_detector.service.clock_watch import Direction
 from peerwatch_detector.service.configuration_specs import configuration_families
 from peerwatch_detector.service.diagnoses import Diagnoses, diagnosis_families
 from peerwatch_detector.service.schedule import Backlog
+from peerwatch_detector.service.signing import Signer
 from peerwatch_detector.service.traffic_specs import traffic_families
 
 # Series whose text is kept from one exposition to the next: of 16,000 nodes and ten metrics.
@@ -115,6 +117,8 @@ class Exposition:
         What the web server refused.
     reloads
         How the settings were read last.
+    signer
+        Signs the addresses of the findings' pictures; None publishes none.
     """
 
     def __init__(
@@ -122,8 +126,10 @@ class Exposition:
         snapshot: Callable[[], Snapshot],
         facts: WebFacts,
         reloads: ReloadFacts | None = None,
+        signer: Signer | None = None,
     ) -> None:
         self._snapshot = snapshot
+        self._signer = signer
         self._facts = facts
         self._reloads = reloads or ReloadFacts()
         self._renderer = Renderer(_KEPT_SERIES, facts.count_shortened_label)
@@ -133,12 +139,13 @@ class Exposition:
         """Return every metric family of the catalogue as text."""
         with self._lock:
             own = (*_reloads(self._reloads), *_web(self._facts))
-            found = (*families(self._snapshot()), *own)
+            snapshot = self._snapshot()
+            found = (*families(snapshot), _pictures(snapshot, self._signer), *own)
             return self._renderer.render(found, openmetrics=openmetrics)
 
 
 def families(snapshot: Snapshot) -> Iterator[Family]:
-    """Yield every metric family of the catalogue but those of web server and settings."""
+    """Yield every metric family of the catalogue but those of web server, settings and pictures."""
     for part in (_findings, _scores, _jobs, _reading, _self, _backlog, _membership):
         yield from part(snapshot)
     yield from diagnosis_families(snapshot.diagnoses)
@@ -158,6 +165,20 @@ def _findings(snapshot: Snapshot) -> Iterator[Family]:
                 labels = (found.job_id, found.node, found.gpu, found.metric, found.method)
                 info.add_metric((*labels, why.meaning.family, why.sentence), 1)
     yield from (finding, start, info)
+
+
+def _pictures(snapshot: Snapshot, signer: Signer | None) -> Family:
+    pictures = family("peerwatch_finding_picture_info")
+    for detection in snapshot.detections if signer is not None else ():
+        for found in detection.findings:
+            # What the job itself says, and a node that is absent, cannot be drawn.
+            if signer is not None and found.metric in detection.coverage:
+                labels = (found.job_id, found.node, found.gpu, found.metric, found.method)
+                address = signer.address(found, detection.time)
+                # A longer label is shortened, and an address that was is none.
+                if len(address) <= MAX_LABEL_BYTES:
+                    pictures.add_metric((*labels, address), 1)
+    return pictures
 
 
 def _scores(snapshot: Snapshot) -> Iterator[Family]:

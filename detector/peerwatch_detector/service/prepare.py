@@ -1,6 +1,9 @@
-"""Compiles all functions, or loads what was compiled before, beside the first jobs or beforehand.
+"""Compiles all functions, or loads what was compiled before, at the first job or beforehand.
 
-Jobs do not wait for it: until it is done they are evaluated by NumPy's equal, slower path.
+Jobs wait while it is loaded, which takes a second, and not while it is compiled: until that is done
+they are evaluated by NumPy's equal, slower path. Without a job nothing is loaded: it would be most
+of the memory of a detector that has nothing to do. What was never compiled is compiled in a process
+of its own from the start on, job or not.
 """
 
 from __future__ import annotations
@@ -16,17 +19,25 @@ import time
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from peerwatch_detector import compiled
+from peerwatch_detector.detection.continuity import DeviationTracker
 from peerwatch_detector.detection.distances import distance_sums
 from peerwatch_detector.detection.methods.minder.windows import causal_window
-from peerwatch_detector.detection.methods.peerwatch.baseline import row_spreads
+from peerwatch_detector.detection.methods.peerwatch.baseline import Usual
 from peerwatch_detector.detection.methods.peerwatch.peers import compare
+from peerwatch_detector.detection.methods.peerwatch.rows import row_spreads
+from peerwatch_detector.detection.methods.peerwatch.running_medians import RunningMedians
+from peerwatch_detector.detection.methods.peerwatch.screening import Corrected, screen
 from peerwatch_detector.errors import PrepareError
 from peerwatch_detector.models.lstm_vae import LstmVae, Weights
 from peerwatch_detector.reading.decode import prepare as prepare_reading
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 logger = logging.getLogger(__name__)
 
@@ -35,26 +46,58 @@ logger = logging.getLogger(__name__)
 COMPILED_BEFOREHAND = "PEERWATCH_COMPILED"
 
 
-def prepare_in_background() -> threading.Thread:
-    """Let a thread compile; from the return of this on, all others do without, until it is done."""
-    begun = threading.Event()
-    thread = threading.Thread(target=_prepare_and_log, args=(begun,), name="prepare", daemon=True)
+# Held while another process compiles.
+_compiling_apart = threading.Lock()
+
+
+def compile_in_background() -> threading.Thread:
+    """Let another process compile if nothing was compiled before; returns at once.
+
+    This one loads nothing until ``prepare_in_background``.
+    """
+    compiled.defer()
+    thread = threading.Thread(target=_compile_if_nothing_is_kept, name="compile", daemon=True)
     thread.start()
-    begun.wait()
     return thread
 
 
-def _prepare_and_log(begun: threading.Event) -> None:
+def _compile_if_nothing_is_kept() -> None:
+    with _compiling_apart:
+        _copy_compiled_beforehand()
+        folder = os.environ.get("NUMBA_CACHE_DIR") or Path(compiled.__file__).parent
+        # Whether it is the right code only numba knows; if it is not, the first job compiles.
+        if compiled.AVAILABLE and not any(Path(folder).rglob("*.nbi")):
+            _compile_apart()
+
+
+def prepare_in_background() -> threading.Thread:
+    """Let a thread load or compile; returns once all is ready, or while the thread compiles.
+
+    From the return on, all other threads do without compiled functions until it is done.
+    """
+    decided = threading.Event()
+    thread = threading.Thread(target=_prepare_and_log, args=(decided,), name="prepare", daemon=True)
+    thread.start()
+    decided.wait()
+    return thread
+
+
+def _prepare_and_log(decided: threading.Event) -> None:
     began = time.monotonic()
+
+    def compiling() -> None:
+        logger.info("preparing until_then=slower_path")
+        decided.set()
+
     try:
         with compiled.preparation():
-            begun.set()
-            logger.info("preparing until_then=slower_path")
-            prepare_apart()
+            prepare_apart(compiling)
     except Exception:
         logger.exception("not_prepared consequence=slower_path")
     else:
         logger.info("prepared seconds=%.1f", time.monotonic() - began)
+    finally:
+        decided.set()
     warn_if_not_kept()
 
 
@@ -78,6 +121,14 @@ def prepare() -> None:
     samples = np.zeros((2, 12), np.float32)
     compare(samples)
     row_spreads(samples, 1)
+    RunningMedians().of(samples, np.arange(1), 1)
+    usual = Usual(np.zeros(2), lambda: np.zeros(2), 0.0)
+    # One metric's samples as a ring gives them, and nodes of a role.
+    for units in (samples, samples[:, :11]):
+        screen(Corrected().window(units, slice(0, 9), 9, usual), 1.0, 1.0)
+    tracker = DeviationTracker(0.0)
+    tracker.follow(("",))
+    tracker.pass_by(0.0, np.ones(1, np.bool_))
     distance_sums(samples)
     # As a ring gives it, and as a part of a recording.
     causal_window(samples, 10, 8, 1)
@@ -86,22 +137,31 @@ def prepare() -> None:
     _mark(0)
 
 
-def prepare_apart() -> None:
+def prepare_apart(compiling: Callable[[], None] = lambda: None) -> None:
     """Do the same, but what was never compiled before is compiled in a process of its own.
 
     Compiling takes 150 MiB, which a process does not give back. Where nothing can be kept, or the
-    other process comes to nothing, this one compiles.
+    other process comes to nothing, this one compiles. ``compiling`` is called before either.
     """
-    _copy_compiled_beforehand()
-    if compiled.AVAILABLE and _could_be_kept():
-        with subprocess.Popen(
-            [sys.executable, "-P", "-c", f"from {__name__} import prepare; prepare()"],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        ) as other:
-            atexit.register(other.kill)
-            other.wait()
-            atexit.unregister(other.kill)
+    if _compiling_apart.locked():
+        compiling()
+    with _compiling_apart:
+        _copy_compiled_beforehand()
+        if not (kept := _is_kept()):
+            compiling()
+        if not kept and compiled.why_not_kept() is None:
+            _compile_apart()
     prepare()
+
+
+def _compile_apart() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", f"from {__name__} import prepare; prepare()"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as other:
+        atexit.register(other.kill)
+        other.wait()
+        atexit.unregister(other.kill)
 
 
 def prepare_for_later_starts() -> str:
@@ -150,13 +210,14 @@ def _mark(number: int) -> int:
     return number
 
 
-def _could_be_kept() -> bool:
-    try:
+def _is_kept() -> bool:
+    """Return whether the functions were compiled before, or numba cannot compile at all."""
+    if not compiled.load():
+        return True
+    with suppress(Exception):  # numba cannot compile; ``prepare`` says so
         _mark(0)
-    except Exception:
-        # numba cannot compile; ``prepare`` says so.
-        return False
-    return not _mark.stats.cache_hits and compiled.why_not_kept() is None  # type: ignore[attr-defined]
+        return bool(_mark.stats.cache_hits)  # type: ignore[attr-defined]
+    return True
 
 
 def _no_weights() -> Weights:

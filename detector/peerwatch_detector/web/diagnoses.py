@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from peerwatch_detector.diagnosis.verdict import Verdict
 from peerwatch_detector.service.metrics import Snapshot
+from peerwatch_detector.web.ago import date
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def diagnosis_views(snapshot: Snapshot, job_id: str) -> list[DiagnosisView]:
             verdict.domain,
             verdict.confidence,
             verdict.action,
-            datetime.fromtimestamp(verdict.start_time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
+            date(verdict.start_time),
         )
         for verdict in _of_job(snapshot, job_id)
     ]

@@ -21,9 +21,9 @@ class Kept(Generic[T]):
     Parameters
     ----------
     read
-        Reads it, by the job's id.
+        Reads it, by the job's id or another key.
     seconds
-        For how long it is kept.
+        For how long it is kept, or what says so of one that was read.
     clock
         Seconds that only rise.
     """
@@ -31,25 +31,34 @@ class Kept(Generic[T]):
     def __init__(
         self,
         read: Callable[[str], T],
-        seconds: float,
+        seconds: float | Callable[[T], float],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._read = read
         self._seconds = seconds
         self._clock = clock
+        # Until when each is kept.
         self._kept: dict[str, tuple[float, T]] = {}
+        self._reading: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
 
-    def get(self, job_id: str) -> T:
-        """Return it for a job, of one of the last 32 that were asked for."""
-        # Locked all the while: who comes second waits for the answer instead of asking too.
+    def get(self, key: str) -> T:
+        """Return it, of one of the last 32 that were asked for."""
         with self._lock:
-            known = self._kept.get(job_id)
-            if known is not None and self._clock() - known[0] < self._seconds:
+            reading = self._reading.setdefault(key, threading.Lock())
+        # Locked all the while: who comes second waits for the answer instead of asking too. What
+        # is slow to read keeps nobody else waiting.
+        with reading:
+            known = self._kept.get(key)
+            if known is not None and self._clock() < known[0]:
                 return known[1]
-            found = self._read(job_id)
-            self._kept.pop(job_id, None)
-            self._kept[job_id] = (self._clock(), found)
-            while len(self._kept) > _KEPT_JOBS:
-                del self._kept[next(iter(self._kept))]
+            found = self._read(key)
+            seconds = self._seconds(found) if callable(self._seconds) else self._seconds
+            with self._lock:
+                self._kept.pop(key, None)
+                self._kept[key] = (self._clock() + seconds, found)
+                while len(self._kept) > _KEPT_JOBS:
+                    oldest = next(iter(self._kept))
+                    del self._kept[oldest]
+                    self._reading.pop(oldest, None)
             return found

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable
-from dataclasses import replace
 
-import flask
 from markupsafe import Markup
 
 from peerwatch_detector.detection.findings import Finding
 from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.service.detector import Detector
-from peerwatch_detector.web import picture
+from peerwatch_detector.web import deviation
+from peerwatch_detector.web.incident.courses import Stretch, held_courses
 
 # How much of the past a picture shows, and how much of it lies before a finding's begin.
 _PICTURE_SECONDS, _BEFORE_SECONDS = 600, 240
-# Of all pictures that are kept for the next visitor; one has up to half a million.
+_POINTS = 120
+# Of all pictures that are kept for the next visitor; one has some ten thousand.
 _KEPT_BYTES = 20_000_000
 
 
@@ -74,23 +74,16 @@ def _draw(
     if held is None or node not in job.nodes:
         return None
     start, end = _shown_range(finding, int(detection.time), int(held.kept_seconds(metric)))
-    frame = held.frame(metric, job.nodes, start, end)
-    if frame is None:
+    gpu = finding.gpu if finding is not None else ""
+    asked = Stretch(job.job_id, node, gpu, start, end, _POINTS)
+    chosen = [each for each in detector.metrics if each.name == metric]
+    course = next(iter(held_courses(held, job.nodes, chosen, asked)), None)
+    if course is None:
         return None
-    if finding is not None and finding.gpu in frame.gpus and frame.gpu_values is not None:
-        frame = replace(frame, values=frame.gpu_values[:, frame.gpus.index(finding.gpu)])
+    flagged = any(each.node == node for each in detection.findings)
     since = finding.since if finding is not None else None
-    return Markup(  # noqa: S704 - the template escapes, and its input is numbers
-        flask.render_template(
-            "picture.svg",
-            picture=picture.draw(frame, node, since),
-            width=picture.WIDTH,
-            height=picture.HEIGHT,
-            left=picture.LEFT,
-            right=picture.RIGHT,
-            label=f"{metric} of {node} and its peers",
-        )
-    )
+    drawn = deviation.deviation_svg(course, since, deviation.LARGE, flagged=flagged)
+    return Markup(drawn)  # noqa: S704 - escaped there
 
 
 def _shown_range(finding: Finding | None, newest: int, kept: int) -> tuple[int, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import queue
 import signal
 import threading
 import time
@@ -13,12 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from peerwatch_common.settings.reload import Reload
+from peerwatch_common.signals import ENDING, Signals
 from peerwatch_common.web.facts import WebFacts
 from peerwatch_common.web.security import SecurityFile
 from peerwatch_detector import __version__
 from peerwatch_detector.reading.reader import (
     PrometheusReader,
     config_reader,
+    history_reader,
     instant_reader,
     root_reader,
 )
@@ -35,12 +36,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("peerwatch_detector")
 
-_ENDING = frozenset({signal.SIGTERM, signal.SIGINT})
 # A read that hangs must not keep the process from ending.
 _JOIN_SECONDS = 2.0
-# A signal that the kernel gives to another thread is not seen before the main one wakes.
-_LONGEST_WAIT_SECONDS = 1.0
-
 
 # Settings that only a restart changes: what the server, the reader and the threads were made of.
 FIXED = (
@@ -91,6 +88,7 @@ def run_detector(config: DetectorConfig, bundle: Bundle, settings: SettingsFile)
     instants = instant_reader(config) if config.diagnosis.enabled else None
     config_instants = config_reader(config) if config.diagnosis.enabled else None
     root_instants = root_reader(config) if config.diagnosis.enabled else None
+    history = history_reader(config)
     detector = Detector(
         config,
         reader,
@@ -99,14 +97,11 @@ def run_detector(config: DetectorConfig, bundle: Bundle, settings: SettingsFile)
         configurations=JobConfigurations(config_instants, time.time) if config_instants else None,
         roots=JobRoots(root_instants, time.time) if root_instants else None,
     )
-    server = make_server(detector, security, facts)
-    signals: queue.SimpleQueue[int] = queue.SimpleQueue()
-    # SIGINT too, as a shell lets background processes ignore it.
-    for number in (*_ENDING, signal.SIGHUP):
-        signal.signal(number, lambda number, _: signals.put(number))
+    server = make_server(detector, security, facts, history)
+    signals = Signals(*ENDING, signal.SIGHUP)
     stop = threading.Event()
-    prepare.prepare_in_background()
-    evaluating = Loop(detector)
+    prepare.compile_in_background()
+    evaluating = Loop(detector, prepare=prepare.prepare_in_background)
     loop = threading.Thread(target=evaluating.run, args=(stop,), name="loop", daemon=True)
     reload = _reload(config, settings, evaluating)
     logger.info(
@@ -121,7 +116,7 @@ def run_detector(config: DetectorConfig, bundle: Bundle, settings: SettingsFile)
     )
     server.start()
     loop.start()
-    while (came := _next(signals)) is None or came not in _ENDING:
+    while (came := signals.next()) not in ENDING:
         if came is not None:
             security.reload()
             reload.request()
@@ -129,18 +124,10 @@ def run_detector(config: DetectorConfig, bundle: Bundle, settings: SettingsFile)
     stop.set()
     server.stop()
     reader.close()
-    for each in (instants, config_instants, root_instants):
+    for each in (instants, config_instants, root_instants, history):
         if each is not None:
             each.close()
     loop.join(timeout=_JOIN_SECONDS)
-
-
-def _next(signals: queue.SimpleQueue[int]) -> int | None:
-    """Return the next signal, None if none comes for a while."""
-    try:
-        return signals.get(timeout=_LONGEST_WAIT_SECONDS)
-    except queue.Empty:
-        return None
 
 
 def _reload(config: DetectorConfig, settings: SettingsFile, loop: Loop) -> Reload[DetectorConfig]:

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from peerwatch_common.web.health import WithHealth
 from peerwatch_common.web.server import HttpServer
+from peerwatch_detector.service.signing import Signer, make_signer
 from peerwatch_detector.web.app import create_app
 from peerwatch_detector.web.wsgi import WsgiAdapter
 
 if TYPE_CHECKING:
     from peerwatch_common.web.facts import WebFacts
     from peerwatch_common.web.security import SecurityFile
+    from peerwatch_detector.reading.history_reader import History
     from peerwatch_detector.service.detector import Detector
 
 PROGRAM = "peerwatch-detector"
@@ -20,8 +22,23 @@ PROGRAM = "peerwatch-detector"
 _STALLED_CYCLES, _STALLED_SECONDS = 8, 60.0
 
 
-def application(detector: Detector, facts: WebFacts) -> WithHealth:
-    """Return what answers the requests to a running detector."""
+def application(
+    detector: Detector,
+    facts: WebFacts,
+    history: History | None = None,
+    *,
+    signer: Signer | None = None,
+    compiled: bool = False,
+) -> WithHealth:
+    """Return what answers the requests to a running detector.
+
+    Parameters
+    ----------
+    detector, facts, history, signer
+        See ``create_app``.
+    compiled
+        Whether the templates are compiled now, instead of each as it is first asked for.
+    """
 
     def readiness() -> tuple[bool, str]:
         if detector.snapshot.discovered is None:
@@ -30,7 +47,12 @@ def application(detector: Detector, facts: WebFacts) -> WithHealth:
             return False, stalled
         return True, f"{PROGRAM} is ready."
 
-    return WithHealth(PROGRAM, readiness, WsgiAdapter(create_app(detector, facts)))
+    app = create_app(detector, facts, history, signer=signer)
+    if compiled:
+        # Or who comes first waits for it, longer than for anything else of the page.
+        for name in app.jinja_env.list_templates():
+            app.jinja_env.get_template(name)
+    return WithHealth(PROGRAM, readiness, WsgiAdapter(app))
 
 
 def _stalled_reading(detector: Detector) -> str:
@@ -53,21 +75,29 @@ def _stalled_reading(detector: Detector) -> str:
     return ""
 
 
-def make_server(detector: Detector, security: SecurityFile, facts: WebFacts) -> HttpServer:
+def make_server(
+    detector: Detector, security: SecurityFile, facts: WebFacts, history: History | None = None
+) -> HttpServer:
     """Return a server that listens where the configuration says.
 
     Raises
     ------
+    ConfigError
+        If the key of signed pictures cannot be used.
     ListenError
         If the address cannot be listened on.
     """
     config = detector.config
+    signer = make_signer(config.web.pictures)
     return HttpServer(
         PROGRAM,
         config.listen.address,
         config.listen.port,
-        application(detector, facts),
+        application(detector, facts, history, signer=signer, compiled=True),
         security=security.current,
         max_connections=config.web.max_connections,
         facts=facts,
+        needs_login=lambda request: (
+            signer is None or not signer.opens(request.path, request.query, detector.clock())
+        ),
     )

@@ -15,11 +15,11 @@ const SCALE = [[115, 191, 105], [250, 222, 42], [242, 73, 92]];
 export const colour = (name) => NAMED[name] ?? name;
 
 // The settings of one field: the panel's defaults with what the overrides that match say.
-export function settings(panel, {name, refId}) {
+export function settings(panel, {name, refId, type}) {
   const {defaults, overrides = []} = panel.fieldConfig;
   const own = {...defaults, custom: {...defaults.custom}};
   for (const {matcher, properties} of overrides) {
-    const wanted = matcher.id === "byFrameRefID" ? refId : name;
+    const wanted = matcher.id === "byFrameRefID" ? refId : matcher.id === "byType" ? type : name;
     if (matcher.options !== wanted) continue;
     for (const {id, value} of properties) {
       if (id.startsWith("custom.")) own.custom[id.slice(7)] = value;

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from peerwatch_checks.accelerators.devices import Device, seconds_of, synchronize
 from peerwatch_checks.accelerators.floors import Quantity, floor_of
 from peerwatch_checks.check import Outcome
-from peerwatch_checks.judgement import judged, reference
+from peerwatch_checks.judgement import judged, reference_for
+from peerwatch_common.health_conditions import severity_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -114,15 +115,12 @@ def outcomes(
     for one in speeds:
         if not one.equal:
             text = f"{one.name}: the copy is not what was copied. Take the GPU out."
-            yield Outcome("fail", text, one.name, severity="high")
+            severity = severity_of("wrong_results")
+            yield Outcome("fail", text, one.name, severity=severity)
             continue
         others = [each.gigabytes for each in speeds if each is not one and each.kind == one.kind]
-        against = reference(
-            [*context.peers.get(one.name, ()), *others],
-            context.earlier.get(one.name, ()),
-            tolerance,
-            floor=floor_of(one.kind, quantity),
-        )
+        floor = floor_of(one.kind, quantity)
+        against = reference_for(context, one.name, "GB/s", tolerance, others=others, floor=floor)
         yield judged(
             one.gigabytes,
             "GB/s",

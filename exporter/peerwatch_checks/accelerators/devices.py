@@ -81,6 +81,14 @@ def gpus(context: Context) -> list[Device]:
     return found
 
 
+def gpus_or_cpu(context: Context) -> list[Device]:
+    """Return the GPUs that may be used, or the CPU where there is none."""
+    try:
+        return gpus(context)
+    except Skip:
+        return [CPU]
+
+
 @contextmanager
 def released() -> Iterator[None]:
     """Give memory back to the devices afterwards: the next check, or a job, needs it."""
@@ -95,9 +103,14 @@ def released() -> Iterator[None]:
 
 
 def seconds_of(
-    work: Callable[[], object], device: Device, *, repeats: int, deadline: float | None = None
+    work: Callable[[], object],
+    device: Device,
+    *,
+    repeats: int,
+    deadline: float | None = None,
+    least: bool = False,
 ) -> float:
-    """Return the median duration of some work on a device, in seconds.
+    """Return how long some work takes on a device, in seconds: the median of some runs.
 
     Parameters
     ----------
@@ -109,6 +122,8 @@ def seconds_of(
         How often it is timed, after warming up.
     deadline
         A time of ``time.monotonic()`` after which no new run is begun; at least one is timed.
+    least
+        Return the least duration, for work on processors that others use as well.
     """
     for _ in range(WARM_UPS):
         work()
@@ -120,7 +135,7 @@ def seconds_of(
         durations.append(timed(work, device))
         if _late(deadline):
             break
-    return median(durations)
+    return min(durations) if least else median(durations)
 
 
 def synchronize(device: Device) -> None:

@@ -30,9 +30,54 @@ class Floors:
     values: dict[Quantity, float]
 
 
-# Matrix products: 0.8 of tuned maxima that were published (stas00/ml-engineering), since untuned
-# shapes and libraries reach 80 to 90 % of them. Memory: floors of DCGM's nvbandwidth plugin. Host
-# and all-reduce: AzureHPC node health checks. Peer: theirs and DCGM's. See docs/checks.md.
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the floors of a quantity come from.
+
+    Parameters
+    ----------
+    what
+        What is measured.
+    source
+        Who published it, and what was made of it.
+    """
+
+    what: str
+    source: str
+
+
+UNITS: dict[Quantity, str] = {
+    "bfloat16": "TFLOP/s",
+    "float8": "TFLOP/s",
+    "memory": "GB/s",
+    "host": "GB/s",
+    "peer": "GB/s",
+    "all_reduce": "GB/s",
+}
+_TUNED = (
+    "0.8 of the tuned maxima in stas00/ml-engineering (744d01e): untuned shapes and libraries "
+    "reach 80 to 90 % of them"
+)
+SOURCES: dict[Quantity, Source] = {
+    "bfloat16": Source("products of square matrices in bfloat16", _TUNED),
+    "float8": Source("products of square matrices in float8", _TUNED),
+    "memory": Source(
+        "copies within the memory, what is read and what is written",
+        "floors of the nvbandwidth plugin of NVIDIA/DCGM (72fa3fe)",
+    ),
+    "host": Source(
+        "copies from or to pinned memory of the host",
+        "Azure/azurehpc-health-checks (0e0a1ac), check_gpu_bw",
+    ),
+    "peer": Source(
+        "copies between two GPUs of a node",
+        "Azure/azurehpc-health-checks (0e0a1ac), and DCGM's nvbandwidth plugin",
+    ),
+    "all_reduce": Source(
+        "bus bandwidth of an all-reduce over 8 GPUs of a node",
+        "Azure/azurehpc-health-checks (0e0a1ac), check_nccl_allreduce; 16 GiB",
+    ),
+}
 FLOORS: tuple[Floors, ...] = (
     Floors(
         ("A100", "80GB"),

@@ -1,16 +1,23 @@
 """One rank of a collective: ``python -m peerwatch_checks.collectives JSON``.
 
-It prints one JSON object: the bandwidths in GB/s and whether the results were right.
+It prints one JSON object: by collective its bandwidth in GB/s and whether the result was right; or
+the seconds of computing, of communicating, and of both at once; or those of steps of a model.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 from peerwatch_checks.accelerators.devices import CPU, Device
 from peerwatch_checks.collectives.measuring import all_reduce_bandwidth, all_to_all_bandwidth
+from peerwatch_checks.collectives.overlap import overlap_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def main() -> int:
@@ -33,17 +40,36 @@ def main() -> int:
         world_size=told["ranks"],
         timeout=timedelta(seconds=told["seconds"]),
     )
+    tasks = {"bandwidth": _bandwidth, "overlap": _overlap, "training": _training}
+    answer = tasks[told["task"]](device, told)
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
+    distributed.destroy_process_group()
+    return 0
+
+
+def _bandwidth(device: Device, told: Mapping[str, Any]) -> dict[str, Any]:
     answer = {}
     for name, measure in (
         ("all_reduce", all_reduce_bandwidth),
         ("all_to_all", all_to_all_bandwidth),
     ):
-        bandwidth, right = measure(device, size=told["size"], repeats=told["repeats"])
+        bandwidth, right = measure(
+            device, size=told["size"], repeats=told["repeats"], least=told["least"]
+        )
         answer[name] = {"bandwidth": bandwidth, "right": right}
-    sys.stdout.write(json.dumps(answer) + "\n")
-    sys.stdout.flush()
-    distributed.destroy_process_group()
-    return 0
+    return answer
+
+
+def _overlap(device: Device, told: Mapping[str, Any]) -> dict[str, Any]:
+    return asdict(overlap_seconds(device, size=told["size"], repeats=told["repeats"]))
+
+
+def _training(device: Device, told: Mapping[str, Any]) -> dict[str, Any]:
+    from peerwatch_checks.collectives.reference_model import train  # noqa: PLC0415 - is torch's
+
+    sizes = {name: told[name] for name in ("width", "layers", "batch", "sequence", "steps")}
+    return asdict(train(device, **sizes))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 # What a user sets for jobs would change what is tested: networks, algorithms, debug output.
 _NOT_INHERITED = ("NCCL_", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "TORCH_NCCL_", "GLOO_")
@@ -58,6 +59,25 @@ class Group:
     ranks: int
 
 
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the ranks of this node said.
+
+    Parameters
+    ----------
+    ranks
+        The JSON object of each rank; empty where one did not answer.
+    failure
+        Why there are none; empty if there are.
+    silent
+        Places of the devices whose rank did not answer.
+    """
+
+    ranks: tuple[Mapping[str, Any], ...]
+    failure: str = ""
+    silent: tuple[int, ...] = ()
+
+
 def measure(
     devices: Sequence[str],
     backend: str,
@@ -67,6 +87,7 @@ def measure(
     seconds: float,
     environment: Mapping[str, str] | None = None,
     group: Group | None = None,
+    least: bool = False,
 ) -> Measured:
     """Run collectives with one process per device of this node.
 
@@ -86,11 +107,43 @@ def measure(
         What is set besides, such as ``NCCL_P2P_DISABLE``.
     group
         Where the group has ranks on other nodes too; None: these are all.
+    least
+        Whether the best of the runs counts rather than their median.
 
     Returns
     -------
     Measured
         As the ranks of this node saw it.
+    """
+    told = {
+        "task": "bandwidth",
+        "backend": backend,
+        "size": size,
+        "repeats": repeats,
+        "least": least,
+    }
+    found = ask(devices, told, seconds=seconds, environment=environment, group=group)
+    if found.failure:
+        return Measured({}, {}, found.failure, found.silent)
+    return _joined(found.ranks)
+
+
+def ask(
+    devices: Sequence[str],
+    told: Mapping[str, object],
+    *,
+    seconds: float,
+    environment: Mapping[str, str] | None = None,
+    group: Group | None = None,
+) -> Answers:
+    """Start one process per device of this node, and return what each of them answers.
+
+    Parameters
+    ----------
+    devices, seconds, environment, group
+        As for ``measure``.
+    told
+        What they are to do: ``task``, ``backend``, and what the task takes.
     """
     kept = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_INHERITED)}
     kept |= environment or {}
@@ -99,17 +152,15 @@ def measure(
             # The store is a file: no port that somebody else could take.
             group = Group(f"file://{folder}/store", 0, len(devices))
             kept |= {"GLOO_SOCKET_IFNAME": "lo"}
-        told = {
-            "backend": backend,
+        common = {
+            **told,
             "init_method": group.init_method,
             "ranks": group.ranks,
-            "size": size,
-            "repeats": repeats,
             "seconds": seconds,
         }
         deadline = time.monotonic() + seconds
         ranks = [
-            _start({**told, "rank": group.first + place, "device": device}, kept, Path(folder))
+            _start({**common, "rank": group.first + place, "device": device}, kept, Path(folder))
             for place, device in enumerate(devices)
         ]
         try:
@@ -122,7 +173,7 @@ def measure(
                 rank.stdout.close()
         if None in answers:
             return _failed(answers, Path(folder), group.first, seconds)
-    return _joined([answer for answer in answers if answer is not None])
+    return Answers(tuple(answer for answer in answers if answer is not None))
 
 
 def _start(
@@ -138,7 +189,7 @@ def _start(
         )
 
 
-def _answer(rank: subprocess.Popen[bytes], deadline: float) -> dict[str, dict[str, float]] | None:
+def _answer(rank: subprocess.Popen[bytes], deadline: float) -> dict[str, Any] | None:
     try:
         text, _ = rank.communicate(timeout=max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
@@ -147,21 +198,21 @@ def _answer(rank: subprocess.Popen[bytes], deadline: float) -> dict[str, dict[st
     # What libraries print comes before.
     if rank.returncode != 0 or not lines:
         return None
-    answer: dict[str, dict[str, float]] = json.loads(lines[-1])
+    answer: dict[str, Any] = json.loads(lines[-1])
     return answer
 
 
-def _failed(answers: Sequence[object], folder: Path, first: int, seconds: float) -> Measured:
+def _failed(answers: Sequence[object], folder: Path, first: int, seconds: float) -> Answers:
     silent = tuple(rank for rank, answer in enumerate(answers) if answer is None)
     for rank in silent:
         lines = (folder / f"errors-{first + rank}").read_text(errors="replace").split("\n")
         text = [line.strip() for line in lines if line.strip()]
         if text:
-            return Measured({}, {}, f"rank {first + rank}: {text[-1][:_MOST_TEXT]}", silent)
-    return Measured({}, {}, f"no answer in {seconds:.0f} s", silent)
+            return Answers((), f"rank {first + rank}: {text[-1][:_MOST_TEXT]}", silent)
+    return Answers((), f"no answer in {seconds:.0f} s", silent)
 
 
-def _joined(answers: Sequence[dict[str, dict[str, float]]]) -> Measured:
+def _joined(answers: Sequence[Mapping[str, Any]]) -> Measured:
     names = list(answers[0])
     wrong = {
         name: tuple(rank for rank, answer in enumerate(answers) if not answer[name]["right"])

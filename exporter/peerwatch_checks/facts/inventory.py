@@ -57,7 +57,7 @@ def several(values: Iterable[str]) -> str:
 
 
 def gpu_facts() -> dict[str, str]:
-    """Return what NVML says of all GPUs; empty without a driver.
+    """Return what NVML says of all GPUs; without a driver there is none.
 
     A GPU that does not answer counts as ``unreadable``: it is here, and no other.
     """
@@ -67,7 +67,7 @@ def gpu_facts() -> dict[str, str]:
     try:
         pynvml.nvmlInit()
     except Exception:
-        return {}
+        return {"gpu.count": "0"}
     try:
         count = int(pynvml.nvmlDeviceGetCount())
         facts: dict[str, list[str]] = {}
@@ -143,6 +143,17 @@ def _nics(roots: Roots) -> Iterator[tuple[str, str]]:
             rates.append(f"{layer} {_text(port / 'rate').partition(' (')[0]} {state}".strip())
     yield "rdma.ports", several(rates)
     yield "rdma.firmware", several(filter(None, firmware))
+    yield "net.interfaces", several(_interfaces(roots.sysfs))
+
+
+def _interfaces(sysfs: Path) -> Iterator[str]:
+    """Yield the rates of physical network interfaces in Mb/s, and whether they are up."""
+    for interface in sorted((sysfs / "class" / "net").glob("*")):
+        # Bridges, bonds and containers' ends have no device of their own.
+        if (interface / "device").exists():
+            speed = _text(interface / "speed")
+            rate = f"{speed} Mb/s" if speed.isdigit() else "no rate"
+            yield f"{rate} {_text(interface / 'operstate') or 'unknown'}"
 
 
 def _disks(roots: Roots) -> Iterator[tuple[str, str]]:

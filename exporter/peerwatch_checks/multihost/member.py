@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from peerwatch_checks.check import Skip
+from peerwatch_checks.check import Outcome, Skip
 
 # The port on which the first node listens under srun, where nobody gives one: Slurm's jobs share
 # no node during a check.
@@ -76,6 +77,60 @@ def member_of(environment: Mapping[str, str]) -> Member:
     raise Skip(
         "It needs several nodes: start it as torchrun --nnodes=N --nproc-per-node=1 --no-python "
         "peerwatch-check pair, or with srun."
+    )
+
+
+def take_part(environment: Mapping[str, str] | None, *, least_nodes: int, too_few: str) -> Member:
+    """Return which node of a test this is, where it can take part; torch is kept quiet.
+
+    Parameters
+    ----------
+    environment
+        As for ``member_of``; None: that of the process.
+    least_nodes
+        How many the test needs.
+    too_few
+        What is said where there are fewer, ``{count}``.
+
+    Raises
+    ------
+    Skip
+        If this process does not take part, or there are too few nodes.
+    ValueError
+        If a variable is no number.
+    """
+    # A partner that has gone is an outcome, not pages of C++ frames.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
+    member = member_of(os.environ if environment is None else environment)
+    if not member.leads:
+        raise Skip("The first process of the node tests for all of it.")
+    if member.count < least_nodes:
+        raise Skip(too_few.format(count=member.count))
+    return member
+
+
+def first_node_gone(member: Member, error: RuntimeError) -> Outcome:
+    """Return what a node says that does not reach the first one, at which all meet.
+
+    Parameters
+    ----------
+    member
+        Which node this is.
+    error
+        What the store said.
+
+    Raises
+    ------
+    RuntimeError
+        ``error``, if this is the first node itself: its store has not begun.
+    """
+    if member.index == 0:
+        raise error
+    why = str(error).partition("\n")[0][:200]
+    return Outcome(
+        "error",
+        f"The first node, {member.host}, at which all meet, did not answer ({why}). Look whether "
+        "it is up and was started; without it nobody is tested.",
     )
 
 

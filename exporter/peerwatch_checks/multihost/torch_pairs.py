@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 import psutil
 
-from peerwatch_checks.collectives.ranks import Group, measure
+from peerwatch_checks.collectives.overlap import OverlapSeconds, overlap_ratio
+from peerwatch_checks.collectives.ranks import Group, ask
 
 if TYPE_CHECKING:
     from peerwatch_checks.multihost.member import Member
@@ -20,8 +21,20 @@ _SHARE = 0.85
 _PREFIX = "peerwatch-check"
 
 
-def store_of(member: Member, seconds: float) -> Store:
+def store_of(member: Member, seconds: float, *, purpose: str, port_offset: int) -> Store:
     """Return the store by which the nodes meet; the first node keeps it unless the launcher does.
+
+    Parameters
+    ----------
+    member
+        Which node this is.
+    seconds
+        Until then it is there.
+    purpose
+        Begins all keys: what other checks of the job left in the launcher's store is not read.
+    port_offset
+        Added to the port where the first node keeps the store, so that a node that is ahead with
+        the next check does not meet the store of the one before.
 
     Raises
     ------
@@ -34,12 +47,12 @@ def store_of(member: Member, seconds: float) -> Store:
     distributed: Any = torch.distributed
     store = distributed.TCPStore(
         member.host,
-        member.port,
+        member.port + (0 if member.agent_store else port_offset),
         is_master=member.index == 0 and not member.agent_store,
         timeout=timedelta(seconds=seconds),
         wait_for_workers=False,
     )
-    return cast("Store", distributed.PrefixStore(_PREFIX, store))
+    return cast("Store", distributed.PrefixStore(f"{_PREFIX}/{purpose}", store))
 
 
 def interface_of(address: str) -> str | None:
@@ -53,7 +66,7 @@ def interface_of(address: str) -> str | None:
 def by_all_reduce(
     store: Store, devices: Sequence[str], address: str, *, size: int, repeats: int
 ) -> Measure:
-    """Return what measures a pair by an all-reduce over all devices of both nodes.
+    """Return what measures a pair by an all-reduce over all devices of both nodes: GB/s.
 
     Parameters
     ----------
@@ -66,47 +79,100 @@ def by_all_reduce(
     size, repeats
         Bytes of each rank's buffer, and how often it is timed.
     """
-    interface = interface_of(address)
-    environment = (
-        {}
-        if interface is None
-        else {
-            "GLOO_SOCKET_IFNAME": interface,
-            "NCCL_SOCKET_IFNAME": interface,
-        }
-    )
+
+    def value(ranks: Sequence[Mapping[str, Any]]) -> tuple[float, str]:
+        wrong = sorted({name for rank in ranks for name in rank if not rank[name]["right"]})
+        if wrong:
+            return 0.0, f"wrong result of {', '.join(wrong)}"
+        return min(float(rank["all_reduce"]["bandwidth"]) for rank in ranks), ""
+
+    told = {"task": "bandwidth", "size": size, "repeats": repeats, "least": False}
+    return _by_ranks(store, devices, address, told, value)
+
+
+def by_overlap(
+    store: Store, devices: Sequence[str], address: str, *, size: int, repeats: int
+) -> Measure:
+    """Return what measures how far a pair hides an all-reduce behind computing: 0 to 1.
+
+    Parameters as for ``by_all_reduce``.
+    """
+
+    def value(ranks: Sequence[Mapping[str, Any]]) -> tuple[float, str]:
+        return min(overlap_ratio(OverlapSeconds(**rank)) for rank in ranks), ""
+
+    told = {"task": "overlap", "size": size, "repeats": repeats}
+    return _by_ranks(store, devices, address, told, value)
+
+
+def _by_ranks(
+    store: Store,
+    devices: Sequence[str],
+    address: str,
+    told: Mapping[str, object],
+    value: Callable[[Sequence[Mapping[str, Any]]], tuple[float, str]],
+) -> Measure:
+    environment = interface_environment(address)
     backend = "nccl" if devices[0].startswith("cuda") else "gloo"
 
     def measured(task: PairTask) -> tuple[float, str]:
-        key = f"port/{task.name}"
-        if task.first:
-            port = _free_port(address)
-            store.set(key, str(port))
-        else:
-            try:
-                store.wait([key], timedelta(seconds=(1 - _SHARE) * task.seconds))
-            except RuntimeError:
-                return 0.0, "the partner did not begin"
-            port = int(store.get(key))
-        host = f"[{task.host}]" if ":" in task.host else task.host
-        found = measure(
+        try:
+            init_method = meeting_point(
+                store,
+                f"port/{task.name}",
+                address=address if task.first else "",
+                host=task.host,
+                seconds=(1 - _SHARE) * task.seconds,
+            )
+        except RuntimeError:
+            return 0.0, "the partner did not begin"
+        first = 0 if task.first else len(devices)
+        found = ask(
             devices,
-            backend,
-            size=size,
-            repeats=repeats,
+            {**told, "backend": backend},
             seconds=_SHARE * task.seconds,
             environment=environment,
-            group=Group(
-                f"tcp://{host}:{port}", 0 if task.first else len(devices), 2 * len(devices)
-            ),
+            group=Group(init_method, first, 2 * len(devices)),
         )
-        if found.failure:
-            return 0.0, found.failure
-        if found.wrong:
-            return 0.0, f"wrong result of {', '.join(found.wrong)}"
-        return found.bandwidth["all_reduce"], ""
+        return (0.0, found.failure) if found.failure else value(found.ranks)
 
     return measured
+
+
+def interface_environment(address: str) -> dict[str, str]:
+    """Return the variables by which gloo and NCCL use the interface that has an address."""
+    interface = interface_of(address)
+    if interface is None:
+        return {}
+    return {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface}
+
+
+def meeting_point(store: Store, key: str, *, address: str, host: str, seconds: float) -> str:
+    """Return where the ranks of a group meet, as ``init_process_group`` takes it.
+
+    Parameters
+    ----------
+    store, key
+        Where the node whose first rank listens says on which port.
+    address
+        Its own address there; empty on all other nodes.
+    host
+        Address of the node that listens.
+    seconds
+        How long the others wait for it.
+
+    Raises
+    ------
+    RuntimeError
+        If it has not said so in time.
+    """
+    if address:
+        port = _free_port(address)
+        store.set(key, str(port))
+    else:
+        store.wait([key], timedelta(seconds=seconds))
+        port = int(store.get(key))
+    return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
 
 
 def _free_port(address: str) -> int:

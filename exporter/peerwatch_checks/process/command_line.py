@@ -14,9 +14,11 @@ from peerwatch_common.completion import add_completion
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (*SUITES, "pair", "list")
-MODES = ("manual", "prolog", "epilog")
-_SLURM = frozenset({"prolog", "epilog", "--mode=prolog", "--mode=epilog"})
+COMMANDS = (*SUITES, "pair", "offline", "list")
+# What compares nothing with nodes that are not there.
+_NOT_ASKING = frozenset({"pair", "offline", "list"})
+MODES = ("manual", "prolog", "epilog", "health")
+_SLURM = frozenset((*MODES[1:], *(f"--mode={mode}" for mode in MODES[1:])))
 
 _DESCRIPTION = """\
 Tests whether this node is fit to train: by what it has and how it is set up, by what its parts
@@ -24,14 +26,14 @@ achieve, and by what it achieves together with other nodes."""
 
 _WHAT_HELP = """\
 config: what only reads, within a minute. light: within a minute. full: within 3 minutes, and 6 more
-with other nodes. pair: this node with another one. list: print the checks, what each needs, takes
-and means. Or names of checks."""
+with other nodes. pair: this node with other ones, two at a time. offline: with all others, where
+pairs show nothing. list: print the checks, what each needs, takes and means. Or names of checks."""
 
 _EPILOG = """\
 exit status:
   0  all passed             1  a warning
   2  a failure              3  something was not tested, or a mistake in flags or settings
-  as a prolog or epilog: 2 for a failure of severity high, which drains the node, else 0
+  with --mode of Slurm: 2 for a failure of severity high, for which the node is drained, else 0
 
 environment:
   NODE_NAME                 the node's name in results
@@ -96,7 +98,8 @@ def _add_run(group: argparse._ArgumentGroup) -> None:
         "--mode",
         choices=MODES,
         default="manual",
-        help="prolog or epilog: Slurm's rules for exit status, GPUs and time (%(default)s)",
+        help="prolog, epilog or health (HealthCheckProgram): Slurm's rules for exit status, GPUs "
+        "and time (%(default)s)",
     )
     group.add_argument(
         "--even-if-busy",
@@ -117,11 +120,36 @@ def _add_run(group: argparse._ArgumentGroup) -> None:
         metavar="FILE",
         help="results of other nodes to compare with, as --output writes them",
     )
+    _add_prometheus(group)
+
+
+def _add_prometheus(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--prometheus",
+        metavar="URL",
+        help="compare settings (peer_config) and what is measured with other nodes, asked of "
+        "this server",
+    )
+    group.add_argument(
+        "--job-id",
+        metavar="ID",
+        help="the other nodes are those of this job (all of the same GPU, CPU and machine)",
+    )
+    group.add_argument(
+        "--selector",
+        metavar="MATCHERS",
+        help="the other nodes are those that these labels select, such as 'cluster=\"c1\"'",
+    )
 
 
 def _add_results(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--json", action="store_true", help="print a record per line instead of a table"
+    )
+    group.add_argument(
+        "--reason",
+        action="store_true",
+        help="print only why the node is to be drained, a line; nothing if it is not",
     )
     group.add_argument("--output", type=Path, metavar="FILE", help="write the records to a file")
     group.add_argument(
@@ -156,6 +184,12 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         parser.error(f"list stands alone, not with {', '.join(options.what[:5])}")
     if options.write_expectation is not None and options.what != ["config"]:
         parser.error("--write-expectation goes with config alone")
+    if options.reason and options.json:
+        parser.error("--reason and --json both say what is printed; one of them")
+    asked = (options.prometheus, options.job_id, options.selector)
+    if any(each is not None for each in asked) and _NOT_ASKING.issuperset(options.what):
+        flags = "--prometheus, --job-id and --selector"
+        parser.error(f"{flags}: {options.what[0]} compares nothing with other nodes' results")
     if options.textfile is not None and options.textfile.suffix != ".prom":
         parser.error(f"--textfile: {str(options.textfile)!r} must end in .prom")
     return options

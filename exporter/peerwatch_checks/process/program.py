@@ -11,22 +11,25 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from peerwatch_checks.check import Outcome
+from peerwatch_checks.check import SUITES, Outcome
+from peerwatch_checks.facts.gpu_use import gpu_use
+from peerwatch_checks.process.failed_alike import failed_alike
+from peerwatch_checks.process.peer_values import usual_of
+from peerwatch_checks.process.peers import with_peers
 from peerwatch_checks.process.progress import ProgressLines
 from peerwatch_checks.results.atomic_file import write_file
 from peerwatch_checks.results.peers import peers_of
 from peerwatch_checks.results.spool import Spool
-from peerwatch_checks.results.table import summary, table
+from peerwatch_checks.results.table import drain_reason, summary, table
 from peerwatch_checks.results.textfile import write_textfile
 from peerwatch_checks.run.attempts import Circumstances, records
 from peerwatch_checks.run.busy import busy
-from peerwatch_checks.run.gpu_use import gpu_use
 from peerwatch_checks.run.hardware import hardware_of
 from peerwatch_checks.run.lock import LockedError, node_lock
 from peerwatch_checks.run.needs import Node, has_peers, missing
 from peerwatch_checks.run.process_tree import adopt_orphans
 from peerwatch_checks.run.runner import Conditions, Runner
-from peerwatch_checks.run.suite import chosen, seconds_for
+from peerwatch_checks.run.suite import SCOPE_COMMANDS, chosen, seconds_for
 from peerwatch_checks.settings.load import load_settings, unknown_check
 from peerwatch_common.check_results.record import exit_status
 from peerwatch_common.check_results.spool import read_spool
@@ -66,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     ConfigError
         If flags or settings have mistakes.
     """
-    settings = load_settings(options.config)
+    settings = with_peers(load_settings(options.config), options)
     checks = _chosen(options, settings)
     environment = dict(os.environ)
     about = Circumstances(
@@ -75,7 +78,8 @@ def run(options: argparse.Namespace) -> int:
         environment.get("SLURM_JOB_ID", "") if options.mode != "manual" else "",
         hardware_of(settings.config.paths.procfs),
     )
-    gpus = None if options.mode == "manual" else job_gpus(environment.get("SLURM_JOB_GPUS", ""))
+    of_job = options.mode in {"prolog", "epilog"}
+    gpus = job_gpus(environment.get("SLURM_JOB_GPUS", "")) if of_job else None
     folder = options.spool or settings.config.spool
     conditions = _conditions(options, settings, checks, about, gpus)
     adopt_orphans()
@@ -87,8 +91,13 @@ def run(options: argparse.Namespace) -> int:
         # Not to the spool folder: the other run writes there.
         for check in checks:
             output.show(_skipped(check, about, str(error)))
-    output.finish(folder)
-    return _status(output.found, options.mode)
+    drain = ""
+    if options.mode != "manual" or options.reason:
+        alike = failed_alike(settings.options["peer_config"], output.found)
+        drain = drain_reason([each for each in output.found if each.check not in alike])
+    output.finish(folder, drain)
+    # Slurm drains a node whose prolog ends with any but 0.
+    return exit_status(output.found) if options.mode == "manual" else 2 * bool(drain)
 
 
 def job_gpus(text: str) -> tuple[int, ...]:
@@ -110,8 +119,7 @@ def job_gpus(text: str) -> tuple[int, ...]:
 
 def _chosen(options: argparse.Namespace, settings: Settings) -> tuple[Check, ...]:
     known = settings.checks
-    unknown = [word for word in options.what if word not in {*known, "pair"}]
-    unknown = [word for word in unknown if word not in {"config", "light", "full"}]
+    unknown = [word for word in options.what if word not in {*known, *SUITES, *SCOPE_COMMANDS}]
     if unknown:
         raise ConfigError([unknown_check(word, known) for word in unknown])
     found = chosen(
@@ -148,6 +156,7 @@ def _conditions(
         work=config.paths.work,
         earlier=(lambda _check: ()) if folder is None else Spool(folder).earlier,
         peers=peers_of(options.peers, about.node),
+        usual=usual_of(settings.options["peer_config"], about, checks),
         stopped=lambda: stop.reason,
     )
 
@@ -155,13 +164,6 @@ def _conditions(
 def _skipped(check: Check, about: Circumstances, reason: str) -> tuple[Record, ...]:
     outcomes = {"": Outcome("skipped", reason)}
     return records(check, outcomes, about, started=time.time(), seconds=0.0, attempts=0)
-
-
-def _status(found: Iterable[Record], mode: str) -> int:
-    """Return the exit status; Slurm drains a node whose prolog ends with any but 0."""
-    if mode == "manual":
-        return exit_status(found)
-    return 2 if any(each.status == "fail" and each.severity == "high" for each in found) else 0
 
 
 class _Output(ProgressLines):
@@ -190,10 +192,12 @@ class _Output(ProgressLines):
             sys.stdout.writelines(f"{record.to_json()}\n" for record in found)
             sys.stdout.flush()
 
-    def finish(self, folder: Path | None) -> None:
-        """Write what is written of the whole run."""
+    def finish(self, folder: Path | None, drain: str) -> None:
+        """Write what is written of the whole run, and why the node is to be drained, if it is."""
         options = self._options
-        if not options.json:
+        if options.reason:
+            sys.stdout.write(f"{drain}\n" if drain else "")
+        elif not options.json:
             sys.stdout.write(table(self.found))
         else:
             sys.stderr.write(f"{summary(self.found)}\n")

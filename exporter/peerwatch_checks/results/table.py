@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from peerwatch_common.check_results.record import Record
 
 _ORDER = ("fail", "warn", "error", "skipped", "pass")
+# Slurm shows a node's reason in a column.
+_MOST_REASON = 200
 _SAID = {0: "passed", 1: "passed with warnings", 2: "FAILED", 3: "not all could be tested"}
 
 
@@ -38,6 +40,27 @@ def summary(records: Sequence[Record]) -> str:
     counts = {status: sum(each.status == status for each in records) for status in _ORDER}
     said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     return f"{_SAID[exit_status(records)]}: {said or 'no check ran'}"
+
+
+def drains(record: Record) -> bool:
+    """Return whether a record says that its node is to be drained now."""
+    return record.status == "fail" and record.severity == "high" and not record.is_about_others
+
+
+def drain_reason(records: Sequence[Record]) -> str:
+    """Return why the node is to be drained, a line of 200 characters at most; empty: it is not.
+
+    What failed with severity low waits until somebody decides, and what the first node of a test of
+    several says of others is not about this node.
+    """
+    found = list(filter(drains, records))
+    if not found:
+        return ""
+    first = found[0]
+    name = " ".join(filter(None, (first.check, one_line(first.device))))
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    text = f"{name} failed: {one_line(first.message)}"
+    return text[: _MOST_REASON - len(more)] + more
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

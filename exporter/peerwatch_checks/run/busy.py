@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from peerwatch_checks.run.gpu_use import GpuUse
+    from peerwatch_checks.facts.gpu_use import GpuUse
     from peerwatch_checks.settings.config import BusyConfig
 
 _CHECKPOINT = "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 _PODS = "var/lib/kubelet/pods"
-_STEP = re.compile(r"^slurmstepd: \[(\d+)\.")
+# Debian's program may have a suffix: slurmstepd-wlm.
+_STEP = re.compile(r"^slurmstepd[\w-]*: \[(\d+)\.")
 # Long enough for a mean, short enough to wait for.
 _CPU_SECONDS = 0.5
 

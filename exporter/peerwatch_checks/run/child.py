@@ -6,17 +6,16 @@ Started by ``supervisor``. It prints and crashes as it likes: outcomes have thei
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
 import json
 import os
-import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from peerwatch_checks import check as contract
+from peerwatch_checks.run.guard import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,16 +23,16 @@ if TYPE_CHECKING:
     from peerwatch_checks.check import Check
 
 _NICE = 19
-_PR_SET_PDEATHSIG = 1
 # The kernel's OOM killer takes the check, rather than what the node is for.
 _OOM_SCORE_ADJ = "1000"
 
 
 def main() -> int:
     """Run the check that standard input names; 0 if it came to an end, whatever it found."""
-    results = int(sys.argv[1])
-    _step_back()
+    results, program = map(int, sys.argv[1:])
     job = json.loads(sys.stdin.read())
+    guarded(program, Path(job["work_folder"]), results)
+    _step_back(active=job["active"])
     with os.fdopen(results, "w", encoding="utf-8") as out:
         for line in _lines(job):
             out.write(json.dumps(line) + "\n")
@@ -41,13 +40,16 @@ def main() -> int:
     return 0
 
 
-def _step_back() -> None:
-    """Give way to everything else on the node, and end with the process that started this one."""
-    os.nice(_NICE)
+def _step_back(*, active: bool) -> None:
+    """Give way to everything else on the node.
+
+    What only reads is over in a moment, and has to be over in time beside a job that uses all CPUs:
+    it keeps its priority.
+    """
+    if active:
+        os.nice(_NICE)
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE_ADJ, encoding="ascii")
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _lines(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -83,6 +85,7 @@ def _context(check: Check, job: dict[str, Any]) -> contract.Context:
         gpus=None if gpus is None else tuple(gpus),
         earlier={device: tuple(values) for device, values in job["earlier"].items()},
         peers={device: tuple(values) for device, values in job["peers"].items()},
+        usual={device: contract.Usual(**usual) for device, usual in job["usual"].items()},
         procfs=Path(job["procfs"]),
         sysfs=Path(job["sysfs"]),
         rootfs=Path(job["rootfs"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,11 +11,12 @@ from peerwatch_checks.check import Outcome
 from peerwatch_checks.run.attempts import by_device, once, records, repeated
 from peerwatch_checks.run.hardware import comparable
 from peerwatch_checks.run.supervisor import GRACE_SECONDS, supervised
+from peerwatch_common.check_results.record import OF_SEVERAL_NODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from peerwatch_checks.check import Check, Options
+    from peerwatch_checks.check import Check, Options, Usual
     from peerwatch_checks.run.attempts import Circumstances
     from peerwatch_checks.run.needs import Node
     from peerwatch_common.check_results.record import Record
@@ -55,6 +56,8 @@ class Conditions:
         The node's root, and where checks may write.
     earlier, peers
         Return the records of a check's earlier runs, and those of other nodes.
+    usual
+        Returns what is usual on other nodes, by device.
     seconds
         How long the run may take.
     stopped
@@ -73,6 +76,7 @@ class Conditions:
     work: Path | None = None
     earlier: Callable[[str], Sequence[Record]] = lambda _check: ()
     peers: Callable[[str], Sequence[Record]] = lambda _check: ()
+    usual: Callable[[str], Mapping[str, Usual]] = lambda _check: {}
     stopped: Callable[[], str] = lambda: ""
     grace_seconds: float = GRACE_SECONDS
 
@@ -130,7 +134,10 @@ class Runner:
         started, begun = time.time(), time.monotonic()
         outcomes = self._attempt(check, 0)
         attempts = 1
-        if any(outcome.status == "fail" for outcome in outcomes.values()):
+        failed = any(outcome.status == "fail" for outcome in outcomes.values())
+        # Those of several nodes repeat for themselves what failed: the other nodes have ended, and
+        # alone this one would find nobody.
+        if failed and check.scope not in OF_SEVERAL_NODES:
             took = time.monotonic() - begun
             if reason := self.conditions.stopped() or self._too_late(took):
                 outcomes = once(outcomes, reason)
@@ -164,12 +171,14 @@ class Runner:
         return {
             "check": check.name,
             "path": str(check.path),
+            "active": check.active,
             "options": conditions.options[check.name].model_dump(mode="json"),
             "node": conditions.about.node,
             "attempt": attempt,
             "gpus": conditions.node.gpus,
             "earlier": comparable(conditions.earlier(check.name), conditions.about.hardware),
             "peers": comparable(conditions.peers(check.name), conditions.about.hardware),
+            "usual": {name: asdict(each) for name, each in conditions.usual(check.name).items()},
             "procfs": str(conditions.node.procfs),
             "sysfs": str(conditions.node.sysfs),
             "rootfs": str(conditions.rootfs),

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from peerwatch_checks.check import SUITES
-from peerwatch_common.check_results.record import SCOPES
+from peerwatch_common.check_results.record import OF_SEVERAL_NODES, SCOPES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from peerwatch_checks.check import Check
+    from peerwatch_common.check_results.record import Scope
 
-_WITH_PEERS = frozenset({"pair", "multi"})
-# Aegis' limits: configuration and light checks a minute, one host 3 minutes, several 6.
-SUITE_SECONDS = {"config": 60.0, "light": 60.0, "full": 180.0, "pair": 360.0}
+# Commands that mean all checks of a scope.
+SCOPE_COMMANDS: dict[str, Scope] = {"pair": "pair", "offline": "multi"}
+# Aegis' limits: configuration and light checks a minute, one host 3 minutes, several 6. The start
+# of the program and the end of a check that hangs are within them.
+_ROOM = 10.0
+SUITE_SECONDS = {
+    "config": 60.0 - _ROOM,
+    "light": 60.0 - _ROOM,
+    "full": 180.0 - _ROOM,
+    "pair": 360.0 - _ROOM,
+    "offline": 900.0 - _ROOM,
+}
 _PEERS_SECONDS = 360.0
 
 
@@ -30,7 +39,7 @@ def chosen(
     Parameters
     ----------
     words
-        Suites, ``pair``, and names of checks.
+        Suites, ``pair``, ``offline``, and names of checks.
     checks
         All there are.
     exclude
@@ -41,8 +50,8 @@ def chosen(
     found: dict[str, Check] = {}
     for word in words:
         for name, check in checks.items():
-            suite = (word in SUITES and word in check.suites) or (word == check.scope == "pair")
-            alone = check.scope not in _WITH_PEERS or peers or word == "pair"
+            suite = word in check.suites or SCOPE_COMMANDS.get(word) == check.scope
+            alone = check.scope not in OF_SEVERAL_NODES or peers or word in SCOPE_COMMANDS
             if word == name or (suite and alone and name not in exclude):
                 found[name] = check
     order = sorted(

@@ -26,6 +26,7 @@ _MOST_OUTPUT = 4 * 1024**2
 _MOST_MESSAGES = 16 * 1024
 _READ = 65536
 _TICK_SECONDS = 0.1
+_CHILD = (sys.executable, "-m", "peerwatch_checks.run.child")
 # As long as Slurm and Kubernetes would rather not wait.
 GRACE_SECONDS = 5.0
 
@@ -157,7 +158,7 @@ def _started(text: bytes) -> Iterator[tuple[subprocess.Popen[bytes], _Pipes]]:
             given.write(text)
             given.seek(0)
             process = subprocess.Popen(
-                [sys.executable, "-m", "peerwatch_checks.run.child", str(results_write)],
+                [*_CHILD, str(results_write), str(os.getpid())],
                 stdin=given,
                 stdout=messages_write,
                 stderr=messages_write,

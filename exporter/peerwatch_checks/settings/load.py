@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-COMMANDS = (*SUITES, "pair", "list")
+COMMANDS = (*SUITES, "pair", "offline", "list")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from peerwatch_common.check_results.record import Record
 
 _LABELS = ("check", "scope", "device", "severity")
+# Only values of the same hardware are compared: the versions of a record that say what it was, by
+# label.
+_HARDWARE = {"gpu_model": "gpu", "cpu_model": "cpu"}
 _SOURCE = "the newest record of peerwatch-check"
 _NOT_DRAWN = "for queries and alerts of your own; the check's message says more"
 
@@ -35,6 +38,15 @@ SPECS = (
         not_drawn=_NOT_DRAWN,
     ),
     MetricSpec(
+        "peerwatch_check_value",
+        "gauge",
+        "1",
+        (*_LABELS, "unit", *_HARDWARE),
+        "What a check measured, in the unit that its label says, with the models of the node's "
+        "GPUs and CPUs: only values of the same ones are compared.",
+        _SOURCE,
+    ),
+    MetricSpec(
         "peerwatch_check_duration_seconds",
         "gauge",
         "seconds",
@@ -56,12 +68,15 @@ SPECS = (
 
 def families(records: Iterable[Record]) -> tuple[Family, ...]:
     """Return the families of records, of which each has a key of its own."""
-    status, ratio, duration, last_run = (spec.family() for spec in SPECS)
+    status, ratio, value, duration, last_run = (spec.family() for spec in SPECS)
     for record in records:
         labels = (record.check, record.scope, record.device, record.severity)
         status.add_metric(labels, record.status_value)
         if record.value_ratio is not None:
             ratio.add_metric(labels, record.value_ratio)
+        if record.value is not None:
+            models = [record.versions.get(version, "") for version in _HARDWARE.values()]
+            value.add_metric((*labels, record.unit, *models), record.value)
         duration.add_metric(labels, record.duration_seconds)
         last_run.add_metric(labels, record.started)
-    return (status, ratio, duration, last_run)
+    return (status, ratio, value, duration, last_run)

@@ -20,6 +20,8 @@ Scope = Literal["config", "host", "pair", "multi"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 SCOPES: tuple[Scope, ...] = get_args(Scope)
+# Scopes of tests that several nodes take together.
+OF_SEVERAL_NODES: frozenset[Scope] = frozenset({"pair", "multi"})
 # What does not speak of the node, but of the check: it never drains.
 UNKNOWN: frozenset[Status] = frozenset({"error", "skipped"})
 
@@ -43,7 +45,8 @@ class Record:
     scope
         What was tested: the node's configuration, one host, a pair of nodes, several.
     device
-        Which part, such as ``gpu0``, ``mlx5_0`` or ``/data``; empty: all of the node.
+        Which part, such as ``gpu0``, ``mlx5_0`` or ``/data``; empty: all of the node. In tests of
+        several nodes another node, a link, a switch or the fabric.
     status
         ``error``: the check itself did not work; ``skipped``: it did not run. Neither speaks of
         the node.
@@ -64,7 +67,7 @@ class Record:
     attempts
         How often it ran: a failure counts once it is repeated.
     mode
-        Who asked for it: ``manual``, ``prolog`` or ``epilog``.
+        Who asked for it: ``manual``, or Slurm's ``prolog``, ``epilog`` or ``health`` check.
     job_id
         The scheduler's job in whose prolog or epilog it ran; empty: none.
     versions
@@ -98,6 +101,11 @@ class Record:
     def key(self) -> tuple[str, str, str]:
         """What the record is about: check, scope and device."""
         return (self.check, self.scope, self.device)
+
+    @property
+    def is_about_others(self) -> bool:
+        """Whether it speaks of other nodes, or of what is between them, and not of this node."""
+        return self.scope in OF_SEVERAL_NODES and self.device != ""
 
     def to_json(self) -> str:
         """Return the record as one line, without its end."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 # Prometheus' own limits, where they are set (label_value_length_limit), are of this order; the
 # longest that is meant to be there, an explanation's sentence, has some 300.
 MAX_LABEL_BYTES = 1024
@@ -23,5 +21,7 @@ def shortened(value: str) -> str:
     whole = value.encode(errors="surrogatepass")
     if len(whole) <= MAX_LABEL_BYTES:
         return value
-    ending = f"...[{len(whole)} bytes, sha256 {hashlib.sha256(whole).hexdigest()[:16]}]"
+    from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL, 4 MiB that no usual value needs
+
+    ending = f"...[{len(whole)} bytes, sha256 {sha256(whole).hexdigest()[:16]}]"
     return whole[: MAX_LABEL_BYTES - len(ending)].decode(errors="ignore") + ending

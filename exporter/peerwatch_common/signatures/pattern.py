@@ -47,7 +47,7 @@ class PatternError(ValueError):
     """An expression cannot be used; the text says why and what to do."""
 
 
-def compiled(text: str, *, needs_literal: bool = True) -> Pattern:
+def compiled(text: str, *, needs_literal: bool = True, is_shipped: bool = False) -> Pattern:
     """Return an expression that is safe to search for in any line.
 
     Parameters
@@ -56,6 +56,9 @@ def compiled(text: str, *, needs_literal: bool = True) -> Pattern:
         The expression, in the syntax of Python's ``re``.
     needs_literal
         Whether lines are selected by a fixed text of it.
+    is_shipped
+        Whether it is a part of the program, whose tests have shown that it is safe: that is not
+        shown again at every start, and it is compiled once it is needed.
 
     Raises
     ------
@@ -68,8 +71,11 @@ def compiled(text: str, *, needs_literal: bool = True) -> Pattern:
     if not text.isascii():
         raise PatternError("is not ASCII; write other characters as bytes, such as \\xc3\\xa4")
     try:
-        expression = re.compile(text.encode())
         tree = _parser.parse(text.encode())
+        pattern = Pattern(text, frozenset(_literals(tree)))
+        if is_shipped:
+            return pattern
+        expression = pattern.expression
     except (re.error, OverflowError, RecursionError) as error:
         raise PatternError(f"is no regular expression: {error}") from None
     if expression.flags & re.IGNORECASE:
@@ -80,13 +86,12 @@ def compiled(text: str, *, needs_literal: bool = True) -> Pattern:
             f"could try more than {_MOST_WAYS:,} ways to match at one place of a line; "
             "limit its repeats, such as .{0,200} in place of .*, and do not nest them"
         )
-    literals = _literals(tree)
-    if needs_literal and min(map(_length, literals), default=0) < _SHORTEST_LITERAL:
+    if needs_literal and min(map(_length, pattern.literals), default=0) < _SHORTEST_LITERAL:
         raise PatternError(
             f"has no fixed text with at least {_SHORTEST_LITERAL} letters other than a, e, i, o, u "
             "that every match contains; lines are selected by it"
         )
-    return Pattern(expression, frozenset(literals))
+    return pattern
 
 
 def _ways(items: Iterable[Any], *, last: bool = False) -> int:

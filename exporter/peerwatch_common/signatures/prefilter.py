@@ -10,6 +10,7 @@ would select too many lines: which these are is known from a sample of healthy l
 
 from __future__ import annotations
 
+from heapq import heapify, heappop, heapreplace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -149,15 +150,25 @@ def _cover(literals: set[bytes], sample: bytes) -> Iterator[bytes]:
         for part in {part for text in literal.split() for part in _parts(text)}:
             holders.setdefault(part, set()).add(literal)
     costs = {part: _SEARCH + _LINE * sample.count(part) / len(sample) for part in holders}
-    left = set(literals)
-    while left:
+
+    def rank(part: bytes, held: int) -> tuple[float, int, bytes]:
         # Of those that cost as much the longest: it selects fewest lines.
-        best = min(costs, key=lambda part: (costs[part] / len(holders[part]), -len(part), part))
-        yield best
-        covered = holders[best]
-        left -= covered
-        holders = {part: rest for part, held in holders.items() if (rest := held - covered)}
-        costs = {part: costs[part] for part in holders}
+        return costs[part] / held, -len(part), part
+
+    left = set(literals)
+    waiting = [rank(part, len(held)) for part, held in holders.items()]
+    heapify(waiting)
+    while left:
+        *_, best = waiting[0]
+        holders[best] &= left
+        if not holders[best]:
+            heappop(waiting)
+        elif waiting[0] < (now := rank(best, len(holders[best]))):
+            # Others have taken some of its literals since: it costs more for each, never less.
+            heapreplace(waiting, now)
+        else:
+            yield best
+            left -= holders[best]
 
 
 def _parts(literal: bytes) -> Iterator[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 Log = Literal["job", "kernel"]
@@ -24,20 +25,28 @@ class EventClass(enum.StrEnum):
     NOISE = "X"  # looks like an error and is none
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pattern:
     """One regular expression of a signature.
 
     Attributes
     ----------
-    expression
-        Searched for in a line, after its prefixes are taken off.
+    text
+        The expression, in the syntax of Python's ``re``.
     literals
         Every match contains all texts of at least one of these: other lines are not searched.
     """
 
-    expression: re.Pattern[bytes]
+    text: str
     literals: frozenset[Texts]
+
+    @cached_property
+    def expression(self) -> re.Pattern[bytes]:
+        """Searched for in a line, after its prefixes are taken off.
+
+        Compiled when it is first needed: most logs need few of hundreds.
+        """
+        return re.compile(self.text.encode())
 
 
 @dataclass(frozen=True, slots=True)

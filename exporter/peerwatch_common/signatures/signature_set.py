@@ -108,7 +108,7 @@ def load_signatures(paths: Sequence[Path] = ()) -> SignatureSet:
 
 def _read(path: Path, mistakes: list[str]) -> _File:
     try:
-        return _File.model_validate(read_yaml(path))
+        return _File.model_validate(read_yaml(path, is_shipped=path == SHIPPED))
     except ConfigError as error:
         mistakes += error.mistakes
     except ValidationError as error:
@@ -131,7 +131,7 @@ def _signature(name: str, entry: _Entry, path: Path, mistakes: list[str]) -> Sig
     patterns: list[Pattern] = []
     for text in texts:
         try:
-            patterns.append(_pattern(text, entry))
+            patterns.append(_pattern(text, entry, is_shipped=path == SHIPPED))
         except PatternError as error:
             mistakes.append(f"{path}: signatures.{name}.pattern: {text!r} {error}")
     return Signature(
@@ -146,9 +146,11 @@ def _signature(name: str, entry: _Entry, path: Path, mistakes: list[str]) -> Sig
     )
 
 
-def _pattern(text: str, entry: _Entry) -> Pattern:
+def _pattern(text: str, entry: _Entry, *, is_shipped: bool = False) -> Pattern:
     # The last line of a traceback is found by the traceback, not by a text in it.
-    pattern = compiled(text, needs_literal=not entry.exception)
+    pattern = compiled(text, needs_literal=not entry.exception, is_shipped=is_shipped)
+    if is_shipped:
+        return pattern
     groups: dict[str, Any] = dict(pattern.expression.groupindex)
     if len(groups) > _MOST_FIELDS:
         raise PatternError(f"has {len(groups)} named groups, more than {_MOST_FIELDS}")

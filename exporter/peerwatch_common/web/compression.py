@@ -14,12 +14,12 @@ _BETWEEN_METRICS = b"\n# HELP "
 _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff"
 # Both empty: of the last block, with which the member ends, and of a piece nobody knows.
 _LAST_BLOCK = b"\x03\x00"
-_NOTHING = (None, b"")
+_NOTHING = (b"", b"")
 _GZIP_END = struct.Struct("<II")
 # Both endpoints in both formats have fewer.
 _MOST_PIECES = 2000
-# Of a metric, by which it is found; two with the same beginning would only be compressed anew.
-_LONGEST_NAME = 100
+# Of a metric, by which its piece is found; two without a name would only be compressed anew.
+_LONGEST_NAME = 200
 
 
 class GzipCache:
@@ -36,7 +36,7 @@ class GzipCache:
 
     def __init__(self, size: int = 4) -> None:
         self._kept: deque[tuple[bytes, bytes]] = deque(maxlen=size)
-        self._pieces: dict[tuple[bool, bytes], tuple[bytes, bytes]] = {}
+        self._pieces: dict[bytes, tuple[bytes, bytes]] = {}
         # Held while compressing: the second scraper of an endpoint waits instead of paying again.
         self._lock = threading.Lock()
 
@@ -60,18 +60,29 @@ class GzipCache:
         packed = [_GZIP_HEADER]
         if len(self._pieces) > _MOST_PIECES:
             self._pieces.clear()
-        for piece in body.split(_BETWEEN_METRICS):
-            is_first = len(packed) == 1
-            key = is_first, piece[:_LONGEST_NAME]
-            known, compressed = self._pieces.get(key, _NOTHING)
-            if known != piece:
+        start = 0
+        while start < len(body):
+            name_ends = body.find(b" ", start + len(_BETWEEN_METRICS), start + _LONGEST_NAME)
+            name = body[start : max(start, name_ends)]
+            piece, compressed = self._pieces.get(name, _NOTHING)
+            if not _is_piece(body, start, piece):
+                end = body.find(_BETWEEN_METRICS, start + 1)
+                piece = body[start:] if end < 0 else body[start:end]
                 # -15: a window of 32 KiB, and neither header nor checksum. 5: with zlib's usual
                 # memory (8), making it ready takes longer than compressing most pieces.
                 deflate = zlib.compressobj(1, zlib.DEFLATED, -15, 5)
-                text = piece if is_first else _BETWEEN_METRICS + piece
-                compressed = deflate.compress(text) + deflate.flush(zlib.Z_SYNC_FLUSH)
-                self._pieces[key] = piece, compressed
+                compressed = deflate.compress(piece) + deflate.flush(zlib.Z_SYNC_FLUSH)
+                self._pieces[name] = piece, compressed
             packed.append(compressed)
+            start += len(piece)
         packed.append(_LAST_BLOCK)
         packed.append(_GZIP_END.pack(zlib.crc32(body), len(body) & 0xFFFFFFFF))
         return b"".join(packed)
+
+
+def _is_piece(body: bytes, start: int, piece: bytes) -> bool:
+    """Return whether this piece stands there and ends there, without cutting out what does."""
+    if not piece or not body.startswith(piece, start):
+        return False
+    end = start + len(piece)
+    return end == len(body) or body.startswith(_BETWEEN_METRICS, end)

@@ -69,6 +69,11 @@ class Service:
         Compresses larger bodies; ``None`` sends them as they are.
     clock
         Unix time in seconds.
+    max_body_bytes
+        The largest body of a POST that is taken; 0: only GET and HEAD are served.
+    needs_login
+        Whether a request needs the login that the settings ask for; False for one that carries its
+        own right, such as a signature.
     """
 
     def __init__(
@@ -79,13 +84,17 @@ class Service:
         facts: WebFacts,
         gzip: GzipCache | None,
         clock: Callable[[], float] = time.time,
+        max_body_bytes: int = 0,
+        needs_login: Callable[[Request], bool] = lambda _: True,
     ) -> None:
         self.app = app
         self.security = security
         self.facts = facts
         self.gzip = gzip
         self.clock = clock
+        self.max_body_bytes = max_body_bytes
         self._program = program
+        self._needs_login = needs_login
 
     def respond(self, request: Request) -> Response:
         """Return the answer to a request of a client that may or may not come in."""
@@ -97,7 +106,7 @@ class Service:
         return replace(response, headers=headers)
 
     def _refusal(self, security: Security, request: Request) -> Response | None:
-        if security.logins is not None:
+        if security.logins is not None and self._needs_login(request):
             verdict = security.logins.check(request.header("authorization"))
             if verdict.value == "busy":
                 return text(503, "Too many logins are being checked.", ("Retry-After", "5"))
@@ -206,7 +215,7 @@ class Connection:
             handshake(secured, security.allowed_sans)
 
     def _serve(self) -> None:
-        reader = RequestReader(self._receive, self.client)
+        reader = RequestReader(self._receive, self.client, self._service.max_body_bytes)
         while not self._ended.is_set():
             self._allow(BRIEF_SECONDS if self._brief else IDLE_SECONDS)
             self.idle_since = time.monotonic()
@@ -295,7 +304,8 @@ class Connection:
             self._sending_since = None
 
     def _refuse(self, reader: RequestReader, status: int, sentence: str) -> None:
-        headers = (("Allow", "GET, HEAD"),) if status == 405 else ()
+        served = "GET, HEAD, POST" if self._service.max_body_bytes else "GET, HEAD"
+        headers = (("Allow", served),) if status == 405 else ()
         response = text(status, sentence, *headers)
         self._send(reader, response, response.body)
         # Closing with bytes unread would reset the connection, and the answer be lost.

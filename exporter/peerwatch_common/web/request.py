@@ -1,7 +1,8 @@
 """Reads HTTP/1.x requests with h11: what a scraper or a browser sends, and nothing else.
 
 h11 decides what a request is. Here it is bounded in size and count, and what these servers have no
-use for (another method, a body, two logins) is refused.
+use for (another method, a body, two logins) is refused. A server that takes webhooks takes POST
+with a body up to its own limit.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ MAX_HEADERS = 100
 MAX_BODY_BYTES = 4096
 
 _TOO_LARGE = 431
+_NO_BODY = "Requests with a body are not served."
 
 
 class BadRequestError(Exception):
@@ -39,7 +41,7 @@ class Request:
     Parameters
     ----------
     method
-        ``GET`` or ``HEAD``.
+        ``GET`` or ``HEAD``, and ``POST`` where bodies are taken.
     path, query
         The target before and after the question mark, still percent-encoded.
     headers
@@ -48,6 +50,8 @@ class Request:
         Whether the client wants to send another one on the same connection.
     client
         The client's address.
+    body
+        What was posted.
     """
 
     method: str
@@ -56,6 +60,7 @@ class Request:
     headers: Mapping[str, str]
     keep_alive: bool
     client: str
+    body: bytes = b""
 
     def header(self, name: str) -> str:
         """Return a header's value, empty if it was not sent."""
@@ -71,6 +76,8 @@ class RequestReader:
         Returns up to so many bytes, at least one; none when the client has ended.
     client
         The client's address.
+    max_body_bytes
+        The largest body of a POST that is taken; 0: only GET and HEAD are served.
 
     Attributes
     ----------
@@ -80,9 +87,12 @@ class RequestReader:
         Whether the newest request is a HEAD, to which the answer has no body.
     """
 
-    def __init__(self, receive: Callable[[int], bytes], client: str) -> None:
+    def __init__(
+        self, receive: Callable[[int], bytes], client: str, max_body_bytes: int = 0
+    ) -> None:
         self._receive = receive
         self._client = client
+        self._max_body_bytes = max_body_bytes
         self.http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
         self.is_head = False
 
@@ -107,19 +117,31 @@ class RequestReader:
         EOFError
             If the client ended in the middle of it.
         """
+        event = self._received()
+        assert isinstance(event, h11.Request), "nothing else begins a message of a client"
+        self.is_head = event.method == b"HEAD"
+        method, target, headers = _accepted(event, self._max_body_bytes)
+        body = self._body() if method == "POST" else b""
+        if method != "POST" and not isinstance(self._event(), h11.EndOfMessage):
+            raise BadRequestError(413, _NO_BODY)
+        path, _, query = _origin_form(target).partition("?")
+        keep_alive = self.http.their_state is h11.DONE
+        return Request(method, path, query, headers, keep_alive, self._client, body)
+
+    def _body(self) -> bytes:
+        # As long as announced, which was found small enough, or h11 objects.
+        parts: list[bytes] = []
+        while isinstance(event := self._received(), h11.Data):
+            parts.append(bytes(event.data))
+        return b"".join(parts)
+
+    def _received(self) -> object:
         while (event := self._event()) is h11.NEED_DATA:
             data = self._receive(MAX_HEAD_BYTES)
             if not data:
                 raise EOFError
             self.http.receive_data(data)
-        assert isinstance(event, h11.Request), "nothing else begins a message of a client"
-        self.is_head = event.method == b"HEAD"
-        method, target, headers = _accepted(event)
-        if not isinstance(self._event(), h11.EndOfMessage):
-            raise BadRequestError(413, "Requests with a body are not served.")
-        path, _, query = _origin_form(target).partition("?")
-        keep_alive = self.http.their_state is h11.DONE
-        return Request(method, path, query, headers, keep_alive, self._client)
+        return event
 
     def _event(self) -> object:
         try:
@@ -133,7 +155,7 @@ class RequestReader:
             raise BadRequestError(status, text) from None
 
 
-def _accepted(event: h11.Request) -> tuple[str, str, dict[str, str]]:
+def _accepted(event: h11.Request, max_body_bytes: int) -> tuple[str, str, dict[str, str]]:
     """Return method, target and headers of a request that is small enough and makes sense."""
     if event.http_version not in {b"1.1", b"1.0"}:
         raise BadRequestError(400, "Only HTTP/1.1 and HTTP/1.0 are served.")
@@ -152,14 +174,28 @@ def _accepted(event: h11.Request) -> tuple[str, str, dict[str, str]]:
                 raise BadRequestError(400, "The header authorization stands twice.")
             value = f"{headers[name]}, {value}"
         headers[name] = value
-    length = headers.get("content-length", "0")
-    if "transfer-encoding" in headers or int(length) > MAX_BODY_BYTES:
-        # Before the method: what is announced is never read, be it a gigabyte.
-        raise BadRequestError(413, "Requests with a body are not served.")
     method = event.method.decode("ascii")
-    if method not in {"GET", "HEAD"}:
-        raise BadRequestError(405, "Only GET and HEAD are served.")
+    _check_length(method, headers, max_body_bytes)
+    methods = ("GET", "HEAD", "POST") if max_body_bytes else ("GET", "HEAD")
+    if method not in methods:
+        raise BadRequestError(405, f"Only {', '.join(methods[:-1])} and {methods[-1]} are served.")
     return method, event.target.decode("ascii"), headers
+
+
+def _check_length(method: str, headers: Mapping[str, str], max_body_bytes: int) -> None:
+    """Refuse a body before it is read, be it a gigabyte."""
+    length = int(headers.get("content-length", "0"))
+    if method != "POST" or not max_body_bytes:
+        # Before the method is looked at: a large body is what is wrong, whatever it is for.
+        if "transfer-encoding" in headers or length > MAX_BODY_BYTES:
+            raise BadRequestError(413, _NO_BODY)
+        return
+    if "content-length" not in headers:
+        raise BadRequestError(411, "A body is taken with its length (Content-Length) only.")
+    if length > max_body_bytes:
+        raise BadRequestError(
+            413, f"The body has {length} bytes; up to {max_body_bytes} are taken."
+        )
 
 
 def _origin_form(target: str) -> str:

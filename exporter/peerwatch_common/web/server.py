@@ -78,6 +78,10 @@ class HttpServer:
         Told of what was refused.
     gzip
         Compresses larger bodies; ``None`` sends them as they are.
+    max_body_bytes
+        The largest body of a POST that is taken; 0: only GET and HEAD are served.
+    needs_login
+        Whether a request needs the login that the settings ask for; all do by default.
 
     Raises
     ------
@@ -96,9 +100,15 @@ class HttpServer:
         max_connections: int = 64,
         facts: WebFacts | None = None,
         gzip: GzipCache | None = None,
+        max_body_bytes: int = 0,
+        needs_login: Callable[[Request], bool] = lambda _: True,
     ) -> None:
         self._facts = facts or WebFacts()
-        self._service = Service(program, app, security, self._facts, gzip)
+        self._service = Service(
+            *(program, app, security, self._facts, gzip),
+            max_body_bytes=max_body_bytes,
+            needs_login=needs_login,
+        )
         self._connections = ConnectionPool(max_connections)
         only_probes = _ProbesOnly(app, self._facts)
         self._probe_service = Service(program, only_probes, security, self._facts, gzip)

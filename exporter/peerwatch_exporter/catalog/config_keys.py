@@ -24,7 +24,7 @@ NODE_CONFIG = MetricSpec(
     "How the node is set up, one row for each key (docs/config-check.md lists them). Of GPUs and "
     "NICs that agree a key names the aspect, such as gpu.vbios; of those that do not it also names "
     "the device, as in gpu.3.vbios. Value is always 1.",
-    "files of /proc and /sys, PCI configuration space, NVML",
+    "files of /proc and /sys, PCI configuration space, netlink (dcbnl), NVML",
 )
 RANK_CONFIG = MetricSpec(
     "rank_config_info",

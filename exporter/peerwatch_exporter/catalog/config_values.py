@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 
@@ -25,8 +24,10 @@ def clean(text: str) -> str:
 
 def digest(text: str) -> str:
     """Return a short fingerprint of a text."""
+    from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL, 4 MiB that no usual value needs
+
     whole = text.encode(errors="surrogatepass")
-    return f"sha256 {hashlib.sha256(whole).hexdigest()[:_DIGEST]}"
+    return f"sha256 {sha256(whole).hexdigest()[:_DIGEST]}"
 
 
 class ConfigValues:

@@ -103,7 +103,7 @@ SPECS: tuple[MetricSpec, ...] = (
         "1",
         ("source", "gpu"),
         "1 if the GPU and its driver have a source, 0 if its metrics are missing for that reason: "
-        "power_instant, gpm, nvlink_bytes, pcie_bytes.",
+        "power_instant, gpm, dcgm, nvlink_bytes, pcie_bytes.",
         "NVML return codes",
         "NVIDIA driver",
     ),
@@ -129,8 +129,8 @@ SPECS: tuple[MetricSpec, ...] = (
         "counter",
         "seconds",
         ("process",),
-        "CPU time of the exporter's own processes: main, driver (all that call NVML), sampler and "
-        "logs.",
+        "CPU time of the exporter's own processes: main, driver (all that call NVML), sampler, "
+        "logs and dcgm.",
         "/proc/<pid>/stat utime, stime",
     ),
     MetricSpec(

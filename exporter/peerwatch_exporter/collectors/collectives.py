@@ -39,7 +39,6 @@ SPECS: tuple[MetricSpec, ...] = needing(
         "Collectives, sends and receives that the rank has launched, since the exporter first saw "
         "it.",
         f"{_RECORDER}: entries, collective_seq_id",
-        not_drawn=_FOR_DIAGNOSIS,
     ),
     MetricSpec(
         "collective_completed_total",
@@ -56,7 +55,6 @@ SPECS: tuple[MetricSpec, ...] = needing(
         _KIND,
         "Duration of the completed ones, where the back end measures it (NCCL).",
         f"{_RECORDER}: duration_ms, else time_discovered_completed_ns - ..started_ns",
-        not_drawn=_FOR_DIAGNOSIS,
     ),
     MetricSpec(
         "collective_bytes_total",
@@ -65,7 +63,6 @@ SPECS: tuple[MetricSpec, ...] = needing(
         _KIND,
         "Size of the completed ones: of the larger of input and output buffer.",
         f"{_RECORDER}: input_sizes, output_sizes and their types",
-        not_drawn=_FOR_DIAGNOSIS,
     ),
     MetricSpec(
         "collective_bus_bytes_total",
@@ -85,7 +82,6 @@ SPECS: tuple[MetricSpec, ...] = needing(
         "Sequence number of the group's newest collective that the rank has launched, started, "
         "completed; a state that the source does not know is missing.",
         f"{_RECORDER}: pg_status",
-        not_drawn=_FOR_DIAGNOSIS,
     ),
     MetricSpec(
         "collective_in_flight_seconds",
@@ -94,7 +90,6 @@ SPECS: tuple[MetricSpec, ...] = needing(
         _GROUP,
         "Age of the oldest collective that is launched and not completed; 0 if none is.",
         f"{_RECORDER}: time_created_ns",
-        not_drawn=_FOR_DIAGNOSIS,
     ),
     MetricSpec(
         "collective_in_flight_info",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _GPU_LABELS = ("gpu", "uuid")
 _WINDOW = (
     "Mean of the last mean_seconds, of windows of gpu_gpm_window_seconds, 0 to 1. Hopper and "
-    "later, without MIG."
+    "later, without MIG; of other GPUs from DCGM (dcgm.enabled), in windows of 1 s."
 )
 
 

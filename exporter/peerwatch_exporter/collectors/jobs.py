@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peerwatch_common.metrics.spec import Family, MetricSpec
+from peerwatch_common.pod_names import PodNaming
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.collector import register
@@ -18,7 +19,6 @@ from peerwatch_exporter.sources.jobs.claims import Boards, Claim, ProviderAnswer
 from peerwatch_exporter.sources.jobs.environment import EnvironmentProvider
 from peerwatch_exporter.sources.jobs.mapping import MappingProvider
 from peerwatch_exporter.sources.jobs.merge import MOST_JOBS, MOST_ROWS, Jobs, merge
-from peerwatch_exporter.sources.jobs.pod_names import PodNaming
 from peerwatch_exporter.sources.jobs.pod_resources import PodResourcesProvider
 from peerwatch_exporter.sources.jobs.rank_life import ENDED_SECONDS, RankLife, key_of
 from peerwatch_exporter.sources.jobs.ranks import RankFinder

@@ -93,7 +93,7 @@ class NodeConfigCollector:
         ------
         PartialData
             At the end, if a part could not be read; its class begins with that part: ``files``,
-            ``processes``, ``environment``; ``source_missing`` where only PCIe is hidden;
+            ``processes``, ``dcb``, ``environment``; ``source_missing`` where only PCIe is hidden;
             ``config_limit`` if there are too many values.
         """
         problems: list[tuple[str, Exception]] = []
@@ -104,7 +104,8 @@ class NodeConfigCollector:
         self._read_system(values, problems)
         ports = self._ports.listed()
         self._read_pci(ports, values)
-        read_ports(self._sysfs, ports, values)
+        refused = read_ports(self._sysfs, ports, values, self._sources.dcb)
+        problems += [("dcb", error) for error in refused]
         result = family(NODE_CONFIG.name)
         result.rows += [(row, 1) for row in values.rows()]
         yield result

@@ -6,7 +6,7 @@ file. The two are joined by rank and job; either is enough.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.catalog.rank_ends import RANK_END_SPECS
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import DirectoryNotFoundError, NoData, PartialData, raise_partial
+from peerwatch_exporter.sources.jobs.joined_rank import JoinedRank
 from peerwatch_exporter.sources.jobs.known_ranks import KnownRank
 from peerwatch_exporter.sources.jobs.mapping import MappingFiles
 from peerwatch_exporter.sources.jobs.rank_ends import RankEnds
@@ -73,6 +74,16 @@ SPECS: tuple[MetricSpec, ...] = (
         "Optimiser steps the rank has finished; falls when a job resumes from a checkpoint.",
         "heartbeat file: step",
         hardware="heartbeat",
+    ),
+    MetricSpec(
+        "rank_batches_total",
+        "counter",
+        "1",
+        _RANK_LABELS,
+        "Batches the rank has taken from PyTorch's data loaders, for training and evaluation.",
+        "heartbeat file: batches",
+        hardware="heartbeat",
+        not_drawn="the detector reads it: whoever others wait for works as long as it rises",
     ),
     *needing(
         "training job",
@@ -166,42 +177,13 @@ _METRICS = (
     "rank_heartbeat_timestamp_seconds",
     "rank_last_step_timestamp_seconds",
     "rank_steps_total",
+    "rank_batches_total",
 )
 _MOST_LABELS = 4096
 
 
 class _GarbledHeartbeat(PartialData):
     error_class = "garbled_heartbeat"
-
-
-@dataclass(frozen=True, slots=True)
-class _Rank:
-    """A rank as known from either side; ``tree`` is empty once its processes are gone.
-
-    ``unseen`` is a rank that beats though no process of it can be found.
-    """
-
-    job_id: str
-    rank: int
-    local_rank: int | None
-    world_size: int | None
-    tree: tuple[Process, ...]
-    heartbeat: Heartbeat | None
-    unseen: bool = False
-
-    @property
-    def pid(self) -> int | None:
-        if self.tree:
-            return self.tree[0].pid
-        return None if self.heartbeat is None else self.heartbeat.pid
-
-    @property
-    def state(self) -> str:
-        if not self.tree:
-            return "" if self.unseen else "exited"
-        process = self.tree[0]
-        # Of a zombie with other threads only the first has ended.
-        return "sleeping" if process.state == "zombie" and not process.is_dead else process.state
 
 
 class _Families:
@@ -291,7 +273,7 @@ class RanksCollector:
 
     def _joined(
         self, processes: Sequence[RankProcess], heartbeats: Sequence[Heartbeat]
-    ) -> list[_Rank]:
+    ) -> list[JoinedRank]:
         """Return all ranks; of those without a process, which ones are merely unseen."""
         ranks = list(self._join(processes, heartbeats))
         beats = [(rank.heartbeat, bool(rank.tree)) for rank in ranks if rank.heartbeat is not None]
@@ -303,7 +285,7 @@ class RanksCollector:
             for rank in ranks
         ]
 
-    def _add_end(self, families: _Families, rank: _Rank) -> None:
+    def _add_end(self, families: _Families, rank: JoinedRank) -> None:
         """Add for how long the rank has been halted, and how it ended."""
         key = rank.job_id, rank.rank
         self._ends.follow(key, rank.pid, rank.state, rank.heartbeat)
@@ -315,9 +297,9 @@ class RanksCollector:
 
     def _join(
         self, processes: Sequence[RankProcess], heartbeats: Sequence[Heartbeat]
-    ) -> Iterator[_Rank]:
+    ) -> Iterator[JoinedRank]:
         waiting = {
-            process.root.pid: _Rank(
+            process.root.pid: JoinedRank(
                 process.identity.job_id,
                 process.identity.rank,
                 process.identity.local_rank,
@@ -328,7 +310,7 @@ class RanksCollector:
             for process in processes
         }
         for heartbeat in heartbeats:
-            candidates = [rank for rank in waiting.values() if _same(rank, heartbeat)]
+            candidates = [rank for rank in waiting.values() if rank.may_be_that_of(heartbeat)]
             # With several jobs on the node, the pid decides, else the youngest process.
             candidates.sort(key=lambda r: (r.pid == heartbeat.pid, r.tree[0].start_ticks))
             if not candidates:
@@ -339,11 +321,11 @@ class RanksCollector:
             yield replace(rank, heartbeat=heartbeat, job_id=rank.job_id or heartbeat.job_id)
         yield from waiting.values()
 
-    def _from_heartbeat(self, heartbeat: Heartbeat) -> _Rank:
+    def _from_heartbeat(self, heartbeat: Heartbeat) -> JoinedRank:
         tree: tuple[Process, ...] = ()
         if heartbeat.pid is not None:
             tree = self._finder.tree_of(heartbeat.pid, started_before=heartbeat.time)
-        return _Rank(
+        return JoinedRank(
             heartbeat.job_id,
             heartbeat.rank,
             heartbeat.local_rank,
@@ -352,7 +334,7 @@ class RanksCollector:
             heartbeat,
         )
 
-    def _with_job(self, ranks: list[_Rank]) -> list[_Rank]:
+    def _with_job(self, ranks: list[JoinedRank]) -> list[JoinedRank]:
         """Give ranks that name no job the one they are known to run in, such as their pod's.
 
         Else they take the mapped one, where the node has exactly one.
@@ -374,18 +356,13 @@ class RanksCollector:
             return ""
         return job_ids[0] if len(job_ids) == 1 else ""
 
-    def _counts(self, rank: _Rank) -> bool:
+    def _counts(self, rank: JoinedRank) -> bool:
         """Return False for what a job of long ago left behind."""
         oldest = self._clock() - self._heartbeat.forget_after_seconds
         return bool(rank.tree) or (rank.heartbeat is not None and rank.heartbeat.time >= oldest)
 
 
-def _same(rank: _Rank, heartbeat: Heartbeat) -> bool:
-    either_unnamed = not rank.job_id or not heartbeat.job_id
-    return rank.rank == heartbeat.rank and (either_unnamed or rank.job_id == heartbeat.job_id)
-
-
-def _add_facts(families: _Families, rank: _Rank) -> None:
+def _add_facts(families: _Families, rank: JoinedRank) -> None:
     job_id, number = rank.job_id, rank.rank
     facts = (rank.local_rank, rank.world_size, rank.pid)
     facts_text = ("" if fact is None else str(fact) for fact in facts)
@@ -398,6 +375,7 @@ def _add_facts(families: _Families, rank: _Rank) -> None:
         families.add("rank_heartbeat_timestamp_seconds", labels, heartbeat.time)
         families.add("rank_last_step_timestamp_seconds", labels, heartbeat.last_step_time)
         families.add("rank_steps_total", labels, heartbeat.step)
+        families.add("rank_batches_total", labels, heartbeat.batches)
 
 
 @lru_cache(maxsize=_MOST_LABELS)

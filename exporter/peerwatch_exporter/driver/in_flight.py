@@ -77,13 +77,15 @@ class InFlightRequests:
         success: bool,
         now: float,
         detail: str = "",
+        is_logged: bool = True,
     ) -> Report:
         """Return the report; ``answer`` is the run's own, None while it is under way.
 
-        ``detail`` explains ``error`` in the log where no answer does.
+        ``detail`` explains ``error`` in the log where no answer does; not ``is_logged`` is what
+        somebody else logs.
         """
         elapsed = 0.0 if self.asked_at is None else now - self.asked_at
-        if error != "deadline_exceeded" or elapsed >= LATE_SECONDS:
+        if is_logged and (error != "deadline_exceeded" or elapsed >= LATE_SECONDS):
             self._log(error, detail if answer is None else answer.detail)
         return Report(
             collector=self.collector,

@@ -212,7 +212,7 @@ class Driver:
                 self._lost(slot)
                 self._changed.notify_all()
         except Exception as error:
-            _LOG.warning("driver process sent nonsense gpu=%s error=%r", _name(slot), error)
+            _LOG.warning("driver process sent nonsense gpu=%s error=%r", slot.name, error)
             with self._changed:
                 if slot.child is child:
                     self._fail(slot, "bad_answer", child.activity().gpu)
@@ -267,7 +267,7 @@ class Driver:
         if child is None:
             return
         status = child.process.poll()
-        _LOG.warning("driver process ended by itself gpu=%s status=%s", _name(slot), status)
+        _LOG.warning("driver process ended by itself gpu=%s status=%s", slot.name, status)
         self._fail(slot, "crashed", child.activity().gpu)
 
     def _fail(self, slot: ChildSlot, reason: str, gpu: int | None) -> None:
@@ -308,6 +308,9 @@ class Driver:
                 for slot in self._state.slots():
                     slot.restart_deadlines(now)
             self._checked_at = now
+            slow = self._state.slow_start(now)
+            if slow is not None:
+                _LOG.warning("driver process is slow to start seconds=%.1f", slow)
             self._reaper.poll(now)
             self._check_driver(now)
             for slot in self._state.slots():
@@ -341,7 +344,7 @@ class Driver:
             return
         gpu = activity.gpu if slot.gpu is None else slot.gpu
         reason = "library_hung" if activity.gpu is None else "gpu_hung"
-        _LOG.error("driver process hangs and is ended gpu=%s calling=%s", _name(slot), gpu)
+        _LOG.error("driver process hangs and is ended gpu=%s calling=%s", slot.name, gpu)
         self._fail(slot, reason, gpu if activity.gpu is not None else None)
 
     def _readmit(self, now: float) -> None:
@@ -393,7 +396,3 @@ class Driver:
             for name, in_flight in self._state.in_flight.items():
                 if in_flight.asked_at is not None or slot.gpu is not None:
                     slot.ask(name, now)
-
-
-def _name(slot: ChildSlot) -> str:
-    return "all" if slot.gpu is None else str(slot.gpu)

@@ -71,6 +71,11 @@ class ChildSlot:
     _activity: Activity = _NOTHING_YET
     _progress_at: float = 0.0
 
+    @property
+    def name(self) -> str:
+        """The GPU's index, or ``all``, as log lines have it."""
+        return "all" if self.gpu is None else str(self.gpu)
+
     def started(self, child: ChildProcess, now: float) -> None:
         """Take a new child."""
         self.child = child

@@ -14,6 +14,7 @@ from peerwatch_exporter.catalog import family
 from peerwatch_exporter.driver.in_flight import STARTING, WHOLE, InFlightRequests
 from peerwatch_exporter.driver.node_view import NodeView, is_error_count, without_gpus
 from peerwatch_exporter.driver.slot import ChildSlot
+from peerwatch_exporter.schedule.worker import LATE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,6 +81,7 @@ class DriverState:
         self._intervals: dict[str, float] = {}
         self._had_driver = False
         self._began: float | None = None
+        self._said_slow = False
         self.in_flight: dict[str, InFlightRequests] = {}
         self.main = ChildSlot(gpu=None)
         self.apart: dict[int, ChildSlot] = {}
@@ -167,6 +169,8 @@ class DriverState:
         unresponsive = self._unresponsive_gpus(in_flight, now)
         if under_way and self._is_starting(now):
             return in_flight.report((), None, error=STARTING, success=False, now=now)
+        # That the first child still loads is one cause, and one line of the manager's.
+        is_loading = under_way and self._is_first()
         if in_flight.asked_at is not None:
             in_flight.expire()
             gpu = None if self.main.child is None else self.main.child.activity().gpu
@@ -180,7 +184,9 @@ class DriverState:
         answer = self.main.answers.get(collector)
         if under_way or answer is None:
             error = "deadline_exceeded"
-            return in_flight.report(families, None, error=error, success=False, now=now)
+            return in_flight.report(
+                families, None, error=error, success=False, now=now, is_logged=not is_loading
+            )
         error_word = answer.error or ("gpu_stuck" if unresponsive else None)
         return in_flight.report(families, answer, error=error_word, success=answer.success, now=now)
 
@@ -217,8 +223,21 @@ class DriverState:
 
     def _is_starting(self, now: float) -> bool:
         """Return whether the first child of all may still be loading: late, but no failure."""
-        first = not self._had_driver and not self.restarts.total()
-        return first and self._began is not None and now - self._began < self._limits.first_start
+        if self._began is None:
+            return False
+        return self._is_first() and now - self._began < self._limits.first_start
+
+    def slow_start(self, now: float) -> float | None:
+        """Return for how long the first child has been loading, once, when that is late."""
+        if self._began is None or self._said_slow or not self._is_first():
+            return None
+        seconds = now - self._began
+        self._said_slow = self.main.absent is None and seconds >= LATE_SECONDS
+        return seconds if self._said_slow else None
+
+    def _is_first(self) -> bool:
+        """Return whether no child ever answered, and none was ended."""
+        return not self._had_driver and not self.restarts.total()
 
     def _unresponsive_gpus(self, in_flight: InFlightRequests, now: float) -> frozenset[int]:
         """Return the GPUs set apart that have not answered, and note since when."""

@@ -1,8 +1,9 @@
 """Writes this process's heartbeat file, once a second, for as long as it is a rank.
 
 A daemon thread waits until the program has initialised ``torch.distributed`` and from there on
-writes ``rank-<rank>.json`` with the number of optimiser steps finished so far. It never imports
-torch by itself and swallows whatever goes wrong: the training job comes first.
+writes ``rank-<rank>.json`` with the number of optimiser steps finished and of batches loaded so
+far. It never imports torch by itself and swallows whatever goes wrong: the training job comes
+first.
 
 A process that stands still (SIGSTOP, a frozen container) stops its heartbeat: that is the point.
 """
@@ -10,6 +11,7 @@ A process that stands still (SIGSTOP, a frozen container) stops its heartbeat: t
 from __future__ import annotations
 
 import atexit
+import functools
 import json
 import os
 import sys
@@ -56,6 +58,38 @@ class StepCounter:
         self.last_step_time = time.time()
 
 
+class BatchCounter:
+    """Counts the batches that the program takes from data loaders, of training and evaluation.
+
+    A rank that evaluates alone while the others wait makes no step, and shows so that it works.
+    """
+
+    def __init__(self) -> None:
+        self.attached = False
+        self.batches = 0
+
+    def attach(self) -> None:
+        """Attach to all loaders, once torch is completely imported; see ``StepCounter``."""
+        loader = sys.modules.get("torch.utils.data.dataloader")
+        torch_spec = getattr(sys.modules.get("torch"), "__spec__", None)
+        if self.attached or loader is None or os.environ.get(STEPS_VARIABLE) == "0":
+            return
+        if torch_spec is None or getattr(torch_spec, "_initializing", True):
+            return
+        # Both kinds of iterators, with workers and without, inherit it.
+        iterator = loader._BaseDataLoaderIter  # noqa: SLF001 - torch has no hook for loaders
+        original = iterator.__next__
+
+        @functools.wraps(original)
+        def counted(loading: object) -> object:
+            batch = original(loading)
+            self.batches += 1
+            return batch
+
+        iterator.__next__ = counted
+        self.attached = True
+
+
 class Heartbeat:
     """The heartbeat of this process.
 
@@ -70,6 +104,7 @@ class Heartbeat:
         self._pid = os.getpid()
         self._started = time.time()
         self._counter = StepCounter()
+        self._loaded = BatchCounter()
         self._recorder = peerwatch_recorder.start(self._directory)
         self._ended = threading.Event()
         self._written: set[Path] = set()
@@ -88,6 +123,8 @@ class Heartbeat:
         while not self._ended.is_set():
             with suppress(Exception):
                 self._counter.attach()
+            with suppress(Exception):
+                self._loaded.attach()
             if time.monotonic() >= next_beat:
                 # After a standstill the missed beats are not made up for.
                 next_beat = max(next_beat, time.monotonic() - PERIOD_SECONDS) + PERIOD_SECONDS
@@ -133,6 +170,8 @@ class Heartbeat:
         if self._counter.attached:
             document["step"] = self._counter.steps
             document["last_step_time"] = self._counter.last_step_time
+        if self._loaded.attached:
+            document["batches"] = self._loaded.batches
         self._put(rank, document)
 
     def _put(self, rank: int, document: dict[str, object]) -> None:

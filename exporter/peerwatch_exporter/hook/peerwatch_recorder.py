@@ -23,8 +23,8 @@ from typing import Any
 SWITCH_VARIABLE = "PEERWATCH_COLLECTIVES"
 # Either is torch's own name for the size of the recorder's ring, the second one the older.
 RING_VARIABLES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
-# Reading the ring costs in proportion to its size: 5 ms of CPU time for 500 collectives, 28 ms for
-# torch's own 2,000 (docs/benchmarks.md). Read every 3 s, 512 are enough for 170 a second.
+# Reading the ring costs in proportion to its size: 5 to 10 ms of CPU time for 500 collectives, 28
+# for torch's own 2,000 (docs/benchmarks.md). Read every 3 s, 512 are enough for 170 a second.
 RING_ENTRIES = 512
 # Linux' limit for the path of a unix socket, with the byte that ends it.
 LONGEST_SOCKET_PATH = 107

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import platform
-import queue
 import signal
 import threading
 from typing import TYPE_CHECKING, TypedDict
 
 from peerwatch_common.settings.differences import with_settings_of
+from peerwatch_common.signals import ENDING, LONGEST_WAIT_SECONDS, Signals
 from peerwatch_common.web.compression import GzipCache
 from peerwatch_common.web.health import WithHealth
 from peerwatch_common.web.security import SecurityFile
@@ -43,8 +43,6 @@ RELEASE_SECONDS = 300.0
 # Systemd waits longer; Kubernetes and a person at a terminal should not have to.
 _END_SECONDS = 1.8
 _FIRST_CHECK_SECONDS = 0.1
-# A signal that the kernel gives to another thread is not seen before the main one wakes.
-_LONGEST_WAIT_SECONDS = 1.0
 
 # Settings that only a restart changes: what the sockets, the sources and the sampler were made of.
 FIXED = (
@@ -189,9 +187,7 @@ def run_until_ended(
     reload_of
         Returns what reads its settings again at SIGHUP; by default nothing does.
     """
-    signals: queue.SimpleQueue[signal.Signals] = queue.SimpleQueue()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
-        signal.signal(number, lambda number, _: signals.put(signal.Signals(number)))
+    signals = Signals(*ENDING, signal.SIGHUP, signal.SIGUSR1)
     exporter = make()
     reload = None if reload_of is None else reload_of(exporter)
     exporter.start()
@@ -216,24 +212,23 @@ def run_until_ended(
 
 def _follow(
     exporter: Exporter,
-    signals: queue.SimpleQueue[signal.Signals],
+    signals: Signals,
     notifier: Notifier,
     reload: Reload[ExporterConfig] | None,
 ) -> None:
     """Handle signals and notify systemd; return when asked to end."""
     every = notifier.watchdog_seconds
     # systemd itself advises half of the limit; a quarter leaves room for a busy node.
-    pause = _LONGEST_WAIT_SECONDS if every is None else min(every / 4, _LONGEST_WAIT_SECONDS)
+    pause = LONGEST_WAIT_SECONDS if every is None else min(every / 4, LONGEST_WAIT_SECONDS)
     reported = 0
     while True:
-        try:
-            number = signals.get(timeout=pause if reported else _FIRST_CHECK_SECONDS)
-        except queue.Empty:
+        number = signals.next(pause if reported else _FIRST_CHECK_SECONDS)
+        if number is None:
             reported = _report(exporter, notifier, reported)
-            continue
-        if number in {signal.SIGTERM, signal.SIGINT}:
+        elif number in ENDING:
             return
-        _handle(exporter, number, reload)
+        else:
+            _handle(exporter, number, reload)
 
 
 def _report(exporter: Exporter, notifier: Notifier, reported: int) -> int:

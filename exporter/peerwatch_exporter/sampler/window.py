@@ -12,7 +12,6 @@ from collections import deque
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import mul
-from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -134,7 +133,14 @@ def _update_seconds(steps: Steps) -> float:
     if len(steps.growth) - still < 2:
         return 0.0
     if not still:
-        return median(steps.seconds)
+        return _median(steps.seconds)
     changes = [time for time, grown in zip(steps.times, steps.growth, strict=True) if grown]
     gaps = [later - earlier for earlier, later in pairwise(changes)]
-    return median(gaps) / 1e9
+    return _median(gaps) / 1e9
+
+
+def _median(values: Sequence[float]) -> float:
+    """Return what statistics.median does; that module brings a MiB of others with it."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2

@@ -9,10 +9,10 @@ two scrapes shows the whole of it.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from peerwatch_common.metrics.spec import Family
 
@@ -20,8 +20,13 @@ if TYPE_CHECKING:
 _HALF_TICK_SECONDS = 0.5
 _DIGITS = 9
 
-# When it was read, and the value of each series.
-_Past: TypeAlias = "deque[tuple[float, dict[tuple[str, ...], float]]]"
+
+class _Reading(NamedTuple):
+    """When a gauge was read, and the value of each series: two sequences in the same order."""
+
+    time: float
+    labels: tuple[tuple[str, ...], ...]
+    values: tuple[float, ...]
 
 
 class RollingMean:
@@ -35,7 +40,7 @@ class RollingMean:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._past: dict[str, _Past] = {}
+        self._past: dict[str, deque[_Reading]] = {}
         self._last: dict[str, Family] = {}
 
     def cover(self, seconds: float) -> None:
@@ -65,16 +70,31 @@ class RollingMean:
     def _mean(self, item: Family, now: float) -> Family:
         name = item.spec.name
         past = self._past.setdefault(name, deque())
-        past.append((now, dict(item.rows)))
-        while past[0][0] < now - self._seconds + _HALF_TICK_SECONDS:
+        labels = tuple([labels for labels, _ in item.rows])
+        # Of labels that stay, every reading holds the same object: quick to compare.
+        if past and past[-1].labels == labels:
+            labels = past[-1].labels
+        past.append(_Reading(now, labels, tuple([value for _, value in item.rows])))
+        while past[0].time < now - self._seconds + _HALF_TICK_SECONDS:
             past.popleft()
         result = item.spec.family()
-        for labels, _ in item.rows:
-            values = [found[labels] for _, found in past if labels in found]
-            result.rows.append((labels, round(sum(values) / len(values), _DIGITS)))
+        result.rows = [
+            (series, round(sum(values) / len(values), _DIGITS))
+            for series, values in zip(labels, _by_series(past, labels), strict=True)
+        ]
         # The very same object says that nothing is new.
         last = self._last.get(name)
         if last is not None and last.rows == result.rows:
             return last
         self._last[name] = result
         return result
+
+
+def _by_series(
+    past: Iterable[_Reading], wanted: tuple[tuple[str, ...], ...]
+) -> Iterable[Sequence[float]]:
+    """Return the values of each of the wanted series, oldest first."""
+    if all(reading.labels is wanted for reading in past):
+        return zip(*[reading.values for reading in past], strict=True)
+    found = [dict(zip(reading.labels, reading.values, strict=True)) for reading in past]
+    return ([values[series] for values in found if series in values] for series in wanted)

@@ -16,6 +16,7 @@ from peerwatch_exporter.catalog.sampled_counters import SampledCounter
 
 # Pydantic looks the name up when it builds the class.
 from peerwatch_exporter.catalog.xid_codes import Severity
+from peerwatch_exporter.settings.dcgm import DcgmConfig
 from peerwatch_exporter.settings.jobs import (
     CollectivesConfig,
     HeartbeatConfig,
@@ -315,6 +316,7 @@ class ExporterConfig(Section):
     nvlink: NvlinkConfig = Field(default=NvlinkConfig(), description="Detail of NVLink metrics.")
     xid: XidConfig = Field(default=XidConfig(), description="How serious XID errors are taken.")
     gpu: GpuConfig = Field(default=GpuConfig(), description="What is known of the GPUs.")
+    dcgm: DcgmConfig = Field(default=DcgmConfig(), description="A DCGM host engine.")
     nic: NicConfig = Field(default=NicConfig(), description="Which RDMA devices are read.")
     ethtool: EthtoolConfig = Field(
         default=EthtoolConfig(), description="Interfaces with driver statistics."

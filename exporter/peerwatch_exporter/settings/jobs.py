@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from peerwatch_exporter.settings.pod_names import check_naming
+from peerwatch_common.settings.pod_names import check_naming
 from peerwatch_exporter.settings.section import Section
 
 

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from peerwatch_exporter.settings.section import Section
 
+_PORTS = 65536
 _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_.])?")
 
 
@@ -95,9 +96,50 @@ class PingsConfig(Section):
         description="Also send pings as large as the interface allows, at most 8900 bytes, which "
         "may not be divided.",
     )
+    dscp: int = Field(
+        default=0,
+        ge=0,
+        le=63,
+        description="DSCP of pings and answers. With that of RoCE traffic (often 26) they share "
+        "its queues and priority: use it for a few pings per second only.",
+    )
     tcp: bool = Field(default=True, description="Also open TCP connections, and close them again.")
     timeout_seconds: float = Field(
         default=2, ge=0.1, le=10, description="A ping without an answer for this long is lost."
+    )
+
+    rdma: bool = Field(
+        default=False,
+        description="Also ping over RDMA by rping of rdma-core, and open a server of it for each "
+        "ping of a peer that signs its request with the secret (docs/pings.md).",
+    )
+    rdma_port: int = Field(
+        default=9404, ge=1, le=65535, description="First port for servers of rping."
+    )
+    rdma_ports: int = Field(
+        default=8,
+        ge=1,
+        le=64,
+        description="Number of ports from rdma_port on: as many servers of rping run at most.",
+    )
+    rdma_pings_per_second: float = Field(
+        default=0.5,
+        ge=0.01,
+        le=10,
+        description="Pings over RDMA per second, to all peers together: each is a run of rping. "
+        "As often one peer may ask this node for a server.",
+    )
+    rdma_large_bytes: int = Field(
+        default=32768,
+        ge=512,
+        le=65535,
+        description="Size of large pings over RDMA; small ones have 64 bytes.",
+    )
+    rdma_timeout_seconds: float = Field(
+        default=5,
+        ge=0.5,
+        le=30,
+        description="A run of rping is ended after this long, a server a second later.",
     )
 
     @model_validator(mode="after")
@@ -108,4 +150,9 @@ class PingsConfig(Section):
             )
         if self.enabled and not (self.peers or self.peers_file or self.peers_name):
             raise ValueError("enabled needs peers, peers_file or peers_name")
+        if self.rdma and self.rdma_port + self.rdma_ports > _PORTS:
+            raise ValueError(
+                f"rdma_port {self.rdma_port} and rdma_ports {self.rdma_ports} go beyond port "
+                f"{_PORTS - 1}; lower one of them"
+            )
         return self

@@ -18,9 +18,12 @@ from peerwatch_exporter.sources.host.questions import HostQuestions, real_questi
 from peerwatch_exporter.sources.jobs.heartbeat import HeartbeatFiles
 from peerwatch_exporter.sources.jobs.known_ranks import KnownRanks
 from peerwatch_exporter.sources.jobs.process_jobs import ProcessJobs
+from peerwatch_exporter.sources.nic.dcb import read_dcb
 from peerwatch_exporter.sources.nic.ethtool import EthtoolIoctl
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources.nic.ethtool import EthtoolReader
 
@@ -35,6 +38,8 @@ class Sources(HostAccess):
         As for ``HostAccess``.
     ethtool
         Statistics of the network drivers.
+    dcb
+        Returns how a network interface keeps classes of traffic apart; None: it cannot be asked.
     gpus
         What the driver process last said about the GPUs.
     web
@@ -52,6 +57,7 @@ class Sources(HostAccess):
     """
 
     ethtool: EthtoolReader = field(default_factory=EthtoolIoctl)
+    dcb: Callable[[str], dict[str, str]] | None = None
     gpus: GpuFacts = field(default_factory=GpuFacts)
     web: WebFacts = field(default_factory=WebFacts)
     reloads: ReloadFacts = field(default_factory=ReloadFacts)
@@ -70,5 +76,6 @@ def real_sources(config: ExporterConfig) -> Sources:
     paths = config.paths
     return Sources(
         Paths(procfs=paths.procfs, sysfs=paths.sysfs, kmsg=paths.kmsg, checks=paths.checks),
+        dcb=read_dcb,
         questions=real_questions(paths.procfs, paths.rootfs, paths.system_bus),
     )

@@ -92,7 +92,7 @@ scrapeTimeout: {{ .interval }}
   sourceLabels: [__meta_kubernetes_pod_node_name]
   targetLabel: node
 {{- else }}
-# A pod that is placed anew is the same detector, and PeerwatchDetectorLost goes on.
+# A pod that is placed anew is the same {{ last . }}, and its alerts go on.
 - action: replace
   sourceLabels: [__meta_kubernetes_pod_name]
   targetLabel: instance

@@ -8,6 +8,15 @@
 {{- if .Values.detector.enabled -}}
 {{- $found = concat $found (include "peerwatch.mistakes.detector" . | fromYamlArray) -}}
 {{- end -}}
+{{- if .Values.checks.enabled -}}
+{{- $found = concat $found (include "peerwatch.mistakes.checks" . | fromYamlArray) -}}
+{{- end -}}
+{{- if .Values.responder.enabled -}}
+{{- $found = concat $found (include "peerwatch.mistakes.responder" . | fromYamlArray) -}}
+{{- end -}}
+{{- if .Values.reliability.enabled -}}
+{{- $found = concat $found (include "peerwatch.mistakes.reliability" . | fromYamlArray) -}}
+{{- end -}}
 {{- $found = concat $found (include "peerwatch.mistakes.rules" . | fromYamlArray) -}}
 {{- $found = concat $found (include "peerwatch.mistakes.labels" (list "dashboards.labels" .Values.dashboards.labels) | fromYamlArray) -}}
 {{- toYaml $found -}}
@@ -64,6 +73,22 @@
 {{- toYaml $found -}}
 {{- end }}
 
+{{- define "peerwatch.mistakes.checks" -}}
+{{- $found := list -}}
+{{- $values := .Values.checks -}}
+{{- range $place, $instead := dict "spool" "checks.directory" "paths" "nothing: the chart mounts them" -}}
+{{- if include "peerwatch.has" (list $values.config $place) -}}
+{{- $found = append $found (printf "checks.config.%s: is set by the chart; use %s instead." $place $instead) -}}
+{{- end -}}
+{{- end -}}
+{{- $found = concat $found (include "peerwatch.mistakes.labels" (list "checks.podLabels" $values.podLabels) | fromYamlArray) -}}
+{{- $found = concat $found (include "peerwatch.mistakes.resources" (list "checks.resources" $values.resources) | fromYamlArray) -}}
+{{- if hasKey (default dict $values.podAnnotations) "checksum/config" -}}
+{{- $found = append $found (printf "checks.podAnnotations: checksum/config (%q) is set by the chart, so that new settings make new pods; use a key of your own." (get $values.podAnnotations "checksum/config")) -}}
+{{- end -}}
+{{- toYaml $found -}}
+{{- end }}
+
 {{- define "peerwatch.mistakes.detector" -}}
 {{- $found := list -}}
 {{- $values := .Values.detector -}}
@@ -85,6 +110,42 @@
 {{- end -}}
 {{- end -}}
 {{- $found = concat $found (include "peerwatch.mistakes.pod" (list "detector" $values) | fromYamlArray) -}}
+{{- toYaml $found -}}
+{{- end }}
+
+{{- define "peerwatch.mistakes.responder" -}}
+{{- $found := list -}}
+{{- $values := .Values.responder -}}
+{{- if not $values.tokenSecret -}}
+{{- $found = append $found "responder.tokenSecret: is empty; name a Secret with the key token, or anybody in the cluster could give orders (docs/responder.md#with-helm)." -}}
+{{- end -}}
+{{- if and $values.journal.size (not (include "peerwatch.quantity" $values.journal.size)) -}}
+{{- $found = append $found (printf "responder.journal.size: %q is no quantity; a number with a unit, such as 1Gi." $values.journal.size) -}}
+{{- end -}}
+{{- range $place, $instead := dict "listen" "responder.port" "journal" "responder.journal" "web.token_file" "responder.tokenSecret" "web.config_file" "responder.webConfigSecret" -}}
+{{- if include "peerwatch.has" (list (default dict $values.config) $place) -}}
+{{- $found = append $found (printf "responder.config.%s: is set by the chart; use %s instead." $place $instead) -}}
+{{- end -}}
+{{- end -}}
+{{- $found = concat $found (include "peerwatch.mistakes.pod" (list "responder" $values) | fromYamlArray) -}}
+{{- toYaml $found -}}
+{{- end }}
+
+{{- define "peerwatch.mistakes.reliability" -}}
+{{- $found := list -}}
+{{- $values := .Values.reliability -}}
+{{- range $place, $instead := dict "listen" "reliability.port" "web.config_file" "reliability.webConfigSecret" -}}
+{{- if include "peerwatch.has" (list (default dict $values.config) $place) -}}
+{{- $found = append $found (printf "reliability.config.%s: is set by the chart; use %s instead." $place $instead) -}}
+{{- end -}}
+{{- end -}}
+{{- range $name := list "token_file" "password_file" "ca_file" -}}
+{{- $file := dig "prometheus" $name "" (default dict $values.config) | default "" -}}
+{{- if and (hasPrefix "/etc/peerwatch-prometheus/" $file) (not $values.prometheusSecret) -}}
+{{- $found = append $found (printf "reliability.config.prometheus.%s: %s is not there while reliability.prometheusSecret is empty; name the Secret." $name $file) -}}
+{{- end -}}
+{{- end -}}
+{{- $found = concat $found (include "peerwatch.mistakes.pod" (list "reliability" $values) | fromYamlArray) -}}
 {{- toYaml $found -}}
 {{- end }}
 

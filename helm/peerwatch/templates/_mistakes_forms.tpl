@@ -132,16 +132,17 @@ labels, quantities, durations. A schema could only answer with a regular express
 {{- define "peerwatch.mistakes.port" -}}
 {{- $found := list -}}
 {{- $port := (last .).port -}}
+{{- $usual := get (dict "exporter" "9400" "detector" "9401" "responder" "9402" "reliability" "9403") (first .) -}}
 {{- $privileged := eq "privileged" (dig "privileges" "kernelLog" "" (last .)) -}}
 {{- if not $port -}}
-{{- $found = append $found (printf "%s.port: is empty; give a port from 1024 to 65535, such as %s." (first .) (ternary "9400" "9401" (eq (first .) "exporter"))) -}}
+{{- $found = append $found (printf "%s.port: is empty; give a port from 1024 to 65535, such as %s." (first .) $usual) -}}
 {{- else if and (lt (int $port) 1024) (not $privileged) -}}
-{{- $found = append $found (printf "%s.port: %v is below 1024, and the pod may not open such a port; choose another, such as %s%s." (first .) $port (ternary "9400" "9401" (eq (first .) "exporter")) (ternary "" "; detector.service.port may stay below" (eq (first .) "exporter"))) -}}
+{{- $found = append $found (printf "%s.port: %v is below 1024, and the pod may not open such a port; choose another, such as %s%s." (first .) $port $usual (ternary "; detector.service.port may stay below" "" (eq (first .) "detector"))) -}}
 {{- end -}}
 {{- toYaml $found -}}
 {{- end }}
 
-{{/* What both programs' values may get wrong. Argument: (list "exporter" values). */}}
+{{/* What the values of any program that is scraped may get wrong. Argument: (list "exporter" values). */}}
 {{- define "peerwatch.mistakes.pod" -}}
 {{- $found := list -}}
 {{- $program := first . -}}

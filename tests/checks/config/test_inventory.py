@@ -42,6 +42,10 @@ def node(tmp_path: Path) -> Path:
         put(port / "rate", "400 Gb/sec (4X NDR)\n")
         put(port / "link_layer", "InfiniBand\n")
         put(port.parents[1] / "fw_ver", "28.39.1002\n")
+    put(sysfs / "class" / "net" / "eth0" / "device" / "vendor", "0x15b3\n")
+    put(sysfs / "class" / "net" / "eth0" / "speed", "25000\n")
+    put(sysfs / "class" / "net" / "eth0" / "operstate", "up\n")
+    put(sysfs / "class" / "net" / "veth1" / "speed", "10000\n")
     put(sysfs / "block" / "nvme0n1" / "size", "7501476528\n")
     put(sysfs / "block" / "loop0" / "size", "8\n")
     put(tmp_path / "etc" / "os-release", 'NAME="x"\nPRETTY_NAME="Ubuntu 22.04.4 LTS"\n')
@@ -74,6 +78,7 @@ def test_what_a_node_has_is_counted(node: Path) -> None:
         "disk.sizes": "1 x nvme 3840 GB",
         "memory.total": "2016 GiB",
         "mount.shared": "nfs4 /data ro",
+        "net.interfaces": "1 x 25000 Mb/s up",
         "rdma.firmware": "2 x 28.39.1002",
         "rdma.ports": "2 x InfiniBand 400 Gb/sec active",
         "system.distribution": "Ubuntu 22.04.4 LTS",
@@ -128,6 +133,22 @@ def test_another_machine_never_passes_and_never_fails(node: Path) -> None:
     (found,) = run(node, expectation(node, **{"cpu.model": "EPYC"}))
     assert found.status == "error"
     assert "another kind of machine" in found.message
+    (found,) = run(node, expectation(node), **{"gpu.model": "8 x NVIDIA A100-SXM4-80GB"})
+    assert found.status == "error"
+    assert "its gpu.model is 8 x NVIDIA H100 80GB HBM3, here it is 8 x NVIDIA A100" in found.message
+    (found,) = run(node, expectation(node, **{"gpu.count": "0", "gpu.model": ""}))
+    assert found.status == "error"
+    assert "its gpu.count is 0, here it is 8" in found.message
+
+
+def test_what_is_left_of_its_kind_has_failed(node: Path) -> None:
+    half = {"gpu.model": "7 x NVIDIA H100 80GB HBM3, 1 x unreadable"}
+    assert ["gpu.model"] == [each.device for each in run(node, expectation(node), **half)]
+    none = {"gpu.count": "0", "gpu.model": "", "gpu.driver": ""}
+    found = run(node, expectation(node), **none)
+    assert [("fail", "high"), ("fail", "low"), ("fail", "high")] == [
+        (each.status, each.severity) for each in found
+    ]
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,11 @@ class FaultyOptions(Options):
     file: Path = Field(default=Path("/dev/null"), description="A file of the test's.")
 
 
-def faulty(name, *, seconds=1.0, timeout=60.0, severity="low", active=False, needs=()):
+def faulty(
+    name, *, scope="host", seconds=1.0, timeout=60.0, severity="low", active=False, needs=()
+):
     return register(
-        *(name, "host", "does what it must not"),
+        *(name, scope, "does what it must not"),
         failure="nothing but a test",
         severity=severity,
         seconds=seconds,
@@ -40,6 +42,11 @@ def faulty(name, *, seconds=1.0, timeout=60.0, severity="low", active=False, nee
 @faulty("passes", active=True)
 def passes(context):
     yield Outcome("pass", "It is well.", value=9.0, unit="GB/s", expected=10.0)
+
+
+@faulty("fails_among_many", scope="multi")
+def fails_among_many(context):
+    yield Outcome("fail", f"attempt {context.attempt}")
 
 
 @faulty("reads")
@@ -145,3 +152,18 @@ def needs_a_gpu(context):
 def writes(context):
     (context.work_folder / "large").write_bytes(bytes(1000))
     yield Outcome("pass", str(context.work_folder))
+
+
+SLOW = (
+    "import signal, sys, time; say = lambda text: open(sys.argv[1], 'a').write(text + '\\n'); "
+    "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.5), say('cleaned up'), sys.exit())); "
+    "say('up'); time.sleep(600)"
+)
+
+
+@faulty("has_a_slow_child")
+def has_a_slow_child(context):
+    """Start a child that cleans up when it is asked to end; the check ends at once."""
+    subprocess.Popen([sys.executable, "-c", SLOW, str(context.options.file)])
+    time.sleep(600)
+    yield Outcome("pass", "It is well.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,50 @@ def durations(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
 
     monkeypatch.setattr("peerwatch_checks.checks.host.matrix_product.seconds_of", seconds)
     return said
+
+
+def on_cpus(folder: Path, result: Callable[[Device, Any], Any]) -> dict[str, Outcome]:
+    options = MatrixProductOptions(cpu_size=64)
+    found = matrix_product(Context(options, "n1", folder, 60.0, procfs=folder), result=result)
+    return {each.device: each for each in found}
+
+
+def test_without_gpus_all_cpus_compute_the_same(tmp_path: Path) -> None:
+    outcomes = on_cpus(tmp_path, lambda _device, product: product)
+    assert {"cpu float32": "pass", "cpu float64": "pass"} == {
+        device: each.status for device, each in outcomes.items()
+    }
+    assert {"GFLOP/s"} == {each.unit for each in outcomes.values()}
+    assert all((each.value or 0.0) > 0 for each in outcomes.values())
+
+
+def test_one_bit_of_a_product_on_a_cpu_is_found(tmp_path: Path) -> None:
+    last = max(os.sched_getaffinity(0))
+    rng = random.Random(20)
+    times = 0
+
+    def result(device: Device, product: Any) -> Any:
+        nonlocal times
+        if device.label != f"cpu {last}" or product.itemsize != 4:
+            return product
+        times += 1
+        wrong = product.copy()
+        wrong.view("u1").reshape(-1)[rng.randrange(wrong.nbytes)] ^= 1 << rng.randrange(8)
+        return wrong if times > 1 else product
+
+    outcome = on_cpus(tmp_path, result)[f"cpu {last} float32"]
+    assert ("fail", "high") == (outcome.status, outcome.severity)
+    assert "not the same each time" in outcome.message
+
+
+def test_a_package_that_is_missing_is_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    with pytest.raises(Skip, match="numpy is not installed"):
+        on_cpus(tmp_path, lambda _device, product: product)
+    with pytest.raises(Skip, match="torch is not installed"):
+        run(tmp_path, EIGHT)
 
 
 def failed(outcomes: dict[str, Outcome]) -> list[str]:
@@ -124,12 +169,14 @@ def test_what_work_takes_is_measured() -> None:
     assert seconds_of(lambda: torch.ones(8) @ torch.ones(8), CPU, repeats=3) > 0
 
 
-def test_without_a_gpu_it_is_skipped_with_the_reason(
+def test_a_gpu_that_torch_does_not_find_is_not_replaced_by_cpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    (tmp_path / "driver/nvidia/gpus/0000:17:00.0").mkdir(parents=True)
+    context = Context(MatrixProductOptions(), "n1", tmp_path, 60.0, procfs=tmp_path)
     with pytest.raises(Skip, match="finds no GPU"):
-        list(matrix_product(Context(MatrixProductOptions(), "n1", tmp_path, 60.0)))
+        list(matrix_product(context))
 
 
 def test_gpus_that_may_not_be_used_are_left_alone(
@@ -137,7 +184,8 @@ def test_gpus_that_may_not_be_used_are_left_alone(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    context = Context(MatrixProductOptions(), "n1", tmp_path, 60.0, gpus=(5,))
+    (tmp_path / "driver/nvidia/gpus/0000:17:00.0").mkdir(parents=True)
+    context = Context(MatrixProductOptions(), "n1", tmp_path, 60.0, gpus=(5,), procfs=tmp_path)
     with pytest.raises(Skip, match=r"None of the GPUs \[5\]"):
         list(matrix_product(context))
 

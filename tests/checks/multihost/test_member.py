@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from peerwatch_checks.check import Skip
-from peerwatch_checks.multihost.member import first_host, member_of
+from peerwatch_checks.multihost.member import Member, first_host, first_node_gone, member_of
 
 TORCHRUN = {
     "RANK": "17",
@@ -72,3 +74,12 @@ def test_what_is_no_number_is_named() -> None:
 def test_the_address_is_that_of_the_way_to_the_first_node() -> None:
     member = member_of({"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"})
     assert member.address() == "127.0.0.1"
+
+
+def test_a_first_node_that_does_not_answer_is_said_by_the_others() -> None:
+    member = Member(index=3, count=8, leads=True, host="gpu-007", port=1)
+    outcome = first_node_gone(member, RuntimeError("wait timeout after 5ms\nat 0x0"))
+    assert outcome.status == "error"
+    assert "The first node, gpu-007, at which all meet, did not answer (wait t" in outcome.message
+    with pytest.raises(RuntimeError, match="address in use"):
+        first_node_gone(replace(member, index=0), RuntimeError("address in use"))

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# Far below what this machine's processors copy, so that only the links count.
-HEALTHY = Shape(rate_bits=200_000_000, burst_bytes=65_536, limit_bytes=4_000_000)
-SLOW = Shape(rate_bits=50_000_000, burst_bytes=65_536, limit_bytes=4_000_000)
+# Far below what this machine's processors copy, also while others use them: only the links count.
+HEALTHY = Shape(rate_bits=80_000_000, burst_bytes=65_536, limit_bytes=4_000_000)
+SLOW = Shape(rate_bits=20_000_000, burst_bytes=65_536, limit_bytes=4_000_000)
 NODES = ("n0", "n1", "n2", "n3")
 NODE = """
 import json, sys
 from pathlib import Path
 from peerwatch_checks.check import Context
 from peerwatch_checks.checks.pair.pair_bandwidth import PairBandwidthOptions, pair_bandwidth
-options = PairBandwidthOptions(cpu_megabytes=1, repeats=3, join_seconds=45, pair_seconds=120)
+options = PairBandwidthOptions(cpu_megabytes=1, repeats=5, join_seconds=90, pair_seconds=120)
 for each in pair_bandwidth(Context(options, sys.argv[1], Path("."), 600.0)):
     print(json.dumps([each.device, each.status, each.message]), flush=True)
 """
@@ -60,6 +60,7 @@ def start(network: Network, node: str, *, count: int, folder: Path) -> subproces
     )
 
 
+@pytest.mark.slow
 def test_a_slow_link_and_a_node_that_is_not_there_are_named(
     network: Network, tmp_path: Path
 ) -> None:
@@ -81,5 +82,5 @@ def test_a_slow_link_and_a_node_that_is_not_there_are_named(
     ]
     assert [("", "pass")] == [(device, status) for device, status, _ in said["n1"]]
     ((device, status, message),) = said["n2"]
-    assert (device, status) == ("n2", "fail")
+    assert (device, status) == ("", "fail")
     assert "at best with any other node" in message

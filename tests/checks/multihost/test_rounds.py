@@ -100,6 +100,7 @@ def test_who_does_not_come_is_missing_and_the_others_go_on(port: int) -> None:
         assert named(result) == []
 
 
+@pytest.mark.slow
 def test_who_falls_silent_loses_its_own_pairs_only(port: int) -> None:
     results: dict[int, Result | Exception] = {}
 
@@ -118,12 +119,50 @@ def test_who_falls_silent_loses_its_own_pairs_only(port: int) -> None:
         assert all("n3" in pair for pair in result.failures)
 
 
+def test_rounds_share_the_time_until_the_deadline(port: int) -> None:
+    given: list[float] = []
+
+    def measured(_index: int, task: PairTask) -> tuple[float, str]:
+        given.append(task.seconds)
+        return 10.0, ""
+
+    # Three rounds, one more for what is measured again, and 10 s to begin and to end.
+    play(port, 4, measured, limits=replace(LIMITS, deadline=time.monotonic() + 110.0))
+    assert {True} == {0 < seconds <= 20.0 for seconds in given}
+
+
 def test_nodes_of_one_name_are_told_apart(port: int) -> None:
     def measured(index: int, _task: PairTask) -> tuple[float, str]:
         return (5.0 if index == 1 else 10.0), ""
 
     results = play(port, 4, measured, names=lambda _index: "localhost")
     assert named(results[0]) == [("node", ("localhost#1",))]
+
+
+def test_a_single_pair_that_is_low_once_is_no_link(port: int) -> None:
+    seen: set[str] = set()
+
+    def measured(_index: int, task: PairTask) -> tuple[float, str]:
+        turn, a, b = task.name.split("/")
+        if (a, b) != ("n0", "n1"):
+            return 10.0, ""
+        seen.add(turn)
+        # Three rounds, and then the pair again.
+        return (10.0 if turn == "3" else 5.0), ""
+
+    results = play(port, 4, measured)
+    assert len(seen) == 2
+    assert [[]] * 4 == [named(result) for result in results.values()]
+
+
+def test_a_single_pair_that_is_low_twice_is_a_link(port: int) -> None:
+    def measured(_index: int, task: PairTask) -> tuple[float, str]:
+        return (5.0 if task.name.endswith("n0/n1") else 10.0), ""
+
+    for result in play(port, 4, measured).values():
+        assert named(result) == [("link", ("n0", "n1"))]
+        assert isinstance(result, Result)
+        assert result.rounds == 4
 
 
 def test_places_of_the_first_node_tell_an_uplink(port: int) -> None:

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
+from peerwatch_checks.facts.gpu_use import GpuUse, gpu_use
 from peerwatch_checks.run.busy import busy
-from peerwatch_checks.run.gpu_use import GpuUse, gpu_use
 from peerwatch_checks.settings.config import BusyConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 # The machine of a test is busy.
 CONFIG = BusyConfig(cpu_ratio=1.0)
 IDLE = (GpuUse(0, (), 0),)
+
+
+@pytest.fixture(autouse=True)
+def own_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide what other tests run at the same time: a real Slurm has steps too."""
+    every = psutil.process_iter
+
+    def own(attrs: list[str]) -> Iterator[psutil.Process]:
+        return (process for process in every(attrs) if process.ppid() == os.getpid())
+
+    monkeypatch.setattr("psutil.process_iter", own)
 
 
 def reason(rootfs: Path, *gpus: GpuUse, config: BusyConfig = CONFIG, **environment: str) -> str:
@@ -44,8 +58,11 @@ def test_a_driver_that_does_not_answer_is_no_idle_one(tmp_path: Path) -> None:
     assert "It hangs." == busy(CONFIG, {}, tmp_path, lambda: "It hangs.")
 
 
-def test_a_step_of_another_job_of_slurm(tmp_path: Path) -> None:
-    name = "slurmstepd: [4711.batch]"
+# The checks of a real Slurm's nodes, in other tests, see this step.
+@pytest.mark.xdist_group("slurm_steps")
+@pytest.mark.parametrize("program", ["slurmstepd", "slurmstepd-wlm"])
+def test_a_step_of_another_job_of_slurm(tmp_path: Path, program: str) -> None:
+    name = f"{program}: [4711.batch]"
     code = "import sys, time; print('up', flush=True); time.sleep(600)"
     with subprocess.Popen(
         [name, "-c", code], executable=sys.executable, stdout=subprocess.PIPE

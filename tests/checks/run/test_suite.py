@@ -24,6 +24,7 @@ CHECKS = {
         made("load", suites=("light", "full"), active=True),
         made("read", suites=("config", "light", "full")),
         made("partner", scope="pair", suites=("full",), active=True),
+        made("train", scope="multi", suites=(), active=True),
         made("burn", suites=(), active=True),
     )
 }
@@ -36,6 +37,7 @@ CHECKS = {
         (("light",), ["read", "load"]),
         (("full",), ["read", "load"]),
         (("pair",), ["partner"]),
+        (("offline",), ["train"]),
         (("burn", "load", "load"), ["burn", "load"]),
         (("light", "burn"), ["read", "burn", "load"]),
     ],
@@ -59,9 +61,9 @@ def test_what_a_node_excludes_runs_only_by_name() -> None:
 
 
 def test_how_long_a_run_may_take() -> None:
-    assert 60 == seconds_for(["light"], CHECKS.values())
-    assert 180 == seconds_for(["full"], CHECKS.values())
-    assert 540 == seconds_for(["full"], CHECKS.values(), peers=True)
+    assert 50 == seconds_for(["light"], CHECKS.values())
+    assert 170 == seconds_for(["full"], CHECKS.values())
+    assert 530 == seconds_for(["full"], CHECKS.values(), peers=True)
     assert 20 == seconds_for(["burn"], CHECKS.values())
 
 

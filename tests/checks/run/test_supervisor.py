@@ -21,11 +21,13 @@ def job(check: str, **options: str) -> dict[str, Any]:
     return {
         "check": check,
         "path": str(FAULTY / "suite_of_faults.py"),
+        "active": True,
         "options": options,
         "node": "n1",
         "attempt": 0,
         "gpus": None,
         "earlier": {},
+        "usual": {},
         "peers": {},
         "procfs": "/proc",
         "sysfs": "/sys",

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from peerwatch_common.signatures.pattern import PatternError, compiled
+from peerwatch_common.signatures.signature_set import load_signatures
 
 
 @pytest.mark.parametrize(
@@ -62,3 +63,12 @@ def test_what_ends_at_one_place_is_accepted(text: str) -> None:
 def test_what_cannot_be_used_is_refused(text: str, problem: str) -> None:
     with pytest.raises(PatternError, match=problem):
         compiled(text)
+
+
+def test_what_ships_and_is_not_checked_at_each_start_is_safe() -> None:
+    shipped = load_signatures().signatures
+    assert len(shipped) > 100
+    for each in shipped:
+        for pattern in each.patterns:
+            assert compiled(pattern.text, needs_literal=not each.exception) == pattern
+            assert pattern.expression.groups <= 8

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from peerwatch_demo.incidents.lines import matcher
 from peerwatch_demo.stack.servers import Process, Stack, free_ports
 from peerwatch_demo.stack.watch import progress
 
@@ -66,3 +67,6 @@ def test_a_rank_that_loses_its_peer_waits(tmp_path: Path) -> None:
         wait_for(ranks[0].log, "lost its peers")
 
         assert ranks[0].alive
+    reader = matcher("job")
+    events = reader.feed(ranks[0].log.read_bytes()) + reader.finish()
+    assert ["gloo_connection"] == [each.signature.id for each in events]

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[3]
 FAULT, SIZE = "pfc_storm", 8
 NAMES = {f"gpu-{number}" for number in range(1, SIZE + 1)}
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("plays-1")]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("plays-2")]
 
 
 @dataclass(frozen=True)

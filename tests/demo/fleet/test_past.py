@@ -35,9 +35,11 @@ OF_RANKS = {
     "job_node:rank_steps:total",
     "job_node:collectives:total",
     "job_node:rank_cpu_usage:ratio",
+    "job_node:rank_memory_usage:ratio",
 }
 PLAN = make_plan(8, "nic_down", "1")
-HEALTHY = next(node for node in PLAN.nodes if node.name != PLAN.faulty)
+FAULTY = PLAN.faults[0].node
+HEALTHY = next(node for node in PLAN.nodes if node.name != FAULTY)
 STEP = 15.0
 START = 1_700_000_000.0
 SERIES = re.compile(r"^(\w[\w:]*)\{(.*)\} (\S+) (\d+\.\d{3})$")
@@ -55,7 +57,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     monkeypatch.setattr(fleet_node, "_DEADLINE_SECONDS", 60.0)
     with install(FakeNvml({"driver_version": "1", "gpus": []})):
         start = time.time() // 5 * 5 - 60
-        yield Host(PLAN, [PLAN.faulty, HEALTHY.name], tmp_path, start)
+        yield Host(PLAN, [FAULTY, HEALTHY.name], tmp_path, start)
 
 
 def parsed(text: str) -> Samples:
@@ -166,9 +168,7 @@ def test_every_recorded_series_of_the_rules_is_in_the_past(host: Host) -> None:
     for name in wanted:
         labels = [dict(labels) for metric, labels in past if metric == name]
         assert {
-            (node.job_id, node.name)
-            for node in PLAN.nodes
-            if node.name in (PLAN.faulty, HEALTHY.name)
+            (node.job_id, node.name) for node in PLAN.nodes if node.name in (FAULTY, HEALTHY.name)
         } == {(series_labels["job_id"], series_labels["node"]) for series_labels in labels}
         assert (16 if name.startswith("job_gpu:") else 2) == len(labels)
 
@@ -191,10 +191,10 @@ def test_a_recorded_rate_is_the_rise_of_its_counters_over_a_step(host: Host) -> 
 
 
 def test_the_fault_begins_when_it_is_told_to_and_spares_the_counters(host: Host) -> None:
-    before = on_page(host, PLAN.faulty)
+    before = on_page(host, FAULTY)
     host.begin_fault(time.time() + 0.5)
     deadline = time.monotonic() + 300
-    while ports(after := on_page(host, PLAN.faulty)) == [4.0] * 8:
+    while ports(after := on_page(host, FAULTY)) == [4.0] * 8:
         assert time.monotonic() < deadline
     peer = on_page(host, HEALTHY.name)
 
@@ -228,3 +228,16 @@ def ports(page: Page) -> list[float]:
 def test_a_node_of_another_process_is_no_node_of_this_one(host: Host) -> None:
     with pytest.raises(KeyError):
         host.exposition("gpu-999")
+
+
+def test_nodes_that_are_made_anew_leave_no_file_open(host: Host) -> None:
+    for name in (FAULTY, HEALTHY.name):
+        host.exposition(name)
+    open_before = sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+    host.begin_fault(time.time() + 3600)
+    for name in (FAULTY, HEALTHY.name):
+        host.exposition(name)
+
+    # A node keeps some 350.
+    assert sum(1 for _ in Path("/proc/self/fd").iterdir()) < open_before + 100

@@ -49,11 +49,29 @@ def test_every_job_can_be_compared_and_nodes_have_names_of_their_own(size: int) 
 
     assert size == sum(plan.jobs.values()) == len({node.name for node in plan.nodes})
     assert 3 <= min(plan.jobs.values())
-    assert plan.job_id in plan.jobs
+    assert {fault.job_id for fault in plan.faults} == plan.jobs.keys()
+
+
+def test_without_a_choice_each_job_has_a_fault_of_another_kind() -> None:
+    plan = make_plan(64, "", "1")
+
+    assert 3 == len({fault.name for fault in plan.faults})
+    assert {fault.job_id for fault in plan.faults} == plan.jobs.keys()
+    for fault in plan.faults:
+        hit = [
+            node
+            for node in plan.nodes
+            if plan.scenario(node).summary == SCENARIOS[fault.name].summary
+        ]
+        assert [(fault.node, fault.job_id)] == [(node.name, node.job_id) for node in hit]
+
+
+def test_the_smallest_fleet_has_one_job_and_one_fault() -> None:
+    assert 1 == len(make_plan(8, "", "1").faults)
 
 
 def test_equal_seeds_make_the_same_node_faulty() -> None:
-    drawn = {make_plan(64, "", str(seed)).faulty for seed in range(40)}
+    drawn = {make_plan(64, "lost_gpu", str(seed)).faults[0].node for seed in range(40)}
 
     assert make_plan(64, "", "7") == make_plan(64, "", "7")
     assert 10 < len(drawn)
@@ -62,14 +80,15 @@ def test_equal_seeds_make_the_same_node_faulty() -> None:
 @pytest.mark.parametrize("fault", list(FAULTS))
 def test_one_node_has_the_fault_and_its_job_goes_at_its_speed(fault: str) -> None:
     plan = make_plan(64, fault, "1")
-    others = [node for node in plan.nodes if node.name != plan.faulty]
+    (planned,) = plan.faults
+    others = [node for node in plan.nodes if node.name != planned.node]
     (faulty,) = set(plan.nodes) - set(others)
 
     assert SCENARIOS[fault].summary == plan.scenario(faulty).summary
     for node in others:
         scenario = plan.scenario(node)
         work = (scenario.phase, scenario.speed)
-        in_job = node.job_id == plan.job_id
+        in_job = node.job_id == planned.job_id
         expected = (
             (SCENARIOS[fault].phase, SCENARIOS[fault].speed) if in_job else (Phase.TRAIN, 1.0)
         )
@@ -77,8 +96,9 @@ def test_one_node_has_the_fault_and_its_job_goes_at_its_speed(fault: str) -> Non
         assert (scenario.gpus, scenario.nics, scenario.xids) == ((), (), ())
 
 
-def test_a_plan_survives_the_way_to_another_process() -> None:
-    plan = make_plan(9, "lost_gpu", "1")
+@pytest.mark.parametrize("fault", ["", "lost_gpu"])
+def test_a_plan_survives_the_way_to_another_process(fault: str) -> None:
+    plan = make_plan(64, fault, "1")
 
     assert plan == Plan.from_json(plan.to_json())
 

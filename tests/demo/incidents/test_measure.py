@@ -14,7 +14,7 @@ from peerwatch_demo.incidents.incident import Answer, Incident
 from peerwatch_demo.incidents.measure import Judged, Said, compare, judge, shares, table
 from peerwatch_demo.incidents.mechanism import load_mechanisms
 from peerwatch_demo.incidents.story import play
-from peerwatch_detector.diagnosis.root.job_places import JobPlaces
+from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
 
 NODES = ("a1", "a2", "a3", "b1", "b2", "b3")
 NOBODY: frozenset[str] = frozenset()

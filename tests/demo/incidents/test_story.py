@@ -14,8 +14,8 @@ from peerwatch_demo.incidents.incident import Incident
 from peerwatch_demo.incidents.losses import draw_losses
 from peerwatch_demo.incidents.mechanism import Mechanism, load_mechanisms
 from peerwatch_demo.incidents.story import play
-from peerwatch_detector.diagnosis.root.evidence import MOST_EVENTS, Evidence
-from peerwatch_detector.diagnosis.root.recorded import load_events
+from peerwatch_detector.diagnosis.root.evidence.evidence import MOST_EVENTS, Evidence
+from peerwatch_detector.diagnosis.root.evidence.recorded import load_events
 
 SEEDS = range(3)
 

@@ -12,6 +12,7 @@ from peerwatch_demo.live.__main__ import draw, main
 from peerwatch_demo.live.faults import FAULTS, FAULTS_VARIABLE, chosen
 from peerwatch_demo.live.log import HEALTH, Run, RunLog, Said, table
 from peerwatch_demo.live.run import Listener
+from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.diagnosis.verdict import ClassName
 
 
@@ -104,10 +105,10 @@ def test_faults_are_known_and_their_classes_exist() -> None:
     names = [fault.name for fault in chosen(None, namespaces=True)]
     assert len(names) == len(set(names)) >= 16
     assert not any(fault.needs_namespaces for fault in chosen(None, namespaces=False))
-    metrics = {"cpu_usage", "memory_usage", "tcp_retransmissions", "tcp_send_queue"}
-    assert {name for fault in FAULTS for name in fault.classes} <= set(
+    metrics = {metric.name for metric in DetectorConfig().detection_metrics()}
+    assert {name for fault in FAULTS for name in fault.classes} <= metrics | set(
         get_args(ClassName)
-    ) | metrics
+    )
     with pytest.raises(ValueError, match="'slow_nic' is no fault that works here"):
         chosen(["slow_nic"], namespaces=False)
 
@@ -126,6 +127,17 @@ def test_the_job_knows_every_fault_of_its_own_code() -> None:
     outside = {"kill_9", "sigstop", "sigstop_duty_cycle", "starved_of_cpu", "slow_nic", "lossy_nic"}
     assert own == {fault.name for fault in FAULTS} - outside
     assert FAULTS_VARIABLE in texts
+
+
+@pytest.mark.parametrize("ranks", range(2, 12))
+def test_each_rank_of_the_job_has_a_neighbour(ranks: int) -> None:
+    pytest.importorskip("torch")
+    from peerwatch_demo.live.train import neighbours
+
+    groups = neighbours(ranks)
+    assert [rank for group in groups for rank in group] == list(range(ranks))
+    assert all(len(group) in {2, 3} for group in groups)
+    assert all(rank in groups[min(rank // 2, len(groups) - 1)] for rank in range(ranks))
 
 
 def test_what_the_detector_says_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:

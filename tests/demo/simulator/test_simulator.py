@@ -95,13 +95,12 @@ def test_every_kind_of_fault_shows_on_the_faulty_node_only(kind: str) -> None:
 
 def test_a_node_that_cannot_be_reached_falls_silent_for_good() -> None:
     family = replace(FAMILIES["plain"], lost_samples=0.0, restarts=0.0)
-    silent = []
-    for seed in range(SEED, SEED + 120):
-        case = simulate("one", family, seed, faulty=True)
-        if "everything" in case.signs:
-            silent.append(case)
-            break
-    (case,) = silent
+    # Half of these nodes fall silent, the others lose their network only.
+    unreachable = (
+        simulate("one", family, seed, faulty=True, kind="machine_unreachable")
+        for seed in range(SEED, SEED + 8)
+    )
+    case = next(case for case in unreachable if EVERYTHING in case.signs)
     for values in case.samples.values():
         missing = np.isnan(values).reshape(len(case.nodes), -1, values.shape[-1]).all(axis=1)
         (faulty,) = case.fault.nodes
@@ -191,10 +190,10 @@ def test_the_older_families_stay_as_they_are(family: str, expected: str) -> None
 
 
 def test_each_fault_takes_the_kinds_in_turn_and_spreads_over_sizes_and_gpus() -> None:
-    seeds = range(90_000, 90_000 + 3 * len(KINDS))
+    seeds = range(90_000, 90_000 + 2 * len(KINDS))
     cases = [simulate_seed("each_fault", seed, faulty=False) for seed in seeds]
     counts = Counter(case.fault.kind for case in cases)
-    assert dict.fromkeys(KINDS, 3) == dict(counts)
+    assert dict.fromkeys(KINDS, 2) == dict(counts)
     assert {4, 64} <= {len(case.nodes) for case in cases}
     assert any(case.roles for case in cases)
     gpus = [gpu for case in cases for gpu in case.fault.gpus]

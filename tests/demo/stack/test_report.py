@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peerwatch_demo.stack.report import Event, decisive, evaluate, table
+from peerwatch_demo.stack.report import Event, decisive, evaluate, evaluate_each, table
 from peerwatch_demo.stack.webhook import Alert, Notification
 
 EVENTS = [
@@ -79,6 +79,31 @@ def test_one_page_with_the_right_name_is_right() -> None:
 )
 def test_everything_else_is_wrong_and_says_why(pages: list[Notification], reason: str) -> None:
     verdict = evaluate("node-3", 100, pages)
+
+    assert not verdict.right
+    assert reason in verdict.sentence
+
+
+def test_a_page_about_each_faulty_node_is_right() -> None:
+    pages = [page(130, "node-3"), page(131, "node-1")]
+
+    assert evaluate_each(["node-1", "node-3"], 100, pages).right
+
+
+@pytest.mark.parametrize(
+    ("pages", "reason"),
+    [
+        ([], "no page came about node-1, node-3; named were nobody"),
+        ([page(130, "node-3")], "no page came about node-1"),
+        ([page(90, "node-3"), page(130, "node-1")], "before the faults and named node-3"),
+        ([page(130, "node-1", "node-3")], "in their place, node-1, node-3"),
+        ([page(130, "node-1"), page(130, "node-3"), page(140)], "in their place, nobody"),
+        ([page(130, "node-1"), page(130, "node-3"), page(140, "node-1")], "than one page came"),
+    ],
+    ids=["none", "missed", "early", "together", "nobody", "twice"],
+)
+def test_of_several_faults_everything_else_is_wrong(pages: list[Notification], reason: str) -> None:
+    verdict = evaluate_each(["node-1", "node-3"], 100, pages)
 
     assert not verdict.right
     assert reason in verdict.sentence

@@ -46,6 +46,7 @@ def test_resolved_notifications_and_other_receivers_are_no_pages(message: Messag
         receiver.record("/page", message("firing", "node-2"))
 
         assert ["/page"] == [page.path for page in receiver.pages()]
+        assert ["/ticket"] == [ticket.path for ticket in receiver.tickets()]
 
 
 def test_a_node_in_two_alerts_is_named_once(message: Message) -> None:

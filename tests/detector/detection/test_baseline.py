@@ -8,11 +8,8 @@ from hypothesis.extra import numpy as hnp
 
 from detector import naive
 from peerwatch_detector import compiled
-from peerwatch_detector.detection.methods.peerwatch.baseline import (
-    Baseline,
-    row_median,
-    row_spreads,
-)
+from peerwatch_detector.detection.methods.peerwatch.baseline import Baseline
+from peerwatch_detector.detection.methods.peerwatch.rows import row_median, row_spreads
 
 START = 15_000
 

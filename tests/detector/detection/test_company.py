@@ -118,6 +118,9 @@ ENDED = Phase(known=True, idle=True, waiting=True, ended=True)
         pytest.param({}, 60.0, True, id="it hung"),
         pytest.param({}, 24.0, False, id="it worked until it ended"),
         pytest.param({"seconds": 20.0}, 60.0, False, id="a node that was ahead when it ended"),
+        pytest.param({"seconds": 44.0}, 60.0, False, id="one sign has the length of one"),
+        pytest.param({}, 44.0, False, id="and so has the hang"),
+        pytest.param({"seconds": 25.0, "strength": 3.0}, 25.0, True, id="a strong one needs less"),
         pytest.param({"quiet": 10.0}, 60.0, True, id="levels of before and after the end"),
         pytest.param({"began": NOW - 121.0}, 60.0, False, id="differed long before"),
         pytest.param({"held": True, "strength": 2.9}, 60.0, False, id="a small sign at the onset"),
@@ -133,6 +136,54 @@ def test_a_sign_needs_no_company_once_a_job_that_hung_has_ended(
     assert flagged is found.sustained
     (off,) = assess([item], step, lambda _: math.nan, without(ended=False))
     assert not off.sustained
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds", "flagged"), [("other", 25.0, True), ("other", 20.0, False)]
+)
+def test_where_two_causes_speak_a_short_hang_before_the_end_is_enough(
+    name: str, seconds: float, flagged: bool
+) -> None:
+    since = NOW - 42.0
+    sign = evidence_of(began=since, seconds=35.0, strength=1.2)
+    company = evidence_of(name, began=since, seconds=seconds, strength=1.2)
+    step = JobStep(NOW, NOW, ENDED, since, hung_seconds=42.0)
+    first, _ = assess([sign, company], step, lambda _: math.nan, CONFIG)
+    assert flagged is first.sustained
+    (alone,) = assess([sign], step, lambda _: math.nan, CONFIG)
+    assert not alone.sustained
+
+
+@pytest.mark.parametrize(("halted", "flagged"), [(70.0, False), (0.0, True)])
+def test_what_processes_hold_after_a_restart_is_no_sign(halted: float, flagged: bool) -> None:
+    """Another program of the job holds less on one node from now on, and all wait for a start."""
+    since = NOW - 160.0
+    item = evidence_of("memory", high=False, began=NOW - 150.0, seconds=50.0)
+    step = JobStep(NOW, NOW, WAITS, since, halted_seconds=halted)
+    (found,) = assess([item], step, lambda _: math.nan, CONFIG)
+    assert flagged is found.sustained
+
+
+@pytest.mark.parametrize(
+    ("waited", "strength", "borne", "flagged"),
+    [
+        pytest.param(60, 4.0, 0.0, True, id="new"),
+        pytest.param(60, 4.0, 3.0, False, id="hardly stronger than before"),
+        pytest.param(60, 4.5, 3.0, True, id="stronger by half"),
+        # After patience_seconds signs are shown 1 / peerwatch.relaxed as large as they are.
+        pytest.param(200, 2.0, 1.1, False, id="weak, and as before"),
+        pytest.param(200, 4.0, 1.1, True, id="weak before"),
+    ],
+)
+def test_what_the_job_bore_a_moment_ago_explains_no_wait(
+    waited: int, strength: float, borne: float, flagged: bool
+) -> None:
+    since = float(NOW - waited)
+    signs = [
+        evidence_of(name, began=since, seconds=60.0, strength=strength, borne=borne)
+        for name in ("work", "other")
+    ]
+    assert flagged is bool(sustained(*signs, phase=WAITS, waiting_since=since))
 
 
 def test_who_has_more_to_do_when_a_job_that_hung_ends_is_not_the_reason() -> None:

@@ -23,7 +23,7 @@ SCALE = Scale(0.02, by_factor=True)
 
 
 def usual(count: int, offset: float | np.ndarray = 0.0, level: float = 1.0) -> Usual:
-    return Usual(np.zeros(count) + offset, np.full(count, 0.01), level)
+    return Usual(np.zeros(count) + offset, lambda: np.full(count, 0.01), level)
 
 
 def deviation_of(window: np.ndarray, normal: Usual | None = None) -> StepDeviations:
@@ -95,7 +95,12 @@ def test_a_node_at_its_usual_offset_does_not_deviate() -> None:
     window[1] = 1
     found = deviation_of(window, usual(4, offset))
     assert found.effects[1] < -1
-    assert not found.away[1]
+    assert pytest.approx(0.0, abs=1e-5) == found.plain[1]
+    # Or it is still above them, and only by less than usual.
+    window[1] = 1.5
+    found = deviation_of(window, usual(4, offset))
+    assert found.effects[1] < -1
+    assert found.plain[1] < -1
 
 
 def test_what_usually_shows_nothing_cannot_show_less_but_more() -> None:
@@ -114,7 +119,8 @@ def test_a_node_that_moves_off_is_away() -> None:
     window[1] *= 0.6
     found = deviation_of(window)
     assert found.effects[1] < -1
-    assert [False, True, False, False] == found.away.tolist()
+    assert found.plain[1] > 1
+    assert np.abs(np.delete(found.plain, 1)).max() < 0.1
 
 
 @pytest.mark.parametrize(("level", "collapsed"), [(0.19, True), (0.21, False)])
@@ -166,6 +172,33 @@ def test_one_far_above_the_rest_is_no_common_cause() -> None:
     found = candidates_on(effects([9.0, 3.0, 2.5, 0, 0, 0, 0, 0]), EVIDENT, (8, 1), 1, 2)
     assert not found.common
     assert 9.0 == found.strength[0]
+
+
+@pytest.mark.parametrize(
+    ("deviations", "kind", "left"),
+    [
+        # Eight of 32 drifted away slowly, and one of them, a little ahead, is no fault.
+        ([2.0, 1.92, 1.91, 1.9, 1.81, 1.75, 1.59, 1.52], "work", []),
+        # Congestion spreads, so that a second node makes it one of many.
+        ([2.0, 1.9], "network", []),
+        # Some feel it more than others.
+        ([3.02, 1.82, 1.77, 1.26], "network", []),
+        ([3.02, 1.4, 1.3, 1.2], "network", [0]),
+        # Two faults at once, and what others usually show.
+        ([2.0, 1.9, 0.8, 0.7], "load", [0, 1]),
+        # One far above many: only the many are equals of each other.
+        ([9.0, 1.5, 1.5, 1.4], "work", [0]),
+        # Where equals do not count, all.
+        ([2.0, 1.92, 1.91, 1.9], None, [0, 1, 2, 3]),
+    ],
+)
+def test_a_node_with_many_equals_is_one_of_many(
+    deviations: list[float], kind: str | None, left: list[int]
+) -> None:
+    measured = effects(deviations + [0.1] * (32 - len(deviations)))
+    found = candidates_on(measured, np.ones(32, dtype=bool), (32, 1), 1, 8, kind)
+    assert left == np.flatnonzero((found.strength >= 1) & ~found.of_many).tolist()
+    assert deviations == found.strength[: len(deviations)].tolist()
 
 
 def test_the_worst_gpu_speaks_for_its_node_and_is_named_if_alone() -> None:

@@ -24,12 +24,12 @@ from detector.evidence import (
 from peerwatch_detector.detection.methods.peerwatch.effects import Side
 from peerwatch_detector.detection.methods.peerwatch.evidence import (
     Evidence,
-    SideTracker,
     assess,
     collect_evidence,
 )
 from peerwatch_detector.detection.methods.peerwatch.job_step import JobStep
 from peerwatch_detector.detection.methods.peerwatch.progress import Phase
+from peerwatch_detector.detection.methods.peerwatch.side_tracker import SideTracker
 
 
 def test_where_nothing_tells_of_progress_continuity_alone_decides() -> None:
@@ -136,6 +136,16 @@ def test_high_load_is_a_sign_if_much_progress_is_lost_and_nothing_else_explains_
     assert [] == sustained(high, evidence_of("work", "b", seconds=20), loss=0.1)
 
 
+def test_more_memory_is_load_and_less_of_it_is_a_sign_only_where_the_job_stops() -> None:
+    more, less = (evidence_of("memory", high=high, seconds=300) for high in (True, False))
+    assert [] == sustained(more, loss=0.05)
+    assert [("a", "memory")] == sustained(more, loss=0.1)
+    assert [] == sustained(more, phase=WAITS, waiting_since=BEGAN)
+    assert [] == sustained(less, loss=0.5)
+    assert [("a", "memory")] == sustained(less, loss=0.5, config=without(load=False))
+    assert [("a", "memory")] == sustained(less, phase=WAITS, waiting_since=BEGAN)
+
+
 def test_high_load_is_not_a_second_metric() -> None:
     two = evidence_of(seconds=30), evidence_of("busy", seconds=30)
     assert [] == sustained(*two, phase=WAITS, waiting_since=BEGAN)
@@ -178,13 +188,15 @@ def test_what_cannot_be_named_is_shown_as_half_of_the_way() -> None:
 def follow(*rows: str, kind: str = "work") -> tuple[SideTracker, list[Evidence], bool]:
     """Feed one row per node, a step per character.
 
-    ``x`` is a candidate, ``?`` not known, ``c`` one whose peers' level has collapsed.
+    ``x`` is a candidate, ``m`` one of many, ``?`` not known, ``c`` one whose peers' level has
+    collapsed.
     """
     tracker = SideTracker(10.0)
     tracker.follow(tuple("abcdefgh"[: len(rows)]))
     for step, column in enumerate(zip(*rows, strict=True)):
-        strength = np.array([2.0 if mark == "x" else 0.0 for mark in column])
-        found = Side(strength, np.full(len(rows), -1), common=False)
+        found = Side.empty(len(rows), common=False)
+        found.strength[:] = [2.0 if mark in "xm" else 0.0 for mark in column]
+        found.of_many[:] = [mark == "m" for mark in column]
         evaluated = np.array([mark != "?" for mark in column])
         collapsed = np.array([mark == "c" for mark in column])
         tracker.update(JobStep(NOW + 5 * step, 5.0 * step, TRAINS), found, evaluated, collapsed)
@@ -244,11 +256,30 @@ def test_the_strength_of_a_new_deviation_begins_anew() -> None:
     tracker = SideTracker(10.0)
     tracker.follow(("a",))
     for step, strength in enumerate([9.0, 2.0, 0.0, 0.0, 0.0, 0.0, 2.0]):
-        found = Side(np.array([strength]), np.array([-1]), common=False)
+        found = Side.empty(1, common=False)
+        found.strength[0] = strength
         tracker.update(JobStep(step * 5, step * 5.0, TRAINS), found, np.array([True]))
         if step == 1:
             np.testing.assert_allclose([8.1], tracker.strength)
     assert [2.0] == tracker.strength.tolist()
+
+
+@pytest.mark.parametrize(
+    ("phase", "away", "borne"),
+    [(TRAINS, 10, 2.0), (TRAINS, 119, 2.0), (TRAINS, 121, 0.0), (WAITS, 10, 0.0)],
+    ids=["just now", "ten minutes ago", "longer ago", "in a wait"],
+)
+def test_what_the_job_bore_before_a_deviation_is_remembered_for_ten_minutes(
+    phase: Phase, away: int, borne: float
+) -> None:
+    tracker = SideTracker(10.0)
+    tracker.follow(("a",))
+    for step in range(away + 2):
+        found = Side.empty(1, common=False)
+        found.strength[0] = 2.0 if step in {0, away + 1} else 0.0
+        tracker.update(JobStep(step * 5, step * 5.0, phase), found, np.array([True]))
+    (item,), _ = collect_evidence(tracker, METRICS["work"], 1, ("",), high=True, common_cause=True)
+    assert borne == item.borne
 
 
 @pytest.mark.parametrize(("kind", "most"), [("work", 2), ("network", 1)])
@@ -257,6 +288,24 @@ def test_deviations_that_begin_together_have_a_common_cause(kind: str, most: int
     many = ["xxx"] * (most + 1) + ["..."] * (4 - most)
     assert (most, False) == (len(follow(*few, kind=kind)[1]), follow(*few, kind=kind)[2])
     assert ([], True) == follow(*many, kind=kind)[1:]
+
+
+@pytest.mark.parametrize(
+    ("row", "seconds"),
+    [
+        ("xxx", [15.0]),
+        # One of many begins nothing; alone it does.
+        ("mmm", []),
+        ("mmx", [5.0]),
+        # It is not flagged while it is one of many, which ends nothing.
+        ("xxm", []),
+        ("xxmmmmx", [35.0]),
+    ],
+)
+def test_one_of_many_begins_no_deviation_and_ends_none(row: str, seconds: list[float]) -> None:
+    _, evidence, common = follow(row, "." * len(row))
+    assert seconds == [item.seconds for item in evidence]
+    assert common is (row[-1] == "m" and row[0] == "x")
 
 
 @given(st.lists(st.integers(0, 300).map(float), min_size=1, max_size=8))
@@ -270,7 +319,8 @@ def test_what_began_together_is_counted_as_in_the_slow_version(starts: list[floa
 def test_the_gpu_that_carries_a_deviation_is_named() -> None:
     tracker = SideTracker(10.0)
     tracker.follow(("a", "b"))
-    found = Side(np.array([2.0, 2.0]), np.array([1, -1]), common=False)
+    found = Side.empty(2, common=False)
+    found.strength[:], found.gpu[:] = 2.0, [1, -1]
     tracker.update(JobStep(NOW, 0.0, TRAINS), found, np.array([True, True]))
     evidence, _ = collect_evidence(
         tracker, METRICS["work"], 1, ("4", "5"), high=True, common_cause=True

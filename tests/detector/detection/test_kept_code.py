@@ -98,15 +98,57 @@ def test_nothing_is_told_where_all_was_kept(caplog: pytest.LogCaptureFixture) ->
 
 @pytest.mark.usefixtures("nothing_told")
 def test_a_package_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    njit = compiled.numba.njit
+    assert compiled.load()
+    njit = compiled._numba.njit
 
     def refuse(*, cache: bool = False, **options: object) -> object:
         if cache:
             raise RuntimeError("cannot cache function: no locator available")
         return njit(**options)
 
-    monkeypatch.setattr(compiled, "numba", SimpleNamespace(njit=refuse))
+    monkeypatch.setattr(compiled, "_numba", SimpleNamespace(njit=refuse))
     double = compiled.compiled(lambda number: 2 * number)
 
     assert 6 == double(3)
     assert "nor the user's cache folder can be written" in str(compiled.why_not_kept())
+
+
+LATER = """
+import sys
+from peerwatch_detector import compiled
+from peerwatch_detector.reading.decode import decimals
+from peerwatch_detector.web import run
+
+assert "numba" not in sys.modules
+kept = decimals.as_float
+assert type(kept).__name__ == "_Deferred"
+assert kept(0x3FF0000000000000) == 1.0
+assert "numba" in sys.modules
+# Where they are defined, and so where compiled code looks for them, nothing stands between.
+assert type(decimals.as_float).__name__ == type(compiled.as_float).__name__ == "CPUDispatcher"
+print(len(kept.stats.cache_hits) + len(kept.stats.cache_misses))
+"""
+
+
+def test_numba_is_imported_at_the_first_call() -> None:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", LATER], env=environment, check=True, stdout=subprocess.PIPE
+    )
+
+    assert b"1" == done.stdout.strip()
+
+
+def test_a_numba_that_breaks_leaves_the_functions_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compiled, "_numba", None)
+    monkeypatch.setattr(compiled, "AVAILABLE", True)
+    monkeypatch.setattr(compiled, "MISSING", None)
+    monkeypatch.setattr(compiled._Deferred, "every", [])
+    monkeypatch.setitem(sys.modules, "numba", None)
+    double = compiled.compiled(lambda number: 2 * number)
+
+    assert 6 == double(3)
+    assert not compiled.ready()
+    assert "numba cannot be imported" in str(compiled.failure())

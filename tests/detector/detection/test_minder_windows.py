@@ -180,7 +180,7 @@ def outcome(detection: Detection, state: JobState) -> tuple[object, ...]:
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     cuts=st.lists(st.sampled_from([1, 7, 15, 60, 150]), min_size=1, max_size=6),

@@ -74,3 +74,17 @@ def test_a_job_that_ends_right_out_of_a_wait_has_failed(
         values["gpu_memory_used"][..., end:] = 6e8
     assert expected == nodes_found(values)
     assert [] == nodes_found(values, peerwatch={"ended": False})
+
+
+def test_who_loses_in_a_wait_what_it_has_more_than_others_is_no_suspect() -> None:
+    """A node with tasks of its own, in a wait in which all do the same."""
+    wait = slice(ONSET + 10, ONSET + 90)
+    values = training(900, waits=(wait.start, wait.stop))
+    usage = values["cpu_usage"]
+    usage[2] *= 2
+    usage[2, wait] = 1.05 * np.median(usage[:, wait])
+    assert [] == found(values, cycle=5, peerwatch=ALONE)
+    assert ["node-02"] == nodes_found(values, peerwatch=ALONE | {"away": False})
+    # Below the others it is one.
+    usage[2, wait] *= 0.6
+    assert ["node-02"] == nodes_found(values, peerwatch=ALONE)

@@ -9,6 +9,8 @@ import pytest
 
 from detector.fakes import START, FakeClock, FakeReader, Replay, config_for, node_names
 from detector.small_case import write_case
+from detector.training_job import FAULT, changed, training
+from detector.training_job import replay as replay_of
 from detector.world import ONSET as WORLD_ONSET
 from detector.world import World
 from peerwatch_common.errors import ConfigError
@@ -62,6 +64,20 @@ def test_what_a_whole_stage_does_has_a_common_cause() -> None:
     values = staged()
     values[3:6, ONSET:] += 0.25
     assert [] == nodes_found(values, STAGES)
+
+
+@pytest.mark.parametrize(
+    ("congested", "expected"), [(slice(5, 6), ["node-05"]), (slice(5, 9), [])], ids=["one", "many"]
+)
+def test_congestion_that_ends_in_the_midst_of_a_stage_names_nobody(
+    congested: slice, expected: list[str]
+) -> None:
+    """All of the last stage feel it, and one node of the stage before, alone among its peers."""
+    values = training(1200, slower=0.1, nodes=NODES)
+    changed(values, "ecn_rate", congested, 6.0, FAULT)
+    here = replay_of(values)
+    here.roles = STAGES
+    assert expected == [finding.node for finding in here.run()]
 
 
 def test_the_parts_of_a_job_in_which_all_do_the_same_give_what_no_roles_give() -> None:

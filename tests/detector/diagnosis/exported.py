@@ -23,9 +23,11 @@ def answers(
     snapshot: Snapshot,
     *,
     age: float = 40.0,
+    ages: Mapping[tuple[str, int], float] | None = None,
     read_at: Mapping[int, float] | None = None,
     written: Mapping[int, float] | None = None,
     spans: Mapping[int, float] | None = None,
+    batches: Mapping[int, float] | None = None,
     members: bool = True,
     states: Mapping[str, int] | None = None,
 ) -> Answers:
@@ -37,9 +39,11 @@ def answers(
         Silent ranks have a source that is down.
     age
         Seconds for which everything in flight has been.
+    ages
+        The same by group and rank, where it is not ``age``.
     read_at
         Unix time by rank, if not the snapshot's.
-    written, spans
+    written, spans, batches
         By rank.
     members
         Whether the hook tells the members of groups.
@@ -57,6 +61,8 @@ def answers(
             found["written"].append(series(labels, (written or {})[rank]))
         if rank in (spans or {}):
             found["spans"].append(series(labels, (spans or {})[rank]))
+        if rank in (batches or {}):
+            found.setdefault("batches", []).append(series(labels, (batches or {})[rank]))
     for group, positions in snapshot:
         if members:
             text = format_ranks(group.members)
@@ -74,7 +80,8 @@ def answers(
                     answer = series({**labels, "state": state}, value)
                     found.setdefault("sequence", []).append(answer)
             if place.in_flight is not None:
-                found.setdefault("age", []).append(series(labels, age))
+                since = (ages or {}).get((group.name, rank), age)
+                found.setdefault("age", []).append(series(labels, since))
                 call = {"collective": "all_reduce", "input": "[64]", "output": "[64]"}
                 answer = series({**labels, **call, "dtype": "Float"}, place.in_flight)
                 found.setdefault("call", []).append(answer)

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from peerwatch_detector.diagnosis.collectives.lateness import Arrivals, align
 from peerwatch_detector.diagnosis.collectives.signature import Signature, elements, operation
+from peerwatch_detector.diagnosis.collectives.slowness.lateness import Arrivals, align
 from peerwatch_detector.diagnosis.collectives.snapshot import Group, Position, Snapshot
 
 Dumps = Mapping[int, Mapping[str, Any]]

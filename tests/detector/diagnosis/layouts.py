@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from peerwatch_detector.diagnosis.collectives.signature import Signature
 from peerwatch_detector.diagnosis.collectives.snapshot import Group, Position, Snapshot
@@ -36,6 +37,15 @@ def snapshot(
     """Return the snapshot of a text as ``positions`` reads it."""
     known = {name: Group(name, frozenset(members)) for name, members in groups.items()}
     return Snapshot(1000.0, known, positions(text), frozenset(silent), frozenset(dead))
+
+
+def without_starts(state: Snapshot) -> Snapshot:
+    """Return a snapshot as gloo gives it."""
+    positions = {
+        name: {rank: replace(position, started=None) for rank, position in ranks.items()}
+        for name, ranks in state.positions.items()
+    }
+    return replace(state, positions=positions)
 
 
 def all_reduce(size: int) -> Signature:

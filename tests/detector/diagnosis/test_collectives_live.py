@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from detector.backfilled import backfilled
-from peerwatch_detector.diagnosis.collectives.hang_diagnoser import HangDiagnoser
-from peerwatch_detector.diagnosis.collectives.straggler_diagnoser import StragglerDiagnoser
+from peerwatch_detector.diagnosis.collectives.hang.diagnoser import HangDiagnoser
+from peerwatch_detector.diagnosis.collectives.slowness.straggler_diagnoser import StragglerDiagnoser
 from peerwatch_detector.diagnosis.diagnoser import Diagnoser, Samples
 from peerwatch_detector.reading import instant_reader, promql
 from peerwatch_detector.reading.instant_reader import InstantReader

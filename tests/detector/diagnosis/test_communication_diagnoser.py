@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from detector.diagnosis.exported import series
 from detector.diagnosis.transfer_series import TransferJob, healthy
-from peerwatch_detector.diagnosis.collectives.communication_diagnoser import CommunicationDiagnoser
+from peerwatch_detector.diagnosis.collectives.slowness.communication_diagnoser import (
+    CommunicationDiagnoser,
+)
 
 
 def times(groups, slow, seconds=0.045, usual=0.007):
@@ -117,8 +120,8 @@ def test_groups_that_share_a_name_are_told_apart_by_their_nodes():
     assert "group 1 (4-5)" in verdict.summary
 
 
-def test_of_1000_random_healthy_layouts_nobody_is_named():
-    said = {seed: verdicts for seed in range(1000) if (verdicts := healthy(seed).diagnosed())}
+def test_of_random_healthy_layouts_nobody_is_named():
+    said = {seed: verdicts for seed in range(250) if (verdicts := healthy(seed).diagnosed())}
 
     assert said == {}
 
@@ -126,13 +129,17 @@ def test_of_1000_random_healthy_layouts_nobody_is_named():
 PAIRS = {"0": (0, 1, 2, 3), "1": (0, 1), "2": (2, 3)}
 
 
-def gloo(loss):
-    """Return a job over TCP, whose durations nobody measures."""
+def gloo(loss, queued=()):
+    """Return what is said of a job over TCP, whose durations nobody measures.
+
+    ``queued`` is what waits in the send queues, in bytes by node.
+    """
     job = TransferJob(PAIRS, times(PAIRS, {}), loss=loss)
     diagnoser, verdicts = CommunicationDiagnoser("llm"), []
     for passed in range(0, 90, 5):
         found = job.answers()
         found["transfer"] = found["calls"] = []
+        found["queued"] = [series({"node": node}, size) for node, size in dict(queued).items()]
         verdicts = list(diagnoser.diagnose(found, 1e9 + passed))
         if passed < 75:
             assert verdicts == []
@@ -149,6 +156,34 @@ def test_over_tcp_the_node_that_sends_much_again_is_named():
 
 def test_where_others_lose_as_much_it_is_no_nodes_link():
     assert gloo({"n2": 0.06, "n1": 0.04}) == []
+
+
+def test_over_tcp_full_queues_without_loss_are_undecided_between_sender_and_receiver():
+    (verdict,) = gloo({}, {"n2": 3.1e6, "n3": 4e5})
+
+    assert (verdict.class_name, verdict.node, verdict.rank) == ("communication_straggler", "n2", 2)
+    assert (verdict.confidence, verdict.names_node, verdict.start_time) == (
+        "undecided",
+        False,
+        1e9,
+    )
+    assert "3.1 MB of what it sends over TCP wait to be delivered" in verdict.summary
+    assert "its link is slow, or whoever receives it is" in verdict.summary
+
+
+@pytest.mark.parametrize(
+    "queued",
+    [{"n2": 3.1e6, "n1": 2e6}, {}],
+    ids=["as full elsewhere: the fabric", "empty"],
+)
+def test_where_queues_are_alike_nobody_is_said_to_be_slow(queued):
+    assert gloo({}, queued) == []
+
+
+def test_a_node_that_loses_what_it_sends_explains_full_queues():
+    (verdict,) = gloo({"n1": 0.39}, {"n2": 3.1e6})
+
+    assert (verdict.node, verdict.confidence) == ("n1", "likely")
 
 
 def test_what_is_missing_costs_only_itself():

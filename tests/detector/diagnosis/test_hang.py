@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from detector.diagnosis.layouts import EIGHT, all_reduce, snapshot
-from peerwatch_detector.diagnosis.collectives.hang import Hang, hangs
+from detector.diagnosis.layouts import EIGHT, all_reduce, snapshot, without_starts
+from peerwatch_detector.diagnosis.collectives.hang.hang import Hang, hangs
+from peerwatch_detector.diagnosis.collectives.hang.waits_for import Wait
 from peerwatch_detector.diagnosis.collectives.signature import Signature
 from peerwatch_detector.diagnosis.collectives.snapshot import Position, Snapshot
-from peerwatch_detector.diagnosis.collectives.waits_for import Wait
 
 
 def _only(state: Snapshot) -> Hang:
@@ -161,19 +161,9 @@ GLOO = snapshot(
 )
 
 
-def _without_starts(state: Snapshot) -> Snapshot:
-    return replace(
-        state,
-        positions={
-            name: {rank: replace(position, started=None) for rank, position in positions.items()}
-            for name, positions in state.positions.items()
-        },
-    )
-
-
 def test_gloo_that_notes_an_end_late_does_not_hide_who_did_not_launch():
     """Seen live: a rank looped before a collective, the one before had ended for three of six."""
-    root = _only(_without_starts(GLOO))
+    root = _only(without_starts(GLOO))
 
     assert (root.class_name, root.ranks, root.decided) == ("not_launched", (2,), True)
     assert root.victims == (0, 1, 3, 4, 5)
@@ -183,7 +173,7 @@ def test_an_end_at_one_rank_says_nothing_while_another_has_not_launched():
     """The leaf of a reduce is done before its root, and before a leaf that is late."""
     state = snapshot("R: 0 7/6, 1 7/7, 2 6/6", {"R": range(3)})
 
-    root = _only(_without_starts(state))
+    root = _only(without_starts(state))
 
     assert (root.class_name, root.ranks) == ("not_launched", (2,))
     assert root.victims == (0,)

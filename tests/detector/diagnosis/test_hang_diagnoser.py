@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from detector.diagnosis.exported import Answers, answers, series
-from detector.diagnosis.layouts import EIGHT, snapshot
-from peerwatch_detector.diagnosis.collectives.hang_diagnoser import HangDiagnoser
+from detector.diagnosis.layouts import EIGHT, snapshot, without_starts
+from peerwatch_detector.diagnosis.collectives.hang.diagnoser import HangDiagnoser
 from peerwatch_detector.diagnosis.collectives.snapshot import Snapshot
 from peerwatch_detector.diagnosis.verdict import Verdict
 
@@ -37,6 +37,40 @@ def test_the_rank_that_did_not_launch_is_a_finding_with_its_node():
     assert verdict.summary == (
         "rank 3 on node c1 did not launch all_reduce 41 of the group of all ranks; 3 ranks wait"
     )
+
+
+# Ranks 2 and 3 have a group of their own, whose last end gloo has not noted.
+LATE = without_starts(
+    snapshot(
+        "ALL: 0 41/40, 1 41/40, 2 40/40, 3 41/40, 4 41/40; P: 2 7/6, 3 7/6",
+        {"ALL": range(5), "P": (2, 3)},
+    )
+)
+
+
+def test_an_end_that_gloo_notes_late_in_another_group_hides_nobody():
+    (verdict,) = diagnosed(LATE, ages={("P", 2): 40.2, ("P", 3): 40.2})
+
+    assert (verdict.class_name, verdict.rank, verdict.confidence) == ("not_launched", 2, "likely")
+    assert verdict.victims == (0, 1, 3, 4)
+
+
+def test_what_is_launched_last_may_wait_for_the_network():
+    """Rank 3 went on to the group of two, where both have launched: it says nothing of the end."""
+    found = diagnosed(LATE, ages={("ALL", 3): 40.2})
+
+    assert [verdict for verdict in found if verdict.names_node] == []
+
+
+def test_an_end_that_gloo_notes_late_at_all_ranks_hides_nobody():
+    """Seen live: a rank held a lock, and none had noted the end of the collective before."""
+    late = without_starts(
+        snapshot("ALL: 0 41/39, 1 41/39, 2 40/39, 3 41/39, 4 41/39", {"ALL": range(5)})
+    )
+    (verdict,) = diagnosed(late)
+
+    assert (verdict.class_name, verdict.rank, verdict.confidence) == ("not_launched", 2, "likely")
+    assert verdict.victims == (0, 1, 3, 4)
 
 
 def test_it_is_named_within_a_minute_of_the_stop():
@@ -116,6 +150,26 @@ def test_a_rank_whose_own_work_goes_on_is_not_a_finding():
         verdicts = diagnoser.diagnose(answers(state, spans={3: seconds}), state.time)
 
     assert [verdict.confidence for verdict in verdicts] == ["undecided"]
+
+
+def test_a_rank_that_evaluates_alone_shows_it_by_its_batches():
+    """An evaluation without spans and without steps, of minutes."""
+    diagnoser = HangDiagnoser("llm")
+    for seconds in range(0, 301, 15):
+        found = answers(at(HANG, seconds), age=10 + seconds, batches={3: 100 + 3 * seconds})
+        verdicts = diagnoser.diagnose(found, HANG.time + seconds)
+
+    assert [(each.confidence, each.names_node) for each in verdicts] == [("undecided", False)]
+    assert "its own work goes on, as in an evaluation" in verdicts[0].summary
+
+
+def test_the_batch_of_the_step_in_which_a_rank_hangs_does_not_excuse_it():
+    diagnoser = HangDiagnoser("llm")
+    for seconds in (0, 15, 30, 45):
+        found = answers(at(HANG, seconds), age=10 + seconds, batches={3: 100 + (seconds > 0)})
+        verdicts = diagnoser.diagnose(found, HANG.time + seconds)
+
+    assert [verdict.names_node for verdict in verdicts] == [True]
 
 
 def _wait(diagnoser: HangDiagnoser, start: float, seconds: int) -> list[Verdict]:

@@ -3,7 +3,7 @@
 import pytest
 
 from detector.diagnosis.training_layout import Trial, trial
-from peerwatch_detector.diagnosis.collectives.hang import hangs
+from peerwatch_detector.diagnosis.collectives.hang.hang import hangs
 
 EXPECTED = {
     "hung": "not_launched",

@@ -13,7 +13,7 @@ import pytest
 from detector.fake_prometheus import FakePrometheus, fake_prometheus, success
 from peerwatch_detector.__main__ import main
 
-STACK = 'File "train.py", line 118 in step\n'
+STACK = 'File "/home/ops/train.py", line 118 in step\n'
 SUMMARY = "rank 3 on node c4 did not launch all_reduce 1041 of the group of all ranks; 7 ranks wait"
 VERDICT = {
     "class": "not_launched",
@@ -117,9 +117,38 @@ def test_stacks_are_asked_for_once_and_only_of_who_is_named(
     rows = json.loads(capsys.readouterr().out)
     assert [STACK, STACK, None] == [row.get("stack") for row in rows]
     assert ["/stack?job_id=llm&rank=3"] == asked
-    # In words it stands below its verdict.
+    assert ["train.py:118 (step)"] * 2 == [row["main_thread"] for row in rows[:2]]
+    # In words it stands below its verdict, which says where.
     assert 0 == diagnose(server, "--stacks", *config)
-    assert f"    {STACK}" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert f"    {STACK}" in text
+    assert f"{SUMMARY}; its main thread is at train.py:118 (step)\n" in text
+
+
+def test_stacks_stand_below_the_verdicts_of_a_root_too(
+    server: FakePrometheus,
+    exporter: tuple[str, list[str]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "password").write_text("secret\n")
+    (tmp_path / "detector.yaml").write_text(
+        json.dumps({"exporters": {"username": "ops", "password_file": str(tmp_path / "password")}})
+    )
+    publish(server, VERDICT, exporter=exporter[0])
+    config = ("--config", str(tmp_path / "detector.yaml"))
+    assert 0 == diagnose(server, "--root", "--stacks", "--json", *config)
+    assert [STACK] == [
+        row["stack"] for row in json.loads(capsys.readouterr().out)["verdicts"] if "stack" in row
+    ]
+
+
+def test_a_recorded_case_has_no_stacks(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert 2 == main(["diagnose", str(tmp_path / "case"), "--stacks"])
+    out, err = capsys.readouterr()
+    assert "" == out
+    assert "--stacks asks the exporters" in err
+    assert "case) has none; leave --stacks out" in err
 
 
 def test_a_stack_that_cannot_be_had_costs_only_itself(

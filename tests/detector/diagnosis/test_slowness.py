@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from peerwatch_detector.diagnosis.collectives.degradation import degradation
-from peerwatch_detector.diagnosis.collectives.lateness import (
+from peerwatch_detector.diagnosis.collectives.slowness.degradation import degradation
+from peerwatch_detector.diagnosis.collectives.slowness.lateness import (
     Arrivals,
     align,
     compute_stragglers,
     late_ranks,
     typical,
 )
-from peerwatch_detector.diagnosis.collectives.slow_groups import common_nodes, slow_groups
+from peerwatch_detector.diagnosis.collectives.slowness.slow_groups import common_nodes, slow_groups
 
 
 def _arrivals(starts, ends=None) -> Arrivals:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from detector.diagnosis.layouts import positions, snapshot
-from peerwatch_detector.diagnosis.collectives.hang import hangs
+from peerwatch_detector.diagnosis.collectives.hang.hang import hangs
 from peerwatch_detector.diagnosis.collectives.snapshot import Position, Settling, Snapshot
 
 FIRST = snapshot("A: 0 9/8, 1 9/8, 2 8/8", {"A": range(3)})

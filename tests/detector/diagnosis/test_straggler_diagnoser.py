@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from detector.diagnosis.exported import Answers, series
-from peerwatch_detector.diagnosis.collectives.straggler_diagnoser import StragglerDiagnoser
+from peerwatch_detector.diagnosis.collectives.slowness.straggler_diagnoser import StragglerDiagnoser
 from peerwatch_detector.diagnosis.verdict import Verdict
 
 # A collective every 0.5 s, in blocks of 32.

@@ -8,8 +8,10 @@ from random import Random
 
 from detector.diagnosis.exported import Answers, series
 from detector.diagnosis.training_layout import Job, Layout, random_layout
-from peerwatch_detector.diagnosis.collectives.communication_diagnoser import CommunicationDiagnoser
 from peerwatch_detector.diagnosis.collectives.members import format_ranks
+from peerwatch_detector.diagnosis.collectives.slowness.communication_diagnoser import (
+    CommunicationDiagnoser,
+)
 from peerwatch_detector.diagnosis.verdict import Verdict
 
 CALLS_PER_SECOND = 5.0

@@ -383,9 +383,17 @@ def one_array(path: Path) -> None:
         np.save(file, np.ones(3))
 
 
+def far_larger_unpacked(path: Path) -> None:
+    with np.load(path) as data:
+        arrays = dict(data)
+    np.savez_compressed(path, **arrays, more=np.zeros(1 << 26, dtype=np.uint8))
+    assert path.stat().st_size < 1 << 20
+
+
 @pytest.mark.parametrize(
     "damage",
     [
+        far_larger_unpacked,
         other_format,
         no_weights,
         no_meta,

@@ -20,7 +20,7 @@ from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.diagnosis.config.changes import Change
 from peerwatch_detector.diagnosis.config.majority import Split
 from peerwatch_detector.diagnosis.config.watch import ConfigState, Minority
-from peerwatch_detector.diagnosis.root.live_root import root_of
+from peerwatch_detector.diagnosis.root.live.root import root_of
 from peerwatch_detector.diagnosis.traffic.job_traffic import JobTraffic
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.reading import ReadingStatistics
@@ -28,6 +28,7 @@ from peerwatch_detector.service.catalog import SPECS
 from peerwatch_detector.service.diagnoses import Diagnoses
 from peerwatch_detector.service.metrics import Exposition, Membership, Snapshot
 from peerwatch_detector.service.schedule import Backlog
+from peerwatch_detector.service.signing import Signer
 
 ORDER = (
     "job_id",
@@ -124,10 +125,11 @@ FULL = Snapshot(
 )
 
 
-def page(snapshot: Snapshot) -> str:
+def page(snapshot: Snapshot, signer: Signer | None = None) -> str:
     reloads = ReloadFacts()
     reloads.started(1_700_000_000.0)
-    return Exposition(lambda: snapshot, WebFacts(), reloads).render(openmetrics=False).decode()
+    exposition = Exposition(lambda: snapshot, WebFacts(), reloads, signer)
+    return exposition.render(openmetrics=False).decode()
 
 
 def samples(snapshot: Snapshot) -> dict[tuple[str, ...], float]:
@@ -144,7 +146,8 @@ def samples(snapshot: Snapshot) -> dict[tuple[str, ...], float]:
 def test_the_page_shows_exactly_the_catalogues_metrics_and_labels() -> None:
     expected = {spec.name: (spec.kind, set(spec.labels)) for spec in SPECS}
     found = {}
-    for family in text_string_to_metric_families(page(FULL)):
+    signer = Signer(b"k" * 32, "https://peerwatch.example.com", 3600)
+    for family in text_string_to_metric_families(page(FULL, signer)):
         name = f"{family.name}_total" if family.type == "counter" else family.name
         labels = {frozenset(sample.labels) for sample in family.samples}
         assert 1 == len(labels), name

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ import pytest
 
 from peerwatch_detector import compiled
 from peerwatch_detector.__main__ import main
+from peerwatch_detector.reading.decode.prepare import prepare as reads_compiled
 from peerwatch_detector.service import prepare
 
 SCRIPT = """
@@ -29,6 +31,7 @@ print(json.dumps([[len(each.stats.cache_hits), len(each.stats.cache_misses)] for
 """
 
 
+@pytest.mark.slow
 def test_the_first_start_loads_what_another_process_compiled(tmp_path: Path) -> None:
     environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
@@ -63,9 +66,12 @@ def test_another_process_is_started_only_where_it_helps(
     monkeypatch.setattr(compiled, "_not_kept", not_kept)
     monkeypatch.setattr(prepare, "_mark", mark)
     monkeypatch.setattr(prepare.subprocess, "Popen", start)
-    prepare.prepare_apart()
+    told: list[int] = []
+    prepare.prepare_apart(lambda: told.append(len(commands)))
 
     assert started == len(commands)
+    # Whoever waits for what is only loaded does not wait for a compiler.
+    assert ([] if hits else [0]) == told
 
 
 # A whole cycle over HTTP while another thread compiles, and what was compiled by then.
@@ -74,6 +80,7 @@ import gc, json, threading
 from numba.core.dispatcher import Dispatcher
 from detector.reading.fake_server import fake_server
 from detector.reading.test_bad_servers import NOW, info, is_range, samples
+from peerwatch_detector import compiled
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.models.shipped import shipped_bundle
 from peerwatch_detector.reading.reader import PrometheusReader
@@ -82,7 +89,9 @@ from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.service.schedule import Backlog
 
 proceed = threading.Event()
-prepare.prepare_apart = proceed.wait
+prepare.prepare_apart = lambda compiling: (compiling(), proceed.wait())
+
+compiled.load()
 
 def signatures():
     found = [each for each in gc.get_objects() if isinstance(each, Dispatcher)]
@@ -135,7 +144,7 @@ def test_a_compiler_that_fails_leaves_the_slower_path(
 ) -> None:
     monkeypatch.setattr(compiled, "_failure", None)
 
-    def fail() -> None:
+    def fail(_compiling: object) -> None:
         raise RuntimeError("no LLVM")
 
     monkeypatch.setattr(prepare, "prepare_apart", fail)
@@ -170,7 +179,7 @@ def test_an_image_brings_what_was_compiled_when_it_was_built(
     (image / "reading" / "matrix.nbi").write_bytes(b"built")
     monkeypatch.setenv(prepare.COMPILED_BEFOREHAND, str(image))
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(cache))
-    monkeypatch.setattr(prepare, "_could_be_kept", lambda: False)
+    monkeypatch.setattr(prepare, "_is_kept", lambda: True)
     prepare.prepare_apart()
     kept = cache / "reading" / "matrix.nbi"
     assert b"built" == kept.read_bytes()
@@ -179,3 +188,36 @@ def test_an_image_brings_what_was_compiled_when_it_was_built(
     kept.write_bytes(b"newer")
     prepare.prepare_apart()
     assert b"newer" == kept.read_bytes()
+
+
+def test_the_first_start_compiles_before_there_is_a_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, proceed = threading.Event(), threading.Event()
+    started: list[int] = []
+
+    def compile_apart() -> None:
+        started.append(1)
+        begun.set()
+        assert proceed.wait(60)
+
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(compiled, "_deferred", False)
+    monkeypatch.setattr(prepare, "_compile_apart", compile_apart)
+    monkeypatch.setattr(prepare, "_is_kept", lambda: True)
+    thread = prepare.compile_in_background()
+    assert begun.wait(60)
+    # What is asked of the server before there is a job loads nothing.
+    assert (False, False, False) == (reads_compiled(), compiled.ready(), compiled.preparing())
+
+    # The first job comes in the meantime: it is not made to wait.
+    preparing = prepare.prepare_in_background()
+    assert compiled.preparing()
+    proceed.set()
+    thread.join()
+    preparing.join()
+    assert (True, True, False) == (reads_compiled(), compiled.ready(), compiled.preparing())
+
+    (tmp_path / "kept.nbi").touch()
+    prepare.compile_in_background().join()
+    assert [1] == started

@@ -12,16 +12,19 @@ from detector.diagnosis.fake_diagnosers import VERDICT, FakeInstants, Told
 from detector.fakes import FakeClock
 from detector.world import ONSET, World, world
 from peerwatch_common.metrics.exposition import Renderer
-from peerwatch_detector.diagnosis.root.live_queries import QUERIES, SIGN
-from peerwatch_detector.diagnosis.root.live_root import LiveRoot
+from peerwatch_detector.diagnosis.root.live.queries import QUERIES, SIGN
+from peerwatch_detector.diagnosis.root.live.root import LiveRoot
 from peerwatch_detector.errors import ReadError, ReadFailure
 from peerwatch_detector.frame import Series
 from peerwatch_detector.models.store import EMPTY
 from peerwatch_detector.reading import promql
 from peerwatch_detector.reading.instant_reader import Answers
 from peerwatch_detector.service.detector import Detector
+from peerwatch_detector.service.job_memory import ROOT_SECONDS
 from peerwatch_detector.service.metrics import families
 from peerwatch_detector.service.roots import JobRoots
+from peerwatch_detector.service.schedule import Backlog
+from peerwatch_detector.service.workers import attempt
 
 # By query, labels and how many seconds ago it was; of ranks a value of no meaning.
 XID = {
@@ -116,13 +119,56 @@ def test_a_job_against_which_something_stands_has_a_root_with_its_evidence() -> 
     found = root_of_job(here)
     assert found is not None
     assert [("node-01",)] == [cause.nodes for cause in found.root.causes]
-    assert {"xid", "log", "step"} == {each.kind for each in found.evidence}
+    # The verdict is known before Prometheus has it.
+    assert {"xid", "log", "step", "process"} == {each.kind for each in found.evidence}
     assert here.clock.now == found.time
+    assert not {"verdict", "named", "finding", "finding_text"} & set(nodes.asked)
     assert "sign" not in nodes.asked[1:]
 
     Told.said.clear()
     here.run(60)
     assert root_of_job(here) is None
+
+
+@pytest.mark.parametrize("failure", [None, "unreachable"])
+def test_a_new_finding_is_published_with_what_the_job_failed_of(
+    failure: ReadFailure | None,
+) -> None:
+    here, nodes = asked_world()
+    here.run(30)
+    nodes.says = XID
+    nodes.failures = {} if failure is None else dict.fromkeys(QUERIES, failure)
+    Told.said["job-1"] = [VERDICT]
+    detector, roots = here.detector, here.detector.roots
+    assert roots is not None
+    memory = detector.memories["job-1"]
+
+    detector.diagnose("job-1", attempt(detector.asking("job-1")))
+    detector.publish(Backlog())
+    assert memory.wants_root
+    assert [] == here.findings()
+
+    # A server that says nothing keeps no finding back either.
+    roots.take(memory, attempt(roots.asking(memory)), detector.failures)
+    detector.publish(Backlog())
+    assert not memory.wants_root
+    assert ["rank_exited"] == [finding[3] for finding in here.findings()]
+    sentences = "".join(published(here, "peerwatch_diagnosis_info"))
+    assert ("Isolate node-01 and restart" in sentences) == (failure is None)
+
+
+def test_a_new_finding_does_not_wait_for_long() -> None:
+    here, _ = asked_world()
+    here.run(30)
+    Told.said["job-1"] = [VERDICT]
+    here.detector.diagnose("job-1", attempt(here.detector.asking("job-1")))
+
+    here.clock.now += ROOT_SECONDS - 1
+    here.detector.publish(Backlog())
+    assert [] == here.findings()
+    here.clock.now += 1
+    here.detector.publish(Backlog())
+    assert ["rank_exited"] == [finding[3] for finding in here.findings()]
 
 
 def test_a_sign_of_a_job_that_stands_is_enough_to_ask() -> None:

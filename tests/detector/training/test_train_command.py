@@ -12,6 +12,7 @@ from peerwatch_detector.models.base import INTEGRATED
 from peerwatch_detector.models.store import load_bundle
 from peerwatch_detector.training import run as training_run
 
+STEPS = 100
 ENABLED = "metrics: {enabled: [cpu_usage, gpu_duty_cycle]}\n"
 
 
@@ -24,7 +25,7 @@ def arguments(tmp_path: Path) -> list[str]:
     output, cases = tmp_path / "models.npz", tmp_path / "cases"
     return [
         *("train", "--config", str(config), "--output", str(output), "--device", "cpu"),
-        *("--cases", str(cases), "--steps", "400"),
+        *("--cases", str(cases), "--steps", str(STEPS)),
     ]
 
 
@@ -37,7 +38,7 @@ def test_a_folder_of_cases_is_trained_on_and_nothing_else_is_left(
     bundle = load_bundle(output)
     assert {"cpu_usage", "gpu_duty_cycle", INTEGRATED} == bundle.weights.keys()
     assert 4 * (193 + 93) == bundle.cards["cpu_usage"].windows
-    assert 400 == bundle.options["steps"]
+    assert STEPS == bundle.options["steps"]
     assert {"cases", "detector.yaml", "models.npz"} == {path.name for path in tmp_path.iterdir()}
 
 

@@ -167,6 +167,16 @@ FAMILIES: tuple[FaultFamily, ...] = (
             "(top -H).",
         ),
     ),
+    # Whose memory it is, is known, too: a rank that grows ends when the kernel finds none left.
+    _family(
+        Meaning(
+            "memory_leak",
+            "its own rank takes more memory",
+            "The training processes of the node itself hold more of its memory than those of its "
+            "peers do: a leak in a rank or a data loader, which the kernel ends at last.",
+            "Which process of the rank grows (ps, sorted by RSS), and since which step.",
+        ),
+    ),
     # Minder: PCIe downgrading and NIC faults raise the faulty machine's pause frames, and its
     # congestion marks, because the host no longer takes what the network brings.
     _family(

@@ -56,6 +56,8 @@ class Method(Protocol):
 
     counts_absent: ClassVar[bool] = False
     """Whether a node that vanishes deviates; the papers' methods know no absent nodes."""
+    shows_scores: bool = True
+    """Whether anybody looks at scores; who wants findings only need not compute them."""
 
     def compare(self, job: Job, frames: Mapping[str, JobFrame]) -> None:
         """Take in some metrics before all are there, as a large job's first samples come in parts.

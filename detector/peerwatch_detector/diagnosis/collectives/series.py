@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from peerwatch_detector.diagnosis.activity import Activity, activity_queries, read_activity
 from peerwatch_detector.diagnosis.by_rank import by_rank
@@ -92,7 +92,7 @@ def read(samples: Samples, now: float) -> Reading | None:
     snapshot = Snapshot(
         now,
         groups,
-        positions,
+        _with_ages(positions, ages),
         silent=members - read_at.keys() - ended,
         dead=ended,
         moving=_elsewhere(ages, positions) - ended,
@@ -186,6 +186,22 @@ def _by_group(
             )
         found[group, rank] = value
     return found
+
+
+def _with_ages(
+    positions: Mapping[str, Mapping[int, Position]], ages: Mapping[tuple[str, int], float]
+) -> dict[str, Mapping[int, Position]]:
+    """Return the positions with whether their rank has launched another collective since."""
+    newest: dict[int, float] = {}
+    for (_, rank), age in ages.items():
+        newest[rank] = min(age, newest.get(rank, age))
+    return {
+        name: {
+            rank: replace(position, went_on=ages.get((name, rank), 0.0) > newest.get(rank, 0.0))
+            for rank, position in ranks.items()
+        }
+        for name, ranks in positions.items()
+    }
 
 
 def _elsewhere(

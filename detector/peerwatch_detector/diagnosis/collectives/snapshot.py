@@ -48,6 +48,8 @@ class Position:
         What the collective in flight is; None where it is unknown.
     requests
         Work requests posted and completed; None where the source cannot know.
+    went_on
+        Whether the rank has launched another collective, of any group, since the oldest in flight.
     """
 
     enqueued: int
@@ -55,6 +57,7 @@ class Position:
     started: int | None = None
     signature: Signature | None = None
     requests: tuple[int, int] | None = None
+    went_on: bool = False
 
     @property
     def in_flight(self) -> int | None:

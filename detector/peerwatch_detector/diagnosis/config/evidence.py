@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from peerwatch_detector.diagnosis.config.watch import ConfigState
-from peerwatch_detector.diagnosis.root.evidence import Evidence, in_order
+from peerwatch_detector.diagnosis.root.evidence.evidence import Evidence, in_order
 
 
 def evidence_of(state: ConfigState, job_id: str) -> tuple[Evidence, ...]:

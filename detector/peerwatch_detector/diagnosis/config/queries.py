@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 
+from peerwatch_common.promql import any_of, quoted
 from peerwatch_detector.diagnosis.config.keys import aspect_of
-from peerwatch_detector.reading.promql import job_matcher, quote
+from peerwatch_detector.reading.promql import job_matcher
 
 _NODE, _RANK = "node_config_info", "rank_config_info"
 _BY = "group by (node, key, value)"
@@ -27,7 +28,7 @@ def counts(job_id: str) -> dict[str, str]:
 
 def holders(job_id: str, key: str, value: str) -> str:
     """Return the query for the nodes that have a value."""
-    matchers = f"key={quote(key)},value={quote(value)}"
+    matchers = f"key={quoted(key)},value={quoted(value)}"
     if key.startswith("rank."):
         return f"{_BY} ({_RANK}{{{job_matcher(job_id)},{matchers}}})"
     return f"{_BY} ({_NODE}{{{matchers}}} and on (node) {_members(job_id)})"
@@ -36,7 +37,7 @@ def holders(job_id: str, key: str, value: str) -> str:
 def without(job_id: str, key: str) -> str:
     """Return the query for the nodes whose ranks could be read and lack a variable."""
     kind, _, name = aspect_of(key).name.partition(".")
-    pattern = quote(rf"{kind}\.(.+\.)?{re.escape(name)}")
+    pattern = quoted(rf"{kind}\.(.+\.)?{re.escape(name)}")
     job = job_matcher(job_id)
     return (
         f'group by (node) ({_RANK}{{{job},key="rank.environment"}})'
@@ -62,7 +63,7 @@ def appeared(job_id: str, seconds: int) -> dict[str, str]:
 
 def since(job_id: str, nodes: list[str], keys: list[str], seconds: int) -> str:
     """Return the query for when each value of some keys of some nodes was first seen."""
-    chosen = f"node=~{_any_of(nodes)},key=~{_any_of(keys)}"
+    chosen = f"{_one_of('node', nodes)},{_one_of('key', keys)}"
     window = f"[{seconds}s:{_STEP_SECONDS}s]"
     return " or ".join(
         f"min by (node, key, value) (min_over_time(timestamp({series}){window}))"
@@ -101,5 +102,5 @@ def _offset(seconds: int) -> str:
     return f" offset {seconds}s" if seconds else ""
 
 
-def _any_of(names: list[str]) -> str:
-    return quote("|".join(re.escape(name) for name in sorted(set(names))))
+def _one_of(label: str, names: list[str]) -> str:
+    return any_of(label, sorted(set(names)))

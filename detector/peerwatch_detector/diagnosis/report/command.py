@@ -11,8 +11,9 @@ from functools import partial
 
 from peerwatch_common.logs import one_line
 from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.diagnosis.report.main_thread import main_thread_place
 from peerwatch_detector.diagnosis.root.answer import root_json, root_text
-from peerwatch_detector.diagnosis.root.live_root import LiveRoot, ask_root
+from peerwatch_detector.diagnosis.root.live.root import LiveRoot, ask_root
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.frame import Series
 from peerwatch_detector.reading import promql
@@ -50,22 +51,23 @@ def run_diagnose(options: argparse.Namespace, config: DetectorConfig) -> int:
         diagnosed = reader.instant(promql.diagnosed(options.job_id), options.at)
         rows = _rows(reader.instant(promql.published_verdicts(options.job_id), options.at))
         exporters = {} if how is None else _exporters(reader, options.job_id, config)
-        if options.root:
-            return _print_root(options, rows, _ask_root(reader, options))
-    if not diagnosed and not rows:
+        root = _ask_root(reader, options) if options.root else None
+    if root is None and not diagnosed and not rows:
         sys.stderr.write(
             f"peerwatch-detector: no detector that {config.prometheus.shown_url} scrapes has "
             f"diagnosed job {options.job_id!r}; check --job-id, and diagnosis.enabled.\n"
         )
         return 1
-    failed = []
-    if how is not None:
-        failed = _add_stacks(rows, options.job_id, exporters, how)
-    age = time.time() - float(diagnosed[0].values[-1]) if diagnosed else None
-    sys.stdout.write(json.dumps(rows) if options.json else _text(options.job_id, rows, age))
-    sys.stdout.write("\n")
+    failed = [] if how is None else _add_stacks(rows, options.job_id, exporters, how)
+    if root is not None:
+        known = _print_root(options, rows, root)
+    else:
+        known = True
+        age = time.time() - float(diagnosed[0].values[-1]) if diagnosed else None
+        text = json.dumps(rows) if options.json else _text(options.job_id, rows, age)
+        sys.stdout.write(f"{text}\n")
     sys.stderr.write("".join(f"peerwatch-detector: {one_line(reason)}\n" for reason in failed))
-    return 1 if failed else 0
+    return 1 if failed or not known else 0
 
 
 def _ask_root(reader: PrometheusReader, options: argparse.Namespace) -> LiveRoot:
@@ -75,21 +77,21 @@ def _ask_root(reader: PrometheusReader, options: argparse.Namespace) -> LiveRoot
     return ask_root(answer, options.job_id, moment, at_now=at is None)
 
 
-def _print_root(options: argparse.Namespace, rows: Sequence[Row], found: LiveRoot) -> int:
-    """Print the root of a job's failure, then the verdicts; 1 if nothing is known of the job."""
+def _print_root(options: argparse.Namespace, rows: Sequence[Row], found: LiveRoot) -> bool:
+    """Print the root of a job's failure, then the verdicts; False if the job is not known."""
     root, job = found.root, found.places
     if not job.nodes and not rows:
         sys.stderr.write(
             f"peerwatch-detector: no rank of job {options.job_id!r} was seen in the last 30 "
             "minutes before; check --job-id and --at.\n"
         )
-        return 1
+        return False
     if options.json:
         text = json.dumps({"root": root_json(root, job), "verdicts": rows})
     else:
         text = f"{root_text(root, job)}\n\n{_text(options.job_id, rows, None)}"
     sys.stdout.write(f"{text}\n")
-    return 0
+    return True
 
 
 def _rows(found: Sequence[Series]) -> list[Row]:
@@ -107,7 +109,10 @@ def _exporters(reader: PrometheusReader, job_id: str, config: DetectorConfig) ->
 def _add_stacks(
     rows: Sequence[Row], job_id: str, exporters: dict[str, str], how: SpanReading
 ) -> list[str]:
-    """Add the stack of every rank that is named, once; return why some could not be had."""
+    """Add the stack of every rank that is named, and where its main thread is.
+
+    Every rank is asked once. Returns why some stacks could not be had.
+    """
     stacks: dict[tuple[str, str], str] = {}
     failed = []
     for row in rows:
@@ -124,6 +129,7 @@ def _add_stacks(
                 lines = read_span_lines(url, query, how, "stack")
                 stacks[whom] = b"".join(lines).decode(errors="replace")
             row["stack"] = stacks[whom]
+            row["main_thread"] = main_thread_place(row["stack"])
         except ReadError as error:
             failed.append(str(error))
     return failed
@@ -136,7 +142,9 @@ def _text(job_id: str, rows: Sequence[Row], age: float | None) -> str:
     parts = [f"Job {one_line(job_id)}{when}:"]
     for row in rows:
         facts = f"{row['class']}, {row['confidence']}, {row['domain']}, action {row['action']}"
-        parts.append(f"\n{one_line(row['summary'])}\n  {facts}")
+        place = row.get("main_thread")
+        where = f"; its main thread is at {place}" if place else ""
+        parts.append(f"\n{one_line(row['summary'] + where)}\n  {facts}")
         if stack := row.get("stack"):
             parts += [f"    {line}" for line in stack.splitlines()]
     return "\n".join(parts)

@@ -52,13 +52,14 @@ def add_diagnose(
         "--stacks",
         action="store_true",
         help="also ask the exporters for the Python stacks of the ranks that are named; they need "
-        "heartbeat.stacks, this program exporters.username and exporters.password_file",
+        "heartbeat.stacks, this program exporters.username and exporters.password_file; cases have "
+        "none",
     )
     command.add_argument("--json", action="store_true", help="for programs")
     command.epilog = (
         "The verdicts are those that running detectors publish. The exit code is 0 whether or not "
         "any stands, 1 if nobody has diagnosed the job or a stack could not be had, and 2 if a "
-        "case is broken."
+        "case is broken or cannot be asked for stacks."
     )
 
 

@@ -9,13 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from peerwatch_common.logs import one_line
-from peerwatch_detector.diagnosis.root.algorithm import find_root
+from peerwatch_detector.diagnosis.root.algorithm.algorithm import find_root
 from peerwatch_detector.diagnosis.root.answer import root_json, root_text
-from peerwatch_detector.diagnosis.root.recorded import RecordedEvents, load_events
+from peerwatch_detector.diagnosis.root.evidence.recorded import RecordedEvents, load_events
 from peerwatch_detector.errors import CaseError
 
 
-def diagnose_cases(folders: Sequence[Path], at: float | None, *, as_json: bool) -> int:
+def diagnose_cases(
+    folders: Sequence[Path], at: float | None, *, as_json: bool, stacks: bool = False
+) -> int:
     """Print the root of the failure in each case, from its events.
 
     Parameters
@@ -26,12 +28,22 @@ def diagnose_cases(folders: Sequence[Path], at: float | None, *, as_json: bool) 
         Seconds from the start of the case; what was seen later is left out. None for all.
     as_json
         One JSON object per line instead of text.
+    stacks
+        Whether stacks are asked for, which no case has: that is refused.
 
     Returns
     -------
     int
-        0; 2 if a case is broken: it is named, and the others are diagnosed.
+        0; 2 if a case is broken: it is named, and the others are diagnosed; 2 if stacks are asked
+        for.
     """
+    if stacks:
+        sys.stderr.write(
+            "peerwatch-detector: --stacks asks the exporters of ranks that run now, and a recorded "
+            f"case ({one_line(str(folders[0]))}) has none; leave --stacks out, or give --job-id of "
+            "a running job in place of the case.\n"
+        )
+        return 2
     broken = 0
     for folder in folders:
         try:

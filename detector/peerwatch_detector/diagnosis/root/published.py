@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from peerwatch_detector.diagnosis.root.cause import Cause
-from peerwatch_detector.diagnosis.root.live_root import LiveRoot
+from peerwatch_detector.diagnosis.root.live.root import LiveRoot
+from peerwatch_detector.diagnosis.root.taxonomy.cause import Cause
 from peerwatch_detector.diagnosis.root.text import pager_text
 from peerwatch_detector.diagnosis.verdict import Action, Verdict
 
@@ -22,20 +22,33 @@ def root_verdicts(found: LiveRoot | None, named: Collection[str]) -> tuple[Verdi
     found
         What was found; None if nothing stands against the job.
     named
-        Nodes that are named otherwise, by findings or verdicts. An undecided root is not told
-        beside them, nor of a job that makes steps: that it is open whose fault something is would
-        contradict the ones, and that the job stands the other.
+        As of ``told_causes``.
     """
     if found is None:
         return ()
-    causes = found.root.causes
-    if named or found.works:
-        causes = tuple(cause for cause in causes if cause.confidence != "undecided")
     known: dict[tuple[str, str], Verdict] = {}
-    for cause in causes:
+    for cause in told_causes(found, named):
         for node in cause.nodes or ("",):
             known.setdefault((node, cause.symptom), _verdict(cause, node, found))
     return tuple(known.values())
+
+
+def told_causes(found: LiveRoot, named: Collection[str]) -> tuple[Cause, ...]:
+    """Return the causes that contradict nothing else that is shown of a job.
+
+    Parameters
+    ----------
+    found
+        What was found.
+    named
+        Nodes that are named otherwise, by findings or verdicts. That it is open whose fault
+        something is, is not told beside them, unless it is they that are suspected.
+    """
+    return tuple(
+        cause
+        for cause in found.root.causes
+        if cause.confidence != "undecided" or not named or set(named) == set(cause.nodes)
+    )
 
 
 def beside_root(verdicts: Iterable[Verdict], roots: Iterable[Verdict]) -> tuple[Verdict, ...]:

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from peerwatch_detector.diagnosis.root.algorithm import Root
-from peerwatch_detector.diagnosis.root.cause import Cause, names
-from peerwatch_detector.diagnosis.root.distributed import peer_of
-from peerwatch_detector.diagnosis.root.job_places import JobPlaces
-from peerwatch_detector.diagnosis.root.rule import Observation
+from peerwatch_detector.diagnosis.root.algorithm.algorithm import Root
+from peerwatch_detector.diagnosis.root.algorithm.distributed import peer_of
+from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
+from peerwatch_detector.diagnosis.root.taxonomy.cause import Cause, names
+from peerwatch_detector.diagnosis.root.taxonomy.rule import Observation
 from peerwatch_detector.diagnosis.verdict import Action, Confidence
 
 # What a page or a table shows of a sentence; a label may be longer.
 _MOST_CHARACTERS = 500
-_SURENESS: Mapping[Confidence, str] = {
+_HOW_LIKELY: Mapping[Confidence, str] = {
     "sure": "Almost certain.",
     "likely": "Likely.",
     "undecided": "Undecided.",
 }
+# How likely it is, the finding says that the suspicion rests on.
+_SUSPICION = "As likely as its finding says; a check of the node decides."
 
 
 def page_text(cause: Cause, root: Root, job: JobPlaces) -> str:
     """Return one sentence for a page: what to do, what happened, and what followed."""
-    return f"{_order(cause)}: {_subject(cause)}{_consequence(cause, root, job)}."
+    return f"{_order(cause)}: {_subject(cause, root)}{_consequence(cause, root, job)}."
 
 
 def pager_text(cause: Cause, root: Root, job: JobPlaces) -> str:
@@ -33,14 +35,22 @@ def pager_text(cause: Cause, root: Root, job: JobPlaces) -> str:
     str
         At most ``_MOST_CHARACTERS``.
     """
-    missing = "" if cause.confidence == "sure" else " ".join(root.missing)
-    text = f"{page_text(cause, root, job)} {_SURENESS[cause.confidence]} {missing}".rstrip()
+    # Of a job that goes on nothing is missing in its logs.
+    says_all = cause.confidence == "sure" or (root.works and cause.is_suspicion)
+    missing = "" if says_all else " ".join(root.missing)
+    how_likely = _SUSPICION if cause.is_suspicion else _HOW_LIKELY[cause.confidence]
+    text = f"{page_text(cause, root, job)} {how_likely} {missing}".rstrip()
     return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
 
 
 def would_change(cause: Cause) -> str:
     """Return what would lead to another answer."""
     cases = (
+        (
+            cause.is_suspicion,
+            f"a check of {names(cause.nodes)}: one that fails is the second sign, one that passes "
+            "clears it",
+        ),
         (cause.confidence == "undecided", "the results of the checks"),
         (bool(cause.place), "an error of one of its nodes that the others do not show"),
         (cause.domain == "none", "an error before the scheduler's decision"),
@@ -79,19 +89,46 @@ def _order(cause: Cause) -> str:
     return _ORDERS[cause.action].format(who=names(cause.nodes))
 
 
-def _subject(cause: Cause) -> str:
+def _subject(cause: Cause, root: Root) -> str:
     """Return what happened, without the node where the order has named it."""
     main, rule = cause.main, cause.main.rule
-    if cause.confidence == "undecided" and cause.nodes:
-        return f"they complain about each other, and nobody else does ({_shown(main)})"
-    if cause.confidence == "undecided" and not cause.place:
-        return f"the job stands, and it is open why (first sign: {_shown(main)})"
+    if open_question := _open_question(cause, root):
+        return open_question
     if cause.place:
-        nodes = {each.evidence.node for each in cause.speaks_for}
-        return f"{len(nodes)} nodes that stand there show the same ({_shown(main)})"
+        if main.evidence.kind == "reach":
+            return f"{_pairs(cause)} lose packets to or from there"
+        return f"{_many(cause)} ({shown(main)})"
     if cause.nodes and rule.role in ("waiting", "broken"):
         return "its connections failed before all others"
-    return f"{_who(cause) if not cause.nodes else _part(main)} {rule.says} ({_shown(main)})"
+    who, seen = _who(cause) if not cause.nodes else _part(main), shown(main)
+    # "has a process that is stopped" needs no "(stopped)".
+    return f"{who} {rule.says}" + ("" if rule.says.endswith(f" {seen}") else f" ({seen})")
+
+
+def _open_question(cause: Cause, root: Root) -> str:
+    """Return what is known where it is open whose fault it is; empty where something is said."""
+    sign = shown(cause.main)
+    if cause.is_suspicion:
+        job = "the job goes on" if root.works else "the job stands"
+        return f"{job}, and of all nodes only this one differs from its peers ({sign})"
+    if cause.confidence != "undecided" or cause.place or len(cause.nodes) == 1:
+        return ""
+    if cause.nodes:
+        return f"they complain about each other, and nobody else does ({sign})"
+    return f"the job stands, and it is open why (first sign: {sign})"
+
+
+def _many(cause: Cause) -> str:
+    nodes = {each.evidence.node for each in cause.speaks_for}
+    if len(nodes) == 1:
+        return f"only {nodes.pop()} shows it so far"
+    return f"{len(nodes)} nodes that stand there show the same"
+
+
+def _pairs(cause: Cause) -> str:
+    reached = [each.evidence for each in cause.speaks_for if each.evidence.kind == "reach"]
+    pairs = {frozenset((each.node, each.peer_node)) for each in reached}
+    return "1 pair of nodes" if len(pairs) == 1 else f"{len(pairs)} pairs of nodes"
 
 
 def _part(main: Observation) -> str:
@@ -114,7 +151,8 @@ def _who(cause: Cause) -> str:
     return f"node {nodes.pop()}" if len(nodes) == 1 else f"{len(nodes)} nodes" if nodes else "it"
 
 
-def _shown(each: Observation) -> str:
+def shown(each: Observation) -> str:
+    """Return what was observed in a few words: "XID 79", "link down of mlx5_0"."""
     evidence = each.evidence
     if evidence.kind in ("xid", "sxid"):
         return f"{evidence.kind.upper()} {evidence.name}"

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def prepare() -> bool:
-    """Make the decoders ready, once; do without them while another thread does so.
+    """Make the decoders ready, once; do without them while another thread does so, or none is to.
 
     Without a cache of compiled code this takes some seconds, which must not be taken from the time
     that a response has.
@@ -33,11 +33,12 @@ def prepare() -> bool:
     bool
         Whether there are compiled decoders; without, responses are read by ``uncompiled``.
     """
-    return not compiled.preparing() and _prepared()
+    return not (compiled.deferred() or compiled.preparing()) and _prepared()
 
 
 @cache
 def _prepared() -> bool:
+    compiled.load()
     reason = compiled.failure()
     if reason is None:
         try:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from peerwatch_detector.web.root.timeline import LANES, TimelineRow
+from peerwatch_detector.web.root.timeline import ALL_LANES, TimelineRow
 
 WIDTH = 760
 LEFT, RIGHT, TOP, BOTTOM = 130, 24, 10, 30
@@ -77,7 +77,7 @@ def draw(rows: Sequence[TimelineRow], zero: float) -> Diagram | None:
         return LEFT + (_squeezed(seconds) - low) / (high - low) * (WIDTH - LEFT - RIGHT)
 
     used = {row.lane for row, _, _ in timed}
-    lanes = [lane for lane in dict.fromkeys(LANES.values()) if lane in used]
+    lanes = [lane for lane in ALL_LANES if lane in used]
     y = {lane: TOP + LANE_HEIGHT * (place + 0.5) for place, lane in enumerate(lanes)}
     marks = [
         Mark(

@@ -65,7 +65,24 @@ class RootParts:
 
     def _view(self, job_id: str) -> RootView | None:
         diagnoses = self._detector.snapshot.diagnoses
-        return self._views.get(None if diagnoses is None else diagnoses.roots.get(job_id))
+        if diagnoses is None:
+            return None
+        return self._views.get(diagnoses.roots.get(job_id), self._named(job_id))
+
+    def _named(self, job_id: str) -> frozenset[str]:
+        """Return the nodes that the page names for other reasons than the root."""
+        snapshot = self._detector.snapshot
+        verdicts = () if snapshot.diagnoses is None else snapshot.diagnoses.verdicts
+        return frozenset(
+            verdict.node
+            for verdict in verdicts
+            if verdict.job_id == job_id and verdict.names_node and not verdict.is_root
+        ) | frozenset(
+            finding.node
+            for detection in snapshot.detections
+            if detection.job.job_id == job_id
+            for finding in detection.findings
+        )
 
     def _present(self, job_id: str) -> SourcesView:
         # While Prometheus does not answer, nobody shall wait for it to see what is known.

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from peerwatch_detector.diagnosis.root.cause import names
-from peerwatch_detector.diagnosis.root.distributed import peer_of
-from peerwatch_detector.diagnosis.root.episode import process_name
-from peerwatch_detector.diagnosis.root.evidence import Evidence, Kind
-from peerwatch_detector.diagnosis.root.job_places import JobPlaces
-from peerwatch_detector.diagnosis.root.rules import rule_book
+from peerwatch_detector.diagnosis.root.algorithm.distributed import peer_of
+from peerwatch_detector.diagnosis.root.algorithm.episode import process_name
+from peerwatch_detector.diagnosis.root.evidence.evidence import Evidence, Kind
+from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
+from peerwatch_detector.diagnosis.root.taxonomy.cause import names
+from peerwatch_detector.diagnosis.root.taxonomy.rules import rule_book
 
 # The same from the same source is one event until it has been quiet for so long.
 _QUIET_SECONDS = 60.0
@@ -46,6 +46,8 @@ LANES: Mapping[Kind, str] = {
     "finding": "findings",
     "job": "job",
 }
+# In the order of a picture: what is no evidence of the root comes last.
+ALL_LANES = (*dict.fromkeys(LANES.values()), "metrics", "alerts", "responder")
 _CLASSES: Mapping[str, str] = {
     "H": "node",
     "N": "network",
@@ -71,7 +73,7 @@ class TimelineRow:
     time, until
         When it was first and last seen, Unix time; None if that is not known.
     lane
-        The source, one of ``LANES``.
+        The source, one of ``ALL_LANES``.
     what
         Name of it: "XID 79".
     says

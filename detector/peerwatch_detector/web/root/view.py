@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from peerwatch_detector.diagnosis.root.answer import no_cause_text, root_json
-from peerwatch_detector.diagnosis.root.cause import Cause, names
-from peerwatch_detector.diagnosis.root.evidence import Evidence, in_order
-from peerwatch_detector.diagnosis.root.live_root import LiveRoot
+from peerwatch_detector.diagnosis.root.answer import considered_text, no_cause_text, root_json
+from peerwatch_detector.diagnosis.root.evidence.evidence import Evidence, in_order
+from peerwatch_detector.diagnosis.root.live.root import LiveRoot
+from peerwatch_detector.diagnosis.root.published import told_causes
+from peerwatch_detector.diagnosis.root.taxonomy.cause import Cause, names
 from peerwatch_detector.diagnosis.root.text import page_text, would_change
 from peerwatch_detector.service.diagnoses import Diagnoses
+from peerwatch_detector.web.ago import date
 from peerwatch_detector.web.root.diagram import Diagram, draw
 from peerwatch_detector.web.root.timeline import TimelineRow, timeline
 
@@ -70,7 +72,7 @@ class RootView:
         What is said of a job that fails where no cause is named; empty if nothing is wrong.
     causes
         The diagnoses.
-    path, checks, missing
+    path, checks, missing, considered
         As of ``Root``, in sentences.
     rows
         The timeline; ``left_out`` rows more are only in the JSON.
@@ -86,6 +88,7 @@ class RootView:
     path: tuple[tuple[str, str], ...]
     checks: tuple[str, ...]
     missing: tuple[str, ...]
+    considered: tuple[str, ...]
     rows: tuple[RowView, ...]
     left_out: int
     zero: str
@@ -96,30 +99,46 @@ class RootViews:
     """Keeps the view of each job's last answer: it is made once for all who look."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[LiveRoot, RootView]] = {}
+        self._kept: dict[str, tuple[LiveRoot, frozenset[str], RootView]] = {}
         self._lock = threading.Lock()
 
-    def get(self, found: LiveRoot | None) -> RootView | None:
-        """Return the view of an answer; None if there is no answer."""
+    def get(self, found: LiveRoot | None, named: frozenset[str] = frozenset()) -> RootView | None:
+        """Return the view of an answer, ``named`` as in ``root_view``; None without an answer."""
         if found is None:
             return None
         with self._lock:
             known = self._kept.pop(found.job_id, None)
-            if known is None or known[0] is not found:
-                known = (found, root_view(found))
+            if known is None or known[0] is not found or known[1] != named:
+                known = (found, named, root_view(found, named))
             self._kept[found.job_id] = known
             while len(self._kept) > _KEPT_JOBS:
                 del self._kept[next(iter(self._kept))]
-            return known[1]
+            return known[2]
 
 
-def root_view(found: LiveRoot) -> RootView:
-    """Return an answer in words."""
-    rows, zero = _rows(found), _zero(found)
-    shown = _shown(rows, MOST_ROWS)
+def root_view(found: LiveRoot, named: frozenset[str] = frozenset()) -> RootView:
+    """Return an answer in words.
+
+    Parameters
+    ----------
+    found
+        The answer.
+    named
+        Nodes that findings or verdicts name, shown below it: it must not contradict them.
+    """
+    no_cause = "" if found.root.episode.begun is None else no_cause_text(found.root)
+    causes = told_causes(found, named)
+    if len(causes) < len(found.root.causes):
+        no_cause = (
+            f"See what is said of {names(sorted(named))} below: nothing else that was observed "
+            "decides whose fault it is."
+        )
+        found = replace(found, root=replace(found.root, causes=causes))
+    rows, zero = root_rows(found), zero_of(found)
+    shown = shown_rows(rows, MOST_ROWS)
     return RootView(
         found.time,
-        "" if found.root.episode.begun is None else no_cause_text(found.root),
+        no_cause,
         tuple(_cause(number, cause, found) for number, cause in enumerate(found.root.causes, 1)),
         tuple((step.name, step.result) for step in found.root.path),
         tuple(
@@ -127,9 +146,10 @@ def root_view(found: LiveRoot) -> RootView:
             for run in found.root.checks
         ),
         found.root.missing,
-        tuple(_row(row, zero) for row in shown),
+        tuple(considered_text(each) for each in found.root.considered),
+        tuple(row_view(row, zero) for row in shown),
         len(rows) - len(shown),
-        _utc(zero),
+        date(zero),
         draw(shown, zero),
     )
 
@@ -142,8 +162,8 @@ def root_of_job_json(diagnoses: Diagnoses | None, job_id: str) -> dict[str, Any]
 
 def root_and_timeline_json(found: LiveRoot) -> dict[str, Any]:
     """Return an answer for programs, as ``diagnose --json`` does, with its timeline."""
-    rows, zero = _rows(found), _zero(found)
-    shown = _shown(rows, MOST_ROWS_IN_JSON)
+    rows, zero = root_rows(found), zero_of(found)
+    shown = shown_rows(rows, MOST_ROWS_IN_JSON)
     return {
         **root_json(found.root, found.places),
         "time": found.time,
@@ -163,7 +183,8 @@ def offset(seconds: float) -> str:
     return f"{sign}{size / 3600:.1f} h"
 
 
-def _rows(found: LiveRoot) -> tuple[TimelineRow, ...]:
+def root_rows(found: LiveRoot) -> tuple[TimelineRow, ...]:
+    """Return all that was observed as rows, with what speaks for which diagnosis."""
     causes = found.root.causes
     apart = {node for cause in causes for node in cause.nodes}
     return timeline(found.evidence, found.places, apart, [_evidence(cause) for cause in causes])
@@ -174,7 +195,7 @@ def _evidence(cause: Cause) -> list[Evidence]:
     return list(in_order(each.evidence for each in (cause.main, *cause.speaks_for)))
 
 
-def _zero(found: LiveRoot) -> float:
+def zero_of(found: LiveRoot) -> float:
     """Return the time of the first sign of a diagnosis, else when the job began to suffer."""
     if found.root.causes:
         return min(cause.time for cause in found.root.causes)
@@ -183,7 +204,7 @@ def _zero(found: LiveRoot) -> float:
     return found.evidence[0].time if found.evidence else found.time
 
 
-def _shown(rows: Sequence[TimelineRow], most: int) -> tuple[TimelineRow, ...]:
+def shown_rows(rows: Sequence[TimelineRow], most: int) -> tuple[TimelineRow, ...]:
     """Return the rows that are shown, in their order: those about a diagnosis, then the last."""
     if len(rows) <= most:
         return tuple(rows)
@@ -196,7 +217,7 @@ def _shown(rows: Sequence[TimelineRow], most: int) -> tuple[TimelineRow, ...]:
 
 def _cause(number: int, cause: Cause, found: LiveRoot) -> CauseView:
     seen = timeline(_evidence(cause), found.places, cause.nodes)
-    zero = _zero(found)
+    zero = zero_of(found)
     speaks = [_sentence(row, zero) for row in seen[:_MOST_FOR]]
     if len(seen) > _MOST_FOR:
         speaks.append(f"{len(seen) - _MOST_FOR} more")
@@ -208,8 +229,8 @@ def _cause(number: int, cause: Cause, found: LiveRoot) -> CauseView:
         cause.domain,
         cause.main.rule.duration,
         cause.action,
-        cause.confidence,
-        _utc(cause.time),
+        "that of its finding" if cause.is_suspicion else cause.confidence,
+        date(cause.time),
         f"{cause.main.rule.name}: {cause.main.rule.source}",
         tuple(speaks),
         cause.against,
@@ -218,13 +239,14 @@ def _cause(number: int, cause: Cause, found: LiveRoot) -> CauseView:
 
 
 def _sentence(row: TimelineRow, zero: float) -> str:
-    view = _row(row, zero)
+    view = row_view(row, zero)
     parts = [part for part in (view.where, view.says) if part]
     said = f": {view.text}" if view.text else ""
     return f"{view.after} {view.lane}: {view.what} ({', '.join(parts)}){said}".strip()
 
 
-def _row(row: TimelineRow, zero: float) -> RowView:
+def row_view(row: TimelineRow, zero: float) -> RowView:
+    """Return a row in words; its times count from ``zero``."""
     return RowView(
         _span(row, zero),
         "" if row.time is None else _clock(row.time),
@@ -289,10 +311,6 @@ _MOST_NAMES = 64
 
 def _some(values: Iterable[object]) -> list[object]:
     return list(values)[:_MOST_NAMES]
-
-
-def _utc(time: float) -> str:
-    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _clock(time: float) -> str:

@@ -17,16 +17,16 @@ from peerwatch_checks.facts.expectation import (
 from peerwatch_checks.facts.inventory import Roots
 from peerwatch_checks.facts.inventory import inventory as facts_of
 from peerwatch_common.errors import ConfigError
+from peerwatch_common.health_conditions import severity_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from peerwatch_checks.check import Context
-    from peerwatch_common.check_results.record import Severity
 
 # Hardware that is missing ends jobs; a version that differs may slow them, or not.
 _HARDWARE = ("gpu.count", "gpu.model", "gpu.memory", "gpu.nvlinks", "gpu.pcie", "rdma.ports",
-             "memory.total", "mount.shared")  # fmt: skip
+             "net.interfaces", "memory.total", "mount.shared")  # fmt: skip
 
 
 class InventoryOptions(Options):
@@ -44,7 +44,7 @@ class InventoryOptions(Options):
     "config",
     "GPUs, NVLinks, NICs, memory, disks, mounts and versions against an expectation file",
     failure="hardware is missing or another one, or the node has another image",
-    severity="high",
+    condition="hardware_differs",
     seconds=2.0,
     suites=("config", "light", "full"),
     active=False,
@@ -95,7 +95,8 @@ def inventory(
 
 
 def _outcome(difference: Difference) -> Outcome:
-    severity: Severity = "high" if difference.key in _HARDWARE else "low"
+    is_hardware = difference.key in _HARDWARE
+    severity = severity_of("hardware_differs" if is_hardware else "settings_differ")
     text = (
         f"{difference.key} is {difference.found}, expected is {difference.expected}."
         if difference.found

@@ -43,7 +43,7 @@ class DcgmDiagOptions(Options):
     "host",
     "dcgmi diag, by default at level 1: libraries, permissions, ECC and page retirement",
     failure="what DCGM says, by its own severity",
-    severity="high",
+    condition="gpu_inaccessible",
     seconds=10.0,
     suites=("full",),
     needs=("gpu", "dcgm"),

@@ -37,7 +37,7 @@ class FilesystemSpaceOptions(Options):
     "host",
     "space and inodes left on the node's file systems",
     failure="logs, checkpoints or the container runtime will fail for want of space",
-    severity="low",
+    condition="filesystem_full",
     seconds=0.1,
     suites=("config", "light", "full"),
     active=False,

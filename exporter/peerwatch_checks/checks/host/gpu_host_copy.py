@@ -35,7 +35,7 @@ class GpuHostCopyOptions(Options):
     "host",
     "copies between pinned host memory and each GPU, both ways: bandwidth, and the same bits",
     failure="a PCIe link of low width or generation, ACS or IOMMU in the way, the wrong NUMA node",
-    severity="high",
+    condition="pcie_link_errors",
     seconds=4.0,
     suites=("light", "full"),
     needs=("gpu", "torch"),

@@ -38,7 +38,7 @@ class GpuMemoryCopyOptions(Options):
     "host",
     "copies within each GPU's memory: bandwidth, and the same bits",
     failure="memory that is remapped, corrects errors or has low clocks",
-    severity="high",
+    condition="slow_gpu_memory",
     seconds=3.0,
     suites=("light", "full"),
     needs=("gpu", "torch"),

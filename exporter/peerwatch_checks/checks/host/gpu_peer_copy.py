@@ -46,7 +46,7 @@ class GpuPeerCopyOptions(Options):
     "host",
     "copies between all pairs of GPUs of the node, both ways: bandwidth, and the same bits",
     failure="an NVLink, an NVSwitch or a PCIe path between GPUs is down or slow",
-    severity="high",
+    condition="nvlink_errors",
     seconds=6.0,
     suites=("full",),
     needs=("gpu", "torch"),

@@ -1,5 +1,7 @@
 """Products of large matrices on each GPU: how fast, and whether the same bits come out each time.
 
+On a node without GPUs they are products of smaller matrices on each CPU.
+
 A GPU that is slow has low clocks, a power cap or heat; one that computes something else corrupts
 training in silence. Equality is exact: the sum of a result's bits, as integers, changes by one bit
 in a million, which no tolerance of floating point shows.
@@ -7,6 +9,7 @@ in a million, which no tolerance of floating point shows.
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -14,14 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from peerwatch_checks.accelerators.cpu_products import PRECISIONS, cpu_products, gigaflops
 from peerwatch_checks.accelerators.devices import Device, gpus, released, seconds_of
 from peerwatch_checks.accelerators.floors import Quantity, floor_of
-from peerwatch_checks.check import Options, Outcome, register
-from peerwatch_checks.judgement import judged, reference
+from peerwatch_checks.check import Options, Outcome, Skip, register
+from peerwatch_checks.disturbance import Disturbance
+from peerwatch_checks.judgement import judged, reference_for
+from peerwatch_common.health_conditions import severity_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from peerwatch_checks.accelerators.cpu_products import CpuProduct
     from peerwatch_checks.check import Context
 
 # Share of the time until its deadline that the check takes; the rest is for loading torch.
@@ -29,6 +36,8 @@ _SHARE = 0.6
 _SEED = 20
 # Two of three agree: of two that differ, nobody knows which is wrong.
 _MAJORITY_OF = 3
+# For CPUs that stay slow, and for nodes with many.
+_CPU_SECONDS = 4.0
 
 
 class MatrixProductOptions(Options):
@@ -43,6 +52,12 @@ class MatrixProductOptions(Options):
         description="Share below the median of peers that is no fault: healthy GPUs of a node "
         "differ by up to 5 %, those of a fleet by more.",
     )
+    cpu_size: int = Field(
+        default=512, ge=16, le=8192, description="Rows and columns where there is no GPU."
+    )
+    cpu_tolerance: float = Field(
+        default=0.2, gt=0, lt=1, description="The same share where there is no GPU."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +71,11 @@ class _Measured:
 @register(
     "matrix_product",
     "host",
-    "products of matrices on each GPU in bfloat16, float32 and float8: speed and equal bits",
-    failure="slow: clocks, power cap or heat; unequal bits: the GPU computes wrongly",
-    severity="low",
+    "products of matrices on each GPU (torch), else on each CPU (numpy): speed and equal bits",
+    failure="slow: clocks, power cap or heat; unequal bits: the GPU or CPU computes wrongly",
+    condition="slow_gpu",
     seconds=8.0,
     suites=("light", "full"),
-    needs=("gpu", "torch"),
     timeout_seconds=90.0,
     options=MatrixProductOptions,
 )
@@ -71,7 +85,7 @@ def matrix_product(
     devices: Sequence[Device] | None = None,
     result: Callable[[Device, Any], Any] = lambda _device, product: product,
 ) -> Iterator[Outcome]:
-    """Yield an outcome per GPU and precision.
+    """Yield an outcome per GPU and precision; without GPUs one per precision for all CPUs.
 
     Parameters
     ----------
@@ -81,9 +95,18 @@ def matrix_product(
         What to test; None: the GPUs.
     result
         What a device made of a product, before its bits are summed.
+
+    Raises
+    ------
+    Skip
+        If a package is missing, or torch finds no GPU where the driver has one.
     """
     options = context.options
     assert isinstance(options, MatrixProductOptions)
+    if devices is None and not _has_gpus(context):
+        yield from _on_cpus(context, options, result)
+        return
+    _require("torch")
     chosen = gpus(context) if devices is None else list(devices)
     each = _SHARE * context.seconds / len(chosen)
     measured = []
@@ -94,6 +117,64 @@ def matrix_product(
                 measured.append(_measure(device, precision, options, deadline, result))
     for one in measured:
         yield _outcome(one, measured, context, options)
+
+
+def _has_gpus(context: Context) -> bool:
+    folder = context.procfs / "driver" / "nvidia" / "gpus"
+    return context.gpus != () and folder.is_dir() and any(folder.iterdir())
+
+
+def _require(package: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        raise Skip(f"{package} is not installed: pip install {package}.")
+
+
+def _on_cpus(
+    context: Context, options: MatrixProductOptions, result: Callable[[Device, Any], Any]
+) -> Iterator[Outcome]:
+    """Yield an outcome for each precision, and one for each CPU that computes otherwise."""
+    _require("numpy")
+    names = {precision: f"cpu {precision}" for precision in PRECISIONS}
+    against = {
+        precision: reference_for(context, name, "GFLOP/s", options.cpu_tolerance)
+        for precision, name in names.items()
+    }
+
+    def enough(precision: str, speed: float) -> bool:
+        limit = against[precision]
+        return limit is None or limit.allows(speed)
+
+    disturbance = Disturbance(context)
+    seconds = min(_CPU_SECONDS, context.seconds / 3)
+    for precision, products in cpu_products(options.cpu_size, seconds, result, enough).items():
+        yield from _unlike(precision, products)
+        yield judged(
+            gigaflops(options.cpu_size, products),
+            "GFLOP/s",
+            against[precision],
+            what=f"Products in {precision}, median of {len(products)} CPUs",
+            advice="Look at the CPU's governor, clock, temperature and power limit.",
+            device=names[precision],
+            disturbed=disturbance.reason(),
+        )
+
+
+def _unlike(precision: str, products: Sequence[CpuProduct]) -> Iterator[Outcome]:
+    """Yield a failure for each CPU whose bits differ, from its own or from those of most."""
+    sums = Counter(total for each in products for total in each.checksums)
+    usual = sums.most_common(1)[0][0]
+    for each in products:
+        if each.checksums != {usual}:
+            what = (
+                "not the same each time" if len(each.checksums) > 1 else "not those of the others"
+            )
+            yield Outcome(
+                "fail",
+                f"CPU {each.cpu}: the bits of the same product in {precision} are {what}. Take the "
+                "node out.",
+                f"cpu {each.cpu} {precision}",
+                severity=severity_of("wrong_results"),
+            )
 
 
 def _precisions(device: Device) -> list[str]:
@@ -180,18 +261,17 @@ def _outcome(
             "fail",
             f"{device.label}: {wrong} Take the GPU out; run the check again to be sure.",
             name,
-            severity="high",
+            severity=severity_of("wrong_results"),
             versions={"torch": str(torch.__version__)},
         )
     others = [each.tflops for each in alike if each is not one]
-    peers = [*context.peers.get(name, ()), *others]
     quantity: dict[str, Quantity] = {"bfloat16": "bfloat16", "float8": "float8"}
     kind = quantity.get(precision)
     floor = floor_of(device.model, kind) if kind else None
     return judged(
         one.tflops,
         "TFLOP/s",
-        reference(peers, context.earlier.get(name, ()), options.tolerance, floor=floor),
+        reference_for(context, name, "TFLOP/s", options.tolerance, others=others, floor=floor),
         what=f"Products in {precision} on {device.label} ({device.model})",
         advice="Look at its clocks, power limit, temperature and throttle reasons.",
         device=name,

@@ -34,7 +34,7 @@ class MountsOptions(Options):
     "host",
     "file systems that must be mounted, and that they answer",
     failure="jobs do not find their data, or write checkpoints into the root file system",
-    severity="high",
+    condition="missing_mount",
     seconds=0.1,
     suites=("config", "light", "full"),
     active=False,

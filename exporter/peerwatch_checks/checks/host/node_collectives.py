@@ -14,7 +14,8 @@ from peerwatch_checks.accelerators.devices import CPU, Device, gpus
 from peerwatch_checks.accelerators.floors import floor_of
 from peerwatch_checks.check import Options, Outcome, Skip, register
 from peerwatch_checks.collectives.ranks import Measured, measure
-from peerwatch_checks.judgement import judged, reference
+from peerwatch_checks.disturbance import Disturbance
+from peerwatch_checks.judgement import judged, reference_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -37,6 +38,9 @@ class NodeCollectivesOptions(Options):
     )
     cpu_ranks: int = Field(default=4, ge=2, le=64, description="Processes without a GPU, at most.")
     repeats: int = Field(default=10, ge=1, description="How often each collective is timed.")
+    cpu_repeats: int = Field(
+        default=40, ge=1, description="The same without a GPU; the best of them counts."
+    )
     tolerance: float = Field(
         default=0.05, gt=0, lt=1, description="Share below the median of peers that is no fault."
     )
@@ -53,7 +57,7 @@ class NodeCollectivesOptions(Options):
     "host",
     "all-reduce and all-to-all between the node's GPUs, else between processes: bandwidth and sums",
     failure="NVLink, NVSwitch or shared memory is slow or broken, or NVLS is off",
-    severity="high",
+    condition="nvlink_errors",
     seconds=15.0,
     suites=("full",),
     needs=("torch",),
@@ -92,17 +96,22 @@ def node_collectives(
             [device.name for device in chosen],
             backend,
             size=size,
-            repeats=options.repeats,
+            repeats=options.repeats if chosen[0].is_gpu else options.cpu_repeats,
+            # On processors that others use as well, the best is what the node can do.
+            least=not chosen[0].is_gpu,
             seconds=share * context.seconds,
             environment={**(environment or {}), **more},
         )
 
+    disturbance = Disturbance(context)
     measured = run(_SHARE)
     if measured.failure:
         control = run(_CONTROL_SHARE, NCCL_P2P_DISABLE="1") if backend == "nccl" else None
         yield _broken(measured, control, chosen)
         return
-    yield from _judged(measured, chosen, context, options)
+    # GPUs have links of their own.
+    disturbed = "" if chosen[0].is_gpu else disturbance.reason()
+    yield from _judged(measured, chosen, context, options, disturbed)
 
 
 def _devices(context: Context, options: NodeCollectivesOptions) -> list[Device]:
@@ -132,6 +141,7 @@ def _judged(
     chosen: Sequence[Device],
     context: Context,
     options: NodeCollectivesOptions,
+    disturbed: str,
 ) -> Iterator[Outcome]:
     models = {device.model for device in chosen}
     model = models.pop() if len(models) == 1 else ""
@@ -142,9 +152,10 @@ def _judged(
             yield Outcome("fail", text, name)
             continue
         at_floor = name == "all_reduce" and len(chosen) >= _FLOOR_RANKS
-        against = reference(
-            context.peers.get(name, ()),
-            context.earlier.get(name, ()),
+        against = reference_for(
+            context,
+            name,
+            "GB/s",
             options.tolerance if chosen[0].is_gpu else options.cpu_tolerance,
             floor=floor_of(model, "all_reduce") if at_floor else None,
         )
@@ -155,4 +166,5 @@ def _judged(
             what=f"{name} between {len(chosen)} of this node",
             advice="Look at NVLink, NVSwitch and whether NVLS is used.",
             device=name,
+            disturbed=disturbed,
         )

@@ -10,7 +10,7 @@ from pydantic import Field
 from peerwatch_checks.check import Options, Outcome, Skip, register
 from peerwatch_checks.external.command import find_program
 from peerwatch_checks.external.perftest import Bandwidth, write_bandwidth
-from peerwatch_checks.judgement import judged, reference
+from peerwatch_checks.judgement import judged, reference_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ class RdmaLoopbackOptions(Options):
     "host",
     "RDMA writes of each NIC to itself and to the next one (perftest): bandwidth",
     failure="the NIC, its PCIe link or its port is slow or broken",
-    severity="high",
+    condition="network_link_errors",
     seconds=60.0,
     suites=("full",),
     needs=("rdma", "perftest"),
@@ -94,10 +94,12 @@ def rdma_loopback(
             and other.gigabits is not None
         ]
         rate = min(devices[a], devices[b])
-        against = reference(
-            [*context.peers.get(name, ()), *others],
-            context.earlier.get(name, ()),
+        against = reference_for(
+            context,
+            name,
+            "Gb/s",
             options.tolerance,
+            others=others,
             floor=_RATE_SHARE * rate if rate else None,
         )
         yield judged(

@@ -17,9 +17,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from .segments import NOTHING, segment_of_thread
+
 if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Any
+    from contextlib import AbstractContextManager
 
     from .recorder import Recorder
 
@@ -28,43 +29,27 @@ __all__ = ["segment", "start"]
 _active: Recorder | None = None
 
 
-class segment:  # noqa: N801 - used like a function, as contextlib's suppress is
-    """Times the body of a ``with`` statement as a segment of the step.
+def segment(name: str) -> AbstractContextManager[None]:
+    """Return what times the body of a ``with`` statement as a segment of the step.
 
     Parameters
     ----------
     name
         1 to 48 letters, digits, ``_``, ``.`` and ``-``. A rank has at most 32 segments of its
         own; spans of further ones, or of names of another form, are counted as dropped.
+
+    Returns
+    -------
+    AbstractContextManager
+        For the calling thread, which may use it again.
     """
-
-    __slots__ = ("_begun", "_name", "_recorder", "_segment")
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._recorder: Recorder | None = None
-
-    def __enter__(self) -> None:
-        recorder = _active
-        if recorder is None:
-            return
-        number = recorder.names.segment(self._name)
-        if number is not None:
-            self._segment = number
-            self._begun: Any = recorder.begin(number)
-            if self._begun is not None:
-                self._recorder = recorder
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        recorder = self._recorder
-        if recorder is not None:
-            self._recorder = None
-            recorder.end(self._segment, self._begun)
+    recorder = _active
+    if recorder is None:
+        return NOTHING
+    try:
+        return recorder.local.segments[name]
+    except Exception:
+        return segment_of_thread(recorder, name)
 
 
 def start(directory: str) -> None:

@@ -63,7 +63,7 @@ class Instruments:
             from .gpu import GpuTimer, wanted  # noqa: PLC0415 - with GPUs only
 
             if wanted():
-                self._recorder.gpu = GpuTimer(torch.cuda, self._recorder)
+                self._recorder.time_on(GpuTimer(torch.cuda, self._recorder))
         gc.callbacks.append(self._collected)
         self._recorder.start()
 

@@ -1,4 +1,4 @@
-"""Takes spans from the training loop at the cost of a few hundred nanoseconds each.
+"""Takes spans from the training loop at the cost of one or two microseconds each.
 
 The loop adds to tallies of its own thread and writes a record into the ring; a daemon thread
 publishes the totals once a second. Nothing here may raise into the loop or make it wait: there is
@@ -8,7 +8,6 @@ no lock, for a collector of garbage may add a span in the middle of adding anoth
 from __future__ import annotations
 
 import atexit
-import itertools
 import sys
 import threading
 import time
@@ -18,12 +17,11 @@ from typing import TYPE_CHECKING
 from .clock import host_clock
 from .names import GC, Names
 from .rank import FEWEST_RECORDS, job_id, rank_of_process, records_to_keep
-from .ring import HEADER_BYTES, MAX_SEGMENTS, RECORD, RingFile, State
+from .ring import MAX_SEGMENTS, RECORD, RingFile, State, pack_record, places
 from .tally import LocalTally, Tally
 
-# Looked up once: they are called for every span.
+# Looked up once: it is called for every span.
 _now = time.perf_counter_ns
-_pack = RECORD.pack_into
 
 if TYPE_CHECKING:
     from typing import Any
@@ -52,12 +50,18 @@ class Recorder:
     ----------
     step
         Number of the step under way, from 0.
+    place
+        Memory of records, and their places to come in it; see ``ring.places``.
+    newest
+        Mark << 32 of the last record; 0 before the first.
     names
         Names of segments and details, and their numbers.
     gpu
         Times segments on the GPU; ``None`` where there is none.
     clock
         The host's clock against rank 0's; ``None`` while nothing can be known.
+    local
+        Its ``tally`` is that of the calling thread.
     """
 
     def __init__(self, directory: str) -> None:
@@ -67,22 +71,18 @@ class Recorder:
         self.dropped = 0
         self._directory = directory
         self._capacity = records_to_keep()
-        self._numbers = itertools.count()
-        self._newest = -1
-        # Buffer, where the records begin, and the mask of a record's number that gives its slot.
-        # Until the rank is known, they wait after nothing that is a header.
-        self._place: tuple[Any, int, int] = (
-            bytearray(FEWEST_RECORDS * RECORD.size),
-            0,
-            FEWEST_RECORDS - 1,
-        )
+        self.newest = 0
+        self._written = 0
+        # Until the rank is known, they wait here.
+        waiting = memoryview(bytearray(FEWEST_RECORDS * RECORD.size))
+        self.place = waiting, places(FEWEST_RECORDS, 0)
         self.names = Names()
         self._named = (0, 0)
         self._published = [(0, 0)] * MAX_SEGMENTS
         self._tallies: list[Tally] = []
         self._ended_tally = Tally()
         self._gc_tally = Tally()
-        self._local = LocalTally(self)
+        self.local = LocalTally(self)
         self._file: RingFile | None = None
         self._failed = False
         self._silent = False
@@ -94,7 +94,7 @@ class Recorder:
 
     def tally(self) -> Tally:
         """Return the tally of the calling thread."""
-        tally: Tally = self._local.tally
+        tally: Tally = self.local.tally
         return tally
 
     def begin(self, segment: int, *, on_host: bool = False) -> Any:  # noqa: ANN401 - what ``end`` is given
@@ -108,7 +108,7 @@ class Recorder:
             Whether the host waits for it, so that its time is the host's also where there is a GPU.
         """
         try:
-            depth = self._local.tally.depth
+            depth = self.local.tally.depth
             if depth[segment]:
                 return None
             depth[segment] = 1
@@ -134,33 +134,26 @@ class Recorder:
         """
         now = _now()
         try:
-            tally = self._local.tally
+            tally = self.local.tally
             tally.depth[segment] = 0
             if self._silent:
                 return
+            step = self.step if value is None else value
             if type(begun) is not int:
                 if self.gpu is not None:
-                    self.gpu.end(segment, begun, detail, self.step if value is None else value)
+                    self.gpu.end(segment, begun, detail, step)
                 return
             # As ``add`` and ``write`` do; their calls would double what a span costs.
             took = now - begun
             tally.nanoseconds[segment] += took
             tally.counts[segment] += 1
-            number = next(self._numbers)
-            buffer, head, mask = self._place
-            _pack(
-                buffer,
-                head + (number & mask) * 24,
-                begun,
-                took * 1e-9,
-                (self.step if value is None else value) & 0xFFFFFFFF,
-                segment,
-                detail,
-                number + 1 & 0xFFFFFFFF,
-            )
-            self._newest = number
+            records, following = self.place
+            at, mark = next(following)
+            last = mark | detail << 16 | segment
+            pack_record(records, at, begun, took * 1e-9, step & 0xFFFFFFFF, last)
+            self.newest = mark
         except Exception:
-            self.dropped += 1
+            self.lost()
 
     def add(
         self,
@@ -175,22 +168,28 @@ class Recorder:
         if self._silent:
             return
         try:
-            tally = self._local.tally
+            tally = self.local.tally
             tally.nanoseconds[segment] += end - start
             tally.counts[segment] += 1
             number = self.step if value is None else value
             self.write(segment | flag, start, end - start, detail, number)
         except Exception:
-            self.dropped += 1
+            self.lost()
 
     def write(self, segment: int, start: int, duration: int, detail: int, value: int) -> None:
         """Write a record; times in nanoseconds."""
-        number = next(self._numbers)
-        buffer, head, mask = self._place
-        at = head + (number & mask) * RECORD.size
-        mark = number + 1 & 0xFFFFFFFF
-        _pack(buffer, at, start, duration * 1e-9, value & 0xFFFFFFFF, segment, detail, mark)
-        self._newest = number
+        records, following = self.place
+        at, mark = next(following)
+        last = mark | detail << 16 | segment
+        pack_record(records, at, start, duration * 1e-9, value & 0xFFFFFFFF, last)
+        self.newest = mark
+
+    def lost(self) -> None:
+        """Count a span that was not written; the first after 2^32 finds no mark for it."""
+        self.dropped += 1
+        if self.newest >> 32 == 0xFFFFFFFF:
+            records = self.place[0]
+            self.place = records, places(len(records) // RECORD.size, 0)
 
     def discard(self, begun: Any) -> None:  # noqa: ANN401 - what ``begin`` returned
         """Forget a span that was begun."""
@@ -216,6 +215,12 @@ class Recorder:
 
     # Around it
 
+    def time_on(self, gpu: GpuTimer) -> None:
+        """Have a GPU take the times from now on."""
+        self.gpu = gpu
+        for tally in self._tallies:
+            tally.segments.clear()
+
     def start(self) -> None:
         """Start the daemon thread, once."""
         if self._thread is None:
@@ -238,7 +243,7 @@ class Recorder:
         self._file = None
         self._tallies.clear()
         self.names = Names()  # another thread may have held its lock
-        self._place = bytearray(RECORD.size), 0, 0
+        self.place = memoryview(bytearray(RECORD.size)), places(1, 0)
 
     def _run(self) -> None:
         due = time.monotonic()
@@ -285,17 +290,17 @@ class Recorder:
             self.clock = host_clock(*found)
             if self.clock is not None:
                 self.clock.start()
-        self._place = file.buffer, HEADER_BYTES, file.capacity - 1
+        self.place = file.records, places(file.capacity, self._count())
 
     def _move(self, file: RingFile) -> None:
         """Copy the records that waited for their file."""
-        waiting, head, mask = self._place
-        for slot in range(mask + 1):
-            record = waiting[head + slot * RECORD.size : head + (slot + 1) * RECORD.size]
+        waiting, _ = self.place
+        for slot in range(FEWEST_RECORDS):
+            record = waiting[slot * RECORD.size : (slot + 1) * RECORD.size]
             number = RECORD.unpack(record)[5] - 1
             if number >= 0:
-                at = HEADER_BYTES + number % file.capacity * RECORD.size
-                file.buffer[at : at + RECORD.size] = record
+                at = number % file.capacity * RECORD.size
+                file.records[at : at + RECORD.size] = record
 
     def publish(self) -> None:
         """Write totals and state to the file."""
@@ -312,12 +317,18 @@ class Recorder:
         state = State(
             unix_offset_ns=unix_offset,
             updated_ns=now,
-            written=self._newest + 1,
+            written=self._count(),
             dropped=self.dropped + names.dropped,
             **self._clock_state(now, unix_offset),
             **self._gpu_state(),
         )
         file.publish(state, self._totals(named[0]))
+
+    def _count(self) -> int:
+        """Return how many records were written, of which marks tell 32 bits."""
+        ahead = ((self.newest >> 32) - self._written + (1 << 31)) % (1 << 32) - (1 << 31)
+        self._written += max(0, ahead)
+        return self._written
 
     def _clock_state(self, now: int, unix_offset_ns: int) -> dict[str, Any]:
         if self.clock is not None:
@@ -339,15 +350,18 @@ class Recorder:
         ended = [tally for tally in self._tallies if not tally.thread.is_alive()]
         for tally in ended:
             self._tallies.remove(tally)
-            for number in range(MAX_SEGMENTS):
-                self._ended_tally.nanoseconds[number] += tally.nanoseconds[number]
-                self._ended_tally.counts[number] += tally.counts[number]
-        tallies = (*self._tallies, self._ended_tally, self._gc_tally)
-        for n, (nanoseconds, count) in enumerate(self._published[:segments]):
-            self._published[n] = (
-                max(nanoseconds, sum(t.nanoseconds[n] for t in tallies)),
-                max(count, sum(t.counts[n] for t in tallies)),
-            )
+            for number, nanoseconds, count in tally.totals():
+                self._ended_tally.nanoseconds[number] += nanoseconds
+                self._ended_tally.counts[number] += count
+        sums = [(0, 0)] * MAX_SEGMENTS
+        for tally in (*self._tallies, self._ended_tally, self._gc_tally):
+            for number, nanoseconds, count in tally.totals():
+                before = sums[number]
+                sums[number] = before[0] + nanoseconds, before[1] + count
+        # An update that was lost among threads must not make a total fall.
+        for number, (nanoseconds, count) in enumerate(self._published[:segments]):
+            found = sums[number]
+            self._published[number] = max(nanoseconds, found[0]), max(count, found[1])
         return self._published[:segments]
 
     def _end(self) -> None:

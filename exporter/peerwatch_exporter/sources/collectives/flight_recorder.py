@@ -118,6 +118,14 @@ def parse_dump(body: bytes | bytearray) -> Dump:
     return Dump(entries, progress, dict(_members(config)))
 
 
+def ring_seconds(dump: Dump) -> float:
+    """Return the seconds in which a ring was filled; 0 of one that has not gone round yet."""
+    if len(dump.entries) < 2 or not record_of(dump.entries[0]):
+        return 0.0
+    first, last = (_whole(dump.entries[at].get("time_created_ns"), 2**63) for at in (0, -1))
+    return max(0.0, (last - first) * 1e-9) if first and last else 0.0
+
+
 def record_of(entry: Mapping[str, Any]) -> int | None:
     """Return an entry's number in the ring; None if it has none."""
     return _whole(entry.get("record_id"))

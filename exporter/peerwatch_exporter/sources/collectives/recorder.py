@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.sources.collectives.errors import CollectiveSourceError
-from peerwatch_exporter.sources.collectives.flight_recorder import parse_dump
+from peerwatch_exporter.sources.collectives.flight_recorder import parse_dump, ring_seconds
 from peerwatch_exporter.sources.collectives.groups_file import read_groups
 from peerwatch_exporter.sources.collectives.tally import Tally
 from peerwatch_exporter.sources.collectives.telemetry import GroupInfo
@@ -32,11 +32,15 @@ _LOG = logging.getLogger(__name__)
 TIMEOUT_SECONDS = 3.0
 # Rings of 16,000 entries; torch's own has 2,000, which are 1 MB.
 LARGEST_ANSWER_BYTES = 8 * 2**20
-# Making the answer costs the training process 22 to 40 ns of CPU time per byte, by how busy the
+# Making the answer costs the training process 22 to 44 ns of CPU time per byte, by how busy the
 # host is (docs/benchmarks.md). With this pause, 3 s after 512 collectives and 10 s after torch's
 # own 2,000, that is 0.2 to 0.4 % of a CPU. Limited so that a hang is still seen.
 _PAUSE_SECONDS_PER_BYTE = 1.2e-5
 _LONGEST_PAUSE_SECONDS = 10.0
+# A ring that is written slowly loses nothing until it has gone round once: it is read when it has
+# gone so far, and less often costs less. A hang is two equal readings 10 s apart, told within 60 s.
+_SHARE_OF_RING = 0.75
+_LONGEST_UNHURRIED_SECONDS = 6.0
 # The recorder of NCCL, in CUDA builds of torch, and the one of the other back ends.
 _NCCL_HANDLER = "dump_nccl_trace_json"
 _HANDLER = "fr_trace_json"
@@ -96,6 +100,8 @@ class RecorderReader:
         self._tallies: dict[str, Tally] = {}
         self._reading: Reading | None = None
         self._bytes = 0
+        # Of the fastest ring, from its oldest entry to its newest; 0 while none has gone round.
+        self._ring_seconds = 0.0
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -111,9 +117,10 @@ class RecorderReader:
 
     @property
     def period_seconds(self) -> float:
-        """Time from one reading to the next: longer after a long answer."""
+        """Time from one reading to the next: longer after a long answer, and of a slow ring."""
         pause = min(_LONGEST_PAUSE_SECONDS, self._bytes * _PAUSE_SECONDS_PER_BYTE)
-        return max(self._config.interval_seconds, pause)
+        unhurried = min(_LONGEST_UNHURRIED_SECONDS, _SHARE_OF_RING * self._ring_seconds)
+        return max(self._config.interval_seconds, pause, unhurried)
 
     def start(self) -> None:
         """Start to read."""
@@ -167,12 +174,14 @@ class RecorderReader:
         groups: list[GroupTelemetry] = []
         known = dict(infos)
         problem = None
+        rings = []
         for handler in self._handlers:
             body = self._ask("POST", handler)
             tally = self._tallies.setdefault(handler, Tally(self._config.max_groups))
             # Parsed, a long answer takes ten times its size: one at a time.
             with _PARSING:
                 dump = parse_dump(body)
+                rings.append(ring_seconds(dump))
                 for name, (description, size) in dump.members.items():
                     known.setdefault(name, GroupInfo(name, description, "", size))
                 try:
@@ -185,6 +194,7 @@ class RecorderReader:
                 groups.append(replace(group, group=prefix + group.group))
                 if prefix and group.group in known:
                     known[prefix + group.group] = known[group.group]
+        self._ring_seconds = min((seconds for seconds in rings if seconds > 0), default=0.0)
         return Reading(True, now, tuple(groups), known, problem)
 
     def _find_handlers(self) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from peerwatch_exporter.sources.gpu.nvml_access import (
     NvmlError,
     VersionMismatchError,
 )
+from peerwatch_exporter.sources.gpu.nvml_field_values import field_values
 from peerwatch_exporter.sources.gpu.nvml_fields import (
     error_names,
 )
@@ -38,7 +39,7 @@ from peerwatch_exporter.sources.gpu.readings import GpuIdentity
 from peerwatch_exporter.sources.host.sysfs import pci_address
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
 
 _LOG = logging.getLogger(__name__)
@@ -75,6 +76,8 @@ _SOFTWARE = frozenset(
 )
 # What pynvml raises in place of "function not found" for a function that has versions.
 _MISMATCH = getattr(pynvml, "NVMLLibraryMismatchError", ())
+# In place of pynvml's, which take too long for what is called many times a second.
+_OWN_WRAPPERS: Mapping[str, Callable[..., object]] = {"nvmlDeviceGetFieldValues": field_values}
 # What drivers before R510 have in place of a function.
 _OLDER_FUNCTIONS = {
     "nvmlDeviceGetComputeRunningProcesses": "nvmlDeviceGetComputeRunningProcesses_v2",
@@ -180,7 +183,7 @@ class Nvml:
         self._last_code = None
         try:
             # An older pynvml lacks the newest wrappers, as an older driver lacks functions.
-            wrapper = getattr(pynvml, function, None)
+            wrapper = _OWN_WRAPPERS.get(function) or getattr(pynvml, function, None)
             if wrapper is not None:
                 return wrapper(*arguments, **options)
             self._last_code = "function_not_found"

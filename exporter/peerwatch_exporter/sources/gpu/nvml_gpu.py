@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pynvml
 
 from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, GpuUnreadableError
+from peerwatch_exporter.sources.gpu.nvml_field_values import FIELD
 from peerwatch_exporter.sources.gpu.nvml_fields import (
     ENERGY,
     EVENT_BITS,
@@ -46,9 +47,6 @@ UNSUPPORTED = frozenset(
 # An older driver answers this for a field id that it has never heard of.
 _FIELD_UNSUPPORTED = UNSUPPORTED | {pynvml.NVML_ERROR_INVALID_ARGUMENT}
 
-# nvmlFieldValue_t: field, scope, time, latency, kind of value, NVML's answer, value. Each attribute
-# of pynvml's structures takes longer than this whole one, and there are thousands per second.
-_FIELD = struct.Struct("=IIqqII8s")
 _LONG = struct.Struct("=Q")
 _VALUES = {
     pynvml.NVML_VALUE_TYPE_DOUBLE: struct.Struct("=d"),
@@ -172,11 +170,11 @@ class Gpu:
         """Return those of the wanted (field id, scope) that the GPU answers."""
         values: dict[tuple[int, int], float] = {}
         for start in range(0, len(wanted), _FIELDS_PER_CALL):
-            part = wanted[start : start + _FIELDS_PER_CALL]
+            part = tuple(wanted[start : start + _FIELDS_PER_CALL])
             answer = self.call("nvmlDeviceGetFieldValues", part)
             if answer is None:
                 continue
-            for field, scope, _, _, kind, code, value in _FIELD.iter_unpack(memoryview(answer)):
+            for field, scope, _, _, kind, code, value in FIELD.iter_unpack(answer):
                 if code == pynvml.NVML_SUCCESS:
                     values[field, scope] = _VALUES.get(kind, _LONG).unpack_from(value)[0]
                 elif code == pynvml.NVML_ERROR_GPU_IS_LOST:

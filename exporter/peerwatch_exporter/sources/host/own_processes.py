@@ -27,7 +27,7 @@ class ProcessUse(NamedTuple):
     Parameters
     ----------
     process
-        ``main``, ``driver``, ``sampler`` or ``logs``.
+        ``main``, ``driver``, ``sampler``, ``logs`` or ``dcgm``.
     cpu_seconds
         CPU time, that of processes which have ended included.
     resident_bytes
@@ -63,7 +63,7 @@ class OwnProcesses:
         self._ended: dict[str, float] = {}
 
     def add(self, kind: str, pid: int) -> None:
-        """Count a child process in, as ``driver``, ``sampler`` or ``logs``."""
+        """Count a child process in, as ``driver``, ``sampler``, ``logs`` or ``dcgm``."""
         with self._lock:
             self._processes[pid] = _Process(kind)
 

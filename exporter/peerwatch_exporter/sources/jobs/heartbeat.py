@@ -31,7 +31,7 @@ _FILE_NAME = re.compile(r"rank-(0|[1-9]\d{0,6})\.json")
 
 
 # By field: the kinds a value may have, and the smallest one. Others are ignored.
-_WHOLE: dict[str, int] = {"step": 0, "local_rank": 0, "world_size": 1, "pid": 1}
+_WHOLE: dict[str, int] = {"step": 0, "batches": 0, "local_rank": 0, "world_size": 1, "pid": 1}
 _TIMES = ("time", "last_step_time", "ended")
 _LONGEST_JOB_ID = 128
 # Of a Python class.
@@ -56,6 +56,7 @@ class Heartbeat:
     pid: int | None
     ended: float | None = None
     error: str = ""
+    batches: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ from peerwatch_exporter.sources.jobs.claims import ClaimedGpu, Pod
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from peerwatch_common.pod_names import PodNaming
     from peerwatch_exporter.sources.jobs.claims import Boards, Claim
-    from peerwatch_exporter.sources.jobs.pod_names import PodNaming
 
 MOST_JOBS = 256
 MOST_ROWS = 1024

@@ -13,9 +13,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from peerwatch_common.pod_names import LONGEST_POD_NAME
 from peerwatch_exporter.sources.jobs.claims import Claim, ClaimedGpu, Pod, ProviderAnswer
 from peerwatch_exporter.sources.jobs.grpc_unary import GrpcError, UnaryClient
-from peerwatch_exporter.sources.jobs.pod_names import LONGEST_POD_NAME
 from peerwatch_exporter.sources.jobs.protobuf import MalformedMessageError, chunks
 
 if TYPE_CHECKING:

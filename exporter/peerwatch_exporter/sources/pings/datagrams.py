@@ -68,6 +68,17 @@ def note_own_address(opened: socket.socket) -> None:
             opened.setsockopt(socket.IPPROTO_IP, _IP_PKTINFO, 1)
 
 
+def set_dscp(opened: socket.socket, dscp: int) -> None:
+    """Have a UDP or TCP socket send with a DSCP, from 0 to 63; 0 leaves it as it is."""
+    if not dscp:
+        return
+    # The two lower bits are ECN's.
+    if opened.family == socket.AF_INET6:
+        opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, dscp << 2)
+    else:
+        opened.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, dscp << 2)
+
+
 def never_divide(opened: socket.socket) -> None:
     """Have datagrams sent whole or not at all."""
     if opened.family == socket.AF_INET6:

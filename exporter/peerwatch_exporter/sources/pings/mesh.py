@@ -11,7 +11,11 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.sources.pings.datagrams import note_own_address, open_datagram_socket
+from peerwatch_exporter.sources.pings.datagrams import (
+    note_own_address,
+    open_datagram_socket,
+    set_dscp,
+)
 from peerwatch_exporter.sources.pings.peer_list import PeerList
 from peerwatch_exporter.sources.pings.protocols.tcp import TcpPings
 from peerwatch_exporter.sources.pings.protocols.udp import UdpPings
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 
     from peerwatch_exporter.settings.pings import PingsConfig
     from peerwatch_exporter.sources.pings.protocols import Pings
+    from peerwatch_exporter.sources.pings.responder import Servers
 
     _Waiting = tuple[int, Pings | None]
 
@@ -49,6 +54,8 @@ class Mesh:
         The settings.
     peers
         Knows secret and partners; made of the settings if left out.
+    servers
+        Opens servers of other protocols for who knows the secret; None: there are none.
 
     Attributes
     ----------
@@ -58,11 +65,13 @@ class Mesh:
         Why pings cannot be answered; None if they can.
     """
 
-    def __init__(self, config: PingsConfig, peers: PeerList | None = None) -> None:
+    def __init__(
+        self, config: PingsConfig, peers: PeerList | None = None, servers: Servers | None = None
+    ) -> None:
         self._config = config
         self.peers = peers or PeerList(config)
         self.totals = PingTotals()
-        self.responder = Responder(lambda: self.peers.secrets)
+        self.responder = Responder(lambda: self.peers.secrets, servers)
         self.problem: Exception | None = None
         self._pings: dict[str, tuple[Pings, ...]] = {}
         self._turn: Iterator[tuple[Pings, str]] = iter(())
@@ -156,10 +165,12 @@ class Mesh:
         if family == socket.AF_INET6:
             datagrams.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         note_own_address(datagrams)
+        set_dscp(datagrams, self._config.dscp)
         datagrams.bind((address, port))
         if self._config.tcp:
             listener = socket.create_server((address, port), family=family, backlog=_BACKLOG)
             listener.setblocking(False)
+            set_dscp(listener, self._config.dscp)
             self._listeners.append(listener)
 
     def _follow_partners(self, now: float) -> None:

@@ -23,8 +23,8 @@ SMALL_BYTES = 64
 MOST_BYTES = 8900
 TOKEN_BYTES = SESSION_BYTES = 8
 _MAGIC = b"pwp1"
-# Magic, kind, session, sequence, token, received, microseconds; then the signature.
-_HEADER = struct.Struct("!4sB3x8sI8sII")
+# Magic, kind, status, port, session, sequence, token, received, microseconds; then the signature.
+_HEADER = struct.Struct("!4sBBH8sI8sII")
 _SIGNATURE_BYTES = 16
 _START = _HEADER.size + _SIGNATURE_BYTES
 
@@ -35,6 +35,20 @@ class Kind(IntEnum):
     REQUEST = 1
     ANSWER = 2
     TOKEN = 3
+    # A request for a server of another protocol, and its answer.
+    OPEN = 4
+    OPENED = 5
+
+
+REQUESTS = (Kind.REQUEST, Kind.OPEN)
+
+
+class Status(IntEnum):
+    """Whether a server was opened, and why not."""
+
+    OPEN = 0
+    BUSY = 1
+    NOT_SERVING = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +69,8 @@ class Packet:
         Of an answer: how many requests of the session arrived, this one included.
     microseconds
         Of an answer: how long the request waited at the peer before it was answered.
+    status, port
+        Of an answer to ``OPEN``: whether a server was opened, and its port.
     """
 
     kind: Kind
@@ -63,6 +79,8 @@ class Packet:
     token: bytes
     received: int = 0
     microseconds: int = 0
+    status: int = 0
+    port: int = 0
 
 
 def encode(packet: Packet, secret: bytes, size: int = SMALL_BYTES) -> bytes:
@@ -70,6 +88,8 @@ def encode(packet: Packet, secret: bytes, size: int = SMALL_BYTES) -> bytes:
     header = _HEADER.pack(
         _MAGIC,
         packet.kind,
+        packet.status,
+        packet.port,
         packet.session,
         packet.sequence & 0xFFFFFFFF,
         packet.token,
@@ -95,11 +115,15 @@ def decode(data: bytes, secrets: Sequence[bytes]) -> tuple[Packet, bytes] | None
     header, signature, padding = data[: _HEADER.size], data[_HEADER.size : _START], data[_START:]
     for secret in secrets:
         if hmac.compare_digest(signature, _signature(secret, header, padding)):
-            _, kind, session, sequence, token, received, waited = _HEADER.unpack(header)
+            _, kind, status, port, session, sequence, token, received, waited = _HEADER.unpack(
+                header
+            )
             try:
-                return Packet(Kind(kind), session, sequence, token, received, waited), secret
+                known = Kind(kind)
             except ValueError:
                 return None
+            read = Packet(known, session, sequence, token, received, waited, status, port)
+            return read, secret
     return None
 
 

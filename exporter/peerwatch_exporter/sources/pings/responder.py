@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import hmac
-import secrets as random
 import time
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Literal
+from dataclasses import replace
+from functools import partial
+from secrets import token_bytes
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 from peerwatch_exporter.sources.pings.datagrams import answer, receive
 from peerwatch_exporter.sources.pings.packets import (
+    REQUESTS,
     SMALL_BYTES,
     TOKEN_BYTES,
     Kind,
     Packet,
+    Status,
     decode,
     encode,
 )
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.pings.datagrams import Datagram, SocketAddress
 
 Reason = Literal["signature", "repeated", "not_sent"]
-REASONS: tuple[Reason, ...] = ("signature", "repeated", "not_sent")
+REASONS: tuple[Reason, ...] = get_args(Reason)
 # Of 64 nodes that send their most; a flood costs less than 2 % of a core.
 MOST_PER_SECOND = 400
 _TOKEN_SECONDS = 60.0
@@ -57,6 +61,20 @@ class _Session:
         return True
 
 
+class Servers(Protocol):
+    """Opens servers of another protocol for those who know the secret."""
+
+    def open(self, client: str, own: str, reply: Callable[[Status, int], None]) -> None:
+        """Open one at an own address for a client; returns at once.
+
+        ``reply`` is called with the status and the port, at once or later by another thread.
+        """
+
+
+def _nowhere(_: bytes) -> None:
+    """Send nothing."""
+
+
 class Responder:
     """Answers what arrives at UDP sockets.
 
@@ -64,6 +82,8 @@ class Responder:
     ----------
     secrets
         Returns those that are accepted now.
+    servers
+        Opens what is asked for beside pings; None: nothing is.
     monotonic, clock
         Seconds for durations, and Unix time.
 
@@ -78,13 +98,16 @@ class Responder:
     def __init__(
         self,
         secrets: Callable[[], Sequence[bytes]],
+        servers: Servers | None = None,
+        *,
         monotonic: Callable[[], float] = time.monotonic,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._secrets = secrets
+        self._servers = servers
         self._monotonic = monotonic
         self._clock = clock
-        self._key = random.token_bytes(32)
+        self._key = token_bytes(32)
         self._sessions: OrderedDict[bytes, _Session] = OrderedDict()
         self._second = -1.0
         self._left = 0
@@ -114,18 +137,29 @@ class Responder:
             self._serve(opened, datagram)
 
     def _serve(self, opened: socket.socket, datagram: Datagram) -> None:
-        made = self.reply(datagram)
-        if made is None:
-            return
+        send = partial(self._send, opened, datagram)
+        made = self.reply(datagram, send)
+        if made is not None:
+            send(made)
+
+    def _send(self, opened: socket.socket, datagram: Datagram, made: bytes) -> None:
         try:
             answer(opened, made, datagram)
         except OSError:
             self.refused["not_sent"] += 1
 
-    def reply(self, datagram: Datagram) -> bytes | None:
-        """Return the answer to a datagram; None if it gets none."""
+    def reply(self, datagram: Datagram, later: Callable[[bytes], None] = _nowhere) -> bytes | None:
+        """Return the answer to a datagram; None if it gets none.
+
+        Parameters
+        ----------
+        datagram
+            What arrived.
+        later
+            Sends an answer that is not known yet; called by any thread.
+        """
         decoded = decode(datagram.data, self._secrets())
-        if decoded is None or decoded[0].kind is not Kind.REQUEST:
+        if decoded is None or decoded[0].kind not in REQUESTS:
             self.refused["signature"] += 1
             return None
         request, secret = decoded
@@ -139,12 +173,28 @@ class Responder:
         if received is None:
             self.refused["repeated"] += 1
             return None
+        if request.kind is Kind.OPEN:
+            self._open(
+                datagram, Packet(Kind.OPENED, session, request.sequence, token), secret, later
+            )
+            return None
         self.answered += 1
         self._note(datagram.own_address)
         waited = 0.0 if datagram.time is None else self._clock() - datagram.time
         microseconds = max(0, int(waited * 1e6))
         made = Packet(Kind.ANSWER, session, request.sequence, token, received, microseconds)
         return encode(made, secret, SMALL_BYTES)
+
+    def _open(
+        self, datagram: Datagram, made: Packet, secret: bytes, later: Callable[[bytes], None]
+    ) -> None:
+        def send(status: Status, port: int) -> None:
+            later(encode(replace(made, status=status, port=port), secret, SMALL_BYTES))
+
+        if self._servers is None:
+            send(Status.NOT_SERVING, 0)
+        else:
+            self._servers.open(str(datagram.source[0]), datagram.own_address, send)
 
     def _token(self, source: SocketAddress, number: int) -> bytes:
         where = f"{number} {source[0]} {source[1]}".encode()

@@ -17,7 +17,7 @@ _NEWEST = 200
 
 
 class Target(NamedTuple):
-    """What is pinged: a peer's address, by ``udp`` or ``tcp``, ``small``, ``large`` or ``full``."""
+    """What is pinged: a peer's address, by ``udp``, ``tcp`` or ``rdma``, in which size."""
 
     peer: str
     protocol: str

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from peerwatch_detector.diagnosis.root.algorithm import Root, find_root
-from peerwatch_detector.diagnosis.root.evidence import Evidence, Kind
-from peerwatch_detector.diagnosis.root.job_places import JobPlaces
+from peerwatch_detector.diagnosis.root.algorithm.algorithm import Root, find_root
+from peerwatch_detector.diagnosis.root.evidence.evidence import Evidence, Kind
+from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
 
 NODES = tuple(f"n{i}" for i in range(8))
 GPUS = 8

@@ -12,7 +12,7 @@ from detector.diagnosis.root.failed_job import (
     root_of,
     timeouts,
 )
-from peerwatch_detector.diagnosis.root.evidence import Evidence
+from peerwatch_detector.diagnosis.root.evidence.evidence import Evidence
 from peerwatch_detector.diagnosis.root.text import page_text
 
 XID_79 = ev(-4, "xid", "79", "n3", gpu="3")
@@ -139,7 +139,7 @@ def test_timeouts_everywhere_name_nobody_and_plan_checks_by_leaf() -> None:
     )
     expected = ["CriticalError", "program and storage", "DistError", "RootDiag", "ConfigCheck"]
     assert [*expected, "NetDiag", "OfflineDiag"] == [step.name for step in root.path]
-    assert [8, 4, 4] == [len(run.nodes) for run in root.checks]
+    assert [("full", 8), ("offline", 8)] == [(run.check, len(run.nodes)) for run in root.checks]
 
 
 def test_a_verdict_about_collectives_names_the_node_that_time_outs_do_not() -> None:

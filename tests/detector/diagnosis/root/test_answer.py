@@ -13,7 +13,7 @@ from detector.diagnosis.root.failed_job import (
     timeouts,
 )
 from peerwatch_detector.__main__ import main
-from peerwatch_detector.diagnosis.root.evidence import Evidence
+from peerwatch_detector.diagnosis.root.evidence.evidence import Evidence
 
 FAILED = [ev(96, "xid", "79", "n3", gpu="3", text="\x1b[31mfell off"), *lost_connection("n3", 100)]
 
@@ -47,6 +47,26 @@ def test_a_person_reads_what_to_do_first(
     assert "  for: 96.0 s xid 79 (n3, GPU 3): \\x1b[31mfell off" in lines
     assert "  CriticalError: n3: gpu_off_bus" in lines
     assert "\x1b" not in out
+
+
+def test_pairs_that_lose_packets_are_counted_as_pairs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = [(a, b) for a in range(4) for b in range(4, 8)]
+    lost = [
+        ev(5, "reach", "lost", NODES[a], peer_node=NODES[b])
+        for pair in pairs
+        for a, b in (pair, pair[::-1])
+    ]
+    folder = write(tmp_path / "leaf", [ev(0, "step", "stalled"), *lost, *timeouts(600)])
+    about = json.loads((folder / "case.json").read_text())
+    about["places"] = {node: {"leaf": f"l{i // 4}"} for i, node in enumerate(NODES)}
+    (folder / "case.json").write_text(json.dumps(about))
+
+    assert 0 == main(["diagnose", str(folder)])
+    assert "Examine leaf l0 before a restart: 16 pairs of nodes lose packets" in (
+        capsys.readouterr().out
+    )
 
 
 def test_a_program_reads_the_same_and_what_to_run(
@@ -119,3 +139,14 @@ def test_a_job_or_cases_are_needed(arguments: list[str]) -> None:
         main(["diagnose", *arguments])
 
     assert 2 == raised.value.code
+
+
+def test_what_the_rule_says_is_not_said_again_by_the_sign(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stopped = [ev(0, "step", "stalled"), ev(1, "process", "stopped", "n3", rank=24)]
+
+    assert 0 == main(["diagnose", str(write(tmp_path / "halt", stopped))])
+    out = capsys.readouterr().out
+    assert "has a process that is stopped" in out
+    assert "is stopped (" not in out

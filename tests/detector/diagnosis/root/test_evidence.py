@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peerwatch_detector.diagnosis.root.evidence import (
+from peerwatch_detector.diagnosis.root.evidence.evidence import (
     KINDS,
     LOG_CLASSES,
     MOST_EVENTS,

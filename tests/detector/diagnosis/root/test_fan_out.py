@@ -2,12 +2,13 @@
 
 import pytest
 
-from detector.diagnosis.root.failed_job import NODES, ev, line, root_of, timeouts
-from peerwatch_detector.diagnosis.root.algorithm import Root
-from peerwatch_detector.diagnosis.root.evidence import Evidence
-from peerwatch_detector.diagnosis.root.fan_out import MOST_NODES, most_nodes
-from peerwatch_detector.diagnosis.root.job_places import JobPlaces
-from peerwatch_detector.diagnosis.root.rules import rule_book
+from detector.diagnosis.root.failed_job import JOB, NODES, ev, exits, line, root_of, timeouts
+from peerwatch_detector.diagnosis.root.algorithm.algorithm import Root
+from peerwatch_detector.diagnosis.root.algorithm.fan_out import MOST_NODES, most_nodes
+from peerwatch_detector.diagnosis.root.evidence.evidence import Evidence
+from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
+from peerwatch_detector.diagnosis.root.taxonomy.rules import rule_book
+from peerwatch_detector.diagnosis.root.text import page_text
 
 STALLED = ev(0, "step", "stalled")
 
@@ -71,6 +72,26 @@ def test_a_verdict_about_one_of_many_nodes_with_a_sign_follows_from_it() -> None
     odd = ev(30, "traffic", "stopped", "n3")
 
     assert set() == isolated(root_of(STALLED, *hung, silent, odd, *timeouts(600)))
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [(NODES, set()), (NODES[5:6], {"n5"}), (NODES[:3], {"n5"}), ((), {"n5"})],
+)
+def test_a_driver_that_was_changed_on_many_nodes_is_not_one_nodes(
+    changed: tuple[str, ...], expected: set[str]
+) -> None:
+    updates = [ev(-9000, "change", "driver_update", node) for node in changed]
+    unfit = line(60, "cuda_driver_version", "P", 40)
+
+    root = root_of(*updates, unfit, *exits(70))
+
+    assert expected == isolated(root)
+    assert "software" == root.causes[0].domain
+    if not expected:
+        assert page_text(root.causes[0], root, JOB).startswith(
+            "Examine what was changed before a restart: only n5 shows it so far"
+        )
 
 
 def test_a_node_with_a_sign_of_its_own_beside_one_of_many_is_isolated() -> None:

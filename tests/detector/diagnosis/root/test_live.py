@@ -12,10 +12,11 @@ import pytest
 
 from detector.fake_prometheus import FakePrometheus, fake_prometheus, refuse, success
 from peerwatch_detector.__main__ import main
-from peerwatch_detector.diagnosis.root.algorithm import find_root
-from peerwatch_detector.diagnosis.root.live import evidence_of, job_places
-from peerwatch_detector.diagnosis.root.live_queries import QUERIES, SIGN
-from peerwatch_detector.diagnosis.root.live_root import ask_root, root_of
+from peerwatch_detector.diagnosis.root.algorithm.algorithm import find_root
+from peerwatch_detector.diagnosis.root.answer import root_json, root_text
+from peerwatch_detector.diagnosis.root.live.gathering import evidence_of, job_places
+from peerwatch_detector.diagnosis.root.live.queries import QUERIES, SIGN
+from peerwatch_detector.diagnosis.root.live.root import ask_root, root_of
 from peerwatch_detector.diagnosis.root.text import page_text
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.frame import Series
@@ -83,7 +84,8 @@ def test_a_gpu_that_fell_off_the_bus_is_found_in_series() -> None:
         ("boot", {}, NOW, ("boot", "boot", "")),
         ("absent", {}, NOW, ("absent", "absent", "")),
         ("check", {"check": "nvlink"}, NOW, ("check", "nvlink", "fail")),
-        ("config", {"key": "nic_mtu"}, 1.0, ("config", "nic_mtu", "minority")),
+        ("config", {"key": "nic_mtu"}, NOW, ("config", "nic_mtu", "minority")),
+        ("changed", {"key": "driver.version"}, NOW, ("change", "driver.version", "")),
         ("finding", {"metric": "pfc_tx_rate"}, NOW, ("finding", "pfc_tx_rate", "")),
         (
             "verdict",
@@ -102,6 +104,48 @@ def test_each_series_is_an_observation(
 
     assert "n1" == each.node
     assert expected == (each.kind, each.name, each.class_name)
+
+
+def test_a_line_belongs_to_the_node_of_its_rank_wherever_it_was_read() -> None:
+    # Below srun the file of the job is on n0, with the lines of all ranks.
+    line = {"node": "n0", "class": "H", "signature": "cuda_ecc"}
+    standing = {"ranks": ranks(), "step": rows(({}, NOW - 90))}
+    labelled = standing | {"log": rows((line | {"rank": "11"}, NOW - 80))}
+    (cause,) = root_of(labelled, NOW, "7").root.causes
+    assert (("n5",), "isolate") == (cause.nodes, cause.action)
+
+    nobodys = standing | {"log": rows((line | {"rank": ""}, NOW - 80))}
+    assert [""] == [each.node for each in evidence_of(nobodys, NOW, "7") if each.kind == "log"]
+    assert () == tuple(node for c in root_of(nobodys, NOW, "7").root.causes for node in c.nodes)
+
+
+def test_a_setting_that_differs_has_the_time_of_its_change_or_none() -> None:
+    def answered(changed: float) -> dict[str, Any]:
+        mtu = rows(({"node": "n5", "key": "nic.mtu"}, changed))
+        samples = {"ranks": ranks(), "log": lines(), "step": rows(({}, NOW - 70)), "config": mtu}
+        found = root_of(samples, NOW, "7")
+        return root_json(found.root, found.places)["causes"][0] | {
+            "text": root_text(found.root, found.places)
+        }
+
+    dated, undated = answered(NOW - 300), answered(0.0)
+    for cause, expected in ((dated, NOW - 300), (undated, None)):
+        (setting,) = [each for each in cause["speaks_for"] if each["kind"] == "config"]
+        assert expected == setting["time"]
+        assert expected == cause["time_seconds"]
+    assert "for: 2027-01-15 07:55:00 UTC config nic.mtu (n5)" in dated["text"]
+    assert "for: from before config nic.mtu (n5)" in undated["text"]
+
+
+def test_logs_that_cannot_be_read_are_said_to_be_missing() -> None:
+    samples = {
+        "ranks": ranks(),
+        "step": rows(({}, NOW - 70)),
+        "unread": rows(({"reason": "permission_denied"}, 3.0)),
+    }
+    missing = root_of(samples, NOW, "7").root.missing
+    assert "Nothing of the ranks' logs or ends is known." in missing
+    assert "Logs on 3 nodes cannot be read (permission denied)." in missing
 
 
 def test_what_cannot_be_read_is_left_out() -> None:

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from detector.diagnosis.root.failed_job import JOB, NODES, ev, timeouts
-from peerwatch_detector.diagnosis.root.algorithm import find_root
-from peerwatch_detector.diagnosis.root.cause import Step
-from peerwatch_detector.diagnosis.root.episode import episode
-from peerwatch_detector.diagnosis.root.job_places import JobPlaces
-from peerwatch_detector.diagnosis.root.live import evidence_of
-from peerwatch_detector.diagnosis.root.live_pings import ping_table_of
-from peerwatch_detector.diagnosis.root.live_root import root_of
-from peerwatch_detector.diagnosis.root.net_diag import Unreachable, net_diag
-from peerwatch_detector.diagnosis.root.ping_matrix import Cell, Fault, ping_faults
-from peerwatch_detector.diagnosis.root.ping_table import PairCount, PingTable, ping_table
-from peerwatch_detector.diagnosis.root.rules import rule_book
+from peerwatch_detector.diagnosis.root.algorithm.algorithm import find_root
+from peerwatch_detector.diagnosis.root.algorithm.episode import episode
+from peerwatch_detector.diagnosis.root.algorithm.net_diag import Unreachable, net_diag
+from peerwatch_detector.diagnosis.root.algorithm.ping_matrix import Cell, Fault, ping_faults
+from peerwatch_detector.diagnosis.root.algorithm.ping_table import PairCount, PingTable, ping_table
+from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
+from peerwatch_detector.diagnosis.root.live.gathering import evidence_of
+from peerwatch_detector.diagnosis.root.live.pings import ping_table_of
+from peerwatch_detector.diagnosis.root.live.root import root_of
+from peerwatch_detector.diagnosis.root.taxonomy.cause import Step
+from peerwatch_detector.diagnosis.root.taxonomy.rules import rule_book
 from peerwatch_detector.frame import Series
 
 SENT = 190
@@ -217,6 +217,31 @@ def test_tcp_counts_where_there_is_no_udp() -> None:
 
     assert [("node", "n2", "", "")] == shown(by_tcp)
     assert [] == shown(by_tcp, counts(clean))
+
+
+def over_rdma(loss: Callable[[str, str], bool]) -> list[PairCount]:
+    return [
+        PairCount(a, b, "rdma", size, SENT, unknown=SENT if loss(a, b) else 0)
+        for a, b in itertools.permutations(NODES, 2)
+        for size in ("small", "large")
+    ]
+
+
+def test_a_node_that_loses_pings_over_rdma_alone_is_named_so() -> None:
+    lost = over_rdma(lambda a, b: "n2" in (a, b))
+
+    assert [("node", "n2", "rdma", "")] == shown(counts(clean), lost)
+    assert [("node", "n2", "rdma", "")] == shown(lost)
+    assert "7 pairs lose pings over RDMA, and no others: node n2" == str(
+        diagnosed(counts(clean), lost)[0]
+    )
+
+
+def test_what_loses_packets_of_any_kind_is_not_said_again_of_rdma() -> None:
+    lost = over_rdma(lambda a, b: "n2" in (a, b))
+
+    assert [("node", "n2", "", "")] == shown(counts(touching("n2")), lost)
+    assert [] == shown(counts(clean), over_rdma(lambda a, b: False))
 
 
 def test_one_bad_node_of_any_layout_is_named_and_no_other() -> None:

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from detector.diagnosis.fake_diagnosers import VERDICT
 from detector.diagnosis.root.test_live import NOW, lines, ranks, rows
-from peerwatch_detector.diagnosis.root.live_root import LiveRoot, root_of
+from peerwatch_detector.diagnosis.root.answer import root_text
+from peerwatch_detector.diagnosis.root.live.root import LiveRoot, root_of
 from peerwatch_detector.diagnosis.root.published import beside_root, root_verdicts
 from peerwatch_detector.frame import Series
 
@@ -49,15 +50,93 @@ def test_the_longest_sentence_fits_a_label() -> None:
         assert len(root.summary) <= 500
 
 
+def findings(*nodes: str) -> list[Series]:
+    return rows(*[({"node": node, "metric": "gpu_usage"}, NOW - 300) for node in nodes])
+
+
 def test_an_open_question_is_asked_only_of_a_job_that_stands_and_names_nobody() -> None:
-    finding = rows(({"node": "n5", "metric": "gpu_usage"}, NOW - 300))
-    (root,) = root_verdicts(found(finding=finding, step=STANDS), ())
+    both = findings("n5", "n6")
+    (root,) = root_verdicts(found(finding=both, step=STANDS), ())
     assert ("", "undecided") == (root.node, root.confidence)
     assert root.summary.startswith("Run checks before a restart; isolate nobody: ")
 
-    assert () == root_verdicts(found(finding=finding, step=STANDS), {"n5"})
-    assert () == root_verdicts(found(finding=finding, step=WORKS), ())
+    assert () == root_verdicts(found(finding=both, step=STANDS), {"n5", "n6"})
+    assert () == root_verdicts(found(finding=both, step=WORKS), ())
     assert () == root_verdicts(None, ())
+
+
+def test_the_only_node_that_statistics_find_is_a_suspect_and_the_page_says_so() -> None:
+    only = findings("n5")
+    # The same beside the finding itself, and where nobody was told of it.
+    for named in ({"n5"}, ()):
+        (root,) = root_verdicts(found(finding=only, step=STANDS), named)
+        assert ("n5", "undecided", "inspect") == (root.node, root.confidence, root.action)
+        assert root.summary.startswith(
+            "Examine n5 first: the job stands, and of all nodes only this one differs from its "
+            "peers (gpu usage). As likely as its finding says; a check of the node decides."
+        )
+        assert "isolate nobody" not in root.summary
+        # It is the finding's to page.
+        assert root.severity is None
+
+    # What names another node contradicts it.
+    assert () == root_verdicts(found(finding=only, step=STANDS), {"n5", "n2"})
+    assert () == root_verdicts(found(finding=only, step=STANDS), {"n2"})
+
+
+def test_a_page_about_a_job_that_goes_on_begins_with_what_to_do_too() -> None:
+    (root,) = root_verdicts(found(finding=findings("n5"), step=WORKS), {"n5"})
+
+    assert ("n5", "undecided", "inspect", None) == (
+        root.node,
+        root.confidence,
+        root.action,
+        root.severity,
+    )
+    assert (
+        "Examine n5 first: the job goes on, and of all nodes only this one differs from its peers "
+        "(gpu usage). As likely as its finding says; a check of the node decides."
+    ) == root.summary
+    assert () == root_verdicts(found(finding=findings("n5", "n6"), step=WORKS), {"n5", "n6"})
+
+
+def test_a_suspect_is_checked_first_and_what_would_settle_it_is_said() -> None:
+    said = "n5: GPU usage 12 % (peers 97 %); the job stands; very likely at fault: a slow GPU."
+    text = rows(({"node": "n5", "gpu": "", "metric": "gpu_usage", "summary": said}, 1.0))
+    live = found(finding=findings("n5"), finding_text=text, step=STANDS)
+    answer = root_text(live.root, live.places)
+
+    assert f"finding gpu_usage (n5): {said}" in answer
+    assert "  against: no second sign points at it" in answer
+    assert (
+        "  would change it: a check of n5: one that fails is the second sign, one that passes "
+        "clears it"
+    ) in answer
+    assert "peerwatch-check full on n5: the nodes that evidence points at" in answer
+
+
+def test_a_second_sign_decides_and_one_that_is_half_as_strong_leaves_the_suspicion() -> None:
+    silent = rows(({"node": "n5", "rank": "10", "class": "not_launched"}, NOW - 70))
+    (cause,) = found(finding=findings("n5"), verdict=silent, step=STANDS).root.causes
+    assert ("likely", False) == (cause.confidence, cause.is_suspicion)
+
+    (of_two,) = found(finding=findings("n5", "n6"), step=STANDS).root.causes
+    assert ((), False) == (of_two.nodes, of_two.is_suspicion)
+
+
+def test_of_a_job_that_goes_on_the_answer_is_not_that_it_stands() -> None:
+    live = found(finding=findings("n5"), step=WORKS)
+    answer = root_text(live.root, live.places)
+
+    assert answer.startswith("Examine n5 first: the job goes on, and of all nodes only this one")
+    assert "What to run:" not in answer
+    assert "stands" not in answer
+
+    live = found(finding=findings("n5", "n6"), step=WORKS)
+    answer = root_text(live.root, live.places)
+    assert "The job goes on, and nothing that was observed names a cause." in answer
+    assert "What to run:" not in answer
+    assert "stands" not in answer
 
 
 def test_a_class_stands_once_on_a_node() -> None:
@@ -82,8 +161,7 @@ def test_no_other_node_is_taken_away_beside_a_root() -> None:
 
 
 def test_an_undecided_root_changes_no_verdict() -> None:
-    finding = rows(({"node": "n5", "metric": "gpu_usage"}, NOW - 300))
-    roots = root_verdicts(found(finding=finding, step=STANDS), ())
+    roots = root_verdicts(found(finding=findings("n5"), step=STANDS), ())
     assert (HANG,) == beside_root([HANG], roots)
     assert (HANG,) == beside_root([HANG], ())
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from peerwatch_detector.diagnosis.root.recorded import load_events
+from peerwatch_detector.diagnosis.root.evidence.recorded import load_events
 from peerwatch_detector.errors import CaseError
 
 ABOUT = {

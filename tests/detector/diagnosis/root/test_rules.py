@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from detector.diagnosis.root.failed_job import ev
 from peerwatch_common.signatures.signature_set import load_signatures
-from peerwatch_detector.diagnosis.root.episode import process_name
-from peerwatch_detector.diagnosis.root.evidence import KINDS, LOG_CLASSES
-from peerwatch_detector.diagnosis.root.rule import RuleBook
-from peerwatch_detector.diagnosis.root.rules import read_rules, rule_book
+from peerwatch_detector.diagnosis.root.algorithm.episode import process_name
+from peerwatch_detector.diagnosis.root.evidence.evidence import KINDS, LOG_CLASSES
+from peerwatch_detector.diagnosis.root.taxonomy.rule import RuleBook
+from peerwatch_detector.diagnosis.root.taxonomy.rules import read_rules, rule_book
 
 ROW: dict[str, Any] = {
     "role": "hint",

@@ -5,22 +5,27 @@ from collections.abc import Sequence
 import pytest
 
 from detector.diagnosis.root.failed_job import JOB, NODES, ev, line, lost_connection, timeouts
-from peerwatch_detector.diagnosis.root.config_check import odd_settings
-from peerwatch_detector.diagnosis.root.critical import critical_errors, weak_errors
-from peerwatch_detector.diagnosis.root.distributed import (
+from peerwatch_checks.segments.division import Segment, divided
+from peerwatch_detector.diagnosis.root.algorithm.config_check import odd_settings
+from peerwatch_detector.diagnosis.root.algorithm.critical import critical_errors, weak_errors
+from peerwatch_detector.diagnosis.root.algorithm.distributed import (
     Complaint,
     complaints,
     distributed_errors,
     peer_of,
     touched_by_all,
 )
-from peerwatch_detector.diagnosis.root.episode import Episode, episode
-from peerwatch_detector.diagnosis.root.evidence import Evidence
-from peerwatch_detector.diagnosis.root.job_places import JobPlaces
-from peerwatch_detector.diagnosis.root.net_diag import Unreachable, unreachable
-from peerwatch_detector.diagnosis.root.offline import halves, plan
-from peerwatch_detector.diagnosis.root.program import platform_end, program_error, storage_error
-from peerwatch_detector.diagnosis.root.rules import rule_book
+from peerwatch_detector.diagnosis.root.algorithm.episode import Episode, episode
+from peerwatch_detector.diagnosis.root.algorithm.net_diag import Unreachable, unreachable
+from peerwatch_detector.diagnosis.root.algorithm.offline import halves, plan
+from peerwatch_detector.diagnosis.root.algorithm.program import (
+    platform_end,
+    program_error,
+    storage_error,
+)
+from peerwatch_detector.diagnosis.root.evidence.evidence import Evidence
+from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
+from peerwatch_detector.diagnosis.root.taxonomy.rules import rule_book
 
 STALLED = ev(0, "step", "stalled")
 
@@ -45,9 +50,16 @@ def test_a_failure_begins_with_the_first_of_its_signs(times: list[float], expect
 
 def test_a_time_out_began_as_long_before_as_it_says() -> None:
     said = line(900, "collective_timeout", "D", 0, text="WorkNCCL(..., Timeout(ms)=300000)")
+    long = line(1900, "collective_timeout", "D", 0, text="WorkNCCL(..., Timeout(ms)=1800000)")
 
     assert 600.0 == seen(said).begun
     assert 300.0 == seen(line(900, "collective_timeout", "D", 0)).begun
+    # Whatever else was seen when it began belongs to it.
+    silent = ev(118, "collective", "not_launched", "n3", rank=24)
+    broken = ev(70, "kernel", "fabric_manager_fatal", "n3", class_name="H")
+    known = seen(broken, silent, long)
+    assert 100.0 == known.begun
+    assert {"kernel", "collective", "log"} == {each.evidence.kind for each in known.observations}
 
 
 def test_a_pause_that_has_passed_is_not_the_failure() -> None:
@@ -80,6 +92,15 @@ def test_a_failed_remapping_asks_for_a_new_part() -> None:
     )
 
     assert "replace" == cause.action
+
+
+@pytest.mark.parametrize(("name", "nodes"), [("fatal", [("n1",)]), ("nonfatal", [])])
+def test_what_fabric_manager_recovered_from_is_no_cause(
+    name: str, nodes: list[tuple[str, ...]]
+) -> None:
+    said = ev(0, "kernel", f"fabric_manager_{name}", "n1")
+
+    assert nodes == [cause.nodes for cause in critical_errors(seen(STALLED, said), JOB)]
 
 
 def test_an_absent_node_whose_ranks_go_on_is_there() -> None:
@@ -170,14 +191,36 @@ def test_lost_pings_have_a_node_a_place_or_a_path_in_common(
     assert expected == unreachable(seen(STALLED, *lost), JOB)
 
 
-def test_checks_begin_with_the_suspects_and_divide_by_place() -> None:
-    runs = plan(JOB, ["n5", "not-of-the-job"])
+def test_checks_begin_with_the_suspects_and_end_with_parts_by_place() -> None:
+    *each_by_itself, together = plan(JOB, ["n5", "not-of-the-job"])
 
-    assert ("full", ("n5",)) == (runs[0].check, runs[0].nodes)
-    assert set(NODES) == {node for run in runs[:2] for node in run.nodes}
-    assert [NODES[:4], NODES[4:]] == [run.nodes for run in runs[2:]]
-    nowhere = JobPlaces(("a", "b", "c"))
-    assert (("half 1", ("a", "b")), ("half 2", ("c",))) == halves(nowhere, nowhere.nodes)
+    assert [("full", ("n5",)), ("full", (*NODES[:5], *NODES[6:]))] == [
+        (run.check, run.nodes) for run in each_by_itself
+    ]
+    assert ("offline", NODES) == (together.check, together.nodes)
+    assert together.why.endswith(": leaf l0 (4), leaf l1 (4)")
+    assert {"leaf l0": NODES[:4], "leaf l1": NODES[4:]} == dict(together.parts)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [(("a",), ["full"]), (("a", "b"), ["full", "pair"]), (("a", "b", "c"), ["full", "offline"])],
+)
+def test_few_nodes_are_checked_as_far_as_they_can_be(
+    nodes: tuple[str, ...], expected: list[str]
+) -> None:
+    assert expected == [run.check for run in plan(JobPlaces(nodes))]
+
+
+@pytest.mark.parametrize("places", [JOB.places, {}])
+def test_the_parts_are_those_on_which_peerwatch_check_trains(
+    places: dict[str, dict[str, str]],
+) -> None:
+    whole = Segment("all nodes", NODES)
+
+    assert [nodes for _, nodes in halves(JobPlaces(NODES, places=places), NODES)] == [
+        part.nodes for part in divided(whole, places)
+    ]
 
 
 def test_whose_fault_it_is_depends_on_what_came_first() -> None:

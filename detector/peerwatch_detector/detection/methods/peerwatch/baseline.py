@@ -7,14 +7,17 @@ seconds in which it deviated. Per GPU where the metric is per GPU; a unit is one
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from peerwatch_detector import compiled
 from peerwatch_detector.config.methods import EVALUATED_EVERY
 from peerwatch_detector.detection.methods.peerwatch.peers import Levels
+from peerwatch_detector.detection.methods.peerwatch.rows import row_median, row_spreads
+from peerwatch_detector.detection.methods.peerwatch.running_medians import RunningMedians
 
 # The offsets are learned anew at every third step, at whole multiples of it, so that the same
 # samples give the same offsets however the cycles fall.
@@ -32,7 +35,7 @@ _MAD_TO_STD = 1.4826
 _MEAN_TO_SAMPLE = 0.5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Usual:
     """What is normal for every unit of one metric.
 
@@ -40,15 +43,25 @@ class Usual:
     ----------
     offset
         From the job's median, in the metric's scale, shape (n_units,); NaN = not known yet.
-    spread
-        The larger of the unit's own and the typical spread, shape (n_units,).
+    measure_spread
+        Returns ``spread``. It is asked only where a unit deviates, which is rare.
     level
         The job's median level, in the metric's unit; NaN = not known yet.
     """
 
     offset: Levels
-    spread: Levels
+    measure_spread: Callable[[], Levels]
     level: float
+
+    @cached_property
+    def spread(self) -> Levels:
+        """The larger of the unit's own and the typical spread, shape (n_units,)."""
+        return self.measure_spread()
+
+    @cached_property
+    def factor(self) -> Levels:
+        """What takes a unit's offset out of its values where it is one by factors."""
+        return np.exp(-self.offset)
 
 
 class Baseline:
@@ -74,6 +87,7 @@ class Baseline:
         # Axes: node, gpu, slot of time.
         self._past: NDArray[np.float32] = self._blank(0)
         self._levels: NDArray[np.float64] = np.full(self._slots, np.nan)
+        self._medians = RunningMedians()
         self._alike: set[str] = set()
         self._usual: Usual | None = None
         self._period = -1
@@ -141,20 +155,34 @@ class Baseline:
             self._usual = self._summary(step)
         return self._usual
 
+    def usual_until(self, time: float) -> float:
+        """Return the time of the last step for which the same is normal as at ``time``."""
+        last = (self._step(time) // _PERIOD + 1) * _PERIOD - 1
+        return round(last * EVALUATED_EVERY * self.resolution_seconds, 3)
+
     def _summary(self, step: int) -> Usual:
         guarded = (step - np.arange(1, self._guard + 1)) % self._slots
-        past = self._past.reshape(-1, self._slots).copy()
-        past[:, guarded] = np.nan
+        past = self._past.reshape(-1, self._slots)
         levels = self._levels.copy()
         levels[guarded] = np.nan
-        middle, away = row_spreads(past, self._least)
-        spread = _MAD_TO_STD * _MEAN_TO_SAMPLE * away
-        typical = float(row_median(spread[None])[0])
+        middle = self._medians.of(past, guarded, self._least)
         offset = middle if self.seconds else np.where(np.isfinite(middle), 0.0, np.nan)
         level = float(row_median(levels[None])[0])
-        return Usual(offset, np.fmax(spread, typical), level)
+        # What is learned until the offsets are next replaces these.
+        coming = (step + np.arange(_PERIOD)) % self._slots
+        replaced = past[:, coming]
 
-    def learn(self, time: float, level: float, offset: Levels, healthy: NDArray[np.bool_]) -> None:
+        def spread() -> Levels:
+            before = past.copy()
+            before[:, coming], before[:, guarded] = replaced, np.nan
+            own = _MAD_TO_STD * _MEAN_TO_SAMPLE * row_spreads(before, self._least)[1]
+            return np.fmax(own, float(row_median(own[None])[0]))
+
+        return Usual(offset, spread, level)
+
+    def learn(
+        self, time: float, level: float, offset: Levels, healthy: NDArray[np.bool_] | bool
+    ) -> None:
         """Add one step to the past.
 
         Parameters
@@ -166,7 +194,7 @@ class Baseline:
         offset
             Of every unit in this step, shape (n_units,), NaN = not known.
         healthy
-            Same shape; the others are left out.
+            Same shape, or of all units; the others are left out.
         """
         slot = self._step(time) % self._slots
         if np.isfinite(level):
@@ -174,84 +202,4 @@ class Baseline:
         # A slot keeps its healthy step until another healthy one takes its place, so a long
         # fault cannot wash the healthy past out.
         here = (healthy & np.isfinite(offset)).reshape(self._past.shape[:2])
-        column = self._past[:, :, slot]
-        column[here] = offset.reshape(here.shape)[here]
-
-
-def row_median(values: NDArray[np.floating]) -> Levels:
-    """Return the median of the finite values of every row, shape (n_rows,); NaN = none."""
-    ranked = np.sort(values, axis=1)
-    count = np.isfinite(ranked).sum(axis=1)
-    rows = np.arange(len(ranked))
-    if not ranked.shape[1]:
-        return np.full(len(ranked), np.nan)
-    low = ranked[rows, np.maximum((count - 1) // 2, 0)].astype(np.float64)
-    high = ranked[rows, np.minimum(count // 2, ranked.shape[1] - 1)]
-    return np.where(count > 0, (low + high) / 2, np.nan)
-
-
-def row_spreads(values: NDArray[np.float32], least: int) -> tuple[Levels, Levels]:
-    """Return the median and the median absolute deviation of every row.
-
-    Parameters
-    ----------
-    values
-        Shape (n_rows, n_columns), NaN = unknown; in order within every row afterwards.
-    least
-        Finite values a row must have; with fewer both are NaN.
-
-    Returns
-    -------
-    tuple
-        Two arrays of shape (n_rows,).
-    """
-    if not compiled.ready():
-        known = np.isfinite(values).sum(axis=1) >= least
-        middle = np.where(known, row_median(values), np.nan)
-        away = row_median(np.abs(values - middle[:, None].astype(np.float32)))
-        return middle, away
-    values.sort(axis=1)
-    middle, away = np.full((2, len(values)), np.nan)
-    _spreads_of_sorted(values, least, middle, away)
-    return middle, away
-
-
-@compiled.compiled
-def _spreads_of_sorted(
-    values: NDArray[np.float32], least: int, middle: Levels, away: Levels
-) -> None:
-    """Fill in the medians and median absolute deviations of rows in order, NaN last."""
-    for row in range(len(values)):
-        ranked = values[row]
-        count = len(ranked)
-        while count > 0 and not np.isfinite(ranked[count - 1]):
-            count -= 1
-        if count < least:
-            continue
-        middle[row] = (np.float64(ranked[(count - 1) // 2]) + ranked[count // 2]) / 2
-        centre = np.float32(middle[row])
-        above = int(np.searchsorted(ranked[:count], centre))
-        half = count // 2
-        # Deviations grow from the centre to both sides. How many of the ``half`` smallest lie
-        # below it, ``taken``, is found by halving.
-        taken, most = max(0, half - (count - above)), min(half, above)
-        while taken < most:
-            halfway = (taken + most) // 2
-            if centre - ranked[above - 1 - halfway] < ranked[above + half - halfway - 1] - centre:
-                taken = halfway + 1
-            else:
-                most = halfway
-        low, high = above - taken, above + half - taken
-        # The next larger one, and the largest of the ``half`` smallest.
-        upper, lower = np.float32(np.inf), np.float32(0)
-        if low > 0:
-            upper = centre - ranked[low - 1]
-        if high < count and ranked[high] - centre < upper:
-            upper = ranked[high] - centre
-        if low < above:
-            lower = centre - ranked[low]
-        if high > above and ranked[high - 1] - centre > lower:
-            lower = ranked[high - 1] - centre
-        if count % 2:
-            lower = upper
-        away[row] = (np.float64(lower) + upper) / 2
+        np.copyto(self._past[:, :, slot], offset.reshape(here.shape), where=here)

@@ -7,8 +7,8 @@ time, in which most healthy pauses end. So is whatever begins with a rest of all
 that is late rests on in all its metrics.
 
 A job whose processes end right out of a wait has failed of what it waited for: then there is no
-more time, and none is needed. Healthy jobs end, too, but they work until then, or after a rest:
-their last checkpoint.
+more time, and a sign needs no more than its own length. Healthy jobs end, too, but they work until
+then, or after a rest: their last checkpoint. Those that are started anew may end in a short pause.
 """
 
 from __future__ import annotations
@@ -69,16 +69,32 @@ def has_company(signs: Sequence[Evidence], step: JobStep, settings: PeerwatchCon
     return len({cause_of(sign.metric) for sign in lasting}) > 1
 
 
-def outlived_the_job(item: Evidence, step: JobStep, settings: PeerwatchConfig) -> bool:
+def outlived_the_job(
+    item: Evidence, signs: Sequence[Evidence], step: JobStep, settings: PeerwatchConfig
+) -> bool:
     """Whether a job that hung has ended while a sign stood against a node.
 
-    The node must have differed for as long as one with company would have to: where the processes
-    end, a node that is a second or two ahead differs from the others in all its metrics.
+    There is no more time, so a sign needs its length alone: ``fast_seconds``, of a hang that lasted
+    as long, or ``fast_pair_seconds`` where it is strong or another cause speaks for it. Where the
+    processes end, a node that is a second or two ahead differs from the others in all its metrics.
+
+    Parameters
+    ----------
+    item
+        The sign.
+    signs
+        All against its node that may explain the wait.
+    step
+        The job.
+    settings
+        The lengths.
     """
+    pair = settings.fast_pair_seconds
+    causes = {cause_of(sign.metric) for sign in (item, *signs) if sign.seconds >= pair}
+    needed = pair if item.strength >= _STRONG or len(causes) > 1 else settings.fast_seconds
     # That it has not been seen for a step or two (continuity.gap_seconds) says nothing: the levels
     # of those are means of before and after the end.
-    ended = settings.ended and step.ended_after(settings.fast_pair_seconds)
-    return ended and item.seconds >= settings.fast_pair_seconds
+    return settings.ended and step.ended_after(needed) and item.seconds >= needed
 
 
 def had_time(item: Evidence, step: JobStep, settings: PeerwatchConfig) -> bool:

@@ -13,24 +13,33 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from peerwatch_detector import compiled
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection.methods.peerwatch.baseline import Usual
 from peerwatch_detector.detection.methods.peerwatch.effects import (
+    EQUAL_SHARE,
+    SUSPECT,
     Side,
     StepCandidates,
     StepDeviations,
     candidates_on,
     deviate,
+    floor_at,
+    mean_known,
+    shared_effect,
     spreads_needed,
 )
 from peerwatch_detector.detection.methods.peerwatch.job_step import JobStep
 from peerwatch_detector.detection.methods.peerwatch.metric_view import Group, MetricView
+from peerwatch_detector.detection.methods.peerwatch.screening import screen
 from peerwatch_detector.detection.preprocess import fill_nearest, min_max
 from peerwatch_detector.detection.similarity import Mask, distance_sums, peer_score
 from peerwatch_detector.models.base import Model
 
 # A sample may come so many samples late, of a second at most, and still be learned from: two steps.
 _LATEST = 10
+# Moved away from the peers' plain level by this share of the minimum effect size.
+_AWAY = 0.7
 
 
 def compare_steps(
@@ -56,6 +65,8 @@ def compare_steps(
         if not step.phase.idle:
             memory.compared[step.time] = _compare(view, step, models, config)
         memory.evaluated_until = step.time
+    for group in view.groups:
+        group.corrected.forget()
 
 
 def _compare(
@@ -65,25 +76,65 @@ def _compare(
     nodes = len(view.frame.nodes)
     evaluated: NDArray[np.bool_] = np.zeros(nodes, dtype=bool)
     unobservable: NDArray[np.bool_] = np.zeros(nodes, dtype=bool)
-    sides = {sign: Side(np.zeros(nodes), np.full(nodes, -1), common=False) for sign in (1, -1)}
+    deviating = []
+    for group in view.groups:
+        screened = _screen(view, group, step, config)
+        if screened is None:
+            deviating.append(group)
+            continue
+        known, collapsed = screened
+        evaluated[group.evaluated] = known[group.within]
+        unobservable[group.evaluated] = collapsed and config.peerwatch.first
+    if not deviating:
+        return StepCandidates.nobody(evaluated, unobservable)
+    sides = {sign: Side.empty(nodes, common=False) for sign in (1, -1)}
     unlike = None
     if config.peerwatch.embedding:
         unlike = _unlike(view, step.time, models[view.metric.name], config)
-    for group in view.groups:
+    for group in deviating:
         deviation = _deviation(view, group, step, config)
         evident = _evident(deviation, len(group.within), step, config)
         if unlike is not None:
             evident |= np.repeat(unlike[group.evaluated], len(view.gpus))
-        shape = (len(group.within), len(view.gpus))
-        known: Mask = np.asarray(np.isfinite(deviation.effects).reshape(shape).any(axis=1))
+        finite: Mask = np.isfinite(deviation.effects)
+        known = np.asarray(finite.reshape(-1, len(view.gpus)).any(axis=1))
         evaluated[group.evaluated] = known[group.within]
         unobservable[group.evaluated] = deviation.collapsed and config.peerwatch.first
         for sign, whole in sides.items():
-            part = _candidates(view, deviation, evident, shape, sign, step, config)
+            part = _candidates(view, group, deviation, evident, sign, step, config)
+            if part is None:
+                continue
             whole.strength[group.evaluated] = part.strength[group.within]
             whole.gpu[group.evaluated] = part.gpu[group.within]
+            whole.of_many[group.evaluated] = part.of_many[group.within]
             sides[sign] = replace(whole, common=whole.common or part.common)
     return StepCandidates.of((sides[1], sides[-1]), evaluated, unobservable)
+
+
+def _screen(
+    view: MetricView, group: Group, step: JobStep, config: DetectorConfig
+) -> tuple[Mask, bool] | None:
+    """Return who of a group is known, and whether its level has collapsed, if nobody deviates.
+
+    None = somebody may deviate, and nothing is learned yet. What this returns is what comparing
+    every unit gives.
+    """
+    scale, baseline = view.scale, group.baseline
+    if not scale.by_factor or not compiled.ready():
+        return None
+    columns = view.grid.columns(step.time, config.peerwatch.level_seconds)
+    usual = baseline.usual(step.time)
+    level = mean_known(group.middle[columns])
+    collapsed, floor = floor_at(level, usual, scale, config.peerwatch)
+    # Below both, a unit is learned from and is no candidate, whatever the job does.
+    limit = min(SUSPECT, config.peerwatch.relaxed) * scale.min_effect_size(view.metric, usual.level)
+    until = view.grid.until(baseline.usual_until(step.time))
+    within = screen(group.corrected.window(group.units, columns, until, usual), floor, limit)
+    if within is None:
+        return None
+    _learn(view, group, step, not collapsed, usual, config)
+    known: Mask = np.asarray(within.reshape(-1, len(view.gpus)).any(axis=1))
+    return known, collapsed
 
 
 def _deviation(
@@ -100,7 +151,10 @@ def _deviation(
         view.scale,
         config.peerwatch,
     )
-    _learn(view, group, step, deviation, usual, config)
+    learnable = deviation.healthy
+    if not step.phase.waiting:
+        learnable |= deviation.among_peers
+    _learn(view, group, step, learnable, usual, config)
     return deviation
 
 
@@ -111,40 +165,72 @@ def _evident(deviation: StepDeviations, nodes: int, step: JobStep, config: Detec
     if settings.size_aware:
         needed = spreads_needed(needed, nodes)
     evident: Mask = deviation.spreads >= needed
-    # While the ranks wait, levels are others than usual for all; but what is weak must be plain.
-    late = step.waits_long(settings.patience_seconds)
-    if settings.away and (late or not step.phase.waiting):
-        evident &= deviation.away
+    if settings.away:
+        # While the ranks wait, levels are others than usual for all: who lost what it usually has
+        # more than others is where they are. But what is weak must be plain.
+        late = step.waits_long(settings.patience_seconds)
+        if late or not step.phase.waiting:
+            evident &= deviation.plain >= _AWAY
+        else:
+            evident &= deviation.plain > 0
     return evident
 
 
 def _candidates(
     view: MetricView,
+    group: Group,
     deviation: StepDeviations,
     evident: Mask,
-    shape: tuple[int, int],
     sign: int,
     step: JobStep,
     config: DetectorConfig,
-) -> Side:
-    """Pick a group's candidates on one side; ``shape`` is (n_group_nodes, n_gpus)."""
-    nodes, settings = shape[0], config.peerwatch
+) -> Side | None:
+    """Pick a group's candidates on one side, None for none."""
+    nodes, settings = len(group.within), config.peerwatch
     sides = ("both", "high" if sign > 0 else "low")
     harmful = view.metric.direction in sides or not settings.direction
     observable = not deviation.collapsed or (view.metric.direction == "high" and sign > 0)
     if not harmful or not observable:
-        return Side(np.zeros(nodes), np.full(nodes, -1), common=False)
-    largest = max(1.0, config.similarity.largest_share * nodes)
-    if not settings.common_cause:
-        largest = np.inf
-    found = candidates_on(deviation, evident, shape, sign, largest)
+        return None
     late = settings.fast and step.waits_long(settings.patience_seconds)
     least = settings.relaxed if late else 1.0
+    # Nearly always it is nobody: what is left of strengths below 1 is dropped.
+    if not (evident & (sign * deviation.effects >= least)).any():
+        return None
+    largest = max(1.0, config.similarity.largest_share * nodes)
+    kind: str | None = view.metric.kind
+    if not settings.common_cause:
+        largest, kind = np.inf, None
+    shape = (nodes, len(view.gpus))
+    found = candidates_on(deviation, evident, shape, sign, largest, kind)
     if view.metric.kind == "network" and sign > 0 and settings.common_cause:
         # Nodes feel a congestion that they share unequally: a node is more than one of those only
         # if it exceeds the others by as much as these exceed what is usual. NaN is no more.
         least *= max(1.0, deviation.shared)
-    return Side(found.strength / least, found.gpu, found.common)
+        # Nor does congestion keep to roles: where it ends in the midst of one, a single node of it
+        # is left among peers that do not feel it.
+        risen = _risen_elsewhere(view, group, step, config)
+        felt = (found.strength > 0) & (risen >= EQUAL_SHARE["network"] * found.strength)
+        found = replace(found, of_many=found.of_many | felt)
+    return replace(found, strength=found.strength / least)
+
+
+def _risen_elsewhere(
+    view: MetricView, group: Group, step: JobStep, config: DetectorConfig
+) -> float:
+    """Return how far the level of any other role is above its usual one, in minimum effect sizes.
+
+    -inf = there is no other role, or nothing is known of it.
+    """
+    columns = view.grid.columns(step.time, config.peerwatch.level_seconds)
+    risen = -np.inf
+    for other in view.groups:
+        if other is group:
+            continue
+        level, usual = mean_known(other.middle[columns]), other.baseline.usual(step.time)
+        # NaN is no more.
+        risen = max(risen, shared_effect(level, usual, view.metric, view.scale, config.peerwatch))
+    return risen
 
 
 def _unlike(view: MetricView, time: float, model: Model, config: DetectorConfig) -> Mask:
@@ -171,7 +257,7 @@ def _learn(
     view: MetricView,
     group: Group,
     step: JobStep,
-    deviation: StepDeviations,
+    healthy: Mask | bool,
     usual: Usual,
     config: DetectorConfig,
 ) -> None:
@@ -186,8 +272,8 @@ def _learn(
         return
     baseline.learned_until = float(view.frame.times[column])
     level = float(group.middle[column])
-    offset = view.scale.offset(group.units[:, column], level)
-    healthy = deviation.healthy & (not level < config.peerwatch.collapsed_share * usual.level)
+    offset = view.scale.offset(group.units[:, column].copy(), level)
+    healthy = healthy & (not level < config.peerwatch.collapsed_share * usual.level)
     # What all show in a wait is not their usual level: after minutes of it the level would not
     # count as collapsed any more, and what little is left would be compared.
     learned = np.nan if step.phase.waiting else level

@@ -16,14 +16,17 @@ from peerwatch_detector.detection.methods.peerwatch.levels import Scale
 from peerwatch_detector.detection.methods.peerwatch.peers import Levels, compare
 
 # A unit this far on its way to the minimum effect size is not learned from.
-_SUSPECT = 0.6
+SUSPECT = 0.6
 # Of what deviates together some fall short of the minimum effect size or of the largest deviation.
 _ALIKE_EFFECT, _ALIKE_SHARE = 0.75, 0.5
+# More nodes than this that deviate alike have a common cause; congestion spreads to two.
+MOST_TOGETHER = {"work": 2, "load": 2, "memory": 2, "network": 1, "own": 2}
+# Nodes whose deviation is at least this share of one's own are its equals. In what drifts slowly
+# they become candidates one after another, minutes apart; congestion is shared more unequally.
+EQUAL_SHARE = {"work": 0.75, "load": 0.75, "memory": 0.75, "network": 0.5, "own": 0.75}
 # While the job's level has collapsed, this share of its usual level is the least floor: above
 # peerwatch.collapsed_share, so that what is left of the level counts little.
 _COLLAPSED_FLOOR = 0.3
-# Moved away from the peers' plain level by this share of the minimum effect size.
-_AWAY = 0.7
 # Up to so many nodes the threshold needs no allowance for their number.
 _PLAIN_NODES = 64
 # One GPU alone carries a deviation that is this many times that of the node's second worst.
@@ -41,8 +44,9 @@ class StepDeviations:
         NaN = not known.
     spreads
         The same in spreads of its own past, not signed.
-    away
-        Whether the unit also moved away from the peers' plain level, in the same direction.
+    plain
+        How far it is from the peers' plain level, whatever was usual for it, in minimum effect
+        sizes and positive in the direction of ``effects``.
     collapsed
         Whether the job's level is so far below its usual one that only growth can be evaluated.
     shared
@@ -51,15 +55,26 @@ class StepDeviations:
 
     effects: Levels
     spreads: Levels
-    away: NDArray[np.bool_]
+    plain: Levels
     collapsed: bool
     shared: float = 0.0
 
     @property
     def healthy(self) -> NDArray[np.bool_]:
         """Units that this step may be learned from, shape (n_units,)."""
-        calm: NDArray[np.bool_] = ~(np.abs(self.effects) >= _SUSPECT)
+        calm: NDArray[np.bool_] = ~(np.abs(self.effects) >= SUSPECT)
         return calm & (not self.collapsed)
+
+    @property
+    def among_peers(self) -> NDArray[np.bool_]:
+        """Units that are where their peers are, whatever was usual for them, shape (n_units,).
+
+        In a job that works that is no fault. A program beside the job that has ended, or a first
+        rank that has moved to another node, leaves such units, and their past would be that of
+        then for ever if only what is usual were learned from.
+        """
+        near: NDArray[np.bool_] = np.abs(self.plain) < SUSPECT
+        return near & (not self.collapsed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +89,20 @@ class Side:
         Per node, the index of the one GPU that carries it, or -1.
     common
         Whether candidates were dropped because too many nodes deviate alike.
+    of_many
+        Per node, whether too many others deviate by nearly as much, shape (n_nodes,). It comes and
+        goes where a phase of the job begins, so it ends no deviation.
     """
 
     strength: Levels
     gpu: NDArray[np.int64]
     common: bool
+    of_many: NDArray[np.bool_]
+
+    @classmethod
+    def empty(cls, nodes: int, *, common: bool) -> Side:
+        """Return a side without candidates."""
+        return cls(np.zeros(nodes), np.full(nodes, -1), common, np.zeros(nodes, dtype=np.bool_))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +115,7 @@ class StepCandidates:
         How many there are.
     candidates
         Of the side above the peers and of that below: indices of the nodes whose evidence reaches
-        the minimum effect size, its strength, and the GPU that carries it.
+        the minimum effect size, its strength, the GPU that carries it, and who is one of many.
     common
         By side, whether candidates were dropped because too many nodes deviate alike.
     evaluated, unobservable
@@ -99,10 +123,24 @@ class StepCandidates:
     """
 
     nodes: int
-    candidates: tuple[tuple[NDArray[np.intp], Levels, NDArray[np.int64]], ...]
+    candidates: tuple[tuple[NDArray[np.intp], Levels, NDArray[np.int64], NDArray[np.bool_]], ...]
     common: tuple[bool, ...]
     evaluated: NDArray[np.uint8]
     unobservable: NDArray[np.uint8]
+
+    @classmethod
+    def nobody(
+        cls, evaluated: NDArray[np.bool_], unobservable: NDArray[np.bool_]
+    ) -> StepCandidates:
+        """Return that there is no candidate."""
+        none = (np.empty(0, np.intp), np.empty(0), np.empty(0, np.int64), np.empty(0, np.bool_))
+        return cls(
+            len(evaluated),
+            (none, none),
+            (False, False),
+            np.packbits(evaluated),
+            np.packbits(unobservable),
+        )
 
     @classmethod
     def of(
@@ -113,28 +151,34 @@ class StepCandidates:
         return cls(
             len(evaluated),
             tuple(
-                (at, side.strength[at], side.gpu[at]) for at, side in zip(found, sides, strict=True)
+                (at, side.strength[at], side.gpu[at], side.of_many[at])
+                for at, side in zip(found, sides, strict=True)
             ),
             tuple(side.common for side in sides),
             np.packbits(evaluated),
             np.packbits(unobservable),
         )
 
-    def sides(self) -> Iterator[tuple[Side, NDArray[np.bool_], NDArray[np.bool_]]]:
-        """Return each side with who was evaluated or unobservable; what does not count is 0."""
+    def known(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return who was evaluated, and who was unobservable."""
         evaluated, unobservable = (
-            np.unpackbits(bits, count=self.nodes).astype(np.bool_)
+            np.unpackbits(bits, count=self.nodes).view(np.bool_)
             for bits in (self.evaluated, self.unobservable)
         )
-        for (at, strength, gpu), common in zip(self.candidates, self.common, strict=True):
-            whole = Side(np.zeros(self.nodes), np.full(self.nodes, -1), common)
-            whole.strength[at], whole.gpu[at] = strength, gpu
+        return evaluated, unobservable
+
+    def sides(self) -> Iterator[tuple[Side, NDArray[np.bool_], NDArray[np.bool_]]]:
+        """Return each side with who was evaluated or unobservable; what does not count is 0."""
+        evaluated, unobservable = self.known()
+        for (at, strength, gpu, many), common in zip(self.candidates, self.common, strict=True):
+            whole = Side.empty(self.nodes, common=common)
+            whole.strength[at], whole.gpu[at], whole.of_many[at] = strength, gpu, many
             yield whole, evaluated, unobservable
 
     @property
     def anybody(self) -> bool:
         """Whether any node is a candidate."""
-        return any(len(at) for at, _, _ in self.candidates)
+        return any(len(at) for at, *_ in self.candidates)
 
 
 def spreads_needed(threshold: float, nodes: int) -> float:
@@ -167,9 +211,8 @@ def deviate(
     metric, scale, config
         Settings.
     """
-    level = float(np.nanmean(middle)) if np.isfinite(middle).any() else np.nan
-    collapsed = bool(level < config.collapsed_share * usual.level)
-    floor = max(scale.floor, _COLLAPSED_FLOOR * usual.level) if collapsed else scale.floor
+    level = mean_known(middle)
+    collapsed, floor = floor_at(level, usual, scale, config)
     own, low, high = compare(scale.without(window, usual.offset))
     over_low, over_high = (scale.distance(own, others, floor) for others in (low, high))
     # Between the two medians a unit is where its peers are; else the nearer one counts.
@@ -181,10 +224,35 @@ def deviate(
     distance = np.where(nothing, np.maximum(distance, 0.0), distance)
     effect = scale.min_effect_size(metric, usual.level)
     plain = scale.distance(scale.restored(own, usual.offset), level, floor)
-    away = (np.sign(plain) == np.sign(distance)) & (np.abs(plain) >= _AWAY * effect)
     spreads = np.abs(distance) / np.maximum(usual.spread, 1e-6)
-    shared = float(scale.distance(np.array([level]), usual.level, floor)[0]) / effect
-    return StepDeviations(distance / effect, spreads, away, collapsed, shared)
+    shared = shared_effect(level, usual, metric, scale, config)
+    return StepDeviations(
+        distance / effect, spreads, np.sign(distance) * plain / effect, collapsed, shared
+    )
+
+
+def floor_at(
+    level: float, usual: Usual, scale: Scale, config: PeerwatchConfig
+) -> tuple[bool, float]:
+    """Return whether the job's level has collapsed, and the floor that its units have then."""
+    collapsed = bool(level < config.collapsed_share * usual.level)
+    return collapsed, max(scale.floor, _COLLAPSED_FLOOR * usual.level) if collapsed else scale.floor
+
+
+def shared_effect(
+    level: float, usual: Usual, metric: MetricConfig, scale: Scale, config: PeerwatchConfig
+) -> float:
+    """Return how far a level is above its usual one, in minimum effect sizes; NaN = not known."""
+    _, floor = floor_at(level, usual, scale, config)
+    distance = scale.distance(np.array([level]), usual.level, floor)
+    return float(distance[0]) / scale.min_effect_size(metric, usual.level)
+
+
+def mean_known(values: Levels) -> float:
+    """Return the mean of the finite values; NaN = none. ``nanmean`` takes four times as long."""
+    known = np.isfinite(values)
+    count = int(known.sum())
+    return float(np.where(known, values, 0.0).sum()) / count if count else np.nan
 
 
 def candidates_on(
@@ -193,6 +261,7 @@ def candidates_on(
     shape: tuple[int, int],
     sign: int,
     largest: float,
+    kind: str | None = None,
 ) -> Side:
     """Pick the candidates on one side.
 
@@ -208,16 +277,27 @@ def candidates_on(
         1 for higher than the peers, -1 for lower.
     largest
         If more nodes than this deviate alike, the cause is common and nobody is a candidate.
+    kind
+        Of the metric: it says how many equals make a node one of many. None = equals do not count.
     """
-    effects = np.nan_to_num(sign * deviation.effects).clip(0).reshape(shape)
+    effects = np.fmax(sign * deviation.effects, 0.0).reshape(shape)
     known = np.where(evident.reshape(shape), effects, 0.0)
     worst = effects.max(axis=1)
     alike = worst >= max(_ALIKE_EFFECT, _ALIKE_SHARE * float(worst.max(initial=0.0)))
     strength = known.max(axis=1)
     if int(alike.sum()) > largest:
         dropped = bool((strength >= 1).any())
-        return Side(np.zeros(shape[0]), np.full(shape[0], -1), dropped)
-    return Side(strength, _carrier(effects, known), common=False)
+        return Side.empty(shape[0], common=dropped)
+    of_many = np.zeros(len(worst), dtype=bool)
+    if kind is not None:
+        of_many = _equals(worst, EQUAL_SHARE[kind]) > MOST_TOGETHER[kind]
+    return Side(strength, _carrier(effects, known), common=False, of_many=of_many)
+
+
+def _equals(worst: Levels, share: float) -> NDArray[np.int64]:
+    """Return for every node how many, itself included, deviate by this share of it or more."""
+    below = np.searchsorted(np.sort(worst), share * worst, side="left")
+    return (len(worst) - below).astype(np.int64)
 
 
 def _carrier(effects: Levels, known: Levels) -> NDArray[np.int64]:

@@ -10,30 +10,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.config.methods import PeerwatchConfig
-from peerwatch_detector.detection.continuity import LONGEST_HOLE, DeviationTracker
 from peerwatch_detector.detection.findings import Deviation, Severity
 from peerwatch_detector.detection.methods.peerwatch.company import (
     had_time,
     has_company,
     outlived_the_job,
 )
-from peerwatch_detector.detection.methods.peerwatch.effects import Side
+from peerwatch_detector.detection.methods.peerwatch.effects import MOST_TOGETHER
 from peerwatch_detector.detection.methods.peerwatch.job_step import JobStep
-from peerwatch_detector.detection.similarity import Mask
-from peerwatch_detector.detection.time_grid import elapsed, to_milliseconds
+from peerwatch_detector.detection.methods.peerwatch.side_tracker import SideTracker
+from peerwatch_detector.detection.time_grid import elapsed
 
-# Deviations of one metric that began within so many samples, of a second at most, of each other
-# began together: congestion reaches the next node within a minute.
-_TOGETHER = 60
-# More nodes than this that began together have a common cause; congestion spreads to two.
-_MOST_TOGETHER = {"work": 2, "load": 2, "network": 1, "own": 2}
-# A deviation's strength is its largest deviation, forgotten at this rate per step: half of it in
-# seven steps.
-_FORGET = 0.9
 # While the job waits for long, what began so many times the slack earlier may explain it.
 _LATE_SLACK = 2.0
 # What was seen only before the level of all collapsed must have begun within this share of the
@@ -42,92 +32,8 @@ _HELD_SLACK = 0.5
 # And have been this large, in minimum effect sizes: when the level of all falls within seconds, a
 # node whose samples are a second or two ahead is below its peers for a moment.
 _HELD_STRENGTH = 3.0
-
-
-class SideTracker:
-    """The deviations of all nodes on one side of one metric.
-
-    Parameters
-    ----------
-    gap_seconds
-        As for ``DeviationTracker``.
-    step_seconds
-        Time between two evaluated steps.
-    resolution_seconds
-        Time between two samples, at most a second.
-    """
-
-    def __init__(
-        self, gap_seconds: float, step_seconds: float = 5.0, resolution_seconds: float = 1.0
-    ) -> None:
-        self.deviations = DeviationTracker(
-            gap_seconds, step_seconds, step_seconds, LONGEST_HOLE * resolution_seconds
-        )
-        self.together_seconds = _TOGETHER * resolution_seconds
-        self.since: NDArray[np.float64] = np.empty(0)
-        self.strength: NDArray[np.float64] = np.empty(0)
-        self.gpu: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-        self.held: NDArray[np.bool_] = np.empty(0, dtype=np.bool_)
-        self.common = False
-
-    def follow(self, nodes: tuple[str, ...]) -> None:
-        """Go on with these nodes, as ``DeviationTracker.follow``."""
-        known = {node: index for index, node in enumerate(self.deviations.nodes)}
-        if nodes == self.deviations.nodes:
-            return
-        for name, blank in (
-            ("since", np.nan),
-            ("strength", 0.0),
-            ("gpu", -1),
-            ("held", False),
-        ):
-            old = getattr(self, name)
-            setattr(self, name, np.array([old[known[n]] if n in known else blank for n in nodes]))
-        self.deviations.follow(nodes)
-
-    def update(
-        self, step: JobStep, found: Side, evaluated: Mask, unobservable: Mask | None = None
-    ) -> None:
-        """Take in the candidates of one step.
-
-        Parameters
-        ----------
-        step
-            The job.
-        found
-            The candidates.
-        evaluated, unobservable
-            Shape (n_nodes,): about whom anything is known, and whose peers' level has collapsed.
-            What a node showed until then is held: it was the first. None = nobody's has.
-        """
-        seen = evaluated & (found.strength >= 1)
-        hidden = np.zeros_like(seen) if unobservable is None else unobservable
-        # When the levels are back, what was held has explained nothing.
-        self.deviations.start = np.where(self.held & ~hidden, np.nan, self.deviations.start)
-        self.held = np.isfinite(self.deviations.start) & ~seen & hidden
-        candidates = seen | self.held
-        before = self.deviations.start
-        self.deviations.update(step.clock, candidates, evaluated)
-        begun = candidates & (self.deviations.start != before)
-        self.since = np.where(begun, elapsed(self.deviations.lead_seconds, step.time), self.since)
-        kept = np.where(begun, 0.0, _FORGET * self.strength)
-        self.strength = np.where(seen, np.maximum(kept, found.strength), self.strength)
-        self.gpu = np.where(seen, found.gpu, self.gpu)
-        self.common = found.common
-
-    def running(self) -> NDArray[np.intp]:
-        """Return the indices of the nodes with a deviation."""
-        return np.flatnonzero(np.isfinite(self.deviations.start))
-
-    def together(self) -> NDArray[np.int64]:
-        """Return for every running deviation how many, itself included, began together with it."""
-        start = self.deviations.start[self.running()]
-        ordered = np.sort(start)
-        latest = to_milliseconds(start + self.together_seconds)
-        earliest = to_milliseconds(start - self.together_seconds)
-        above = np.searchsorted(ordered, latest, side="right")
-        below = np.searchsorted(ordered, earliest, side="left")
-        return (above - below).astype(np.int64)
+# What a job bore while it worked explains a wait only where it is so many times as strong by now.
+_GROWN = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +52,8 @@ class Evidence:
         Length, seconds since it was last seen, largest recent deviation in minimum effect sizes.
     held
         Seen until the level of all collapsed, and counted on since.
+    borne
+        How strong the same was shortly before it began, while the job worked; 0 = it was not there.
     """
 
     node: str
@@ -159,6 +67,7 @@ class Evidence:
     quiet: float
     strength: float
     held: bool = False
+    borne: float = 0.0
 
     @property
     def family(self) -> str:
@@ -168,12 +77,20 @@ class Evidence:
     @property
     def is_load(self) -> bool:
         """Whether the host merely has more to do than others, for the job or for other programs."""
-        return self.high and self.metric.kind in {"load", "own"}
+        return self.high and self.metric.kind in {"load", "memory", "own"}
 
     @property
     def of_others(self) -> bool:
         """Whether other programs than the job's explain it."""
-        return self.high and self.metric.kind == "load"
+        return self.high and self.metric.kind in {"load", "memory"}
+
+    @property
+    def holds_less(self) -> bool:
+        """Whether the node's processes hold less than those of others, which sets no pace.
+
+        Every restart sets anew how much that is; a rank that dies stops the job.
+        """
+        return not self.high and self.metric.kind == "memory"
 
     @property
     def works_on(self) -> bool:
@@ -208,7 +125,8 @@ def collect_evidence(
     running, deviations = tracker.running(), tracker.deviations
     if not len(running):
         return [], False
-    alone = tracker.together() <= _MOST_TOGETHER[metric.kind]
+    alone = tracker.together() <= MOST_TOGETHER[metric.kind]
+    alone &= ~tracker.of_many[running]
     if not common_cause:
         alone[:] = True
     seconds = deviations.seconds()
@@ -225,6 +143,7 @@ def collect_evidence(
             float(deviations.quiet[index]),
             float(tracker.strength[index]),
             bool(tracker.held[index]),
+            float(tracker.borne[index]),
         )
         for index in running[alone]
     ]
@@ -283,14 +202,14 @@ def _needed(
     """Return the length at which it is a finding now, infinite for never, and its severity."""
     settings, threshold = config.peerwatch, config.continuity.threshold_seconds
     if step.phase.ended:
-        return _needed_at_the_end(item, step, config), "critical"
+        return _needed_at_the_end(item, same_node, step, config), "critical"
     if step.phase.waiting and (step.starting or settings.fast):
         if not step.starting:
             threshold = _needed_while_waiting(item, same_node, step, config)
         return threshold, "critical"
     if item.seconds < threshold:
         return threshold, "critical"
-    if step.phase.waiting:
+    if step.phase.waiting or (item.holds_less and settings.load):
         return np.inf, "critical"
     least = settings.load_loss if item.is_load and settings.load else settings.progress_loss
     if loss(item) >= least:
@@ -306,11 +225,7 @@ def _needed_while_waiting(
     # A glitch just before a checkpoint was the first as well; then the wait is soon over.
     if (item.held and not late) or not _explains(item, step, settings, late=late):
         return np.inf
-    signs = [
-        other
-        for other in same_node
-        if _explains(other, step, settings, late=True) and not (other.is_load and settings.load)
-    ]
+    signs = _signs(same_node, step, settings, late=True)
     if settings.company:
         paired = has_company(signs, step, settings)
         if not paired and not had_time(item, step, settings):
@@ -321,20 +236,41 @@ def _needed_while_waiting(
     return min(needed, config.continuity.threshold_seconds)
 
 
-def _needed_at_the_end(item: Evidence, step: JobStep, config: DetectorConfig) -> float:
+def _needed_at_the_end(
+    item: Evidence, same_node: list[Evidence], step: JobStep, config: DetectorConfig
+) -> float:
     settings = config.peerwatch
     if step.waiting_since is None or not _explains(item, step, settings, late=False):
         return np.inf
-    if not settings.fast or not outlived_the_job(item, step, settings):
+    signs = _signs(same_node, step, settings, late=False)
+    if not settings.fast or not outlived_the_job(item, signs, step, settings):
         return np.inf
     return min(settings.fast_pair_seconds, config.continuity.threshold_seconds)
+
+
+def _signs(
+    same_node: list[Evidence], step: JobStep, settings: PeerwatchConfig, *, late: bool
+) -> list[Evidence]:
+    """Return what may explain the wait and is no load; ``late`` as for ``_explains``."""
+    return [
+        other
+        for other in same_node
+        if _explains(other, step, settings, late=late) and not (other.is_load and settings.load)
+    ]
 
 
 def _explains(item: Evidence, step: JobStep, settings: PeerwatchConfig, *, late: bool) -> bool:
     """Whether a deviation may be why the job waits, by when it began; ``late`` allows for more."""
     assert step.waiting_since is not None, "a waiting job waits since some time"
+    # A restart sets anew what every process holds: until the job works again that is no sign.
+    if item.holds_less and settings.load and not step.phase.ended and step.halted_seconds > 0:
+        return False
     before, slack = elapsed(item.began, step.waiting_since), settings.slack_seconds
     if before > (_LATE_SLACK * slack if late else slack):
+        return False
+    # The job worked on with the same a moment ago. Once it waits for long, less counts as much.
+    relaxed = settings.relaxed if step.waits_long(settings.patience_seconds) else 1.0
+    if settings.company and item.strength * relaxed < _GROWN * item.borne:
         return False
     if not item.held:
         return True

@@ -13,7 +13,7 @@ from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection.continuity import DeviationTracker
 from peerwatch_detector.detection.methods.peerwatch.baseline import Baseline
 from peerwatch_detector.detection.methods.peerwatch.effects import StepCandidates
-from peerwatch_detector.detection.methods.peerwatch.evidence import SideTracker
+from peerwatch_detector.detection.methods.peerwatch.side_tracker import SideTracker
 from peerwatch_detector.detection.scores import NodeScores
 
 _NO_GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType({})

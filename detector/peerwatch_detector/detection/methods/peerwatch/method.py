@@ -85,7 +85,8 @@ class PeerwatchMethod(Method):
         self, job: Job, frames: Mapping[str, JobFrame], absent: list[Deviation], now: float
     ) -> list[Deviation]:
         """Compare all metrics and assess every new step."""
-        self._score_newest(frames, self._follow(job, frames))
+        if self.shows_scores:
+            self._score_newest(frames, self._follow(job, frames))
         views = self._views(job, frames)
         self._compare(job, views, frames)
         # A cycle may be shorter than a step: what ran at the last one still does.
@@ -365,6 +366,12 @@ def _track(view: MetricView, step: JobStep) -> None:
     """Take what a metric showed at a step into its deviations."""
     found = view.memory.compared.pop(step.time, None)
     if found is None:
+        return
+    sides = view.memory.high, view.memory.low
+    if not found.anybody and not any(len(side.running()) for side in sides):
+        evaluated, _ = found.known()
+        for side, common in zip(sides, found.common, strict=True):
+            side.pass_by(step, evaluated, common=common)
         return
     (high, evaluated, _), (low, _, unobservable) = found.sides()
     view.memory.high.update(step, high, evaluated)

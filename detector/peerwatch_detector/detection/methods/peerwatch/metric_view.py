@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from peerwatch_detector.detection.methods.peerwatch.baseline import Baseline
 from peerwatch_detector.detection.methods.peerwatch.levels import Scale
 from peerwatch_detector.detection.methods.peerwatch.memory import MetricMemory
 from peerwatch_detector.detection.methods.peerwatch.peers import Levels, job_median
+from peerwatch_detector.detection.methods.peerwatch.screening import Corrected
 from peerwatch_detector.detection.time_grid import TimeGrid
 from peerwatch_detector.frame import JobFrame
 
@@ -37,6 +38,8 @@ class Group:
         Their past.
     role
         What they do in the job; empty = all nodes.
+    corrected
+        What the steps that are compared at present share.
     """
 
     evaluated: NDArray[np.intp]
@@ -45,6 +48,7 @@ class Group:
     middle: Levels
     baseline: Baseline
     role: str = ""
+    corrected: Corrected = field(default_factory=Corrected)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """By which protocols a peer is pinged: one file for each.
 
 A protocol is a class like ``Pings`` below, made for one peer; ``mesh`` has the table of those in
-use. RDMA is not built: Python has no verbs, and ``rping`` or ``ib_send_lat`` would be a process for
-each ping. It would be a file here that begins a ping and says what came of it, like the others.
+use. RDMA is not among them: Python has no verbs, so that each ping is a process, which has a thread
+of its own in ``rdma``.
 """
 
 from __future__ import annotations

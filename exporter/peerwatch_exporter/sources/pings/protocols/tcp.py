@@ -12,6 +12,7 @@ import struct
 import time
 from typing import TYPE_CHECKING
 
+from peerwatch_exporter.sources.pings.datagrams import set_dscp
 from peerwatch_exporter.sources.pings.totals import Target
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class TcpPings:
         self._family = socket.AF_INET6 if ":" in peer else socket.AF_INET
         self._target = Target(peer, "tcp", "small")
         self._timeout = config.timeout_seconds
+        self._dscp = config.dscp
         self._totals = totals
         self._open: dict[socket.socket, float] = {}
         self.answers = False
@@ -57,6 +59,7 @@ class TcpPings:
         kind = socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
         opened = socket.socket(self._family, kind)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        set_dscp(opened, self._dscp)
         self._open[opened] = time.monotonic()
         if opened.connect_ex(self._address) not in (0, errno.EINPROGRESS):
             self._end(opened, is_lost=True)

@@ -5,9 +5,9 @@ Only requests are large. So a loss of large packets alone is one on the way to t
 
 from __future__ import annotations
 
-import secrets as random
 import socket
 import time
+from secrets import token_bytes
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.sources.pings.datagrams import (
@@ -15,6 +15,7 @@ from peerwatch_exporter.sources.pings.datagrams import (
     never_divide,
     open_datagram_socket,
     receive,
+    set_dscp,
 )
 from peerwatch_exporter.sources.pings.losses import Losses
 from peerwatch_exporter.sources.pings.packets import (
@@ -43,7 +44,7 @@ class _Size:
     def __init__(self, size_bytes: int, losses: Losses) -> None:
         self.bytes = size_bytes
         self.losses = losses
-        self.session = random.token_bytes(SESSION_BYTES)
+        self.session = token_bytes(SESSION_BYTES)
         self.sequence = 0
         # Number, Unix and monotonic time of those sent that may still be answered.
         self.sent: dict[int, tuple[float, float]] = {}
@@ -87,6 +88,7 @@ class UdpPings:
         self._socket = open_datagram_socket(socket.AF_INET6 if ":" in peer else socket.AF_INET)
         try:
             never_divide(self._socket)
+            set_dscp(self._socket, config.dscp)
             self._socket.connect((peer, config.port))
             sizes = _sizes(config, largest_payload(self._socket))
         except OSError:

@@ -1,0 +1,1 @@
+"""What advice on retries saves: failed jobs with Philly's mix of reasons, by policy."""

@@ -1,0 +1,1 @@
+"""Who keeps a job's collectives waiting: the waits-for graph and its roots."""

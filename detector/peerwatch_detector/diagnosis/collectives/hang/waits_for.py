@@ -1,0 +1,193 @@
+"""Which rank waits for which others: the waits-for graph of a job that stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple
+
+from peerwatch_detector.diagnosis.collectives.hang.late_ends import launches_ahead, with_ends
+from peerwatch_detector.diagnosis.collectives.signature import Signature, disagreement
+from peerwatch_detector.diagnosis.collectives.snapshot import Group, Position, Snapshot
+
+Reason = Literal["launch", "start", "mismatch", "network", "order"]
+
+
+class Wait(NamedTuple):
+    """What the ranks of a group that are at one collective wait for.
+
+    Parameters
+    ----------
+    reason
+        For others to ``launch`` it or to ``start`` it; for nobody, because ranks called different
+        collectives (``mismatch``) or because all have started (``network``). ``order``: for
+        what comes before it, on the devices of others or on the own.
+    group
+        The name of the group.
+    sequence
+        Number of the collective in the group.
+    """
+
+    reason: Reason
+    group: str
+    sequence: int
+
+
+Vertex = int | Wait
+Edges = dict[Vertex, list[Vertex]]
+
+
+def waits_for(snapshot: Snapshot) -> Edges:
+    """Return the waits-for graph: from ranks to what they wait for, and on to other ranks.
+
+    The ranks of one wait share it as a vertex, so that a group of n ranks costs n edges.
+
+    Parameters
+    ----------
+    snapshot
+        As ``Settling`` returns it.
+
+    Notes
+    -----
+    A rank waits in a group if it launched more than completed, and its device has started what it
+    launched. It waits for the members that are dead, silent or have launched less. If there are
+    none: for nobody if members called different collectives; for those whose device has not
+    started it; else for the network.
+    """
+    edges: Edges = {rank: [] for rank in snapshot.dead}
+    unclear: list[tuple[Wait, list[int]]] = []
+    unstarted: list[tuple[Wait, list[int]]] = []
+    ahead = launches_ahead(snapshot)
+    for group, shown in snapshot:
+        if group.name in snapshot.idle:
+            continue
+        positions = with_ends(group, shown, ahead=ahead)
+        for sequence, ranks in sorted(_waiting(snapshot, positions).items()):
+            members = _Members(group, positions, sequence, snapshot)
+            wait, waiting, missing = members.wait(ranks)
+            if wait.reason == "order":
+                unstarted.append((wait, waiting))
+            elif wait.reason == "network" and not members.starts_known:
+                unclear.append((wait, waiting))
+            else:
+                _add(edges, wait, waiting, missing)
+    _add_unclear(edges, unclear)
+    if not edges:
+        for wait, waiting in unstarted:
+            _add(edges, wait, waiting, [])
+    return edges
+
+
+def _add(edges: Edges, wait: Wait, waiting: list[int], missing: list[int]) -> None:
+    edges[wait] = list(missing)
+    for rank in waiting:
+        edges.setdefault(rank, []).append(wait)
+
+
+def _add_unclear(edges: Edges, waits: list[tuple[Wait, list[int]]]) -> None:
+    """Add the waits of which nobody knows whether it is for the network or for a device.
+
+    Hosts launch ahead of devices: a member that waits for another rank elsewhere holds up the
+    group by that, whatever else it may wait for here.
+    """
+    elsewhere = {vertex for vertex, successors in edges.items() if successors}
+    while held := [(wait, ranks) for wait, ranks in waits if elsewhere.intersection(ranks)]:
+        for wait, ranks in held:
+            holding = [rank for rank in ranks if rank in elsewhere]
+            waiting = [rank for rank in ranks if rank not in elsewhere]
+            _add(edges, wait._replace(reason="order"), waiting, holding)
+            elsewhere.update(waiting)
+        waits = [pair for pair in waits if pair not in held]
+    for wait, ranks in waits:
+        _add(edges, wait, ranks, [])
+
+
+def _waiting(snapshot: Snapshot, positions: Mapping[int, Position]) -> dict[int, list[int]]:
+    """Return the ranks that wait, by the number of the collective they are at."""
+    out = snapshot.dead | snapshot.silent | snapshot.moving
+    heard = {rank: position for rank, position in positions.items() if rank not in out}
+    blind = [position.enqueued for position in heard.values() if position.completed is None]
+    # Where only launches are counted, who launched more than the last one waits for it.
+    last = min((position.enqueued for position in heard.values()), default=0)
+    found: dict[int, list[int]] = {}
+    for rank, position in sorted(heard.items()):
+        sequence = position.in_flight
+        if position.completed is None and blind and position.enqueued > last:
+            sequence = last + 1
+        if sequence is not None:
+            found.setdefault(sequence, []).append(rank)
+    return found
+
+
+class _Members:
+    """The members of a group, as they stand to one collective of it."""
+
+    def __init__(
+        self,
+        group: Group,
+        positions: Mapping[int, Position],
+        sequence: int,
+        snapshot: Snapshot,
+    ) -> None:
+        self.group = group
+        self.positions = positions
+        self.sequence = sequence
+        self.unheard = snapshot.dead | snapshot.silent | snapshot.moving
+
+    @property
+    def starts_known(self) -> bool:
+        """Whether every member that has not completed it says if it has started it."""
+        return all(position.started is not None for _, position in self._pending())
+
+    def wait(self, ranks: list[int]) -> tuple[Wait, list[int], list[int]]:
+        """Return what ``ranks`` wait for, who of them does, and for whom.
+
+        A device that has not started the collective does not wait for its peers, but is busy.
+        """
+        behind = {rank for rank, position in self._pending() if self._not_started(position)}
+        started = [rank for rank in ranks if rank not in behind]
+        if not started:
+            return self._named("order"), ranks, []
+        absent = [rank for rank in sorted(self.group.members) if not self._launched(rank)]
+        if absent:
+            return self._named("launch"), started, absent
+        if disagreement(self.signatures()) is not None:
+            return self._named("mismatch"), started, []
+        if behind:
+            return self._named("start"), started, sorted(behind)
+        return self._named("network"), started, []
+
+    def signatures(self) -> dict[int, Signature]:
+        """Return what each member that is at the collective says it is."""
+        return {
+            rank: position.signature
+            for rank, position in self._pending()
+            if position.signature is not None and position.in_flight == self.sequence
+        }
+
+    def _named(self, reason: Reason) -> Wait:
+        return Wait(reason, self.group.name, self.sequence)
+
+    def _launched(self, rank: int) -> bool:
+        position = self.positions.get(rank)
+        if rank in self.unheard:
+            return False
+        if position is None:
+            # Whoever takes part in no collective of a group has none to show; in the first it
+            # is missed. That it does not show later ones is a gap in the report.
+            return self.sequence > 1
+        return position.enqueued >= self.sequence
+
+    def _not_started(self, position: Position) -> bool:
+        return position.started is not None and position.started < self.sequence
+
+    def _pending(self) -> Iterator[tuple[int, Position]]:
+        for rank, position in sorted(self.positions.items()):
+            if position.completed is None or position.completed < self.sequence:
+                yield rank, position
+
+
+def signatures(snapshot: Snapshot, wait: Wait) -> dict[int, Signature]:
+    """Return what each rank at a collective says it is."""
+    group, shown = snapshot.groups[wait.group], snapshot.members_of(wait.group)
+    positions = with_ends(group, shown, ahead=launches_ahead(snapshot))
+    return _Members(group, positions, wait.sequence, snapshot).signatures()

@@ -1,0 +1,1 @@
+"""Who makes a job's collectives late: arrivals, transfers, losses."""

@@ -1,0 +1,1 @@
+"""What the responder did, and what it would do."""

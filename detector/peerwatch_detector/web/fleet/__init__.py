@@ -1,0 +1,1 @@
+"""All training jobs, what needs a person first."""

@@ -1,0 +1,1 @@
+"""The incident: everything that was observed of one fault of one job."""

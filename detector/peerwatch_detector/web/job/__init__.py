@@ -1,0 +1,1 @@
+"""One training job, its findings and its nodes."""

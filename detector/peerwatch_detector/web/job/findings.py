@@ -1,0 +1,103 @@
+"""Findings as the web UI shows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from markupsafe import Markup
+
+from peerwatch_common.metrics.label_length import shortened
+from peerwatch_detector.detection.explanation.explain import Explanation, MetricEvidence
+from peerwatch_detector.detection.findings import ABSENT, EVIDENCE, Finding
+from peerwatch_detector.detection.pipeline import Detection
+from peerwatch_detector.service.detector import Detector
+from peerwatch_detector.units import number, quantity
+from peerwatch_detector.web.ago import ago, date
+from peerwatch_detector.web.pictures import Pictures
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceRow:
+    """One metric of an explanation, as the web UI writes it."""
+
+    metric: str
+    gpu: str
+    direction: str
+    value: str
+    median: str
+    peers: str
+    factor: str
+    effects: str
+    since: str
+
+
+@dataclass(frozen=True, slots=True)
+class FindingView:
+    """A finding as the web UI shows it."""
+
+    job_id: str
+    node: str
+    gpu: str
+    metric: str
+    method: str
+    severity: str
+    score: float
+    since: str
+    ago: str
+    sentence: str
+    picture: Markup | None
+    picture_note: str
+    why: Explanation | None
+    rows: list[EvidenceRow]
+
+
+def finding_view(
+    detector: Detector, pictures: Pictures, detection: Detection, finding: Finding
+) -> FindingView:
+    """Return a finding with its picture, where samples of it are still held."""
+    if finding.metric == ABSENT:
+        sentence, drawn, note = "vanished: its exporter cannot be reached", None, ""
+    elif finding.method == EVIDENCE:
+        sentence, drawn, note = f"is named by the job itself: {finding.metric}", None, ""
+    else:
+        sentence = f"differs from its peers in {finding.metric}"
+        drawn = pictures.get(detection, finding.metric, finding.node, finding)
+        unit = next((m.unit for m in detector.metrics if m.name == finding.metric), "")
+        gpu = f" GPU {finding.gpu}" if finding.gpu else ""
+        note = (
+            f"{finding.metric} in {unit}; red: {finding.node}{gpu}; band and grey line: 10 to 90 % "
+            "and median of its peers"
+        )
+    why = detection.explanations.get(finding)
+    return FindingView(
+        shortened(detection.job.job_id),
+        finding.node,
+        finding.gpu,
+        finding.metric,
+        finding.method,
+        finding.severity,
+        finding.score,
+        date(finding.since),
+        ago(detector.clock() - finding.since),
+        sentence,
+        drawn,
+        note,
+        why,
+        [_row(evidence) for evidence in why.metrics] if why else [],
+    )
+
+
+def _row(evidence: MetricEvidence) -> EvidenceRow:
+    low, high = quantity(evidence.low, evidence.unit), quantity(evidence.high, evidence.unit)
+    return EvidenceRow(
+        evidence.title,
+        evidence.gpu,
+        evidence.direction,
+        quantity(evidence.value, evidence.unit),
+        quantity(evidence.median, evidence.unit),
+        f"{low} to {high}",
+        "" if evidence.factor is None else f"{number(evidence.factor)} times",
+        "" if evidence.effects is None else f"{evidence.effects:.1f}",
+        datetime.fromtimestamp(evidence.since, UTC).strftime("%H:%M:%S"),
+    )

@@ -1,0 +1,1 @@
+"""One node, in all jobs that it works for."""

@@ -1,0 +1,1 @@
+"""Pictures as PNG, for receivers that show no SVG: lines, areas and text as pixels."""

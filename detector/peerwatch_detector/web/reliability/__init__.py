@@ -1,0 +1,1 @@
+"""How reliable the fleet is: ETTR, MTTF, lost GPU time, lemons."""

@@ -1,0 +1,85 @@
+"""What a training job does, in a few words that are true."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from peerwatch_detector.detection.explanation.explain import JobProgress
+from peerwatch_detector.detection.job_pace import JobPace
+from peerwatch_detector.detection.pipeline import Detection
+from peerwatch_detector.units import number
+
+Kind = Literal["stalled", "slowed", "waiting", "paused", "training", "running", "ended"]
+
+# A job that has waited for so long stands: MegaScale alarms after tens of seconds. Until then it
+# may be a checkpoint, or the rhythm of its steps.
+_STALLED_SECONDS = 60.0
+# Slower than usual by a third, as the alert PeerwatchJobSlow has it.
+_SLOWED_RATIO = 2 / 3
+
+
+@dataclass(frozen=True, slots=True)
+class StateView:
+    """What a job does.
+
+    Parameters
+    ----------
+    kind
+        By which jobs are chosen and ordered.
+    text
+        For a person, such as "stalled since 12:03:10 UTC".
+    level
+        A class of the style sheet; empty where nothing is wrong.
+    """
+
+    kind: Kind
+    text: str
+    level: str = ""
+
+
+def state_of(detection: Detection) -> StateView:
+    """Return what a job does, by its newest samples."""
+    if not detection.job.running:
+        return StateView("ended", "ended")
+    if detection.progress.waits_seconds is not None:
+        return _waiting(detection.time, detection.progress.waits_seconds)
+    if detection.progress.activity == "rests":
+        return StateView("paused", "paused: its GPUs rest, as in a checkpoint or an evaluation")
+    if detection.pace is not None:
+        return _paced(detection.pace)
+    return _unpaced(detection.progress)
+
+
+def _unpaced(progress: JobProgress) -> StateView:
+    """Return what a job does whose steps nobody counts."""
+    if progress.activity == "slowed":
+        return StateView("slowed", f"slowed by {100 * (progress.loss or 0):.0f} %", "warn")
+    if progress.activity == "trains":
+        return StateView("training", "training")
+    return StateView("running", "running, progress unknown")
+
+
+def _waiting(time: float, seconds: float) -> StateView:
+    if seconds < _STALLED_SECONDS:
+        return StateView("waiting", f"waits for its ranks, {seconds:.0f} s so far")
+    since = datetime.fromtimestamp(time - seconds, UTC).strftime("%H:%M:%S UTC")
+    return StateView("stalled", f"stalled since {since}", "bad")
+
+
+def _paced(pace: JobPace) -> StateView:
+    if pace.ratio < _SLOWED_RATIO:
+        share = f"slowed to {100 * pace.ratio:.0f} % of its usual pace"
+        return StateView("slowed", f"{share}, {_rate(pace)}", "warn")
+    return StateView("training", f"training, {_rate(pace)}")
+
+
+def _rate(pace: JobPace) -> str:
+    """Return the present pace, in steps per second or seconds per step."""
+    present = pace.ratio * pace.usual
+    if present <= 0:
+        return "no step is finished"
+    if present >= 1:
+        return f"{number(present)} steps/s"
+    return f"a step in {number(1 / present)} s"

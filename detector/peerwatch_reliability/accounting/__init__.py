@@ -1,0 +1,1 @@
+"""From rows of a scheduler to the numbers of reliability: pure functions of records."""

@@ -1,0 +1,1 @@
+"""The books of one window of time, and how they are shown."""

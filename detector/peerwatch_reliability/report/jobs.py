@@ -1,0 +1,52 @@
+"""The books of single jobs: those that held the most GPU time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from peerwatch_reliability.accounting.time_use import ettr_of
+from peerwatch_reliability.report.values import ettr_values
+
+if TYPE_CHECKING:
+    from peerwatch_reliability.accounting.attempts import Chain
+    from peerwatch_reliability.report.books import Books
+
+_HOUR = 3600.0
+
+
+def job_values(books: Books, most: int) -> list[dict[str, Any]]:
+    """Return the jobs with the most GPU time as JSON can hold them, the largest first.
+
+    Of each its ETTR and the three measures of Aegis: GPU time that was idle while faults were
+    diagnosed, restarts, and the share of its time above its usual step time (P_deg). What is not
+    known is null.
+    """
+    # An attempt is of one incident at most.
+    idle = {
+        each.key: each.idle_seconds * each.gpus / _HOUR
+        for each in books.incidents
+        if each.idle_seconds is not None
+    }
+    found = []
+    for chain in sorted(books.chains, key=_gpu_seconds, reverse=True)[:most]:
+        row = chain.last.row
+        keys = [each.key for each in chain.attempts]
+        of_job = [idle[key] for key in keys if key in idle]
+        found.append(
+            {
+                "job_id": row.job_id,
+                "name": row.name,
+                "user": row.user,
+                "gpus": chain.gpus,
+                "gpu_hours": _gpu_seconds(chain) / _HOUR,
+                "ettr": ettr_values(ettr_of(books.uses[key] for key in keys)),
+                "restarts": len(chain.attempts) - 1,
+                "idle_gpu_hours": sum(of_job) if of_job else None,
+                "degradation": books.degradation.get(row.job_id),
+            }
+        )
+    return found
+
+
+def _gpu_seconds(chain: Chain) -> float:
+    return sum(each.run_seconds * each.row.gpus for each in chain.attempts)

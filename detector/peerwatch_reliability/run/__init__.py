@@ -1,0 +1,1 @@
+"""The running program: makes the books again and again, and publishes them."""

@@ -1,0 +1,1 @@
+"""Pods, jobs and nodes of Kubernetes, from kube-state-metrics' series in Prometheus."""

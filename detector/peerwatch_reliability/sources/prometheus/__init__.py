@@ -1,0 +1,1 @@
+"""What Prometheus knows of nodes and jobs."""

@@ -1,0 +1,120 @@
+"""Asks a Prometheus, or a server with its API; what it does not answer is unknown."""
+
+from __future__ import annotations
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import requests
+
+from peerwatch_common.logs import one_line
+from peerwatch_common.web.question import QuestionError, ask
+from peerwatch_reliability.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from peerwatch_reliability.settings.config import PrometheusConfig
+
+# 200,000 series with long labels.
+_MAX_BYTES = 128 * 1024**2
+_SHOWN_CHARACTERS = 200
+
+
+class Series(NamedTuple):
+    """A series of an answer: its labels, and its samples as (Unix time, value)."""
+
+    labels: Mapping[str, str]
+    samples: Sequence[tuple[float, float]]
+
+
+class Server:
+    """A server, with a session for each thread that asks.
+
+    Parameters
+    ----------
+    config
+        Its settings.
+    """
+
+    def __init__(self, config: PrometheusConfig) -> None:
+        self.config = config
+        self._local = threading.local()
+
+    def at(self, query: str, time: float) -> list[Series]:
+        """Return what a query gives at a time.
+
+        Raises
+        ------
+        SourceError
+            If it is not answered.
+        """
+        answer = self._get("query", {"query": query, "time": f"{time:.3f}"})
+        return [
+            Series(
+                each["metric"],
+                # A query of a range, such as x[1h], gives all samples in it.
+                [(float(t), float(v)) for t, v in each.get("values") or [each["value"]]],
+            )
+            for each in answer
+        ]
+
+    def over(self, query: str, start: float, end: float, step: float) -> list[Series]:
+        """Return what a query gives from a time to another.
+
+        Raises
+        ------
+        SourceError
+            If it is not answered.
+        """
+        times = {"start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
+        answer = self._get("query_range", {"query": query, **times})
+        return [
+            Series(each["metric"], [(float(time), float(value)) for time, value in each["values"]])
+            for each in answer
+        ]
+
+    def at_all(self, queries: Iterable[tuple[str, float]]) -> list[list[Series] | SourceError]:
+        """Return the answers to many queries, in their order; an error in place of an answer."""
+
+        def ask(query: tuple[str, float]) -> list[Series] | SourceError:
+            try:
+                return self.at(*query)
+            except SourceError as error:
+                return error
+
+        with ThreadPoolExecutor(self.config.connections) as pool:
+            return list(pool.map(ask, queries))
+
+    def _get(self, path: str, parameters: Mapping[str, str]) -> list[Any]:
+        config = self.config
+        try:
+            # Posted: a query with many nodes is longer than an address may be.
+            status, content = ask(
+                self._session().post,
+                config,
+                f"/api/v1/{path}",
+                config.timeout_seconds,
+                _MAX_BYTES,
+                data=dict(parameters),
+            )
+        except QuestionError as error:
+            raise SourceError(str(error)) from error
+        try:
+            answer = json.loads(content)
+            if status != 200:
+                text = one_line(str(answer.get("error", "")))[:_SHOWN_CHARACTERS]
+                raise SourceError(f"{config.url}: answers {status}: {text}")
+            return list(answer["data"]["result"])
+        except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
+            raise SourceError(f"{config.url}: answers {status}, and nothing of a query") from None
+
+    def _session(self) -> requests.Session:
+        session: requests.Session | None = getattr(self._local, "session", None)
+        if session is None:
+            session = self._local.session = requests.Session()
+            # The settings say how it is reached, and no file of the user.
+            session.trust_env = False
+        return session

@@ -1,0 +1,187 @@
+"""Slurm's accounting of jobs: every run of every job that touched a window of time.
+
+Without ``-D`` sacct hides all runs of a job but the last, and with them the one that lost its node.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from functools import lru_cache
+from sys import intern
+from typing import TYPE_CHECKING, NamedTuple
+
+from peerwatch_reliability.records import JobRow
+from peerwatch_reliability.sources.slurm.host_list import nodes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from peerwatch_reliability.records import State, Window
+
+# What no name holds; where one does, its row cannot be read.
+SEPARATOR = "\x1f"
+# Texts of users stand between numbers, so that a line break in one is seen: the last is a number.
+_FIELDS = (
+    *("JobIDRaw", "JobID", "User", "State", "Submit", "Eligible", "Start", "End", "Suspended"),
+    *("AllocTRES", "NodeList", "JobName", "WorkDir", "Comment", "SubmitLine", "DBIndex"),
+)
+_BEGIN = re.compile(rf"\d+{SEPARATOR}")
+_EXCLUDED = re.compile(r"(?:^|\s)(?:--exclude[=\s]|-x\s?)\s*([\w\-.,\[\]]+)")
+_STATES: dict[str, State] = {
+    "COMPLETED": "completed",
+    "FAILED": "failed",
+    "TIMEOUT": "timeout",
+    "DEADLINE": "timeout",
+    "OUT_OF_MEMORY": "out_of_memory",
+    "CANCELLED": "cancelled",
+    "REVOKED": "cancelled",
+    "PREEMPTED": "preempted",
+    "REQUEUED": "requeued",
+    "NODE_FAIL": "node_fail",
+    "BOOT_FAIL": "node_fail",
+    "RUNNING": "running",
+    "PENDING": "running",
+    "SUSPENDED": "running",
+    "RESIZING": "running",
+}
+_GPUS = re.compile(r"(?:^|,)gres/gpu(:[^=,]*)?=(\d+)")
+
+
+def sacct_arguments(window: Window) -> list[str]:
+    """Return what to ask for all runs that touched a window."""
+    first, last = (
+        time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(each)) for each in (window.start, window.end)
+    )
+    # A state with -s would need its own way of looking; without it all that touched are printed.
+    return [
+        *("--allusers", "--duplicates", "--allocations", "--parsable2", "--noconvert"),
+        *("--noheader", f"--starttime={first}", f"--endtime={last}"),
+        *(f"--delimiter={SEPARATOR}", f"--format={','.join(_FIELDS)}"),
+    ]
+
+
+class SacctRows(NamedTuple):
+    """What sacct told.
+
+    Parameters
+    ----------
+    rows
+        Runs of jobs.
+    unreadable
+        Rows that could not be read.
+    """
+
+    rows: list[JobRow]
+    unreadable: int
+
+
+def read_sacct(lines: Iterable[str], gpus_per_node: int = 0) -> SacctRows:
+    """Return the rows of sacct's lines.
+
+    Parameters
+    ----------
+    lines
+        As ``sacct`` prints them for ``sacct_arguments``.
+    gpus_per_node
+        GPUs of a node where Slurm does not account them (``AccountingStorageTRES``); 0: none.
+    """
+    found: list[JobRow] = []
+    unreadable = 0
+    for fields in _records(lines):
+        row = None if fields is None else _row(fields, gpus_per_node)
+        if row is None:
+            unreadable += 1
+        else:
+            found.append(row)
+    return SacctRows(found, unreadable)
+
+
+def _records(lines: Iterable[str]) -> Iterator[Sequence[str] | None]:
+    """Yield the fields of each record; None for one that is not whole."""
+    parts: list[str] = []
+    separators = 0
+    wanted = len(_FIELDS) - 1
+    for line in lines:
+        count = line.count(SEPARATOR)
+        if parts and separators + count > wanted and _BEGIN.match(line):
+            # The one before was never ended.
+            yield None
+            parts, separators = [], 0
+        if not parts and not line:
+            continue
+        parts.append(line)
+        separators += count
+        if separators < wanted:
+            continue
+        # A name may hold a line break; the last field, a number, does not.
+        fields = "\n".join(parts).split(SEPARATOR)
+        yield fields if separators == wanted else None
+        parts, separators = [], 0
+    if parts:
+        yield None
+
+
+def _row(fields: Sequence[str], gpus_per_node: int) -> JobRow | None:
+    (job_id, shown_id, user, state, submit, eligible, start, end, suspended, tres, nodes, name,
+     folder, comment, submit_line, order) = fields  # fmt: skip
+    submitted = _seconds(submit)
+    if not (job_id.isdecimal() and order.isdecimal()) or submitted is None:
+        return None
+    # "CANCELLED by 1000": the word before the blank is the state.
+    known = _STATES.get(state.partition(" ")[0], "other")
+    where = nodes_of(nodes)
+    ended = _seconds(end)
+    return JobRow(
+        job_id,
+        shown_id,
+        int(order),
+        intern(user),
+        intern(name),
+        intern(folder),
+        known,
+        submitted,
+        _seconds(eligible),
+        _seconds(start),
+        None if known == "running" else ended if ended is not None else submitted,
+        _duration(suspended),
+        where,
+        _gpus(tres) or gpus_per_node * len(where),
+        intern(comment),
+        _excluded(submit_line),
+    )
+
+
+@lru_cache(maxsize=20_000)
+def _excluded(submit_line: str) -> tuple[str, ...]:
+    """Return the nodes that an owner did not want, by the command that submitted the job."""
+    return tuple(node for each in _EXCLUDED.findall(submit_line) for node in nodes_of(each))
+
+
+def _seconds(text: str) -> float | None:
+    """Return a time; None for ``Unknown``, ``None`` and 0, by which Slurm means neither."""
+    return float(text) if text.isdecimal() and int(text) > 0 else None
+
+
+def _duration(text: str) -> float:
+    """Return the seconds of ``[days-]hours:minutes:seconds``; 0 for anything else."""
+    days, dash, clock = text.rpartition("-")
+    try:
+        numbers = [float(part) for part in clock.split(":")]
+        total = float(days) * 86_400 if dash else 0.0
+    except ValueError:
+        return 0.0
+    for number, unit in zip(reversed(numbers), (1, 60, 3600), strict=False):
+        total += number * unit
+    return total
+
+
+def _gpus(tres: str) -> int:
+    """Return the GPUs of ``AllocTRES``: the whole, or the sum of those of each type."""
+    whole, typed = 0, 0
+    for kind, count in _GPUS.findall(tres):
+        if kind:
+            typed += int(count)
+        else:
+            whole = int(count)
+    return whole or typed

@@ -1,0 +1,1 @@
+"""Training drivers that take orders: a command or an address."""

@@ -1,0 +1,1 @@
+"""Slurm, told by its own commands; its states are read as JSON."""

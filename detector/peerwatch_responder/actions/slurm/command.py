@@ -1,0 +1,170 @@
+"""Runs Slurm's commands, each within its time, and never believes half an answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from peerwatch_common.logs import one_line
+from peerwatch_responder.action import UnknownError
+
+# 20,000 jobs with all their fields.
+_MAX_BYTES = 256 * 1024**2
+_SHOWN_CHARACTERS = 300
+# Before a request was sent, by slurm_errno's texts: nothing was done.
+_UNSENT = (
+    "unable to contact slurm controller (connect failure)",
+    "unable to contact slurm controller (send failure)",
+    "connection refused",
+    "slurm_persist_conn_open",
+    "munge",
+    "authentication credential",
+    "protocol authentication error",
+)
+# The controller's word that it was not done, and would not be.
+_REJECTED = (
+    "invalid",
+    "access/permission denied",
+    "is no longer pending",
+    "is pending execution",
+    "already completing",
+    "already finished",
+    "presently disabled",
+    "not heterogeneous job leader",
+    "only batch jobs",
+)
+
+
+class Told(NamedTuple):
+    """What became of a request.
+
+    Parameters
+    ----------
+    result
+        ``taken``: Slurm says that it was done. ``unsent``: it never came to Slurm. ``rejected``:
+        Slurm says that it was not done. ``unclear``: anything else.
+    text
+        What was answered.
+    """
+
+    result: Literal["taken", "unsent", "rejected", "unclear"]
+    text: str
+
+
+class Commands:
+    """Slurm's commands.
+
+    Parameters
+    ----------
+    folder
+        Where they are.
+    configuration
+        Slurm's settings; None: where the commands look for them.
+    timeout_seconds
+        Longest run of one.
+    """
+
+    def __init__(self, folder: Path, configuration: Path | None, timeout_seconds: float) -> None:
+        self._folder = folder
+        self._timeout_seconds = timeout_seconds
+        # None of our environment: it may name another cluster, or change what is printed.
+        self._environment = {"PATH": f"{folder}:/usr/bin:/bin", "LC_ALL": "C"}
+        if configuration is not None:
+            self._environment["SLURM_CONF"] = str(configuration)
+
+    def ask(self, program: str, *arguments: str) -> str:
+        """Return what a command prints.
+
+        Raises
+        ------
+        UnknownError
+            If it fails in any way.
+        """
+        status, output, errors = self._run(program, arguments)
+        if status is None:
+            raise UnknownError(f"{program} did not end within {self._timeout_seconds:g} s.")
+        if status != 0:
+            raise UnknownError(f"{program} ends with status {status}: {_shown(errors or output)}")
+        return output
+
+    def ask_json(self, program: str, what: str, *arguments: str) -> list[dict[str, Any]]:
+        """Return a list that a command prints as JSON.
+
+        Without a controller Slurm 22.05 prints an empty list and ends with status 0; only its
+        list of errors says so.
+
+        Raises
+        ------
+        UnknownError
+            If it fails in any way, or says that it did.
+        """
+        output = self.ask(program, *arguments, "--json")
+        try:
+            content = json.loads(output)
+        except (ValueError, RecursionError):
+            raise UnknownError(f"{program} prints no JSON: {_shown(output)}") from None
+        errors = content.get("errors") if isinstance(content, dict) else None
+        if errors:
+            raise UnknownError(f"{program} could not ask Slurm: {_shown(json.dumps(errors))}")
+        found = content.get(what) if isinstance(content, dict) else None
+        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+            raise UnknownError(f"{program} prints no list of {what}: {_shown(output)}")
+        return found
+
+    def tell(self, *arguments: str) -> Told:
+        """Have ``scontrol`` change something; return what became of it."""
+        try:
+            status, output, errors = self._run("scontrol", arguments)
+        except UnknownError as error:
+            return Told("unsent", str(error))
+        if status is None:
+            return Told("unclear", f"scontrol did not end within {self._timeout_seconds:g} s.")
+        text = _shown(errors or output)
+        if status == 0:
+            return Told("taken", text or "taken")
+        lower = text.lower()
+        if any(each in lower for each in _UNSENT):
+            return Told("unsent", text)
+        if any(each in lower for each in _REJECTED):
+            return Told("rejected", text)
+        return Told("unclear", f"scontrol ends with status {status}: {text or 'without a word'}")
+
+    def _run(self, program: str, arguments: tuple[str, ...]) -> tuple[int | None, str, str]:
+        """Return status (None: it did not end), output and errors.
+
+        Raises
+        ------
+        UnknownError
+            If it cannot be started.
+        """
+        path = self._folder / program
+        try:
+            child = subprocess.Popen(
+                [str(path), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                env=self._environment,
+            )
+        except OSError as error:
+            raise UnknownError(f"{path}: {error.strerror}; see cluster.folder.") from error
+        with child:
+            try:
+                output, errors = child.communicate(timeout=self._timeout_seconds)
+            except subprocess.TimeoutExpired:
+                # Also what it has started, which may hold the pipe.
+                os.killpg(child.pid, signal.SIGKILL)
+                child.communicate()
+                return None, "", ""
+        if len(output) > _MAX_BYTES:
+            raise UnknownError(f"{program} prints more than {_MAX_BYTES} bytes.")
+        return child.returncode, output.decode(errors="replace"), errors.decode(errors="replace")
+
+
+def _shown(text: str) -> str:
+    return one_line(text.strip())[:_SHOWN_CHARACTERS]

@@ -1,0 +1,1 @@
+"""What was done: written down before it is done, and never forgotten."""

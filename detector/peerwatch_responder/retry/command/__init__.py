@@ -1,0 +1,1 @@
+"""``peerwatch-responder advise``."""

@@ -1,0 +1,1 @@
+"""How right the models are about mechanisms that they have never seen."""

@@ -1,0 +1,1 @@
+"""What is known beforehand: advice for each signature, and for each way in which a job can exit."""

@@ -1,0 +1,1 @@
+"""A log as the models see it: lines with words of failure and those around, without numbers."""

@@ -1,0 +1,1 @@
+"""The running responder: what is received, decided, written down and done."""

@@ -1,0 +1,1 @@
+"""What Alertmanager posts."""

@@ -1,0 +1,53 @@
+"""Texts of PromQL that every program's queries are made of."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+def selected(name: str, selector: str, *more: str, **labels: str) -> str:
+    """Return a selector of series.
+
+    Parameters
+    ----------
+    name
+        Name of the metric.
+    selector
+        Matchers of the user's, without braces; empty: none.
+    more
+        Matchers besides, as PromQL writes them; empty ones are left out.
+    labels
+        What labels must be.
+    """
+    equal = [f"{label}={quoted(value)}" for label, value in labels.items()]
+    return f"{name}{{{','.join(filter(None, [selector, *more, *equal]))}}}"
+
+
+def quoted(text: str) -> str:
+    """Return a text as a string of PromQL, whose escapes are those of JSON."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def any_of(label: str, values: Iterable[str]) -> str:
+    """Return the matcher that lets a label be one of some values."""
+    return f"{label}=~{quoted('|'.join(map(re.escape, values)))}"
+
+
+def in_one(label: str, queries: Mapping[str, str]) -> str:
+    """Return one query for several.
+
+    Parameters
+    ----------
+    label
+        It says which query a series of the answer is of.
+    queries
+        By what it says.
+    """
+    return " or ".join(
+        f'label_replace({query}, "{label}", "{name}", "", "")' for name, query in queries.items()
+    )

@@ -1,0 +1,89 @@
+"""One question over HTTP: its limits, and what is said when there is no answer."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import contextmanager
+
+import pytest
+import requests
+
+from peerwatch_common.settings.servers import AskedServer
+from peerwatch_common.web.question import Answer, QuestionError, ask
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n"
+
+
+@contextmanager
+def answering(*parts, pause=0.0):
+    """Yield a server that sends these bytes to whoever asks, and a list of what it was sent."""
+    seen = []
+    ends = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve():
+            connection, _ = listening.accept()
+            with connection:
+                seen.append(connection.recv(65536))
+                for part in parts:
+                    try:
+                        connection.sendall(part)
+                    except OSError:
+                        return
+                    ends.wait(pause)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield AskedServer(url=f"http://127.0.0.1:{listening.getsockname()[1]}/"), seen
+        ends.set()
+        thread.join(60)
+
+
+def asked(server, timeout=60.0, most=100):
+    return ask(requests.Session().get, server, "/x", timeout, most, params={"q": "a b"})
+
+
+def test_an_answer():
+    with answering(HEAD, b"0123456789") as (server, seen):
+        assert asked(server) == Answer(200, b"0123456789")
+    assert seen[0].startswith(b"GET /x?q=a+b HTTP/1.1")
+
+
+def test_by_whose_word(tmp_path):
+    (tmp_path / "token").write_text("secret\n")
+    with answering(HEAD, b"0123456789") as (server, seen):
+        asked(server.model_copy(update={"token_file": tmp_path / "token"}))
+    assert b"Authorization: Bearer secret\r\n" in seen[0]
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ((HEAD, b"0123"), "ChunkedEncodingError|ConnectionError"),
+        ((b"",), "ConnectionError"),
+        ((b"nonsense\r\n\r\n",), "ConnectionError"),
+        ((HEAD.replace(b"10", b"1000"), b"0" * 1000), "answers more than 100 bytes"),
+    ],
+)
+def test_what_is_no_answer(parts, said):
+    with answering(*parts) as (server, _), pytest.raises(QuestionError, match=said):
+        asked(server)
+
+
+def test_one_that_never_ends():
+    """Each byte comes within the library's own limit."""
+    slow = (HEAD.replace(b"10", b"99"), *[b"0"] * 99)
+    with (
+        answering(*slow, pause=0.05) as (server, _),
+        pytest.raises(QuestionError, match=r"answers for over 0\.5 s|ReadTimeout|ConnectionError"),
+    ):
+        asked(server, timeout=0.5)
+
+
+def test_a_file_that_is_gone(tmp_path):
+    (tmp_path / "token").write_text("secret")
+    server = AskedServer(url="http://127.0.0.1:1", token_file=tmp_path / "token")
+    (tmp_path / "token").unlink()
+    with pytest.raises(QuestionError, match="FileNotFoundError"):
+        asked(server)
