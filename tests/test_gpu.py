@@ -53,10 +53,10 @@ def test_every_part_runs_on_the_simulated_driver(tmp_path):
     # By what it was asked when it was stopped: of the library, or of one GPU.
     assert "library_hung 1" in text or "gpu_hung 1" in text
     # Beside what ran, there is nothing but what needs a real driver.
-    assert {"fields_of_nvidia_smi", "training"} == {
+    assert {"checks", "collectives", "fields_of_nvidia_smi", "spans", "training"} == {
         line.split("`")[1] for line in text.splitlines() if line.startswith("- `")
     }
-    assert 6 == len(list(parts()))
+    assert 9 == len(list(parts()))
 
 
 def test_page_in_the_documentation_says_what_it_was_run_on():

@@ -169,6 +169,22 @@ def test_crashed_and_killed_ranks_leave_their_heartbeat(start, beats):
     assert {0: (False, "RuntimeError"), 1: (True, "")} == ends
 
 
+def test_program_that_ended_with_an_exception_says_so_while_a_thread_keeps_its_process(
+    start, beats
+):
+    code = (
+        "import threading, time; threading.Thread(target=lambda: time.sleep(8)).start()\n"
+        "raise ValueError"
+    )
+    process = start("-c", code, RANK="0", WORLD_SIZE="2")
+    assert wait_for(lambda: beat_of(beats, 0).get("error"))
+    first = beat_of(beats, 0)
+    assert ("ValueError", None) == (first["error"], process.poll())
+    # It stays when it was that it ended, also when the process does.
+    assert 1 == process.wait(60)
+    assert first["ended"] == beat_of(beats, 0)["ended"]
+
+
 def test_helper_of_a_rank_does_not_beat_for_it(start, beats):
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
     process = start("-c", code, RANK="0", WORLD_SIZE="1")

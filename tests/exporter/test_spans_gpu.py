@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import time
 from types import SimpleNamespace
 
@@ -39,6 +40,7 @@ class Gpu:
         self.initialized = True
         self.capturing = False
         self.made = 0
+        self.queries = 0
         self.stream = SimpleNamespace(device_index=0, cuda_stream=0)
 
     def advance(self, milliseconds):
@@ -73,11 +75,15 @@ class Event:
         self.at = None if self.gpu.hangs else self.gpu.now + self.gpu.backlog_ns
 
     def query(self):
+        self.gpu.queries += 1
+        return self.is_done()
+
+    def is_done(self):
         return self.at is not None and self.at <= self.gpu.now
 
     def elapsed_time(self, other):
-        assert self.query(), "asked for a time before it was there"
-        assert other.query()
+        assert self.is_done(), "asked for a time before it was there"
+        assert other.is_done()
         return (other.at - self.at) * (1 + self.gpu.drift) / 1e6
 
     def synchronize(self):
@@ -191,6 +197,52 @@ def test_streams_finish_each_in_its_own_order(gpu, timer, recorder):
     segment(gpu, timer, BACKWARD, 1)
     assert timer.poll()
     assert [BACKWARD] == [span[0] for span in recorder.spans]
+
+
+def test_stream_is_told_by_its_handle_and_kept(gpu, recorder, monkeypatch):
+    asked = []
+    compiled = SimpleNamespace(
+        _cuda_getDevice=lambda: gpu.stream.device_index,
+        _cuda_getCurrentRawStream=lambda device: (device, gpu.stream.cuda_stream)[1],
+    )
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=gpu, _C=compiled))
+    find = gpu.current_stream
+    monkeypatch.setattr(gpu, "current_stream", lambda: asked.append(1) or find())
+    timer = GpuTimer(gpu, recorder)
+    first, second = gpu.stream, SimpleNamespace(device_index=0, cuda_stream=7)
+    for stream in (first, second, first, second):
+        gpu.stream = stream
+        segment(gpu, timer, FORWARD, 1)
+    assert not timer.poll()
+    assert [FORWARD] * 4 == [span[0] for span in recorder.spans]
+    assert 2 == len(asked)
+
+
+def test_what_is_done_is_found_with_few_questions(gpu, timer, recorder):
+    gpu.backlog_ns = 1_000_000_000
+    for _ in range(1000):
+        segment(gpu, timer, FORWARD, 1)
+    gpu.advance(500)  # of the first half of them
+    asked = gpu.queries
+    assert timer.poll()
+    assert 500 == len(recorder.spans)
+    assert gpu.queries - asked < 20
+    gpu.advance(1000)
+    asked = gpu.queries
+    assert not timer.poll()
+    assert (1000, 1) == (len(recorder.spans), gpu.queries - asked)
+
+
+def test_segment_waits_for_the_stream_on_which_it_began(gpu, timer, recorder):
+    gpu.hangs = True
+    begun = timer.begin()
+    gpu.hangs = False
+    gpu.stream = SimpleNamespace(device_index=0, cuda_stream=7)
+    timer.end(FORWARD, begun, 0, 0)
+    assert timer.poll()
+    begun.event.at = gpu.now
+    assert not timer.poll()
+    assert 1 == len(recorder.spans)
 
 
 def test_segment_that_ends_on_another_gpu_is_dropped(gpu, timer, recorder):

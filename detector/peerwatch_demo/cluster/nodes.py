@@ -294,6 +294,8 @@ def start_rank(
         | {
             "RANK": str(node.rank),
             "LOCAL_RANK": "0",
+            # All nodes are one host with one GPU, which NCCL refuses to two of its ranks.
+            "NCCL_HOSTID": node.name,
             "WORLD_SIZE": str(len(nodes)),
             "LOCAL_WORLD_SIZE": "1",
             "MASTER_ADDR": nodes[0].address,
@@ -311,8 +313,10 @@ def start_rank(
 
 def rank_environment(place: Place, *, namespaces: bool) -> dict[str, str]:
     """Return what all ranks have in common, with Peerwatch's heartbeat and spans on."""
+    interface = "eth0" if namespaces else "lo"
     return {
-        "GLOO_SOCKET_IFNAME": "eth0" if namespaces else "lo",
+        "GLOO_SOCKET_IFNAME": interface,
+        "NCCL_SOCKET_IFNAME": interface,
         "OMP_NUM_THREADS": "1",
         # The job needs none of Peerwatch's code: only the hook is on its module path.
         "PYTHONPATH": str(place.hook),

@@ -71,21 +71,33 @@ def _measure(
                 continue
             ranks, place = draw(options.seed, fault.name, repeat)
             console.line(f"{fault.name}, {repeat} of {options.repeats}: {ranks} ranks", "event")
-            log.add(_run(console, ranks, namespaces, fault, repeat, place))
+            log.add(_run(console, ranks, namespaces, options.backend, fault, repeat, place))
     if options.health_minutes > 0 and not log.has(HEALTH, 1):
         with tempfile.TemporaryDirectory(prefix="peerwatch-live-") as directory:
             cluster = LiveRun(
-                Place(_ROOT), Path(directory), console, _MOST_RANKS, namespaces=namespaces
+                *(Place(_ROOT), Path(directory), console, _MOST_RANKS),
+                namespaces=namespaces,
+                backend=options.backend,
             )
             log.add(cluster.health(options.health_minutes))
 
 
 def _run(
-    console: Console, ranks: int, namespaces: bool, fault: LiveFault, repeat: int, place: int
+    console: Console,
+    ranks: int,
+    namespaces: bool,
+    backend: str,
+    fault: LiveFault,
+    repeat: int,
+    place: int,
 ) -> Run:
     for attempt in range(1, _TRIES + 1):
         with tempfile.TemporaryDirectory(prefix="peerwatch-live-") as directory:
-            cluster = LiveRun(Place(_ROOT), Path(directory), console, ranks, namespaces=namespaces)
+            cluster = LiveRun(
+                *(Place(_ROOT), Path(directory), console, ranks),
+                namespaces=namespaces,
+                backend=backend,
+            )
             try:
                 return cluster.fault(fault, repeat, place)
             except StackError as error:
@@ -112,6 +124,12 @@ def _parser() -> argparse.ArgumentParser:
         "--health-minutes", type=float, default=60.0, help="of healthy training; 0 for none"
     )
     parser.add_argument("--fault", action="append", metavar="NAME", help="only this; repeatable")
+    parser.add_argument(
+        "--backend",
+        choices=("gloo", "nccl"),
+        default="gloo",
+        help="nccl: all ranks on this machine's first GPU (default: %(default)s)",
+    )
     parser.add_argument("--seed", default="70000", help="the same text draws the same nodes")
     return parser
 

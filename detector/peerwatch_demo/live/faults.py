@@ -134,6 +134,9 @@ FAULTS = (
     LiveFault("infinite_loop", frozenset({"not_launched"}), _in_code("infinite_loop")),
     LiveFault("sleep_per_step", _SLOW, _in_code("sleep_per_step")),
     LiveFault("exception", frozenset({"rank_exited", "rank_zombie"}), _in_code("exception")),
+    LiveFault(
+        "exception_process_stays", frozenset({"rank_exited"}), _in_code("exception_process_stays")
+    ),
     LiveFault("kill_9", frozenset({"rank_exited", "rank_zombie"}), _signal(signal.SIGKILL)),
     LiveFault("sigstop", frozenset({"rank_stopped"}), _signal(signal.SIGSTOP)),
     LiveFault("sigstop_duty_cycle", _SLOW | {"rank_stopped"}, _duty_cycle),

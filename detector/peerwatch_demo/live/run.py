@@ -20,6 +20,8 @@ from peerwatch_demo.stack.servers import Stack
 from peerwatch_demo.stack.watch import fetch_json
 from peerwatch_demo.stack.webhook import WebhookReceiver
 
+# Tells the job by what to communicate; train.py has it too.
+BACKEND_VARIABLE = "PEERWATCH_LIVE_BACKEND"
 _POLL_SECONDS = 0.5
 # The detector learns the job's usual in it.
 _HEALTHY_SECONDS = 90
@@ -45,16 +47,26 @@ class LiveRun:
         Size of the job, a node each.
     namespaces
         Whether nodes have networks of their own.
+    backend
+        By what the ranks communicate: ``gloo``, or ``nccl`` on this machine's first GPU.
     """
 
     def __init__(
-        self, place: Place, directory: Path, console: Console, ranks: int, *, namespaces: bool
+        self,
+        place: Place,
+        directory: Path,
+        console: Console,
+        ranks: int,
+        *,
+        namespaces: bool,
+        backend: str = "gloo",
     ) -> None:
         self._place = place
         self._directory = directory
         self._console = console
         self._ranks = ranks
         self._namespaces = namespaces
+        self._backend = backend
 
     def fault(self, fault: LiveFault, repeat: int, place: int) -> Run:
         """Do a fault to the node at a place and return what came of it.
@@ -109,7 +121,7 @@ class LiveRun:
             self._console,
             namespaces=self._namespaces,
             script=Path(__file__).with_name("train.py"),
-            environment={FAULTS_VARIABLE: str(faults)},
+            environment={FAULTS_VARIABLE: str(faults), BACKEND_VARIABLE: self._backend},
             logs=True,
         )
         cluster.start_nodes()

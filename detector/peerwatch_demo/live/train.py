@@ -1,9 +1,9 @@
 """The training job of the live evaluation: two kinds of process groups, and code that can go wrong.
 
-Every rank trains a small model with the others over gloo, exchanges tensors with its neighbour in
-a group of two or three, writes a checkpoint now and then, and evaluates. A fault of the code itself
-begins when ``PEERWATCH_LIVE_FAULTS/rank-<rank>`` holds its name. Run as ``torchrun`` would run it,
-without Peerwatch's packages on the module path.
+Every rank trains a small model with the others over gloo, or on a GPU over NCCL, exchanges tensors
+with its neighbour in a group of two or three, writes a checkpoint now and then, and evaluates. A
+fault of the code itself begins when ``PEERWATCH_LIVE_FAULTS/rank-<rank>`` holds its name. Run as
+``torchrun`` would run it, without Peerwatch's packages on the module path.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from torch import distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
-# As in faults.py.
+# As in faults.py and run.py.
 FAULTS_VARIABLE = "PEERWATCH_LIVE_FAULTS"
+BACKEND_VARIABLE = "PEERWATCH_LIVE_BACKEND"
 # Of a step of some 0.4 s; the wait stands for the GPU's work.
 _DEVICE_SECONDS = 0.3
 _SLEEP_SECONDS = 0.3
+_STAYS_SECONDS = 600.0
 _CHECKPOINT_EVERY, _SLOW_CHECKPOINT_SECONDS = 50, 25.0
 _EVALUATE_EVERY, _EVALUATION_STEPS = 200, 10
 # A pause of all ranks, as for a service of the cluster that is away for a moment.
@@ -67,7 +69,10 @@ class Faults:
             lock = threading.Lock()
             with lock:
                 lock.acquire()  # held for ever: by itself
-        if self.name == "exception":
+        if self.name == "exception_process_stays":
+            # As do the threads of a data loader, and NCCL, which waits for its peers.
+            threading.Thread(target=time.sleep, args=(_STAYS_SECONDS,)).start()
+        if self.name.startswith("exception"):
             raise ValueError("the batch has a token that the vocabulary lacks")
         if self.name == "nice_19":
             os.setpriority(os.PRIO_PROCESS, 0, 19)
@@ -99,7 +104,7 @@ class Samples(Dataset[Tensor]):
         return torch.full((64,), float(index % 7))
 
 
-def train(rank: int, world_size: int, directory: Path, checkpoint: Path) -> None:
+def train(rank: int, world_size: int, directory: Path, checkpoint: Path, device: str) -> None:
     """Train for ever."""
     torch.manual_seed(0)
     # Every rank makes every group. Of an odd number the last is the third of a group: each rank has
@@ -107,13 +112,16 @@ def train(rank: int, world_size: int, directory: Path, checkpoint: Path) -> None
     groups = [dist.new_group(members) for members in neighbours(world_size)]
     group = groups[min(rank // 2, len(groups) - 1)]
     model = DistributedDataParallel(
-        nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.Linear(512, 1))
+        nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.Linear(512, 1)).to(
+            device
+        )
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     faults = Faults(directory, rank)
     reported = time.monotonic()
-    for step, batch in enumerate(DataLoader(Samples(faults), batch_size=16), start=1):
+    for step, loaded in enumerate(DataLoader(Samples(faults), batch_size=16), start=1):
         faults.read()
+        batch = loaded.to(device)
         loss = model(batch).square().mean()
         time.sleep(_DEVICE_SECONDS)
         faults.act()
@@ -121,6 +129,8 @@ def train(rank: int, world_size: int, directory: Path, checkpoint: Path) -> None
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        # As most jobs do to log it; a GPU is waited for here, once a step.
+        lost = loss.item()
         if step % _CHECKPOINT_EVERY == 0:
             save(model, checkpoint, slow=faults.name == "slow_checkpoint")
         if step % _EVALUATE_EVERY == 0:
@@ -131,7 +141,7 @@ def train(rank: int, world_size: int, directory: Path, checkpoint: Path) -> None
         if rank == 0 and step % 5 == 0:
             speed = 5 / (time.monotonic() - reported)
             reported = time.monotonic()
-            print(f"step={step} loss={loss.item():.3f} steps_per_second={speed:.2f}", flush=True)
+            print(f"step={step} loss={lost:.3f} steps_per_second={speed:.2f}", flush=True)
 
 
 def neighbours(world_size: int) -> list[list[int]]:
@@ -142,7 +152,7 @@ def neighbours(world_size: int) -> list[list[int]]:
 
 def exchange(loss: Tensor, group: dist.ProcessGroup, fault: str) -> None:
     """Average the loss over all ranks, and exchange activations with the neighbours."""
-    activations = torch.ones(8192 if fault == "mismatched_shape" else 4096)
+    activations = torch.ones(8192 if fault == "mismatched_shape" else 4096, device=loss.device)
     if fault == "wrong_order":
         dist.all_reduce(activations, group=group)
         dist.all_reduce(loss)
@@ -172,12 +182,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--checkpoint", type=Path, required=True)
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    backend = os.environ.get(BACKEND_VARIABLE, "gloo")
+    dist.init_process_group(backend)
     train(
         dist.get_rank(),
         dist.get_world_size(),
         Path(os.environ[FAULTS_VARIABLE]),
         options.checkpoint,
+        "cuda" if backend == "nccl" else "cpu",
     )
     return 0
 

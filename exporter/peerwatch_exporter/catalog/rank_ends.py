@@ -12,8 +12,8 @@ RANK_END_SPECS: tuple[MetricSpec, ...] = (
         "gauge",
         "seconds",
         _RANK_LABELS,
-        "How long the rank's main process has been stopped, a zombie or gone; absent while it "
-        "lives.",
+        "How long the rank's main process has been stopped, a zombie or gone, or since its program "
+        "ended with an exception that nobody caught; absent while it lives.",
         "/proc/<pid>/stat state, seen each second; heartbeat file: time, ended",
         not_drawn="the detector reads it, and says what it means",
     ),
@@ -32,8 +32,8 @@ RANK_END_SPECS: tuple[MetricSpec, ...] = (
         "1",
         ("job_id", "rank", "code", "signal", "error"),
         "How the process of a rank ended that is a zombie or gone: its exit code, the signal "
-        "that killed it, the class of the exception that nobody caught. What is not known is "
-        "empty; absent if nothing is.",
+        "that killed it, the class of the exception that nobody caught, which is known before the "
+        "process is gone. What is not known is empty; absent if nothing is.",
         "/proc/<pid>/stat exit_code of a zombie; heartbeat file: error",
         not_drawn="the detector reads it, and says what it means",
     ),

@@ -109,6 +109,7 @@ class Heartbeat:
         self._ended = threading.Event()
         self._written: set[Path] = set()
         self._last: tuple[int, dict[str, object]] | None = None
+        self._failed: dict[str, object] | None = None
         self._thread = threading.Thread(target=self._run, name="peerwatch-heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -172,7 +173,10 @@ class Heartbeat:
             document["last_step_time"] = self._counter.last_step_time
         if self._loaded.attached:
             document["batches"] = self._loaded.batches
-        self._put(rank, document)
+        # Threads of the program that go on keep the process, and this one, after its exception.
+        if self._failed is None and not threading.main_thread().is_alive() and _has_crashed():
+            self._failed = {"ended": time.time(), "error": type(sys.last_value).__name__}
+        self._put(rank, {**document, **(self._failed or {})})
 
     def _put(self, rank: int, document: dict[str, object]) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -192,7 +196,7 @@ class Heartbeat:
             return
         self._ended.set()
         self._thread.join(timeout=1)
-        crashed = hasattr(sys, "last_value")
+        crashed = _has_crashed()
         with suppress(Exception):
             if self._recorder is not None:
                 self._recorder.end(keep_files=crashed)
@@ -208,12 +212,17 @@ class Heartbeat:
         """Leave the class of the exception that ends the program; its text may hold secrets."""
         if self._last is not None:
             rank, document = self._last
-            self._put(rank, {**document, "ended": time.time(), "error": error})
+            self._put(rank, {"ended": time.time(), "error": error, **document})
 
 
 def start(directory: str) -> None:
     """Start the heartbeat of this process."""
     Heartbeat(directory).start()
+
+
+def _has_crashed() -> bool:
+    """Return whether the interpreter has printed an exception that nobody caught."""
+    return hasattr(sys, "last_value")
 
 
 def _distributed_rank() -> tuple[int, int] | None:

@@ -74,7 +74,7 @@ class JobSeries:
             self._add(found["ranks"], {**whom, "world_size": rank.size})
             if rank.state:
                 self._add(found["states"], {**whom, "state": rank.state})
-            if rank.state in ("exited", "zombie", "stopped"):
+            if rank.state in ("exited", "zombie", "stopped") or rank.how.get("error"):
                 self._add(found["since"], whom, rank.since)
             if self.hooked:
                 self._add(found["beats"], whom, self.now)

@@ -26,7 +26,7 @@ def job() -> JobSeries:
         ("OSError", "unknown", "restart", "critical"),
     ],
 )
-@pytest.mark.parametrize("state", ["exited", "zombie"])
+@pytest.mark.parametrize("state", ["exited", "zombie", "sleeping"])
 def test_an_exception_is_the_programs_and_isolates_no_node(
     job: JobSeries, error: str, domain: str, action: str, severity: str, state: str
 ) -> None:
@@ -37,6 +37,19 @@ def test_an_exception_is_the_programs_and_isolates_no_node(
     assert (action, domain != "user") == (verdict.action, verdict.names_node)
     assert severity == verdict.severity
     assert (domain == "user") == ("The program failed, not the node." in verdict.summary)
+
+
+def test_a_rank_whose_process_outlives_its_program_is_named_before_those_that_end_of_it(
+    job: JobSeries,
+) -> None:
+    """Over NCCL the others wait, and are ended one by one when the watchdog gives up."""
+    job.halt(2, "running", error="ValueError")
+    (verdict,) = job.run(20)
+    assert ("rank_exited", 2, "c2") == (verdict.class_name, verdict.rank, verdict.node)
+    assert "ended with ValueError, and its process is still there" in verdict.summary
+    job.halt(3, "zombie", signal="SIGABRT")
+    (verdict,) = job.run(30)
+    assert (2, "c2") == (verdict.rank, verdict.node)
 
 
 def test_ranks_that_lost_a_killed_one_on_their_node_do_not_make_it_the_programs() -> None:

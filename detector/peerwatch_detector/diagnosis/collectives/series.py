@@ -28,7 +28,8 @@ QUERIES: Mapping[str, str] = {
     "up": f"collective_source_up{{ {{{{- job -}}}} }} {_STANDS}",
     "age": f"collective_in_flight_seconds{{ {{{{- job -}}}} }} > {_IN_FLIGHT_SECONDS}",
     "call": "collective_in_flight_info{ {{- job -}} }",
-    "ended": 'rank_process_state{ {{- job -}} ,state=~"exited|zombie"} == 1',
+    "ended": 'rank_process_state{ {{- job -}} ,state=~"exited|zombie"} == 1'
+    ' or rank_exit_info{ {{- job -}} ,error!=""}',
     "stopped": 'rank_process_state{ {{- job -}} ,state=~"stopped|traced"} == 1',
     # What a rank does beside collectives: it saves a checkpoint, or evaluates the model.
     **activity_queries(_STANDS),

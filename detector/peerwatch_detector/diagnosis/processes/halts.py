@@ -45,7 +45,8 @@ class Halt:
     place
         Which.
     state
-        ``exited``, ``zombie`` or ``stopped``.
+        ``exited``, ``zombie``, ``stopped``, or ``ending``: the program has ended with an exception,
+        and its process is still there.
     since
         Unix time on the server's clock.
     how
@@ -91,7 +92,9 @@ class Halt:
         if self.state == "stopped":
             return "is stopped (SIGSTOP or SIGTSTP)"
         memory = "; the kernel killed a process there for lack of memory" if oom else ""
-        dead = " and is a zombie" if self.state == "zombie" else ""
+        dead = {"zombie": " and is a zombie", "ending": ", and its process is still there"}.get(
+            self.state, ""
+        )
         if error := self.how.get("error"):
             return f"ended with {error}{dead}"
         if name := self.how.get("signal"):

@@ -52,11 +52,15 @@ _TRACELESS_SECONDS = 120.0
 
 # A line that says why ranks end is written at most so long before the first of them has.
 _WRITTEN_WITHIN = 60.0
-_ENDED = 'and on () (max(rank_process_state{ {{- job -}} ,state=~"exited|zombie"}) == 1)'
+_ENDED = (
+    'and on () (max(rank_process_state{ {{- job -}} ,state=~"exited|zombie"}) == 1'
+    ' or max(rank_exit_info{ {{- job -}} ,error!=""}))'
+)
 _CLASSES: dict[str, ClassName] = {
     "exited": "rank_exited",
     "zombie": "rank_zombie",
     "stopped": "rank_stopped",
+    "ending": "rank_exited",
 }
 
 
@@ -177,14 +181,18 @@ class ProcessDiagnoser:
     def diagnose(self, samples: Samples, now: float) -> Sequence[Verdict]:
         """Return the ranks that ended or were stopped first, and those stopped again and again."""
         ranks = by_place(samples["ranks"], "world_size")
-        states = states_of(samples["states"])
+        exits = labels_of(samples["exits"])
+        states = {
+            place: "ending" if state in LIVE and exits.get(place, {}).get("error") else state
+            for place, state in states_of(samples["states"]).items()
+        }
         # A rank of which only the heartbeat can be seen has no state, and lives.
         live = {place for place in ranks if states.get(place, "running") in LIVE}
         watched = {series.labels.get("node", "") for series in samples["watched"]}
         self._hooked |= {place.rank for place in values_of(samples["beats"])}
         self._follow(live, ranks, watched, now)
         self._occupation.update(read_activity(samples), {place.rank: now for place in live})
-        halts = self._halts(live, ranks, states, samples, now)
+        halts = self._halts(live, ranks, states, exits, values_of(samples["since"]), now)
         oom = {series.labels.get("node", "") for series in samples["oom"]}
         mismatch = _written(values_of(samples.get("mismatch", ())), halts)
         seen = _Seen(live, halts, {place.node for place in ranks}, oom, mismatch)
@@ -220,12 +228,11 @@ class ProcessDiagnoser:
         live: set[Place],
         ranks: Mapping[Place, str],
         states: Mapping[Place, str],
-        samples: Samples,
+        exits: Mapping[Place, Mapping[str, str]],
+        since: Mapping[Place, float],
         now: float,
     ) -> list[Halt]:
         """Return the ranks of this start of the job that do not run."""
-        since = values_of(samples["since"])
-        exits = labels_of(samples["exits"])
         running = {place.rank for place in live}
         halted = {
             place: state

@@ -1,14 +1,14 @@
 """Times segments where they happen: on the GPU, by events on its streams.
 
 An event is recorded at each end of a segment, and nobody ever waits for it: a daemon thread asks
-for the oldest of each stream (a stream finishes in order) whether it is done, and takes the times
-once it is. The age of the oldest event that is not done says for how long the GPU has been in a
-segment.
+each stream (which finishes in order) how far it is, and takes the times of what is done. The age of
+the oldest event that is not done says for how long the GPU has been in a segment.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .recorder import ON_GPU
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from .recorder import Recorder
@@ -72,20 +73,26 @@ class GpuTimer:
         # By stream, the end of which is asked for.
         self._pending: dict[tuple[int, int], deque[Pending]] = {}
         self._clocks: dict[int, GpuClock] = {}
+        self._is_initialized = False
+        self._stream = stream_finder(cuda)
 
     def begin(self) -> Begun | int:
         """Return a segment's begin; the host's time alone where the GPU cannot be asked."""
         now = time.perf_counter_ns()
-        # Before the program uses the GPU, asking would initialise it; in a graph there is no time.
-        if not self._cuda.is_initialized() or self._cuda.is_current_stream_capturing():
-            return now
-        stream = self._cuda.current_stream()
+        if not self._is_initialized:
+            # Before the program uses the GPU, asking would initialise it.
+            self._is_initialized = self._cuda.is_initialized()
+            if not self._is_initialized:
+                return now
+        if self._cuda.is_current_stream_capturing():
+            return now  # in a graph there is no time
+        key, stream = self._stream()
         event = self._event()
         if event is None:
             self._recorder.dropped += 1
             return Begun(now, None, (0, 0))
         event.record(stream)
-        return Begun(now, event, (stream.device_index, stream.cuda_stream))
+        return Begun(now, event, key)
 
     def end(self, segment: int, begun: Begun, detail: int, value: int) -> None:
         """End a segment on the stream that is current now."""
@@ -96,13 +103,12 @@ class GpuTimer:
             self._recorder.dropped += 1
             self._free.append(begun.event)
             return
-        stream = self._cuda.current_stream()
+        key, stream = self._stream()
         event.record(stream)
-        key = stream.device_index, stream.cuda_stream
         waiting = self._pending.get(key)
         if waiting is None:
             waiting = self._pending.setdefault(key, deque())
-        waiting.append(Pending(segment, begun, event, stream.device_index, detail, value))
+        waiting.append(Pending(segment, begun, event, key[0], detail, value))
 
     def discard(self, begun: Begun) -> None:
         """Give back the event of a segment that is not timed after all."""
@@ -111,8 +117,11 @@ class GpuTimer:
 
     def poll(self) -> bool:
         """Take the times of all that the GPU has finished; return whether there is more to come."""
-        for waiting in list(self._pending.values()):
-            while waiting and waiting[0].end.query() and waiting[0].begun.event.query():
+        for key, waiting in list(self._pending.items()):
+            for _ in range(_finished(waiting)):
+                # A segment may have begun on another stream, which is behind.
+                if waiting[0].begun.stream != key and not waiting[0].begun.event.query():
+                    break
                 self._finish(waiting.popleft())
         return any(self._pending.values())
 
@@ -155,6 +164,51 @@ class GpuTimer:
             )
         finally:
             self._free.extend(unused)
+
+
+def _finished(waiting: deque[Pending]) -> int:
+    """Return how many of a stream's segments are done: the first ones, found by halving."""
+    low, high = 0, len(waiting)
+    if high and waiting[high - 1].end.query():
+        return high
+    while low < high:
+        middle = (low + high) // 2
+        if waiting[middle].end.query():
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def stream_finder(cuda: Any) -> Callable[[], tuple[tuple[int, int], Any]]:  # noqa: ANN401
+    """Return what finds device and handle of the current stream, and the stream.
+
+    ``torch.cuda.current_stream`` makes a new object at each call, which takes longer than to record
+    an event. What compiled kernels ask for the handle takes a tenth of that; the object is kept.
+    """
+    torch = sys.modules.get("torch")
+    torch_c = torch._C if torch is not None and torch.cuda is cuda else None  # noqa: SLF001
+    device_of = getattr(torch_c, "_cuda_getDevice", None)
+    handle_of = getattr(torch_c, "_cuda_getCurrentRawStream", None)
+    if device_of is None or handle_of is None:
+
+        def current() -> tuple[tuple[int, int], Any]:
+            stream = cuda.current_stream()
+            return (stream.device_index, stream.cuda_stream), stream
+
+        return current
+
+    streams: dict[tuple[int, int], Any] = {}
+
+    def known() -> tuple[tuple[int, int], Any]:
+        device = device_of()
+        key = device, handle_of(device)
+        stream = streams.get(key)
+        if stream is None:
+            stream = streams.setdefault(key, cuda.current_stream())
+        return key, stream
+
+    return known
 
 
 class GpuClock:

@@ -81,7 +81,7 @@ class State(NamedTuple):
 
 
 class RingFile:
-    """The file of one rank, mapped for writing.
+    """The file of one rank, mapped for writing; it is there once it was published.
 
     Parameters
     ----------
@@ -104,6 +104,7 @@ class RingFile:
         temporary = os.path.join(  # noqa: PTH118
             directory, f".rank-{rank}.{os.getpid()}.spans.tmp"
         )
+        self._temporary: str | None = temporary
         size = HEADER_BYTES + capacity * RECORD.size
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         descriptor = os.open(temporary, flags, 0o644)
@@ -114,7 +115,6 @@ class RingFile:
             self.records = memoryview(self.buffer)[HEADER_BYTES:]
             facts = (HEADER_BYTES, RECORD.size, capacity, rank, world_size, os.getpid())
             STATIC.pack_into(self.buffer, 0, MAGIC, *facts)
-            os.replace(temporary, self.path)  # noqa: PTH105
         except BaseException:
             os.unlink(temporary)  # noqa: PTH108
             raise
@@ -150,15 +150,28 @@ class RingFile:
         self._end()
 
     def publish(self, state: State, totals: Sequence[tuple[int, int]]) -> None:
-        """Write the state, and of each segment the nanoseconds and the number of its spans."""
+        """Write the state, and of each segment the nanoseconds and the number of its spans.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be put in its place, the first time.
+        """
         flat = [number for total in totals for number in total]
         self._begin()
         STATE.pack_into(self.buffer, STATE_AT, *state)
         struct.pack_into(f"<{len(flat)}Q", self.buffer, TOTALS_AT, *flat)
         self._end()
+        # Before, a reader would find a file without names.
+        if self._temporary is not None:
+            os.replace(self._temporary, self.path)  # noqa: PTH105
+            self._temporary = None
 
     def remove(self) -> None:
         """Take the file away if it is still this one."""
+        if self._temporary is not None:
+            os.unlink(self._temporary)  # noqa: PTH108
+            return
         with open(self.path, "rb") as file:  # noqa: PTH123
             owner = STATIC.unpack(file.read(STATIC.size))[6]
         if owner == os.getpid():

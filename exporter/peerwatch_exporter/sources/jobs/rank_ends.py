@@ -3,6 +3,9 @@
 What can be known of an end: an exception, from the hook's last words in the heartbeat file; code or
 signal while the process is a zombie, from its ``stat`` file. A process that was killed and reaped
 within a second says nothing; that it left its heartbeat file shows that it did not end normally.
+
+A program may end long before its process: NCCL's communicators are torn down after the exception,
+and wait for the peers that wait for this rank. So last words count from when they were said.
 """
 
 from __future__ import annotations
@@ -60,6 +63,8 @@ class _Rank:
     read: float
     stopped: float = 0.0
     ended: Exit | None = None
+    # When its program ended with an exception, by the monotonic clock.
+    failed: float | None = None
 
 
 class RankEnds:
@@ -116,13 +121,15 @@ class RankEnds:
             rank.ended = None if status is None else exit_of_status(status)
         # Last words of this process: a file may be left from the rank's last start.
         said = heartbeat if heartbeat is not None and heartbeat.pid == rank.pid else None
-        if state in ("zombie", "exited") and said is not None and said.error:
-            rank.ended = replace(rank.ended or Exit(code="1"), error=said.error)
+        if said is not None and said.error:
+            self._note_error(rank, said, state)
         self._followed[key] = rank
 
     def halted_seconds(self, key: RankKey) -> float | None:
-        """Return how long the rank has been stopped, a zombie or gone; None while it lives."""
+        """Return how long the rank has been stopped, or its program over; None while it lives."""
         rank = self._followed[key]
+        if rank.failed is not None:
+            return max(0.0, rank.read - rank.failed)
         return max(0.0, rank.read - rank.since) if rank.state in HALTED else None
 
     def stopped_seconds(self, key: RankKey) -> float:
@@ -130,9 +137,21 @@ class RankEnds:
         return self._followed[key].stopped
 
     def ended(self, key: RankKey) -> Exit | None:
-        """Return how the rank's process ended; None while it lives, or if nothing is known."""
+        """Return how the rank ended; None while its program runs, or if nothing is known."""
         rank = self._followed[key]
-        return rank.ended if rank.state in ("zombie", "exited") else None
+        over = rank.state in ("zombie", "exited") or rank.failed is not None
+        return rank.ended if over else None
+
+    def _note_error(self, rank: _Rank, said: Heartbeat, state: str) -> None:
+        """Take in the exception of which a rank's program ended."""
+        gone = state in ("zombie", "exited")
+        if said.ended is None and not gone:
+            return
+        ended = rank.ended or Exit()
+        code = "1" if gone and not (ended.code or ended.signal) else ended.code
+        rank.ended = replace(ended, code=code, error=said.error)
+        if said.ended is not None and rank.failed is None:
+            rank.failed = rank.read - self._age(said)
 
     def _age(self, heartbeat: Heartbeat | None) -> float:
         """Return how long ago a rank gave its last sign that was halted when it was first seen."""

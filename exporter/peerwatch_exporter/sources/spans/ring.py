@@ -264,7 +264,7 @@ def _consistent(descriptor: int) -> tuple[bytes, bytes]:
         if generation % 2 == 0 and after[0] == generation:
             break
     if not names:
-        raise GarbledSpansError("names no segments (yet)")
+        raise GarbledSpansError("names no segments")
     if zlib.crc32(names) != names_crc:
         raise GarbledSpansError("has names that do not match their checksum")
     return head, names
