@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from peerwatch_responder.action import Look
+from peerwatch_responder.action import StepState
 from peerwatch_responder.actions.driver.cluster import DriverOnly
 from peerwatch_responder.audit.journal import Journal
 from peerwatch_responder.audit.replay import state_of
@@ -75,9 +75,9 @@ class Request:
     def __init__(self, world: World, name: str, *, is_blind: bool = False) -> None:
         self.world, self.name, self.is_blind = world, name, is_blind
 
-    def look(self) -> Look:
+    def inspect(self) -> StepState:
         done = self.name in self.world.requests and not self.is_blind
-        return Look("done" if done else "open", self.name, {"mark": None})
+        return StepState("done" if done else "open", self.name, {"mark": None})
 
     def do(self, _before) -> str:
         # A driver keeps the identities of orders, as the protocol asks of it.

@@ -78,12 +78,12 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class StepState:
     """What a step found.
 
     Parameters
     ----------
-    standing
+    status
         ``open``: it can be done. ``done``: it is, with our mark, or nothing is left to do.
         ``other``: somebody else has done it or something against it; it stays as it is.
     text
@@ -92,7 +92,7 @@ class Look:
         What must be known to undo it.
     """
 
-    standing: Literal["open", "done", "other"]
+    status: Literal["open", "done", "other"]
     text: str = ""
     before: Before = field(default_factory=dict)
 
@@ -104,8 +104,8 @@ class Step(Protocol):
     def name(self) -> str:
         """What tells it from other steps of the action, also after a restart."""
 
-    def look(self) -> Look:
-        """Look at the world.
+    def inspect(self) -> StepState:
+        """Find out whether it can be done, or is done.
 
         Raises
         ------

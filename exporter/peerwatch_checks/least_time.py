@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _SCHEDSTAT = Path("/proc/thread-self/schedstat")
 _TRIES = 100
 # A gain below this is no news.
-_SETTLED = 0.01
+_NEGLIGIBLE = 0.01
 
 
 def undisturbed(schedstat: Path = _SCHEDSTAT) -> float:
@@ -53,7 +53,7 @@ class LeastTime:
     Parameters
     ----------
     passes
-        After so many without news the time has settled.
+        After so many without news the time counts as stable.
     """
 
     def __init__(self, passes: int = 5) -> None:
@@ -68,14 +68,14 @@ class LeastTime:
         return sum(self._least) if self._least else float("inf")
 
     @property
-    def settled(self) -> bool:
+    def is_stable(self) -> bool:
         """Whether more passes are not likely to change it."""
         return self._unchanged >= self._passes
 
     def add(self, parts: Sequence[float]) -> None:
         """Add a pass: the seconds of its parts, in the same order each time."""
         self._least = list(map(min, self._least, parts)) if self._least else list(parts)
-        if self.seconds < self._known * (1 - _SETTLED):
+        if self.seconds < self._known * (1 - _NEGLIGIBLE):
             self._known, self._unchanged = self.seconds, 0
         else:
             self._unchanged += 1
@@ -109,7 +109,7 @@ def least_seconds(
         start = time.monotonic()
         found.add(one_pass())
         longest = max(longest, time.monotonic() - start)
-        if found.settled and enough(found.seconds):
+        if found.is_stable and enough(found.seconds):
             return found.seconds
         if time.monotonic() - begun + longest > within:
             return found.seconds

@@ -10,7 +10,7 @@ import pytest
 
 from peerwatch_checks.check import Context, Options
 from peerwatch_checks.disturbance import Disturbance
-from peerwatch_checks.judgement import judged, reference
+from peerwatch_checks.evaluation import evaluate, reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,7 +123,7 @@ def test_a_bad_value_counts_unless_others_explain_it(
 ) -> None:
     against = reference((100.0,) * 8, (), 0.1)
 
-    found = judged(value, "GB/s", against, what="Copy", advice="Do.", disturbed=disturbed)
+    found = evaluate(value, "GB/s", against, what="Copy", advice="Do.", disturbed=disturbed)
 
     assert status == found.status
     assert ("Others used it. So it says nothing" in found.message) == (status == "skipped")
@@ -134,7 +134,7 @@ def test_a_duration_is_bad_when_it_is_long() -> None:
     against = reference((1.0,) * 8, (), 0.1, higher_is_better=False)
 
     def status(value: float) -> str:
-        return judged(
+        return evaluate(
             value,
             "s",
             against,

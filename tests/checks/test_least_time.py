@@ -37,13 +37,13 @@ def test_before_the_first_pass_nothing_is_known() -> None:
 
 def test_it_has_settled_when_passes_bring_no_news() -> None:
     found = LeastTime(passes=2)
-    settled = []
+    stable = []
     # 0.995 is within a hundredth of what is known.
     for seconds in (2.0, 1.0, 0.995, 0.994):
         found.add([seconds])
-        settled.append(found.settled)
+        stable.append(found.is_stable)
 
-    assert settled == [False, False, False, True]
+    assert stable == [False, False, False, True]
 
 
 def test_many_small_gains_are_news() -> None:
@@ -51,7 +51,7 @@ def test_many_small_gains_are_news() -> None:
     for number in range(20):
         found.add([1.0 - 0.006 * number])
 
-    assert not found.settled
+    assert not found.is_stable
 
 
 def test_what_is_not_as_expected_is_measured_until_it_is() -> None:

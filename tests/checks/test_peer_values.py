@@ -11,7 +11,7 @@ import yaml
 
 from checks_program import Program
 from peerwatch_checks.check import Context, Options, Usual
-from peerwatch_checks.judgement import Reference, reference_for
+from peerwatch_checks.evaluation import Reference, reference_for
 from peerwatch_checks.prometheus.client import Server
 from peerwatch_checks.prometheus.values_of_nodes import read_usual, usual_query
 from peerwatch_demo.stack.servers import find_program

@@ -23,7 +23,7 @@ TARGET = Target("k1", "", "n1", "4711", "peerwatch: x action=k1")
 
 def check(*command, seconds=60.0):
     (step,) = Check(CheckOptions(command=command, timeout_seconds=seconds)).steps(TARGET)
-    assert step.look().standing == "open"
+    assert step.inspect().status == "open"
     return step
 
 

@@ -37,7 +37,7 @@ DONE = b'{"outcome": "done", "checkpoint_step": 1200, "message": "saved"}'
 
 def the_step(action):
     (step,) = action.steps(TARGET)
-    assert step.look().standing == "open"
+    assert step.inspect().status == "open"
     return step
 
 

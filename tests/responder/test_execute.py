@@ -11,8 +11,8 @@ import pytest
 from peerwatch_responder.action import (
     AmbiguousError,
     LaterError,
-    Look,
     RejectedError,
+    StepState,
     Target,
     UnknownError,
 )
@@ -54,11 +54,11 @@ class Cordon:
     def __init__(self, world, target):
         self.world, self.target = world, target
 
-    def look(self):
+    def inspect(self):
         mark = self.world.marks.get(self.target.node)
         if mark is None:
-            return Look("open", before={"mark": None})
-        return Look("done" if mark == self.target.key else "other", f"marked {mark}")
+            return StepState("open", before={"mark": None})
+        return StepState("done" if mark == self.target.key else "other", f"marked {mark}")
 
     def do(self, before):
         self.world.maybe_die()
@@ -73,8 +73,8 @@ class Evict:
     def __init__(self, world, pod):
         self.world, self.pod, self.name = world, pod, f"evict {pod}"
 
-    def look(self):
-        return Look("open" if self.pod in self.world.pods else "done", "gone")
+    def inspect(self):
+        return StepState("open" if self.pod in self.world.pods else "done", "gone")
 
     def do(self, before):
         self.world.maybe_die()
@@ -102,12 +102,12 @@ class Drain:
 
 
 class Scripted:
-    """An action of one step, whose looks or requests fail as told."""
+    """An action of one step, whose states or requests fail as told."""
 
     name = "do"
 
-    def __init__(self, looks=(), does=()):
-        self.looks, self.does = list(looks), list(does)
+    def __init__(self, states=(), does=()):
+        self.states, self.does = list(states), list(does)
         self.done = 0
 
     def steps(self, target):
@@ -116,8 +116,8 @@ class Scripted:
     def undo(self, target, step, before):
         raise NotImplementedError
 
-    def look(self):
-        found = self.looks.pop(0) if self.looks else Look("open", "free")
+    def inspect(self):
+        found = self.states.pop(0) if self.states else StepState("open", "free")
         if isinstance(found, Exception):
             raise found
         return found
@@ -186,7 +186,7 @@ def test_what_another_did_stays():
 
 
 @pytest.mark.parametrize(
-    ("looks", "does", "expected"),
+    ("states", "does", "expected"),
     [
         ([UnknownError("no answer")] * 3, [], ("done", "All steps are done.")),
         ([UnknownError("no answer")] * 99, [], ("failed", "x: do: no answer (tried for 60 s)")),
@@ -194,15 +194,15 @@ def test_what_another_did_stays():
         ([], [LaterError("budget", 30)] * 9, ("failed", "x: do: budget (tried for 60 s)")),
         ([], [RejectedError("403")], ("failed", "x: do: 403")),
         ([], [AmbiguousError("cut off")], ("stuck", "x: do: cut off")),
-        ([Look("other", "theirs")], [], ("failed", "x: do: theirs")),
-        ([Look("done", "is so")], [], ("done", "All steps are done.")),
+        ([StepState("other", "theirs")], [], ("failed", "x: do: theirs")),
+        ([StepState("done", "is so")], [], ("done", "All steps are done.")),
     ],
 )
-def test_how_a_step_may_end(looks, does, expected):
-    action = Scripted(looks, does)
+def test_how_a_step_may_end(states, does, expected):
+    action = Scripted(states, does)
     status, text, _ = execute({"x": action})
     assert (status, text) == expected
-    assert action.done == (status == "done" and Look("done", "is so") not in looks)
+    assert action.done == (status == "done" and StepState("done", "is so") not in states)
 
 
 def test_with_marks_left_behind_a_person_is_needed():

@@ -44,12 +44,12 @@ def the_step(url, name, target=TARGET):
 def done(url, name, target=TARGET):
     """Do the one step of an action as the responder does; return what it found before."""
     step = the_step(url, name, target)
-    look = step.look()
-    assert look.standing == "open", look
+    found = step.inspect()
+    assert found.status == "open", found
     # As it comes back from the journal.
-    before = json.loads(json.dumps(dict(look.before)))
+    before = json.loads(json.dumps(dict(found.before)))
     step.do(before)
-    assert step.look().standing == "done"
+    assert step.inspect().status == "done"
     return before
 
 
@@ -110,7 +110,7 @@ def test_what_another_has_set_stays(api, url, name, change):
     api.nodes["gpu1"].update(change)
     before_all = api.plain("gpu1")
     step = the_step(url, name)
-    assert step.look().standing == "other"
+    assert step.inspect().status == "other"
     with pytest.raises(RejectedError):
         step.do({"uid": "uid-of-gpu1"})
     assert undo(url, name, {"uid": "uid-of-gpu1"}) == "the mark is not ours any more, and stays"
@@ -123,7 +123,7 @@ def test_what_another_has_set_stays(api, url, name, change):
 def test_a_node_that_is_not_there_is_left_alone(api, url, name, node):
     target = dataclasses.replace(TARGET, node=node)
     step = the_step(url, name, target)
-    assert step.look().standing == "other"
+    assert step.inspect().status == "other"
     with pytest.raises(RejectedError, match="gone"):
         step.do({})
     assert undo(url, name, {}, target) == "the node is gone"
@@ -140,15 +140,15 @@ def test_a_node_of_the_same_name_is_another_one(api, url, name):
 @pytest.mark.parametrize("name", MARKS)
 def test_hands_off_a_node_that_says_so(api, url, name):
     api.nodes["gpu1"]["metadata"]["labels"]["peerwatch/managed"] = "false"
-    assert the_step(url, name).look().standing == "other"
+    assert the_step(url, name).inspect().status == "other"
 
 
 def test_a_node_that_was_changed_since_it_was_looked_at_is_not_touched(api, url):
     step = the_step(url, "cordon")
-    look = step.look()
+    found = step.inspect()
     api.nodes["gpu1"]["metadata"]["annotations"]["peerwatch/cordoned-by"] = "an older response"
     with pytest.raises(RejectedError, match="changed since"):
-        step.do(look.before)
+        step.do(found.before)
     assert api.acted == []
 
 
@@ -173,7 +173,7 @@ def test_an_earlier_condition_is_put_back_with_all_its_fields(api, url):
 
 def test_a_change_between_reading_and_writing_is_a_conflict_and_tried_again(api, url):
     step = the_step(url, "cordon")
-    look = step.look()
+    found = step.inspect()
 
     def changed(method, path):
         if method == "PATCH":
@@ -182,9 +182,9 @@ def test_a_change_between_reading_and_writing_is_a_conflict_and_tried_again(api,
 
     api.fault = changed
     with pytest.raises(LaterError, match="modified"):
-        step.do(look.before)
+        step.do(found.before)
     assert api.acted == []
-    assert step.do(look.before) == "200"
+    assert step.do(found.before) == "200"
 
 
 @pytest.mark.parametrize(
@@ -198,16 +198,16 @@ def test_a_change_between_reading_and_writing_is_a_conflict_and_tried_again(api,
 )
 def test_a_right_that_is_missing_is_named(api, url, name, verb):
     step = the_step(url, name)
-    look = step.look()
+    found = step.inspect()
     missing, resource = verb.split()
     kept = [each for each in RULES if resource not in each["resources"]]
     api.rules = [*kept, {"resources": ["nodes"], "verbs": {"get", "list"} - {missing}}]
     with pytest.raises(RejectedError, match=f"service account may not {verb}: 403"):
-        step.do(look.before)
+        step.do(found.before)
     api.rules = ()
     if name != "event":
         with pytest.raises(UnknownError, match="may not get nodes: 403"):
-            step.look()
+            step.inspect()
     assert api.acted == []
 
 
@@ -215,34 +215,34 @@ def test_a_right_that_is_missing_is_named(api, url, name, verb):
 @pytest.mark.parametrize("fault", ["act_cut", "half", "act_500"])
 def test_an_answer_that_does_not_come_is_looked_for(api, url, name, fault):
     step = the_step(url, name)
-    look = step.look()
+    found = step.inspect()
 
     def failing(method, path):
         return fault if method == "PATCH" else None
 
     api.fault = failing
-    step.do(look.before)
+    step.do(found.before)
     assert len(api.acted) == 1
     api.fault = lambda *_: None
-    assert step.look().standing == "done"
+    assert step.inspect().status == "done"
     api.fault = failing
-    undo(url, name, look.before)
+    undo(url, name, found.before)
     assert len(api.acted) == 2
 
 
 @pytest.mark.parametrize("fault", ["cut", 500, 502, 503])
 def test_what_was_not_done_is_tried_later_after_a_look(api, url, fault):
     step = the_step(url, "cordon")
-    look = step.look()
+    found = step.inspect()
     api.fault = lambda method, _: fault if method == "PATCH" else None
     with pytest.raises(LaterError, match="It was not done"):
-        step.do(look.before)
+        step.do(found.before)
     assert api.acted == []
 
 
 def test_what_cannot_be_looked_at_any_more_needs_a_person(api, url):
     step = the_step(url, "cordon")
-    look = step.look()
+    found = step.inspect()
 
     def failing(method, path):
         if method == "PATCH":
@@ -252,17 +252,17 @@ def test_what_cannot_be_looked_at_any_more_needs_a_person(api, url):
 
     api.fault = failing
     with pytest.raises(AmbiguousError, match="could not be learnt"):
-        step.do(look.before)
+        step.do(found.before)
 
 
 def test_a_server_that_acts_and_answers_too_late(api, url):
     """The request is cut by our own limit, and the node looked at."""
     (step,) = actions_at(url)["cordon"].steps(TARGET)
-    look = step.look()
+    found = step.inspect()
     impatient = dataclasses.replace(step, api=api_at(url, seconds=2.0))
     api.fault = lambda method, _: "late" if method == "PATCH" else None
     try:
-        assert "No answer came to patch nodes" in impatient.do(look.before)
+        assert "No answer came to patch nodes" in impatient.do(found.before)
     finally:
         api.released.set()
     assert api.acted == ["patch gpu1"]
@@ -271,19 +271,19 @@ def test_a_server_that_acts_and_answers_too_late(api, url):
 @pytest.mark.parametrize("status", [400, 422])
 def test_a_request_that_is_wrong_is_not_repeated(api, url, status):
     step = the_step(url, "cordon")
-    look = step.look()
+    found = step.inspect()
     api.fault = lambda method, _: status if method == "PATCH" else None
     with pytest.raises(RejectedError, match=str(status)):
-        step.do(look.before)
+        step.do(found.before)
 
 
 def test_throttling_and_a_token_that_is_renewed_are_waited_for(api, url):
     step = the_step(url, "cordon")
-    look = step.look()
+    found = step.inspect()
     for status in (429, 401):
         api.fault = lambda method, _, status=status: status if method == "PATCH" else None
         with pytest.raises(LaterError, match=str(status)):
-            step.do(look.before)
+            step.do(found.before)
 
 
 def test_an_event_has_one_name_and_stays(api, url):
@@ -329,18 +329,18 @@ def test_only_pods_of_the_job_on_the_node_are_evicted_and_waited_for(api, url, p
     evictions, waits = (steps_of(url)[each] for each in (slice(0, 2), slice(2, None)))
     assert [each.name.split()[1] for each in evictions] == ["ml/llm-worker-0", "ml/llm-worker-1"]
     for step in evictions:
-        look = step.look()
-        assert look.standing == "open"
-        assert step.do(look.before) == "201"
-        assert step.do(look.before).endswith("is ending.")
-        assert step.look().standing == "done"
+        found = step.inspect()
+        assert found.status == "open"
+        assert step.do(found.before) == "201"
+        assert step.do(found.before).endswith("is ending.")
+        assert step.inspect().status == "done"
     assert api.acted == ["evict ml/llm-worker-0", "evict ml/llm-worker-1"]
     for step in waits:
-        assert step.look().standing == "open"
+        assert step.inspect().status == "open"
         with pytest.raises(LaterError, match=r"Pod ml/llm-worker-. has not ended yet"):
             step.do({})
     api.ended()
-    assert [step.look().standing for step in (*evictions, *waits)] == ["done"] * 4
+    assert [step.inspect().status for step in (*evictions, *waits)] == ["done"] * 4
     assert [step.do({}) for step in waits] == [
         f"Pod ml/llm-worker-{number} is gone." for number in range(2)
     ]
@@ -378,7 +378,7 @@ def test_whose_pods_they_are_is_a_setting(api, url, pods, options, labels, expec
 )
 def test_where_the_alert_does_not_say_whose_pods_none_is_evicted(api, url, pods, options, target):
     (step,) = steps_of(url, target, **options)
-    assert step.look().standing == "other"
+    assert step.inspect().status == "other"
     with pytest.raises(RejectedError, match="does not say whose"):
         step.do({})
     assert api.acted == []
@@ -397,7 +397,7 @@ def test_a_disruption_budget_is_waited_for_and_names_the_pod(api, url, pods):
 def test_a_pod_of_the_same_name_is_another_one(api, url, pods):
     step = steps_of(url)[0]
     pods["ml", "llm-worker-0"]["metadata"]["uid"] = "another"
-    assert step.look().standing == "done"
+    assert step.inspect().status == "done"
     assert step.do({}) == "Pod ml/llm-worker-0 is gone."
     assert api.acted == []
 

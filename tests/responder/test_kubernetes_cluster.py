@@ -39,7 +39,7 @@ def taken(api, node):
 def test_who_has_taken_a_node_out(api, url):
     taken(api, "gpu0")["unschedulable"] = True
     step = actions_at(url)["cordon"].steps(TARGET)[0]
-    step.do(step.look().before)
+    step.do(step.inspect().before)
     taken(api, "gpu2")["taints"] = [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]
     taken(api, "gpu3")["taints"] = [
         {"key": "peerwatch/faulty", "value": "x", "effect": "NoExecute"}

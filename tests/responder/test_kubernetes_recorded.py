@@ -116,9 +116,9 @@ def sent(server, number=-1):
 def test_a_cordon_is_the_recorded_request_with_its_preconditions_and_mark():
     with playing("get node", "get node", "cordon") as (server, url):
         (step,) = actions_at(url)["cordon"].steps(TARGET)
-        look = step.look()
-        assert look.standing == "open"
-        assert step.do(look.before) == "200"
+        found = step.inspect()
+        assert found.status == "open"
+        assert step.do(found.before) == "200"
     tape, seen = TAPES["cordon"], TAPES["get node"]["response"]["metadata"]
     method, path, content_type, body = sent(server)
     assert (method, path, content_type) == (tape["method"], tape["path"], tape["content_type"])
@@ -136,7 +136,7 @@ def test_a_cordon_is_the_recorded_request_with_its_preconditions_and_mark():
 def test_a_taint_is_the_recorded_request_with_its_preconditions():
     with playing("get node", "get node", "taint merge-patch") as (server, url):
         (step,) = actions_at(url)["taint"].steps(TARGET)
-        assert step.do(step.look().before) == "200"
+        assert step.do(step.inspect().before) == "200"
     method, path, content_type, body = sent(server)
     tape = TAPES["taint merge-patch"]
     assert (method, content_type) == (tape["method"], tape["content_type"])
@@ -150,7 +150,7 @@ def test_a_taint_is_the_recorded_request_with_its_preconditions():
 def test_a_condition_is_the_recorded_request_with_its_preconditions():
     with playing("get node", "get node", "condition") as (server, url):
         (step,) = actions_at(url)["condition"].steps(TARGET)
-        assert step.do(step.look().before) == "200"
+        assert step.do(step.inspect().before) == "200"
     method, path, content_type, body = sent(server)
     tape = TAPES["condition"]
     assert (method, path, content_type) == (tape["method"], tape["path"], tape["content_type"])
@@ -162,8 +162,8 @@ def test_a_condition_is_the_recorded_request_with_its_preconditions():
 def test_a_foreign_cordon_as_it_was_recorded_stays():
     with playing("cordon") as (server, url):
         (step,) = actions_at(url)["cordon"].steps(TARGET)
-        look = step.look()
-    assert (look.standing, look.text) == ("other", "Node gpu1 is cordoned by somebody else.")
+        found = step.inspect()
+    assert (found.status, found.text) == ("other", "Node gpu1 is cordoned by somebody else.")
     assert len(server.got) == 1
 
 

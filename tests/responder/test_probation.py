@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from peerwatch_common.errors import ConfigError
-from peerwatch_responder.action import Look, PassedError, RejectedError
+from peerwatch_responder.action import PassedError, RejectedError, StepState
 from peerwatch_responder.actions.driver.cluster import DriverOnly
 from peerwatch_responder.run.books import Books, Unwritten
 from peerwatch_responder.run.orders import OrderError, obey
@@ -32,8 +32,8 @@ class Checks:
     def steps(self, target):
         return [self]
 
-    def look(self):
-        return Look("open")
+    def inspect(self):
+        return StepState("open")
 
     def do(self, before):
         end = self.ends.pop(0)

@@ -8,10 +8,10 @@ import pytest
 
 from peerwatch_responder.action import LaterError, UnknownError
 from peerwatch_responder.actions.slurm.command import Commands
+from peerwatch_responder.actions.slurm.conclude import conclude
 from peerwatch_responder.actions.slurm.job import job_of
 from peerwatch_responder.actions.slurm.mark import key_of
 from peerwatch_responder.actions.slurm.node import nodes_of
-from peerwatch_responder.actions.slurm.settle import settle
 from peerwatch_responder.run.execute import target_of
 from response_cases import response
 
@@ -80,7 +80,7 @@ def test_a_node_of_which_half_is_said_is_unknown(tmp_path, lacking):
 def test_without_slurm_it_is_said_where_it_was_looked_for(tmp_path):
     with pytest.raises(UnknownError, match=r"sinfo: No such file.*cluster\.folder"):
         nodes_of(Commands(tmp_path, None, 300))
-    assert Commands(tmp_path, None, 300).tell("update").result == "unsent"
+    assert Commands(tmp_path, None, 300).change("update").result == "unsent"
 
 
 @pytest.mark.parametrize(
@@ -159,11 +159,11 @@ def test_a_job_of_which_half_is_said_is_unknown(tmp_path, row):
 
 
 def test_what_was_taken_and_cannot_be_looked_at_is_tried_again(tmp_path):
-    told = commands(tmp_path, "", program="scontrol").tell("requeue", "7")
-    assert told.result == "taken"
+    reply = commands(tmp_path, "", program="scontrol").change("requeue", "7")
+    assert reply.result == "taken"
 
-    def look():
+    def inspect():
         raise UnknownError("no answer")
 
     with pytest.raises(LaterError, match="no answer"):
-        settle(told, look, harmless=False)
+        conclude(reply, inspect, harmless=False)

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from peerwatch_common.web.request import Request
-from peerwatch_responder.action import Look
+from peerwatch_responder.action import StepState
 from peerwatch_responder.actions.driver.cluster import DriverOnly
 from peerwatch_responder.audit.journal import Journal
 from peerwatch_responder.audit.row import parse_row
@@ -32,8 +32,8 @@ class Hung:
     def steps(self, _target):
         return [self]
 
-    def look(self):
-        return Look("open")
+    def inspect(self):
+        return StepState("open")
 
     def do(self, _before):
         self.asked.set()

@@ -17,7 +17,7 @@ from pathlib import Path
 from peerwatch_common.errors import ConfigError
 from peerwatch_common.progress import Progress
 from peerwatch_demo.incidents.incident import Incident
-from peerwatch_demo.incidents.measure import Judged, judge, table
+from peerwatch_demo.incidents.measure import Evaluation, evaluate, table
 from peerwatch_demo.incidents.mechanism import PARTS, Mechanism, load_mechanisms
 from peerwatch_demo.incidents.recorded_jobs import PART as RECORDED
 from peerwatch_demo.incidents.recorded_jobs import load_recorded
@@ -36,17 +36,17 @@ def main(arguments: list[str] | None = None) -> int:
                 for incident in incidents:
                     incident.write(options.write / incident.name)
                 return 0
-            judged = [judge(incident) for incident in incidents]
+            evaluations = [evaluate(incident) for incident in incidents]
         if options.part in ("all", RECORDED) and not options.only:
-            judged += [judge(incident) for incident in load_recorded()]
+            evaluations += [evaluate(incident) for incident in load_recorded()]
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return 2
     except KeyboardInterrupt:
         return 130
     if options.output is not None:
-        options.output.write_text("".join(json.dumps(_line(each)) + "\n" for each in judged))
-    sys.stdout.write(table(judged, mechanisms=options.mechanisms))
+        options.output.write_text("".join(json.dumps(_line(each)) + "\n" for each in evaluations))
+    sys.stdout.write(table(evaluations, mechanisms=options.mechanisms))
     return 0
 
 
@@ -71,13 +71,13 @@ def _played(
             progress.advance(1)
 
 
-def _line(judged: Judged) -> dict[str, object]:
+def _line(evaluation: Evaluation) -> dict[str, object]:
     """Return a line of the file: sets as lists."""
-    plain = asdict(judged)
+    plain = asdict(evaluation)
     said = plain.pop("said")
     return {
         **plain,
-        "healthy_isolated": sorted(judged.healthy_isolated),
+        "healthy_isolated": sorted(evaluation.healthy_isolated),
         **{name: sorted(value) for name, value in said.items()},
     }
 

@@ -36,7 +36,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Evaluation:
     """How right a diagnosis of one incident is.
 
     Parameters
@@ -68,15 +68,15 @@ class Judged:
     missing: tuple[str, ...]
 
 
-def judge(incident: Incident) -> Judged:
+def evaluate(incident: Incident) -> Evaluation:
     """Diagnose an incident and compare the diagnosis with its answer."""
     return compare(incident, diagnosed(incident))
 
 
-def compare(incident: Incident, said: Said) -> Judged:
+def compare(incident: Incident, said: Said) -> Evaluation:
     """Compare what is said about an incident with its answer."""
     answer = incident.answer
-    return Judged(
+    return Evaluation(
         incident.name,
         incident.mechanism,
         incident.part,
@@ -156,46 +156,46 @@ class Shares:
     healthy_isolated: int
 
 
-def shares(judged: Iterable[Judged]) -> Shares:
+def shares(evaluations: Iterable[Evaluation]) -> Shares:
     """Count what is right."""
-    all_of_them = list(judged)
+    every = list(evaluations)
     return Shares(
-        len(all_of_them),
-        sum(each.host for each in all_of_them),
-        sum(each.domain for each in all_of_them),
-        sum(each.symptom for each in all_of_them),
-        sum(bool(each.healthy_isolated) for each in all_of_them),
+        len(every),
+        sum(each.host for each in every),
+        sum(each.domain for each in every),
+        sum(each.symptom for each in every),
+        sum(bool(each.healthy_isolated) for each in every),
     )
 
 
-def by_mechanism(judged: Iterable[Judged]) -> Mapping[str, list[Judged]]:
+def by_mechanism(evaluations: Iterable[Evaluation]) -> Mapping[str, list[Evaluation]]:
     """Return the incidents of each mechanism."""
-    found: dict[str, list[Judged]] = defaultdict(list)
-    for each in judged:
+    found: dict[str, list[Evaluation]] = defaultdict(list)
+    for each in evaluations:
         found[each.mechanism].append(each)
     return found
 
 
-def table(judged: Iterable[Judged], *, mechanisms: bool = False) -> str:
+def table(evaluations: Iterable[Evaluation], *, mechanisms: bool = False) -> str:
     """Return what is right as a table in Markdown, by part, and by mechanism if asked for.
 
     Intervals are Wilson's, at 95 %. Incidents of one mechanism resemble one another, so that they
     are rather too narrow.
     """
-    all_of_them = list(judged)
-    parts = sorted({each.part for each in all_of_them})
+    every = list(evaluations)
+    parts = sorted({each.part for each in every})
     lines = [
         "| part | mechanisms | incidents | host right | domain right | symptom right | "
         "a healthy host isolated |",
         "|---|---|---|---|---|---|---|",
     ]
     for part in parts:
-        chosen = [each for each in all_of_them if each.part == part]
+        chosen = [each for each in every if each.part == part]
         lines.append(f"| {part} | {len(by_mechanism(chosen))} {_cells(shares(chosen))}")
     if mechanisms:
         lines += ["", "| mechanism | part | incidents | host | domain | symptom | isolated |"]
         lines.append("|---|---|---|---|---|---|---|")
-        for name, chosen in by_mechanism(all_of_them).items():
+        for name, chosen in by_mechanism(every).items():
             found = shares(chosen)
             lines.append(
                 f"| {name} | {chosen[0].part} | {found.incidents} | {found.host} | {found.domain} "

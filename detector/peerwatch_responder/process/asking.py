@@ -50,17 +50,18 @@ def _order(options: argparse.Namespace, settings: Settings) -> int:
             order[name] = getattr(options, name)
     try:
         answer = _request(options, settings, "POST", ORDERS, order)
-        told = _told_by_journal(order, settings) if answer is None else answer["told"]
+        results = _obeyed_offline(order, settings) if answer is None else answer["results"]
     except OrderError as error:
         sys.stderr.write(f"peerwatch-responder: {error}\n")
         return _REFUSED
-    sys.stdout.write(
-        json.dumps({"told": told}) + "\n" if options.json else "".join(f"{each}\n" for each in told)
-    )
+    if options.json:
+        sys.stdout.write(json.dumps({"results": results}) + "\n")
+    else:
+        sys.stdout.writelines(f"{each}\n" for each in results)
     return 0
 
 
-def _told_by_journal(order: dict[str, object], settings: Settings) -> list[str]:
+def _obeyed_offline(order: dict[str, object], settings: Settings) -> list[str]:
     with Journal(settings.config.journal) as journal:
         books, probation = Books(journal, journal.rows), settings.config.policy.probation
         return obey(order, books, settings.actions, probation)

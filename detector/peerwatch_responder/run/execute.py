@@ -21,7 +21,7 @@ from peerwatch_responder.run.restarts import Restarts
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from peerwatch_responder.action import Action, Before, Look, Step
+    from peerwatch_responder.action import Action, Before, Step, StepState
     from peerwatch_responder.policy.state import Response, Status
 
 _LOG = logging.getLogger(__name__)
@@ -132,22 +132,22 @@ class Execution:
 
     def _step(self, action: str, step: Step) -> None:
         what = f"{action}: {step.name}"
-        look: Look = self._patiently(what, step.look)
-        if look.standing == "other":
-            raise EndedError(self._failed(), f"{what}: {look.text}")
-        if look.standing == "done":
+        found: StepState = self._patiently(what, step.inspect)
+        if found.status == "other":
+            raise EndedError(self._failed(), f"{what}: {found.text}")
+        if found.status == "done":
             # Done by us before a crash: what was there before is known from then.
-            before = self._begun.get((action, step.name), look.before)
-            self._record(action, step, "done", before, look.text)
+            before = self._begun.get((action, step.name), found.before)
+            self._record(action, step, "done", before, found.text)
             return
         if (action, step.name) not in self._begun:
             self._heed_advice(action)
         if self._dry_run:
-            self._record(action, step, "would", look.before, look.text)
+            self._record(action, step, "would", found.before, found.text)
             return
-        self._record(action, step, "begins", look.before, look.text)
-        answer = self._patiently(what, lambda: step.do(look.before))
-        self._record(action, step, "done", look.before, answer)
+        self._record(action, step, "begins", found.before, found.text)
+        answer = self._patiently(what, lambda: step.do(found.before))
+        self._record(action, step, "done", found.before, answer)
 
     def _heed_advice(self, action: str) -> None:
         """End the response where its job shall not be started again, wait where it shall later."""

@@ -154,10 +154,10 @@ SPECS = (
 _ENDED = ("done", "failed", "stuck", "passed", "undone")
 # A page waits no longer than this for a response.
 _UNDER_WAY_SECONDS = 300.0
-_TOLD_SECONDS = 3600.0
+_SHOWN_SECONDS = 3600.0
 _SUMMARY_CHARACTERS = 400
 # Stuck has an alert of its own.
-_TOLD = ("done", "failed", "passed")
+_SHOWN = ("done", "failed", "passed")
 
 
 def families(responder: Responder, rejected: Counter[str], now: float) -> list[Family]:
@@ -206,7 +206,7 @@ def families(responder: Responder, rejected: Counter[str], now: float) -> list[F
     for each in responses:
         if each.status in UNDER_WAY and now - each.planned_at < _UNDER_WAY_SECONDS:
             gauge(UNDER_WAY_INFO, 1, each.node, each.job_id, each.key)
-        elif each.status in _TOLD and each.returned_at is None and _is_new(each, now):
+        elif each.status in _SHOWN and each.returned_at is None and _is_new(each, now):
             gauge(ENDED_INFO, 1, each.node, each.job_id, each.key, each.status, summary_of(each))
     gauge(OUT, len(out))
     hour = config.policy.budget.nodes_per_hour - len(nodes_of_last_hour(state, now))
@@ -223,7 +223,7 @@ def families(responder: Responder, rejected: Counter[str], now: float) -> list[F
 
 
 def _is_new(response: Response, now: float) -> bool:
-    return response.ended_at is not None and now - response.ended_at < _TOLD_SECONDS
+    return response.ended_at is not None and now - response.ended_at < _SHOWN_SECONDS
 
 
 def summary_of(response: Response) -> str:

@@ -94,12 +94,12 @@ def put_back(response: Response, books: Books, actions: Mapping[str, Action]) ->
     OrderError
         If not all could be undone.
     """
-    told, undone = [], True
+    texts, undone = [], True
     for text, is_undone in undo(response, target_of(response), actions):
-        told.append(text)
+        texts.append(text)
         undone = undone and is_undone
     if not undone:
-        raise OrderError("Not all could be undone: " + "; ".join(told))
-    books.write("ended", key=response.key, status="undone", text="; ".join(told))
+        raise OrderError("Not all could be undone: " + "; ".join(texts))
+    books.write("ended", key=response.key, status="undone", text="; ".join(texts))
     books.write("returned", key=response.key)
-    return told
+    return texts

@@ -57,9 +57,9 @@ def probe(response: Response, books: Books, check: Action) -> tuple[Result, str]
 
 def _checked(response: Response, check: Action) -> tuple[Result, str]:
     try:
-        told = [step.do({}) for step in check.steps(target_of(response))]
+        texts = [step.do({}) for step in check.steps(target_of(response))]
     except PassedError as error:
         return "passed", str(error)
     except (UnknownError, LaterError, RejectedError, AmbiguousError) as error:
         return "broken", str(error)
-    return "failed", "; ".join(told)
+    return "failed", "; ".join(texts)

@@ -307,9 +307,9 @@ class Responder:
     def _put_back(self, key: str, text: str) -> tuple[Status, str]:
         """Undo what was done before a check that the node has passed."""
         response = self.state.responses[key]
-        told = list(undo(response, target_of(response), self.actions))
-        text = "; ".join((text, *(each for each, _ in told)))
-        return ("passed" if all(is_undone for _, is_undone in told) else "stuck"), text
+        undone = list(undo(response, target_of(response), self.actions))
+        text = "; ".join((text, *(each for each, _ in undone)))
+        return ("passed" if all(is_undone for _, is_undone in undone) else "stuck"), text
 
     def _execute(self, response: Response) -> None:
         execution = Execution(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from peerwatch_responder.advice import Advice, Job, NoAdvisor
@@ -23,17 +22,11 @@ class Restarts:
         Names of the actions that do.
     advisor
         Whom to ask; None: nobody.
-
-    Attributes
-    ----------
-    told
-        How often each advice was given, by verdict and reason.
     """
 
     def __init__(self, actions: Collection[str] = (), advisor: RetryAdvisor | None = None) -> None:
         self._actions = frozenset(actions)
         self._advisor = advisor or NoAdvisor()
-        self.told: Counter[tuple[str, str]] = Counter()
 
     def advice(self, action: str, target: Target) -> Advice | None:
         """Return what is advised about the target's job; None: the action starts none.
@@ -46,6 +39,4 @@ class Restarts:
         if action not in self._actions or not target.job_id:
             return None
         job = Job(target.cluster, target.job_id, target.node, target.starts_at, target.labels)
-        advice = self._advisor.advise(job)
-        self.told[advice.verdict, advice.reason] += 1
-        return advice
+        return self._advisor.advise(job)

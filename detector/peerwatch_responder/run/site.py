@@ -114,7 +114,7 @@ class Site:
         if not bears(request, self._token_file):
             return text(401, "A token is needed.", ("WWW-Authenticate", "Bearer"))
         try:
-            told = obey(
+            results = obey(
                 json.loads(request.body),
                 self._responder.books,
                 self._responder.actions,
@@ -125,7 +125,7 @@ class Site:
         except OrderError as error:
             return text(409, str(error))
         self._responder.wake()
-        return _json(200, {"told": told})
+        return _json(200, {"results": results})
 
 
 def status_of(state: State, plan: Plan | None) -> dict[str, Any]:

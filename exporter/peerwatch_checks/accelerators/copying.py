@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from peerwatch_checks.accelerators.devices import Device, seconds_of, synchronize
 from peerwatch_checks.accelerators.floors import Quantity, floor_of
 from peerwatch_checks.check import Outcome
-from peerwatch_checks.judgement import judged, reference_for
+from peerwatch_checks.evaluation import evaluate, reference_for
 from peerwatch_common.health_conditions import severity_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _SEED = 20
 
 @dataclass(frozen=True, slots=True)
 class CopySpeed:
-    """One way that was measured.
+    """How fast a copy from one device to another is.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def outcomes(
     what: str,
     advice: str,
 ) -> Iterator[Outcome]:
-    """Yield an outcome for each way: wrong bits, or slower than those of its kind.
+    """Yield an outcome for each copy: wrong bits, or slower than those of its kind.
 
     Parameters
     ----------
@@ -110,22 +110,24 @@ def outcomes(
     quantity
         Whose floor counts where there are no peers.
     what, advice
-        As for ``judged``.
+        As for ``evaluate``.
     """
-    for one in speeds:
-        if not one.equal:
-            text = f"{one.name}: the copy is not what was copied. Take the GPU out."
+    for speed in speeds:
+        if not speed.equal:
+            text = f"{speed.name}: the copy is not what was copied. Take the GPU out."
             severity = severity_of("wrong_results")
-            yield Outcome("fail", text, one.name, severity=severity)
+            yield Outcome("fail", text, speed.name, severity=severity)
             continue
-        others = [each.gigabytes for each in speeds if each is not one and each.kind == one.kind]
-        floor = floor_of(one.kind, quantity)
-        against = reference_for(context, one.name, "GB/s", tolerance, others=others, floor=floor)
-        yield judged(
-            one.gigabytes,
+        others = [
+            each.gigabytes for each in speeds if each is not speed and each.kind == speed.kind
+        ]
+        floor = floor_of(speed.kind, quantity)
+        against = reference_for(context, speed.name, "GB/s", tolerance, others=others, floor=floor)
+        yield evaluate(
+            speed.gigabytes,
             "GB/s",
             against,
-            what=f"{what}, {one.name}",
+            what=f"{what}, {speed.name}",
             advice=advice,
-            device=one.name,
+            device=speed.name,
         )

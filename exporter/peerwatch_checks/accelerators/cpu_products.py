@@ -76,9 +76,9 @@ def cpu_products(
         for turn in itertools.count(1):
             for name, each in itertools.product(PRECISIONS, range(len(allowed))):
                 _multiply(found[name][each], factors[name], result)
-            settled = all(each.time.settled for same in found.values() for each in same)
+            stable = all(each.time.is_stable for same in found.values() for each in same)
             good = all(enough(name, gigaflops(size, same)) for name, same in found.items())
-            if turn > 1 and ((settled and good) or time.monotonic() > deadline):
+            if turn > 1 and ((stable and good) or time.monotonic() > deadline):
                 return found
     finally:
         os.sched_setaffinity(0, allowed)

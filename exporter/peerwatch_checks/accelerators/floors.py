@@ -1,6 +1,6 @@
 """What a GPU must reach at least, by model: data with its source, used where peers are missing.
 
-Peers come first (``judgement``): values of a table age with drivers and libraries, so these are
+Peers come first (``evaluation``): values of a table age with drivers and libraries, so these are
 floors, below what healthy ones measure. They are for whole GPUs, not for MIG instances.
 """
 

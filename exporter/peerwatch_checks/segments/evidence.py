@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
-from peerwatch_checks.judgement import MIN_PEERS, limit_of
+from peerwatch_checks.evaluation import MIN_PEERS, limit_of
 from peerwatch_checks.segments.division import Segment
 
 # Seen by that many runs, it counts.

@@ -1,4 +1,4 @@
-"""How incidents are judged, and the floors that the root diagnosis holds on a few of each."""
+"""How incidents are evaluated, and the floors that the root diagnosis holds on a few of each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from peerwatch_demo.incidents.__main__ import main
 from peerwatch_demo.incidents.incident import Answer, Incident
-from peerwatch_demo.incidents.measure import Judged, Said, compare, judge, shares, table
+from peerwatch_demo.incidents.measure import Evaluation, Said, compare, evaluate, shares, table
 from peerwatch_demo.incidents.mechanism import load_mechanisms
 from peerwatch_demo.incidents.story import play
 from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
@@ -35,12 +35,12 @@ def said(*isolated: str, named: str = "", domain: str = "hardware") -> Said:
 
 
 @cache
-def a_few_of_each() -> tuple[Judged, ...]:
+def a_few_of_each() -> tuple[Evaluation, ...]:
     small = [
         each.model_copy(update={"nodes": (each.nodes[0], max(each.nodes[0], MOST_NODES))})
         for each in load_mechanisms()
     ]
-    return tuple(judge(play(mechanism, seed)) for mechanism in small for seed in (1, 2))
+    return tuple(evaluate(play(mechanism, seed)) for mechanism in small for seed in (1, 2))
 
 
 def test_the_node_at_fault_must_be_taken_out() -> None:

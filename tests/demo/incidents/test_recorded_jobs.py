@@ -6,19 +6,19 @@ from functools import cache
 
 import pytest
 
-from peerwatch_demo.incidents.measure import Judged, judge
+from peerwatch_demo.incidents.measure import Evaluation, evaluate
 from peerwatch_demo.incidents.recorded_jobs import FOLDER, load_recorded
 
 
 @cache
-def judged() -> tuple[Judged, ...]:
-    return tuple(judge(incident) for incident in load_recorded())
+def evaluations() -> tuple[Evaluation, ...]:
+    return tuple(evaluate(incident) for incident in load_recorded())
 
 
 def test_every_recording_has_an_answer_and_nothing_of_the_machine() -> None:
     recorded = {file.stem for file in FOLDER.glob("*.json")}
 
-    assert recorded == {each.mechanism.removeprefix("recorded_") for each in judged()}
+    assert recorded == {each.mechanism.removeprefix("recorded_") for each in evaluations()}
     for file in FOLDER.glob("*.json"):
         text = file.read_text()
         assert "/work" not in text.replace("/workspace", ""), file.name
@@ -48,6 +48,6 @@ def test_a_real_job_with_a_tensor_of_another_shape_says_that_its_ranks_do_not_ag
 
 @pytest.mark.parametrize("fault", ["exception", "killed", "wrong_shape", "hangs", "healthy"])
 def test_no_healthy_node_is_isolated(fault: str) -> None:
-    (found,) = (each for each in judged() if each.mechanism == f"recorded_{fault}")
+    (found,) = (each for each in evaluations() if each.mechanism == f"recorded_{fault}")
 
     assert not found.healthy_isolated

@@ -128,7 +128,7 @@ def test_what_many_ranks_say_is_one_row_with_the_first_of_them() -> None:
     rows = timeline(shifted(timeouts(0)), JOB)
 
     (row,) = rows
-    assert ("logs of ranks", "collective timeout", 64) == (row.lane, row.what, row.count)
+    assert ("logs of ranks", "collective timeout", 64) == (row.source, row.what, row.count)
     assert tuple(NODES) == row.nodes
     assert "n0, n1, n2 and 5 more, 64 ranks" == row.where
     assert (T0, T0 + 0.63) == (row.time, pytest.approx(row.until))
@@ -195,7 +195,7 @@ def test_several_diagnoses_are_numbered_and_so_are_their_first_signs(site: Site)
     ]
 
 
-def test_the_picture_has_a_lane_for_each_source_and_names_its_marks(site: Site) -> None:
+def test_the_picture_has_a_row_for_each_source_and_names_its_marks(site: Site) -> None:
     page = show(site, gpu_lost())
     picture = ET.fromstring(re.findall(r"<svg.*?</svg>", page, re.DOTALL)[0])
     texts = [each.text for each in picture.findall("{*}text")]

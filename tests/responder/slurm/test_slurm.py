@@ -61,7 +61,7 @@ class Slurm(Cluster):
         path.write_text(f"#!/bin/sh\n{log}\n{does}\n")
         path.chmod(0o755)
 
-    def told(self):
+    def requests(self):
         return self.calls.read_text().splitlines() if self.calls.exists() else []
 
     def target(self, node, job="", **changes):
@@ -140,9 +140,9 @@ def undone(actions, target, rows):
     """Return what is told when the steps of some rows are undone; all of them must be."""
     steps = [DoneStep(each["action"], each["step"], True, each["before"]) for each in rows]
     planned = dataclasses.replace(response(key=KEY), steps=tuple(steps[1::2]))
-    told = list(undo(planned, target, actions))
-    assert all(is_undone for _, is_undone in told), told
-    return [text for text, _ in told]
+    undone = list(undo(planned, target, actions))
+    assert all(is_undone for _, is_undone in undone), undone
+    return [text for text, _ in undone]
 
 
 def test_the_node_is_drained_and_its_job_goes_on_elsewhere(slurm):
@@ -169,13 +169,13 @@ def test_the_node_is_drained_and_its_job_goes_on_elsewhere(slurm):
     assert (found["nodes"], found["excluded_nodes"], found["restart_cnt"]) == (
         *("n2", "n[3-4],n1", 1),
     )
-    told = slurm.told()
-    assert [line.split()[0] for line in told] == ["update", "requeue", "update", "update"]
+    requests = slurm.requests()
+    assert [line.split()[0] for line in requests] == ["update", "requeue", "update", "update"]
     assert slurm.job_json(other)["restart_cnt"] == 0
 
     # Done again, nothing is.
     assert execute(actions, target)[0] == "done"
-    assert slurm.told() == told
+    assert slurm.requests() == requests
     assert undone(actions, target, rows)[1].startswith("drain: drain: resumed")
     back = slurm.nodes_json()["n1"]
     assert (back["reason"], back["partitions"]) == (before["reason"], before["partitions"])
@@ -233,7 +233,7 @@ def test_what_somebody_else_has_taken_out_stays_theirs(slurm, how):
     with pytest.raises(RejectedError, match="it stays as it is"):
         step.do({})
     assert "nothing is resumed" in actions["drain"].undo(target, "drain", {})
-    assert slurm.told() == []
+    assert slurm.requests() == []
     after = slurm.nodes_json()["n4"]
     same = ("state", "reason", "reason_changed_at", "reason_set_by_user")
     assert [after[name] for name in same] == [before[name] for name in same]
@@ -266,7 +266,7 @@ def test_what_a_person_changes_is_not_undone(slurm, person):
     assert slurm.owner("n2") == ("nobody" if len(person) == 1 else "other")
     assert "nothing is resumed" in undone(actions, target, rows)[0]
     assert slurm.reason("n2") == ("" if len(person) == 1 else "mine now")
-    assert len(slurm.told()) == 1
+    assert len(slurm.requests()) == 1
 
 
 def test_only_the_run_of_the_alert_on_its_node_is_requeued(slurm):
@@ -287,7 +287,7 @@ def test_only_the_run_of_the_alert_on_its_node_is_requeued(slurm):
         slurm.actions("requeue")["requeue"].steps(
             dataclasses.replace(slurm.target("n1", job), cluster="east")
         )
-    assert slurm.told() == []
+    assert slurm.requests() == []
 
 
 def test_of_an_array_one_task_and_of_a_heterogeneous_job_all_of_it(slurm):
@@ -307,7 +307,7 @@ def test_of_an_array_one_task_and_of_a_heterogeneous_job_all_of_it(slurm):
     first = slurm.job_json(array + 1)["nodes"]
     assert execute(slurm.actions("requeue"), slurm.target(first, f"{array}_1"))[0] == "done"
     assert execute(slurm.actions("requeue"), slurm.target("n4", leader))[0] == "done"
-    assert slurm.told() == [f"requeue {array}_2", f"requeue {array}_1", f"requeue {leader}"]
+    assert slurm.requests() == [f"requeue {array}_2", f"requeue {array}_1", f"requeue {leader}"]
     assert [slurm.job_json(each)["restart_cnt"] for each in everything] == [1] * 4
 
 
@@ -333,7 +333,7 @@ def test_killed_between_the_effect_and_its_row_there_is_one_effect(slurm, action
     status, _, rows = execute(actions, target, steps=[begun])
     assert (status, [each["phase"] for each in rows]) == ("done", ["done"])
     assert rows[0]["before"] == begun.before
-    assert len(slurm.told()) == 1
+    assert len(slurm.requests()) == 1
 
 
 FAULTS = {
@@ -367,9 +367,9 @@ def test_whatever_scontrol_does_the_answer_is_what_is_true(slurm, action, fault)
     cluster = slurm.cluster()
     # What hangs does nothing else; only it is to be ended in time.
     seconds = 1 if fault == "hangs" else 300
-    cluster.commands.tell = Commands(slurm.folder / "faulty", None, seconds).tell
+    cluster.commands.change = Commands(slurm.folder / "faulty", None, seconds).change
     (step,) = ACTIONS[action](ActionOptions(), cluster).steps(slurm.target("n1", job))
-    before = step.look().before
+    before = step.inspect().before
     if action in errors:
         with pytest.raises(errors[action]):
             step.do(before)
@@ -379,7 +379,7 @@ def test_whatever_scontrol_does_the_answer_is_what_is_true(slurm, action, fault)
         step.do(before)
         assert (slurm.owner("n1") == "ours") == (action == "drain")
         assert slurm.job_json(job)["restart_cnt"] == (action == "requeue")
-    assert len(slurm.told()) == 1
+    assert len(slurm.requests()) == 1
 
 
 def test_what_a_decision_needs_to_know(slurm):
@@ -395,4 +395,4 @@ def test_what_a_decision_needs_to_know(slurm):
     assert nobody.size() == 0
     assert {("", node) for node in slurm.nodes} <= nobody.protected()
     (step,) = slurm.actions("drain")["drain"].steps(slurm.target("n[1-4]"))
-    assert step.look().standing == "other"
+    assert step.inspect().status == "other"

@@ -49,4 +49,4 @@ def _line(row: RowView) -> str:
     says = f" ({row.says})" if row.says else ""
     text = f": {row.text}" if row.text else ""
     where = f" [{row.where}]" if row.where else ""
-    return f"{row.after or 'unknown':>10}  {row.clock}  {row.lane}: {row.what}{says}{where}{text}"
+    return f"{row.after or 'unknown':>10}  {row.clock}  {row.source}: {row.what}{says}{where}{text}"

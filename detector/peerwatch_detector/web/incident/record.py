@@ -178,11 +178,11 @@ def _events(answers: Answers) -> Iterator[TimelineRow]:
 
 
 def event(
-    time: float, lane: str, what: str, node: str, *, says: str = "", text: str = "", gpu: str = ""
+    time: float, source: str, what: str, node: str, *, says: str = "", text: str = "", gpu: str = ""
 ) -> TimelineRow:
     """Return something that happened once, as a row of the timeline."""
     nodes, gpus = _some([node]), _some([gpu])
-    return TimelineRow(time, time, lane, what, says, "", nodes, (), gpus, (), (), 1, text)
+    return TimelineRow(time, time, source, what, says, "", nodes, (), gpus, (), (), 1, text)
 
 
 def _some(values: Sequence[str]) -> tuple[str, ...]:

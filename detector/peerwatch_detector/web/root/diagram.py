@@ -1,4 +1,4 @@
-"""The timeline as a picture: a lane for each source, and what came first at the left.
+"""The timeline as a picture: a row for each source, and what came first at the left.
 
 Time is stretched around the zero, where seconds decide, and squeezed far from it, where minutes do.
 """
@@ -9,11 +9,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from peerwatch_detector.web.root.timeline import ALL_LANES, TimelineRow
+from peerwatch_detector.web.root.timeline import ALL_SOURCES, TimelineRow
 
 WIDTH = 760
 LEFT, RIGHT, TOP, BOTTOM = 130, 24, 10, 30
-LANE_HEIGHT = 24
+ROW_HEIGHT = 24
 _SIZES = ((1.0, "1 s"), (10.0, "10 s"), (60.0, "1 min"), (600.0, "10 min"), (3600.0, "1 h"))
 _LEAST_APART = 44.0
 _SMALLEST, _LARGEST = 4.0, 9.0
@@ -40,7 +40,7 @@ class Diagram:
     ----------
     height
         Of the view box.
-    lanes
+    rows
         (y, source).
     ticks
         (x, text).
@@ -51,7 +51,7 @@ class Diagram:
     """
 
     height: int
-    lanes: tuple[tuple[float, str], ...]
+    rows: tuple[tuple[float, str], ...]
     ticks: tuple[tuple[float, str], ...]
     marks: tuple[Mark, ...]
     zero: float
@@ -76,14 +76,14 @@ def draw(rows: Sequence[TimelineRow], zero: float) -> Diagram | None:
     def x_of(seconds: float) -> float:
         return LEFT + (_squeezed(seconds) - low) / (high - low) * (WIDTH - LEFT - RIGHT)
 
-    used = {row.lane for row, _, _ in timed}
-    lanes = [lane for lane in ALL_LANES if lane in used]
-    y = {lane: TOP + LANE_HEIGHT * (place + 0.5) for place, lane in enumerate(lanes)}
+    used = {row.source for row, _, _ in timed}
+    sources = [source for source in ALL_SOURCES if source in used]
+    y = {source: TOP + ROW_HEIGHT * (place + 0.5) for place, source in enumerate(sources)}
     marks = [
         Mark(
             x_of(time - zero),
             x_of(until - zero),
-            y[row.lane],
+            y[row.source],
             min(_LARGEST, _SMALLEST + math.log2(row.count)),
             f"{row.what}, {row.where}" if row.where else row.what,
             bool(row.first_of),
@@ -92,8 +92,8 @@ def draw(rows: Sequence[TimelineRow], zero: float) -> Diagram | None:
         for row, time, until in timed
     ]
     return Diagram(
-        TOP + LANE_HEIGHT * len(lanes) + BOTTOM,
-        tuple((y[lane], lane) for lane in lanes),
+        TOP + ROW_HEIGHT * len(sources) + BOTTOM,
+        tuple((y[source], source) for source in sources),
         _ticks(x_of),
         tuple(sorted(marks, key=lambda mark: (mark.is_first, mark.speaks))),
         x_of(0.0),

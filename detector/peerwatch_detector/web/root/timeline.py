@@ -24,7 +24,7 @@ _MOST_APART = 3
 # States and settings that hold at an unknown time have none; a time far outside of ours is garbage.
 _KNOWN_FROM, _KNOWN_UNTIL = 1e8, 1e10
 
-LANES: Mapping[Kind, str] = {
+SOURCE_OF: Mapping[Kind, str] = {
     "xid": "kernel log",
     "sxid": "kernel log",
     "kernel": "kernel log",
@@ -47,7 +47,7 @@ LANES: Mapping[Kind, str] = {
     "job": "job",
 }
 # In the order of a picture: what is no evidence of the root comes last.
-ALL_LANES = (*dict.fromkeys(LANES.values()), "metrics", "alerts", "responder")
+ALL_SOURCES = (*dict.fromkeys(SOURCE_OF.values()), "metrics", "alerts", "responder")
 _CLASSES: Mapping[str, str] = {
     "H": "node",
     "N": "network",
@@ -72,8 +72,8 @@ class TimelineRow:
     ----------
     time, until
         When it was first and last seen, Unix time; None if that is not known.
-    lane
-        The source, one of ``ALL_LANES``.
+    source
+        The source, one of ``ALL_SOURCES``.
     what
         Name of it: "XID 79".
     says
@@ -98,7 +98,7 @@ class TimelineRow:
 
     time: float | None
     until: float | None
-    lane: str
+    source: str
     what: str
     says: str
     class_name: str
@@ -225,7 +225,7 @@ def _row(group: Sequence[Evidence], job: JobPlaces) -> TimelineRow:
     return TimelineRow(
         time=first.time if known else None,
         until=min(group[-1].time, _KNOWN_UNTIL) if known else None,
-        lane=LANES[first.kind],
+        source=SOURCE_OF[first.kind],
         what=_what(first, name),
         says=says,
         class_name=_CLASSES.get(first.class_name, "") if first.kind in ("log", "kernel") else "",

@@ -32,7 +32,7 @@ class RowView:
 
     after: str
     clock: str
-    lane: str
+    source: str
     what: str
     says: str
     where: str
@@ -242,7 +242,7 @@ def _sentence(row: TimelineRow, zero: float) -> str:
     view = row_view(row, zero)
     parts = [part for part in (view.where, view.says) if part]
     said = f": {view.text}" if view.text else ""
-    return f"{view.after} {view.lane}: {view.what} ({', '.join(parts)}){said}".strip()
+    return f"{view.after} {view.source}: {view.what} ({', '.join(parts)}){said}".strip()
 
 
 def row_view(row: TimelineRow, zero: float) -> RowView:
@@ -250,7 +250,7 @@ def row_view(row: TimelineRow, zero: float) -> RowView:
     return RowView(
         _span(row, zero),
         "" if row.time is None else _clock(row.time),
-        row.lane,
+        row.source,
         row.what,
         row.says or row.class_name,
         _where(row),
@@ -289,7 +289,7 @@ def _row_json(row: TimelineRow, zero: float) -> dict[str, Any]:
         "time": row.time,
         "until": row.until,
         "after_seconds": None if row.time is None else round(row.time - zero, 3),
-        "source": row.lane,
+        "source": row.source,
         "name": row.what,
         "meaning": row.says,
         "class": row.class_name,

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import Field
 
 from peerwatch_common.logs import one_line
-from peerwatch_responder.action import ActionOptions, Look, PassedError, RejectedError, register
+from peerwatch_responder.action import (
+    ActionOptions,
+    PassedError,
+    RejectedError,
+    StepState,
+    register,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,8 +92,8 @@ class _Run:
         self._options = options
         self._target = target
 
-    def look(self) -> Look:
-        return Look("open", f"checks {self._target.node} by {self._options.command[0]}")
+    def inspect(self) -> StepState:
+        return StepState("open", f"checks {self._target.node} by {self._options.command[0]}")
 
     def do(self, before: Before) -> str:
         checked = self._run()

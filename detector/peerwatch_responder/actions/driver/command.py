@@ -11,8 +11,8 @@ from pydantic import Field
 from peerwatch_responder.action import (
     AmbiguousError,
     LaterError,
-    Look,
     RejectedError,
+    StepState,
     register,
 )
 from peerwatch_responder.actions.driver.order import (
@@ -76,9 +76,9 @@ class _Order:
         self._target = target
         self.name = want
 
-    def look(self) -> Look:
+    def inspect(self) -> StepState:
         # Only the driver knows, by the order's identity.
-        return Look("open", f"{self.name} by {self._options.command[0]}")
+        return StepState("open", f"{self.name} by {self._options.command[0]}")
 
     def do(self, before: Before) -> str:
         order = identity(self._target, self.name, "command")

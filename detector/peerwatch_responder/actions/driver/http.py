@@ -11,7 +11,13 @@ from urllib.parse import urljoin, urlsplit
 import requests
 from pydantic import Field, FilePath
 
-from peerwatch_responder.action import AmbiguousError, LaterError, Look, RejectedError, register
+from peerwatch_responder.action import (
+    AmbiguousError,
+    LaterError,
+    RejectedError,
+    StepState,
+    register,
+)
 from peerwatch_responder.actions.driver.order import (
     MAX_ANSWER_BYTES,
     DriverOptions,
@@ -108,9 +114,9 @@ class _Order:
         self._clock = clock
         self.name = want
 
-    def look(self) -> Look:
+    def inspect(self) -> StepState:
         # Only the driver knows, by the order's identity.
-        return Look("open", f"{self.name} at {urlsplit(self._options.url).hostname}")
+        return StepState("open", f"{self.name} at {urlsplit(self._options.url).hostname}")
 
     def do(self, before: Before) -> str:
         options = self._options

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from peerwatch_responder.action import ActionOptions, Look, register
+from peerwatch_responder.action import ActionOptions, StepState, register
 from peerwatch_responder.actions.kubernetes.api import STRATEGIC
 from peerwatch_responder.actions.kubernetes.node_step import NodeStep, undo_mark
 
@@ -45,17 +45,19 @@ class _Condition:
         self._options = options
         self._clock = clock
 
-    def judge(self, node: Mapping[str, Any], target: Target) -> Look:
+    def state_of(self, node: Mapping[str, Any], target: Target) -> StepState:
         kind = self._options.condition
         found = self._found(node)
         if found is None or found.get("status") != "True":
-            return Look("open", f"{kind} is not True.", {"condition": found})
+            return StepState("open", f"{kind} is not True.", {"condition": found})
         if found.get("message") == _message(target):
-            return Look("done", f"{kind} is True.")
+            return StepState("done", f"{kind} is True.")
         if str(found.get("message")).startswith(_OURS):
             # Of an earlier response, whose node a person has put back.
-            return Look("open", f"{kind} is True by an earlier response.", {"condition": found})
-        return Look("other", f"{kind} is True by somebody else.")
+            return StepState(
+                "open", f"{kind} is True by an earlier response.", {"condition": found}
+            )
+        return StepState("other", f"{kind} is True by somebody else.")
 
     def change(self, node: Mapping[str, Any], target: Target) -> Json:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._clock()))

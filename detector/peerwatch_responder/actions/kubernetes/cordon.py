@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from peerwatch_responder.action import Look, register
+from peerwatch_responder.action import StepState, register
 from peerwatch_responder.actions.kubernetes.api import STRATEGIC
 from peerwatch_responder.actions.kubernetes.node_step import NodeStep, undo_mark
 
@@ -22,15 +22,15 @@ ID, REASON = "peerwatch/cordoned-by", "peerwatch/cordon-reason"
 class _Cordon:
     name, verb, path, content_type = "cordon", "patch nodes", "", STRATEGIC
 
-    def judge(self, node: Mapping[str, Any], target: Target) -> Look:
+    def state_of(self, node: Mapping[str, Any], target: Target) -> StepState:
         annotations = _annotations(node)
         if not _is_cordoned(node):
             before = {name: annotations.get(name) for name in (ID, REASON)}
-            return Look("open", f"Node {target.node} is in use.", before)
+            return StepState("open", f"Node {target.node} is in use.", before)
         if annotations.get(ID) == target.key:
-            return Look("done", f"Node {target.node} is cordoned.")
+            return StepState("done", f"Node {target.node} is cordoned.")
         by = f"by response {annotations[ID]}" if annotations.get(ID) else "by somebody else"
-        return Look("other", f"Node {target.node} is cordoned {by}.")
+        return StepState("other", f"Node {target.node} is cordoned {by}.")
 
     def change(self, node: Mapping[str, Any], target: Target) -> Json:
         marks = {ID: target.key, REASON: target.reason}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from peerwatch_responder.action import ActionOptions, LaterError, Look, register
+from peerwatch_responder.action import ActionOptions, LaterError, StepState, register
 from peerwatch_responder.actions.kubernetes.api import StatusError, UnsureError
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ class _Event:
     clock: Callable[[], float]
     name: str = "event"
 
-    def look(self) -> Look:
+    def inspect(self) -> StepState:
         # It is never read, which would take a right more: its name is fixed, so that a second one
         # is refused by the server.
-        return Look("open", f"an event about node {self.target.node}")
+        return StepState("open", f"an event about node {self.target.node}")
 
     def do(self, before: Before) -> str:
         try:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from peerwatch_responder.action import LaterError, Look, RejectedError, register
+from peerwatch_responder.action import LaterError, RejectedError, StepState, register
 from peerwatch_responder.actions.kubernetes.api import NOT_FOUND, StatusError, UnsureError
-from peerwatch_responder.actions.kubernetes.node_step import read_node, settled
+from peerwatch_responder.actions.kubernetes.node_step import confirmed, read_node
 from peerwatch_responder.actions.kubernetes.pods import (
     Pod,
     PodOptions,
@@ -49,11 +49,11 @@ class _Nobodys:
 
     name = "evict"
 
-    def look(self) -> Look:
-        return Look("other", "The alert does not say whose pods are to be evicted.")
+    def inspect(self) -> StepState:
+        return StepState("other", "The alert does not say whose pods are to be evicted.")
 
     def do(self, before: Before) -> str:
-        raise RejectedError(self.look().text)
+        raise RejectedError(self.inspect().text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,25 +75,25 @@ class _Evict(_PodStep):
     def name(self) -> str:
         return f"evict {self.pod} {self.pod.uid}"
 
-    def look(self) -> Look:
+    def inspect(self) -> StepState:
         now = self.found()
         if now is None:
-            return Look("done", f"Pod {self.pod} is gone.")
+            return StepState("done", f"Pod {self.pod} is gone.")
         if now.is_leaving:
-            return Look("done", f"Pod {self.pod} is ending.")
-        return Look("open", f"Pod {self.pod} runs.", {"uid": self.pod.uid})
+            return StepState("done", f"Pod {self.pod} is ending.")
+        return StepState("open", f"Pod {self.pod} runs.", {"uid": self.pod.uid})
 
     def do(self, before: Before) -> str:
-        look = self.look()
-        if look.standing == "done":
-            return look.text
+        found = self.inspect()
+        if found.status == "done":
+            return found.text
         self._is_still_ours()
         try:
             self._send()
         except UnsureError as error:
             if _TWO_BUDGETS in str(error):
                 raise RejectedError(f"Pod {self.pod}: {error}") from error
-            return settled(self.api, self.look, error)
+            return confirmed(self.api, self.inspect, error)
         except LaterError as error:
             raise LaterError(f"Pod {self.pod}: {error}", error.seconds) from error
         except StatusError as error:
@@ -144,15 +144,15 @@ class _WaitFor(_PodStep):
     def name(self) -> str:
         return f"wait for {self.pod} {self.pod.uid}"
 
-    def look(self) -> Look:
+    def inspect(self) -> StepState:
         if self.found() is None:
-            return Look("done", f"Pod {self.pod} is gone.")
-        return Look("open", f"Pod {self.pod} is ending.")
+            return StepState("done", f"Pod {self.pod} is gone.")
+        return StepState("open", f"Pod {self.pod} is ending.")
 
     def do(self, before: Before) -> str:
-        look = self.look()
-        if look.standing == "done":
-            return look.text
+        found = self.inspect()
+        if found.status == "done":
+            return found.text
         raise LaterError(f"Pod {self.pod} has not ended yet.", _WAIT_SECONDS)
 
 

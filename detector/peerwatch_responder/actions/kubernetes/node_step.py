@@ -1,6 +1,6 @@
-"""A step that marks a node: looked at, then changed only as it was looked at.
+"""A step that marks a node: inspected, then changed only as it was found.
 
-A patch carries the uid and the resourceVersion of the node that was judged, so that the server
+A patch carries the uid and the resourceVersion of the node as it was found, so that the server
 itself refuses it where anything was changed in between, or the node is another one by now.
 """
 
@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
-from peerwatch_responder.action import AmbiguousError, LaterError, Look, RejectedError, UnknownError
+from peerwatch_responder.action import (
+    AmbiguousError,
+    LaterError,
+    RejectedError,
+    StepState,
+    UnknownError,
+)
 from peerwatch_responder.actions.kubernetes.api import UnsureError
 
 if TYPE_CHECKING:
@@ -26,8 +32,8 @@ MANAGED_LABEL = "peerwatch/managed"
 _NODES = "/api/v1/nodes"
 # RFC 1123 subdomain; what alerts name goes into addresses.
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
-# Between looks after an answer that did not come: 3 minutes in all, and the looks' own time.
-_LOOKS_AFTER_SECONDS = (0.0, 1.0, 5.0, 15.0, 30.0, 60.0, 60.0)
+# Between inspections after an answer that did not come: 3 minutes in all, and their own time.
+_INSPECTED_AFTER_SECONDS = (0.0, 1.0, 5.0, 15.0, 30.0, 60.0, 60.0)
 
 Json = dict[str, Any]
 
@@ -40,7 +46,7 @@ class Mark(Protocol):
     path: str
     verb: str
 
-    def judge(self, node: Mapping[str, Any], target: Target) -> Look:
+    def state_of(self, node: Mapping[str, Any], target: Target) -> StepState:
         """Return whose mark the node has, and what must be known to undo ours."""
 
     def change(self, node: Mapping[str, Any], target: Target) -> Json:
@@ -73,31 +79,31 @@ class NodeStep:
         """The mark's name."""
         return self.mark.name
 
-    def look(self) -> Look:
-        """As ``Step.look``."""
+    def inspect(self) -> StepState:
+        """As ``Step.inspect``."""
         node = read_node(self.api, self.target.node)
         if node is None:
-            return Look("other", f"Kubernetes has no node {self.target.node}.")
-        return self._judged(node)
+            return StepState("other", f"Kubernetes has no node {self.target.node}.")
+        return self._state_of(node)
 
     def do(self, before: Before) -> str:
         """As ``Step.do``."""
         node = read_node(self.api, self.target.node)
-        look = Look("other", "The node is gone.") if node is None else self._judged(node)
-        if look.standing == "done":
-            return look.text
-        if node is None or look.standing == "other":
-            raise RejectedError(look.text)
-        if dict(look.before) != dict(before):
+        found = StepState("other", "The node is gone.") if node is None else self._state_of(node)
+        if found.status == "done":
+            return found.text
+        if node is None or found.status == "other":
+            raise RejectedError(found.text)
+        if dict(found.before) != dict(before):
             raise RejectedError("The node was changed since it was looked at.")
-        return _sent(self.api, self.mark, node, self.mark.change(node, self.target), self.look)
+        return _sent(self.api, self.mark, node, self.mark.change(node, self.target), self.inspect)
 
-    def _judged(self, node: Mapping[str, Any]) -> Look:
+    def _state_of(self, node: Mapping[str, Any]) -> StepState:
         metadata = node["metadata"]
         if (metadata.get("labels") or {}).get(MANAGED_LABEL) == "false":
-            return Look("other", f"The node's label {MANAGED_LABEL} is false: hands off.")
-        look = self.mark.judge(node, self.target)
-        return Look(look.standing, look.text, {"uid": metadata.get("uid"), **look.before})
+            return StepState("other", f"The node's label {MANAGED_LABEL} is false: hands off.")
+        found = self.mark.state_of(node, self.target)
+        return StepState(found.status, found.text, {"uid": metadata.get("uid"), **found.before})
 
 
 def undo_mark(api: Api, mark: Mark, target: Target, before: Before) -> str:
@@ -111,12 +117,12 @@ def undo_mark(api: Api, mark: Mark, target: Target, before: Before) -> str:
     if patch is None:
         return "the mark is not ours any more, and stays"
 
-    def look() -> Look:
+    def inspect() -> StepState:
         found = read_node(api, target.node)
         is_gone = found is None or mark.restore(found, target, before) is None
-        return Look("done" if is_gone else "open", "the mark is gone; the answer was lost")
+        return StepState("done" if is_gone else "open", "the mark is gone; the answer was lost")
 
-    return _sent(api, mark, node, patch, look)
+    return _sent(api, mark, node, patch, inspect)
 
 
 def read_node(api: Api, name: str) -> Mapping[str, Any] | None:
@@ -135,7 +141,7 @@ def read_node(api: Api, name: str) -> Mapping[str, Any] | None:
     return node
 
 
-def settled(api: Api, look: Callable[[], Look], error: UnsureError) -> str:
+def confirmed(api: Api, inspect: Callable[[], StepState], error: UnsureError) -> str:
     """Return that a request acted whose answer did not come, as far as the world shows it.
 
     Raises
@@ -147,22 +153,22 @@ def settled(api: Api, look: Callable[[], Look], error: UnsureError) -> str:
     AmbiguousError
         If the world could not be looked at.
     """
-    for seconds in _LOOKS_AFTER_SECONDS:
+    for seconds in _INSPECTED_AFTER_SECONDS:
         api.wait(seconds)
         try:
-            found = look()
+            found = inspect()
         except UnknownError:
             continue
-        if found.standing == "done":
+        if found.status == "done":
             return f"{found.text} ({error})"
-        if found.standing == "other":
+        if found.status == "other":
             raise RejectedError(f"{found.text} ({error})") from error
         raise LaterError(f"It was not done: {error}") from error
     raise AmbiguousError(f"Whether it acted could not be learnt: {error}") from error
 
 
 def _sent(
-    api: Api, mark: Mark, node: Mapping[str, Any], patch: Json, look: Callable[[], Look]
+    api: Api, mark: Mark, node: Mapping[str, Any], patch: Json, inspect: Callable[[], StepState]
 ) -> str:
     metadata = node["metadata"]
     kept = {name: metadata[name] for name in ("uid", "resourceVersion") if name in metadata}
@@ -171,5 +177,5 @@ def _sent(
     try:
         api.send(mark.verb, "PATCH", path, patch, mark.content_type)
     except UnsureError as error:
-        return settled(api, look, error)
+        return confirmed(api, inspect, error)
     return "200"

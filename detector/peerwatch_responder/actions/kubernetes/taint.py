@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from peerwatch_responder.action import ActionOptions, Look, register
+from peerwatch_responder.action import ActionOptions, StepState, register
 from peerwatch_responder.actions.kubernetes.api import MERGE
 from peerwatch_responder.actions.kubernetes.node_step import NodeStep, undo_mark
 
@@ -36,14 +36,14 @@ class _Taint:
     def __init__(self, effect: str) -> None:
         self._effect = effect
 
-    def judge(self, node: Mapping[str, Any], target: Target) -> Look:
+    def state_of(self, node: Mapping[str, Any], target: Target) -> StepState:
         for each in taints_of(node):
             if self._is_ours(each):
                 if each.get("value") == target.key:
-                    return Look("done", f"Node {target.node} is tainted.")
+                    return StepState("done", f"Node {target.node} is tainted.")
                 by = each.get("value") or "nobody who is known"
-                return Look("other", f"Node {target.node} is tainted by response {by}.")
-        return Look("open", f"Node {target.node} has no taint {KEY}.")
+                return StepState("other", f"Node {target.node} is tainted by response {by}.")
+        return StepState("open", f"Node {target.node} has no taint {KEY}.")
 
     def change(self, node: Mapping[str, Any], target: Target) -> Json:
         ours = {"key": KEY, "value": target.key, "effect": self._effect}

@@ -39,7 +39,7 @@ _REJECTED = (
 )
 
 
-class Told(NamedTuple):
+class Reply(NamedTuple):
     """What became of a request.
 
     Parameters
@@ -115,23 +115,23 @@ class Commands:
             raise UnknownError(f"{program} prints no list of {what}: {_shown(output)}")
         return found
 
-    def tell(self, *arguments: str) -> Told:
+    def change(self, *arguments: str) -> Reply:
         """Have ``scontrol`` change something; return what became of it."""
         try:
             status, output, errors = self._run("scontrol", arguments)
         except UnknownError as error:
-            return Told("unsent", str(error))
+            return Reply("unsent", str(error))
         if status is None:
-            return Told("unclear", f"scontrol did not end within {self._timeout_seconds:g} s.")
+            return Reply("unclear", f"scontrol did not end within {self._timeout_seconds:g} s.")
         text = _shown(errors or output)
         if status == 0:
-            return Told("taken", text or "taken")
+            return Reply("taken", text or "taken")
         lower = text.lower()
         if any(each in lower for each in _UNSENT):
-            return Told("unsent", text)
+            return Reply("unsent", text)
         if any(each in lower for each in _REJECTED):
-            return Told("rejected", text)
-        return Told("unclear", f"scontrol ends with status {status}: {text or 'without a word'}")
+            return Reply("rejected", text)
+        return Reply("unclear", f"scontrol ends with status {status}: {text or 'without a word'}")
 
     def _run(self, program: str, arguments: tuple[str, ...]) -> tuple[int | None, str, str]:
         """Return status (None: it did not end), output and errors.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from peerwatch_responder.action import Look, RejectedError, register
+from peerwatch_responder.action import RejectedError, StepState, register
+from peerwatch_responder.actions.slurm.conclude import conclude
 from peerwatch_responder.actions.slurm.node import nodes_of
-from peerwatch_responder.actions.slurm.settle import settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,11 +36,11 @@ class SlurmDrain:
         """Resume the node where the reason is ours, byte for byte; otherwise as ``Action.undo``."""
         self._cluster.check(target)
         drain = _Drain(self._cluster, target)
-        found = drain.look()
-        if found.standing != "done":
+        found = drain.inspect()
+        if found.status != "done":
             return f"nothing is resumed: {found.text}"
-        told = self._cluster.commands.tell("update", f"NodeName={target.node}", "State=RESUME")
-        return settle(told, drain.look_back, harmless=True)
+        reply = self._cluster.commands.change("update", f"NodeName={target.node}", "State=RESUME")
+        return conclude(reply, drain.inspect_undone, harmless=True)
 
 
 class _Drain:
@@ -50,37 +50,39 @@ class _Drain:
         self._cluster = cluster
         self._target = target
 
-    def look(self) -> Look:
+    def inspect(self) -> StepState:
         target = self._target
         node = nodes_of(self._cluster.commands).get(target.node)
         if node is None:
-            return Look("other", f"Slurm has no node {target.node!r}")
+            return StepState("other", f"Slurm has no node {target.node!r}")
         state = f"{node.name} is {node.shown}"
         if node.key == target.key and node.reason == target.reason:
             busy = not node.states.isdisjoint({"ALLOCATED", "MIXED", "COMPLETING"})
-            return Look("done", f"{state}: {'draining, jobs still run' if busy else 'drained'}")
+            return StepState(
+                "done", f"{state}: {'draining, jobs still run' if busy else 'drained'}"
+            )
         owner = node.owner(reserved=self._cluster.reserved)
         if owner == "nobody":
-            return Look("open", state, {"states": sorted(node.states), "reason": node.reason})
-        return Look("other", f"{state}, reason {node.reason!r}: it stays as it is")
+            return StepState("open", state, {"states": sorted(node.states), "reason": node.reason})
+        return StepState("other", f"{state}, reason {node.reason!r}: it stays as it is")
 
-    def look_back(self) -> Look:
-        """Look whether our mark is gone."""
-        found = self.look()
-        if found.standing == "done":
-            return Look("open", found.text)
-        return Look("done", f"resumed; {found.text}")
+    def inspect_undone(self) -> StepState:
+        """Inspect whether our mark is gone."""
+        found = self.inspect()
+        if found.status == "done":
+            return StepState("open", found.text)
+        return StepState("done", f"resumed; {found.text}")
 
     def do(self, before: Before) -> str:
-        found = self.look()
-        if found.standing == "done":
+        found = self.inspect()
+        if found.status == "done":
             return found.text
-        if found.standing == "other":
+        if found.status == "other":
             raise RejectedError(found.text)
-        told = self._cluster.commands.tell(
+        reply = self._cluster.commands.change(
             "update",
             f"NodeName={self._target.node}",
             "State=DRAIN",
             f"Reason={self._target.reason}",
         )
-        return settle(told, self.look, harmless=True)
+        return conclude(reply, self.inspect, harmless=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from peerwatch_responder.action import Look, RejectedError, UnknownError, register
+from peerwatch_responder.action import RejectedError, StepState, UnknownError, register
+from peerwatch_responder.actions.slurm.conclude import conclude
 from peerwatch_responder.actions.slurm.job import expanded, job_of
-from peerwatch_responder.actions.slurm.settle import settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,34 +40,36 @@ class _Exclude:
         self._cluster = cluster
         self._target = target
 
-    def look(self) -> Look:
+    def inspect(self) -> StepState:
         target = self._target
         commands = self._cluster.commands
         job = job_of(commands, target.job_id)
         if job is None:
-            return Look("done", f"Slurm has no job {target.job_id!r} any more")
+            return StepState("done", f"Slurm has no job {target.job_id!r} any more")
         if job.changes:
             raise UnknownError(f"{job.shown}: it is looked at when that has ended")
         before = {"excluded": job.excluded, "job": job.id}
         if target.node in expanded(commands, [job.excluded]):
-            return Look("done", f"{job.shown} and excludes {target.node}", before)
+            return StepState("done", f"{job.shown} and excludes {target.node}", before)
         if job.waits:
-            return Look("open", job.shown, before)
+            return StepState("open", job.shown, before)
         if target.node in job.nodes:
-            return Look("other", f"{job.shown} on {target.node}: only a job that waits excludes it")
-        return Look("done", f"{job.shown}, not on {target.node}", before)
+            return StepState(
+                "other", f"{job.shown} on {target.node}: only a job that waits excludes it"
+            )
+        return StepState("done", f"{job.shown}, not on {target.node}", before)
 
     def do(self, before: Before) -> str:
-        found = self.look()
-        if found.standing == "done":
+        found = self.inspect()
+        if found.status == "done":
             return found.text
-        if found.standing == "other":
+        if found.status == "other":
             raise RejectedError(found.text)
         nodes = ",".join(filter(None, (found.before["excluded"], self._target.node)))
-        told = self._cluster.commands.tell(
+        reply = self._cluster.commands.change(
             "update", f"JobId={found.before['job']}", f"ExcNodeList={nodes}"
         )
-        return settle(told, self.look, harmless=True)
+        return conclude(reply, self.inspect, harmless=True)
 
     def take_back(self, before: str) -> str:
         """Put the list back, byte for byte where nobody else has changed it."""
@@ -84,11 +86,11 @@ class _Exclude:
             return f"{node} is not excluded any more"
         others = [each for each in now if each != node]
         wanted = before if set(others) == set(old) else ",".join(others)
-        told = commands.tell("update", f"JobId={job.id}", f"ExcNodeList={wanted}")
-        return settle(told, lambda: self._look_back(wanted), harmless=True)
+        reply = commands.change("update", f"JobId={job.id}", f"ExcNodeList={wanted}")
+        return conclude(reply, lambda: self._inspect_undone(wanted), harmless=True)
 
-    def _look_back(self, wanted: str) -> Look:
+    def _inspect_undone(self, wanted: str) -> StepState:
         job = job_of(self._cluster.commands, self._target.job_id)
         if job is None or not job.waits or job.excluded == wanted:
-            return Look("done", f"its excluded nodes are {wanted!r} again")
-        return Look("open", f"its excluded nodes are {job.excluded!r}")
+            return StepState("done", f"its excluded nodes are {wanted!r} again")
+        return StepState("open", f"its excluded nodes are {job.excluded!r}")

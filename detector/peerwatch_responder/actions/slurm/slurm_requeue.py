@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from peerwatch_responder.action import Look, RejectedError, UnknownError, register
+from peerwatch_responder.action import RejectedError, StepState, UnknownError, register
+from peerwatch_responder.actions.slurm.conclude import conclude
 from peerwatch_responder.actions.slurm.job import job_of
-from peerwatch_responder.actions.slurm.settle import settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,37 +49,37 @@ class _Requeue:
         self._cluster = cluster
         self._target = target
 
-    def look(self) -> Look:
+    def inspect(self) -> StepState:
         target = self._target
         job = job_of(self._cluster.commands, target.job_id)
         if job is None:
-            return Look("done", f"Slurm has no job {target.job_id!r} any more")
+            return StepState("done", f"Slurm has no job {target.job_id!r} any more")
         if job.changes:
             raise UnknownError(f"{job.shown}: it is looked at when that has ended")
         if not job.runs:
-            return Look("done", job.shown)
+            return StepState("done", job.shown)
         if target.node not in job.nodes:
-            return Look("done", f"{job.shown}, not on {target.node}")
+            return StepState("done", f"{job.shown}, not on {target.node}")
         if job.began > target.starts_at:
-            return Look("done", f"{job.shown} since a time after the alert's begin")
+            return StepState("done", f"{job.shown} since a time after the alert's begin")
         if not job.can_requeue:
-            return Look(
+            return StepState(
                 "other", f"{job.shown} and may not be requeued (no batch job, or Requeue=0)"
             )
-        return Look("open", job.shown, {"job": job.id, "began": job.began})
+        return StepState("open", job.shown, {"job": job.id, "began": job.began})
 
     def do(self, before: Before) -> str:
-        found = self.look()
-        if found.standing == "done":
+        found = self.inspect()
+        if found.status == "done":
             return found.text
-        if found.standing == "other":
+        if found.status == "other":
             raise RejectedError(found.text)
-        told = self._cluster.commands.tell("requeue", found.before["job"])
-        return settle(told, self._look_after, harmless=False)
+        reply = self._cluster.commands.change("requeue", found.before["job"])
+        return conclude(reply, self._inspect_requeued, harmless=False)
 
-    def _look_after(self) -> Look:
-        """Look like ``look``; a job that is being ended is requeued."""
+    def _inspect_requeued(self) -> StepState:
+        """As ``inspect``; a job that is being ended is requeued."""
         job = job_of(self._cluster.commands, self._target.job_id)
         if job is not None and job.changes:
-            return Look("done", job.shown)
-        return self.look()
+            return StepState("done", job.shown)
+        return self.inspect()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from peerwatch_responder.action import Look, UnknownError, register
+from peerwatch_responder.action import StepState, UnknownError, register
+from peerwatch_responder.actions.slurm.conclude import conclude
 from peerwatch_responder.actions.slurm.job import job_of
-from peerwatch_responder.actions.slurm.settle import settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,21 +55,21 @@ class _Start:
         self._target = target
         self._clock = clock
 
-    def look(self) -> Look:
+    def inspect(self) -> StepState:
         job = job_of(self._cluster.commands, self._target.job_id)
         if job is None:
-            return Look("done", f"Slurm has no job {self._target.job_id!r} any more")
+            return StepState("done", f"Slurm has no job {self._target.job_id!r} any more")
         if job.changes:
             raise UnknownError(f"{job.shown}: it is looked at when that has ended")
         if not job.waits or job.waits_until <= self._clock():
-            return Look("done", job.shown)
-        return Look("open", f"{job.shown} until {job.waits_until:.0f}", {"job": job.id})
+            return StepState("done", job.shown)
+        return StepState("open", f"{job.shown} until {job.waits_until:.0f}", {"job": job.id})
 
     def do(self, before: Before) -> str:
-        found = self.look()
-        if found.standing == "done":
+        found = self.inspect()
+        if found.status == "done":
             return found.text
-        told = self._cluster.commands.tell(
+        reply = self._cluster.commands.change(
             "update", f"JobId={found.before['job']}", "StartTime=now"
         )
-        return settle(told, self.look, harmless=True)
+        return conclude(reply, self.inspect, harmless=True)

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from peerwatch_checks.check import Options, Outcome, register
 from peerwatch_checks.disturbance import Disturbance
-from peerwatch_checks.judgement import judged, reference_for
+from peerwatch_checks.evaluation import evaluate, reference_for
 from peerwatch_checks.least_time import LeastTime
 from peerwatch_common.health_conditions import severity_of
 
@@ -77,14 +77,14 @@ def cpu_compute(
             times[cpu].add([_seconds(compute, digests[cpu]) for _ in range(_PARTS)])
             if cpu != max(times):
                 continue
-            settled = all(each.settled for each in times.values())
+            stable = all(each.is_stable for each in times.values())
             good = against is None or against.allows(_rate(times.values()))
-            if (settled and good) or time.monotonic() > deadline:
+            if (stable and good) or time.monotonic() > deadline:
                 break
     finally:
         os.sched_setaffinity(0, allowed)
     yield from _wrong(digests)
-    yield judged(
+    yield evaluate(
         _rate(times.values()),
         "MB/s",
         against,

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from peerwatch_checks.check import Options, Outcome, register
 from peerwatch_checks.disturbance import Disturbance
-from peerwatch_checks.judgement import judged, reference_for
+from peerwatch_checks.evaluation import evaluate, reference_for
 from peerwatch_checks.least_time import LeastTime, undisturbed
 from peerwatch_common.health_conditions import severity_of
 
@@ -103,7 +103,7 @@ def _tested(
 
     def is_done(way: str) -> bool:
         limit = against[way]
-        return least[way].settled and (limit is None or limit.allows(rate(way)))
+        return least[way].is_stable and (limit is None or limit.allows(rate(way)))
 
     disturbance = Disturbance(context, place)
     passes = 0
@@ -127,7 +127,7 @@ def _tested(
     # Each byte once there and once back.
     disturbed = disturbance.reason(2 * passes * count * _BLOCK_BYTES)
     for way in least:
-        yield judged(
+        yield evaluate(
             rate(way),
             "MB/s",
             against[way],

@@ -94,10 +94,10 @@ def gpu_peer_copy(
             name = f"{source.label} to {target.label}"
             text = f"{name}: the copy is not what was sent. Take the node out."
             yield Outcome("fail", text, name)
-    yield from _judged(speeds, chosen, options)
+    yield from _outcomes(speeds, chosen, options)
 
 
-def _judged(
+def _outcomes(
     speeds: dict[Pair, float], chosen: Sequence[Device], options: GpuPeerCopyOptions
 ) -> Iterator[Outcome]:
     models = {device.model for device in chosen}

@@ -22,7 +22,7 @@ from peerwatch_checks.accelerators.devices import Device, gpus, released, second
 from peerwatch_checks.accelerators.floors import Quantity, floor_of
 from peerwatch_checks.check import Options, Outcome, Skip, register
 from peerwatch_checks.disturbance import Disturbance
-from peerwatch_checks.judgement import judged, reference_for
+from peerwatch_checks.evaluation import evaluate, reference_for
 from peerwatch_common.health_conditions import severity_of
 
 if TYPE_CHECKING:
@@ -115,8 +115,8 @@ def matrix_product(
         for precision in _precisions(device):
             with released():
                 measured.append(_measure(device, precision, options, deadline, result))
-    for one in measured:
-        yield _outcome(one, measured, context, options)
+    for product in measured:
+        yield _outcome(product, measured, context, options)
 
 
 def _has_gpus(context: Context) -> bool:
@@ -148,7 +148,7 @@ def _on_cpus(
     seconds = min(_CPU_SECONDS, context.seconds / 3)
     for precision, products in cpu_products(options.cpu_size, seconds, result, enough).items():
         yield from _unlike(precision, products)
-        yield judged(
+        yield evaluate(
             gigaflops(options.cpu_size, products),
             "GFLOP/s",
             against[precision],
@@ -213,14 +213,14 @@ def _product(precision: str, a: Any, b: Any) -> Callable[[], Any]:  # noqa: ANN4
     import torch  # noqa: PLC0415 - only the check needs it
 
     if precision == "float8":
-        one = torch.ones((), device=a.device)
+        unscaled = torch.ones((), device=a.device)
         # Row-major times column-major is what the hardware has.
         left, right = (each.to(torch.float8_e4m3fn) for each in (a, b.t().contiguous()))
 
         def product() -> Any:  # noqa: ANN401 - a tensor
             # Private, but all that torch has for products of float8.
             return torch._scaled_mm(  # noqa: SLF001
-                left, right.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16
+                left, right.t(), scale_a=unscaled, scale_b=unscaled, out_dtype=torch.bfloat16
             )
 
         return product
@@ -241,21 +241,21 @@ def checksum(tensor: Any) -> int:  # noqa: ANN401 - a tensor
 
 
 def _outcome(
-    one: _Measured,
+    product: _Measured,
     measured: Sequence[_Measured],
     context: Context,
     options: MatrixProductOptions,
 ) -> Outcome:
     import torch  # noqa: PLC0415 - only the check needs it
 
-    device, precision = one.device, one.precision
+    device, precision = product.device, product.precision
     name = f"{device.label} {precision}"
     alike = [
         each
         for each in measured
         if each.precision == precision and each.device.model == device.model
     ]
-    wrong = _wrong_bits(one, alike)
+    wrong = _wrong_bits(product, alike)
     if wrong:
         return Outcome(
             "fail",
@@ -264,12 +264,12 @@ def _outcome(
             severity=severity_of("wrong_results"),
             versions={"torch": str(torch.__version__)},
         )
-    others = [each.tflops for each in alike if each is not one]
+    others = [each.tflops for each in alike if each is not product]
     quantity: dict[str, Quantity] = {"bfloat16": "bfloat16", "float8": "float8"}
     kind = quantity.get(precision)
     floor = floor_of(device.model, kind) if kind else None
-    return judged(
-        one.tflops,
+    return evaluate(
+        product.tflops,
         "TFLOP/s",
         reference_for(context, name, "TFLOP/s", options.tolerance, others=others, floor=floor),
         what=f"Products in {precision} on {device.label} ({device.model})",
@@ -278,24 +278,24 @@ def _outcome(
     )
 
 
-def _wrong_bits(one: _Measured, alike: Sequence[_Measured]) -> str:
+def _wrong_bits(product: _Measured, alike: Sequence[_Measured]) -> str:
     """Return how a result differs from itself or from that of most devices; empty if it does not.
 
     Only devices of one model are compared, which run the same kernels of the same library.
     """
-    if len(set(one.checksums)) > 1:
-        first, second = one.checksums
+    if len(set(product.checksums)) > 1:
+        first, second = product.checksums
         return (
-            f"the same product in {one.precision} gave other bits the second time "
+            f"the same product in {product.precision} gave other bits the second time "
             f"(sums {first} and {second})."
         )
     sums = Counter(each.checksums[0] for each in alike if len(set(each.checksums)) == 1)
     if sums.total() < _MAJORITY_OF:
         return ""
     usual, count = sums.most_common(1)[0]
-    if one.checksums[0] == usual or count * 2 <= sums.total():
+    if product.checksums[0] == usual or count * 2 <= sums.total():
         return ""
     return (
-        f"its product in {one.precision} has other bits (sum {one.checksums[0]}) than that of "
-        f"{count} other GPUs of its model (sum {usual})."
+        f"its product in {product.precision} has other bits (sum {product.checksums[0]}) than that "
+        f"of {count} other GPUs of its model (sum {usual})."
     )

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from peerwatch_checks.check import Options, Outcome, register
 from peerwatch_checks.disturbance import Disturbance
-from peerwatch_checks.judgement import judged, reference_for
+from peerwatch_checks.evaluation import evaluate, reference_for
 from peerwatch_checks.least_time import least_seconds
 from peerwatch_common.health_conditions import severity_of
 
@@ -95,7 +95,7 @@ def memory_copy(
         text = "The copy is not what was copied. Take the node out and test its memory."
         yield Outcome("fail", text, severity=severity_of("wrong_results"))
         return
-    yield judged(
+    yield evaluate(
         rate(seconds),
         "GB/s",
         against,

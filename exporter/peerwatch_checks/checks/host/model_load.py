@@ -16,7 +16,7 @@ from pydantic import Field
 
 from peerwatch_checks.check import Options, Outcome, Skip, register
 from peerwatch_checks.disturbance import Disturbance
-from peerwatch_checks.judgement import judged, reference_for
+from peerwatch_checks.evaluation import evaluate, reference_for
 from peerwatch_checks.least_time import LeastTime, undisturbed
 from peerwatch_common.health_conditions import severity_of
 
@@ -104,7 +104,7 @@ def model_load(context: Context, *, load: Callable[[Path], Any] = load_layer) ->
         text = f"Layer {wrong} of the model is not what was written. Take the node out."
         yield Outcome("fail", text, severity=severity_of("wrong_results"))
         return
-    yield judged(
+    yield evaluate(
         size / least / 1e6,
         "MB/s",
         against,
@@ -163,7 +163,7 @@ def _loaded(
         loads += 1
         least.add(parts)
         taken = time.monotonic() - start
-        if least.settled and enough(least.seconds):
+        if least.is_stable and enough(least.seconds):
             break
     return loads, least.seconds, ""
 

@@ -15,7 +15,7 @@ from peerwatch_checks.accelerators.floors import floor_of
 from peerwatch_checks.check import Options, Outcome, Skip, register
 from peerwatch_checks.collectives.ranks import Measured, measure
 from peerwatch_checks.disturbance import Disturbance
-from peerwatch_checks.judgement import judged, reference_for
+from peerwatch_checks.evaluation import evaluate, reference_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -111,7 +111,7 @@ def node_collectives(
         return
     # GPUs have links of their own.
     disturbed = "" if chosen[0].is_gpu else disturbance.reason()
-    yield from _judged(measured, chosen, context, options, disturbed)
+    yield from _outcomes(measured, chosen, context, options, disturbed)
 
 
 def _devices(context: Context, options: NodeCollectivesOptions) -> list[Device]:
@@ -136,7 +136,7 @@ def _broken(measured: Measured, control: Measured | None, chosen: Sequence[Devic
     )
 
 
-def _judged(
+def _outcomes(
     measured: Measured,
     chosen: Sequence[Device],
     context: Context,
@@ -159,7 +159,7 @@ def _judged(
             options.tolerance if chosen[0].is_gpu else options.cpu_tolerance,
             floor=floor_of(model, "all_reduce") if at_floor else None,
         )
-        yield judged(
+        yield evaluate(
             bandwidth,
             "GB/s",
             against,

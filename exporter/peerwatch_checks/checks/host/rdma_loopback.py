@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from peerwatch_checks.check import Options, Outcome, Skip, register
+from peerwatch_checks.evaluation import evaluate, reference_for
 from peerwatch_checks.external.command import find_program
 from peerwatch_checks.external.perftest import Bandwidth, write_bandwidth
-from peerwatch_checks.judgement import judged, reference_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -102,7 +102,7 @@ def rdma_loopback(
             others=others,
             floor=_RATE_SHARE * rate if rate else None,
         )
-        yield judged(
+        yield evaluate(
             bandwidth.gigabits,
             "Gb/s",
             against,

@@ -37,7 +37,7 @@ class GroupState:
     transfers
         How many sends and receives its back end numbered with them, see ``numbering``; None once
         that cannot be told.
-    settled
+    newest_completed
         The highest sequence number that has completed by its entry.
     tracks
         Whether entries say when they have completed.
@@ -54,7 +54,7 @@ class GroupState:
     newest_record: int = -1
     sequence: int | None = None
     transfers: int | None = 0
-    settled: int = 0
+    newest_completed: int = 0
     tracks: bool = False
     progress: Progress = UNKNOWN
     outstanding: dict[int, Outstanding] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class GroupState:
             numbers = (each.operation.sequence for each in self.outstanding.values())
             return min((number - 1 for number in numbers), default=self.sequence)
         # A back end that keeps numbers has none before its first.
-        return self.settled if self.tracks or self.progress.launched is not None else None
+        return self.newest_completed if self.tracks or self.progress.launched is not None else None
 
     @property
     def is_waiting(self) -> bool:
@@ -96,6 +96,11 @@ class GroupState:
         number = operation.sequence + (transfers or 0)
         by_number = done is not None and not operation.is_p2p and number <= done
         return operation.completed is True or by_number
+
+    def note_completed(self, operation: Operation) -> None:
+        """Remember the number of a collective that has completed; transfers have none."""
+        if not operation.is_p2p:
+            self.newest_completed = max(self.newest_completed, operation.sequence)
 
     @property
     def raw_sequence(self) -> int:

@@ -80,7 +80,7 @@ class Tally:
             self._add(operations, dump.progress, before, is_baseline=is_baseline)
         for group_id, group in self._groups.items():
             group.progress = dump.progress.get(group_id, UNKNOWN)
-            self._settle(group, entries, group_size(group.name))
+            self._count_completed(group, entries, group_size(group.name))
             group.note_waiting(now)
         self._newest = max(entries, default=self._newest)
         dropped = self._drop_groups()
@@ -164,7 +164,7 @@ class Tally:
                 group.blocks.add(operation.sequence, operation.launched)
                 group.sequence = max(operation.sequence, group.sequence or 0)
             if is_baseline and group.has_completed(operation, skipped):
-                group.settled = max(group.settled, _settled(operation))
+                group.note_completed(operation)
                 continue
             totals = self._totals_of(group, operation.collective)
             totals.launched += weight
@@ -179,7 +179,7 @@ class Tally:
         elif group.transfers is not None:
             group.transfers = transfers[-1]
 
-    def _settle(
+    def _count_completed(
         self, group: GroupState, entries: Mapping[int, object], group_size: int | None
     ) -> None:
         """Count what has completed."""
@@ -191,7 +191,7 @@ class Tally:
             if not is_lost and not group.has_completed(operation, outstanding.transfers):
                 continue
             del group.outstanding[record]
-            group.settled = max(group.settled, _settled(operation))
+            group.note_completed(operation)
             totals = self._totals_of(group, operation.collective)
             _count(totals, operation, outstanding.weight, group_size)
 
@@ -290,7 +290,3 @@ def _count(totals: Totals, operation: Operation, weight: int, group_size: int | 
     factor = None if ranks is None else bus_factor(operation.collective, ranks)
     if factor is not None:
         totals.bus = (totals.bus or 0) + weight * operation.size * factor
-
-
-def _settled(operation: Operation) -> int:
-    return 0 if operation.is_p2p else operation.sequence

@@ -7,7 +7,7 @@ from statistics import median
 
 import pytest
 
-from peerwatch_checks.judgement import Reference, judged, limit_of, reference
+from peerwatch_checks.evaluation import Reference, evaluate, limit_of, reference
 
 EIGHT = (1.00, 1.01, 0.99, 1.02, 1.00, 1.01, 1.00, 2.00)
 
@@ -33,7 +33,7 @@ def test_nothing_healthy_is_named_in_a_hundred_noisy_fleets() -> None:
         for index, value in enumerate(values):
             others = values[:index] + values[index + 1 :]
             against = reference(others, (), 0.15)
-            assert "pass" == judged(value, "GB/s", against, what="Copy", advice="Do.").status
+            assert "pass" == evaluate(value, "GB/s", against, what="Copy", advice="Do.").status
 
 
 @pytest.mark.parametrize(
@@ -58,20 +58,22 @@ def test_peers_come_first_then_the_limit_then_the_past(
 def test_only_the_bad_side_is_bad(value: float, status: str) -> None:
     against = reference((100.0,) * 8, (), 0.1)
 
-    assert status == judged(value, "GB/s", against, what="Copy", advice="Do.").status
+    assert status == evaluate(value, "GB/s", against, what="Copy", advice="Do.").status
 
 
 @pytest.mark.parametrize(("value", "status"), [(99.0, "fail"), (104.0, "warn"), (106.0, "pass")])
 def test_close_to_an_absolute_limit_is_a_warning(value: float, status: str) -> None:
     against = reference((), (), 0.1, floor=100.0)
 
-    assert status == judged(value, "GB/s", against, what="Copy", advice="Do.").status
+    assert status == evaluate(value, "GB/s", against, what="Copy", advice="Do.").status
 
 
 def test_a_failure_says_value_limit_and_what_to_do() -> None:
     against = reference((100.0,) * 8, (), 0.1)
 
-    outcome = judged(50.0, "GB/s", against, what="Copying memory", advice="Look for memory errors.")
+    outcome = evaluate(
+        50.0, "GB/s", against, what="Copying memory", advice="Look for memory errors."
+    )
 
     assert (
         "Copying memory: 50 GB/s; the median of 8 peers is 100, the limit 90. "
@@ -81,7 +83,7 @@ def test_a_failure_says_value_limit_and_what_to_do() -> None:
 
 
 def test_a_value_that_nothing_is_known_of_is_only_measured() -> None:
-    outcome = judged(50.0, "GB/s", None, what="Copying memory", advice="Do.")
+    outcome = evaluate(50.0, "GB/s", None, what="Copying memory", advice="Do.")
 
     assert ("pass", None) == (outcome.status, outcome.expected)
     assert "measured only" in outcome.message
@@ -89,7 +91,7 @@ def test_a_value_that_nothing_is_known_of_is_only_measured() -> None:
 
 def test_no_number_is_no_measurement() -> None:
     with pytest.raises(ValueError, match="no measurement"):
-        judged(float("nan"), "GB/s", None, what="Copy", advice="Do.")
+        evaluate(float("nan"), "GB/s", None, what="Copy", advice="Do.")
 
 
 def test_values_that_lie_far_apart_still_have_a_limit() -> None:

@@ -154,7 +154,7 @@ def reference_for(
     return reference(peers, context.earlier.get(device, ()), tolerance, floor=floor)
 
 
-def judged(
+def evaluate(
     value: float,
     unit: str,
     against: Reference | None,
