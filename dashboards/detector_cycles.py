@@ -74,7 +74,7 @@ def panels(detectors: str) -> list[Panel]:
         ),
         graph(
             "Answers in parts",
-            "Questions cut in half because the server refused them or broke off, and answers that "
+            "Requests cut in half because the server refused them or broke off, and answers that "
             "it called partial, per second. Both are 0 on a healthy server.",
             "short",
             (f"sum(rate(peerwatch_read_splits_total{{{detectors}}}[$__rate_interval]))", "split"),

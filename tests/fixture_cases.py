@@ -31,11 +31,11 @@ from peerwatch_demo.simulated_node.node import Tree
 from peerwatch_demo.simulated_node.node_plan import SLOTS
 from peerwatch_demo.simulated_node.nvml import SimulatedNvml
 from peerwatch_demo.simulated_node.nvml_library import FakeNvml
-from peerwatch_demo.simulated_node.questions import simulated_questions
+from peerwatch_demo.simulated_node.queries import simulated_queries
 from peerwatch_demo.simulated_node.scenarios import SCENARIOS
 from peerwatch_exporter.sources.host.clock_state import ClockState
 from peerwatch_exporter.sources.host.filesystems import Space
-from peerwatch_exporter.sources.host.questions import HostQuestions
+from peerwatch_exporter.sources.host.queries import HostQueries
 from peerwatch_exporter.sources.host.systemd import Unit, Units
 from peerwatch_exporter.sources.nic.ethtool import EthtoolReader
 
@@ -94,23 +94,23 @@ def ethtool_of(case: str) -> EthtoolReader:
     return FileEthtool(root_of(case) / "ethtool.json")
 
 
-def questions_of(case: str) -> HostQuestions:
-    """Return what a case's system answers: its ``questions.json``, a demonstration's, or nothing.
+def queries_of(case: str) -> HostQueries:
+    """Return what a case's system answers: its ``answers.json``, a demonstration's, or nothing.
 
     The file has ``space`` (size, available, inodes, free inodes by mount point),
     ``clock`` (synchronised, offset, maximum error), ``failed`` and ``named`` units (name: state).
     """
     if "demo" in _composition(case):
-        return simulated_questions()
-    path = root_of(case) / "questions.json"
+        return simulated_queries()
+    path = root_of(case) / "answers.json"
     if not path.exists():
-        return HostQuestions()
+        return HostQueries()
     answers = json.loads(path.read_text())
     units = {
         kind: tuple(Unit(name, "loaded", state) for name, state in answers[kind].items())
         for kind in ("failed", "named")
     }
-    return HostQuestions(
+    return HostQueries(
         space=lambda mountpoint: Space(*answers["space"][mountpoint]),
         clock=lambda: ClockState(*answers["clock"]),
         units=lambda _names: Units(**units),

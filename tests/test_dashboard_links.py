@@ -58,12 +58,12 @@ def test_the_other_links_lead_to_the_runbook_of_an_alert():
 def test_links_lead_to_our_dashboards_and_keep_what_was_chosen(path):
     variables = {f"peerwatch-{name}": names for name, names in VARIABLES_OF.items()}
     for title, url in dashboard_links_of(path):
-        place, _, question = url.partition("?")
-        given = re.findall(r"var-(\w+)=", question)
+        place, _, query = url.partition("?")
+        given = re.findall(r"var-(\w+)=", query)
 
-        assert "${__url_time_range}" in question, title
-        assert "${datasource:queryparam}" in question, title
-        assert "${cluster:queryparam}" in question, title
+        assert "${__url_time_range}" in query, title
+        assert "${datasource:queryparam}" in query, title
+        assert "${cluster:queryparam}" in query, title
         assert given, title
         assert set(variables[place.removeprefix("/d/")]) >= set(given), title
 

@@ -156,7 +156,7 @@ def rules_needed(files: list[Any], asked: str) -> list[Any]:
     """Return rule files without the rules that cannot change what is asked.
 
     promtool evaluates every rule at every moment of every block, and most are about other faults.
-    Kept are rules whose names occur in the question, or in expressions and annotations of rules
+    Kept are rules whose names occur in the query, or in expressions and annotations of rules
     that are kept; all where alerts are asked for by other labels than their names.
     """
     rules = [rule for file in files for group in file["groups"] for rule in group["rules"]]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import requests
 
-from peerwatch_common.web.question import QuestionError, ask
+from peerwatch_common.web.client import ClientError, ask
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +41,7 @@ def get_json(server: ServerConfig, path: str, query: Mapping[str, str]) -> Any: 
         status, content = ask(
             requests.get, server, path, server.timeout_seconds, _MAX_BYTES, params=dict(query)
         )
-    except QuestionError as error:
+    except ClientError as error:
         raise ServerError(str(error)) from error
     if status != 200:
         raise ServerError(f"{server.url}: answers {status}")

@@ -1,4 +1,4 @@
-"""The contract of a check: one file, one question to the node, one registration.
+"""The contract of a check: one file, one test of the node, one registration.
 
 A check is a function that takes a ``Context`` and yields an ``Outcome`` for each device that it
 tested. It stands in ``checks/<scope>/<name>.py`` and registers itself there, so adding one needs no

@@ -59,7 +59,7 @@ class Cost:
     idle
         Resident MiB of a detector that is ready and has no job yet.
     ready
-        Wall seconds from the start of the process until it could ask its first question.
+        Wall seconds from the start of the process until it could ask its first query.
     loading
         Wall seconds in which the compiled code is loaded, before the first job.
     cold, cold_cpu

@@ -18,7 +18,7 @@ _GPUS = 8
 
 
 def samples_of(snapshot: Snapshot, ranks: int, now: float) -> dict[str, list[Series]]:
-    """Return what Prometheus would answer to the questions of the diagnosis of hangs."""
+    """Return what Prometheus would answer to the queries of the diagnosis of hangs."""
     found: dict[str, list[Series]] = {"sequence": [], "groups": [], "read": [], "up": []}
 
     def add(name: str, value: float, **labels: str) -> None:

@@ -56,7 +56,7 @@ class Span:
 
 
 @dataclass
-class Question:
+class Request:
     """One read the detector made."""
 
     kind: str
@@ -84,7 +84,7 @@ class FakeReader:
     paces: dict[str, tuple[int, float, Any]] = field(default_factory=dict)
     failure: ReadFailure | None = None
     failures_by_query: dict[str, Exception] = field(default_factory=dict)
-    questions: list[Question] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
     statistics: ReadingStatistics = field(default_factory=ReadingStatistics)
 
     def add_job(
@@ -135,7 +135,7 @@ class FakeReader:
             self.paces[job.job_id] = (len(job.nodes), time, last)
 
     def instant(self, query: str, at: float | None = None) -> list[Series]:
-        self._ask(Question("instant", query))
+        self._ask(Request("instant", query))
         found = self._instant(query, self.clock.now if at is None else at)
         self.statistics.samples += len(found)
         return found
@@ -201,7 +201,7 @@ class FakeReader:
         kind = "raw" if selection.expression is None else "stepped"
         query = selection.expression or selection.selector
         try:
-            self._ask(Question(kind, query, grid.start / 1000, grid.end / 1000))
+            self._ask(Request(kind, query, grid.start / 1000, grid.end / 1000))
         except ReadError as error:
             return error
         asked = {
@@ -227,11 +227,11 @@ class FakeReader:
         values = np.array(list(rows.values()), np.float32).reshape(len(rows), grid.steps)
         return Block(grid, tuple(rows), values, samples)
 
-    def _ask(self, question: Question) -> None:
-        self.questions.append(question)
+    def _ask(self, request: Request) -> None:
+        self.requests.append(request)
         errors = self.statistics.errors
         for text, error in self.failures_by_query.items():
-            if text in question.query:
+            if text in request.query:
                 if isinstance(error, ReadError):
                     self.statistics.up = False
                     errors[error.reason] = errors.get(error.reason, 0) + 1

@@ -71,7 +71,7 @@ class Fleet:
     now: float
 
     def ask(self, engine: str, query: Query) -> list[dict[str, Any]]:
-        """Return what the engine answers to Grafana's question."""
+        """Return what the engine answers to Grafana's request."""
         if query.instant:
             form = {"query": query.expr, "time": self.now}
             return post(f"{self.urls[engine]}/api/v1/query", form)

@@ -10,7 +10,7 @@ import pytest
 from fake_collectors import StandingProcesses
 from fake_driver import FakeDriver
 from fake_nvml import install
-from fixture_cases import FIXTURES, NOW, ethtool_of, library_of, questions_of, root_of
+from fixture_cases import FIXTURES, NOW, ethtool_of, library_of, queries_of, root_of
 from hardware_cases import FakeClock
 from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.pages.endpoints import Endpoints
@@ -66,7 +66,7 @@ def runner_of(case: str, monotonic: FakeClock | None = None) -> Runner:
         monotonic=monotonic or FakeClock(),
         ethtool=ethtool_of(case),
         own_processes=StandingProcesses(),
-        questions=questions_of(case),
+        queries=queries_of(case),
     )
     # A long deadline: a slow machine must not change the page.
     return Runner(

@@ -14,13 +14,13 @@ from peerwatch_exporter.settings.config import ExporterConfig, ScopeConfig
 from peerwatch_exporter.sources import Sources
 from peerwatch_exporter.sources.host.access import Paths
 from peerwatch_exporter.sources.host.clock_state import ClockState, kernel_clock
-from peerwatch_exporter.sources.host.questions import HostQuestions
+from peerwatch_exporter.sources.host.queries import HostQueries
 
 NOWHERE = Paths(*[Path("nowhere")] * 3)
 
 
 def collector(ask, config=None) -> ClockCollector:
-    sources = Sources(NOWHERE, questions=HostQuestions(clock=ask))
+    sources = Sources(NOWHERE, queries=HostQueries(clock=ask))
     return ClockCollector(config or ExporterConfig(), sources)
 
 

@@ -16,7 +16,7 @@ from peerwatch_exporter.sources import Sources, real_sources
 from peerwatch_exporter.sources.host.access import Paths
 from peerwatch_exporter.sources.host.filesystems import Space, SpaceReader, local_mounts, statvfs
 from peerwatch_exporter.sources.host.procfs import GarbledFileError
-from peerwatch_exporter.sources.host.questions import HostQuestions
+from peerwatch_exporter.sources.host.queries import HostQueries
 
 ROOT = "28 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw,errors=remount-ro"
 LOCAL = "41 28 259:5 / /local rw,noatime - xfs /dev/md0 rw,inode64"
@@ -36,7 +36,7 @@ def mounted(path: Path, *lines: str) -> dict[str, bool]:
 
 
 def sources(path: Path, ask) -> Sources:
-    return Sources(Paths(path, path, path), questions=HostQuestions(space=ask))
+    return Sources(Paths(path, path, path), queries=HostQueries(space=ask))
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.sources import Sources
 from peerwatch_exporter.sources.host.access import Paths
 from peerwatch_exporter.sources.host.pci_config import parse_config
-from peerwatch_exporter.sources.host.questions import HostQuestions, real_questions
+from peerwatch_exporter.sources.host.queries import HostQueries, real_queries
 from peerwatch_exporter.sources.jobs.rank_configuration import chosen_variables
 from procfs_tree import ProcTree
 
@@ -32,7 +32,7 @@ from procfs_tree import ProcTree
 class Host:
     """A host of files that a test writes."""
 
-    def __init__(self, root, *, questions=None, **settings):
+    def __init__(self, root, *, queries=None, **settings):
         self.root = root
         (root / "proc").mkdir(exist_ok=True)
         (root / "sys").mkdir(exist_ok=True)
@@ -41,7 +41,7 @@ class Host:
             Paths(root / "proc", root / "sys", root / "kmsg"),
             clock=self.clock,
             monotonic=self.clock,
-            questions=questions or HostQuestions(),
+            queries=queries or HostQueries(),
         )
         config = ExporterConfig.model_validate({"node_config": settings})
         self.collector = registrations()["node_config"].factory(config, self.sources)
@@ -338,9 +338,9 @@ def test_time_services_are_those_that_run(tmp_path):
 def test_the_distribution_is_that_of_the_nodes_root(tmp_path):
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/os-release").write_text('NAME="X"\nPRETTY_NAME="Example Linux 12"\n')
-    questions = real_questions(tmp_path, tmp_path, tmp_path / "bus")
+    queries = real_queries(tmp_path, tmp_path, tmp_path / "bus")
 
-    assert "Example Linux 12" == Host(tmp_path, questions=questions).values()["os.release"]
+    assert "Example Linux 12" == Host(tmp_path, queries=queries).values()["os.release"]
 
 
 def test_the_driver_process_publishes_what_only_the_driver_says():

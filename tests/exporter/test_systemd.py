@@ -20,14 +20,14 @@ from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.sources import Sources
 from peerwatch_exporter.sources.host.access import Paths
 from peerwatch_exporter.sources.host.dbus_call import DbusConnection, DbusError
-from peerwatch_exporter.sources.host.questions import HostQuestions
+from peerwatch_exporter.sources.host.queries import HostQueries
 from peerwatch_exporter.sources.host.systemd import Unit, Units, units
 
 NOWHERE = Paths(*[Path("nowhere")] * 3)
 
 
 def collect(found: Units):
-    sources = Sources(NOWHERE, questions=HostQuestions(units=lambda _names: found))
+    sources = Sources(NOWHERE, queries=HostQueries(units=lambda _names: found))
     return collect_all(SystemdCollector(ExporterConfig(), sources))
 
 
@@ -68,13 +68,13 @@ def message(kind: int, serial: int, signature: str, body: bytes, error: str = ""
 
 LIST = "a(ssssssouso)"
 HELLO = message(2, 1, "s", text(":1.7"))
-# Nobody asked for it; it comes between question and answer.
+# Nobody asked for it; it comes between request and answer.
 SIGNAL = message(4, 0, "s", text("NameAcquired"))
 
 
 @contextlib.contextmanager
 def bus(path: Path, *answers: bytes, greeting: bytes = b"OK 1234\r\n"):
-    """A bus that answers each question with the next of these bytes."""
+    """A bus that answers each request with the next of these bytes."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         server.bind(str(path))
         server.listen(1)
@@ -106,7 +106,7 @@ def test_failed_and_named_units_are_read_past_signals(tmp_path):
         ("chronyd.service", "loaded", "active"),
         ("slurmd.service", "not-found", "inactive"),
     )
-    # The client sends BEGIN and Hello in two pieces; the scripted bus takes either as a question.
+    # The client sends BEGIN and Hello in two pieces; the scripted bus takes either as a request.
     with bus(
         tmp_path / "bus",
         HELLO + SIGNAL + message(2, 2, LIST, failed) + message(2, 3, LIST, named),

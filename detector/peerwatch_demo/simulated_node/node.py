@@ -20,7 +20,7 @@ from peerwatch_demo.simulated_node.kernel_log import KernelLog
 from peerwatch_demo.simulated_node.machine import Machine
 from peerwatch_demo.simulated_node.nics import Nic
 from peerwatch_demo.simulated_node.node_plan import SLOTS, UPTIME_SECONDS
-from peerwatch_demo.simulated_node.questions import MOUNTINFO, simulated_questions
+from peerwatch_demo.simulated_node.queries import MOUNTINFO, simulated_queries
 from peerwatch_demo.simulated_node.ranks import Ranks
 from peerwatch_demo.simulated_node.scenarios import SCENARIOS
 from peerwatch_demo.simulated_node.sysfs import Sysfs
@@ -120,7 +120,7 @@ class Tree:
             clock=clock,
             monotonic=monotonic,
             ethtool=ethtool,
-            questions=simulated_questions(),
+            queries=simulated_queries(),
         )
 
 

@@ -16,9 +16,9 @@ _CLOCK_NAMES = {
 }
 _ALL_LINKS = 0xFFFFFFFF
 # nvmlFieldValue_t: field and scope, and then time, latency, kind of value, code and value.
-_QUESTION = struct.Struct("=II")
+_REQUEST = struct.Struct("=II")
 _ANSWER = struct.Struct("=qqIIQ")
-_FIELD_BYTES = _QUESTION.size + _ANSWER.size
+_FIELD_BYTES = _REQUEST.size + _ANSWER.size
 _LARGEST_VALUE = 2**64 - 1
 
 
@@ -131,7 +131,7 @@ def _field_values(gpu: dict[str, Any], count: Any, values: Any) -> int:
     fields = gpu.get("fields", {})
     for number in range(count.value):
         at = number * _FIELD_BYTES
-        field, scope = _QUESTION.unpack_from(values._obj, at)
+        field, scope = _REQUEST.unpack_from(values._obj, at)
         found = fields.get(str(field))
         if isinstance(found, list):
             found = found[scope] if scope < len(found) else None
@@ -144,5 +144,5 @@ def _field_values(gpu: dict[str, Any], count: Any, values: Any) -> int:
             code = pynvml.NVML_ERROR_GPU_IS_LOST
         else:
             value = found & _LARGEST_VALUE
-        _ANSWER.pack_into(values._obj, at + _QUESTION.size, 0, 0, kind, code, value)
+        _ANSWER.pack_into(values._obj, at + _REQUEST.size, 0, 0, kind, code, value)
     return 0

@@ -151,7 +151,7 @@ class DiagnosisConfig(Section):
         default=15.0,
         ge=5,
         le=300,
-        description="Time between two questions for the root of what is wrong with a job: one "
+        description="Time between two searches for the root of what is wrong with a job: one "
         "query while nothing stands against it, some twenty about its nodes otherwise.",
     )
     root_timeout_seconds: float = Field(

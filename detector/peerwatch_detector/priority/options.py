@@ -43,7 +43,7 @@ def add_prioritize(
         type=whole_number(1, 20),
         default=5,
         metavar="N",
-        help="most questions from the root to a leaf, 1 to 20 (default: %(default)s)",
+        help="most splits from the root to a leaf, 1 to 20 (default: %(default)s)",
     )
     command.add_argument(
         "--seed",

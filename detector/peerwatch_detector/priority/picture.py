@@ -51,7 +51,7 @@ def node_texts(priority: Priority) -> list[str]:
     """Return what stands in the box of every node of the tree, in the order of its nodes."""
     inner, percent = priority.tree.tree_, 100 * _faulty_shares(priority)
     return [
-        f"{_question(priority, node)}\n{percent[node]:.0f} % faulty"
+        f"{_split(priority, node)}\n{percent[node]:.0f} % faulty"
         if inner.feature[node] >= 0
         else f"{percent[node]:.0f} % faulty\n{_counted(int(inner.n_node_samples[node]))}"
         for node in range(inner.node_count)
@@ -65,7 +65,7 @@ def _faulty_shares(priority: Priority) -> NDArray[np.float64]:
     return shares
 
 
-def _question(priority: Priority, node: int) -> str:
+def _split(priority: Priority, node: int) -> str:
     inner = priority.tree.tree_
     words = metric_words(priority.metrics[inner.feature[node]])
     lines = wrap(shorten(words, _LONGEST, placeholder="…"), _LINE)

@@ -61,7 +61,7 @@ class ClockCollector:
     """Publishes the state of the kernel's clock."""
 
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:
-        self._ask = sources.questions.clock
+        self._ask = sources.queries.clock
         self._whole_machine = config.scope.kind == "host"
 
     def collect(self) -> Iterator[Family]:

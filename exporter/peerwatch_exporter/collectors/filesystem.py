@@ -97,7 +97,7 @@ class FilesystemCollector:
 
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:
         self._procfs = sources.paths.procfs
-        ask = sources.questions.space
+        ask = sources.queries.space
         self._reader = None if ask is None else SpaceReader(ask, _PATIENCE_SECONDS)
         self._whole_machine = config.scope.kind == "host"
 

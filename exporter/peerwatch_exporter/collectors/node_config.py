@@ -126,7 +126,7 @@ class NodeConfigCollector:
                 read_time_service((process.name for process in processes.values()), values)
             except Exception as error:  # a process that cannot be understood, whatever it is
                 problems.append(("processes", error))
-        ask = self._sources.questions.os_release
+        ask = self._sources.queries.os_release
         if ask is not None:
             try:
                 values.add("os.release", ask())

@@ -89,7 +89,7 @@ class SystemdCollector:
     """Publishes failed units and the state of chosen services."""
 
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:
-        self._ask = sources.questions.units
+        self._ask = sources.queries.units
         self._whole_machine = config.scope.kind == "host"
 
     def collect(self) -> Iterator[Family]:

@@ -72,7 +72,7 @@ class CollectivesConfig(Section):
         default=10,
         ge=2,
         le=300,
-        description="How often RAS is asked; each question makes all processes of the job answer.",
+        description="How often RAS is asked; each request makes all processes of the job answer.",
     )
     inspector_directory: Path | None = Field(
         default=None,

@@ -14,7 +14,7 @@ from peerwatch_common.settings.reload import ReloadFacts
 from peerwatch_common.web.facts import WebFacts
 from peerwatch_exporter.sources.gpu.facts import GpuFacts
 from peerwatch_exporter.sources.host.access import HostAccess, Paths
-from peerwatch_exporter.sources.host.questions import HostQuestions, real_questions
+from peerwatch_exporter.sources.host.queries import HostQueries, real_queries
 from peerwatch_exporter.sources.jobs.heartbeat import HeartbeatFiles
 from peerwatch_exporter.sources.jobs.known_ranks import KnownRanks
 from peerwatch_exporter.sources.jobs.process_jobs import ProcessJobs
@@ -52,7 +52,7 @@ class Sources(HostAccess):
         The node's ranks, as the ranks collector found them.
     heartbeats
         The heartbeat files, read once for all collectors.
-    questions
+    queries
         What is asked of the running system: nothing, unless it is the real one.
     """
 
@@ -64,7 +64,7 @@ class Sources(HostAccess):
     process_jobs: ProcessJobs = field(default_factory=ProcessJobs)
     known_ranks: KnownRanks = field(default_factory=KnownRanks)
     heartbeats: HeartbeatFiles = field(default_factory=HeartbeatFiles)
-    questions: HostQuestions = field(default_factory=HostQuestions)
+    queries: HostQueries = field(default_factory=HostQueries)
 
     def __post_init__(self) -> None:
         """Note that the settings of which they are made hold from now on."""
@@ -77,5 +77,5 @@ def real_sources(config: ExporterConfig) -> Sources:
     return Sources(
         Paths(procfs=paths.procfs, sysfs=paths.sysfs, kmsg=paths.kmsg, checks=paths.checks),
         dcb=read_dcb,
-        questions=real_questions(paths.procfs, paths.rootfs, paths.system_bus),
+        queries=real_queries(paths.procfs, paths.rootfs, paths.system_bus),
     )

@@ -75,8 +75,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Ended:
 
 
 def ask(url: str, path: str, **form: object) -> Any:
-    question = urllib.parse.urlencode(form)
-    with urllib.request.urlopen(f"{url}/api/v1/{path}?{question}", timeout=300) as answer:
+    query = urllib.parse.urlencode(form)
+    with urllib.request.urlopen(f"{url}/api/v1/{path}?{query}", timeout=300) as answer:
         return json.load(answer)["data"]
 
 

@@ -276,7 +276,7 @@ def test_windows_from_prometheus_are_scaled_and_cover_the_range(recorded: bool) 
     assert (4 * 193, 8) == gathered["load"].shape
     expected = healthy(4, 600)[:, 100:108] / 2
     np.testing.assert_allclose(gathered["load"][:4], expected, rtol=1e-5)
-    ranges = {(q.start, q.end) for q in reader.questions if q.kind != "instant"}
+    ranges = {(q.start, q.end) for q in reader.requests if q.kind != "instant"}
     assert {(START + 100.0, START + 299.0)} == ranges
 
 
@@ -285,7 +285,7 @@ def test_a_range_that_is_too_short_or_turned_round_is_refused(start: float, end:
     config, reader = world()
     with pytest.raises(ConfigError, match="check --start and --end"):
         windows_from_prometheus(config, reader, "job-1", start, end)
-    assert [] == reader.questions
+    assert [] == reader.requests
 
 
 def test_a_job_without_samples_is_refused() -> None:

@@ -132,7 +132,7 @@ def test_an_existing_folder_is_kept(tmp_path: Path) -> None:
     for target in (folder, folder / "notes.txt"):
         with pytest.raises(CaseError, match="exists and is not empty"):
             export_case(target, STRETCH, None, config, reader)
-    assert [] == reader.questions
+    assert [] == reader.requests
     (folder / "notes.txt").unlink()
     export_case(folder, STRETCH, None, config, reader)
     assert 200.0 == load_case(folder).seconds

@@ -320,7 +320,7 @@ def test_cases_without_a_window_do_not_count() -> None:
     assert learnt(some_cases()) == learnt([*some_cases(), empty])
 
 
-def test_the_picture_has_every_question_and_answer() -> None:
+def test_the_picture_has_every_split_and_answer() -> None:
     found = learn(some_cases(), ("a", "b", "pfc_tx_rate", "<&>" * 20), depth=2, seed=0)
     figure = figure_of(found)
     boxes = [text for text in figure.axes[0].texts if text.get_bbox_patch() is not None]

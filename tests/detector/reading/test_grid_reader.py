@@ -111,14 +111,14 @@ def too_much(limit: int) -> Response:
     return respond
 
 
-def test_a_refused_question_is_cut_by_time(server: FakeServer) -> None:
+def test_a_refused_request_is_cut_by_time(server: FakeServer) -> None:
     server.responses["query"] = too_much(10_001)
     (reading,), reader = read(server.url, api="query", nodes=())
     np.testing.assert_array_equal(EXPECTED, values(reading))
     assert reader.statistics.splits == reader.statistics.errors["refused"] > 1
 
 
-def test_a_short_refused_question_is_cut_by_nodes(server: FakeServer) -> None:
+def test_a_short_refused_request_is_cut_by_nodes(server: FakeServer) -> None:
     def respond(handler: Handler, asked: ReceivedRequest) -> None:
         wanted = [
             node
@@ -146,7 +146,7 @@ def test_splitting_ends(server: FakeServer) -> None:
     assert (4, 3) == (reader.statistics.requests, reader.statistics.splits)
 
 
-def test_large_questions_are_asked_in_parts(server: FakeServer) -> None:
+def test_large_requests_are_asked_in_parts(server: FakeServer) -> None:
     server.responses["query_range"] = matrix([ONE])
     (_,), reader = read(
         server.url, api="query_range", nodes=("a", "b", "c"), max_samples=15, max_points=7

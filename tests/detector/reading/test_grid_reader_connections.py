@@ -167,7 +167,7 @@ def test_a_proxy_gets_the_whole_address(server: FakeServer, monkeypatch) -> None
     assert "http://prometheus.invalid:9090/p/api/v1/query" == server.asked[0].path
 
 
-def test_all_is_compiled_before_the_first_question(server: FakeServer) -> None:
+def test_all_is_compiled_before_the_first_request(server: FakeServer) -> None:
     server.responses |= {
         "read": chunked(FRAMES, content_type=STREAMED),
         "export": send(200, LINES, "application/stream+json"),

@@ -277,7 +277,7 @@ def test_a_server_that_failed_twice_is_left_alone_for_a_while(
     assert {"http_5xx": 2} == reader.statistics.errors
 
 
-def test_a_question_that_is_refused_does_not_keep_others_waiting(
+def test_a_request_that_is_refused_does_not_keep_others_waiting(
     server: FakePrometheus, reader_of: Readers
 ) -> None:
     reader = reader_of()

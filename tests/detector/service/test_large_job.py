@@ -106,11 +106,11 @@ def test_a_finding_is_restored_in_all_metrics(monkeypatch: pytest.MonkeyPatch) -
     assert found[1] == found[0]
 
 
-def test_progress_is_read_first_and_no_two_questions_ask_for_the_same() -> None:
+def test_progress_is_read_first_and_no_two_requests_ask_for_the_same() -> None:
     here = world_of(training(END))
     here.clock.advance(END)
     here.detector.cycle()
-    asked = [question.query for question in here.reader.questions if question.kind == "raw"]
+    asked = [request.query for request in here.reader.requests if request.kind == "raw"]
     assert len(here.config.read_metrics()) == len(set(asked)) == len(asked)
     recorded = {
         metric_config.name: metric_config.recorded for metric_config in here.detector.metrics

@@ -30,7 +30,7 @@ def test_a_cycle_asks_only_for_what_is_new(recorded: bool) -> None:
     kind = "raw" if recorded else "stepped"
     asked = [
         (q.start - START, q.end - START)
-        for q in here.reader.questions
+        for q in here.reader.requests
         if q.kind == kind and "load" in q.query
     ]
     assert (15 - 2 - 900, 13) == asked[0]

@@ -93,14 +93,14 @@ class DayReader:
         for old in [each for each in known if each < first]:
             del known[old]
         asked = [each for each in begins if each not in known]
-        questions = []
+        requests = []
         for begin in asked:
             end = min(begin + _DAY, window.end)
             days = Queries(self._config.selector, self._config.resources, end - begin)
-            questions.append([(query, end) for query in queries(days)])
-        answers = iter(self._server.at_all(each for day in questions for each in day))
+            requests.append([(query, end) for query in queries(days)])
+        answers = iter(self._server.at_all(each for day in requests for each in day))
         facts, errors, found = Facts(), [], dict(known)
-        for begin, day in zip(asked, questions, strict=True):
+        for begin, day in zip(asked, requests, strict=True):
             of_day = [next(answers) for _ in day]
             good = [each for each in of_day if not isinstance(each, SourceError)]
             if len(good) < len(of_day):

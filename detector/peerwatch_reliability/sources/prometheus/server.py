@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import requests
 
 from peerwatch_common.logs import one_line
-from peerwatch_common.web.question import QuestionError, ask
+from peerwatch_common.web.client import ClientError, ask
 from peerwatch_reliability.errors import SourceError
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Server:
                 _MAX_BYTES,
                 data=dict(parameters),
             )
-        except QuestionError as error:
+        except ClientError as error:
             raise SourceError(str(error)) from error
         try:
             answer = json.loads(content)

@@ -1,6 +1,6 @@
 """NCCL's RAS as a source: what the ranks of this node have launched, and which ranks are missing.
 
-One question covers the whole job. What it says of this node's ranks is reported here; that a rank
+One request covers the whole job. What it says of this node's ranks is reported here; that a rank
 of another node is missing, only where the communicator's first present rank runs, so that it is
 said once.
 """
@@ -44,7 +44,7 @@ class Ras:
     host, port
         Where.
     interval_seconds
-        How often it is asked: every question makes all processes of the job answer.
+        How often it is asked: every request makes all processes of the job answer.
     clock
         Unix time.
     """

@@ -1,4 +1,4 @@
-"""One question to NCCL's RAS service: a line-oriented protocol over TCP, since NCCL 2.24.
+"""One request to NCCL's RAS service: a line-oriented protocol over TCP, since NCCL 2.24.
 
 The JSON format came with 2.28.7; an older service refuses it and answers with text. The port may be
 anybody's, and whoever listens may say anything, slowly and without an end.

@@ -1,4 +1,4 @@
-"""One question to an HTTP server on a unix socket, with limits to what the answer may cost.
+"""One request to an HTTP server on a unix socket, with limits to what the answer may cost.
 
 The server runs inside a training process: it may stand still, be gone, or be something else.
 """

@@ -1,6 +1,6 @@
 """Calls of methods over D-Bus: the part of the protocol that reading a few strings needs.
 
-A connection per question, to the system bus. No library is needed, and ``systemctl`` need not be in
+A connection per request, to the system bus. No library is needed, and ``systemctl`` need not be in
 the exporter's container. Types: strings and object paths, unsigned numbers, arrays and structures.
 """
 

@@ -1,4 +1,4 @@
-"""One question over HTTP: its limits, and what is said when there is no answer."""
+"""One request over HTTP: its limits, and what is said when there is no answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from peerwatch_common.settings.servers import AskedServer
-from peerwatch_common.web.question import Answer, QuestionError, ask
+from peerwatch_common.web.client import Answer, ClientError, ask
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n"
 
@@ -67,7 +67,7 @@ def test_by_whose_word(tmp_path):
     ],
 )
 def test_what_is_no_answer(parts, said):
-    with answering(*parts) as (server, _), pytest.raises(QuestionError, match=said):
+    with answering(*parts) as (server, _), pytest.raises(ClientError, match=said):
         asked(server)
 
 
@@ -76,7 +76,7 @@ def test_one_that_never_ends():
     slow = (HEAD.replace(b"10", b"99"), *[b"0"] * 99)
     with (
         answering(*slow, pause=0.05) as (server, _),
-        pytest.raises(QuestionError, match=r"answers for over 0\.5 s|ReadTimeout|ConnectionError"),
+        pytest.raises(ClientError, match=r"answers for over 0\.5 s|ReadTimeout|ConnectionError"),
     ):
         asked(server, timeout=0.5)
 
@@ -85,5 +85,5 @@ def test_a_file_that_is_gone(tmp_path):
     (tmp_path / "token").write_text("secret")
     server = AskedServer(url="http://127.0.0.1:1", token_file=tmp_path / "token")
     (tmp_path / "token").unlink()
-    with pytest.raises(QuestionError, match="FileNotFoundError"):
+    with pytest.raises(ClientError, match="FileNotFoundError"):
         asked(server)

@@ -1,4 +1,4 @@
-"""One question to a server over HTTP: its answer within a time and a size, or why there is none.
+"""One request to a server over HTTP: its answer within a time and a size, or why there is none.
 
 The library that sends it is the caller's: programs that ask nobody do without.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _CHUNK_BYTES = 1 << 13
 
 
-class QuestionError(PeerwatchError):
+class ClientError(PeerwatchError):
     """A server did not answer, or too slowly or too much; the message says which and how."""
 
 
@@ -65,7 +65,7 @@ def ask(
 
     Raises
     ------
-    QuestionError
+    ClientError
         If there is no answer within the limits.
     """
     headers, login = {}, None
@@ -90,11 +90,11 @@ def ask(
             for part in response.iter_content(_CHUNK_BYTES):
                 content += part
                 if len(content) > most_bytes:
-                    raise QuestionError(f"{server.url}: answers more than {most_bytes} bytes")
+                    raise ClientError(f"{server.url}: answers more than {most_bytes} bytes")
                 # The library's own limit is that of each read; this one is checked between chunks.
                 if time.monotonic() > ends:
-                    raise QuestionError(f"{server.url}: answers for over {timeout_seconds:g} s")
+                    raise ClientError(f"{server.url}: answers for over {timeout_seconds:g} s")
             return Answer(response.status_code, bytes(content))
     # Errors of ``requests`` are OSErrors.
     except OSError as error:
-        raise QuestionError(f"{server.url}: {error.__class__.__name__}") from error
+        raise ClientError(f"{server.url}: {error.__class__.__name__}") from error

@@ -31,7 +31,7 @@ _PRETTY_NAME = re.compile(r"^PRETTY_NAME=(.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class HostQuestions:
+class HostQueries:
     """How the running system is asked; None: it cannot be.
 
     Parameters
@@ -52,8 +52,8 @@ class HostQuestions:
     os_release: Callable[[], str | None] | None = None
 
 
-def real_questions(procfs: Path, rootfs: Path, system_bus: Path) -> HostQuestions:
-    """Return the questions to the system the exporter runs on.
+def real_queries(procfs: Path, rootfs: Path, system_bus: Path) -> HostQueries:
+    """Return the queries to the system the exporter runs on.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def real_questions(procfs: Path, rootfs: Path, system_bus: Path) -> HostQuestion
         Socket of the system bus.
     """
     sees_files = str(procfs) == "/proc" or str(rootfs) != "/"
-    return HostQuestions(
+    return HostQueries(
         space=partial(_space_below, str(rootfs).rstrip("/")) if sees_files else None,
         clock=kernel_clock,
         units=partial(_units, system_bus),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from peerwatch_exporter.sources.host.clock_state import ClockState
 from peerwatch_exporter.sources.host.filesystems import Space
-from peerwatch_exporter.sources.host.questions import HostQuestions
+from peerwatch_exporter.sources.host.queries import HostQueries
 from peerwatch_exporter.sources.host.systemd import Unit, Units
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ MOUNTINFO = """\
 _RUNNING = ("nvidia-fabricmanager", "nvidia-persistenced", "chronyd", "slurmd")
 
 
-def simulated_questions() -> HostQuestions:
+def simulated_queries() -> HostQueries:
     """Return the answers of a node on which nothing is wrong."""
-    return HostQuestions(space=_SPACES.__getitem__, clock=_clock, units=_units)
+    return HostQueries(space=_SPACES.__getitem__, clock=_clock, units=_units)
 
 
 def _clock() -> ClockState:
