@@ -35,9 +35,9 @@ def panels(job: str) -> list[Panel]:
             (idlest(steps), "{{node}}"),
         ).data_links(links),
         graph(
-            "Pace of the job",
-            "Finished steps as a share of the job's own usual pace of the last hour, pauses left "
-            "out. Below two thirds for five minutes is the alert PeerwatchJobSlow.",
+            "Step rate of the job",
+            "Finished steps as a share of the job's own usual step rate of the last hour, pauses "
+            "left out. Below two thirds for five minutes is the alert PeerwatchJobSlow.",
             "percentunit",
             (f"max(peerwatch_job_progress_ratio{{{job}}})", "present / usual"),
         ).span(8),

@@ -36,7 +36,10 @@ MAY_BE_EMPTY: Mapping[tuple[str, str], str] = {
     ("fleet", "Nodes whose exporter is down"): "lists exporters that are down; all answer",
     ("fleet", "Nodes with a failing collector"): "counts failing collectors; none fails",
     ("job", "annotation XID errors"): "a rank that hangs makes no XID error",
-    ("job", "Pace of the job"): "a job's usual pace is known after ten minutes, not before",
+    (
+        "job",
+        "Step rate of the job",
+    ): "a job's usual step rate is known after ten minutes, not before",
     ("job", "Traffic of the job"): "its usual traffic is known after ten minutes, not before",
     ("job", "Period of its traffic"): "the same",
     ("job", "What the job itself says"): "no rank of it ended, was stopped or is late",

@@ -80,8 +80,8 @@ class FakeReader:
     present: dict[str, list[Span]] = field(default_factory=dict)
     recorded: dict[tuple[str, str], list[Series]] = field(default_factory=dict)
     published: list[tuple[float, dict[str, str], float]] = field(default_factory=list)
-    # By job: how many nodes it has, and the pace published last, with its time.
-    paces: dict[str, tuple[int, float, Any]] = field(default_factory=dict)
+    # By job: how many nodes it has, and the step rate published last, with its time.
+    step_rates: dict[str, tuple[int, float, Any]] = field(default_factory=dict)
     failure: ReadFailure | None = None
     failures_by_query: dict[str, Exception] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
@@ -129,10 +129,13 @@ class FakeReader:
             for finding in detection.findings:
                 labels = dict(zip(names, finding.key, strict=True))
                 self.published.append((self.clock.now, labels, finding.since))
-            job, (_, time, last) = detection.job, self.paces.get(detection.job.job_id, (0, 0, None))
-            if detection.pace is not None:
-                time, last = self.clock.now, detection.pace
-            self.paces[job.job_id] = (len(job.nodes), time, last)
+            job, (_, time, last) = (
+                detection.job,
+                self.step_rates.get(detection.job.job_id, (0, 0, None)),
+            )
+            if detection.step_rate is not None:
+                time, last = self.clock.now, detection.step_rate
+            self.step_rates[job.job_id] = (len(job.nodes), time, last)
 
     def instant(self, query: str, at: float | None = None) -> list[Series]:
         self._ask(Request("instant", query))
@@ -174,9 +177,9 @@ class FakeReader:
                 for time, labels, _ in self.published
                 if now - back <= time and labels.get("metric") == "absent"
             ]
-        for job_id, (nodes, time, pace) in self.paces.items():
-            if query == promql.published_pace(job_id, nodes, int(back)) and now - back <= time:
-                return [_sample({"metric": pace.metric}, now, pace.usual)]
+        for job_id, (nodes, time, step_rate) in self.step_rates.items():
+            if query == promql.published_step_rate(job_id, nodes, int(back)) and now - back <= time:
+                return [_sample({"metric": step_rate.metric}, now, step_rate.usual)]
         latest = {}
         for time, labels, since in self.published:
             if now - back <= time and query == promql.published_findings(

@@ -61,7 +61,7 @@ def pauses(frames_transmit, frames_receive):
 
 def test_table_and_catalogue_name_the_same_metrics():
     names = [spec.name for spec in TOPICS["The fast endpoint"]]
-    # Those come from the sampler, at another pace.
+    # Those come from the sampler, at another rate.
     assert [name for name in names if not name.startswith("fast_fine_")] == [
         "fast_up",
         *(metric.name for metric in TABLE),

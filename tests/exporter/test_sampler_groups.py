@@ -1,4 +1,4 @@
-"""Which counters are read, at what pace, and what happens to files that fail."""
+"""Which counters are read, how often, and what happens to files that fail."""
 
 from __future__ import annotations
 

@@ -74,18 +74,18 @@ def settings(**sections):
 def running(tmp_path, workers):
     clock = FakeClock()
     sources = sources_at(tmp_path, clock)
-    pace = {"deadline_seconds": 60, "max_series": 100, "history_seconds": 0, "mean_seconds": 1}
-    return clock, Runner(workers, sources, version="1", **pace), pace
+    limits = {"deadline_seconds": 60, "max_series": 100, "history_seconds": 0, "mean_seconds": 1}
+    return clock, Runner(workers, sources, version="1", **limits), limits
 
 
 def test_only_what_a_setting_concerns_changes_and_the_rest_goes_on(tmp_path, made, registered):
     workers = WorkerSet(settings(), sources_at(tmp_path, FakeClock()), registered, None)
-    clock, runner, pace = running(tmp_path, workers.workers)
+    clock, runner, limits = running(tmp_path, workers.workers)
     runner.tick()
     config = settings(ethtool={"interfaces": ["a", "b"]}, heartbeat={"forget_after_seconds": 99})
 
     late = workers.follow(config, ["ethtool.interfaces", "heartbeat.forget_after_seconds"])
-    runner.follow(workers.workers, **pace)
+    runner.follow(workers.workers, **limits)
     clock.now += 1
     page = samples(runner.tick().families)
     runner.stop()
@@ -99,12 +99,12 @@ def test_only_what_a_setting_concerns_changes_and_the_rest_goes_on(tmp_path, mad
 def test_collectors_come_and_go_and_those_of_the_driver_wait(tmp_path, made, registered):
     first = settings(enabled=["listed", "plain"])
     workers = WorkerSet(first, sources_at(tmp_path, FakeClock()), registered, None)
-    clock, runner, pace = running(tmp_path, workers.workers)
+    clock, runner, limits = running(tmp_path, workers.workers)
     runner.tick()
     gone = next(worker for worker in workers.workers if worker.name == "plain")
 
     late = workers.follow(settings(enabled=["listed", "following", "gpu"]), ["collectors.enabled"])
-    runner.follow(workers.workers, **pace)
+    runner.follow(workers.workers, **limits)
     clock.now += 1
     page = samples(runner.tick().families)
 

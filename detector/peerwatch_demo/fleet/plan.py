@@ -91,7 +91,7 @@ class Plan:
     def scenario(self, node: PlannedNode) -> Scenario:
         """Return what happens on a node from the onset on.
 
-        The others of a faulty node's job are healthy; they wait for it, or go at its pace.
+        The others of a faulty node's job are healthy; they wait for it, or are as slow.
         """
         # Scraped as rarely as a step takes, each node would show another part of it.
         healthy = replace(SCENARIOS["healthy"], steady=True)

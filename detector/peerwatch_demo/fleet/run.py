@@ -127,7 +127,7 @@ class FleetDemo:
         loading = time.time()
         hosts.load_past(_PAST_STEP_SECONDS, self._data, lambda text: say(text, "quiet"))
         # Loading took time; what passed meanwhile closes the gap to the first scrape. A machine
-        # that took minutes for it would take as long again for minutes at the pace of scrapes.
+        # that took minutes for it would take as long again for minutes at the rate of scrapes.
         gap = time.time() - loading
         step = self._interval if gap < _SHORT_GAP_SECONDS else _PAST_STEP_SECONDS
         hosts.load_past(step, self._data, lambda text: say(text, "quiet"))

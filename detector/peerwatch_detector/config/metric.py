@@ -96,7 +96,7 @@ class MetricConfig(ReadMetric):
         default="work",
         description="work: what the node does for the job; load: other programs raise it too, so a "
         "high value alone is no sign; memory: as load, and less of it than others is a sign only "
-        "where the job stops, as what processes hold sets no pace; network: congestion, which "
+        "where the job stops, as what processes hold sets no speed; network: congestion, which "
         "spreads to other nodes; own: what the job's own processes do on the host, load as long as "
         "the job trains, but a sign while it waits for long.",
     )

@@ -83,11 +83,12 @@ class PresetMetric(MetricConfig):
 
 
 class ProgressMetric(ReadMetric):
-    """A counter of what the job itself has finished: its pace is read, nodes are not compared."""
+    """A counter of what the job itself has finished: its rate is read, nodes are not compared."""
 
     meaning: str = Field(pattern=r"\.$", description="What it counts, for people.")
-    paced: bool = Field(
-        default=True, description="Whether its rate is the job's pace, compared with its usual one."
+    sets_step_rate: bool = Field(
+        default=True,
+        description="Whether its rate is the job's step rate, compared with its usual one.",
     )
 
 

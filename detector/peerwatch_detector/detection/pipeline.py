@@ -23,7 +23,7 @@ from peerwatch_detector.detection.findings import (
     fault_scores,
     still_standing,
 )
-from peerwatch_detector.detection.job_pace import JobPace
+from peerwatch_detector.detection.job_step_rate import JobStepRate
 from peerwatch_detector.detection.methods import create_method
 from peerwatch_detector.detection.preprocess import preprocess
 from peerwatch_detector.detection.state import JobState
@@ -55,7 +55,7 @@ class Detection:
         Of every finding.
     not_compared
         Why ``comparable`` is false, such as "2 nodes, needs 3"; empty where it is true.
-    pace
+    step_rate
         How fast the job finishes its steps, compared with itself; None = not known.
     progress
         What the job does by the newest samples.
@@ -73,7 +73,7 @@ class Detection:
     coverage: dict[str, float]
     explanations: dict[Finding, Explanation] = field(default_factory=dict)
     not_compared: str = ""
-    pace: JobPace | None = None
+    step_rate: JobStepRate | None = None
     progress: JobProgress = field(default_factory=lambda: JobProgress("unknown"))
 
     @classmethod
@@ -227,7 +227,7 @@ class JobDetector:
             coverage={name: scores.coverage for name, scores in shown.items()},
             explanations=dict(self.state.explanations),
             not_compared=not_compared,
-            pace=self.method.pace(),
+            step_rate=self.method.step_rate(),
             progress=self.method.progress_since(newest, newest),
         )
 

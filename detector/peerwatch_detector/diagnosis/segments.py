@@ -77,7 +77,7 @@ def segment_times(seconds: Sequence[Series], steps: Sequence[Series]) -> Segment
     seconds, steps
         The answers; what lacks a label or is not a finite number is left out.
     """
-    pace = {
+    rate = {
         key: float(series.values[-1])
         for series in steps
         if (key := _key(series)) is not None and series.values[-1] > 0
@@ -86,8 +86,8 @@ def segment_times(seconds: Sequence[Series], steps: Sequence[Series]) -> Segment
     for series in seconds:
         key, value = _key(series), float(series.values[-1])
         segment = series.labels.get("segment", "")
-        if key in pace and segment and np.isfinite(value):
-            table.setdefault(key, {})[segment] = value / pace[key]
+        if key in rate and segment and np.isfinite(value):
+            table.setdefault(key, {})[segment] = value / rate[key]
     if not table:
         return None
     ranks = tuple(sorted(table))

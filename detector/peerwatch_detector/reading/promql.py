@@ -107,11 +107,11 @@ def diagnosed(job_id: str) -> str:
     return f"max(peerwatch_diagnosis_last_success_timestamp_seconds{{{job}}})"
 
 
-def published_pace(job_id: str, nodes: int, seconds: int) -> str:
-    """Return the query for the usual pace last published for a job, if it had as many nodes."""
+def published_step_rate(job_id: str, nodes: int, seconds: int) -> str:
+    """Return the query for the usual step rate last published of a job, if it had as many nodes."""
     job = job_matcher(job_id)
     return (
-        f"max by (metric) (last_over_time(peerwatch_job_usual_pace{{{job}}}[{seconds}s])) "
+        f"max by (metric) (last_over_time(peerwatch_job_usual_step_rate{{{job}}}[{seconds}s])) "
         f"and on () max(last_over_time(peerwatch_job_nodes{{{job}}}[{seconds}s])) == {nodes}"
     )
 

@@ -89,19 +89,19 @@ SPECS: tuple[MetricSpec, ...] = (
         "gauge",
         "ratio",
         ("job_id",),
-        "How fast the job finishes its steps, as a share of its own usual pace: 1 is as usual, 0.5 "
-        "half as fast. Pauses of ordinary length count in neither. Absent while it is not known.",
+        "The job's step rate as a share of its own usual one: 1 is as usual, 0.5 half as fast. "
+        "Pauses of ordinary length count in neither. Absent while it is not known.",
         "detection",
     ),
     MetricSpec(
-        "peerwatch_job_usual_pace",
+        "peerwatch_job_usual_step_rate",
         "gauge",
         "1/second",
         ("job_id", "metric"),
-        "The job's usual pace over the last hour, in what the metric counts per second; after a "
-        "restart the detector goes on from here.",
+        "The job's usual step rate over the last hour, in what the metric counts per second; after "
+        "a restart the detector goes on from here.",
         "detection",
-        not_drawn="the present pace is drawn as a share of it",
+        not_drawn="the present step rate is drawn as a share of it",
     ),
     MetricSpec(
         "peerwatch_job_nodes",

@@ -42,7 +42,7 @@ from peerwatch_detector.service.restore import (
     RESTORE_SECONDS,
     distrust,
     published_findings,
-    published_pace,
+    published_step_rate,
     restore,
 )
 from peerwatch_detector.service.roots import JobRoots
@@ -360,8 +360,10 @@ class Detector:
         published = memory.carried
         if published is None:
             published = published_findings(self.reader, job, self.metrics)
-        pace = published_pace(self.reader, job) if self.config.progress_counters() else ()
-        return replace(reading, turn=replace(reading.turn, published=published, pace=pace))
+        step_rate = published_step_rate(self.reader, job) if self.config.progress_counters() else ()
+        return replace(
+            reading, turn=replace(reading.turn, published=published, step_rate=step_rate)
+        )
 
     def _read_on(self, memory: JobMemory, turn: Turn) -> Reading:
         """Read what comes next in a job's turn."""
@@ -382,8 +384,8 @@ class Detector:
             if self.instants is not None:
                 named = [each for each in turn.published if each.method == EVIDENCE]
                 memory.evidence.findings.restore(named, self.clock())
-            for counter, usual in turn.pace:
-                detector.method.restore_pace(counter, usual)
+            for counter, usual in turn.step_rate:
+                detector.method.restore_step_rate(counter, usual)
             memory.restored = True
         resolution = self.config.resolution_seconds
         distrust(turn.published, detector.method, frames, resolution)

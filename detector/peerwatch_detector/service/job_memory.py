@@ -20,7 +20,7 @@ from peerwatch_detector.service.evidence import JobEvidence
 # A new finding waits so long for what the job failed of: Prometheus sends the text of an alert as
 # it first fires, and again only after a minute, when the page has gone out.
 ROOT_SECONDS = 10.0
-# A job at less than this share of its usual pace makes no steps to speak of.
+# A job at less than this share of its usual step rate makes no steps to speak of.
 _STANDS_RATIO = 0.1
 
 
@@ -91,7 +91,7 @@ class JobMemory:
 
     def watch_traffic(self, frames: Mapping[str, JobFrame], detection: Detection) -> None:
         """Take in what samples show of the job's traffic, by what the job was found to do."""
-        doing = Doing(self.detector.method.progress_since, detection.pace)
+        doing = Doing(self.detector.method.progress_since, detection.step_rate)
         self.traffic = self.watch.update(frames, doing)
         said = () if self.traffic is None else verdicts_of(self.evidence.job_id, self.traffic)
         self.evidence.hear("traffic", said)
@@ -143,7 +143,11 @@ class JobMemory:
         if self.evidence.verdicts or any(each.metric not in SYMPTOMS for each in standing):
             return True
         found = self.detection
-        stands = found is not None and found.pace is not None and found.pace.ratio < _STANDS_RATIO
+        stands = (
+            found is not None
+            and found.step_rate is not None
+            and found.step_rate.ratio < _STANDS_RATIO
+        )
         return stands or (found is not None and bool(found.findings))
 
 
@@ -171,8 +175,8 @@ class Turn:
         What is read, part by part.
     published
         The findings published about it before this process began with it.
-    pace
-        By counter, the usual pace published of it likewise.
+    step_rate
+        By counter, the usual step rate published of it likewise.
     """
 
     job: Job
@@ -180,7 +184,7 @@ class Turn:
     now: float
     readings: Iterator[JobReading]
     published: tuple[Finding, ...] = ()
-    pace: tuple[tuple[str, float], ...] = ()
+    step_rate: tuple[tuple[str, float], ...] = ()
 
     @property
     def moment(self) -> float:

@@ -208,7 +208,7 @@ def _jobs(snapshot: Snapshot) -> Iterator[Family]:
     comparable = family("peerwatch_job_comparable")
     reasons = family("peerwatch_job_not_compared_info")
     progress = family("peerwatch_job_progress_ratio")
-    usual = family("peerwatch_job_usual_pace")
+    usual = family("peerwatch_job_usual_step_rate")
     coverage = family("peerwatch_data_coverage_ratio")
     success = family("peerwatch_cycle_last_success_timestamp_seconds")
     for detection in snapshot.detections:
@@ -217,9 +217,9 @@ def _jobs(snapshot: Snapshot) -> Iterator[Family]:
         comparable.add_metric((job.job_id,), float(detection.comparable))
         if detection.not_compared:
             reasons.add_metric((job.job_id, detection.not_compared), 1)
-        if (pace := detection.pace) is not None:
-            progress.add_metric((job.job_id,), pace.ratio)
-            usual.add_metric((job.job_id, pace.metric), pace.usual)
+        if (step_rate := detection.step_rate) is not None:
+            progress.add_metric((job.job_id,), step_rate.ratio)
+            usual.add_metric((job.job_id, step_rate.metric), step_rate.usual)
         for metric, share in detection.coverage.items():
             coverage.add_metric((job.job_id, metric), share)
     for job_id, time in snapshot.last_success.items():

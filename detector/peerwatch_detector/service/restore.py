@@ -58,15 +58,15 @@ def published_findings(
     )
 
 
-def published_pace(reader: Reader, job: Job) -> tuple[tuple[str, float], ...]:
-    """Read the usual pace that was published of a job as it is now: which counter, and how fast.
+def published_step_rate(reader: Reader, job: Job) -> tuple[tuple[str, float], ...]:
+    """Read the usual step rate that was published of a job as it is now: which counter, how fast.
 
     Raises
     ------
     ReadError
         As the reader.
     """
-    query = promql.published_pace(job.job_id, len(job.nodes), RESTORE_SECONDS)
+    query = promql.published_step_rate(job.job_id, len(job.nodes), RESTORE_SECONDS)
     found = ((each.labels.get("metric", ""), each.values[-1]) for each in reader.instant(query))
     return tuple((name, float(usual)) for name, usual in found if name and usual > 0)
 

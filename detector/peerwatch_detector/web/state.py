@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from peerwatch_detector.detection.explanation.explain import JobProgress
-from peerwatch_detector.detection.job_pace import JobPace
+from peerwatch_detector.detection.job_step_rate import JobStepRate
 from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.units import number
 
@@ -47,12 +47,12 @@ def state_of(detection: Detection) -> StateView:
         return _waiting(detection.time, detection.progress.waits_seconds)
     if detection.progress.activity == "rests":
         return StateView("paused", "paused: its GPUs rest, as in a checkpoint or an evaluation")
-    if detection.pace is not None:
-        return _paced(detection.pace)
-    return _unpaced(detection.progress)
+    if detection.step_rate is not None:
+        return _with_step_rate(detection.step_rate)
+    return _without_step_rate(detection.progress)
 
 
-def _unpaced(progress: JobProgress) -> StateView:
+def _without_step_rate(progress: JobProgress) -> StateView:
     """Return what a job does whose steps nobody counts."""
     if progress.activity == "slowed":
         return StateView("slowed", f"slowed by {100 * (progress.loss or 0):.0f} %", "warn")
@@ -68,16 +68,16 @@ def _waiting(time: float, seconds: float) -> StateView:
     return StateView("stalled", f"stalled since {since}", "bad")
 
 
-def _paced(pace: JobPace) -> StateView:
-    if pace.ratio < _SLOWED_RATIO:
-        share = f"slowed to {100 * pace.ratio:.0f} % of its usual pace"
-        return StateView("slowed", f"{share}, {_rate(pace)}", "warn")
-    return StateView("training", f"training, {_rate(pace)}")
+def _with_step_rate(step_rate: JobStepRate) -> StateView:
+    if step_rate.ratio < _SLOWED_RATIO:
+        share = f"slowed to {100 * step_rate.ratio:.0f} % of its usual step rate"
+        return StateView("slowed", f"{share}, {_rate(step_rate)}", "warn")
+    return StateView("training", f"training, {_rate(step_rate)}")
 
 
-def _rate(pace: JobPace) -> str:
-    """Return the present pace, in steps per second or seconds per step."""
-    present = pace.ratio * pace.usual
+def _rate(step_rate: JobStepRate) -> str:
+    """Return the present step rate, in steps per second or seconds per step."""
+    present = step_rate.ratio * step_rate.usual
     if present <= 0:
         return "no step is finished"
     if present >= 1:

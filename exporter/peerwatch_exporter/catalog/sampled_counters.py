@@ -39,7 +39,7 @@ class Counter:
         ``transmit`` or ``receive`` where the metric has that label, else empty.
     unit
         Unit of the rate.
-    pace
+    source
         Where it is read, and so how often it is worth reading.
     file
         Its name there; for ``ethtool``, ``rx`` or ``tx``.

@@ -74,7 +74,9 @@ class Exporter:
         self.driver = parts.driver
         self._sampler = parts.sampler
         self._workers = WorkerSet(config, sources, parts.registered, parts.driver)
-        self.runner = Runner(self._workers.workers, sources, version=__version__, **_pace(config))
+        self.runner = Runner(
+            self._workers.workers, sources, version=__version__, **_runner_settings(config)
+        )
         landing = Landing(
             version=__version__,
             node=platform.node(),
@@ -123,7 +125,7 @@ class Exporter:
         # The host that is read may have settings of its own there.
         self._config = with_settings_of(config, self._config, FIXED)
         late = self._workers.follow(self._config, changed)
-        self.runner.follow(self._workers.workers, **_pace(self._config))
+        self.runner.follow(self._workers.workers, **_runner_settings(self._config))
         return [f"collectors.enabled ({name})" for name in late]
 
     def stop(self) -> None:
@@ -133,14 +135,14 @@ class Exporter:
                 part.stop()
 
 
-class _Pace(TypedDict):
+class _RunnerSettings(TypedDict):
     deadline_seconds: float
     max_series: int
     history_seconds: float
     mean_seconds: float
 
 
-def _pace(config: ExporterConfig) -> _Pace:
+def _runner_settings(config: ExporterConfig) -> _RunnerSettings:
     """Return what the runner has of the settings."""
     return {
         "deadline_seconds": config.deadline_seconds,

@@ -1,6 +1,6 @@
 """Which counters the node has, and how each group of them is read.
 
-Counters are read at the pace at which they can change: those below ``counters/`` at every tick;
+Counters are read at the rate at which they can change: those below ``counters/`` at every tick;
 those below ``hw_counters/`` once per "lifespan", for which the kernel repeats what it knew;
 driver statistics, which come only all at once, as rarely as their cost demands.
 """
@@ -85,7 +85,7 @@ class FileReader:
 class PauseReader:
     """Pause frames of one port, summed over its priorities, from its driver's statistics.
 
-    A reading makes the driver gather thousands of statistics, so its cost sets its pace.
+    A reading makes the driver gather thousands of statistics, so its cost sets its rate.
 
     Parameters
     ----------

@@ -98,7 +98,7 @@ def test_samples_every_five_seconds_hold_until_the_next() -> None:
 def test_the_loss_is_the_share_of_progress_after_a_moment_against_before() -> None:
     tensor = steady(900)
     tensor[600:] *= 0.9
-    # Pauses before and after say nothing about the pace.
+    # Pauses before and after say nothing about the step rate.
     tensor[400:420] = tensor[700:740] = 0.0
     tracker = progress(gpu_tensor_activity=tensor)
     tracker.phase(START + 895)
@@ -252,7 +252,7 @@ def test_a_job_without_gpus_waits_once_its_steps_stop(step_seconds: float) -> No
     assert counted_phase(595, steps) == Phase(
         known=True, counted=True, step_seconds=counted_phase(595, steps).step_seconds
     )
-    # A fifth of its pace, and the seconds that are averaged.
+    # A fifth of its step rate, and the seconds that are averaged.
     noticed = 620 + 5 * math.ceil(step_seconds)
     found = counted_phase(noticed, steps)
     assert found.waiting
@@ -324,8 +324,8 @@ def test_collectives_that_are_completed_are_work_though_no_step_is() -> None:
     assert tracker.phase(START + 740).waiting
 
 
-def test_collectives_tell_no_pace() -> None:
+def test_collectives_tell_no_step_rate() -> None:
     tracker = ProgressTracker(PeerwatchConfig(), least_seconds=60, counters={"collectives": False})
     tracker.write("collectives", 0.0, START + np.arange(1800), counted(0.1, seconds=1800))
     assert tracker.phase(START + 1799).known
-    assert tracker.pace(START + 1799) is None
+    assert tracker.step_rate(START + 1799) is None

@@ -11,8 +11,8 @@ from peerwatch_detector.diagnosis.collectives.slowness.straggler_diagnoser impor
 from peerwatch_detector.diagnosis.verdict import Verdict
 
 # A collective every 0.5 s, in blocks of 32.
-PACE, LENGTH = 2.0, 32
-SECONDS = LENGTH / PACE
+RATE, LENGTH = 2.0, 32
+SECONDS = LENGTH / RATE
 Groups = Mapping[str, Mapping[int, float]]
 
 
@@ -26,9 +26,9 @@ def block(
     per_node: int = 1,
 ) -> Answers:
     """Return the answers while block ``number`` is the newest; lateness by group and rank."""
-    found: Answers = {"block": [], "size": [], "arrival": [], "pace": [], "clock": []}
+    found: Answers = {"block": [], "size": [], "arrival": [], "rate": [], "clock": []}
     for group, ranks in groups.items():
-        found["pace"].append(series({"group": group}, PACE))
+        found["rate"].append(series({"group": group}, RATE))
         for rank, late in ranks.items():
             labels = {"group": group, "rank": rank, "node": f"c{rank // per_node}"}
             off = (offsets or {}).get(rank, 0.0)
@@ -180,7 +180,7 @@ def test_ranks_in_different_blocks_are_not_compared():
         assert diagnoser.diagnose(found, 1e9 + passed) == []
 
 
-@pytest.mark.parametrize("missing", ["block", "size", "pace"])
+@pytest.mark.parametrize("missing", ["block", "size", "rate"])
 def test_what_is_missing_costs_only_itself(missing):
     diagnoser = StragglerDiagnoser("llm")
 

@@ -15,7 +15,7 @@ from peerwatch_common.web.facts import WebFacts
 from peerwatch_detector import __version__
 from peerwatch_detector.detection.explanation.explain import Confidence, Explanation, JobProgress
 from peerwatch_detector.detection.explanation.fault_families import UNKNOWN
-from peerwatch_detector.detection.job_pace import JobPace
+from peerwatch_detector.detection.job_step_rate import JobStepRate
 from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.diagnosis.config.changes import Change
 from peerwatch_detector.diagnosis.config.majority import Split
@@ -73,7 +73,7 @@ def detection(**changes: object) -> Detection:
         "zscores": {"load": {"a": -2.5, "b": math.inf}},
         "continuity": {"load": {"a": 240.0, "b": 0.0}},
         "coverage": {"load": 0.5},
-        "pace": JobPace("rank_steps", usual=2.5, ratio=0.6),
+        "step_rate": JobStepRate("rank_steps", usual=2.5, ratio=0.6),
     }
     values |= changes
     return Detection(**values, explanations=dict.fromkeys(values["findings"], WHY))
@@ -190,7 +190,7 @@ def test_values_are_those_of_the_snapshot() -> None:
         ("peerwatch_job_nodes", "job-1"): 2.0,
         ("peerwatch_job_comparable", "job-1"): 1.0,
         ("peerwatch_job_progress_ratio", "job-1"): 0.6,
-        ("peerwatch_job_usual_pace", "job-1", "rank_steps"): 2.5,
+        ("peerwatch_job_usual_step_rate", "job-1", "rank_steps"): 2.5,
         ("peerwatch_job_comparable", "small"): 0.0,
         ("peerwatch_job_not_compared_info", "small", "1 node, needs 3"): 1.0,
         ("peerwatch_preparing",): 1.0,

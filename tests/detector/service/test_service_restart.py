@@ -128,10 +128,10 @@ def slowed(nodes: int = 3, seconds: int = 4000, slow_from: int = 1500) -> World:
 
 def ratio(here: World) -> float | None:
     (detection,) = here.detector.snapshot.detections
-    return None if detection.pace is None else round(detection.pace.ratio, 1)
+    return None if detection.step_rate is None else round(detection.step_rate.ratio, 1)
 
 
-def test_a_restart_goes_on_with_the_jobs_usual_pace() -> None:
+def test_a_restart_goes_on_with_the_jobs_usual_step_rate() -> None:
     here = slowed()
     here.run(1500, cycle=150)
     assert ratio(here) == 1.0

@@ -13,7 +13,7 @@ from detector.fakes import healthy, node_names
 from detector.web.test_web import START, Site
 from peerwatch_detector.detection.explanation.explain import JobProgress
 from peerwatch_detector.detection.findings import Finding
-from peerwatch_detector.detection.job_pace import JobPace
+from peerwatch_detector.detection.job_step_rate import JobStepRate
 from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.web.fleet.view import CHOICES, Asked, FleetView, fleet_view
@@ -38,9 +38,9 @@ def with_progress(job_id: str, activity: str, waits: float | None = None) -> Det
     return replace(detection(job_id), progress=JobProgress(activity, None, waits))
 
 
-def with_pace(job_id: str, ratio: float, usual: float = 4.0) -> Detection:
-    pace = JobPace("rank_steps", usual, ratio)
-    return replace(with_progress(job_id, "trains"), pace=pace)
+def with_step_rate(job_id: str, ratio: float, usual: float = 4.0) -> Detection:
+    step_rate = JobStepRate("rank_steps", usual, ratio)
+    return replace(with_progress(job_id, "trains"), step_rate=step_rate)
 
 
 def listed(*detections: Detection, **asked: str) -> FleetView:
@@ -58,10 +58,15 @@ def ids(view: FleetView) -> list[str]:
         (with_progress("a", "waits", 59), "waiting", "waits for its ranks, 59 s so far", ""),
         (with_progress("a", "waits", 90), "stalled", "stalled since 22:11:50 UTC", "bad"),
         (with_progress("a", "rests"), "paused", "paused: its GPUs rest, as in a checkpoint", ""),
-        (with_pace("a", 0.6), "slowed", "slowed to 60 % of its usual pace, 2.4 steps/s", "warn"),
-        (with_pace("a", 0.5, 0.5), "slowed", "a step in 4 s", "warn"),
-        (with_pace("a", 0.0), "slowed", "no step is finished", "warn"),
-        (with_pace("a", 1.05), "training", "training, 4.2 steps/s", ""),
+        (
+            with_step_rate("a", 0.6),
+            "slowed",
+            "slowed to 60 % of its usual step rate, 2.4 steps/s",
+            "warn",
+        ),
+        (with_step_rate("a", 0.5, 0.5), "slowed", "a step in 4 s", "warn"),
+        (with_step_rate("a", 0.0), "slowed", "no step is finished", "warn"),
+        (with_step_rate("a", 1.05), "training", "training, 4.2 steps/s", ""),
         (with_progress("a", "trains"), "training", "training", ""),
         (detection("a"), "running", "running, progress unknown", ""),
     ],
@@ -74,9 +79,9 @@ def test_a_state_is_told_in_true_words(job: Detection, kind: str, text: str, lev
 
 def test_what_needs_a_person_comes_first() -> None:
     view = listed(
-        with_pace("a-trains", 1.0),
+        with_step_rate("a-trains", 1.0),
         detection("b-ended", running=False),
-        with_pace("c-slow", 0.4),
+        with_step_rate("c-slow", 0.4),
         flagged("d-warned", "warning"),
         with_progress("e-stalled", "waits", 300),
         flagged("f-faulty"),
@@ -92,8 +97,8 @@ def test_jobs_are_chosen_by_state(choice: str) -> None:
     jobs = {
         "faulty": flagged("faulty"),
         "stalled": with_progress("stalled", "waits", 300),
-        "slowed": with_pace("slowed", 0.4),
-        "training": with_pace("training", 1.0),
+        "slowed": with_step_rate("slowed", 0.4),
+        "training": with_step_rate("training", 1.0),
         "not-compared": replace(detection("not-compared"), not_compared="2 nodes, needs 3"),
         "ended": detection("ended", running=False),
     }

@@ -76,7 +76,7 @@ STOOD: dict[str, list[Series]] = {
         series(BEGUN + 120, node="node-01", result="done", summary="isolate: node-01 is drained.")
     ],
     "nodes": [series(4)],
-    "pace": [series(0.6)],
+    "step_rate": [series(0.6)],
 }
 
 
@@ -115,7 +115,7 @@ def test_an_incident_opens_from_series_after_its_job_has_ended(over: Site) -> No
     assert "over: last seen 2023-11-14 22:21:40 UTC" in text
     assert "Look first at: The processes that are not the job" in text
     assert "take node-01 out and restart the job" in text
-    assert "the job fell to 60 % of its usual pace" in text
+    assert "the job fell to 60 % of its usual step rate" in text
     assert "4 nodes" in text
 
 

@@ -423,7 +423,7 @@ def test_a_detector_that_reads_nothing_for_a_while_is_not_ready(site: Site) -> N
     assert "ready" in site.get("/-/ready")
 
 
-def test_a_job_whose_steps_are_counted_shows_how_fast_it_is_against_its_usual_pace(
+def test_a_job_whose_steps_are_counted_shows_how_fast_it_is_against_its_usual_step_rate(
     site: Site,
 ) -> None:
     # Steps of two seconds; of four for the last two minutes.
@@ -433,9 +433,9 @@ def test_a_job_whose_steps_are_counted_shows_how_fast_it_is_against_its_usual_pa
     site.reader.add_job("job-1", values, node_names(3), START)
     site.run(300)
     assert json.loads(site.get("/api/v1/jobs"))["jobs"][0]["progress"] is None
-    assert "usual pace" not in site.get("/jobs/job-1")
+    assert "usual step rate" not in site.get("/jobs/job-1")
     site.run(900)
     (job,) = json.loads(site.get("/api/v1/jobs"))["jobs"]
     assert ("rank_steps", 0.5) == (job["progress"]["metric"], round(job["progress"]["ratio"], 1))
-    assert "50 % of its usual pace (a step in 2 s)" in site.get("/jobs/job-1")
+    assert "50 % of its usual step rate (a step in 2 s)" in site.get("/jobs/job-1")
     assert 'peerwatch_job_progress_ratio{job_id="job-1"} 0.5' in site.get("/metrics")

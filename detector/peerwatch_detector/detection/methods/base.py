@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from peerwatch_detector.config import MetricConfig
 from peerwatch_detector.detection.explanation.explain import JobProgress
 from peerwatch_detector.detection.findings import Deviation
-from peerwatch_detector.detection.job_pace import JobPace
+from peerwatch_detector.detection.job_step_rate import JobStepRate
 from peerwatch_detector.detection.scores import NodeScores
 from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.jobs import Job
@@ -118,12 +118,12 @@ class Method(Protocol):
         """Return what the job does at a time, and what it has lost since another."""
         return JobProgress("unknown")
 
-    def pace(self) -> JobPace | None:
+    def step_rate(self) -> JobStepRate | None:
         """Return how fast the job finishes its steps, compared with itself; None = not known."""
         return None
 
-    def restore_pace(self, metric: str, usual: float) -> None:
-        """Go on with a usual pace that was published before this process began."""
+    def restore_step_rate(self, metric: str, usual: float) -> None:
+        """Go on with a usual step rate that was published before this process began."""
 
     @property
     def common_cause(self) -> bool:

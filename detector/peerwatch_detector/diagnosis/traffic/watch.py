@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.detection.explanation.explain import JobProgress
-from peerwatch_detector.detection.job_pace import JobPace
+from peerwatch_detector.detection.job_step_rate import JobStepRate
 from peerwatch_detector.detection.methods.peerwatch.peers import job_median
 from peerwatch_detector.diagnosis.traffic.job_traffic import JobTraffic, TrafficState
 from peerwatch_detector.diagnosis.traffic.level import (
@@ -38,7 +38,7 @@ _FLOOR = 1e6
 _MEMORY_SECONDS = 3600.0
 # A level is the mean of at least so long: some steps of a job whose period is not known.
 _MEAN_SECONDS, _UNKNOWN_MEAN_SECONDS = 60.0, 120.0
-# From this share of its usual pace on a job goes on, whatever it sends (as in PeerwatchJobSlow).
+# From this share of its usual step rate on a job goes on, whatever it sends: PeerwatchJobSlow's.
 _GOES_ON = 2 / 3
 # A node is compared while the job as a whole sends about as much as usual.
 _COMPARED_SHARE = 0.7
@@ -53,16 +53,16 @@ class Doing:
     progress_since
         Returns what it does at a time, and what it has lost since another (both Unix time);
         None = not known.
-    pace
+    step_rate
         Its steps against its usual ones; None = not known.
     """
 
     progress_since: Callable[[float, float], JobProgress] | None = None
-    pace: JobPace | None = None
+    step_rate: JobStepRate | None = None
 
     def patience(self, since: float, time: float, least_seconds: float) -> float:
         """Return for how long unusual traffic has a healthy reason; infinite if it always has."""
-        if self.pace is not None and self.pace.ratio >= _GOES_ON:
+        if self.step_rate is not None and self.step_rate.ratio >= _GOES_ON:
             return math.inf
         if self.progress_since is None:
             return least_seconds

@@ -57,7 +57,7 @@ def facts(job_id: str, seconds: float) -> dict[str, str]:
             "alertname, severity, node", f'ALERTS{{{job},alertstate="firing",alertname!=""}}'
         ),
         "nodes": f"max(max_over_time(peerwatch_job_nodes{{{job}}}{back}))",
-        "pace": f"min(min_over_time(peerwatch_job_progress_ratio{{{job}}}{back}))",
+        "step_rate": f"min(min_over_time(peerwatch_job_progress_ratio{{{job}}}{back}))",
     }
 
 

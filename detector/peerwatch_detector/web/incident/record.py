@@ -60,7 +60,7 @@ class Facts:
     nodes
         How many the job had; 0 = not known.
     slowest
-        Its slowest pace as a share of the usual one; None = not known.
+        Its slowest step rate as a share of the usual one; None = not known.
     missing
         What could not be read, and why.
     """
@@ -101,7 +101,7 @@ def facts_of(answers: Answers) -> Facts:
         tuple(sorted(_events(answers), key=lambda row: row.time or 0.0))[:_MOST_EVENTS],
         tuple(sorted({labels.get("alertname", "") for labels, _ in rows_of(answers, "alerts")})),
         int(nodes),
-        next((value for _, value in rows_of(answers, "pace")), None),
+        next((value for _, value in rows_of(answers, "step_rate")), None),
         missing,
     )
 

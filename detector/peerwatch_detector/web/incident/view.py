@@ -227,7 +227,7 @@ def _facts(found: Incident) -> list[tuple[str, str]]:
         facts.append(("likely meaning", meaning.text))
     if found.facts.slowest is not None and found.facts.slowest < 1:
         facts.append(
-            ("cost", f"the job fell to {100 * found.facts.slowest:.0f} % of its usual pace")
+            ("cost", f"the job fell to {100 * found.facts.slowest:.0f} % of its usual step rate")
         )
     said = [each for each in found.facts.said if not each.root and each.summary]
     facts += [("the job itself says", each.summary) for each in said[:_MOST_SAID]]

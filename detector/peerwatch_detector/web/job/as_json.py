@@ -31,7 +31,7 @@ def job_json(detection: Detection) -> dict[str, Any]:
         "comparable": detection.comparable,
         "not_compared": detection.not_compared or None,
         "evaluated_until": detection.time,
-        "progress": None if detection.pace is None else asdict(detection.pace),
+        "progress": None if detection.step_rate is None else asdict(detection.step_rate),
         "findings": [
             {
                 "node": f.node,

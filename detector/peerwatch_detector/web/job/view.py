@@ -16,9 +16,9 @@ from peerwatch_detector.web.ago import ago
 from peerwatch_detector.web.diagnoses import DiagnosisView, diagnosis_views
 from peerwatch_detector.web.incident.address import Address, begun_of
 from peerwatch_detector.web.job.findings import FindingView, finding_view
-from peerwatch_detector.web.pace import pace_text
 from peerwatch_detector.web.pictures import Pictures
 from peerwatch_detector.web.state import StateView, state_of
+from peerwatch_detector.web.step_rate import step_rate_text
 
 # A table of 1,500 nodes is longer than anybody reads, and than a page may weigh: those with the
 # most evidence are shown, and the names of all others where somebody asks.
@@ -46,7 +46,7 @@ class JobView:
     ranking: list[NodeRow]
     not_compared: str
     diagnoses: list[DiagnosisView]
-    pace: str
+    step_rate: str
     others: tuple[str, ...] = ()
 
     @property
@@ -73,7 +73,7 @@ def job_view(
         [NodeRow(node, score, longest.get(node)) for node, score in shown],
         detection.not_compared,
         diagnosis_views(detector.snapshot, detection.job.job_id),
-        pace_text(detection.pace),
+        step_rate_text(detection.step_rate),
         tuple(sorted(node for node, _ in scores[SHOWN_NODES:])) if all_nodes else (),
     )
 

@@ -23,12 +23,12 @@ from peerwatch_exporter.sources.logs.follower import Follower
 from peerwatch_exporter.sources.logs.found import MarkedGuard
 from peerwatch_exporter.sources.logs.kernel import KernelEvents
 from peerwatch_exporter.sources.logs.owners import FileSystems
-from peerwatch_exporter.sources.logs.pace import SearchPace, rest_seconds
 from peerwatch_exporter.sources.logs.providers.paths import ConfiguredPaths
 from peerwatch_exporter.sources.logs.providers.pods import PodLogs
 from peerwatch_exporter.sources.logs.providers.processes import ProcessOutputs
 from peerwatch_exporter.sources.logs.providers.torchrun import TorchrunLogs
 from peerwatch_exporter.sources.logs.search import Search
+from peerwatch_exporter.sources.logs.search_schedule import SearchSchedule, rest_seconds
 from peerwatch_exporter.sources.logs.tail import Position
 from peerwatch_exporter.sources.logs.tally import RanksHere, Tally
 from peerwatch_exporter.sources.logs.targets import Targets
@@ -112,7 +112,7 @@ class LogServer:
         self._readable.register(channel, select.POLLIN)
         self._targets = Targets()
         self._ranks = RanksHere({}, ())
-        self._pace = SearchPace()
+        self._schedule = SearchSchedule()
         self._unread: dict[Reason, int] = {}
         self._kernel_error: str | None = None
         first = self._first()
@@ -128,9 +128,9 @@ class LogServer:
     def step(self) -> None:
         """Do what is due, and wait for the next tick."""
         now, cpu = time.monotonic(), time.process_time()
-        if now >= self._pace.due:
+        if now >= self._schedule.due:
             self._unread = self._search.run(self._targets, time.time())
-            self._pace.searched(time.monotonic(), time.process_time() - cpu)
+            self._schedule.searched(time.monotonic(), time.process_time() - cpu)
             self._has_searched = True
         for event, owner, written in self._events():
             self._tally.add(event, owner, self._ranks, written)
@@ -177,7 +177,7 @@ class LogServer:
             frozenset((each.job_id, each.rank) for each in targets.ranks),
         )
         # A rank that fails at once is gone when the next search would come.
-        self._pace.hurry()
+        self._schedule.hurry()
 
     def _report(self) -> None:
         amounts = self._follower.amounts

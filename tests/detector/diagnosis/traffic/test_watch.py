@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from detector.diagnosis.traffic.random_jobs import healthy_job
 from detector.diagnosis.traffic.traffic_series import START, Layout, watch
 from peerwatch_detector.detection.explanation.explain import JobProgress
-from peerwatch_detector.detection.job_pace import JobPace
+from peerwatch_detector.detection.job_step_rate import JobStepRate
 from peerwatch_detector.diagnosis.traffic.recent import Recent, carried, spacing
 from peerwatch_detector.diagnosis.traffic.verdicts import verdicts_of
 from peerwatch_detector.diagnosis.traffic.watch import Doing, TrafficWatch
@@ -126,7 +126,7 @@ def test_an_evaluation_or_a_rest_is_given_ten_minutes(activity: str) -> None:
 @pytest.mark.parametrize(
     "doing",
     [
-        Doing(pace=JobPace("rank_steps", 0.1, 0.9)),
+        Doing(step_rate=JobStepRate("rank_steps", 0.1, 0.9)),
         Doing(lambda since, time: JobProgress("trains", 0.01)),
     ],
     ids=["steps", "hardware"],

@@ -86,7 +86,7 @@ class Evidence:
 
     @property
     def holds_less(self) -> bool:
-        """Whether the node's processes hold less than those of others, which sets no pace.
+        """Whether the node's processes hold less than those of others, which sets no speed.
 
         Every restart sets anew how much that is; a rank that dies stops the job.
         """

@@ -26,7 +26,7 @@ from peerwatch_detector.detection.findings import (
     raise_strongest,
     still_standing,
 )
-from peerwatch_detector.detection.job_pace import JobPace
+from peerwatch_detector.detection.job_step_rate import JobStepRate
 from peerwatch_detector.detection.methods.base import Method, MetricScores, ranked
 from peerwatch_detector.detection.methods.peerwatch.comparison import compare_steps
 from peerwatch_detector.detection.methods.peerwatch.evidence import (
@@ -69,7 +69,9 @@ class PeerwatchMethod(Method):
         self.metrics: dict[str, MetricMemory] = {}
         self._config, self._models, self._state = config, models, state
         self._priority = config.detection_metrics()
-        self._counters = {counter.name: counter.paced for counter in config.progress_counters()}
+        self._counters = {
+            counter.name: counter.sets_step_rate for counter in config.progress_counters()
+        }
         self._progress = _progress_tracker(config, self._counters)
         self._step = JobStep()
         self._nodes: tuple[str, ...] = ()
@@ -150,12 +152,12 @@ class PeerwatchMethod(Method):
         slowed = loss >= self._config.peerwatch.progress_loss
         return JobProgress("slowed" if slowed else "trains", loss)
 
-    def pace(self) -> JobPace | None:
-        """Return the job's pace at the last step that was evaluated."""
-        return self._progress.pace(self._step.time) if self._counters else None
+    def step_rate(self) -> JobStepRate | None:
+        """Return the job's step rate at the last step that was evaluated."""
+        return self._progress.step_rate(self._step.time) if self._counters else None
 
-    def restore_pace(self, metric: str, usual: float) -> None:
-        """Go on with the usual pace that was published before."""
+    def restore_step_rate(self, metric: str, usual: float) -> None:
+        """Go on with the usual step rate that was published before."""
         self._progress.restore(metric, usual)
 
     @property

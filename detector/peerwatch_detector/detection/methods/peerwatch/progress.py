@@ -4,7 +4,7 @@ Synchronous training runs at the step rate of its slowest rank, so a fault that 
 progress of every node. While the GPUs are busy but do no work, the ranks spin in a collective
 that one of them does not join.
 
-What the job counts itself, its steps, tells its pace first; the activity of its hardware tells it
+What the job counts itself, its steps, is its step rate; the activity of its hardware stands for it
 where nothing is counted. A job waits only if both say so: an evaluation makes no steps, but
 computes.
 """
@@ -20,15 +20,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.config.methods import PeerwatchConfig
-from peerwatch_detector.detection.job_pace import JobPace
-from peerwatch_detector.detection.methods.peerwatch.pace import last_fall, last_rise, pace
+from peerwatch_detector.detection.job_step_rate import JobStepRate
+from peerwatch_detector.detection.methods.peerwatch.counter_rate import (
+    counter_rate,
+    last_fall,
+    last_rise,
+)
 from peerwatch_detector.detection.methods.peerwatch.peers import Levels
 from peerwatch_detector.detection.methods.peerwatch.step_rate import (
     lost_share,
     ordinary_pause,
     usual_lull,
 )
-from peerwatch_detector.detection.methods.peerwatch.usual_pace import relative_pace
+from peerwatch_detector.detection.methods.peerwatch.usual_step_rate import relative_step_rate
 
 # Seconds remembered: an hour, to compare before and after a deviation as long as two histories.
 _MEMORY = 3600
@@ -50,11 +54,11 @@ _CARRY_SECONDS = 10
 _PAUSE_SHARE = 0.3
 # A counter whose last sample is older tells nothing about the present.
 _FRESH_SECONDS = 30
-# Below this share of the usual pace a step is overdue: enough where the hardware, too, does next to
-# nothing.
+# Below this share of the usual step rate a step is overdue: enough where the hardware, too, does
+# next to nothing.
 _OVERDUE_SHARE = 0.6
-# A step asks several times for the same pace.
-_KEPT_PACES = 8
+# A step asks several times for the same rate.
+_KEPT_RATES = 8
 _NO_COUNTERS: Mapping[str, bool] = MappingProxyType({})
 
 
@@ -116,8 +120,8 @@ class ProgressTracker:
     resolution_seconds
         Time between two samples, at most a second.
     counters
-        Which of the progress metrics count finished work, and whether their rate is the job's pace;
-        the others are levels of activity.
+        Which of the progress metrics count finished work, and whether their rate is the job's step
+        rate; the others are levels of activity.
     """
 
     def __init__(
@@ -133,7 +137,7 @@ class ProgressTracker:
         self.resolution_seconds = resolution_seconds
         self._per_second = round(1 / resolution_seconds)
         self._series: dict[str, Levels] = {}
-        self._paces: dict[tuple[str, int], Levels] = {}
+        self._rates: dict[tuple[str, int], Levels] = {}
         self._floors: dict[str, float] = {}
         self._newest: dict[str, int] = {}
         self._usual_before: dict[str, float] = {}
@@ -162,7 +166,7 @@ class ProgressTracker:
         seconds, levels = _whole_seconds(times, levels, self._per_second)
         if not len(seconds):
             return
-        self._paces.clear()
+        self._rates.clear()
         series = self._series.setdefault(metric, np.full(_MEMORY, np.nan))
         last = int(seconds[-1])
         newest = self._newest.get(metric, last - _MEMORY)
@@ -252,8 +256,8 @@ class ProgressTracker:
         low = _PAUSE_SHARE * self._usual
         return lost_share(before, after, low, least_seconds, parts)
 
-    def pace(self, time: float) -> JobPace | None:
-        """Return the job's pace against its own usual one at the step of the last ``phase``.
+    def step_rate(self, time: float) -> JobStepRate | None:
+        """Return the job's step rate against its own usual one at the step of the last ``phase``.
 
         None while it is not known: nothing counts its steps, or it has just begun, or begun anew
         by a resume or on other nodes.
@@ -267,16 +271,16 @@ class ProgressTracker:
             first, before = fell, np.nan
         if np.isfinite(self._began):
             first = max(first, _MEMORY - 1 - max(0, second - round(self._began)))
-        paces = self._past(counter, second, _MEMORY)[first:]
-        ratio, usual = relative_pace(paces, self.config.patience_seconds, before)
-        return JobPace(counter, usual, ratio) if np.isfinite(ratio) else None
+        rates = self._past(counter, second, _MEMORY)[first:]
+        ratio, usual = relative_step_rate(rates, self.config.patience_seconds, before)
+        return JobStepRate(counter, usual, ratio) if np.isfinite(ratio) else None
 
     def restore(self, counter: str, usual: float) -> None:
-        """Go on with the usual pace that was published before this process began."""
+        """Go on with the usual step rate that was published before this process began."""
         self._usual_before[counter] = usual
 
     def begin_anew(self, time: float) -> None:
-        """Forget the usual pace: from now on the job runs on other nodes."""
+        """Forget the usual step rate: from now on the job runs on other nodes."""
         self._began = time
         self._usual_before.clear()
 
@@ -342,13 +346,13 @@ class ProgressTracker:
         first = int(np.argmax(np.isfinite(past)))
         return len(past) - first > self.least_seconds
 
-    def _pace(self, counter: str, time: int) -> Levels:
-        """Return the pace of a counter up to a second, as far back as is remembered."""
-        found = self._paces.get((counter, time))
+    def _rate(self, counter: str, time: int) -> Levels:
+        """Return the rate of a counter up to a second, as far back as is remembered."""
+        found = self._rates.get((counter, time))
         if found is None:
-            if len(self._paces) >= _KEPT_PACES:
-                self._paces.clear()
-            found = self._paces[counter, time] = pace(self._raw(counter, time, _MEMORY))
+            if len(self._rates) >= _KEPT_RATES:
+                self._rates.clear()
+            found = self._rates[counter, time] = counter_rate(self._raw(counter, time, _MEMORY))
         return found
 
     def _raw(self, metric: str, time: int, seconds: int) -> Levels:
@@ -361,11 +365,11 @@ class ProgressTracker:
         return np.where((wanted > newest - _MEMORY) & (wanted <= newest), values, np.nan)
 
     def _past(self, metric: str, time: int, seconds: int) -> Levels:
-        """Return the seconds up to and with ``time``: a counter's pace, or levels carried on."""
+        """Return the seconds up to and with ``time``: a counter's rate, or levels carried on."""
         if metric not in self._series or seconds <= 0:
             return np.empty(0)
         if metric in self._counters:
-            return self._pace(metric, time)[-seconds:]
+            return self._rate(metric, time)[-seconds:]
         newest = self._newest[metric]
         first = max(time - seconds, newest - _MEMORY) + 1
         lead = max(first - _CARRY_SECONDS, newest - _MEMORY + 1)

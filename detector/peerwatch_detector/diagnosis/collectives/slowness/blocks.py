@@ -21,7 +21,7 @@ QUERIES: Mapping[str, str] = {
     "block": f"collective_block_sequence{{ {{{{- job -}}}} }} {_WIDE}",
     "size": f"collective_block_collectives{{ {{{{- job -}}}} }} {_WIDE}",
     "arrival": f"collective_block_arrival_timestamp_seconds{{ {{{{- job -}}}} }} {_WIDE}",
-    "pace": f"max by (group) (sum by (group, rank) (rate({_LAUNCHED}[1m]))) {_WIDE}",
+    "rate": f"max by (group) (sum by (group, rank) (rate({_LAUNCHED}[1m]))) {_WIDE}",
     "clock": "rank_clock_offset_seconds{ {{- job -}} }",
 }
 
@@ -84,13 +84,13 @@ class Blocks:
         Clocks of different hosts are compared only where their offsets are known.
         """
         offsets = {rank: value for rank, _, value in by_rank(samples.get("clock", ()))}
-        paces = {
+        rates = {
             series.labels.get("group", ""): float(series.values[-1])
-            for series in samples.get("pace", ())
+            for series in samples.get("rate", ())
         }
         found = []
         for group, arrivals in sorted(_arrivals(samples).items()):
-            block = _block(group, arrivals, offsets, paces.get(group, 0.0))
+            block = _block(group, arrivals, offsets, rates.get(group, 0.0))
             if block is not None and self._last.get(group) != block.end:
                 self._last[group] = block.end
                 found.append(block)
@@ -98,12 +98,12 @@ class Blocks:
 
 
 def _block(
-    group: str, arrivals: Mapping[int, _Arrival], offsets: Mapping[int, float], pace: float
+    group: str, arrivals: Mapping[int, _Arrival], offsets: Mapping[int, float], rate: float
 ) -> Block | None:
     """Return the block that all ranks are at; None where they cannot be compared."""
     first = next(iter(arrivals.values()))
     same = {(arrival.end, arrival.length) for arrival in arrivals.values()}
-    if len(arrivals) < 2 or len(same) > 1 or pace <= 0:
+    if len(arrivals) < 2 or len(same) > 1 or rate <= 0:
         return None
     if first.end <= _WARM_UP_BLOCKS * first.length:
         return None
@@ -114,7 +114,7 @@ def _block(
         rank: arrival.time - (offsets[rank] if len(hosts) > 1 else 0.0)
         for rank, arrival in arrivals.items()
     }
-    return Block(group, first.end, 1 / pace, first.length / pace, _lateness(times))
+    return Block(group, first.end, 1 / rate, first.length / rate, _lateness(times))
 
 
 def _lateness(times: Mapping[int, float]) -> dict[int, float]:

@@ -53,7 +53,7 @@ class Arrivals:
 
     @property
     def typical_lateness(self) -> Array:
-        """Median over the collectives, shape (ranks,): a pause of a rank is not its pace."""
+        """Median over the collectives, shape (ranks,): a pause of a rank is not its rate."""
         typical: Array = np.nanmedian(self.lateness, axis=0)
         return typical
 

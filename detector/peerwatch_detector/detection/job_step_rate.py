@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class JobPace:
-    """A job's pace against its own usual one.
+class JobStepRate:
+    """A job's step rate against its own usual one.
 
     Parameters
     ----------
@@ -16,7 +16,7 @@ class JobPace:
     usual
         Steps per second without pauses, over the last hour.
     ratio
-        The present pace as a share of it; 1 = as usual, 0.5 = half as fast.
+        The present step rate as a share of it; 1 = as usual, 0.5 = half as fast.
     """
 
     metric: str

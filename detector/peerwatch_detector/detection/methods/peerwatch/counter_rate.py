@@ -1,6 +1,6 @@
 """How fast a counter of finished steps rises, second by second.
 
-A step may take a tenth of a second or a minute, so no window of time suits all jobs. The pace
+A step may take a tenth of a second or a minute, so no window of time suits all jobs. The rate
 is that of each step instead: its share of the time from the step before to itself. Only the present
 step is open: it is as slow, at least, as the time that it has taken so far says.
 """
@@ -18,8 +18,8 @@ _SET = 10.0
 _WAVERS, _WAVERING_RISES = 2.0, 5.0
 
 
-def pace(counter: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the pace of a counter in every second.
+def counter_rate(counter: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the rate of a counter in every second.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def _changes(counter: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np
 
 
 def _open(rate: float, seconds: float, open_seconds: int) -> float:
-    """Return the pace of a step that is not finished so long after the one before it."""
+    """Return the rate of a step that is not finished so long after the one before it."""
     if open_seconds <= seconds:
         return rate
     return min(rate, 1.0 / open_seconds)

@@ -11,7 +11,7 @@ _SEARCH_RATIO, _HURRIED_RATIO = 0.01, 0.1
 _MOST_BUSY_RATIO = 0.5
 
 
-class SearchPace:
+class SearchSchedule:
     """When the next search is due: the longer one takes, the rarer they are.
 
     Attributes

@@ -1,4 +1,4 @@
-"""A job's pace against its own usual one."""
+"""A job's step rate against its own usual one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def tracked(counter: np.ndarray) -> ProgressTracker:
 def ratio(tracker: ProgressTracker, second: int) -> float | None:
     """Return the ratio at a second, to two places."""
     tracker.phase(START + second)
-    found = tracker.pace(START + second)
+    found = tracker.step_rate(START + second)
     return None if found is None else round(found.ratio, 2)
 
 
@@ -57,7 +57,7 @@ def test_what_stays_slow_becomes_usual_within_the_hour() -> None:
 
 
 def test_checkpoints_of_ordinary_length_do_not_count() -> None:
-    # Ninety seconds in every five minutes: the pace between them is as usual.
+    # Ninety seconds in every five minutes: the step rate between them is as usual.
     job = [(210.0, 2.0), (90.0, math.inf)] * 8
     tracker = tracked(steps(*job))
     assert {ratio(tracker, second) for second in range(1500, 2400, 50)} <= {0.99, 1.0, 1.01}
@@ -108,7 +108,7 @@ def test_a_restart_goes_on_with_the_pace_that_was_published() -> None:
     assert ratio(restored, 200) == pytest.approx(0.5, abs=0.02)
 
 
-def test_a_job_whose_steps_are_not_counted_has_no_pace() -> None:
+def test_a_job_whose_steps_are_not_counted_has_no_step_rate() -> None:
     tracker = ProgressTracker(PeerwatchConfig(), least_seconds=60, counters={"rank_steps": True})
     tracker.write("gpu_power", 20.0, START + np.arange(1800), np.full(1800, 400.0))
     assert ratio(tracker, 1799) is None

@@ -1,4 +1,4 @@
-"""A job's present pace against its own usual one, pauses of ordinary length left out of both."""
+"""A job's step rate against its own usual one, pauses of ordinary length left out of both."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from numpy.typing import NDArray
 
 from peerwatch_detector.detection.methods.peerwatch.step_rate import low_runs, ordinary_pause
 
-# The present pace is that of the last minute, or of this many steps where they take longer.
+# The present rate is that of the last minute, or of this many steps where they take longer.
 PRESENT_SECONDS = 60
 _PRESENT_STEPS = 5
 # Steps of a job that has just begun, or begun anew, are slower than those that follow.
 _WARM_UP_SECONDS = 120
-# So much of the past makes a usual pace: ten times the present.
+# So much of the past makes a usual rate: ten times the present.
 _LEAST_SECONDS = 600
-# The usual pace is this quantile over the past's parts, each as long as the present: a job that was
-# slowed for less than three quarters of an hour has its former pace as the usual one.
+# The usual rate is this quantile over the past's parts, each as long as the present: a job that was
+# slowed for less than three quarters of an hour has its former rate as the usual one.
 _USUAL_QUANTILE = 0.75
-# A pace below this share of the usual one is a pause.
+# A step rate below this share of the usual one is a pause.
 _PAUSE_SHARE = 0.3
 # Seconds of past that count.
 MEMORY_SECONDS = 3600
 
 
-def relative_pace(
-    pace: NDArray[np.float64], patience_seconds: float, usual_before: float = math.nan
+def relative_step_rate(
+    rate: NDArray[np.float64], patience_seconds: float, usual_before: float = math.nan
 ) -> tuple[float, float]:
-    """Return the present pace as a share of the usual one, and the usual one.
+    """Return the present step rate as a share of the usual one, and the usual one.
 
     Parameters
     ----------
-    pace
+    rate
         Second by second since the job began, or began anew, up to now and for an hour at most;
         NaN = not known.
     patience_seconds
         Pauses up to so long are ordinary, whether or not the job had any like them.
     usual_before
-        The usual pace in the hour before the first second; NaN = not known.
+        The usual step rate in the hour before the first second; NaN = not known.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def relative_pace(
         Share and steps per second; NaN as long as too little is known.
     """
     restored = math.isfinite(usual_before)
-    known = pace[0 if restored else _WARM_UP_SECONDS :]
+    known = rate[0 if restored else _WARM_UP_SECONDS :]
     known = known[np.isfinite(known)]
     if not len(known):
         return math.nan, math.nan
