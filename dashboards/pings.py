@@ -127,5 +127,5 @@ def _with_names(pairs: str) -> str:
     """Return pairs with the node that has the peer's address, also of one that is gone."""
     seen = "last_over_time(ping_address_info[$__range] @ end())"
     named = f'label_join(label_join({seen}, "to", "", "node"), "peer", "", "address")'
-    one = f"topk by (cluster, peer) (1, group by (cluster, peer, to) ({named}))"
-    return f"{pairs} * on (cluster, peer) group_left (to) {one}"
+    single = f"topk by (cluster, peer) (1, group by (cluster, peer, to) ({named}))"
+    return f"{pairs} * on (cluster, peer) group_left (to) {single}"

@@ -59,7 +59,7 @@ STALE_EXPORTER = {
 SYMPTOM = {"alertname": "PeerwatchCoverageLow", "severity": "warning", "role": "symptom"}
 STALLED = {"alertname": "TrainingStalled", "severity": "critical", "role": "symptom"}
 META = {"role": "meta", "component": "detector"}
-BLIND = {"alertname": "PeerwatchDetectorReadsFailing", "severity": "critical", **META}
+READS_FAILING = {"alertname": "PeerwatchDetectorReadsFailing", "severity": "critical", **META}
 STALE = {"alertname": "PeerwatchDetectorStale", "severity": "warning", **META}
 WATCHDOG = {"alertname": "PeerwatchWatchdog", "severity": "info", "role": "meta"}
 

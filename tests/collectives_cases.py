@@ -15,9 +15,9 @@ from peerwatch_exporter.settings.config import (
 from peerwatch_exporter.sources import real_sources
 
 
-def collector_of(beats, **collectives):
+def collector_of(heartbeats, **collectives):
     config = ExporterConfig(
-        heartbeat=HeartbeatConfig(directory=beats),
+        heartbeat=HeartbeatConfig(directory=heartbeats),
         collectives=CollectivesConfig(**collectives),
     )
     sources = real_sources(config)

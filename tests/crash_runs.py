@@ -72,23 +72,23 @@ class World(DriverOnly):
 class Request:
     """A step that looks whether it was requested before."""
 
-    def __init__(self, world: World, name: str, *, is_blind: bool = False) -> None:
-        self.world, self.name, self.is_blind = world, name, is_blind
+    def __init__(self, world: World, name: str, *, is_unobservable: bool = False) -> None:
+        self.world, self.name, self.is_unobservable = world, name, is_unobservable
 
     def inspect(self) -> StepState:
-        done = self.name in self.world.requests and not self.is_blind
+        done = self.name in self.world.requests and not self.is_unobservable
         return StepState("done" if done else "open", self.name, {"mark": None})
 
     def do(self, _before) -> str:
         # A driver keeps the identities of orders, as the protocol asks of it.
-        if not (self.is_blind and self.name in self.world.requests):
+        if not (self.is_unobservable and self.name in self.world.requests):
             self.world.request(self.name)
         return "200"
 
 
 class Action:
-    def __init__(self, world: World, *names: str, is_blind: bool = False) -> None:
-        self._steps = [Request(world, name, is_blind=is_blind) for name in names]
+    def __init__(self, world: World, *names: str, is_unobservable: bool = False) -> None:
+        self._steps = [Request(world, name, is_unobservable=is_unobservable) for name in names]
 
     def steps(self, _target):
         return self._steps
@@ -122,7 +122,7 @@ def life(folder: Path, dies: Callable[[], None]) -> None:
     actions = {
         "cordon": Action(world, "cordon n1"),
         "evict": Action(world, *(f"evict {pod}" for pod in PODS)),
-        "tell": Action(world, "tell driver", is_blind=True),
+        "tell": Action(world, "tell driver", is_unobservable=True),
     }
     config = ResponderConfig(
         dry_run=False,

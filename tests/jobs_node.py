@@ -71,8 +71,8 @@ class Node:
         self.process(pid, f"9:memory:/slurm/uid_1000/job_{job}/step_0/task_0\n", environment, gpus)
 
     def config(self):
-        (self.root / "beats").mkdir(parents=True, exist_ok=True)
-        heartbeat = HeartbeatConfig(directory=self.root / "beats")
+        (self.root / "heartbeats").mkdir(parents=True, exist_ok=True)
+        heartbeat = HeartbeatConfig(directory=self.root / "heartbeats")
         return ExporterConfig(heartbeat=heartbeat, jobs=JobsConfig(**self.jobs), **self.more)
 
     def collect(self):

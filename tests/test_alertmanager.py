@@ -12,12 +12,12 @@ import yaml
 
 from alert_labels import (
     ABSENT,
-    BLIND,
     CONFIG,
     FINDING,
     IDLE_XID,
     NO_EXPORTERS,
     PORT_DOWN,
+    READS_FAILING,
     SHARED,
     SHARED_NODE,
     STALE,
@@ -76,7 +76,7 @@ def test_the_commented_receivers_are_valid_when_uncommented(tmp_path):
         ("ticket", in_place(SHARED | {"severity": "warning"}, "nic", "leaf", "l1")),
         ("nobody", on(SHARED_NODE | {"component": "nic"}, "", "n1")),
         ("pager", on(STOPPED, "j1")),
-        ("pager", BLIND),
+        ("pager", READS_FAILING),
         ("pager", NO_EXPORTERS),
         ("pager", {"alertname": "SomethingElse", "severity": "critical"}),
         ("ticket", on(SUSPECT, "j1", "n1", "cpu_usage")),

@@ -6,11 +6,11 @@ import promql_parser
 import pytest
 
 from peerwatch_common.check_results.metrics import SPECS as CHECKS
-from peerwatch_detector.diagnosis.root.live.queries import QUERIES, SIGN
+from peerwatch_detector.diagnosis.root.live.queries import HAS_EVIDENCE, QUERIES
 from peerwatch_detector.reading import promql
 from promql_lint import Metric, groupings, names, pack_schema
 
-ASKED = {**QUERIES, "sign": SIGN}
+ASKED = {**QUERIES, "sign": HAS_EVIDENCE}
 
 
 def schema() -> dict[str, Metric]:

@@ -205,7 +205,7 @@ def _bind() -> None:
 
     A compiled function finds those that it calls among the names of its module.
     """
-    spaces = (one.function.__globals__ for one in _Deferred.every)
+    spaces = (each.function.__globals__ for each in _Deferred.every)
     for space in {id(space): space for space in spaces}.values():
         for name, value in list(space.items()):
             if isinstance(value, _Deferred):

@@ -98,8 +98,8 @@ def completion(parser: argparse.ArgumentParser, shell: str) -> str:
         function="_" + parser.prog.replace("-", "_"),
         program=parser.prog,
         commands="|".join(name for name in commands if name) or _NO_COMMAND,
-        values="\n".join(line for name, one in commands.items() for line in _values(name, one)),
-        words="\n".join(line for name, one in commands.items() for line in _words(name, one)),
+        values="\n".join(line for name, each in commands.items() for line in _values(name, each)),
+        words="\n".join(line for name, each in commands.items() for line in _words(name, each)),
     )
 
 
@@ -110,10 +110,10 @@ def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
 
 def _commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     return {
-        name: one
+        name: command
         for action in _actions(parser)
         if isinstance(action, argparse._SubParsersAction)  # noqa: SLF001
-        for name, one in action.choices.items()
+        for name, command in action.choices.items()
     }
 
 

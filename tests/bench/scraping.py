@@ -1,4 +1,4 @@
-"""Scrapes as Prometheus does: a connection that is kept, OpenMetrics, gzip, on a fixed beat."""
+"""Scrapes as Prometheus does: a connection that is kept, OpenMetrics, gzip, at a fixed interval."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Scraper:
         self.page = gzip.decompress(body) if packed else body
 
     def run(self, seconds: int, interval: float = 1.0) -> None:
-        """Scrape on a fixed beat for so long."""
+        """Scrape at a fixed interval for so long."""
         start = time.monotonic()
         for number in range(int(seconds / interval)):
             time.sleep(max(0.0, start + number * interval - time.monotonic()))
@@ -76,7 +76,7 @@ class Scraper:
 
 
 def scrape_together(scrapers: list[Scraper], seconds: int) -> None:
-    """Scrape all of them on the same beat, each in a thread of its own."""
+    """Scrape all of them at the same interval, each in a thread of its own."""
     threads = [threading.Thread(target=scraper.run, args=(seconds,)) for scraper in scrapers]
     for thread in threads:
         thread.start()

@@ -35,7 +35,7 @@ def test_before_the_first_pass_nothing_is_known() -> None:
     assert 1.0 / found.seconds == 0.0
 
 
-def test_it_has_settled_when_passes_bring_no_news() -> None:
+def test_it_is_stable_when_passes_bring_no_news() -> None:
     found = LeastTime(passes=2)
     stable = []
     # 0.995 is within a hundredth of what is known.

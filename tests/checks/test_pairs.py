@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from peerwatch_checks.pairs.naming import Named, Suspect, name_suspects
+from peerwatch_checks.pairs.naming import Suspect, Verdict, name_suspects
 from peerwatch_checks.pairs.schedule import Pair, all_pairs, near_to_far
 
 
@@ -20,7 +20,7 @@ def every(nodes: str) -> list[Pair]:
     return list(itertools.combinations(nodes, 2))
 
 
-def named(found: Named) -> list[tuple[str, tuple[str, ...]]]:
+def named(found: Verdict) -> list[tuple[str, tuple[str, ...]]]:
     return [(each.kind, each.names) for each in found.suspects]
 
 

@@ -27,7 +27,7 @@ FAULTY_NODE = f"{FAULTY_JOB}-node-1"
 KILLED, SURVIVOR = owners(FAULTY_JOB, MEMBERS, 2)
 LEFT = tuple(member for member in MEMBERS if member != KILLED)
 # Alertmanager would have sent an alert that resolved or came again by then.
-SETTLED_SECONDS = 10
+LATE_SECONDS = 10
 
 # Labels, and a number if it matters.
 Rows = list[tuple[list[tuple[str, str]], float | None]]
@@ -57,7 +57,7 @@ class Taken:
     group: DetectorGroup
     since: float
     killed: float
-    settled: float
+    ended: float
 
 
 def owned(members: tuple[str, ...]) -> dict[str, set[str]]:
@@ -67,8 +67,8 @@ def owned(members: tuple[str, ...]) -> dict[str, set[str]]:
 
 
 def test_a_fault_that_two_find_is_one_page(paged: DetectorGroup) -> None:
-    settled = time.time() + SETTLED_SECONDS
-    wait_for("a late alert has come", lambda: time.time() > settled)
+    ended = time.time() + LATE_SECONDS
+    wait_for("a late alert has come", lambda: time.time() > ended)
     (page,) = paged.pages()
     assert (FAULTY_NODE,) == page.nodes()
     assert 1 == len(page.alerts)
@@ -90,9 +90,9 @@ def taken_over(paged: DetectorGroup) -> Taken:
     paged.processes[KILLED].kill()
     wait_for("a third takes its jobs over", lambda: paged.evaluated() == owned(LEFT))
     wait_for("both name the node again", lambda: paged.naming() == set(LEFT))
-    settled = time.time() + SETTLED_SECONDS
-    wait_for("the rules have seen it", lambda: time.time() > settled)
-    return Taken(paged, before, killed, settled)
+    ended = time.time() + LATE_SECONDS
+    wait_for("the rules have seen it", lambda: time.time() > ended)
+    return Taken(paged, before, killed, ended)
 
 
 def test_one_of_the_two_is_killed_and_nobody_is_paged_again(taken_over: Taken) -> None:
@@ -102,7 +102,7 @@ def test_one_of_the_two_is_killed_and_nobody_is_paged_again(taken_over: Taken) -
     named = "count(max by (job_id, node) (peerwatch_finding))"
     firing = 'count(ALERTS{alertname="PeerwatchFaultyNode",alertstate="firing"})'
     for expression in (named, firing):
-        span = taken_over.killed, taken_over.settled
+        span = taken_over.killed, taken_over.ended
         found = group.values(expression, *span, scraped=SURVIVOR)
         assert {1.0} == set(found), expression
     assert 1 == len(group.pages())

@@ -64,15 +64,15 @@ def folder() -> Iterator[Path]:
 @pytest.fixture
 def exporter(folder: Path) -> Iterator[str]:
     """Run two ranks and the exporter of their node; return its address."""
-    beats, (port,) = folder / "beats", free_ports(1)
-    beats.mkdir()
+    heartbeats, (port,) = folder / "heartbeats", free_ports(1)
+    heartbeats.mkdir()
     (folder / "train.py").write_text(TRAIN)
     hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
     (folder / "web.yaml").write_text(json.dumps({"basic_auth_users": {"ops": hashed}}))
     settings = {
         "listen": {"address": "127.0.0.1", "port": port},
         "web": {"config_file": str(folder / "web.yaml")},
-        "heartbeat": {"directory": str(beats), "stacks": True},
+        "heartbeat": {"directory": str(heartbeats), "stacks": True},
         "scope": {"kind": "processes", "environment": {"PEERWATCH_NODE": str(folder)}},
         "collectors": {"enabled": ["jobs", "ranks"]},
     }
@@ -89,7 +89,7 @@ def exporter(folder: Path) -> Iterator[str]:
         for rank in range(2):
             environment = PLACE.environment(
                 PYTHONPATH=str(PLACE.hook),
-                PEERWATCH_HEARTBEAT_DIR=str(beats),
+                PEERWATCH_HEARTBEAT_DIR=str(heartbeats),
                 PEERWATCH_NODE=str(folder),
                 PEERWATCH_JOB_ID="llm",
                 RANK=str(rank),

@@ -22,21 +22,21 @@ RANK = 978
 
 
 @pytest.fixture
-def beats(tmp_path):
+def heartbeats(tmp_path):
     heartbeat = {"rank": RANK, "pid": os.getpid(), "job_id": "counted", "time": time.time()}
     (tmp_path / f"rank-{RANK}.json").write_text(json.dumps(heartbeat))
     return tmp_path
 
 
-def write_example(beats):
-    environment = {**os.environ, "PEERWATCH_HEARTBEAT_DIR": str(beats), "RANK": str(RANK)}
+def write_example(heartbeats):
+    environment = {**os.environ, "PEERWATCH_HEARTBEAT_DIR": str(heartbeats), "RANK": str(RANK)}
     subprocess.run([sys.executable, EXAMPLE], env=environment, check=True)
-    return beats / f"rank-{RANK}.counters.json"
+    return heartbeats / f"rank-{RANK}.counters.json"
 
 
-def test_example_is_published(beats):
-    path = write_example(beats)
-    collector, ranks = collector_of(beats)
+def test_example_is_published(heartbeats):
+    path = write_example(heartbeats)
+    collector, ranks = collector_of(heartbeats)
     collected(ranks)
     samples, error = samples_of(collector)
     assert error is None
@@ -90,10 +90,10 @@ def test_example_is_published(beats):
         ),
     ],
 )
-def test_mistake_is_named_with_its_field(beats, change, message):
-    path = write_example(beats)
+def test_mistake_is_named_with_its_field(heartbeats, change, message):
+    path = write_example(heartbeats)
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    found, problems = CounterFiles(beats, 32).read()
+    found, problems = CounterFiles(heartbeats, 32).read()
     assert [] == found
     assert ["garbled_counters"] == [problem.error_class for problem in problems]
     assert message in str(problems[0])
@@ -105,17 +105,17 @@ def test_mistake_is_named_with_its_field(beats, change, message):
     [b"", b"{", b"[" * 100_000, b"\xff", b"x" * (2 << 20)],
     ids=["empty", "half", "nested", "binary", "long"],
 )
-def test_file_that_is_none_costs_itself(beats, content):
-    write_example(beats)
-    (beats / "rank-5.counters.json").write_bytes(content)
-    (beats / "rank-6.counters.json").mkdir()
-    found, problems = CounterFiles(beats, 32).read()
+def test_file_that_is_none_costs_itself(heartbeats, content):
+    write_example(heartbeats)
+    (heartbeats / "rank-5.counters.json").write_bytes(content)
+    (heartbeats / "rank-6.counters.json").mkdir()
+    found, problems = CounterFiles(heartbeats, 32).read()
     assert ([RANK], 2) == ([counters.rank for counters in found], len(problems))
 
 
-def test_labels_are_those_of_the_catalogue(beats):
-    write_example(beats)
-    collector, ranks = collector_of(beats)
+def test_labels_are_those_of_the_catalogue(heartbeats):
+    write_example(heartbeats)
+    collector, ranks = collector_of(heartbeats)
     collected(ranks)
     labels = {
         sample.name: tuple(sample.labels)

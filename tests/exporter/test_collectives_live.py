@@ -34,10 +34,10 @@ dist.destroy_process_group()
 @pytest.fixture
 def job(tmp_path):
     """Return the ranks of a job with the hook, and their heartbeats' directory."""
-    script, beats = tmp_path / "train.py", tmp_path / "beats"
+    script, heartbeats = tmp_path / "train.py", tmp_path / "heartbeats"
     script.write_text(TRAINING)
-    beats.mkdir()
-    beats.chmod(0o2755)
+    heartbeats.mkdir()
+    heartbeats.chmod(0o2755)
     hook = Path(peerwatch_exporter.__file__).parent / "hook"
     ranks = [
         subprocess.Popen(
@@ -45,7 +45,7 @@ def job(tmp_path):
             env={
                 **os.environ,
                 "PYTHONPATH": str(hook),
-                "PEERWATCH_HEARTBEAT_DIR": str(beats),
+                "PEERWATCH_HEARTBEAT_DIR": str(heartbeats),
                 "PEERWATCH_JOB_ID": "collectives",
                 "RANK": str(rank),
                 "WORLD_SIZE": "4",
@@ -55,7 +55,7 @@ def job(tmp_path):
         )
         for rank in range(4)
     ]
-    yield ranks, beats
+    yield ranks, heartbeats
     for process in ranks:
         process.kill()
         with process:
@@ -69,8 +69,8 @@ def steps(ranks, count):
 
 
 def test_job_shows_its_groups_its_hang_and_its_stopped_rank(job):
-    ranks, beats = job
-    collector, _ = collector_of(beats, interval_seconds=1)
+    ranks, heartbeats = job
+    collector, _ = collector_of(heartbeats, interval_seconds=1)
 
     def sequences(state):
         found = only(samples_of(collector)[0], "collective_last_sequence")
@@ -89,7 +89,7 @@ def test_job_shows_its_groups_its_hang_and_its_stopped_rank(job):
             ("collectives", "2", "tensor", "2-3"),
         } == set(only(samples, "collective_group_info"))
         # The directory has the set-group-ID bit: its group may connect, and nobody else.
-        assert 0o770 == (beats / "rank-0.sock").stat().st_mode & 0o777
+        assert 0o770 == (heartbeats / "rank-0.sock").stat().st_mode & 0o777
         totals = "collective_bytes_total", "collectives", "3", "2", "all_reduce"
         assert 30 * 4000 == samples[totals]
 
@@ -117,6 +117,6 @@ def test_job_shows_its_groups_its_hang_and_its_stopped_rank(job):
         for process in ranks:
             process.stdin.close()
         assert [0] * 4 == [process.wait(60) for process in ranks]
-        assert [] == list(beats.iterdir())
+        assert [] == list(heartbeats.iterdir())
     finally:
         collector.close()

@@ -27,20 +27,20 @@ HEALTHY = dump([entry(n, n + 1) for n in range(4)], g0=(4, -1, 3))
 
 
 @pytest.fixture
-def beats(tmp_path):
+def heartbeats(tmp_path):
     path = tmp_path / "b"
     path.mkdir()
     return path
 
 
 @pytest.fixture
-def serve(beats):
+def serve(heartbeats):
     """Return a function that starts a server for a rank; they end with the test."""
     servers = []
 
     def start(rank, answers=None):
         server = FakeServer(
-            beats / f"rank-{rank}.sock", {LIST: HANDLERS, TRACE: HEALTHY, **(answers or {})}
+            heartbeats / f"rank-{rank}.sock", {LIST: HANDLERS, TRACE: HEALTHY, **(answers or {})}
         )
         servers.append(server)
         return server
@@ -50,17 +50,19 @@ def serve(beats):
         server.close()
 
 
-def write_rank(beats, rank, groups=(("0", "default_pg", "0-3"),), **more):
+def write_rank(heartbeats, rank, groups=(("0", "default_pg", "0-3"),), **more):
     heartbeat = {"rank": rank, "pid": os.getpid(), "job_id": "job", "time": time.time()}
-    (beats / f"rank-{rank}.json").write_text(json.dumps(heartbeat))
+    (heartbeats / f"rank-{rank}.json").write_text(json.dumps(heartbeat))
     keys = ("name", "description", "members")
     document = {"pid": os.getpid(), "groups": [dict(zip(keys, g, strict=True)) for g in groups]}
-    (beats / f"rank-{rank}.groups.json").write_text(json.dumps({**document, **more}))
+    (heartbeats / f"rank-{rank}.groups.json").write_text(json.dumps({**document, **more}))
 
 
-def reader_of(beats, rank=0):
+def reader_of(heartbeats, rank=0):
     return RecorderReader(
-        beats / f"rank-{rank}.sock", beats / f"rank-{rank}.groups.json", CollectivesConfig()
+        heartbeats / f"rank-{rank}.sock",
+        heartbeats / f"rank-{rank}.groups.json",
+        CollectivesConfig(),
     )
 
 
@@ -82,12 +84,12 @@ def reader_of(beats, rank=0):
         ({LIST: ["ping"]}, "recorder_unavailable"),
     ],
 )
-def test_server_that_answers_something_else(beats, serve, monkeypatch, answers, error_class):
+def test_server_that_answers_something_else(heartbeats, serve, monkeypatch, answers, error_class):
     monkeypatch.setattr(recorder_module, "TIMEOUT_SECONDS", 0.5)
-    write_rank(beats, 0)
+    write_rank(heartbeats, 0)
     serve(0, answers)
     start = time.monotonic()
-    reading = reader_of(beats).read()
+    reading = reader_of(heartbeats).read()
     assert error_class == reading.problem.error_class
     assert not reading.up
     assert () == reading.groups
@@ -129,20 +131,20 @@ def make_full_queue(path):
         (lambda path: None, "recorder_gone"),
     ],
 )
-def test_socket_that_is_none_or_that_nobody_serves(beats, monkeypatch, make, error_class):
+def test_socket_that_is_none_or_that_nobody_serves(heartbeats, monkeypatch, make, error_class):
     monkeypatch.setattr(recorder_module, "TIMEOUT_SECONDS", 0.5)
-    write_rank(beats, 0)
-    kept = make(beats / "rank-0.sock") or []
+    write_rank(heartbeats, 0)
+    kept = make(heartbeats / "rank-0.sock") or []
     try:
-        reading = reader_of(beats).read()
+        reading = reader_of(heartbeats).read()
     finally:
         for connection in kept:
             connection.close()
     assert (False, error_class) == (reading.up, reading.problem.error_class)
 
 
-def test_socket_of_another_user_says_who_must_read_it(beats, monkeypatch):
-    make_stale_socket(beats / "rank-0.sock")
+def test_socket_of_another_user_says_who_must_read_it(heartbeats, monkeypatch):
+    make_stale_socket(heartbeats / "rank-0.sock")
 
     class Refused(socket.socket):
         def connect(self, _address):
@@ -150,13 +152,13 @@ def test_socket_of_another_user_says_who_must_read_it(beats, monkeypatch):
 
     monkeypatch.setattr(unix_http.socket, "socket", Refused)
     with pytest.raises(CollectiveSourceError, match="CAP_DAC_OVERRIDE") as caught:
-        unix_http.ask(beats / "rank-0.sock", "GET", "/", timeout_seconds=1, most_bytes=10)
+        unix_http.ask(heartbeats / "rank-0.sock", "GET", "/", timeout_seconds=1, most_bytes=10)
     assert "permission_denied" == caught.value.error_class
 
 
-def test_torch_without_the_server_says_so(beats):
-    write_rank(beats, 0, unavailable="AttributeError: no attribute '_WorkerServer'")
-    reading = reader_of(beats).read()
+def test_torch_without_the_server_says_so(heartbeats):
+    write_rank(heartbeats, 0, unavailable="AttributeError: no attribute '_WorkerServer'")
+    reading = reader_of(heartbeats).read()
     assert (None, "recorder_unavailable") == (reading.up, reading.problem.error_class)
     assert "_WorkerServer" in str(reading.problem)
     # Who is in which group is known all the same.
@@ -168,19 +170,19 @@ def test_torch_without_the_server_says_so(beats):
     ["", "[]", "{", '{"groups": 3}', '{"groups": [7]}', '{"groups": [{"name": 3}]}']
     + [json.dumps({"groups": [{"name": "0", "members": m}]}) for m in ("3-1", "a", "0-9999999")],
 )
-def test_groups_file_that_is_garbled(beats, serve, text):
+def test_groups_file_that_is_garbled(heartbeats, serve, text):
     serve(0)
-    (beats / "rank-0.groups.json").write_text(text)
-    assert "garbled_groups" == reader_of(beats).read().problem.error_class
+    (heartbeats / "rank-0.groups.json").write_text(text)
+    assert "garbled_groups" == reader_of(heartbeats).read().problem.error_class
 
 
-def test_build_with_nccl_has_two_recorders(beats, serve):
+def test_build_with_nccl_has_two_recorders(heartbeats, serve):
     nccl = dump(
         [entry(0, 1, name="nccl:all_reduce", state="completed", duration_ms=1.5)], g0=(1, 1, 1)
     )
     nccl["pg_config"] = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3, 4, 5]"}}
     serve(0, {LIST: [*HANDLERS, "dump_nccl_trace_json"], NCCL: nccl})
-    reading = reader_of(beats).read()
+    reading = reader_of(heartbeats).read()
     groups = {group.group: group for group in reading.groups}
     assert {"0", "gloo:0"} == set(groups)
     assert (4000 * 2 * 5 / 6, 0.0015) == (
@@ -189,11 +191,11 @@ def test_build_with_nccl_has_two_recorders(beats, serve):
     )
 
 
-def test_one_rank_that_stands_still_delays_nobody(beats, serve):
+def test_one_rank_that_stands_still_delays_nobody(heartbeats, serve):
     for rank in range(3):
-        write_rank(beats, rank)
+        write_rank(heartbeats, rank)
         serve(rank, {LIST: lambda connection: time.sleep(60)} if rank == 1 else None)
-    collector, _ = collector_of(beats)
+    collector, _ = collector_of(heartbeats)
     try:
         assert wait_for(lambda: 3 == len(only(samples_of(collector)[0], "collective_source_up")))
         samples, error = samples_of(collector)
@@ -215,13 +217,13 @@ def test_one_rank_that_stands_still_delays_nobody(beats, serve):
     assert samples["collective_in_flight_seconds", "job", "0", "0"] > 1e9
 
 
-def test_sixteen_ranks_are_read_at_once(beats, serve):
+def test_sixteen_ranks_are_read_at_once(heartbeats, serve):
     ring = dump([entry(n, n + 1) for n in range(2000)], g0=(2000, -1, 2000))
     answer = http(ring)
     for rank in range(16):
-        write_rank(beats, rank)
+        write_rank(heartbeats, rank)
         serve(rank, {TRACE: answer})
-    collector, _ = collector_of(beats)
+    collector, _ = collector_of(heartbeats)
     start = time.process_time()
     try:
         assert wait_for(lambda: 16 == len(only(samples_of(collector)[0], "collective_source_up")))
@@ -231,11 +233,11 @@ def test_sixteen_ranks_are_read_at_once(beats, serve):
     assert time.process_time() - start < 30
 
 
-def test_more_ranks_than_the_limit(beats, serve):
+def test_more_ranks_than_the_limit(heartbeats, serve):
     for rank in range(3):
-        write_rank(beats, rank)
+        write_rank(heartbeats, rank)
         serve(rank)
-    collector, _ = collector_of(beats, max_ranks=2)
+    collector, _ = collector_of(heartbeats, max_ranks=2)
     try:
         assert wait_for(lambda: 2 == len(only(samples_of(collector)[0], "collective_source_up")))
         assert "too_many_ranks" == samples_of(collector)[1]
@@ -243,20 +245,20 @@ def test_more_ranks_than_the_limit(beats, serve):
         collector.close()
 
 
-def test_rank_without_the_hook_is_no_failure(beats):
-    (beats / "rank-0.json").write_text(json.dumps({"rank": 0, "job_id": "job"}))
-    collector, _ = collector_of(beats)
+def test_rank_without_the_hook_is_no_failure(heartbeats):
+    (heartbeats / "rank-0.json").write_text(json.dumps({"rank": 0, "job_id": "job"}))
+    collector, _ = collector_of(heartbeats)
     with pytest.raises(NoData):
         list(collector.collect())
 
 
-def test_rank_has_the_job_that_the_ranks_collector_gives_it(beats, serve):
+def test_rank_has_the_job_that_the_ranks_collector_gives_it(heartbeats, serve):
     # A number that no other job on the test's machine has.
-    write_rank(beats, 977)
+    write_rank(heartbeats, 977)
     heartbeat = {"rank": 977, "pid": os.getpid(), "time": time.time()}
-    (beats / "rank-977.json").write_text(json.dumps(heartbeat))
+    (heartbeats / "rank-977.json").write_text(json.dumps(heartbeat))
     serve(977)
-    collector, ranks = collector_of(beats)
+    collector, ranks = collector_of(heartbeats)
     # A job that is not known yet: none is made up.
     with pytest.raises(NoData):
         list(collector.collect())
@@ -278,13 +280,13 @@ def test_rank_has_the_job_that_the_ranks_collector_gives_it(beats, serve):
         pytest.param(7, -5.0, 2.0, id="a clock that went back says nothing"),
     ],
 )
-def test_how_often_a_ring_is_read(beats, serve, oldest, seconds_apart, period):
+def test_how_often_a_ring_is_read(heartbeats, serve, oldest, seconds_apart, period):
     entries = [entry(oldest + n, oldest + n + 1) for n in range(4)]
     for n, each in enumerate(entries):
         each["time_created_ns"] = int((1000 + n * seconds_apart) * 1e9)
     serve(0, {TRACE: dump(entries, g0=(oldest + 4, -1, oldest + 4))})
-    write_rank(beats, 0)
-    reader = reader_of(beats)
+    write_rank(heartbeats, 0)
+    reader = reader_of(heartbeats)
 
     reader.read()
 

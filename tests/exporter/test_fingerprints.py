@@ -18,7 +18,7 @@ def later():
     return time.time() + 60
 
 
-def beat(directory, rank, step):
+def write_heartbeat(directory, rank, step):
     (directory / f"rank-{rank}.json").write_text(
         json.dumps({"rank": rank, "time": 1, "step": step})
     )
@@ -30,21 +30,21 @@ def steps(heartbeats):
 
 def test_heartbeats_that_do_not_change_are_the_same_object(tmp_path):
     files = HeartbeatFiles(clock=later)
-    beat(tmp_path, 0, 5)
-    beat(tmp_path, 1, 5)
+    write_heartbeat(tmp_path, 0, 5)
+    write_heartbeat(tmp_path, 1, 5)
     first = files.read(tmp_path)
     assert first is files.read(tmp_path)
     (tmp_path / "rank-1.json").unlink()
-    beat(tmp_path, 0, 6)
+    write_heartbeat(tmp_path, 0, 6)
     assert [6] == steps(files.read(tmp_path))
 
 
 def test_only_the_heartbeat_that_changed_is_read_again(tmp_path, monkeypatch):
     files = HeartbeatFiles(clock=later)
-    beat(tmp_path, 0, 5)
-    beat(tmp_path, 1, 5)
+    write_heartbeat(tmp_path, 0, 5)
+    write_heartbeat(tmp_path, 1, 5)
     files.read(tmp_path)
-    beat(tmp_path, 1, 66)
+    write_heartbeat(tmp_path, 1, 66)
     # What is not read cannot be garbled.
     read = []
     loads = json.loads
@@ -57,9 +57,9 @@ def test_only_the_heartbeat_that_changed_is_read_again(tmp_path, monkeypatch):
 def test_heartbeat_written_twice_in_a_moment_is_seen_twice(tmp_path, step):
     """Same file, same size, perhaps the same time by the file system's clock."""
     files = HeartbeatFiles()
-    beat(tmp_path, 0, 1)
+    write_heartbeat(tmp_path, 0, 1)
     assert [1] == steps(files.read(tmp_path))
-    beat(tmp_path, 0, step)
+    write_heartbeat(tmp_path, 0, step)
     assert [step] == steps(files.read(tmp_path))
 
 

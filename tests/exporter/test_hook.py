@@ -45,12 +45,12 @@ def hook(capsys):
 
 
 @pytest.fixture
-def beats(tmp_path):
-    return tmp_path / "beats"
+def folder(tmp_path):
+    return tmp_path / "heartbeats"
 
 
 @pytest.fixture
-def start(hook, beats):
+def start(hook, folder):
     """Return a function that starts Python with the hook; what still runs ends with the test."""
     processes = []
 
@@ -58,7 +58,7 @@ def start(hook, beats):
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join((hook, *map(str, path))),
-            "PEERWATCH_HEARTBEAT_DIR": str(beats),
+            "PEERWATCH_HEARTBEAT_DIR": str(folder),
             "PEERWATCH_JOB_ID": "job",
             **variables,
         }
@@ -88,14 +88,14 @@ def wait_for(condition, seconds=60):
     return False
 
 
-def beat_of(beats, rank):
+def heartbeat_of(folder, rank):
     try:
-        return json.loads((beats / f"rank-{rank}.json").read_text())
+        return json.loads((folder / f"rank-{rank}.json").read_text())
     except FileNotFoundError:
         return {}
 
 
-def test_torch_job_is_followed_without_a_change_to_it(start, beats, tmp_path):
+def test_torch_job_is_followed_without_a_change_to_it(start, folder, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(TRAINING)
     ranks = [
@@ -109,12 +109,12 @@ def test_torch_job_is_followed_without_a_change_to_it(start, beats, tmp_path):
             process.stdin.flush()
 
     # Once the hook counts, not a step is missed.
-    assert wait_for(lambda: all("step" in beat_of(beats, rank) for rank in range(2)), 120)
-    before = beat_of(beats, 0)["step"]
-    assert wait_for(lambda: all("batches" in beat_of(beats, rank) for rank in range(2)), 120)
+    assert wait_for(lambda: all("step" in heartbeat_of(folder, rank) for rank in range(2)), 120)
+    before = heartbeat_of(folder, 0)["step"]
+    assert wait_for(lambda: all("batches" in heartbeat_of(folder, rank) for rank in range(2)), 120)
     steps(5)
-    assert wait_for(lambda: [before + 5] * 2 == [beat_of(beats, r)["step"] for r in range(2)])
-    last = beat_of(beats, 1)
+    assert wait_for(lambda: [before + 5] * 2 == [heartbeat_of(folder, r)["step"] for r in range(2)])
+    last = heartbeat_of(folder, 1)
     assert (1, 2, "job", ranks[1].pid, "distributed") == (
         last["rank"],
         last["world_size"],
@@ -124,15 +124,15 @@ def test_torch_job_is_followed_without_a_change_to_it(start, beats, tmp_path):
     )
     assert 0 <= last["time"] - last["last_step_time"] < 60
 
-    config = ExporterConfig(heartbeat=HeartbeatConfig(directory=beats))
+    config = ExporterConfig(heartbeat=HeartbeatConfig(directory=folder))
     samples = collected(RanksCollector(config, real_sources(config)))
     assert before + 5 == samples["rank_steps_total", "job", "1"]
     assert 5 == samples["rank_batches_total", "job", "1"]
 
     # A rank that stands still falls silent; the other one goes on.
     ranks[1].send_signal(signal.SIGSTOP)
-    frozen = beat_of(beats, 1)["time"]
-    assert wait_for(lambda: beat_of(beats, 0)["time"] > frozen + 1.2)
+    frozen = heartbeat_of(folder, 1)["time"]
+    assert wait_for(lambda: heartbeat_of(folder, 0)["time"] > frozen + 1.2)
     samples = collected(RanksCollector(config, real_sources(config)))
     assert 1 == samples["rank_process_state", "job", "1", "stopped"]
     ranks[1].send_signal(signal.SIGCONT)
@@ -141,13 +141,13 @@ def test_torch_job_is_followed_without_a_change_to_it(start, beats, tmp_path):
         process.stdin.close()
     assert [0, 0] == [process.wait(60) for process in ranks]
     # A job that ended as it should leaves nothing behind.
-    assert [] == list(beats.iterdir())
+    assert [] == list(folder.iterdir())
 
 
-def test_rank_beats_by_its_environment_where_there_is_no_torch(start, beats):
+def test_rank_writes_heartbeats_by_its_environment_where_there_is_no_torch(start, folder):
     process = start("-c", "input()", RANK="3", WORLD_SIZE="4", LOCAL_RANK="1")
-    assert wait_for(lambda: beat_of(beats, 3))
-    (heartbeat,) = read_heartbeats(beats).ranks
+    assert wait_for(lambda: heartbeat_of(folder, 3))
+    (heartbeat,) = read_heartbeats(folder).ranks
     assert (3, 4, 1, "job", process.pid, None) == (
         heartbeat.rank,
         heartbeat.world_size,
@@ -158,60 +158,62 @@ def test_rank_beats_by_its_environment_where_there_is_no_torch(start, beats):
     )
 
 
-def test_crashed_and_killed_ranks_leave_their_heartbeat(start, beats):
+def test_crashed_and_killed_ranks_leave_their_heartbeat(start, folder):
     crashed = start("-c", "input(); raise RuntimeError", RANK="0", WORLD_SIZE="2")
     killed = start("-c", "input()", RANK="1", WORLD_SIZE="2")
-    assert wait_for(lambda: beat_of(beats, 0) and beat_of(beats, 1))
+    assert wait_for(lambda: heartbeat_of(folder, 0) and heartbeat_of(folder, 1))
     crashed.communicate("\n")
     killed.kill()
     killed.wait()
-    ends = {beat.rank: (beat.ended is None, beat.error) for beat in read_heartbeats(beats).ranks}
+    ends = {each.rank: (each.ended is None, each.error) for each in read_heartbeats(folder).ranks}
     assert {0: (False, "RuntimeError"), 1: (True, "")} == ends
 
 
 def test_program_that_ended_with_an_exception_says_so_while_a_thread_keeps_its_process(
-    start, beats
+    start, folder
 ):
     code = (
         "import threading, time; threading.Thread(target=lambda: time.sleep(8)).start()\n"
         "raise ValueError"
     )
     process = start("-c", code, RANK="0", WORLD_SIZE="2")
-    assert wait_for(lambda: beat_of(beats, 0).get("error"))
-    first = beat_of(beats, 0)
+    assert wait_for(lambda: heartbeat_of(folder, 0).get("error"))
+    first = heartbeat_of(folder, 0)
     assert ("ValueError", None) == (first["error"], process.poll())
     # It stays when it was that it ended, also when the process does.
     assert 1 == process.wait(60)
-    assert first["ended"] == beat_of(beats, 0)["ended"]
+    assert first["ended"] == heartbeat_of(folder, 0)["ended"]
 
 
-def test_helper_of_a_rank_does_not_beat_for_it(start, beats):
+def test_helper_of_a_rank_writes_no_heartbeat_for_it(start, folder):
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
     process = start("-c", code, RANK="0", WORLD_SIZE="1")
-    assert wait_for(lambda: beat_of(beats, 0))
+    assert wait_for(lambda: heartbeat_of(folder, 0))
     process.kill()
     process.wait()
-    last = beat_of(beats, 0)
+    last = heartbeat_of(folder, 0)
     time.sleep(1.5)  # longer than the period: the orphaned helper would have written by now
-    assert last == beat_of(beats, 0)
+    assert last == heartbeat_of(folder, 0)
 
 
 @pytest.mark.parametrize(("age", "writer"), [(-60, "the rank"), (3600, "this process")])
-def test_launcher_yields_to_the_rank_it_launched_but_not_to_a_dead_one(start, beats, age, writer):
-    beats.mkdir()
+def test_launcher_yields_to_the_rank_it_launched_but_not_to_a_dead_one(start, folder, age, writer):
+    folder.mkdir()
     document = {"rank": 0, "time": time.time() - age, "pid": 1, "source": "distributed"}
-    (beats / "rank-0.json").write_text(json.dumps(document))
+    (folder / "rank-0.json").write_text(json.dumps(document))
     process = start("-c", "print('up', flush=True); input()", RANK="0", WORLD_SIZE="1")
     assert "up\n" == process.stdout.readline()
     mine = writer == "this process"
-    # It beats every second: what it has not written soon it will not write.
-    assert mine == wait_for(lambda: beat_of(beats, 0)["pid"] == process.pid, 60 if mine else 2.5)
+    # It writes one every second: what it has not written soon it will not write.
+    assert mine == wait_for(
+        lambda: heartbeat_of(folder, 0)["pid"] == process.pid, 60 if mine else 2.5
+    )
 
 
-def test_program_that_is_no_rank_writes_nothing(start, beats):
+def test_program_that_is_no_rank_writes_nothing(start, folder):
     process = start("-c", "import time; time.sleep(0.5); print('done')")
     assert ("done\n", "") == process.communicate(timeout=300)
-    assert not beats.exists()
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize("directory", ["/proc/no/such", ""])

@@ -33,7 +33,7 @@ def test_idle_node_has_no_job_and_says_which_providers_it_asked(node):
 def test_missing_heartbeat_directory_is_said_and_the_environment_still_counts(node):
     node.process(11, environment=rank_of(0))
     config = node.config()
-    (node.root / "beats").rmdir()
+    (node.root / "heartbeats").rmdir()
     samples, said = {}, None
     try:
         for family in JobsCollector(config, node.sources).collect():

@@ -52,7 +52,7 @@ def test_mapping_wins_over_the_environment_for_the_same_job(node):
     node.process(12, environment=slurm)
     for rank, job_id in ((9, "inside"), (8, "job")):
         node.tree.write(
-            f"../beats/rank-{rank}.json", f'{{"rank":{rank},"time":{NOW},"job_id":"{job_id}"}}'
+            f"../heartbeats/rank-{rank}.json", f'{{"rank":{rank},"time":{NOW},"job_id":"{job_id}"}}'
         )
     samples = node.collect()
     assert {

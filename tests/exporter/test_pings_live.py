@@ -204,7 +204,7 @@ def test_peers_come_from_list_file_and_name_and_stay_if_nothing_is_found(tmp_pat
         tmp_path, 9403, peers=["10.1.0.2"], peers_file=path, peers_name="all", max_peers=16
     )
     names = {"all": ["10.1.0.2", "10.1.0.5", "127.0.0.1"], "node-4": ["10.1.0.4", "fd00::4"]}
-    peers = PeerList(config, look_up=lambda name: names[name])
+    peers = PeerList(config, resolve=lambda name: names[name])
 
     peers.update()
 

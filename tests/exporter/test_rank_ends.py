@@ -29,12 +29,12 @@ class Node:
 
     def __init__(self, folder):
         self.clock = FakeClock()
-        self.beats = folder / "beats"
-        self.beats.mkdir()
+        self.heartbeats = folder / "heartbeats"
+        self.heartbeats.mkdir()
         (folder / "jobs").mkdir()
         self.tree = ProcTree(folder / "proc").machine()
         self.config = ExporterConfig(
-            heartbeat=HeartbeatConfig(directory=self.beats),
+            heartbeat=HeartbeatConfig(directory=self.heartbeats),
             jobs=JobsConfig(mapping_directory=folder / "jobs"),
         )
         self.restart()
@@ -45,9 +45,9 @@ class Node:
         self.ranks = RanksCollector(self.config, sources)
         self.jobs = JobsCollector(self.config, sources)
 
-    def beat(self, rank=0, **fields):
+    def write_heartbeat(self, rank=0, **fields):
         document = {"rank": rank, "time": self.clock.now, "job_id": "job", "pid": 11, **fields}
-        (self.beats / f"rank-{rank}.json").write_text(json.dumps(document))
+        (self.heartbeats / f"rank-{rank}.json").write_text(json.dumps(document))
 
     def run(self, seconds):
         for _ in range(seconds):
@@ -92,10 +92,10 @@ def test_a_debugger_does_not_stop_a_rank(node):
 
 def test_an_exception_is_told_by_the_ranks_last_words(node):
     node.tree.process(11, RANK)
-    node.beat()
+    node.write_heartbeat()
     node.run(2)
     node.tree.end(11)
-    node.beat(ended=node.clock.now, error="torch.OutOfMemoryError")
+    node.write_heartbeat(ended=node.clock.now, error="torch.OutOfMemoryError")
     samples = node.run(4)
     assert 1 == samples["rank_exit_info", "job", "0", "1", "", "torch.OutOfMemoryError"]
     assert 4 == samples["rank_halted_seconds", "job", "0"]
@@ -128,13 +128,13 @@ def test_an_exception_is_told_while_the_process_is_still_there(node):
 
 @pytest.mark.parametrize("error", ["a secret: hunter2", 7, "", "x" * 65, ["KeyError"]])
 def test_only_the_name_of_a_class_becomes_a_label(node, error):
-    node.beat(ended=NOW, error=error)
+    node.write_heartbeat(ended=NOW, error=error)
     assert {} == only(node.run(2), "rank_exit_info")
 
 
 def test_a_job_whose_ranks_have_all_gone_ends_though_a_heartbeat_is_left(node):
     node.tree.process(11, RANK)
-    node.beat()
+    node.write_heartbeat()
     node.run(2)
     assert {"job"} == node.job_ids()
     node.tree.end(11)
@@ -147,14 +147,14 @@ def test_a_job_whose_ranks_have_all_gone_ends_though_a_heartbeat_is_left(node):
 
 
 def test_a_heartbeat_of_yesterdays_job_does_not_begin_it_again(node):
-    node.beat(time=NOW - 300)
+    node.write_heartbeat(time=NOW - 300)
     node.run(3)
     assert set() == node.job_ids()
 
 
 def test_a_rank_that_stands_still_keeps_its_job(node):
     node.tree.process(11, {}, state="T")
-    node.beat(pid=11)
+    node.write_heartbeat(pid=11)
     node.run(600)
     assert {"job"} == node.job_ids()
 
@@ -171,10 +171,10 @@ def test_a_zombie_keeps_its_job_for_half_a_minute(node):
 
 def test_a_zombie_tells_the_exception_too(node):
     node.tree.process(11, RANK)
-    node.beat()
+    node.write_heartbeat()
     node.run(2)
     node.tree.process(11, {}, state="Z")
-    node.beat(ended=node.clock.now, error="KeyError")
+    node.write_heartbeat(ended=node.clock.now, error="KeyError")
     (labels,) = only(node.run(2), "rank_exit_info")
     assert "KeyError" in labels
     node.tree.end(11)
@@ -192,7 +192,7 @@ def test_a_zombie_with_living_threads_is_alive(node):
 
 def test_a_rank_that_beats_without_a_visible_process_has_not_exited(node):
     for _ in range(5):
-        node.beat(pid=4242)
+        node.write_heartbeat(pid=4242)
         samples = node.run(1)
     assert 1 == samples["rank_info", "job", "0", "", "", "4242"]
     assert {0} == set(only(samples, "rank_process_state").values())

@@ -46,15 +46,15 @@ def sources(tree, clock):
 @pytest.fixture
 def config(tmp_path):
     (tmp_path / "jobs").mkdir()
-    (tmp_path / "beats").mkdir()
+    (tmp_path / "heartbeats").mkdir()
     return ExporterConfig(
-        heartbeat=HeartbeatConfig(directory=tmp_path / "beats"),
+        heartbeat=HeartbeatConfig(directory=tmp_path / "heartbeats"),
         jobs=JobsConfig(mapping_directory=tmp_path / "jobs"),
     )
 
 
 @pytest.fixture
-def beat(config):
+def write_heartbeat(config):
     def write(rank, **fields):
         directory = config.heartbeat.directory
         directory.mkdir(exist_ok=True)
@@ -176,9 +176,9 @@ def test_use_of_a_child_counts_once_though_its_parent_takes_it_over(config, tree
     assert samples == {**samples, **counters_of(collected(RanksCollector(config, sources)))}
 
 
-def test_heartbeat_joins_the_process_and_names_its_job(config, tree, sources, beat):
+def test_heartbeat_joins_the_process_and_names_its_job(config, tree, sources, write_heartbeat):
     tree.process(11, rank_of(2, PEERWATCH_JOB_ID=""))
-    beat(2, step=40, batches=90, last_step_time=NOW - 2, job_id="from-inside")
+    write_heartbeat(2, step=40, batches=90, last_step_time=NOW - 2, job_id="from-inside")
     samples = collected(RanksCollector(config, sources))
     assert {("from-inside", "2"): "sleeping"} == states(samples)
     assert 40 == samples["rank_steps_total", "from-inside", "2"]
@@ -187,39 +187,41 @@ def test_heartbeat_joins_the_process_and_names_its_job(config, tree, sources, be
     assert NOW - 2 == samples["rank_last_step_timestamp_seconds", "from-inside", "2"]
 
 
-def test_rank_that_names_no_job_takes_the_only_mapped_one(config, sources, beat, map_job):
-    beat(2, step=40)
+def test_rank_that_names_no_job_takes_the_only_mapped_one(
+    config, sources, write_heartbeat, map_job
+):
+    write_heartbeat(2, step=40)
     map_job("node", "mapped")
     samples = collected(RanksCollector(config, sources))
     assert 40 == samples["rank_steps_total", "mapped", "2"]
 
 
-def test_rank_that_names_no_job_takes_none_of_several(config, sources, beat, map_job):
-    beat(2, step=40)
-    beat(3, step=41, job_id="own")
+def test_rank_that_names_no_job_takes_none_of_several(config, sources, write_heartbeat, map_job):
+    write_heartbeat(2, step=40)
+    write_heartbeat(3, step=41, job_id="own")
     map_job("node", "first", "second")
     samples = collected(RanksCollector(config, sources))
     assert 40 == samples["rank_steps_total", "", "2"]
     assert 41 == samples["rank_steps_total", "own", "3"]
 
 
-def test_heartbeat_of_another_job_is_not_joined(config, tree, sources, beat):
+def test_heartbeat_of_another_job_is_not_joined(config, tree, sources, write_heartbeat):
     tree.process(11, rank_of(0))
-    beat(0, job_id="other")
+    write_heartbeat(0, job_id="other")
     samples = collected(RanksCollector(config, sources))
     assert {("job", "0"): "sleeping", ("other", "0"): "exited"} == states(samples)
 
 
-def test_heartbeat_without_time_is_as_old_as_its_file(config, sources, beat):
-    path = beat(0, time=None)
+def test_heartbeat_without_time_is_as_old_as_its_file(config, sources, write_heartbeat):
+    path = write_heartbeat(0, time=None)
     os.utime(path, (NOW - 5, NOW - 5))
     samples = collected(RanksCollector(config, sources))
     assert NOW - 5 == samples["rank_heartbeat_timestamp_seconds", "", "0"]
 
 
-def test_rank_whose_process_vanished_has_exited(config, tree, sources, beat, clock):
+def test_rank_whose_process_vanished_has_exited(config, tree, sources, write_heartbeat, clock):
     tree.process(11, rank_of(0))
-    beat(0, job_id="job", pid=11)
+    write_heartbeat(0, job_id="job", pid=11)
     collector = RanksCollector(config, sources)
     assert {("job", "0"): "sleeping"} == states(collected(collector))
     tree.end(11)
@@ -229,21 +231,21 @@ def test_rank_whose_process_vanished_has_exited(config, tree, sources, beat, clo
     assert {} == only(samples, "rank_processes")
 
 
-def test_heartbeats_pid_finds_a_rank_without_variables(config, tree, sources, beat):
+def test_heartbeats_pid_finds_a_rank_without_variables(config, tree, sources, write_heartbeat):
     tree.process(11, {}, state="T")
-    beat(0, pid=11)
+    write_heartbeat(0, pid=11)
     assert {("", "0"): "stopped"} == states(collected(RanksCollector(config, sources)))
 
 
-def test_younger_process_with_the_heartbeats_pid_is_another(config, tree, sources, beat):
+def test_younger_process_with_the_heartbeats_pid_is_another(config, tree, sources, write_heartbeat):
     after = int((NOW - BOOT_TIME + 60) * 100)
     tree.process(11, {}, start=after)
-    beat(0, pid=11)
+    write_heartbeat(0, pid=11)
     assert {("", "0"): "exited"} == states(collected(RanksCollector(config, sources)))
 
 
-def test_heartbeat_of_long_ago_is_forgotten(config, tree, sources, beat, clock):
-    beat(0, job_id="gone", time=NOW - 1801)
+def test_heartbeat_of_long_ago_is_forgotten(config, tree, sources, write_heartbeat, clock):
+    write_heartbeat(0, job_id="gone", time=NOW - 1801)
     with pytest.raises(NoData):
         list(RanksCollector(config, sources).collect())
     assert {} == only(collected(JobsCollector(config, sources)), "host_job_info")
@@ -270,9 +272,9 @@ def test_heartbeat_of_long_ago_is_forgotten(config, tree, sources, beat, clock):
         '{"rank": 1, "extra": ' + "[" * 30000,
     ],
 )
-def test_garbled_heartbeat_skips_only_its_rank(config, sources, beat, content):
-    beat(0)
-    beat(1).write_text(content)
+def test_garbled_heartbeat_skips_only_its_rank(config, sources, write_heartbeat, content):
+    write_heartbeat(0)
+    write_heartbeat(1).write_text(content)
     samples, missing = drain(RanksCollector(config, sources))
     assert {("", "0"): "exited"} == states(samples)
     assert "garbled_heartbeat" == missing.error_class
@@ -284,9 +286,9 @@ def test_garbled_heartbeat_skips_only_its_rank(config, sources, beat, content):
     [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda path: path.mkdir()],
     ids=["pipe without a writer", "device without end", "directory"],
 )
-def test_heartbeat_that_is_no_file_skips_only_its_rank(config, sources, beat, make):
-    beat(0)
-    path = beat(1)
+def test_heartbeat_that_is_no_file_skips_only_its_rank(config, sources, write_heartbeat, make):
+    write_heartbeat(0)
+    path = write_heartbeat(1)
     path.unlink()
     make(path)
     samples, missing = drain(RanksCollector(config, sources))
@@ -295,8 +297,8 @@ def test_heartbeat_that_is_no_file_skips_only_its_rank(config, sources, beat, ma
     assert "rank-1.json: is no regular file" in str(missing)
 
 
-def test_other_files_beside_the_heartbeats_are_ignored(config, sources, beat):
-    beat(0)
+def test_other_files_beside_the_heartbeats_are_ignored(config, sources, write_heartbeat):
+    write_heartbeat(0)
     directory = config.heartbeat.directory
     for name in (".rank-1.77.tmp", "rank-01.json", "rank-x.json", "notes.txt"):
         (directory / name).write_text("not a heartbeat")
@@ -304,12 +306,12 @@ def test_other_files_beside_the_heartbeats_are_ignored(config, sources, beat):
     assert ({("", "0"): "exited"}, None) == (states(samples), missing)
 
 
-def test_only_processes_of_the_scope_are_ranks_of_the_node(config, tree, sources, beat):
+def test_only_processes_of_the_scope_are_ranks_of_the_node(config, tree, sources, write_heartbeat):
     scope = ScopeConfig(kind="processes", environment={"PEERWATCH_NODE": "a"})
     config = config.model_copy(update={"scope": scope})
     tree.process(11, rank_of(0, PEERWATCH_NODE="a"))
     tree.process(12, rank_of(1, PEERWATCH_NODE="b"))
-    beat(3, pid=12)
+    write_heartbeat(3, pid=12)
     samples = collected(RanksCollector(config, sources))
     assert {("job", "0"): "sleeping", ("", "3"): "exited"} == states(samples)
     assert {("job", "peerwatch"): 1} == only(
@@ -408,7 +410,7 @@ def test_heartbeat_directory_that_is_not_there_is_no_success(config, sources, ki
     directory.rmdir()
     if kind == "file":
         directory.write_text("")
-    with pytest.raises(DirectoryNotFoundError, match=r"heartbeat\.directory: .*beats"):
+    with pytest.raises(DirectoryNotFoundError, match=r"heartbeat\.directory: .*heartbeats"):
         list(RanksCollector(config, sources).collect())
 
     directory.unlink(missing_ok=True)

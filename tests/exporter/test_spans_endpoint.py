@@ -24,7 +24,7 @@ from web_client import FakePages, ask, eventually, hash_of, raw, serving
 @pytest.fixture
 def node(tmp_path, monkeypatch):
     """Return a function that lets a rank write so many steps, the last of them just now."""
-    directory = tmp_path / "beats"
+    directory = tmp_path / "heartbeats"
 
     def rank(number, steps, job_id="job", records=4096):
         monkeypatch.setenv("PEERWATCH_JOB_ID", job_id)

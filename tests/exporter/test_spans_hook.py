@@ -18,7 +18,7 @@ import io, os, sys, time, torch
 import torch.distributed as dist
 import peerwatch_spans
 torch.set_num_threads(1)
-beats = os.environ["PEERWATCH_HEARTBEAT_DIR"]
+heartbeats = os.environ["PEERWATCH_HEARTBEAT_DIR"]
 
 def wait_for(condition):
     deadline = time.monotonic() + 60
@@ -85,7 +85,7 @@ def start(hook, tmp_path):
         environment = {
             **os.environ,
             "PYTHONPATH": hook,
-            "PEERWATCH_HEARTBEAT_DIR": str(tmp_path / "beats"),
+            "PEERWATCH_HEARTBEAT_DIR": str(tmp_path / "heartbeats"),
             "PEERWATCH_SPANS": "1",
             "PEERWATCH_SPANS_RECORDS": "4096",
             "PEERWATCH_JOB_ID": "job",
@@ -120,7 +120,7 @@ def test_slow_loader_of_one_rank_is_attributed_to_data(start, tmp_path):
     errors = [process.communicate(timeout=300)[1] for process in ranks]
     assert [-9, -9] == [process.returncode for process in ranks], errors
 
-    found = read_span_files(tmp_path / "beats")
+    found = read_span_files(tmp_path / "heartbeats")
     assert () == found.problems
     (_, fast), (path, slow) = found.ranks
     steps = totals(slow)["step"]
@@ -220,7 +220,7 @@ if not os.fork():
 assert os.wait()[1] == 0
 spec = sys.modules["torch.optim.optimizer"].__spec__
 assert (type(spec.loader).__name__, spec.loader.name) == ("SourceFileLoader", spec.name)
-wait_for(lambda: os.path.exists(beats + "/rank-0.spans"))
+wait_for(lambda: os.path.exists(heartbeats + "/rank-0.spans"))
 print("fine", flush=True)
 die()
 """
@@ -230,7 +230,7 @@ def test_unusual_programs_run_as_without_spans(start, tmp_path):
     process = start(HEAD + UNUSUAL)
     out, error = process.communicate(timeout=300)
     assert ("fine\n", -9) == (out, process.returncode), error
-    ((_, header),) = read_span_files(tmp_path / "beats").ranks
+    ((_, header),) = read_span_files(tmp_path / "heartbeats").ranks
     of = totals(header)
     assert 11 == of["step"].count  # one optimiser counts them
     assert 24 == of["optimizer"].count
@@ -249,13 +249,13 @@ def test_segments_do_nothing_where_spans_are_off(start, tmp_path, spans):
     code = "from peerwatch_spans import segment\nwith segment('x'): print('ran')"
     process = start(code, PEERWATCH_SPANS=spans)
     assert ("ran\n", "") == process.communicate(timeout=300)
-    assert not list(tmp_path.glob("beats/*.spans"))
+    assert not list(tmp_path.glob("heartbeats/*.spans"))
 
 
 def test_job_that_ends_leaves_no_file_and_its_helpers_none_either(start, tmp_path):
     code = (
         "import subprocess\n"
-        "own = beats + '/rank-0.spans'\n"
+        "own = heartbeats + '/rank-0.spans'\n"
         "optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)\n"
         "optimizer.step()\n"
         "wait_for(lambda: os.path.exists(own))\n"
@@ -270,4 +270,4 @@ def test_job_that_ends_leaves_no_file_and_its_helpers_none_either(start, tmp_pat
     process = start(HEAD + code)
     out, error = process.communicate(timeout=300)
     assert ("False\n", 0) == (out, process.returncode), error
-    assert [] == list(Path(tmp_path / "beats").iterdir())
+    assert [] == list(Path(tmp_path / "heartbeats").iterdir())

@@ -43,7 +43,7 @@ class Losses:
     ----------
     kinds
         Kinds that come from no node.
-    blind_nodes, blind_kinds
+    unobserved_nodes, unobserved_kinds
         Nodes from which these kinds do not come.
     topology, addresses
         Whether these are unknown.
@@ -56,8 +56,8 @@ class Losses:
     """
 
     kinds: frozenset[Kind] = frozenset()
-    blind_nodes: frozenset[str] = frozenset()
-    blind_kinds: frozenset[Kind] = frozenset()
+    unobserved_nodes: frozenset[str] = frozenset()
+    unobserved_kinds: frozenset[Kind] = frozenset()
     topology: bool = False
     addresses: bool = False
     peers: PeerStyle = "node"
@@ -68,7 +68,7 @@ class Losses:
         """Whether an observation reaches the diagnosis."""
         if evidence.kind in self.kinds:
             return False
-        if evidence.node in self.blind_nodes and evidence.kind in self.blind_kinds:
+        if evidence.node in self.unobserved_nodes and evidence.kind in self.unobserved_kinds:
             return False
         # By its time, which was drawn, so that nothing more need be.
         return evidence.kind == "absent" or evidence.time * 1000 % 1000 >= self.lost * 1000
@@ -107,12 +107,12 @@ def draw_losses(random: Random, hosts: Hosts) -> Losses:
     missing = random.sample(names, 2 if random.random() < _TWO_MISSING else 1)
     kinds = frozenset(kind for name in missing for kind in _SOURCES.get(name, ()))
     some_only = random.random() < _SOME_NODES_ONLY and bool(kinds)
-    blind = random.sample(hosts.names, max(1, len(hosts.names) // 3)) if some_only else []
-    where = f" of {len(blind)} nodes" if some_only else ""
+    unobserved = random.sample(hosts.names, max(1, len(hosts.names) // 3)) if some_only else []
+    where = f" of {len(unobserved)} nodes" if some_only else ""
     return Losses(
         kinds=frozenset() if some_only else kinds,
-        blind_nodes=frozenset(blind),
-        blind_kinds=kinds if some_only else frozenset(),
+        unobserved_nodes=frozenset(unobserved),
+        unobserved_kinds=kinds if some_only else frozenset(),
         topology=_TOPOLOGY in missing,
         addresses=_ADDRESSES in missing,
         peers=peers,

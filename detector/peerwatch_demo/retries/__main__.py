@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
     sys.stdout.write(table(found))
     if options.output is not None:
         text = {
-            name: [{"seed": seed, **_plain(one)} for seed, one in zip(seeds, each, strict=True)]
+            name: [{"seed": seed, **_plain(run)} for seed, run in zip(seeds, each, strict=True)]
             for name, each in outcomes.items()
         }
         options.output.write_text(json.dumps(text, indent=1) + "\n")

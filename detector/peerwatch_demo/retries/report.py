@@ -51,8 +51,8 @@ def rows(outcomes: Mapping[str, Sequence[Outcome]], always: str) -> list[Row]:
             name,
             mean(1000 * each.retries / each.jobs for each in found),
             mean(1000 * each.recovered / each.jobs for each in found),
-            tuple(each.wasted / one.wasted for each, one in zip(found, best, strict=True)),
-            tuple(each.success_loss(one) for each, one in zip(found, best, strict=True)),
+            tuple(each.wasted / least.wasted for each, least in zip(found, best, strict=True)),
+            tuple(each.success_loss(least) for each, least in zip(found, best, strict=True)),
         )
         for name, found in outcomes.items()
     ]

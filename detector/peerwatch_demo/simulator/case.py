@@ -39,7 +39,7 @@ class SimulatedCase:
         By metric, float32 of shape (nodes, seconds) or (nodes, gpus, seconds), NaN = lost.
     fault
         What was wrong, or None.
-    signs
+    effects
         The metrics that show it.
     roles
         The stage of every node, where the job has stages.
@@ -49,7 +49,7 @@ class SimulatedCase:
     nodes: tuple[str, ...]
     samples: dict[str, NDArray[np.float32]]
     fault: Fault | None
-    signs: tuple[str, ...]
+    effects: tuple[str, ...]
     roles: dict[str, str] = field(default_factory=dict)
 
 
@@ -92,7 +92,7 @@ def simulate(
     if late is not None:
         write_late(values, work, late)
     operations.apply(values)
-    signs = show(random, values, work, fault) if fault is not None else []
+    effects = show(random, values, work, fault) if fault is not None else []
     missing = {metric: np.isnan(array) for metric, array in values.items()}
     values = finish(random, {metric: np.nan_to_num(array) for metric, array in values.items()})
     if fault is not None and fault.halt is not None:
@@ -109,7 +109,7 @@ def simulate(
     roles = {}
     if work.stages.any() and (family.roles_told >= 1 or more.random() < family.roles_told):
         roles = {node: f"stage-{stage}" for node, stage in zip(nodes, work.stages, strict=True)}
-    return SimulatedCase(name, nodes, samples, fault, tuple(signs), roles)
+    return SimulatedCase(name, nodes, samples, fault, tuple(effects), roles)
 
 
 def simulate_seed(name: str, seed: int, *, faulty: bool = True) -> SimulatedCase:

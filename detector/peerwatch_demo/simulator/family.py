@@ -38,12 +38,12 @@ class Family:
     halt_after
         Shortest and longest time from the onset of a crash to the halt of the job.
     effect
-        Strength of a fault's signs, as a factor on the typical ones; smallest and largest.
+        Strength of a fault's effects, as a factor on the typical ones; smallest and largest.
     wander
         Slow wander of every node around its level, as a share of the level (standard deviation).
     offsets
         Benign constant differences between nodes, as a share of the level.
-    hidden_signs
+    hidden_effects
         Probability that a fault does not show in a metric that it usually shows in.
     two_generations, group_congestion, host_agent, late_writer, memory_step
         Probability that a job has this benign trait or event.
@@ -76,7 +76,7 @@ class Family:
     effect: tuple[float, float] = (0.8, 1.2)
     wander: float = 0.01
     offsets: float = 0.03
-    hidden_signs: float = 0.1
+    hidden_effects: float = 0.1
     two_generations: float = 0.0
     group_congestion: float = 0.0
     host_agent: float = 0.0
@@ -100,7 +100,7 @@ _HARD = Family(
     effect=(0.3, 1.0),
     wander=0.04,
     offsets=0.10,
-    hidden_signs=0.3,
+    hidden_effects=0.3,
     two_generations=0.25,
     group_congestion=0.35,
     host_agent=0.5,
@@ -112,7 +112,7 @@ _HARD = Family(
 )
 
 FAMILIES: dict[str, Family] = {
-    # Strong signs, long lives.
+    # Strong effects, long lives.
     "plain": Family(nodes=(4, 8, 12, 16, 24)),
     # What real clusters add: the traits that make a healthy node look odd, and faults look weak.
     "hard": _HARD,

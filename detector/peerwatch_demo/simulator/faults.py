@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from peerwatch_demo.job.timeline import Phase
 from peerwatch_demo.job.workload import Workload
 from peerwatch_demo.simulator.family import Family
-from peerwatch_demo.simulator.kinds import EVERYTHING, KINDS, Sign
+from peerwatch_demo.simulator.kinds import EVERYTHING, KINDS, Effect
 from peerwatch_demo.simulator.signals import PER_GPU, Values
 
 
@@ -32,9 +32,9 @@ class Fault:
     onset, halt
         Seconds from the start; ``halt`` is None if the job goes on.
     strength
-        Factor on the typical size of its signs, on a logarithmic scale.
+        Factor on the typical size of its effects, on a logarithmic scale.
     hidden
-        Probability that a usual sign is missing.
+        Probability that a usual effect is missing.
     gpus
         The GPUs at fault, the same on every metric that shows single ones; empty = drawn anew for
         every metric.
@@ -64,7 +64,7 @@ def draw_fault(random: np.random.Generator, kind: str, work: Workload, family: F
         onset,
         halt,
         float(random.uniform(*family.effect)),
-        family.hidden_signs,
+        family.hidden_effects,
     )
 
 
@@ -82,15 +82,15 @@ def stop_or_slow(random: np.random.Generator, work: Workload, fault: Fault) -> N
 
 def show(random: np.random.Generator, values: Values, work: Workload, fault: Fault) -> list[str]:
     """Let the faulty nodes show the fault; return the metrics that show it."""
-    signs = KINDS[fault.kind].signs
-    shown = [sign for sign in signs if random.random() < sign.likely * (1 - fault.hidden)]
+    effects = KINDS[fault.kind].effects
+    shown = [effect for effect in effects if random.random() < effect.likely * (1 - fault.hidden)]
     # A fault that shows nowhere would be nobody's to find.
-    shown = shown or [max(signs, key=lambda sign: sign.likely)]
+    shown = shown or [max(effects, key=lambda effect: effect.likely)]
     end = fault.halt
-    for sign in shown:
+    for effect in shown:
         for node in fault.nodes:
-            _apply(random, values, work, fault, sign, node, end)
-    return [sign.metric for sign in shown]
+            _apply(random, values, work, fault, effect, node, end)
+    return [effect.metric for effect in shown]
 
 
 def _apply(
@@ -98,31 +98,31 @@ def _apply(
     values: Values,
     work: Workload,
     fault: Fault,
-    sign: Sign,
+    effect: Effect,
     node: int,
     end: int | None,
 ) -> None:
     begin = fault.onset + int(random.integers(0, 12))
-    if sign.metric == EVERYTHING:
+    if effect.metric == EVERYTHING:
         for array in values.values():
             array[node, ..., fault.onset :] = np.nan
         return
     span: slice | NDArray[np.intp] = slice(begin, end)
-    factor = max(sign.factor, 1e-3) ** fault.strength
-    if sign.flaps:
+    factor = max(effect.factor, 1e-3) ** fault.strength
+    if effect.flaps:
         span = _flapping(random, begin, min(end or work.seconds, work.seconds))
-    if sign.own_source:
-        usual = work.levels[sign.metric][Phase.TRAIN]
-        noise = random.lognormal(0, 0.3, len(values[sign.metric][node, span]))
-        values[sign.metric][node, span] += usual * (factor - 1) * noise
-    elif sign.gpus and sign.metric in PER_GPU:
-        gpus = random.choice(8, size=sign.gpus, replace=False)
-        if sign.gpus <= len(fault.gpus):
-            gpus = np.array(fault.gpus[: sign.gpus])
+    if effect.own_source:
+        usual = work.levels[effect.metric][Phase.TRAIN]
+        noise = random.lognormal(0, 0.3, len(values[effect.metric][node, span]))
+        values[effect.metric][node, span] += usual * (factor - 1) * noise
+    elif effect.gpus and effect.metric in PER_GPU:
+        gpus = random.choice(8, size=effect.gpus, replace=False)
+        if effect.gpus <= len(fault.gpus):
+            gpus = np.array(fault.gpus[: effect.gpus])
         for gpu in gpus:
-            values[sign.metric][node, gpu, span] *= factor
+            values[effect.metric][node, gpu, span] *= factor
     else:
-        values[sign.metric][node, ..., span] *= factor
+        values[effect.metric][node, ..., span] *= factor
 
 
 def _flapping(random: np.random.Generator, begin: int, end: int) -> NDArray[np.intp]:

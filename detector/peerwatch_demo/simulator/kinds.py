@@ -15,7 +15,7 @@ EVERYTHING = "everything"
 
 
 @dataclass(frozen=True, slots=True)
-class Sign:
+class Effect:
     """How a fault shows on one metric of the faulty node.
 
     Parameters
@@ -49,7 +49,7 @@ class Kind:
 
     Parameters
     ----------
-    signs
+    effects
         Where it shows.
     halts
         Probability that the job halts; else it goes on, slowed.
@@ -60,56 +60,62 @@ class Kind:
         of GPUs, shows it.
     """
 
-    signs: tuple[Sign, ...]
+    effects: tuple[Effect, ...]
     halts: float
     slowdown: tuple[float, float] = (0.6, 0.95)
     gpus: int = 0
 
 
 _DEAD_RANKS = (
-    Sign("cpu_usage", 0.2, 0.8),
-    Sign("memory_usage", 0.75, 0.5),
-    Sign("gpu_memory_used", 0.12, 0.5),
-    Sign("network_throughput", 0.1, 0.6),
-    Sign("rdma", 0.05, 0.6),
+    Effect("cpu_usage", 0.2, 0.8),
+    Effect("memory_usage", 0.75, 0.5),
+    Effect("gpu_memory_used", 0.12, 0.5),
+    Effect("network_throughput", 0.1, 0.6),
+    Effect("rdma", 0.05, 0.6),
 )
 _CONGESTED = (
-    Sign("pfc_tx_rate", 60.0, 0.95, own_source=True),
-    Sign("ecn_rate", 10.0, 0.8, own_source=True),
+    Effect("pfc_tx_rate", 60.0, 0.95, own_source=True),
+    Effect("ecn_rate", 10.0, 0.8, own_source=True),
 )
 
 KINDS: dict[str, Kind] = {
-    "ecc_error": Kind((*_DEAD_RANKS, Sign("gpu_duty_cycle", 0.02, 0.5, gpus=8)), halts=1.0),
-    "cuda_exec_error": Kind((*_DEAD_RANKS, Sign("gpu_power", 0.6, 0.4, gpus=8)), halts=1.0),
+    "ecc_error": Kind((*_DEAD_RANKS, Effect("gpu_duty_cycle", 0.02, 0.5, gpus=8)), halts=1.0),
+    "cuda_exec_error": Kind((*_DEAD_RANKS, Effect("gpu_power", 0.6, 0.4, gpus=8)), halts=1.0),
     "gpu_exec_error": Kind(
-        (Sign("gpu_power", 0.6, 0.7, gpus=1), Sign("cpu_usage", 0.6, 0.5)), halts=1.0, gpus=1
+        (Effect("gpu_power", 0.6, 0.7, gpus=1), Effect("cpu_usage", 0.6, 0.5)),
+        halts=1.0,
+        gpus=1,
     ),
     "hdfs_error": Kind(
-        (Sign("cpu_usage", 0.4, 0.8), Sign("network_throughput", 0.15, 0.9)), halts=1.0
+        (Effect("cpu_usage", 0.4, 0.8), Effect("network_throughput", 0.15, 0.9)),
+        halts=1.0,
     ),
-    "gpu_drop": Kind((*_DEAD_RANKS, Sign("gpu_duty_cycle", 0.0, 0.9, gpus=1)), halts=0.9, gpus=1),
+    "gpu_drop": Kind((*_DEAD_RANKS, Effect("gpu_duty_cycle", 0.0, 0.9, gpus=1)), halts=0.9, gpus=1),
     "machine_unreachable": Kind(
         (
-            Sign(EVERYTHING, 0.0, 0.5),
-            Sign("network_throughput", 0.15, 1.0),
-            Sign("rdma", 0.05, 1.0),
+            Effect(EVERYTHING, 0.0, 0.5),
+            Effect("network_throughput", 0.15, 1.0),
+            Effect("rdma", 0.05, 1.0),
         ),
         halts=1.0,
     ),
-    "pcie_downgrade": Kind((*_CONGESTED, Sign("pcie_bandwidth", 0.6, 0.9)), halts=0.0),
-    "nic_dropout": Kind((*_CONGESTED, Sign("rdma", 0.4, 0.8)), halts=0.5),
-    "aoc_error": Kind((*_CONGESTED, Sign("rdma", 0.8, 0.4)), halts=0.3),
+    "pcie_downgrade": Kind((*_CONGESTED, Effect("pcie_bandwidth", 0.6, 0.9)), halts=0.0),
+    "nic_dropout": Kind((*_CONGESTED, Effect("rdma", 0.4, 0.8)), halts=0.5),
+    "aoc_error": Kind((*_CONGESTED, Effect("rdma", 0.8, 0.4)), halts=0.3),
     "nvlink_error": Kind(
-        (Sign("nvlink_bandwidth", 0.5, 0.9, gpus=2), Sign("gpu_power", 0.85, 0.3, gpus=2)),
+        (
+            Effect("nvlink_bandwidth", 0.5, 0.9, gpus=2),
+            Effect("gpu_power", 0.85, 0.3, gpus=2),
+        ),
         halts=0.6,
         gpus=2,
     ),
     # A GPU's firmware stops answering (XID 119): what it was doing ends, the process hangs.
     "gsp_error": Kind(
         (
-            Sign("gpu_duty_cycle", 0.0, 0.6, gpus=1),
-            Sign("gpu_power", 0.4, 0.9, gpus=1),
-            Sign("cpu_usage", 0.7, 0.5),
+            Effect("gpu_duty_cycle", 0.0, 0.6, gpus=1),
+            Effect("gpu_power", 0.4, 0.9, gpus=1),
+            Effect("cpu_usage", 0.7, 0.5),
         ),
         halts=1.0,
         gpus=1,
@@ -117,51 +123,54 @@ KINDS: dict[str, Kind] = {
     # Heat or a fan that fails: the GPU lowers its clock, all others wait for it in every step.
     "thermal_throttling": Kind(
         (
-            Sign("gpu_sm_clock", 0.7, 0.95, gpus=1),
-            Sign("gpu_power", 0.7, 0.8, gpus=1),
-            Sign("gpu_tensor_activity", 0.85, 0.4, gpus=1),
+            Effect("gpu_sm_clock", 0.7, 0.95, gpus=1),
+            Effect("gpu_power", 0.7, 0.8, gpus=1),
+            Effect("gpu_tensor_activity", 0.85, 0.4, gpus=1),
         ),
         halts=0.0,
         gpus=1,
     ),
     # Of several power supplies one fails, and the board caps all GPUs.
     "power_supply": Kind(
-        (Sign("gpu_power", 0.65, 0.95, gpus=8), Sign("gpu_sm_clock", 0.75, 0.8, gpus=8)),
+        (
+            Effect("gpu_power", 0.65, 0.95, gpus=8),
+            Effect("gpu_sm_clock", 0.75, 0.8, gpus=8),
+        ),
         halts=0.1,
     ),
     # A process in a deadlock sleeps, or spins, while its GPUs wait inside the collective.
     "hung_process": Kind(
         (
-            Sign("cpu_usage", 0.25, 0.8),
-            Sign("network_throughput", 0.2, 0.5),
-            Sign("gpu_power", 0.75, 0.4, gpus=8),
+            Effect("cpu_usage", 0.25, 0.8),
+            Effect("network_throughput", 0.2, 0.5),
+            Effect("gpu_power", 0.75, 0.4, gpus=8),
         ),
         halts=1.0,
     ),
     # The kernel corrects memory errors, page by page: host code and copies are slow.
     "host_memory": Kind(
-        (Sign("cpu_usage", 1.6, 0.8), Sign("pcie_bandwidth", 0.7, 0.7)),
+        (Effect("cpu_usage", 1.6, 0.8), Effect("pcie_bandwidth", 0.7, 0.7)),
         halts=0.3,
         slowdown=(0.5, 0.9),
     ),
     # The local disk goes read-only or times out: loaders and checkpoints block.
     "ssd_error": Kind(
         (
-            Sign("cpu_usage", 0.45, 0.8),
-            Sign("memory_usage", 0.85, 0.4),
-            Sign("network_throughput", 0.4, 0.4),
+            Effect("cpu_usage", 0.45, 0.8),
+            Effect("memory_usage", 0.85, 0.4),
+            Effect("network_throughput", 0.4, 0.4),
         ),
         halts=0.8,
     ),
     # A port that comes and goes: its traffic stops for seconds, and what is resent is congested.
     "link_flap": Kind(
         (
-            Sign("rdma", 0.2, 0.9, flaps=True),
-            Sign("ecn_rate", 6.0, 0.6, own_source=True),
-            Sign("pfc_tx_rate", 15.0, 0.4, own_source=True),
+            Effect("rdma", 0.2, 0.9, flaps=True),
+            Effect("ecn_rate", 6.0, 0.6, own_source=True),
+            Effect("pfc_tx_rate", 15.0, 0.4, own_source=True),
         ),
         halts=0.4,
     ),
     # Kernel panic, reboot, maintenance without notice.
-    "node_reboot": Kind((Sign(EVERYTHING, 0.0, 1.0),), halts=1.0),
+    "node_reboot": Kind((Effect(EVERYTHING, 0.0, 1.0),), halts=1.0),
 }

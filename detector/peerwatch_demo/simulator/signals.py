@@ -103,8 +103,8 @@ def _stage(random: np.random.Generator, values: Values, work: Workload, family: 
         return
     for metric in _WORK:
         level = random.uniform(0.6, 1.0, stages)[:, None]
-        course = level * np.exp(_wander(random, stages, work.seconds, family.stage_wander))
-        factor = course[work.stages]
+        level_over_time = level * np.exp(_wander(random, stages, work.seconds, family.stage_wander))
+        factor = level_over_time[work.stages]
         values[metric] *= factor[:, None] if metric in PER_GPU else factor
 
 

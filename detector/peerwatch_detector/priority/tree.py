@@ -230,8 +230,8 @@ def _side(tree: DecisionTreeClassifier, feature: int) -> str:
     gains = disorder[splits] - disorder[below] - disorder[above]
     if gains.sum() <= 0:
         return ""
-    rising = gains[share[above] > share[below]].sum() / gains.sum()
-    return "above" if rising >= _ONE_SIDED else "below" if rising <= 1 - _ONE_SIDED else "both"
+    upward = gains[share[above] > share[below]].sum() / gains.sum()
+    return "above" if upward >= _ONE_SIDED else "below" if upward <= 1 - _ONE_SIDED else "both"
 
 
 def _sort_key(ranked: RankedMetric) -> tuple[float, float]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from peerwatch_detector.diagnosis.diagnoser import Samples
-from peerwatch_detector.diagnosis.root.live.queries import SIGN
+from peerwatch_detector.diagnosis.root.live.queries import HAS_EVIDENCE
 from peerwatch_detector.diagnosis.root.live.root import LiveRoot, ask_root
 from peerwatch_detector.errors import ReadError, ReadFailure
 from peerwatch_detector.frame import Series
@@ -69,7 +69,7 @@ class JobRoots:
             memory.evidence.root = outcome.result
 
     def _ask(self, job_id: str, suffers: bool, own: Samples, now: float) -> LiveRoot | None:
-        if not suffers and not self._answer(promql.job_query(SIGN, job_id)):
+        if not suffers and not self._answer(promql.job_query(HAS_EVIDENCE, job_id)):
             return None
         return ask_root(self._answer, job_id, now, own=own)
 

@@ -23,7 +23,7 @@ _LONGEST_GAP = 2.5
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class Curve:
     """One metric of one node over time, beside its peers; NaN = no sample.
 
     Parameters
@@ -66,7 +66,7 @@ class Course:
         return known >= 2
 
     def within(self, time: float | None) -> float | None:
-        """Return a Unix time as it is if the course has it, else None."""
+        """Return a Unix time as it is if the curve has it, else None."""
         has = time is not None and self.times[0] <= time <= self.times[-1]
         return time if has else None
 
@@ -117,7 +117,7 @@ TITLE_HEIGHT = 44
 
 
 def deviation_svg(
-    course: Course,
+    curve: Curve,
     since: float | None = None,
     size: Size = SMALL,
     *,
@@ -128,8 +128,8 @@ def deviation_svg(
 
     Parameters
     ----------
-    course
-        What is drawn; ``course.is_known`` must be true.
+    curve
+        What is drawn; ``curve.is_known`` must be true.
     since
         Unix time from which the node deviates, which is marked; None marks nothing.
     size
@@ -146,8 +146,8 @@ def deviation_svg(
         An ``svg`` element, escaped; nothing in it is loaded from elsewhere.
     """
     colours = ALONE if alone else _PAGE
-    plot = Plot(course, size)
-    marked = course.within(since)
+    plot = Plot(curve, size)
+    marked = curve.within(since)
     parts = [*_axes(plot, colours), *_lines(plot, colours, flagged=flagged)]
     if marked is not None:
         parts.append(
@@ -155,10 +155,10 @@ def deviation_svg(
             'stroke-dasharray="4 3"/>'
         )
     body = "".join(parts)
-    label = escape(_label(course, marked))
+    label = escape(_label(curve, marked))
     height = size.height + TITLE_HEIGHT if alone else size.height
     if alone:
-        body = _framed(course, since, size, height, body, colours)
+        body = _framed(curve, since, size, height, body, colours)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size.width} {height}" role="img" '
         f'aria-label="{label}" font-family="{_FONT}" font-size="11" fill="none"'
@@ -167,25 +167,25 @@ def deviation_svg(
     )
 
 
-def _label(course: Course, since: float | None) -> str:
+def _label(curve: Curve, since: float | None) -> str:
     """Return in words what the picture shows: the newest values, and since when they differ."""
     pairs = [
         (value, median)
-        for value, median in zip(course.values, course.median, strict=True)
+        for value, median in zip(curve.values, curve.median, strict=True)
         if math.isfinite(value) and math.isfinite(median)
     ]
-    said = f"{course.title} of {course.whose} and its peers"
+    said = f"{curve.title} of {curve.whose} and its peers"
     if pairs:
         value, median = pairs[-1]
         said += (
-            f": at the end {quantity(value, course.unit)}, "
-            f"median of the peers {quantity(median, course.unit)}"
+            f": at the end {quantity(value, curve.unit)}, "
+            f"median of the peers {quantity(median, curve.unit)}"
         )
     return said if since is None else f"{said}; deviates since {_clock(since, seconds=True)} UTC"
 
 
 def _framed(
-    course: Course,
+    curve: Curve,
     since: float | None,
     size: Size,
     height: int,
@@ -193,43 +193,43 @@ def _framed(
     colours: Colours,
 ) -> str:
     """Return the picture below a title, on a background."""
-    below = legend(course, since)
+    below = legend(curve, since)
     return (
         f'<rect width="{size.width}" height="{height}" fill="{colours.paper}"/>'
         f'<text x="10" y="18" font-size="14" font-weight="600" fill="{colours.ink}">'
-        f"{escape(course.title)}</text>"
+        f"{escape(curve.title)}</text>"
         f'<text x="10" y="36" fill="{colours.soft}">{escape(below)}</text>'
         f'<g transform="translate(0 {TITLE_HEIGHT})">{body}</g>'
     )
 
 
-def legend(course: Course, since: float | None) -> str:
+def legend(curve: Curve, since: float | None) -> str:
     """Return what the colours of a picture are, and since when the node deviates (Unix time)."""
     when = "" if since is None else f" · deviates since {_clock(since, seconds=True)} UTC"
-    return f"red {course.whose} · grey band and line: its peers, 10 to 90 % and median{when}"
+    return f"red {curve.whose} · grey band and line: its peers, 10 to 90 % and median{when}"
 
 
 class Plot:
     """Where values and times lie in the view box; ``above`` is left free for a title."""
 
-    def __init__(self, course: Course, size: Size, above: int = 0) -> None:
-        self.course = course
+    def __init__(self, curve: Curve, size: Size, above: int = 0) -> None:
+        self.curve = curve
         self.top, self.bottom = above + _TOP, above + size.height - _BOTTOM
         self.right = size.width - _RIGHT
-        series = (course.values, course.low, course.median, course.high)
+        series = (curve.values, curve.low, curve.median, curve.high)
         known = [value for each in series for value in each if math.isfinite(value)]
         self.low, self.high = _range(known)
         self.y_marks = [
-            (value, quantity(value, course.unit))
+            (value, quantity(value, curve.unit))
             for value in _round_values(self.low, self.high, size.y_marks)
         ]
         longest = max((len(text) for _, text in self.y_marks), default=0)
         self.left = round(max(_LEAST_LEFT, 10 + _CHARACTER * longest))
-        self._start = course.times[0]
-        self._seconds = max(course.times[-1] - course.times[0], 1e-9)
+        self._start = curve.times[0]
+        self._seconds = max(curve.times[-1] - curve.times[0], 1e-9)
         self.x_marks = [
             (self.x(time), text)
-            for time, text in time_marks(course.times[0], course.times[-1], size.x_marks)
+            for time, text in time_marks(curve.times[0], curve.times[-1], size.x_marks)
         ]
 
     def x(self, time: float) -> float:
@@ -253,24 +253,24 @@ def _range(known: Sequence[float]) -> tuple[float, float]:
 
 
 def lines_of(
-    course: Course, colours: Colours, *, flagged: bool
+    curve: Curve, colours: Colours, *, flagged: bool
 ) -> tuple[tuple[Sequence[float], str, float], ...]:
     """Return the lines of a picture, each with its colour and width; the last one is on top."""
     return (
-        (course.median, colours.peer, 1.4),
-        (course.values, colours.bad if flagged else colours.ink, 2.0),
+        (curve.median, colours.peer, 1.4),
+        (curve.values, colours.bad if flagged else colours.ink, 2.0),
     )
 
 
 def _lines(plot: Plot, colours: Colours, *, flagged: bool) -> list[str]:
-    course = plot.course
+    curve = plot.curve
     drawn = [
         f'<path d="{_band(plot, run)}" fill="{colours.band}"/>'
-        for run in runs(course.times, course.low, course.high)
+        for run in runs(curve.times, curve.low, curve.high)
     ]
     drawn += [
         f'<path d="{path}" stroke="{colour}" stroke-width="{width:g}" stroke-linejoin="round"/>'
-        for values, colour, width in lines_of(course, colours, flagged=flagged)
+        for values, colour, width in lines_of(curve, colours, flagged=flagged)
         if (path := _path(plot, values))
     ]
     return drawn
@@ -297,16 +297,16 @@ def runs(times: Sequence[float], *several: Sequence[float]) -> list[list[int]]:
 def _path(plot: Plot, values: Sequence[float]) -> str:
     """Return a line; a single sample is a dot, which a line of no length would hide."""
     drawn = []
-    for run in runs(plot.course.times, values):
-        points = [f"{plot.x(plot.course.times[i]):.0f} {plot.y(values[i]):.1f}" for i in run]
+    for run in runs(plot.curve.times, values):
+        points = [f"{plot.x(plot.curve.times[i]):.0f} {plot.y(values[i]):.1f}" for i in run]
         drawn.append(f"M{'L'.join(points)}" if len(points) > 1 else f"M{points[0]}h1")
     return "".join(drawn)
 
 
 def _band(plot: Plot, run: Sequence[int]) -> str:
-    course = plot.course
-    there = [f"{plot.x(course.times[i]):.0f} {plot.y(course.high[i]):.1f}" for i in run]
-    back = [f"{plot.x(course.times[i]):.0f} {plot.y(course.low[i]):.1f}" for i in reversed(run)]
+    curve = plot.curve
+    there = [f"{plot.x(curve.times[i]):.0f} {plot.y(curve.high[i]):.1f}" for i in run]
+    back = [f"{plot.x(curve.times[i]):.0f} {plot.y(curve.low[i]):.1f}" for i in reversed(run)]
     return f"M{'L'.join([*there, *back])}Z"
 
 

@@ -6,7 +6,7 @@ from peerwatch_detector.web.deviation import (
     ALONE,
     LARGE,
     TITLE_HEIGHT,
-    Course,
+    Curve,
     Plot,
     Size,
     legend,
@@ -20,16 +20,16 @@ _TEXT, _TITLE = 11.0, 14.0
 
 
 def deviation_png(
-    course: Course, since: float | None = None, size: Size = LARGE, *, flagged: bool = True
+    curve: Curve, since: float | None = None, size: Size = LARGE, *, flagged: bool = True
 ) -> bytes:
     """Return the picture of one metric as a file. Parameters are those of ``deviation_svg``."""
     canvas = Canvas(size.width, size.height + TITLE_HEIGHT, ALONE.paper)
-    canvas.text((10, 18), course.title, _TITLE, ALONE.ink, weight=1.35)
-    canvas.text((10, 36), legend(course, since), _TEXT, ALONE.soft)
-    plot = Plot(course, size, TITLE_HEIGHT)
+    canvas.text((10, 18), curve.title, _TITLE, ALONE.ink, weight=1.35)
+    canvas.text((10, 36), legend(curve, since), _TEXT, ALONE.soft)
+    plot = Plot(curve, size, TITLE_HEIGHT)
     _axes(canvas, plot)
     _lines(canvas, plot, flagged=flagged)
-    if (marked := course.within(since)) is not None:
+    if (marked := curve.within(since)) is not None:
         x = plot.x(marked)
         canvas.dashed((x, plot.top), (x, plot.bottom), ALONE.bad, 1.0)
     return png(canvas.finished())
@@ -46,15 +46,15 @@ def _axes(canvas: Canvas, plot: Plot) -> None:
 
 
 def _lines(canvas: Canvas, plot: Plot, *, flagged: bool) -> None:
-    course = plot.course
-    xs = [plot.x(time) for time in course.times]
-    for run in runs(course.times, course.low, course.high):
+    curve = plot.curve
+    xs = [plot.x(time) for time in curve.times]
+    for run in runs(curve.times, curve.low, curve.high):
         canvas.area(
             [xs[place] for place in run],
-            [plot.y(course.high[place]) for place in run],
-            [plot.y(course.low[place]) for place in run],
+            [plot.y(curve.high[place]) for place in run],
+            [plot.y(curve.low[place]) for place in run],
             ALONE.band,
         )
-    for values, colour, width in lines_of(course, ALONE, flagged=flagged):
-        for run in runs(course.times, values):
+    for values, colour, width in lines_of(curve, ALONE, flagged=flagged):
+        for run in runs(curve.times, values):
             canvas.line([(xs[place], plot.y(values[place])) for place in run], colour, width)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from peerwatch_detector.detection.findings import Finding
 from peerwatch_detector.service.detector import Detector
-from peerwatch_detector.web.deviation import LARGE, Course, deviation_svg
+from peerwatch_detector.web.deviation import LARGE, Curve, deviation_svg
 from peerwatch_detector.web.deviation_png import deviation_png
-from peerwatch_detector.web.incident.courses import Stretch, held_courses
+from peerwatch_detector.web.incident.curves import Stretch, held_curves
 
 # How much is drawn before the finding began, and in all.
 _BEFORE_SECONDS, _SHOWN_SECONDS = 300.0, 900.0
@@ -20,19 +20,19 @@ _POINTS = 180
 class NotifiedPicture:
     """What a picture shows; ``since`` is None where the finding is over."""
 
-    course: Course
+    curve: Curve
     since: float | None
 
     @property
     def svg(self) -> str:
         """The picture for browsers and mail programs."""
         flagged = self.since is not None
-        return deviation_svg(self.course, self.since, LARGE, alone=True, flagged=flagged)
+        return deviation_svg(self.curve, self.since, LARGE, alone=True, flagged=flagged)
 
     @property
     def png(self) -> bytes:
         """The same for receivers that show no SVG."""
-        return deviation_png(self.course, self.since, flagged=self.since is not None)
+        return deviation_png(self.curve, self.since, flagged=self.since is not None)
 
 
 def notified_picture(detector: Detector, asked: Mapping[str, str]) -> NotifiedPicture | None:
@@ -60,10 +60,10 @@ def notified_picture(detector: Detector, asked: Mapping[str, str]) -> NotifiedPi
         start = max(oldest, found.since - _BEFORE_SECONDS)
     end = min(newest, start + _SHOWN_SECONDS)
     drawn = Stretch(asked["job_id"], asked["node"], asked["gpu"], start, end, _POINTS)
-    course = next(iter(held_courses(reader, nodes, [metric], drawn)), None)
-    if course is None:
+    curve = next(iter(held_curves(reader, nodes, [metric], drawn)), None)
+    if curve is None:
         return None
-    return NotifiedPicture(course, found.since if found is not None else None)
+    return NotifiedPicture(curve, found.since if found is not None else None)
 
 
 def _finding(detector: Detector, asked: Mapping[str, str]) -> Finding | None:

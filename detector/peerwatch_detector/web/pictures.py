@@ -11,7 +11,7 @@ from peerwatch_detector.detection.findings import Finding
 from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.web import deviation
-from peerwatch_detector.web.incident.courses import Stretch, held_courses
+from peerwatch_detector.web.incident.curves import Stretch, held_curves
 
 # How much of the past a picture shows, and how much of it lies before a finding's begin.
 _PICTURE_SECONDS, _BEFORE_SECONDS = 600, 240
@@ -77,12 +77,12 @@ def _draw(
     gpu = finding.gpu if finding is not None else ""
     asked = Stretch(job.job_id, node, gpu, start, end, _POINTS)
     chosen = [each for each in detector.metrics if each.name == metric]
-    course = next(iter(held_courses(held, job.nodes, chosen, asked)), None)
-    if course is None:
+    curve = next(iter(held_curves(held, job.nodes, chosen, asked)), None)
+    if curve is None:
         return None
     flagged = any(each.node == node for each in detection.findings)
     since = finding.since if finding is not None else None
-    drawn = deviation.deviation_svg(course, since, deviation.LARGE, flagged=flagged)
+    drawn = deviation.deviation_svg(curve, since, deviation.LARGE, flagged=flagged)
     return Markup(drawn)  # noqa: S704 - escaped there
 
 

@@ -154,15 +154,15 @@ def scaling_of(sizes: Sequence[SizeRate]) -> Scaling | None:
     for _ in range(_STEPS):
         fitted = [each * math.exp(offset + slope * x) for x, _, each in points]
         residual = [count - mean for (_, count, _), mean in zip(points, fitted, strict=True)]
-        one = sum(fitted)
+        m_sum = sum(fitted)
         x_sum = sum(m * x for m, (x, *_) in zip(fitted, points, strict=True))
         xx_sum = sum(m * x * x for m, (x, *_) in zip(fitted, points, strict=True))
-        determinant = one * xx_sum - x_sum**2
-        if determinant <= 1e-12 * max(1.0, one * xx_sum) or seconds <= 0:
+        determinant = m_sum * xx_sum - x_sum**2
+        if determinant <= 1e-12 * max(1.0, m_sum * xx_sum) or seconds <= 0:
             return None
         first = sum(residual)
         second = sum(r * x for r, (x, *_) in zip(residual, points, strict=True))
-        change = (one * second - x_sum * first) / determinant
+        change = (m_sum * second - x_sum * first) / determinant
         offset += max(-1.0, min(1.0, (xx_sum * first - x_sum * second) / determinant))
         slope += max(-1.0, min(1.0, change))
         if abs(change) < 1e-10:
@@ -173,7 +173,7 @@ def scaling_of(sizes: Sequence[SizeRate]) -> Scaling | None:
     )
     freedom = len(points) - 2
     phi = max(1.0, deviance / freedom) if freedom > 0 else 1.0
-    error = math.sqrt(phi * one / determinant)
+    error = math.sqrt(phi * m_sum / determinant)
     return Scaling(
         slope, slope - 1.96 * error, slope + 1.96 * error, _p_value((slope - 1) / error), phi
     )

@@ -35,17 +35,17 @@ class Totals:
     def add(self, books: Books) -> None:
         """Count what has ended since the last time."""
         # What ended within the last minutes may still be explained by what is observed later.
-        settled = books.window.end - 600.0
+        final = books.window.end - 600.0
         ends = {each.key: each.time for each in books.incidents}
         for each in books.incidents:
-            if each.time <= settled and self._is_new("failure", each.key):
+            if each.time <= final and self._is_new("failure", each.key):
                 self.failures[size_class(each.gpus), each.cause] += 1
                 self.lost_work += each.lost_seconds
             if each.recovery_seconds is not None and self._is_new("recovery", each.key):
                 self.recovery += each.recovery_seconds
         for loss in books.losses:
-            is_settled = ends.get(loss.root, settled + 1) <= settled
-            if is_settled and self._is_new("loss", (loss.key, loss.order)):
+            is_final = ends.get(loss.root, final + 1) <= final
+            if is_final and self._is_new("loss", (loss.key, loss.order)):
                 order = "first" if loss.order == 1 else "second"
                 self.lost[loss.cause, order] += loss.gpu_seconds
 

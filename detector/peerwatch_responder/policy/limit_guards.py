@@ -35,7 +35,7 @@ def breaker_is_closed(case: Case) -> Objection | None:
     return Objection("wait", "breaker", text)
 
 
-def job_has_settled(case: Case) -> Objection | None:
+def alert_has_stood(case: Case) -> Objection | None:
     """Object for a while: the first alert of several is not alone for long."""
     age = case.now - case.alert.starts_at
     limit = case.settings.settle_seconds
@@ -127,7 +127,7 @@ def _nodes(responses: Iterable[Response]) -> set[tuple[str, str]]:
 GUARDS: tuple[Guard, ...] = (
     is_not_paused,
     breaker_is_closed,
-    job_has_settled,
+    alert_has_stood,
     is_the_only_suspect,
     job_has_budget,
     hour_has_budget,

@@ -200,7 +200,7 @@ def _learnt_from(advice: RetryAdvice, observed: Observed) -> str:
     offset = next(
         (
             each.offset
-            for each in (*observed.sightings, *observed.unknown)
+            for each in (*observed.occurrences, *observed.unknown)
             if each.log == number and redacted(each.text) == advice.root.text
         ),
         0,

@@ -83,10 +83,10 @@ def _all() -> list[GpuUse]:
     except pynvml.NVMLError:
         # No driver, no GPU: nobody uses one.
         return []
-    return [_one(index) for index in range(pynvml.nvmlDeviceGetCount())]
+    return [_use_of(index) for index in range(pynvml.nvmlDeviceGetCount())]
 
 
-def _one(index: int) -> GpuUse:
+def _use_of(index: int) -> GpuUse:
     import pynvml  # noqa: PLC0415
 
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)

@@ -172,8 +172,8 @@ def _mounts(roots: Roots) -> Iterator[tuple[str, str]]:
     for line in _text(roots.procfs / "self" / "mounts").splitlines():
         fields = line.split(" ")
         if len(fields) > 3 and fields[2] in _SHARED:
-            way = "ro" if "ro" in fields[3].split(",") else "rw"
-            shared.append(f"{fields[2]} {fields[1]} {way}")
+            mode = "ro" if "ro" in fields[3].split(",") else "rw"
+            shared.append(f"{fields[2]} {fields[1]} {mode}")
     yield "mount.shared", ", ".join(sorted(set(shared)))
 
 

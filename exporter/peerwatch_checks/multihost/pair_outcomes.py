@@ -100,8 +100,8 @@ def _told(suspect: Suspect, result: Result, words: Words) -> Outcome:
     reached = words.reached.format(value=value, level=level)
     why = _why(suspect, result)
     if suspect.kind == "node":
-        way = f" when {suspect.direction}" if suspect.direction else ""
-        text = f"{names} does {reached} at best with any other node{way}{why}. Take it out."
+        when = f" when {suspect.direction}" if suspect.direction else ""
+        text = f"{names} does {reached} at best with any other node{when}{why}. Take it out."
     elif suspect.kind == "link":
         text = f"{names} do {reached}, with others more{why}. Look at the path between them."
     elif suspect.kind == "uplink":

@@ -20,7 +20,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from peerwatch_checks.multihost.member import Member
-from peerwatch_checks.pairs.naming import Named, name_suspects
+from peerwatch_checks.pairs.naming import Verdict, name_suspects
 from peerwatch_checks.pairs.schedule import Pair, Places, near_to_far
 
 # Beyond the time a pair has, for starting it and for hearing of it.
@@ -124,7 +124,7 @@ class Result:
     bandwidth: Mapping[Pair, float]
     failures: Mapping[Pair, str]
     rounds: int
-    named: Named
+    named: Verdict
 
 
 class Rounds:
@@ -303,7 +303,7 @@ def hear(store: Store, key: str, seconds: float) -> Any:  # noqa: ANN401 - JSON
     return json.loads(store.get(key))
 
 
-def _once_more(named: Named) -> list[list[Pair]]:
+def _once_more(named: Verdict) -> list[list[Pair]]:
     """Return rounds of the single pairs that are low, each node once in a round."""
     rounds: list[list[Pair]] = []
     for suspect in named.suspects:

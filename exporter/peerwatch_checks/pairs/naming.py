@@ -51,7 +51,7 @@ class Suspect:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class Verdict:
     """The verdict on a set of pairs.
 
     Parameters
@@ -91,7 +91,7 @@ def name_suspects(
     *,
     floor: float | None = None,
     tolerance: float = TOLERANCE,
-) -> Named:
+) -> Verdict:
     """Name what is bad from the bandwidth of pairs.
 
     Parameters
@@ -114,22 +114,22 @@ def name_suspects(
     """
     best = _best(bandwidth)
     if not best:
-        return Named(math.nan, (), enough=False)
+        return Verdict(math.nan, (), enough=False)
     level = median(best.values())
     few = len(best) <= _PARTNERS
     if floor is not None and level < floor:
         kind: Kind = "undecided" if few else "fabric"
         suspect = Suspect(kind, tuple(sorted(best)), max(best.values()) / floor)
-        return Named(level, (suspect,))
+        return Verdict(level, (suspect,))
     if level <= 0:
-        return Named(level, (Suspect("fabric", tuple(sorted(best)), 0.0),), enough=not few)
+        return Verdict(level, (Suspect("fabric", tuple(sorted(best)), 0.0),), enough=not few)
     pairs = _Low(bandwidth, level, (1 - tolerance) * level)
     nodes = _bad_nodes(pairs, best)
     named = {name for suspect in nodes for name in suspect.names}
     rest = {pair for pair in bandwidth if pairs.is_low(pair) and not named & set(pair)}
     uplinks = _uplinks(pairs, {p for p in bandwidth if not named & set(p)}, rest, places or {})
     links = _links(pairs, rest, best)
-    return Named(level, (*nodes, *uplinks, *links), enough=not few or floor is not None)
+    return Verdict(level, (*nodes, *uplinks, *links), enough=not few or floor is not None)
 
 
 def _best(bandwidth: Mapping[Pair, float]) -> dict[str, float]:
@@ -156,13 +156,13 @@ def _bad_nodes(pairs: _Low, best: Mapping[str, float]) -> list[Suspect]:
         both = sent[node].keys() & received[node].keys()
         if len(both) < _PARTNERS:
             continue
-        ways: list[tuple[Direction, float]] = [
+        values: list[tuple[Direction, float]] = [
             ("sending", max(sent[node][peer] for peer in both)),
             ("receiving", max(received[node][peer] for peer in both)),
         ]
         found += [
-            Suspect("node", (node,), pairs.ratio(max(value, 0.0)), way)
-            for way, value in ways
+            Suspect("node", (node,), pairs.ratio(max(value, 0.0)), direction)
+            for direction, value in values
             if not value >= pairs.cut
         ]
     return found

@@ -32,13 +32,13 @@ def all_pairs(nodes: Sequence[str]) -> tuple[Round, ...]:
         All pairs, each once: N - 1 rounds of N / 2 pairs; where N is odd, N rounds in each of
         which another node rests.
     """
-    seats: list[str | None] = [*nodes, *([None] if len(nodes) % 2 else [])]
+    circle: list[str | None] = [*nodes, *([None] if len(nodes) % 2 else [])]
     rounds = []
-    for _ in range(len(seats) - 1 if len(nodes) > 1 else 0):
-        half = len(seats) // 2
-        facing = zip(seats[:half], reversed(seats[half:]), strict=True)
+    for _ in range(len(circle) - 1 if len(nodes) > 1 else 0):
+        half = len(circle) // 2
+        facing = zip(circle[:half], reversed(circle[half:]), strict=True)
         rounds.append(tuple(pair_of(a, b) for a, b in facing if a is not None and b is not None))
-        seats = [seats[0], seats[-1], *seats[1:-1]]
+        circle = [circle[0], circle[-1], *circle[1:-1]]
     return tuple(rounds)
 
 
@@ -130,9 +130,9 @@ def _rearranged(alone: list[str], pairs: list[Pair], met: Mapping[str, set[str]]
     for i, a in enumerate(alone):
         for b in alone[i + 1 :]:
             for place, (c, d) in enumerate(pairs):
-                for one, other in ((c, d), (d, c)):
-                    if one not in met[a] and other not in met[b]:
-                        pairs[place : place + 1] = [(a, one), (b, other)]
+                for first, second in ((c, d), (d, c)):
+                    if first not in met[a] and second not in met[b]:
+                        pairs[place : place + 1] = [(a, first), (b, second)]
                         alone.remove(a)
                         alone.remove(b)
                         return True

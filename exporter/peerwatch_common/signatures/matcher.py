@@ -51,7 +51,7 @@ class MatchTable:
         pairs = [(each, pattern) for each in signatures.signatures for pattern in each.patterns]
         self._pairs = pairs
         self._exceptions = [number for number, (each, _) in enumerate(pairs) if each.exception]
-        literals = [frozenset() if each.exception else one.literals for each, one in pairs]
+        literals = [frozenset() if each.exception else pattern.literals for each, pattern in pairs]
         openings = (HEADER, ROOT, OTHERS, *CHAINS)
         literals += [frozenset({(opening,)}) for opening in openings]
         self.prefilter = Prefilter(literals)

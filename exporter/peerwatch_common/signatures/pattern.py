@@ -23,7 +23,7 @@ _parser = importlib.import_module("re._parser")
 # What a repeat without an upper limit can repeat: longer lines are cut (matcher.LONGEST_LINE).
 _UNLIMITED = 16 * 1024
 # From any start, at some ten nanoseconds each: milliseconds.
-_MOST_WAYS = 1_000_000
+_MOST_MATCHES = 1_000_000
 _LONGEST = 1000
 # Shorter texts stand in too many lines to select any; counted are what the prefilter keeps.
 _SHORTEST_LITERAL = 3
@@ -80,10 +80,10 @@ def compiled(text: str, *, needs_literal: bool = True, is_shipped: bool = False)
         raise PatternError(f"is no regular expression: {error}") from None
     if expression.flags & re.IGNORECASE:
         raise PatternError("ignores case from its start; write [Ee]rror, or (?i:...) for a part")
-    ways = _ways(tree, last=True)
-    if ways > _MOST_WAYS:
+    matches = _matches(tree, last=True)
+    if matches > _MOST_MATCHES:
         raise PatternError(
-            f"could try more than {_MOST_WAYS:,} ways to match at one place of a line; "
+            f"could try more than {_MOST_MATCHES:,} ways to match at one place of a line; "
             "limit its repeats, such as .{0,200} in place of .*, and do not nest them"
         )
     if needs_literal and min(map(_length, pattern.literals), default=0) < _SHORTEST_LITERAL:
@@ -94,7 +94,7 @@ def compiled(text: str, *, needs_literal: bool = True, is_shipped: bool = False)
     return pattern
 
 
-def _ways(items: Iterable[Any], *, last: bool = False) -> int:
+def _matches(items: Iterable[Any], *, last: bool = False) -> int:
     """Return an upper bound of how many ways there are to match at one place, capped.
 
     Parameters
@@ -105,13 +105,13 @@ def _ways(items: Iterable[Any], *, last: bool = False) -> int:
         Whether it ends the expression: nothing behind it can fail.
     """
     flat = list(_without_groups(items))
-    ways = 1
+    matches = 1
     for item, following in zip_longest(flat, flat[1:]):
         if _is_definite(item, following, last=last):
             continue
         operator, argument = item
-        ways = min(ways * _item_ways(str(operator), argument), _MOST_WAYS + 1)
-    return ways
+        matches = min(matches * _item_matches(str(operator), argument), _MOST_MATCHES + 1)
+    return matches
 
 
 def _without_groups(items: Iterable[Any]) -> Iterator[Any]:
@@ -163,19 +163,19 @@ def _first_bytes(item: Any) -> frozenset[int] | None:  # noqa: ANN401 - as above
     return _ALL - found if negated else frozenset(found)
 
 
-def _item_ways(operator: str, argument: Any) -> int:  # noqa: ANN401 - as the parser has it
+def _item_matches(operator: str, argument: Any) -> int:  # noqa: ANN401 - as the parser has it
     if operator == "BRANCH":
-        return sum(_ways(branch) for branch in argument[1])
+        return sum(_matches(branch) for branch in argument[1])
     if operator.endswith("_REPEAT"):
         least, most, inner = argument
         most = min(int(most), _UNLIMITED)
-        return _repeat_ways(int(least), most, _ways(inner))
+        return _repeat_matches(int(least), most, _matches(inner))
     if operator == "GROUPREF_EXISTS":
-        return sum(_ways(branch) for branch in argument[1:] if branch is not None)
-    return max((_ways(inner) for inner in _inner(operator, argument)), default=1)
+        return sum(_matches(branch) for branch in argument[1:] if branch is not None)
+    return max((_matches(inner) for inner in _inner(operator, argument)), default=1)
 
 
-def _repeat_ways(least: int, most: int, each: int) -> int:
+def _repeat_matches(least: int, most: int, each: int) -> int:
     if each == 1:
         return max(most - least + 1, 1)
     total, power = 0, 1
@@ -183,8 +183,8 @@ def _repeat_ways(least: int, most: int, each: int) -> int:
         if count >= least:
             total += power
         power *= each
-        if max(total, power) > _MOST_WAYS:
-            return _MOST_WAYS + 1
+        if max(total, power) > _MOST_MATCHES:
+            return _MOST_MATCHES + 1
     return total
 
 

@@ -146,7 +146,7 @@ class _HeartbeatProvider:
         self._answer = ProviderAnswer(())
 
     def claims(self) -> ProviderAnswer | None:
-        """Return a claim for each job of which a rank beats, or did until just now."""
+        """Return a claim for each job of which a rank writes heartbeats, or did until just now."""
         if self._config.directory is None:
             return None
         now = self._clock()

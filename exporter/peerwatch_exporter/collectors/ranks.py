@@ -94,7 +94,7 @@ SPECS: tuple[MetricSpec, ...] = (
             ("job_id", "rank", "state"),
             "1 for the state of the rank's main process, 0 for the others: running, sleeping, "
             "disk_sleep, stopped, traced (by a debugger), zombie, exited (a heartbeat file is left "
-            "but no process). All 0 for a process that beats but cannot be seen.",
+            "but no process). All 0 for a process that writes heartbeats but cannot be seen.",
             "/proc/<pid>/stat state",
         ),
         *RANK_END_SPECS,
@@ -276,8 +276,8 @@ class RanksCollector:
     ) -> list[JoinedRank]:
         """Return all ranks; of those without a process, which ones are merely unseen."""
         ranks = list(self._join(processes, heartbeats))
-        beats = [(rank.heartbeat, bool(rank.tree)) for rank in ranks if rank.heartbeat is not None]
-        gone = self._life.gone(beats)
+        alive = [(rank.heartbeat, bool(rank.tree)) for rank in ranks if rank.heartbeat is not None]
+        gone = self._life.gone(alive)
         return [
             replace(rank, unseen=True)
             if rank.heartbeat is not None and not rank.tree and key_of(rank.heartbeat) not in gone

@@ -120,21 +120,21 @@ class Heartbeat:
         self._thread.start()
 
     def _run(self) -> None:
-        next_beat = time.monotonic()
+        next_time = time.monotonic()
         while not self._ended.is_set():
             with suppress(Exception):
                 self._counter.attach()
             with suppress(Exception):
                 self._loaded.attach()
-            if time.monotonic() >= next_beat:
-                # After a standstill the missed beats are not made up for.
-                next_beat = max(next_beat, time.monotonic() - PERIOD_SECONDS) + PERIOD_SECONDS
+            if time.monotonic() >= next_time:
+                # After a standstill the missed heartbeats are not made up for.
+                next_time = max(next_time, time.monotonic() - PERIOD_SECONDS) + PERIOD_SECONDS
                 with suppress(Exception):
-                    self._beat()
-            pause = max(0.0, next_beat - time.monotonic())
+                    self._write_heartbeat()
+            pause = max(0.0, next_time - time.monotonic())
             self._ended.wait(pause if self._counter.attached else min(pause, SEARCH_SECONDS))
 
-    def _beat(self) -> None:
+    def _write_heartbeat(self) -> None:
         found = _distributed_rank()
         if found is not None:
             self._write(*found, source="distributed")

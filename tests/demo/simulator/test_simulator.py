@@ -28,7 +28,7 @@ from peerwatch_detector.config import DetectorConfig
 
 SEED = 91_000
 HASHES = {"plain": "6ca9b307dd9fc9f8", "hard": "af868f8529a5bb32", "staged": "5083782a6425dc44"}
-# Short, without benign events, every usual sign there: what is left is the fault.
+# Short, without benign events, every usual effect there: what is left is the fault.
 BARE = Family(
     nodes=(8,),
     seconds=700,
@@ -37,7 +37,7 @@ BARE = Family(
     effect=(1.0, 1.0),
     wander=0.005,
     offsets=0.01,
-    hidden_signs=0.0,
+    hidden_effects=0.0,
     late_writer=0.0,
     lost_samples=0.0,
     restarts=0.0,
@@ -70,7 +70,7 @@ def test_the_same_seed_gives_the_same_case() -> None:
 def test_a_healthy_case_has_no_fault_and_no_node_without_power() -> None:
     for seed in range(SEED, SEED + 4):
         case = simulate("well", FAMILIES["hard"], seed, faulty=False)
-        assert (None, ()) == (case.fault, case.signs)
+        assert (None, ()) == (case.fault, case.effects)
         power = np.nanmedian(case.samples["gpu_power"], axis=2)
         assert power.min() > 0.5 * np.median(power)
 
@@ -81,13 +81,13 @@ def test_every_kind_of_fault_shows_on_the_faulty_node_only(kind: str) -> None:
     fault = case.fault
     assert (kind, 1) == (fault.kind, len(fault.nodes))
     (faulty,) = fault.nodes
-    assert case.signs
-    if EVERYTHING in case.signs:
+    assert case.effects
+    if EVERYTHING in case.effects:
         gone = np.isnan(case.samples["cpu_usage"][:, fault.onset :]).all(axis=1)
         assert [faulty] == np.flatnonzero(gone).tolist()
         return
-    for sign in set(case.signs) - {"rdma"}:
-        changes = change_at_onset(case, sign, fault.onset).reshape(8, -1)
+    for effect in set(case.effects) - {"rdma"}:
+        changes = change_at_onset(case, effect, fault.onset).reshape(8, -1)
         worst = changes.max(axis=1)
         assert faulty == int(worst.argmax())
         assert worst[faulty] > 2 * np.delete(worst, faulty).max()
@@ -100,7 +100,7 @@ def test_a_node_that_cannot_be_reached_falls_silent_for_good() -> None:
         simulate("one", family, seed, faulty=True, kind="machine_unreachable")
         for seed in range(SEED, SEED + 8)
     )
-    case = next(case for case in unreachable if EVERYTHING in case.signs)
+    case = next(case for case in unreachable if EVERYTHING in case.effects)
     for values in case.samples.values():
         missing = np.isnan(values).reshape(len(case.nodes), -1, values.shape[-1]).all(axis=1)
         (faulty,) = case.fault.nodes

@@ -301,8 +301,8 @@ def test_metrics_of_one_network_count_once() -> None:
     pair = [evidence("pfc_tx_rate", kind="network"), evidence("ecn_rate", kind="network")]
     apart = [evidence("pfc_tx_rate", kind="network"), evidence("cpu_usage")]
     finding = a_finding(metric="pfc_tx_rate", score=4.0)
-    course = JobProgress("trains")
-    paired, unpaired = (explain(finding, each, course, 1200, 240) for each in (pair, apart))
+    curve = JobProgress("trains")
+    paired, unpaired = (explain(finding, each, curve, 1200, 240) for each in (pair, apart))
     assert paired.confidence.ratio < unpaired.confidence.ratio
 
 
@@ -323,16 +323,16 @@ def test_what_began_long_before_is_listed_but_not_counted() -> None:
     name=st.from_regex(r"[a-z][a-z0-9_]{0,80}", fullmatch=True),
     value=st.none() | st.floats(0, 1e15),
     unit=st.sampled_from(["ratio", "bytes per second", "furlongs per fortnight"]),
-    course=st.sampled_from(["trains", "slowed", "waits", "rests", "unknown"]),
+    curve=st.sampled_from(["trains", "slowed", "waits", "rests", "unknown"]),
     restored=st.booleans(),
 )
 def test_the_sentence_fits_whatever_the_names_are(
-    node: str, gpu: str, name: str, value: float | None, unit: str, course: Any, restored: bool
+    node: str, gpu: str, name: str, value: float | None, unit: str, curve: Any, restored: bool
 ) -> None:
     measurement = evidence(name, gpu=gpu, value=value, unit=unit)
     finding = a_finding(node, gpu=gpu, metric=name)
     why = explain(
-        finding, [measurement], JobProgress(course, 0.1), 1300, 240, before_restart=restored
+        finding, [measurement], JobProgress(curve, 0.1), 1300, 240, before_restart=restored
     )
     assert len(why.sentence) <= MOST_CHARACTERS
     assert why.sentence.startswith(node[:40])
@@ -350,7 +350,7 @@ def _name(value: object) -> str:
 
 
 @pytest.mark.parametrize(
-    ("shown", "course", "family"),
+    ("shown", "curve", "family"),
     [
         ({("cpu_usage", "low")}, "waits", "dead_rank"),
         ({("cpu_usage", "low")}, "trains", "unknown"),
@@ -391,9 +391,9 @@ def _name(value: object) -> str:
     ids=_name,
 )
 def test_families_by_metrics_direction_and_the_job(
-    shown: set[Shown], course: Any, family: str
+    shown: set[Shown], curve: Any, family: str
 ) -> None:
-    assert family == meaning_of(frozenset(shown), course).family
+    assert family == meaning_of(frozenset(shown), curve).family
 
 
 def test_every_family_is_written_out_and_speaks_of_metrics_that_exist() -> None:

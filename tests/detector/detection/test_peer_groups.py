@@ -28,11 +28,11 @@ STAGES = {node: f"stage-{index // 3}" for index, node in enumerate(node_names(NO
 
 
 def staged(seed: int = 0) -> np.ndarray:
-    """Return the load of three stages, each with a slow course of its own."""
+    """Return the load of three stages, each with a slow curve of its own."""
     rng = np.random.default_rng(seed)
     time = np.arange(SECONDS)
-    course = [0.6 + 0.15 * np.sin(time / 97 + 1), 0.4 + 0.1 * np.sin(time / 61), 0.5 + 0 * time]
-    values = np.repeat(np.array(course), 3, axis=0) + rng.normal(0, 0.01, (NODES, SECONDS))
+    curve = [0.6 + 0.15 * np.sin(time / 97 + 1), 0.4 + 0.1 * np.sin(time / 61), 0.5 + 0 * time]
+    values = np.repeat(np.array(curve), 3, axis=0) + rng.normal(0, 0.01, (NODES, SECONDS))
     return values.astype(np.float32)
 
 

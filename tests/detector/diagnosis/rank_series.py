@@ -77,7 +77,7 @@ class JobSeries:
             if rank.state in ("exited", "zombie", "stopped") or rank.how.get("error"):
                 self._add(found["since"], whom, rank.since)
             if self.hooked:
-                self._add(found["beats"], whom, self.now)
+                self._add(found["heartbeats"], whom, self.now)
             if rank.how:
                 self._add(found["exits"], {**whom, **rank.how})
         for number, share in self.shares.items():

@@ -15,7 +15,7 @@ import pytest
 from detector.diagnosis.flight_recorder import to_arrivals, to_snapshot
 from peerwatch_detector.diagnosis.collectives.hang.hang import hangs
 from peerwatch_detector.diagnosis.collectives.slowness.lateness import compute_stragglers, typical
-from peerwatch_detector.diagnosis.collectives.snapshot import Settling, Snapshot
+from peerwatch_detector.diagnosis.collectives.snapshot import Snapshot, StableCounts
 
 RECORDED = Path(__file__).parents[1] / "data" / "flight-recorder"
 JOB = Path(__file__).with_name("gloo_job.py")
@@ -95,12 +95,12 @@ def test_a_real_straggler_is_named_within_20_steps(gloo_job):
 def test_a_real_hang_is_named_and_its_victims_are_not(gloo_job):
     _, folder = gloo_job("hang", ranks=4, bad=2)
     deadline = time.monotonic() + 120
-    settling = Settling()
+    stable = StableCounts()
     roots = []
     while not roots and time.monotonic() < deadline:
         dumps = _dumps(folder, 4)
         if len(dumps) == 4:
-            roots = hangs(settling.update(to_snapshot(dumps, time.time())))
+            roots = hangs(stable.update(to_snapshot(dumps, time.time())))
         time.sleep(0.2)
 
     (root,) = roots

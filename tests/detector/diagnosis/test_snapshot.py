@@ -4,44 +4,44 @@ from dataclasses import replace
 
 from detector.diagnosis.layouts import positions, snapshot
 from peerwatch_detector.diagnosis.collectives.hang.hang import hangs
-from peerwatch_detector.diagnosis.collectives.snapshot import Position, Settling, Snapshot
+from peerwatch_detector.diagnosis.collectives.snapshot import Position, Snapshot, StableCounts
 
 FIRST = snapshot("A: 0 9/8, 1 9/8, 2 8/8", {"A": range(3)})
 LATER = replace(FIRST, time=FIRST.time + 10)
 
 
-def settled(*reads: Snapshot) -> Snapshot:
-    """Return what is settled after several reads."""
-    settling = Settling()
-    return [settling.update(read) for read in reads][-1]
+def stable_after(*reads: Snapshot) -> Snapshot:
+    """Return what is stable after several reads."""
+    stable = StableCounts()
+    return [stable.update(read) for read in reads][-1]
 
 
 def test_what_did_not_move_for_ten_seconds_stands():
-    (root,) = hangs(settled(FIRST, LATER))
+    (root,) = hangs(stable_after(FIRST, LATER))
 
     assert (root.class_name, root.ranks, root.victims) == ("not_launched", (2,), (0, 1))
 
 
 def test_two_reads_close_together_say_nothing():
-    assert hangs(settled(FIRST, replace(FIRST, time=FIRST.time + 9.9))) == []
+    assert hangs(stable_after(FIRST, replace(FIRST, time=FIRST.time + 9.9))) == []
 
 
 def test_a_rank_that_still_moves_is_not_to_blame():
     moved = replace(LATER, positions=positions("A: 0 9/8, 1 9/8, 2 8/7"))
 
-    assert hangs(settled(FIRST, moved)) == []
+    assert hangs(stable_after(FIRST, moved)) == []
 
 
 def test_a_rank_in_only_one_of_the_reads_is_not_frozen():
     without = replace(FIRST, positions=positions("A: 0 9/8, 1 9/8"))
 
-    assert hangs(settled(without, LATER)) == []
+    assert hangs(stable_after(without, LATER)) == []
 
 
 def test_a_rank_that_fell_silent_between_the_reads_is_not_yet_without_data():
     silent = replace(LATER, positions=positions("A: 0 9/8, 1 9/8"), silent=frozenset([2]))
 
-    assert hangs(settled(FIRST, silent)) == []
+    assert hangs(stable_after(FIRST, silent)) == []
 
 
 def test_a_rank_that_reports_a_group_that_it_is_no_member_of_costs_only_itself():
@@ -82,29 +82,29 @@ def test_an_idle_group_is_not_waited_in():
 
 
 def test_ranks_read_at_different_moments_must_stand_still_together():
-    settling = Settling()
-    settling.update(FIRST, {0: 1000, 1: 1000, 2: 1008})
+    stable = StableCounts()
+    stable.update(FIRST, {0: 1000, 1: 1000, 2: 1008})
 
     # Rank 1 was last read 9 s after the first read of rank 2.
-    assert hangs(settling.update(LATER, {0: 1017, 1: 1017, 2: 1023})) == []
-    (root,) = hangs(settling.update(LATER, {0: 1018, 1: 1018, 2: 1023}))
+    assert hangs(stable.update(LATER, {0: 1017, 1: 1017, 2: 1023})) == []
+    (root,) = hangs(stable.update(LATER, {0: 1018, 1: 1018, 2: 1023}))
     assert root.ranks == (2,)
 
 
 def test_a_group_that_only_launches_are_counted_of_and_nobody_uses_is_idle():
-    settling = Settling()
+    stable = StableCounts()
     state = snapshot("A: 0 9/8, 1 9/8; B: 0 3/3, 1 3/3", {"A": (0, 1), "B": (0, 1)})
     blind = {
         name: {rank: Position(place.enqueued) for rank, place in ranks.items()}
         for name, ranks in state.positions.items()
     }
     first = replace(state, positions=blind)
-    settling.update(first)
+    stable.update(first)
     hung = {**blind, "A": {0: Position(20), 1: Position(19)}}
-    settling.update(replace(first, time=1070, positions=hung))
+    stable.update(replace(first, time=1070, positions=hung))
 
-    settled_state = settling.update(replace(first, time=1085, positions=hung))
+    state = stable.update(replace(first, time=1085, positions=hung))
 
-    assert settled_state.idle == {"B"}
-    (root,) = hangs(settled_state)
+    assert state.idle == {"B"}
+    (root,) = hangs(state)
     assert (root.ranks, root.decided) == ((1,), True)

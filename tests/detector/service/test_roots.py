@@ -12,7 +12,7 @@ from detector.diagnosis.fake_diagnosers import VERDICT, FakeInstants, Told
 from detector.fakes import FakeClock
 from detector.world import ONSET, World, world
 from peerwatch_common.metrics.exposition import Renderer
-from peerwatch_detector.diagnosis.root.live.queries import QUERIES, SIGN
+from peerwatch_detector.diagnosis.root.live.queries import HAS_EVIDENCE, QUERIES
 from peerwatch_detector.diagnosis.root.live.root import LiveRoot
 from peerwatch_detector.errors import ReadError, ReadFailure
 from peerwatch_detector.frame import Series
@@ -54,7 +54,7 @@ class Nodes:
     def _answer(self, query: str) -> list[Series] | ReadError:
         names = {promql.job_query(text, "job-1"): name for name, text in QUERIES.items()}
         name = names.get(query, "sign")
-        assert name != "sign" or query == promql.job_query(SIGN, "job-1")
+        assert name != "sign" or query == promql.job_query(HAS_EVIDENCE, "job-1")
         self.asked.append(name)
         if failure := self.failures.get(name):
             self.errors[failure] = self.errors.get(failure, 0) + 1

@@ -1,4 +1,4 @@
-"""The courses of pictures: band and median of the peers."""
+"""The curves of pictures: band and median of the peers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from peerwatch_detector.web.incident.courses import quantiles
+from peerwatch_detector.web.incident.curves import quantiles
 
 
 @pytest.mark.parametrize("peers", [1, 2, 3, 128])

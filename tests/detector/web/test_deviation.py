@@ -9,16 +9,16 @@ from dataclasses import replace
 import pytest
 
 from detector.web.test_web import NASTY, START
-from peerwatch_detector.web.deviation import LARGE, SMALL, Course, deviation_svg, time_marks
+from peerwatch_detector.web.deviation import LARGE, SMALL, Curve, deviation_svg, time_marks
 
 NAN = math.nan
 
 
-def course(values: list[float], unit: str = "watts", gpu: str = "") -> Course:
+def curve(values: list[float], unit: str = "watts", gpu: str = "") -> Curve:
     count = len(values)
     times = [START + 15.0 * k for k in range(count)]
     low, median, high = ([level] * count for level in (90.0, 100.0, 110.0))
-    return Course("power", "GPU power", unit, "n5", gpu, times, values, low, median, high)
+    return Curve("power", "GPU power", unit, "n5", gpu, times, values, low, median, high)
 
 
 def paths(svg: str, colour: str) -> list[str]:
@@ -27,7 +27,7 @@ def paths(svg: str, colour: str) -> list[str]:
 
 
 def test_the_node_is_a_red_line_over_the_band_and_the_median_of_its_peers() -> None:
-    svg = deviation_svg(course([100.0] * 10 + [40.0] * 10), START + 150)
+    svg = deviation_svg(curve([100.0] * 10 + [40.0] * 10), START + 150)
     node, mark = paths(svg, "--bad")
 
     assert 20 == node.count(" ")
@@ -39,7 +39,7 @@ def test_the_node_is_a_red_line_over_the_band_and_the_median_of_its_peers() -> N
 
 
 def test_axes_have_the_unit_of_tables() -> None:
-    texts = [each.text for each in ET.fromstring(deviation_svg(course([100.0] * 20))).iter()]
+    texts = [each.text for each in ET.fromstring(deviation_svg(curve([100.0] * 20))).iter()]
 
     assert "100 W" in texts
     assert "22:14" in texts
@@ -50,7 +50,7 @@ def test_axes_have_the_unit_of_tables() -> None:
     [([1.0] * 6, 1), ([1.0, 1.0, NAN, NAN, NAN, 1.0], 2), ([NAN] * 6, 0), ([1.0, NAN, 1.0], 1)],
 )
 def test_a_line_is_broken_where_samples_are_missing(values: list[float], moves: int) -> None:
-    found = paths(deviation_svg(course(values)), "--bad")
+    found = paths(deviation_svg(curve(values)), "--bad")
 
     assert moves == sum(path.count("M") for path in found)
 
@@ -58,13 +58,13 @@ def test_a_line_is_broken_where_samples_are_missing(values: list[float], moves: 
 @pytest.mark.parametrize("level", [0.0, 1e-12, 5.0, -3.0, 1e15])
 def test_a_constant_of_any_size_can_be_drawn(level: float) -> None:
     same = [level] * 5
-    flat = replace(course(same), low=same, median=same, high=same)
+    flat = replace(curve(same), low=same, median=same, high=same)
 
     ET.fromstring(deviation_svg(flat, size=LARGE))
 
 
 def test_one_that_stands_alone_brings_title_and_colours_and_loads_nothing() -> None:
-    svg = deviation_svg(course([1.0, 2.0], gpu="3"), START + 5, LARGE, alone=True)
+    svg = deviation_svg(curve([1.0, 2.0], gpu="3"), START + 5, LARGE, alone=True)
 
     assert "var(" not in svg
     assert ">GPU power<" in svg
@@ -74,7 +74,7 @@ def test_one_that_stands_alone_brings_title_and_colours_and_loads_nothing() -> N
 
 
 def test_hostile_names_are_escaped() -> None:
-    nasty = replace(course([1.0, 2.0]), title=NASTY, node=NASTY)
+    nasty = replace(curve([1.0, 2.0]), title=NASTY, node=NASTY)
 
     for svg in (deviation_svg(nasty), deviation_svg(nasty, alone=True)):
         assert "<script" not in svg
@@ -84,12 +84,12 @@ def test_hostile_names_are_escaped() -> None:
 def test_a_small_picture_of_an_incident_is_small() -> None:
     values = [100.0 + k % 7 for k in range(60)]
 
-    assert 4000 > len(deviation_svg(course(values), START + 300, SMALL))
+    assert 4000 > len(deviation_svg(curve(values), START + 300, SMALL))
 
 
 def test_a_course_without_samples_says_so() -> None:
-    empty = course([NAN] * 3)
-    assert course([1.0, 2.0]).is_known
+    empty = curve([NAN] * 3)
+    assert curve([1.0, 2.0]).is_known
     assert not replace(empty, median=[NAN] * 3).is_known
 
 

@@ -33,7 +33,7 @@ PAGE = f"/incidents/{Address('job-1', BEGUN).when}/job-1"
 
 
 class FakeHistory:
-    """Answers by the names of queries; courses by metric and line."""
+    """Answers by the names of queries; curves by metric and line."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ STOOD: dict[str, list[Series]] = {
 
 
 def lines(name: str, times: np.ndarray) -> list[Series]:
-    """Return the courses of a node that deviates from ``BEGUN`` on, and of all nodes."""
+    """Return the curves of a node that deviates from ``BEGUN`` on, and of all nodes."""
     high = np.where(times >= BEGUN, 0.8, 0.5)
     usual = np.full(len(times), 0.5)
     if name == "all":
@@ -168,8 +168,8 @@ def test_every_query_is_promql_for_hostile_names_and_without_rules() -> None:
         *queries.facts(NASTY, 1200.0).values(),
         *queries.listed(86400.0).values(),
         queries.deviations(NASTY, NASTY, 900.0),
-        queries.course(compared, NASTY, NASTY, "", config),
-        queries.course(compared, NASTY, NASTY, "3", config_for(own)),
+        queries.curve(compared, NASTY, NASTY, "", config),
+        queries.curve(compared, NASTY, NASTY, "3", config_for(own)),
         queries.of_all(compared, NASTY, "", config),
         *ACTIONS.values(),
         *RELIABILITY.values(),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from detector.web.test_deviation import course
+from detector.web.test_deviation import curve
 from detector.web.test_web import START
 from peerwatch_detector.web.deviation_png import deviation_png
 from peerwatch_detector.web.raster import letters
@@ -96,7 +96,7 @@ def reds(file: bytes) -> NDArray[np.int64]:
 
 
 def test_the_node_is_red_and_falls_where_its_values_fall() -> None:
-    file = deviation_png(course([100.0] * 10 + [40.0] * 10), None)
+    file = deviation_png(curve([100.0] * 10 + [40.0] * 10), None)
     rows, columns = reds(file)
 
     assert (608, 1520) == read(file).shape[:2]
@@ -109,8 +109,8 @@ def test_the_node_is_red_and_falls_where_its_values_fall() -> None:
     "values", [[math.nan] * 6, [1.0, math.nan, 1.0], [0.0] * 5, [1e15, -1e15, math.nan, 3.0]]
 )
 def test_what_is_missing_or_odd_is_drawn(values: list[float]) -> None:
-    assert (608, 1520) == read(deviation_png(course(values), START)).shape[:2]
+    assert (608, 1520) == read(deviation_png(curve(values), START)).shape[:2]
 
 
 def test_a_healthy_node_is_not_red() -> None:
-    assert 0 == reds(deviation_png(course([100.0] * 20), None, flagged=False)).size
+    assert 0 == reds(deviation_png(curve([100.0] * 20), None, flagged=False)).size

@@ -352,9 +352,9 @@ def test_a_picture_is_drawn_once_a_cycle_for_all_who_look(
     drawn: list[str] = []
     real = deviation.deviation_svg
 
-    def draw(course: deviation.Course, *rest: Any, **options: Any) -> str:
-        drawn.append(course.node)
-        return real(course, *rest, **options)
+    def draw(curve: deviation.Curve, *rest: Any, **options: Any) -> str:
+        drawn.append(curve.node)
+        return real(curve, *rest, **options)
 
     monkeypatch.setattr(deviation, "deviation_svg", draw)
     site.add_job("job-1")

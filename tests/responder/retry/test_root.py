@@ -115,5 +115,5 @@ def test_a_path_that_does_not_answer_is_named_by_its_far_end():
 
 def test_lines_are_counted():
     found = observed("one\ntwo\n" + KEY)
-    assert [each.number for each in found.sightings] == [5]
+    assert [each.number for each in found.occurrences] == [5]
     assert observed("one\nweird thing crashed\n").unknown[0].number == 2

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from peerwatch_detector.diagnosis.collectives.signature import Signature
 
 # Counts move while they are read: only what is equal this much later says that something stands.
-SETTLED_SECONDS = 10.0
+UNCHANGED_SECONDS = 10.0
 # Between the last use of a group and that of the others, from which on nobody waits in it.
 _IDLE_SECONDS = 60.0
 
@@ -120,7 +120,7 @@ class Snapshot:
         return frozenset().union(*members, self.silent, self.dead)
 
 
-class Settling:
+class StableCounts:
     """Remembers since when every rank has stood where it stands.
 
     The ranks of a job are read at different moments. What all of them show unchanged over one and
@@ -142,7 +142,7 @@ class Settling:
             Unix time at which each rank was read; those without one, at the snapshot's.
         """
         read = {rank: (read_at or {}).get(rank, snapshot.time) for rank in snapshot.ranks}
-        horizon = min(read.values(), default=snapshot.time) - SETTLED_SECONDS
+        horizon = min(read.values(), default=snapshot.time) - UNCHANGED_SECONDS
         before, self._since = self._since, {}
         for rank, counts in _counts(snapshot).items():
             same = before.get(rank, (None, 0.0))

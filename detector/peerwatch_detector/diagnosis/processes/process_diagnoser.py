@@ -150,7 +150,7 @@ class ProcessDiagnoser:
         " - rank_halted_seconds{ {{ job }} })",
         "exits": "max by (node, rank, code, signal, error) (rank_exit_info{ {{ job }} })",
         "ranks": "max by (node, rank, world_size) (rank_info{ {{ job }} })",
-        "beats": "max by (node, rank) (rank_heartbeat_timestamp_seconds{ {{ job }} })",
+        "heartbeats": "max by (node, rank) (rank_heartbeat_timestamp_seconds{ {{ job }} })",
         "stopped": "max by (node, rank) (rate(rank_stopped_seconds_total{ {{ job }} }[1m]))"
         f" > {_STOPPED_SHARE}",
         # Where ranks can be seen. What is not scraped may run as before: silence is no end.
@@ -189,7 +189,7 @@ class ProcessDiagnoser:
         # A rank of which only the heartbeat can be seen has no state, and lives.
         live = {place for place in ranks if states.get(place, "running") in LIVE}
         watched = {series.labels.get("node", "") for series in samples["watched"]}
-        self._hooked |= {place.rank for place in values_of(samples["beats"])}
+        self._hooked |= {place.rank for place in values_of(samples["heartbeats"])}
         self._follow(live, ranks, watched, now)
         self._occupation.update(read_activity(samples), {place.rank: now for place in live})
         halts = self._halts(live, ranks, states, exits, values_of(samples["since"]), now)

@@ -29,7 +29,7 @@ from peerwatch_detector.diagnosis.verdict import Confidence, Verdict
 _RECENT_SECONDS = 600.0
 # Ranks end the step that they are in, and exporters are scraped every 15 s: only then is it known
 # whether the job goes on.
-_LAST_STEP_SECONDS, _SETTLED_SECONDS = 10.0, 20.0
+_LAST_STEP_SECONDS, _LEAST_AGE_SECONDS = 10.0, 20.0
 
 
 def _fatal(kind: str) -> str:
@@ -120,11 +120,11 @@ class FatalLineDiagnoser:
 
 
 def _stands(time: float, last_step: float, now: float) -> bool:
-    """Whether a line is of now, or of what the job has stood since; and old enough to be judged."""
+    """Whether a line is of now, or of what the job has stood since; and old enough to tell."""
     if math.isnan(last_step):
         return now - time <= _RECENT_SECONDS
-    settled = now - time >= _SETTLED_SECONDS
-    return settled and (now - time <= _RECENT_SECONDS or last_step <= time + _LAST_STEP_SECONDS)
+    old_enough = now - time >= _LEAST_AGE_SECONDS
+    return old_enough and (now - time <= _RECENT_SECONDS or last_step <= time + _LAST_STEP_SECONDS)
 
 
 def _summary(cause: Cause, *, decided: bool) -> str:

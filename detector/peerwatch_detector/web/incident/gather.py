@@ -20,22 +20,22 @@ from peerwatch_detector.reading.history_reader import History
 from peerwatch_detector.reading.instant_reader import Answers
 from peerwatch_detector.reading.job_reader import JobReader
 from peerwatch_detector.service.detector import Detector
-from peerwatch_detector.web.deviation import Course
+from peerwatch_detector.web.deviation import Curve
 from peerwatch_detector.web.incident import queries
 from peerwatch_detector.web.incident.address import AFTER_SECONDS, BEFORE_SECONDS, Address
-from peerwatch_detector.web.incident.courses import (
+from peerwatch_detector.web.incident.curves import (
     Stretch,
     coarse,
-    held_courses,
+    held_curves,
     on_times,
-    past_courses,
+    past_curves,
 )
 from peerwatch_detector.web.incident.heat import MOST_ROWS, HeatMap, heat_map
 from peerwatch_detector.web.incident.record import Facts, PastFinding, facts_of, rows_of
 from peerwatch_detector.web.incident.waits import WaitView, waits_of
 
 # Ranks that stand in the same collective for so long wait for one another.
-_SETTLED_SECONDS = 15.0
+_UNCHANGED_SECONDS = 15.0
 # A running job's heat map is made of so many of its nodes at most: a person waits for it.
 _HEAT_NODES = 256
 
@@ -60,7 +60,7 @@ class Incident:
         Whom the pictures are about; empty if nobody is named.
     nodes
         All that are named.
-    courses, deviating
+    curves, deviating
         Of the node: every metric, and since when it deviates in some.
     heat
         All nodes in the metric of the finding; None without samples.
@@ -79,7 +79,7 @@ class Incident:
     node: str
     gpu: str
     nodes: tuple[str, ...]
-    courses: tuple[Course, ...]
+    curves: tuple[Curve, ...]
     deviating: Mapping[str, float]
     heat: HeatMap | None
     waits: tuple[WaitView, ...]
@@ -137,12 +137,12 @@ def gather(detector: Detector, history: History, address: Address, node: str) ->
         math.floor(end / 10) * 10.0,
     )
     compared = list(detector.metrics)
-    courses, heat, deviating = _pictures(
+    curves, heat, deviating = _pictures(
         detector, history, detection, compared, main, stretch, missing
     )
     # What the node was flagged by deviates, also where nobody published for how long.
     flagged = {each.metric: each.since for each in facts.findings if each.node == shown}
-    drawn = {course.metric for course in courses}
+    drawn = {curve.metric for curve in curves}
     deviating = {**deviating, **{name: at for name, at in flagged.items() if name in drawn}}
     return Incident(
         address,
@@ -154,7 +154,7 @@ def gather(detector: Detector, history: History, address: Address, node: str) ->
         shown,
         stretch.gpu,
         nodes,
-        tuple(courses),
+        tuple(curves),
         deviating,
         heat,
         tuple(_waits(history, address.job_id, moment)),
@@ -237,29 +237,29 @@ def _pictures(
     main: PastFinding | None,
     asked: Stretch,
     missing: list[str],
-) -> tuple[list[Course], HeatMap | None, Mapping[str, float]]:
-    """Return the courses of the node, the heat map, and since when it deviates by metric."""
+) -> tuple[list[Curve], HeatMap | None, Mapping[str, float]]:
+    """Return the curves of the node, the heat map, and since when it deviates by metric."""
     by_metric = {metric.name: metric for metric in metrics}
     hottest = by_metric.get(main.metric) if main is not None else None
     if hottest is None and metrics:
         hottest = metrics[0]
     held = _held(detector, detection, asked)
     if held is not None and detection is not None:
-        courses = held_courses(held, detection.job.nodes, metrics, asked) if asked.node else []
+        curves = held_curves(held, detection.job.nodes, metrics, asked) if asked.node else []
         heat = _held_heat(held, detection, hottest, asked)
         own = {
             each.metric: each.since
             for each in detection.deviations
             if each.node == asked.node and each.seconds >= queries.LEAST_DEVIATION_SECONDS
         }
-        return courses, heat, {**own, **_since(history, asked)}
+        return curves, heat, {**own, **_since(history, asked)}
     if not asked.node:
         return [], None, {}
     try:
-        courses, unread = past_courses(history, metrics, asked, detector.config)
+        curves, unread = past_curves(history, metrics, asked, detector.config)
         heat = _past_heat(history, hottest, asked, detector)
         missing += unread
-        return courses, heat, _since(history, asked)
+        return curves, heat, _since(history, asked)
     except ReadError as error:
         missing.append(f"Metrics: {error}")
         return [], None, {}
@@ -335,11 +335,11 @@ def _past_heat(
 def _waits(history: History, job_id: str, moment: float) -> list[WaitView]:
     asked = {name: promql.job_query(query, job_id) for name, query in COLLECTIVE_QUERIES.items()}
     try:
-        before = history.at(asked, moment - _SETTLED_SECONDS)
+        before = history.at(asked, moment - _UNCHANGED_SECONDS)
         answers = history.at(asked, moment)
     except ReadError:
         return []
-    return waits_of(_samples(before), _samples(answers), moment, _SETTLED_SECONDS)
+    return waits_of(_samples(before), _samples(answers), moment, _UNCHANGED_SECONDS)
 
 
 def _samples(answers: Answers) -> dict[str, Sequence[Series]]:

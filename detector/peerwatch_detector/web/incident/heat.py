@@ -119,8 +119,8 @@ def heat_svg(found: HeatMap, since: float | None) -> str:
     parts.append(f'<path d="M{_LEFT} 0H{right}V{bottom}H{_LEFT}Z" fill="var(--band)"/>')
     for shade in (-1, *range(1, _SHADES + 1)):
         if path := _cells(found.shades, shade, step):
-            look = 'fill="var(--paper)"' if shade < 0 else f'class="shade{shade}"'
-            parts.append(f'<path d="{path}" {look}/>')
+            style = 'fill="var(--paper)"' if shade < 0 else f'class="shade{shade}"'
+            parts.append(f'<path d="{path}" {style}/>')
     first, last = found.times[0], found.times[-1]
     scale = (right - _LEFT) / max(last - first + (last - first) / len(found.times), 1e-9)
     if since is not None and first <= since <= last:

@@ -101,7 +101,7 @@ def of_all(metric: MetricConfig, job_id: str, gpu: str, config: DetectorConfig) 
     return _by_node(metric, job_id, "", gpu, config)
 
 
-def course(metric: MetricConfig, job_id: str, node: str, gpu: str, config: DetectorConfig) -> str:
+def curve(metric: MetricConfig, job_id: str, node: str, gpu: str, config: DetectorConfig) -> str:
     """Return a node and its peers in one query; the label ``line`` says which is which."""
     lines = {
         "value": of_node(metric, job_id, node, gpu, config),

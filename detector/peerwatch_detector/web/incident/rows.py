@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from peerwatch_detector.units import metric_words, quantity
-from peerwatch_detector.web.deviation import Course
+from peerwatch_detector.web.deviation import Curve
 from peerwatch_detector.web.incident.gather import Incident
 from peerwatch_detector.web.incident.record import event
 from peerwatch_detector.web.root.timeline import TimelineRow
@@ -43,20 +43,20 @@ def _findings(found: Incident, told: tuple[TimelineRow, ...]) -> Iterator[Timeli
 
 
 def _deviations(found: Incident) -> Iterator[TimelineRow]:
-    courses = {course.metric: course for course in found.courses}
+    curves = {curve.metric: curve for curve in found.curves}
     for metric, since in found.deviating.items():
-        course = courses.get(metric)
-        title = metric_words(metric) if course is None else course.title
-        says = "deviates" if course is None else _values(course, since)
-        gpu = "" if course is None else course.gpu
+        curve = curves.get(metric)
+        title = metric_words(metric) if curve is None else curve.title
+        says = "deviates" if curve is None else _values(curve, since)
+        gpu = "" if curve is None else curve.gpu
         yield event(since, "metrics", title, found.node, says=says, gpu=gpu)
 
 
-def _values(course: Course, since: float) -> str:
+def _values(curve: Curve, since: float) -> str:
     """Return the node's value and its peers', soon after a deviation began."""
-    for time, value, median in zip(course.times, course.values, course.median, strict=True):
+    for time, value, median in zip(curve.times, curve.values, curve.median, strict=True):
         known = math.isfinite(value) and math.isfinite(median)
         if known and time >= since + _TOLD_AFTER_SECONDS:
-            peers = quantity(median, course.unit)
-            return f"{quantity(value, course.unit)}, peers {peers}"
+            peers = quantity(median, curve.unit)
+            return f"{quantity(value, curve.unit)}, peers {peers}"
     return "deviates"

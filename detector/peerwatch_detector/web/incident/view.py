@@ -12,7 +12,7 @@ from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.detection.findings import EVIDENCE
 from peerwatch_detector.diagnosis.meanings import meaning_named
 from peerwatch_detector.web.ago import date
-from peerwatch_detector.web.deviation import Course, deviation_svg
+from peerwatch_detector.web.deviation import Curve, deviation_svg
 from peerwatch_detector.web.incident import queries
 from peerwatch_detector.web.incident.gather import Incident
 from peerwatch_detector.web.incident.heat import heat_svg
@@ -238,20 +238,20 @@ def _multiples(found: Incident) -> tuple[tuple[Multiple, ...], tuple[Multiple, .
     """Return the pictures of metrics that deviate, in the order in which they began, and others."""
     since = found.deviating
     affected = sorted(
-        (course for course in found.courses if course.metric in since),
-        key=lambda course: since[course.metric],
+        (curve for curve in found.curves if curve.metric in since),
+        key=lambda curve: since[curve.metric],
     )
-    others = [course for course in found.courses if course.metric not in since]
+    others = [curve for curve in found.curves if curve.metric not in since]
     return (
-        tuple(_multiple(course, since[course.metric]) for course in affected),
-        tuple(_multiple(course, None) for course in others),
+        tuple(_multiple(curve, since[curve.metric]) for curve in affected),
+        tuple(_multiple(curve, None) for curve in others),
     )
 
 
-def _multiple(course: Course, since: float | None) -> Multiple:
-    drawn = deviation_svg(course, since, flagged=since is not None)
+def _multiple(curve: Curve, since: float | None) -> Multiple:
+    drawn = deviation_svg(curve, since, flagged=since is not None)
     when = "" if since is None else date(since)
-    return Multiple(course.title, when, Markup(drawn))  # noqa: S704 - escaped there
+    return Multiple(curve.title, when, Markup(drawn))  # noqa: S704 - escaped there
 
 
 def _heat_note(found: Incident) -> str:
@@ -276,9 +276,9 @@ def _queries(
     metrics = {each.name: each for each in compared}
     seconds = found.end - found.start
     texts: list[tuple[str, str]] = []
-    for course in found.courses:
-        if (metric := metrics.get(course.metric)) is not None:
-            texts += _of_course(metric, job_id, node, gpu, config)
+    for curve in found.curves:
+        if (metric := metrics.get(curve.metric)) is not None:
+            texts += _of_curve(metric, job_id, node, gpu, config)
     if found.heat is not None and (metric := _hottest(found, metrics)) is not None:
         texts.append(("Heat map", queries.of_all(metric, job_id, gpu, config)))
     if node:
@@ -289,7 +289,7 @@ def _queries(
     return [Query(title, text, prometheus_graph(text, found, config)) for title, text in texts]
 
 
-def _of_course(
+def _of_curve(
     metric: MetricConfig, job_id: str, node: str, gpu: str, config: DetectorConfig
 ) -> Sequence[tuple[str, str]]:
     title = metric.shown_title

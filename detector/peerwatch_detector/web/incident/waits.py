@@ -10,7 +10,7 @@ from html import escape
 from peerwatch_detector.diagnosis.collectives.hang.hang import hangs
 from peerwatch_detector.diagnosis.collectives.hang.waits_for import Reason, Wait, waits_for
 from peerwatch_detector.diagnosis.collectives.series import Reading, read
-from peerwatch_detector.diagnosis.collectives.snapshot import Settling
+from peerwatch_detector.diagnosis.collectives.snapshot import StableCounts
 from peerwatch_detector.diagnosis.diagnoser import Samples
 
 # Healthy ranks wait, too, but not for so long (seconds).
@@ -66,14 +66,14 @@ def waits_of(before: Samples, samples: Samples, time: float, seconds: float) -> 
     seconds
         How much earlier.
     """
-    settling = Settling()
+    stable = StableCounts()
     earlier = read(before, time - seconds)
     if earlier is not None:
-        settling.update(earlier.snapshot, earlier.read_at)
+        stable.update(earlier.snapshot, earlier.read_at)
     reading = read(samples, time)
     if reading is None or max(reading.ages.values(), default=0.0) < _LEAST_SECONDS:
         return []
-    snapshot = settling.update(reading.snapshot, reading.read_at)
+    snapshot = stable.update(reading.snapshot, reading.read_at)
     edges = waits_for(snapshot)
     roots = {rank for root in hangs(snapshot) for rank in root.ranks}
     waits = [vertex for vertex in edges if isinstance(vertex, Wait)]

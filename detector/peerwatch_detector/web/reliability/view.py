@@ -85,7 +85,7 @@ def reliability_view(history: History | None, now: float) -> ReliabilityView:
         answers = history.at(QUERIES, now)
     except ReadError as error:
         return ReliabilityView(f"Prometheus did not answer: {error}", "warn")
-    made = _one(answers, "made")
+    made = _first(answers, "made")
     if made is None:
         return ReliabilityView(
             "No books are kept: peerwatch-reliability does not run, or Prometheus does not scrape "
@@ -94,8 +94,8 @@ def reliability_view(history: History | None, now: float) -> ReliabilityView:
         )
     if not made:
         return ReliabilityView("peerwatch-reliability runs, and has made no books yet.", "warn")
-    target = _one(answers, "target")
-    missing = int(_one(answers, "missing") or 0)
+    target = _first(answers, "target")
+    missing = int(_first(answers, "missing") or 0)
     return ReliabilityView(
         f"Books of {date(made)}.",
         "",
@@ -110,7 +110,7 @@ def reliability_view(history: History | None, now: float) -> ReliabilityView:
     )
 
 
-def _one(answers: Answers, name: str) -> float | None:
+def _first(answers: Answers, name: str) -> float | None:
     return next((value for _, value in rows_of(answers, name)), None)
 
 

@@ -117,8 +117,8 @@ class TimelineRow:
         """Nodes, and of which parts of them, for a person."""
         parts = [names(self.nodes, 3)] if self.nodes else []
         parts += [
-            _counted(found, one, f"{one}s")
-            for found, one in ((self.gpus, "GPU"), (self.devices, "device"))
+            _counted(found, part, f"{part}s")
+            for found, part in ((self.gpus, "GPU"), (self.devices, "device"))
             # Index 3 of two nodes is not the same GPU: of several nodes only what all have is said.
             if len(found) == 1 or (found and len(self.nodes) == 1)
         ]
@@ -127,10 +127,10 @@ class TimelineRow:
         return ", ".join(parts)
 
 
-def _counted(found: Sequence[object], one: str, several: str) -> str:
+def _counted(found: Sequence[object], singular: str, plural: str) -> str:
     if len(found) == 1:
-        return str(found[0]) if one == "device" else f"{one} {found[0]}"
-    return f"{len(found)} {several}"
+        return str(found[0]) if singular == "device" else f"{singular} {found[0]}"
+    return f"{len(found)} {plural}"
 
 
 def timeline(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _DAY = 86_400.0
 # Samples of a day that is over may still come, such as from an agent that had no connection.
-_SETTLED_SECONDS = 3600.0
+_LATE_SECONDS = 3600.0
 
 
 class Read(NamedTuple):
@@ -107,7 +107,7 @@ class DayReader:
                 errors.append(next(str(each) for each in of_day if isinstance(each, SourceError)))
                 continue
             found[begin] = decode(good)
-            if begin + _DAY + _SETTLED_SECONDS < window.end:
+            if begin + _DAY + _LATE_SECONDS < window.end:
                 known[begin] = found[begin]
         for begin in begins:
             if begin in found:

@@ -21,7 +21,7 @@ _STEP = "15s"
 _JOBS = 100
 _MOST_QUERIES = 1000
 # After it nothing changes any more.
-_SETTLED_SECONDS = 600.0
+_FINAL_SECONDS = 600.0
 
 Start = tuple[int, str]
 
@@ -92,10 +92,10 @@ class FirstStepReader:
                 errors.append(str(answer))
                 continue
             steps = {each.labels.get("job_id", ""): each.samples[0][1] for each in answer}
-            is_settled = minute * _MINUTE + _LONGEST_SECONDS + _SETTLED_SECONDS < now
+            is_final = minute * _MINUTE + _LONGEST_SECONDS + _FINAL_SECONDS < now
             for job_id in jobs:
                 step = steps.get(job_id)
-                if is_settled or step is not None:
+                if is_final or step is not None:
                     self._known[minute, job_id] = step
         found = {each: step for each, step in self._known.items() if step is not None}
         missing = []

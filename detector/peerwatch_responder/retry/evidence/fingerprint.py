@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from peerwatch_responder.retry.evidence.sighting import Sighting
+    from peerwatch_responder.retry.evidence.occurrence import Occurrence
 
 _ADDRESS = re.compile(
     rb"\b(?:\d{1,3}\.){3}\d{1,3}(?::\d{1,5})?\b|\[?[0-9a-fA-F]*:[0-9a-fA-F:]{4,}\]?"
@@ -19,7 +19,7 @@ _NUMBER = re.compile(rb"\d+")
 _CHARACTERS = 300
 
 
-def fingerprint(root: Sighting) -> str:
+def fingerprint(root: Occurrence) -> str:
     """Return 16 hexadecimal digits that are the same for the same failure.
 
     Of a symptom that any rank may show only the kind counts: whom it complains about is chance.

@@ -11,8 +11,8 @@ from peerwatch_common.signatures.matcher import MatchTable
 from peerwatch_common.signatures.prefixes import lines_in, without_escapes
 from peerwatch_responder.retry.evidence.attempts import newest_attempt
 from peerwatch_responder.retry.evidence.foreign import foreign_error
+from peerwatch_responder.retry.evidence.occurrence import Occurrence
 from peerwatch_responder.retry.evidence.search import pieces, search
-from peerwatch_responder.retry.evidence.sighting import Sighting
 from peerwatch_responder.retry.evidence.steps import Steps, joined, steps_in
 from peerwatch_responder.retry.evidence.unknown import last_failure
 from peerwatch_responder.retry.reading.log_text import LogText
@@ -31,7 +31,7 @@ class Observed:
     ----------
     logs
         As they were read.
-    sightings
+    occurrences
         Errors that signatures know, log by log.
     unknown
         What else may be the line that it failed of, of other runtimes and in other words: at most
@@ -49,9 +49,9 @@ class Observed:
     """
 
     logs: tuple[LogText, ...]
-    sightings: tuple[Sighting, ...]
-    unknown: tuple[Sighting, ...]
-    failing: tuple[Sighting, ...]
+    occurrences: tuple[Occurrence, ...]
+    unknown: tuple[Occurrence, ...]
+    failing: tuple[Occurrence, ...]
     step: int | None
     job_ids: tuple[str, ...]
     digest: str
@@ -82,9 +82,9 @@ def observe(
     clock
         Unix time, for times without a year.
     """
-    sightings: list[Sighting] = []
-    unknown: list[Sighting] = []
-    failing: list[Sighting] = []
+    occurrences: list[Occurrence] = []
+    unknown: list[Occurrence] = []
+    failing: list[Occurrence] = []
     steps: list[Steps] = []
     ids: list[str] = []
     notes: list[str] = []
@@ -97,7 +97,7 @@ def observe(
                 f"{log.name}: {log.skipped_bytes / _MIB:.1f} MiB in its middle were not read"
             )
         found, rest, counted, named = _observe(log, number, table, job_id, clock)
-        sightings += found
+        occurrences += found
         unknown += rest[:1]
         failing += rest
         steps.append(counted)
@@ -106,7 +106,7 @@ def observe(
             notes.append(f"{log.name}: holds jobs {', '.join(named)}")
     return Observed(
         tuple(logs),
-        tuple(sightings),
+        tuple(occurrences),
         tuple(unknown),
         tuple(failing),
         joined(steps).last,
@@ -118,7 +118,7 @@ def observe(
 
 def _observe(
     log: LogText, number: int, table: MatchTable, job_id: str, clock: Callable[[], float]
-) -> tuple[list[Sighting], list[Sighting], Steps, tuple[str, ...]]:
+) -> tuple[list[Occurrence], list[Occurrence], Steps, tuple[str, ...]]:
     found = search(log, number, table, clock)
     parts = list(pieces(log))
     if not parts:
@@ -149,7 +149,7 @@ def _observe(
 
 def _unknown(
     text: bytes, start: int, after: int, line: int | None, log: LogText, number: int
-) -> list[Sighting]:
+) -> list[Occurrence]:
     """Return what else an attempt may have failed of, the likeliest line first."""
     foreign = foreign_error(text)
     if foreign is not None and foreign[1] >= after:
@@ -159,7 +159,7 @@ def _unknown(
         meaning, places = "a failure that no signature knows", last_failure(text, after)
         fields = {}
     return [
-        Sighting(
+        Occurrence(
             signature="",
             event_class="",
             meaning=meaning,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from peerwatch_responder.retry.evidence.sighting import Sighting
+    from peerwatch_responder.retry.evidence.occurrence import Occurrence
 
 # Clocks differ, and processes write late.
 _TOGETHER_SECONDS = 60.0
@@ -24,17 +24,17 @@ _FIRST = {"H": 0, "N": 1}
 ENDINGS = frozenset({"slurm_time_limit", "slurm_cancelled", "slurm_not_ending"})
 
 
-def find_root(sightings: Sequence[Sighting], weak: Collection[str]) -> Sighting | None:
+def find_root(occurrences: Sequence[Occurrence], weak: Collection[str]) -> Occurrence | None:
     """Return the root; None: nothing that could be one was found.
 
     Parameters
     ----------
-    sightings
+    occurrences
         All errors of the attempt.
     weak
         Signatures that say little, such as any exception.
     """
-    able = [each for each in sightings if not each.cascade and not each.survived]
+    able = [each for each in occurrences if not each.cascade and not each.survived]
     symptoms = [each for each in able if each.event_class == "D"]
     faults = [each for each in able if each.event_class != "D"]
     # What says little still says more than a symptom.
@@ -47,25 +47,25 @@ def find_root(sightings: Sequence[Sighting], weak: Collection[str]) -> Sighting 
     return first
 
 
-def first_cascade(sightings: Sequence[Sighting]) -> Sighting | None:
+def first_cascade(occurrences: Sequence[Occurrence]) -> Occurrence | None:
     """Return the first of the errors that follow from one that no log has; None: none."""
-    return _earliest([each for each in sightings if each.cascade and not each.survived])
+    return _earliest([each for each in occurrences if each.cascade and not each.survived])
 
 
-def cascades(sightings: Sequence[Sighting], root: Sighting | None) -> dict[str, int]:
+def cascades(occurrences: Sequence[Occurrence], root: Occurrence | None) -> dict[str, int]:
     """Return how many errors followed from the root, by signature, the most frequent first."""
     counted = Counter(
         each.signature
-        for each in sightings
+        for each in occurrences
         if each is not root and not each.survived and (each.cascade or each.event_class == "D")
     )
     return dict(counted.most_common())
 
 
-def complained_about(sightings: Sequence[Sighting]) -> str:
+def complained_about(occurrences: Sequence[Occurrence]) -> str:
     """Return the peer that most ranks lost; empty: they do not agree on one."""
     voices: dict[str, set[object]] = {}
-    for each in sightings:
+    for each in occurrences:
         if each.peer and not each.survived:
             who = each.rank if each.rank is not None else (each.log, each.node)
             voices.setdefault(each.peer, set()).add(who)
@@ -75,7 +75,7 @@ def complained_about(sightings: Sequence[Sighting]) -> str:
     return ranked[0][0]
 
 
-def _earliest(candidates: Sequence[Sighting]) -> Sighting | None:
+def _earliest(candidates: Sequence[Occurrence]) -> Occurrence | None:
     if not candidates:
         return None
     if all(each.time is not None for each in candidates):
@@ -90,11 +90,11 @@ def _earliest(candidates: Sequence[Sighting]) -> Sighting | None:
     return min(candidates, key=lambda each: (_rank_of(each), each.log, each.offset))
 
 
-def _rank_of(each: Sighting) -> int:
+def _rank_of(each: Occurrence) -> int:
     return _FIRST.get(each.event_class, 2)
 
 
-def _came_long_before(other: Sighting, first: Sighting) -> bool:
+def _came_long_before(other: Occurrence, first: Occurrence) -> bool:
     if other.time is not None and first.time is not None:
         return first.time - other.time > _TOGETHER_SECONDS
     return first.signature in ENDINGS and (other.log != first.log or other.offset < first.offset)

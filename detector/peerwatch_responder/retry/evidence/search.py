@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from peerwatch_common.signatures.matcher import LogMatcher
 from peerwatch_common.signatures.signature import EventClass
-from peerwatch_responder.retry.evidence.sighting import Sighting
+from peerwatch_responder.retry.evidence.occurrence import Occurrence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 _BLOCK_BYTES = 256 * 1024
 # Of a storm the first and the last are enough; what lies between says the same again.
 _MOST_FIRST, _MOST_LAST = 4_000, 4_000
-_LOOKED_FOR_BYTES = 160
+_SEARCHED_BYTES = 160
 
 
 def search(
     log: LogText, number: int, table: MatchTable, clock: Callable[[], float]
-) -> list[Sighting]:
+) -> list[Occurrence]:
     """Return what the signatures find in a log, in its order; noise is left out.
 
     Parameters
@@ -37,12 +37,12 @@ def search(
     clock
         Unix time, for times without a year.
     """
-    found: list[Sighting] = []
+    found: list[Occurrence] = []
     for piece, start in pieces(log):
         line_base = 1 if start == 0 else None
         for event, offset, line in _events(piece, table, clock, line_base):
             if event.signature.event_class is not EventClass.NOISE:
-                found.append(_sighting(event, log, number, start + offset, line))
+                found.append(_occurrence(event, log, number, start + offset, line))
     if len(found) > _MOST_FIRST + _MOST_LAST:
         found = found[:_MOST_FIRST] + found[-_MOST_LAST:]
     return found
@@ -69,7 +69,7 @@ def _events(
         end = end if end > start else min(len(piece), start + _BLOCK_BYTES)
         cursor, counted, lines = start, start, 0
         for event in matcher.feed(piece[start:end]):
-            place = piece.find(event.text[:_LOOKED_FOR_BYTES], cursor, end)
+            place = piece.find(event.text[:_SEARCHED_BYTES], cursor, end)
             # What stood in JSON, or over several records, is not found again as it was.
             cursor = place if place >= 0 else cursor
             lines += piece.count(b"\n", counted, cursor)
@@ -81,11 +81,13 @@ def _events(
         yield event, max(0, len(piece) - len(event.text)), line
 
 
-def _sighting(event: Event, log: LogText, number: int, offset: int, line: int | None) -> Sighting:
+def _occurrence(
+    event: Event, log: LogText, number: int, offset: int, line: int | None
+) -> Occurrence:
     fields = event.fields
     node = fields.get("host") or fields.get("node") or log.node
     peer = event.peer_address or ("" if event.peer_rank is None else f"rank {event.peer_rank}")
-    return Sighting(
+    return Occurrence(
         signature=event.signature.id,
         event_class=str(event.signature.event_class),
         meaning=event.signature.meaning,

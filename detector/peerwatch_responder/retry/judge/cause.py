@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from peerwatch_common.signatures.redact import redacted
 from peerwatch_responder.retry.answer import Line
 from peerwatch_responder.retry.evidence.fingerprint import fingerprint
+from peerwatch_responder.retry.evidence.occurrence import Occurrence
 from peerwatch_responder.retry.evidence.root import complained_about, find_root, first_cascade
-from peerwatch_responder.retry.evidence.sighting import Sighting
 from peerwatch_responder.retry.knowledge.forms import form_of
 from peerwatch_responder.retry.knowledge.ruling import Ruling
 
@@ -34,7 +34,7 @@ class Cause:
     ----------
     source
         ``signature``, ``exit``, ``form`` or ``unknown``.
-    sighting
+    occurrence
         The line; what a scheduler says is one too.
     line
         The same, to be quoted.
@@ -47,7 +47,7 @@ class Cause:
     """
 
     source: str
-    sighting: Sighting
+    occurrence: Occurrence
     line: Line
     meaning: str
     ruling: Ruling
@@ -56,12 +56,12 @@ class Cause:
     @property
     def fingerprint(self) -> str:
         """What it has in common over attempts."""
-        return fingerprint(self.sighting)
+        return fingerprint(self.occurrence)
 
 
 def find_cause(observed: Observed, facts: JobFacts, knowledge: Knowledge) -> Cause | None:
     """Return the cause; None: nothing has failed, as far as is said."""
-    root = find_root(observed.sightings, knowledge.advice.weak | _symptoms(observed, knowledge))
+    root = find_root(observed.occurrences, knowledge.advice.weak | _symptoms(observed, knowledge))
     known = None if root is None else _of_signature(root, observed, knowledge)
     stated = _stated(facts, knowledge)
     if known is not None and facts.state.startswith(_TIMES):
@@ -81,26 +81,26 @@ def find_cause(observed: Observed, facts: JobFacts, knowledge: Knowledge) -> Cau
     return next((each for each in weak if each is not None), None)
 
 
-def quoted(sighting: Sighting, observed: Observed) -> Line:
+def quoted(occurrence: Occurrence, observed: Observed) -> Line:
     """Return a line of a log as it is quoted."""
     return Line(
-        observed.logs[sighting.log].name,
-        sighting.number,
-        redacted(sighting.text, _QUOTED_CHARACTERS),
-        sighting.rank,
-        sighting.node,
+        observed.logs[occurrence.log].name,
+        occurrence.number,
+        redacted(occurrence.text, _QUOTED_CHARACTERS),
+        occurrence.rank,
+        occurrence.node,
     )
 
 
 def _symptoms(observed: Observed, knowledge: Knowledge) -> frozenset[str]:
     return frozenset(
         each.signature
-        for each in observed.sightings
+        for each in observed.occurrences
         if not knowledge.advice.of(each.signature, each.event_class).decides
     )
 
 
-def _of_signature(root: Sighting, observed: Observed, knowledge: Knowledge) -> Cause:
+def _of_signature(root: Occurrence, observed: Observed, knowledge: Knowledge) -> Cause:
     meaning, ruling = root.meaning, knowledge.advice.of(root.signature, root.event_class)
     said = knowledge.exits.of_reason(root.fields.get("reason", ""))
     if root.signature == "kubernetes_pod" and said is not None:
@@ -108,7 +108,7 @@ def _of_signature(root: Sighting, observed: Observed, knowledge: Knowledge) -> C
     isolate: tuple[str, ...] = ()
     if ruling.kind == "retry_elsewhere":
         # A path has two ends: who says so is one, and whom it says it of is the other.
-        peer = root.peer or complained_about(observed.sightings)
+        peer = root.peer or complained_about(observed.occurrences)
         whom = peer if root.event_class == "N" and peer else root.node
         isolate = tuple(filter(None, [whom or _rank(root)]))
     return Cause("signature", root, quoted(root, observed), meaning, ruling, isolate)
@@ -117,8 +117,8 @@ def _of_signature(root: Sighting, observed: Observed, knowledge: Knowledge) -> C
 def _of_text(observed: Observed, known: Cause | None, knowledge: Knowledge) -> Cause | None:
     """Return the exit that the line of the failure speaks of; None: it speaks of none."""
     lines = list(observed.unknown)
-    if known is not None and known.sighting.event_class != "D":
-        lines.append(known.sighting)
+    if known is not None and known.occurrence.event_class != "D":
+        lines.append(known.occurrence)
     for each in lines:
         found = knowledge.exits.in_text(each.text)
         if found is not None:
@@ -130,28 +130,28 @@ def _of_text(observed: Observed, known: Cause | None, knowledge: Knowledge) -> C
 def _of_form(observed: Observed, known: Cause | None, knowledge: Knowledge) -> Cause | None:
     """Return what the form of the earliest line says that has one; None: none has."""
     lines = list(observed.failing)
-    if known is not None and known.sighting.event_class == "D":
+    if known is not None and known.occurrence.event_class == "D":
         # What a rank says after a symptom follows from it; of other logs the order is unknown.
-        symptom = known.sighting
+        symptom = known.occurrence
         lines = [each for each in lines if each.log == symptom.log and each.offset < symptom.offset]
     elif known is not None:
-        lines.insert(0, known.sighting)
+        lines.insert(0, known.occurrence)
     for each in lines:
         form = form_of(each.text, knowledge.forms)
         if form is not None:
-            sighting = replace(each, signature=each.signature or form.name)
+            occurrence = replace(each, signature=each.signature or form.name)
             sure = form.ruling.confidence
             if "language" in each.fields:
                 sure = min(sure, _FOREIGN_CONFIDENCE)
             ruling = replace(form.ruling, confidence=sure)
-            return Cause("form", sighting, quoted(each, observed), form.meaning, ruling)
+            return Cause("form", occurrence, quoted(each, observed), form.meaning, ruling)
     return None
 
 
 def _untold(observed: Observed, knowledge: Knowledge) -> list[Cause]:
     """Return what may stand for a root that no log tells, the likeliest first."""
     found = []
-    follows = first_cascade(observed.sightings)
+    follows = first_cascade(observed.occurrences)
     if follows is not None:
         found.append(_of_signature(follows, observed, knowledge))
     if observed.unknown:
@@ -183,7 +183,7 @@ def _of_code(facts: JobFacts, observed: Observed, knowledge: Knowledge) -> Cause
 
 def _of_first_exit(observed: Observed, knowledge: Knowledge) -> Cause | None:
     """Return the exit of the rank that torchrun saw end first; None: it says of none."""
-    for each in observed.sightings:
+    for each in observed.occurrences:
         code = each.fields.get("exit_code", "")
         if each.signature == "elastic_root_cause" and code.lstrip("-").isdecimal():
             found = knowledge.exits.of_code(int(code)) if int(code) else None
@@ -195,18 +195,18 @@ def _of_first_exit(observed: Observed, knowledge: Knowledge) -> Cause | None:
 
 def _of_scheduler(exit_: Exit, facts: JobFacts) -> Cause:
     line = _line_of(facts)
-    sighting = Sighting(exit_.name, "P", exit_.meaning, line.text.encode(), -1, 0)
+    occurrence = Occurrence(exit_.name, "P", exit_.meaning, line.text.encode(), -1, 0)
     isolate = (
         facts.nodes if exit_.ruling.kind == "retry_elsewhere" and len(facts.nodes) == 1 else ()
     )
-    return Cause("exit", sighting, line, exit_.meaning, exit_.ruling, isolate)
+    return Cause("exit", occurrence, line, exit_.meaning, exit_.ruling, isolate)
 
 
 def _failed_silently(facts: JobFacts, knowledge: Knowledge) -> Cause:
     line = _line_of(facts)
     ruling = Ruling("retry", _UNKNOWN_CONFIDENCE, knowledge.max_retries, decides=False)
-    sighting = Sighting("", "", "", line.text.encode(), -1, 0)
-    return Cause("unknown", sighting, line, "the job failed and its logs do not say why", ruling)
+    occurrence = Occurrence("", "", "", line.text.encode(), -1, 0)
+    return Cause("unknown", occurrence, line, "the job failed and its logs do not say why", ruling)
 
 
 def _line_of(facts: JobFacts) -> Line:
@@ -218,5 +218,5 @@ def _line_of(facts: JobFacts) -> Line:
     return Line(facts.source or "the scheduler", None, redacted(text.encode()), None, node)
 
 
-def _rank(root: Sighting) -> str:
+def _rank(root: Occurrence) -> str:
     return "" if root.rank is None else f"rank {root.rank}"

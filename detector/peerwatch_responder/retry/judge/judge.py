@@ -86,11 +86,11 @@ def judge(
         advice,
         root=root,
         lines=advice.lines or (root,),
-        event_class=cause.sighting.event_class,
-        signature=cause.sighting.signature,
+        event_class=cause.occurrence.event_class,
+        signature=cause.occurrence.signature,
         fingerprint=cause.fingerprint,
         before=past.before,
-        cascades=cascades(observed.sightings, cause.sighting),
+        cascades=cascades(observed.occurrences, cause.occurrence),
     )
     return _with_context(found, observed, facts, cause, step)
 
@@ -142,8 +142,8 @@ def _by_model(
 ) -> RetryAdvice | None:
     if sources.model is None:
         return None
-    number = max(cause.sighting.log, 0)
-    given = lines_for_model(observed, number, cause.sighting.offset)
+    number = max(cause.occurrence.log, 0)
+    given = lines_for_model(observed, number, cause.occurrence.offset)
     opinion = sources.model.judge(given) if given else None
     if opinion is None or opinion.confidence < _MODEL_CONFIDENCE:
         return None
@@ -204,8 +204,8 @@ def _with_context(
         notes.append("The logs hold several jobs; the advice is about the last. --job says which.")
     if any(log.skipped_bytes for log in observed.logs):
         confidence *= _NOT_ALL_READ
-    peer = complained_about(observed.sightings)
-    if peer and cause is not None and cause.sighting.event_class == "D":
+    peer = complained_about(observed.occurrences)
+    if peer and cause is not None and cause.occurrence.event_class == "D":
         notes.append(f"Most ranks that lost a peer lost {peer}: look there first.")
     if confidence < 0.5:
         notes.append("The confidence is low: treat this as a guess.")

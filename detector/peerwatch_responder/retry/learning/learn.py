@@ -112,7 +112,7 @@ def _with_votes(
     for _ in range(_VOTERS_ROUNDS):
         linear = LinearLearner().learn(more)
         networks = learner.learn(more)
-        each = [replace(networks, classifiers=(one,)) for one in networks.classifiers]
+        each = [replace(networks, classifiers=(classifier,)) for classifier in networks.classifiers]
         chances = [Calibration().chances(voter.scores(unlabelled)) for voter in each]
         votes = vote(chances)
         # The simple model need not be as sure, but it must not contradict.

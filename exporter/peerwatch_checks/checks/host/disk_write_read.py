@@ -94,16 +94,18 @@ def _tested(
     disk = _Disk(count, write)
     least = {"write": LeastTime(_PASSES), "read": LeastTime(_PASSES)}
     against = {
-        way: reference_for(context, f"{name} {way}", "MB/s", options.tolerance, floor=options.floor)
-        for way in least
+        direction: reference_for(
+            context, f"{name} {direction}", "MB/s", options.tolerance, floor=options.floor
+        )
+        for direction in least
     }
 
-    def rate(way: str) -> float:
-        return count * _BLOCK_BYTES / least[way].seconds / 1e6
+    def rate(direction: str) -> float:
+        return count * _BLOCK_BYTES / least[direction].seconds / 1e6
 
-    def is_done(way: str) -> bool:
-        limit = against[way]
-        return least[way].is_stable and (limit is None or limit.allows(rate(way)))
+    def is_done(direction: str) -> bool:
+        limit = against[direction]
+        return least[direction].is_stable and (limit is None or limit.allows(rate(direction)))
 
     disturbance = Disturbance(context, place)
     passes = 0
@@ -126,14 +128,14 @@ def _tested(
                 break
     # Each byte once there and once back.
     disturbed = disturbance.reason(2 * passes * count * _BLOCK_BYTES)
-    for way in least:
+    for direction in least:
         yield evaluate(
-            rate(way),
+            rate(direction),
             "MB/s",
-            against[way],
-            what=f"{way.capitalize()} of {name}",
+            against[direction],
+            what=f"{direction.capitalize()} of {name}",
             advice="Look at the disk's health (SMART), what else uses it, and how full it is.",
-            device=f"{name} {way}",
+            device=f"{name} {direction}",
             disturbed=disturbed,
         )
 

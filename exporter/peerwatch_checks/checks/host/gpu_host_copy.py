@@ -65,7 +65,7 @@ def gpu_host_copy(
     each = _SHARE * context.seconds / (2 * len(chosen))
     speeds: list[CopySpeed] = []
     for device in chosen:
-        for way, ends in (("from host", (CPU, device)), ("to host", (device, CPU))):
+        for direction, ends in (("from host", (CPU, device)), ("to host", (device, CPU))):
             with released():
                 speed = copy_speed(
                     *ends,
@@ -75,8 +75,10 @@ def gpu_host_copy(
                     deadline=time.monotonic() + each,
                     copy=copy,
                 )
-            name = f"{device.label} {way}"
-            speeds.append(CopySpeed(name, f"{device.model} {way}", speed.gigabytes, speed.equal))
+            name = f"{device.label} {direction}"
+            speeds.append(
+                CopySpeed(name, f"{device.model} {direction}", speed.gigabytes, speed.equal)
+            )
     yield from outcomes(
         speeds,
         context,

@@ -129,9 +129,9 @@ def _name(suspect: Suspect) -> str:
 def _message(suspect: Suspect, level: float) -> str:
     reached = f"{suspect.ratio * level:.4g} of {level:.4g} GB/s"
     if suspect.kind == "node":
-        way = f" when {suspect.direction}" if suspect.direction else ""
+        when = f" when {suspect.direction}" if suspect.direction else ""
         return (
-            f"{suspect.names[0]} does {reached} at best with any other{way}. Look at its NVLinks."
+            f"{suspect.names[0]} does {reached} at best with any other{when}. Look at its NVLinks."
         )
     if suspect.kind == "fabric":
         return f"All pairs of GPUs do {reached} at best. Look at fabric manager, NVSwitch and ACS."

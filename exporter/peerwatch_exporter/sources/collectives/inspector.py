@@ -2,7 +2,7 @@
 
 A file per process, ``<hostname>-pid<pid>.log``, with one JSON object a line, in one of two forms:
 with and without ``comm_name`` and ``coll_timing_source``. Only finished collectives are written: it
-is blind to a hang. The files only grow, or are truncated, or are replaced.
+shows no hang. The files only grow, or are truncated, or are replaced.
 """
 
 from __future__ import annotations

@@ -142,8 +142,8 @@ class SpaceReader:
 
         A filesystem that answers with an error is in neither.
         """
-        self._hanging = [one for one in self._hanging if not one.done.is_set()]
-        stuck = {one.current for one in self._hanging}
+        self._hanging = [each for each in self._hanging if not each.done.is_set()]
+        stuck = {each.current for each in self._hanging}
         asked = _Round(self._ask, [point for point in mountpoints if point not in stuck])
         threading.Thread(target=asked.run, name="statvfs", daemon=True).start()
         if not asked.done.wait(self._patience):

@@ -25,7 +25,7 @@ class JoinedRank:
     heartbeat
         None: it leaves none.
     unseen
-        It beats though no process of it can be found.
+        It writes heartbeats though no process of it can be found.
     """
 
     job_id: str

@@ -41,7 +41,7 @@ class PeerList:
     ----------
     config
         Where they are from.
-    look_up
+    resolve
         Returns the addresses of a name; may take long.
 
     Attributes
@@ -55,10 +55,10 @@ class PeerList:
     """
 
     def __init__(
-        self, config: PingsConfig, look_up: Callable[[str], Sequence[str]] | None = None
+        self, config: PingsConfig, resolve: Callable[[str], Sequence[str]] | None = None
     ) -> None:
         self._config = config
-        self._look_up = look_up or addresses_of
+        self._resolve = resolve or addresses_of
         self._names: dict[str, tuple[float, tuple[str, ...]]] = {}
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
@@ -121,7 +121,7 @@ class PeerList:
         # The one name of all nodes is looked up each time: they come and go.
         until, known = self._names.get(host, (0.0, ()))
         if now >= until or host == self._config.peers_name:
-            found = tuple(self._look_up(host))
+            found = tuple(self._resolve(host))
             if host != self._config.peers_name:
                 # A node's name has several addresses if it has several families: one is enough.
                 found = found[:1]

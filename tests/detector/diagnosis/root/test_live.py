@@ -15,7 +15,7 @@ from peerwatch_detector.__main__ import main
 from peerwatch_detector.diagnosis.root.algorithm.algorithm import find_root
 from peerwatch_detector.diagnosis.root.answer import root_json, root_text
 from peerwatch_detector.diagnosis.root.live.gathering import evidence_of, job_places
-from peerwatch_detector.diagnosis.root.live.queries import QUERIES, SIGN
+from peerwatch_detector.diagnosis.root.live.queries import HAS_EVIDENCE, QUERIES
 from peerwatch_detector.diagnosis.root.live.root import ask_root, root_of
 from peerwatch_detector.diagnosis.root.text import page_text
 from peerwatch_detector.errors import ReadError
@@ -220,7 +220,7 @@ def test_every_query_is_promql(name: str) -> None:
 
 
 def test_the_sign_of_a_job_is_promql() -> None:
-    assert promql_parser.parse(promql.job_query(SIGN, 'a"b'))
+    assert promql_parser.parse(promql.job_query(HAS_EVIDENCE, 'a"b'))
 
 
 def test_lines_that_a_job_went_on_after_are_shown_but_decide_nothing() -> None:

@@ -59,7 +59,7 @@ def diagnosed(*every: Iterable[PairCount], job: JobPlaces = JOB) -> tuple[Unreac
 
 
 def shown(*every: Iterable[PairCount], job: JobPlaces = JOB) -> list[tuple[str, str, str, str]]:
-    return [(f.what, f.name, f.sign, f.direction) for f in diagnosed(*every, job=job)]
+    return [(f.what, f.name, f.symptom, f.direction) for f in diagnosed(*every, job=job)]
 
 
 WORKED = {

@@ -11,7 +11,7 @@ from peerwatch_detector.diagnosis.collectives.hang.hang import Hang, hangs
 from peerwatch_detector.diagnosis.collectives.hang.pauses import Pauses
 from peerwatch_detector.diagnosis.collectives.hang.text import sentence
 from peerwatch_detector.diagnosis.collectives.series import QUERIES, Reading, read
-from peerwatch_detector.diagnosis.collectives.snapshot import Settling
+from peerwatch_detector.diagnosis.collectives.snapshot import StableCounts
 from peerwatch_detector.diagnosis.diagnoser import Samples
 from peerwatch_detector.diagnosis.verdict import Action, Confidence, Domain, Verdict
 
@@ -62,7 +62,7 @@ class HangDiagnoser:
 
     def __init__(self, job_id: str) -> None:
         self.job_id = job_id
-        self._settling = Settling()
+        self._stable = StableCounts()
         self._pauses = Pauses()
         self._occupation = Occupation()
 
@@ -70,12 +70,12 @@ class HangDiagnoser:
         """Return what stands now; see ``Diagnoser``."""
         reading = read(samples, now)
         if reading is None:
-            self._settling, self._occupation = Settling(), Occupation()
+            self._stable, self._occupation = StableCounts(), Occupation()
             self._pauses.end()
             return []
         self._pauses.check(_furthest(reading))
         self._occupation.update(reading.activity, reading.read_at)
-        snapshot = self._settling.update(reading.snapshot, reading.read_at)
+        snapshot = self._stable.update(reading.snapshot, reading.read_at)
         roots = [root for root in hangs(snapshot) if not self._accounted(root, reading)]
         found = [self._standing(root, reading, now) for root in roots]
         self._pauses.update(now)

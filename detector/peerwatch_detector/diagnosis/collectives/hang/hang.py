@@ -48,7 +48,7 @@ def hangs(snapshot: Snapshot) -> list[Hang]:
     Parameters
     ----------
     snapshot
-        As ``Settling`` returns it.
+        As ``StableCounts`` returns it.
 
     Notes
     -----

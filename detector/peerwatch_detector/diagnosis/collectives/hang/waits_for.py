@@ -44,7 +44,7 @@ def waits_for(snapshot: Snapshot) -> Edges:
     Parameters
     ----------
     snapshot
-        As ``Settling`` returns it.
+        As ``StableCounts`` returns it.
 
     Notes
     -----
@@ -105,13 +105,12 @@ def _waiting(snapshot: Snapshot, positions: Mapping[int, Position]) -> dict[int,
     """Return the ranks that wait, by the number of the collective they are at."""
     out = snapshot.dead | snapshot.silent | snapshot.moving
     heard = {rank: position for rank, position in positions.items() if rank not in out}
-    blind = [position.enqueued for position in heard.values() if position.completed is None]
     # Where only launches are counted, who launched more than the last one waits for it.
     last = min((position.enqueued for position in heard.values()), default=0)
     found: dict[int, list[int]] = {}
     for rank, position in sorted(heard.items()):
         sequence = position.in_flight
-        if position.completed is None and blind and position.enqueued > last:
+        if position.completed is None and position.enqueued > last:
             sequence = last + 1
         if sequence is not None:
             found.setdefault(sequence, []).append(rank)

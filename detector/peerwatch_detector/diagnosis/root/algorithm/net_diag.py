@@ -15,8 +15,8 @@ from peerwatch_detector.diagnosis.root.taxonomy.rule import Observation
 
 # Of the pairs that lose packets, a node or place is in this many if it is the reason.
 _MOST = 0.8
-PingSign = Literal["", "large", "full", "slow", "rdma"]
-_SIGNS: dict[PingSign, str] = {
+PingSymptom = Literal["", "large", "full", "slow", "rdma"]
+_SYMPTOMS: dict[PingSymptom, str] = {
     "": "packets",
     "large": "large packets, and no small ones",
     "full": "packets of full size, and no smaller ones",
@@ -38,7 +38,7 @@ class Unreachable:
         The node, "leaf l3", or both ends of the path; empty for ``all``.
     pairs
         How many pairs lose packets.
-    sign
+    symptom
         Which packets are lost: empty for those of any size, ``large`` and ``full`` if small ones
         are not, ``slow`` if answers only come late, ``rdma`` if only pings over RDMA are lost.
     direction
@@ -48,16 +48,16 @@ class Unreachable:
     what: What
     name: str
     pairs: int
-    sign: PingSign = ""
+    symptom: PingSymptom = ""
     direction: Direction = ""
 
     def __str__(self) -> str:
         """Return it as a part of a sentence."""
-        verb = "answer" if self.sign == "slow" else "lose"
+        verb = "answer" if self.symptom == "slow" else "lose"
         pairs = f"1 pair {verb}s" if self.pairs == 1 else f"{self.pairs} pairs {verb}"
         who = "most, so settings or the fabric as a whole" if self.what == "all" else ""
         where = f" ({self.direction} side)" if self.direction else ""
-        return f"{pairs} {_SIGNS[self.sign]}: {who or f'{self.what} {self.name}'}{where}"
+        return f"{pairs} {_SYMPTOMS[self.symptom]}: {who or f'{self.what} {self.name}'}{where}"
 
 
 def net_diag(episode: Episode, job: JobPlaces, pings: PingTable) -> tuple[Unreachable, ...]:
@@ -83,8 +83,8 @@ def _of_pings(pings: PingTable, job: JobPlaces) -> Iterator[Unreachable]:
     known: set[tuple[str, str]] = set()
     nodes: set[str] = set()
     tables = (*(pings.cells[s] for s in SIZES), pings.slow, pings.rdma)
-    signs: tuple[PingSign, ...] = ("", "large", "full", "slow", "rdma")
-    for sign, cells in zip(signs, tables, strict=True):
+    symptoms: tuple[PingSymptom, ...] = ("", "large", "full", "slow", "rdma")
+    for symptom, cells in zip(symptoms, tables, strict=True):
         # What is lost around a node that is bad already says nothing more.
         rest = [cell for cell in cells if not nodes & {cell.source, cell.destination}]
         for fault in ping_faults(rest, job.places):
@@ -93,7 +93,7 @@ def _of_pings(pings: PingTable, job: JobPlaces) -> Iterator[Unreachable]:
             if (fault.what, fault.name) in known or ("all", "") in known:
                 continue
             known.add((fault.what, fault.name))
-            yield Unreachable(fault.what, fault.name, fault.pairs, sign, fault.direction)
+            yield Unreachable(fault.what, fault.name, fault.pairs, symptom, fault.direction)
 
 
 def unreachable(episode: Episode, job: JobPlaces) -> Unreachable | None:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from peerwatch_detector.diagnosis.diagnoser import Samples
-from peerwatch_detector.diagnosis.root.algorithm.net_diag import PingSign
+from peerwatch_detector.diagnosis.root.algorithm.net_diag import PingSymptom
 from peerwatch_detector.diagnosis.root.algorithm.ping_matrix import Cell
 from peerwatch_detector.diagnosis.root.algorithm.ping_table import (
     SIZES,
@@ -90,18 +90,18 @@ def ping_evidence(table: PingTable, now: float) -> list[Evidence]:
     """
     found: dict[tuple[str, str], Evidence] = {}
     tables = (*(table.cells[s] for s in SIZES), table.slow, table.rdma)
-    signs: tuple[PingSign, ...] = ("", "large", "full", "slow", "rdma")
-    for sign, cells in zip(signs, tables, strict=True):
+    symptoms: tuple[PingSymptom, ...] = ("", "large", "full", "slow", "rdma")
+    for symptom, cells in zip(symptoms, tables, strict=True):
         for cell in cells:
             if cell.is_bad:
-                found.setdefault((cell.source, cell.destination), _evidence(cell, sign, now))
+                found.setdefault((cell.source, cell.destination), _evidence(cell, symptom, now))
     return list(found.values())[:_MOST_PAIRS]
 
 
-def _evidence(cell: Cell, sign: PingSign, now: float) -> Evidence:
-    is_slow = sign == "slow"
+def _evidence(cell: Cell, symptom: PingSymptom, now: float) -> Evidence:
+    is_slow = symptom == "slow"
     kinds = {"large": "large ", "full": "full ", "rdma": "RDMA "}
-    size = kinds.get(sign, "")
+    size = kinds.get(symptom, "")
     text = "answers late" if is_slow else f"{cell.lost} of {cell.sent} {size}pings lost"
     return Evidence(
         time=now,

@@ -1,7 +1,7 @@
 """What is asked of Prometheus to find the root of a job's failure: once, when somebody wants it.
 
 All are instant queries about the job's nodes, of the last two hours at most. While a job is healthy
-only ``SIGN`` is asked.
+only ``HAS_EVIDENCE`` is asked.
 """
 
 from __future__ import annotations
@@ -129,9 +129,9 @@ QUERIES: Mapping[str, str] = {
     ),
 }
 
-# Whether a job that stands has anything to say about why: the only question about a job of which
+# Whether a job that stands has anything to say about why: the only query about a job of which
 # nothing else is known to be wrong.
-SIGN = (
+HAS_EVIDENCE = (
     "time() - max(last_over_time(rank_last_step_timestamp_seconds{ {{- job -}} }[30m])) > 60 "
     "and on () ("
     f'max(log_event_last_timestamp_seconds{{ {{{{- job -}}}} ,class!="X"}}) {_RECENT} '

@@ -1,4 +1,4 @@
-"""The courses of all compared metrics of one node: from the detector's memory, or from series."""
+"""The curves of all compared metrics of one node: from the detector's memory, or from series."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from peerwatch_detector.errors import ReadError
 from peerwatch_detector.frame import JobFrame, Series
 from peerwatch_detector.reading.history_reader import History
 from peerwatch_detector.reading.job_reader import JobReader
-from peerwatch_detector.web.deviation import Course
+from peerwatch_detector.web.deviation import Curve
 from peerwatch_detector.web.incident import queries
 
 # Points of a small picture; band and median are those of so many peers, evenly chosen.
@@ -42,10 +42,10 @@ class Stretch:
         return float(_SHORTEST_STEP * max(1, math.ceil(seconds / _SHORTEST_STEP)))
 
 
-def held_courses(
+def held_curves(
     reader: JobReader, nodes: Sequence[str], metrics: Sequence[MetricConfig], asked: Stretch
-) -> list[Course]:
-    """Return the courses of which the detector holds samples, in the order of ``metrics``."""
+) -> list[Curve]:
+    """Return the curves of which the detector holds samples, in the order of ``metrics``."""
     shown = with_peers(asked.node, nodes)
     found = []
     for metric in metrics:
@@ -55,7 +55,7 @@ def held_courses(
         frame = reader.frame(metric.name, shown, start, asked.end)
         if frame is not None:
             found.append(_of_frame(metric, frame, asked))
-    return [course for course in found if course.is_known]
+    return [curve for curve in found if curve.is_known]
 
 
 def with_peers(node: str, nodes: Sequence[str]) -> tuple[str, ...]:
@@ -64,14 +64,14 @@ def with_peers(node: str, nodes: Sequence[str]) -> tuple[str, ...]:
     return node, *others[:: max(1, -(-len(others) // MOST_PEERS))]
 
 
-def _of_frame(metric: MetricConfig, frame: JobFrame, asked: Stretch) -> Course:
+def _of_frame(metric: MetricConfig, frame: JobFrame, asked: Stretch) -> Curve:
     times, values = coarse(frame, asked)
     # A job that is younger than the stretch fills its picture.
     known = np.flatnonzero(np.isfinite(values).any(axis=0))
     first = max(0, min(int(known[0]), len(times) - 2)) if len(known) else 0
     times, values = times[first:], values[:, first:]
     low, median, high = quantiles(values[1:])
-    return Course(
+    return Curve(
         metric.name,
         metric.shown_title,
         metric.unit,
@@ -122,10 +122,10 @@ def quantiles(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return found
 
 
-def past_courses(
+def past_curves(
     history: History, metrics: Sequence[MetricConfig], asked: Stretch, config: DetectorConfig
-) -> tuple[list[Course], list[str]]:
-    """Return the courses that the series say, and what could not be read, in sentences.
+) -> tuple[list[Curve], list[str]]:
+    """Return the curves that the series say, and what could not be read, in sentences.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def past_courses(
     by_name = {metric.name: metric for metric in metrics}
     answers = history.over(
         {
-            name: queries.course(metric, asked.job_id, asked.node, asked.gpu, config)
+            name: queries.curve(metric, asked.job_id, asked.node, asked.gpu, config)
             for name, metric in by_name.items()
         },
         asked.start,
@@ -143,7 +143,7 @@ def past_courses(
         asked.step,
     )
     times = np.arange(asked.start, asked.end + 1e-3, asked.step)
-    courses, missing = [], []
+    curves, missing = [], []
     for name, metric in by_name.items():
         answer = answers[name]
         if isinstance(answer, ReadError):
@@ -154,12 +154,10 @@ def past_courses(
             on_times(lines.get(line), times).tolist() for line in ("value", "low", "median", "high")
         ]
         gpu = asked.gpu if metric.scope == "gpu" else ""
-        course = Course(
-            name, metric.shown_title, metric.unit, asked.node, gpu, times.tolist(), *rows
-        )
-        if course.is_known:
-            courses.append(course)
-    return courses, missing
+        curve = Curve(name, metric.shown_title, metric.unit, asked.node, gpu, times.tolist(), *rows)
+        if curve.is_known:
+            curves.append(curve)
+    return curves, missing
 
 
 def on_times(series: Series | None, times: NDArray[np.float64]) -> NDArray[np.float64]:

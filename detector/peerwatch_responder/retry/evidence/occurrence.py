@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class Occurrence:
     """One error in one log.
 
     Parameters
