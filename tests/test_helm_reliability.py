@@ -150,10 +150,28 @@ FILE = {"prometheus": {"token_file": "/etc/peerwatch-prometheus/token"}}
         ({"podAnnotations": {"checksum/config": "a"}}, "reliability.podAnnotations"),
         ({"resources": {"limits": {"memory": "lots"}}}, "reliability.resources.limits.memory"),
         ({"podLabels": {"a b": "c"}}, "reliability.podLabels"),
-        ({"monitor": {"scheme": "https"}}, "but reliability.webConfigSecret is empty"),
+        (
+            {"monitor": {"scheme": "https"}},
+            "but reliability.webConfigSecret is empty, so its pods serve plain HTTP",
+        ),
         ({"monitor": {"labels": {"a b": "c"}}}, "reliability.monitor.labels"),
         ({"monitor": {"interval": "5"}}, 'reliability.monitor.interval: "5" is no duration'),
     ],
 )
 def test_values_that_cannot_work_are_refused(values: dict[str, Any], said: str) -> None:
     assert said in refusal({"reliability": ON | values})
+
+
+@pytest.mark.parametrize("detector", [{"enabled": False}, {"existingSecret": "peerwatch-detector"}])
+def test_it_needs_a_server_also_where_the_detector_needs_none(detector: dict[str, Any]) -> None:
+    values = {"prometheus": {"url": ""}, "detector": detector, "reliability": ON}
+    own = ON | {"config": {"prometheus": {"url": "http://thanos:9090"}}}
+
+    assert "prometheus.url: is empty; give the address of the server from which" in refusal(values)
+    assert objects(values | {"reliability": own})
+
+
+def test_a_url_that_both_programs_lack_is_one_mistake() -> None:
+    said = refusal({"prometheus": {"url": ""}, "reliability": ON})
+
+    assert 1 == said.count("prometheus.url: is empty")

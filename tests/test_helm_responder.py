@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ON: dict[str, Any] = {"enabled": True, "tokenSecret": "peerwatch-responder"}
+RULE: dict[str, Any] = {"name": "drain", "match": {"node": ".+"}, "do": ["kubernetes_cordon"]}
 PAGE = (ROOT / "docs" / "responder.md").read_text()
 
 
@@ -249,6 +250,11 @@ def test_new_settings_make_a_new_pod() -> None:
         ({"port": 80}, "responder.port: 80 is below 1024"),
         ({"journal": {"size": "big"}}, 'responder.journal.size: "big" is no quantity'),
         ({"config": {"journal": "/x"}}, "responder.config.journal: is set by the chart"),
+        ({"config": {"policy": {"rules": [RULE]}}}, "responder.config.alertmanager: is missing"),
+        (
+            {"config": {"policy": {"rules": [RULE | {"advice": ["drain"]}]}}},
+            'responder.config.prometheus: is missing, but the rule "drain" asks for advice',
+        ),
         ({"config": {"listen": {}}}, "responder.config.listen: is set by the chart"),
         ({"config": {"web": {"token_file": "/x"}}}, "responder.config.web.token_file: is set by"),
         ({"podAnnotations": {"checksum/config": "a"}}, "responder.podAnnotations: checksum/config"),
@@ -264,6 +270,15 @@ def test_new_settings_make_a_new_pod() -> None:
 )
 def test_values_that_cannot_work_are_refused(values: dict[str, Any], said: str) -> None:
     assert said in refusal({"responder": ON | values})
+
+
+@pytest.mark.parametrize(
+    "policy", [None, "none", {"rules": None}, {"rules": "none"}, {"rules": [3]}]
+)
+def test_what_is_no_policy_is_left_to_the_program(policy: object) -> None:
+    config = {"alertmanager": {"url": "http://alertmanager:9093"}, "policy": policy}
+
+    assert objects({"responder": ON | {"config": config}})
 
 
 def test_the_systemd_unit_starts_the_program() -> None:

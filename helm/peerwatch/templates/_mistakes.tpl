@@ -122,6 +122,20 @@
 {{- if and $values.journal.size (not (include "peerwatch.quantity" $values.journal.size)) -}}
 {{- $found = append $found (printf "responder.journal.size: %q is no quantity; a number with a unit, such as 1Gi." $values.journal.size) -}}
 {{- end -}}
+{{- $config := default dict $values.config -}}
+{{- $policy := default dict $config.policy -}}
+{{- /* What is of another kind the pod refuses. */ -}}
+{{- $rules := ternary $policy dict (kindIs "map" $policy) | dig "rules" list | default list -}}
+{{- if and $rules (not $config.alertmanager) -}}
+{{- $found = append $found "responder.config.alertmanager: is missing, but responder.config.policy has rules; give the server that is asked whether an alert still fires, such as {url: \"http://alertmanager-operated.monitoring:9093\"}." -}}
+{{- end -}}
+{{- range $rule := ternary $rules list (kindIs "slice" $rules) -}}
+{{- if and (kindIs "map" $rule) (not $config.prometheus) -}}
+{{- if $rule.advice -}}
+{{- $found = append $found (printf "responder.config.prometheus: is missing, but the rule %q asks for advice; give the server that has the diagnoses, such as {url: %q}." (toString $rule.name) (default "http://prometheus:9090" $.Values.prometheus.url)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- range $place, $instead := dict "listen" "responder.port" "journal" "responder.journal" "web.token_file" "responder.tokenSecret" "web.config_file" "responder.webConfigSecret" -}}
 {{- if include "peerwatch.has" (list (default dict $values.config) $place) -}}
 {{- $found = append $found (printf "responder.config.%s: is set by the chart; use %s instead." $place $instead) -}}
@@ -134,6 +148,11 @@
 {{- define "peerwatch.mistakes.reliability" -}}
 {{- $found := list -}}
 {{- $values := .Values.reliability -}}
+{{- $url := include "peerwatch.reliability.config" . | fromYaml | dig "prometheus" "url" "" -}}
+{{- /* Of the same URL the detector's mistake speaks. */ -}}
+{{- if not (or $url (and .Values.detector.enabled (not .Values.detector.existingSecret))) -}}
+{{- $found = append $found "prometheus.url: is empty; give the address of the server from which peerwatch-reliability reads jobs and events, such as http://prometheus:9090, or set reliability.config.prometheus.url." -}}
+{{- end -}}
 {{- range $place, $instead := dict "listen" "reliability.port" "web.config_file" "reliability.webConfigSecret" -}}
 {{- if include "peerwatch.has" (list (default dict $values.config) $place) -}}
 {{- $found = append $found (printf "reliability.config.%s: is set by the chart; use %s instead." $place $instead) -}}
@@ -191,7 +210,7 @@
 {{- $program := index . 0 -}}
 {{- $values := index . 1 -}}
 {{- if and (eq $values.monitor.scheme "https") (not $values.webConfigSecret) -}}
-{{- $found = append $found (printf "%s.monitor.scheme: is \"https\", but %s.webConfigSecret is empty, so the %s speaks plain HTTP; set both or neither." $program $program $program) -}}
+{{- $found = append $found (printf "%s.monitor.scheme: is \"https\", but %s.webConfigSecret is empty, so its pods serve plain HTTP; set both or neither." $program $program) -}}
 {{- end -}}
 {{- toYaml $found -}}
 {{- end }}
