@@ -85,6 +85,16 @@ def test_without_settings_it_reads_the_prometheus_of_the_chart(tmp_path: Path) -
     )
 
 
+def test_it_asks_for_the_tenant_of_the_charts_server_and_of_no_other(tmp_path: Path) -> None:
+    values = {"prometheus": {"headers": {"X-Scope-OrgID": "training"}}, "reliability": ON}
+    own = values | {"reliability": ON | {"config": {"prometheus": {"url": "http://thanos:9090"}}}}
+
+    for each, headers in ((values, {"X-Scope-OrgID": "training"}), (own, {})):
+        found = settings_of(objects(each), tmp_path).prometheus
+        assert found is not None
+        assert headers == found.headers
+
+
 def test_the_values_on_the_page_are_taken(tmp_path: Path) -> None:
     (shown,) = re.findall(r"```yaml\n# values\.yaml\n(.*?)```", PAGE, re.DOTALL)
 

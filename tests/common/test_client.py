@@ -57,6 +57,18 @@ def test_by_whose_word(tmp_path):
     assert b"Authorization: Bearer secret\r\n" in seen[0]
 
 
+def test_for_which_tenant():
+    with answering(HEAD, b"0123456789") as (server, seen):
+        asked(server.model_copy(update={"headers": {"X-Scope-OrgID": "training"}}))
+    assert b"X-Scope-OrgID: training\r\n" in seen[0]
+
+
+@pytest.mark.parametrize("headers", [{"X Scope": "a"}, {"X-Scope-OrgID": "a\r\nHost: b"}])
+def test_a_header_that_cannot_be_sent_is_refused(headers):
+    with pytest.raises(ValueError, match="headers"):
+        AskedServer(url="http://127.0.0.1", headers=headers)
+
+
 @pytest.mark.parametrize(
     ("parts", "said"),
     [

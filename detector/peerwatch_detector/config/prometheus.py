@@ -8,13 +8,11 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from peerwatch_common.settings.headers import Headers
 from peerwatch_common.settings.secrets import shown
 from peerwatch_common.settings.section import Section
 
 _ADDRESS = re.compile(r"https?://\S+\Z")
-# RFC 9110: a token, and a field value.
-_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
-_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*\Z")
 
 
 class ReadingConfig(Section):
@@ -122,7 +120,7 @@ class PrometheusConfig(Section):
         description="Read the series of rules/recording.rules.yaml; false sends the joined "
         "expressions instead, for servers without the rules.",
     )
-    headers: dict[str, str] = Field(
+    headers: Headers = Field(
         default_factory=dict, description="Extra HTTP headers, such as Authorization."
     )
     bearer_token_file: str | None = Field(
@@ -166,20 +164,6 @@ class PrometheusConfig(Section):
         if parts.query or parts.fragment:
             raise ValueError("must end with the path; what follows ? or # would not be sent")
         return url
-
-    @field_validator("headers")
-    @classmethod
-    def _can_be_sent(cls, headers: dict[str, str]) -> dict[str, str]:
-        wrong = [f"{name!r} is no name of a header" for name in headers if not _NAME.match(name)]
-        # Of a value only its header is told: it may be a password.
-        wrong += [
-            f"the value of {name!r} must be one line of Latin-1"
-            for name, value in headers.items()
-            if not _VALUE.match(value)
-        ]
-        if wrong:
-            raise ValueError("; ".join(wrong))
-        return headers
 
     @field_validator("bearer_token_file")
     @classmethod

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import Field, FilePath
 
+from peerwatch_common.settings.headers import Headers
 from peerwatch_common.settings.section import Section
 
 
@@ -18,6 +19,9 @@ class AskedServer(Section):
     token_file: FilePath | None = Field(default=None, description="File with a bearer token.")
     ca_file: FilePath | None = Field(
         default=None, description="Certificates that the server's may be signed by."
+    )
+    headers: Headers = Field(
+        default_factory=dict, description="Extra HTTP headers, such as X-Scope-OrgID of a tenant."
     )
 
 

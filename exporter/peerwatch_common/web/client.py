@@ -68,7 +68,7 @@ def ask(
     ClientError
         If there is no answer within the limits.
     """
-    headers, login = {}, None
+    headers, login = dict(server.headers), None
     ends = time.monotonic() + timeout_seconds
     content = bytearray()
     try:
