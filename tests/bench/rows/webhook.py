@@ -28,7 +28,7 @@ from werkzeug.serving import make_server
 from bench.measurement import Goal, Measurement, alone
 from peerwatch_common.web.response import Response
 from peerwatch_common.web.server import HttpServer
-from peerwatch_responder.action import Look
+from peerwatch_responder.action import StepState
 from peerwatch_responder.actions.driver.cluster import DriverOnly
 from peerwatch_responder.audit.journal import Journal
 from peerwatch_responder.run.books import Books
@@ -53,8 +53,8 @@ class _Hanging:
     def steps(self, _target: object) -> list[_Hanging]:
         return [self]
 
-    def look(self) -> Look:
-        return Look("open")
+    def inspect(self) -> StepState:
+        return StepState("open")
 
     def do(self, _before: object) -> str:
         with socket.create_connection(("127.0.0.1", self._port)) as connection:
