@@ -109,9 +109,9 @@ def test_an_exception_is_told_by_the_ranks_last_words(node):
 def test_an_exception_is_told_while_the_process_is_still_there(node):
     """Threads of the program, or NCCL, which waits for its peers, keep it for minutes."""
     node.tree.process(11, RANK)
-    node.beat()
+    node.write_heartbeat()
     assert {} == only(node.run(2), "rank_exit_info")
-    node.beat(ended=node.clock.now, error="ValueError")
+    node.write_heartbeat(ended=node.clock.now, error="ValueError")
     samples = node.run(3)
     assert 1 == samples["rank_exit_info", "job", "0", "", "", "ValueError"]
     assert 3 == samples["rank_halted_seconds", "job", "0"]
@@ -121,7 +121,7 @@ def test_an_exception_is_told_while_the_process_is_still_there(node):
     assert 5 == samples["rank_halted_seconds", "job", "0"]
     # The rank's next process has nothing to do with it.
     node.tree.process(12, RANK)
-    node.beat(pid=12)
+    node.write_heartbeat(pid=12)
     samples = node.run(1)
     assert {} == only(samples, "rank_exit_info") | only(samples, "rank_halted_seconds")
 

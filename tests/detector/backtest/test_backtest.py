@@ -30,12 +30,12 @@ from peerwatch_detector.models.store import EMPTY
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """A crash that halts the job, and a slow link that does not; both with every usual sign."""
     top = tmp_path_factory.mktemp("simulated")
-    family = replace(FAMILIES["plain"], nodes=(8,), seconds=900, onset=(400, 420), hidden_signs=0.0)
+    family = replace(FAMILIES["plain"], nodes=(8,), seconds=900, onset=(400, 420), hidden_effects=0.0)
     wanted, folders = {True, False}, []
     for seed in range(92_000, 92_100):
         case = simulate(f"case-{seed}", family, seed, faulty=True)
         halts = case.fault.halt is not None
-        if halts in wanted and "everything" not in case.signs:
+        if halts in wanted and "everything" not in case.effects:
             wanted.remove(halts)
             folders.append(top / case.name)
             write_simulated(case, folders[-1])
