@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from peerwatch_common.promql import any_of, in_one, quoted, selected
 
@@ -20,6 +24,13 @@ from peerwatch_common.promql import any_of, in_one, quoted, selected
 )
 def test_a_string(text, expected):
     assert quoted(text) == expected
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\x00")))
+def test_quoting_is_undone_by_reading(value):
+    # Go's and JSON's escapes agree on the three characters that are escaped.
+    assert value == json.loads(quoted(value), strict=False)
+    assert "\n" not in quoted(value)
 
 
 def test_selectors():

@@ -179,8 +179,12 @@ def healthy(detector: RunningDetector, server: Server, job: TrainingJob) -> None
 
 
 def wait_for_all_ranks(server: Server) -> None:
-    running = f'rank_process_state{{job_id="{JOB}", state=~"running|sleeping"}} == 1'
-    wait_for("all ranks", lambda: len(query(server.url, running)) == len(NODES))
+    state = f'rank_process_state{{job_id="{JOB}", state=~"%s"}} == 1'
+    running, ended = state % "running|sleeping", state % "exited|zombie|stopped"
+    wait_for(
+        "all ranks",
+        lambda: len(query(server.url, running)) == len(NODES) and not query(server.url, ended),
+    )
 
 
 def test_a_killed_rank_is_named_and_falls_when_it_is_back(

@@ -38,7 +38,7 @@ TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
 SwitchType=switch/none
 MpiDefault=none
-ReturnToService=2
+ReturnToService=1
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 

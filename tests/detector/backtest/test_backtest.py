@@ -30,7 +30,9 @@ from peerwatch_detector.models.store import EMPTY
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """A crash that halts the job, and a slow link that does not; both with every usual sign."""
     top = tmp_path_factory.mktemp("simulated")
-    family = replace(FAMILIES["plain"], nodes=(8,), seconds=900, onset=(400, 420), hidden_effects=0.0)
+    family = replace(
+        FAMILIES["plain"], nodes=(8,), seconds=900, onset=(400, 420), hidden_effects=0.0
+    )
     wanted, folders = {True, False}, []
     for seed in range(92_000, 92_100):
         case = simulate(f"case-{seed}", family, seed, faulty=True)

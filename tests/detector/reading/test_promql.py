@@ -1,11 +1,7 @@
 from __future__ import annotations
 
-import json
-
 import promql_parser
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.reading import promql
@@ -25,14 +21,6 @@ def matcher_of(selector: str) -> tuple[str, str]:
 def test_any_job_id_reaches_prometheus_as_it_is(job_id: str) -> None:
     selection = selection_of(METRICS[0], job_id, DetectorConfig())
     assert ("job_id", job_id) == matcher_of(selection.selector)
-
-
-@given(st.text(st.characters(codec="utf-8", exclude_characters="\x00")))
-def test_quoting_is_undone_by_reading(value: str) -> None:
-    quoted = promql.quote(value)
-    # Go's and JSON's escapes agree on the three characters that are escaped.
-    assert value == json.loads(quoted, strict=False)
-    assert "\n" not in quoted
 
 
 @pytest.mark.parametrize("job_id", [None, *ODD])
