@@ -25,9 +25,14 @@ def _clock(kind: int) -> Callable[[Any], float]:
     return lambda handle: float(pynvml.nvmlDeviceGetMaxClockInfo(handle, kind)) * _MEGAHERTZ
 
 
+def _memory_used(handle: Any) -> float:
+    # As nvidia-smi counts it: the older structure adds what the driver reserves.
+    return float(pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2).used)
+
+
 FIELDS: tuple[Field, ...] = (
     ("gpu_memory_total_bytes", {}, lambda h: float(pynvml.nvmlDeviceGetMemoryInfo(h).total), 0.0),
-    ("gpu_memory_used_bytes", {}, lambda h: float(pynvml.nvmlDeviceGetMemoryInfo(h).used), 0.25),
+    ("gpu_memory_used_bytes", {}, _memory_used, 0.25),
     (
         "gpu_power_limit_watts",
         {},

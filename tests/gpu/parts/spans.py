@@ -54,9 +54,9 @@ def _compare(job: Job, result: Result) -> None:
         )
         if on_gpu < len(own):
             result.failures.append(f"Of the {name} spans the GPU measured {on_gpu}: {spans[:9]}.")
-        if any(
-            abs(a - b) > _TOLERANCE * b + _TOLERANCE_SECONDS for a, b in zip(ours, own, strict=True)
-        ):
+        # Of single ones the host may have paused between the job's event and the span's.
+        span, by_job = statistics.median(ours), statistics.median(own)
+        if abs(span - by_job) > _TOLERANCE * by_job + _TOLERANCE_SECONDS:
             result.failures.append(f"{name} is not as long as by the job's own events: {rows[-1]}.")
     result.lines.append("Milliseconds by spans and by events of the job itself, around the same.")
     result.table(("segment", "steps", "span", "own events", "largest difference, us"), rows)
