@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 
 import pytest
 
@@ -47,6 +48,17 @@ def world(**own):
     ranks = [ras_rank(n, 104 + n - 4, host=ELSEWHERE, AllReduce=7) for n in range(8)]
     ranks[4], ranks[5] = ras_rank(4, 104, AllReduce=6, **own), ras_rank(5, 105, AllReduce=7)
     return ranks
+
+
+def test_recorded_answer_of_a_job_of_four_ranks():
+    """NCCL 2.28.9; the answer as it came, below SERVER PROTOCOL 2 and two times OK."""
+    body = (Path(__file__).parent / "recorded_collectives" / "ras_nccl_2.28.9.json").read_bytes()
+    status = parse_ras(RasAnswer(body, is_json=True))
+    assert [2, 2, 4] == sorted(each.size for each in status.communicators)
+    assert (0, ()) == (status.garbled, status.missing)
+    (everybody,) = (each for each in status.communicators if each.size == 4)
+    assert [912, 913, 914, 915] == sorted(rank.pid for rank in everybody.ranks)
+    assert all(rank.launched["all_reduce"] > 100 for rank in everybody.ranks)
 
 
 def test_own_ranks_with_the_name_of_their_group():

@@ -52,6 +52,17 @@ def test_recorded_hang_shows_who_did_not_launch():
     assert groups[2]["2"].in_flight is None
 
 
+def test_recorded_nccl_knows_starts_and_durations():
+    """Torch 2.11 and NCCL 2.28.9 on an H100 with TORCH_NCCL_ENABLE_TIMING=1, in a step."""
+    body = (RECORDED / "fr_nccl_rank0.json").read_bytes()
+    groups = follow(body)
+    assert {"0": (136, 133, 132), "1": (131, 130, 130)} == {
+        name: numbers(group) for name, group in groups.items()
+    }
+    timed = [each for each in parse_dump(body).entries if "duration_ms" in each]
+    assert 19 == len(timed)
+
+
 def test_recorded_totals():
     totals = follow(recorded("hang", 0))["0"].totals
     assert {"all_reduce", "barrier"} == set(totals)

@@ -20,6 +20,36 @@ def _with(state: Snapshot, group: str, rank: int, **changes) -> Snapshot:
     return replace(state, positions={**state.positions, group: group_positions})
 
 
+def _launched_on(state: Snapshot, group: str, *ranks: int) -> Snapshot:
+    for rank in ranks:
+        state = _with(state, group, rank, went_on=True)
+    return state
+
+
+ALL_LAUNCHED = without_starts(
+    snapshot(
+        "W: 0 69/68, 1 69/68, 2 69/68, 3 69/68; A: 0 60/59, 1 60/59; B: 2 60/59, 3 60/59",
+        {"W": (0, 1, 2, 3), "A": (0, 1), "B": (2, 3)},
+    )
+)
+
+
+def test_hosts_that_ran_ahead_and_launched_in_different_order_wait_for_each_other():
+    """Over NCCL, of which only launches are known: rank 2 took its neighbour's first."""
+    state = _launched_on(_launched_on(ALL_LAUNCHED, "W", 0, 1, 3), "B", 2)
+
+    root = _only(state)
+
+    assert (root.class_name, root.ranks, root.decided) == ("call_order", (2, 3), False)
+    assert root.victims == (0, 1)
+
+
+def test_hosts_that_ran_ahead_in_one_order_wait_for_the_network():
+    state = _launched_on(ALL_LAUNCHED, "W", 0, 1, 2, 3)
+
+    assert {root.class_name for root in hangs(state)} == {"network_stuck"}
+
+
 def test_h1_the_rank_that_did_not_launch_is_named_through_all_its_groups():
     root = _only(
         snapshot(

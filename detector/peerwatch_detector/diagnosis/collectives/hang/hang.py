@@ -85,7 +85,8 @@ def _root(
         return _rank(snapshot, ranks[0], victims, direct)
     if any(isinstance(vertex, Wait) and vertex.reason == "order" for vertex in component):
         return None  # hosts that ran ahead of their devices look the same
-    return Hang("call_order", ranks, victims, True, direct)
+    decided = not any(isinstance(each, Wait) and each.reason == "turn" for each in component)
+    return Hang("call_order", ranks, victims, decided, direct)
 
 
 def _rank(

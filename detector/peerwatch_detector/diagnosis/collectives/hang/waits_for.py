@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Literal, NamedTuple
 
+from peerwatch_detector.diagnosis.collectives.hang.components import components
 from peerwatch_detector.diagnosis.collectives.hang.late_ends import launches_ahead, with_ends
 from peerwatch_detector.diagnosis.collectives.signature import Signature, disagreement
 from peerwatch_detector.diagnosis.collectives.snapshot import Group, Position, Snapshot
 
-Reason = Literal["launch", "start", "mismatch", "network", "order"]
+Reason = Literal["launch", "start", "mismatch", "network", "order", "turn"]
 
 
 class Wait(NamedTuple):
@@ -20,7 +21,8 @@ class Wait(NamedTuple):
     reason
         For others to ``launch`` it or to ``start`` it; for nobody, because ranks called different
         collectives (``mismatch``) or because all have started (``network``). ``order``: for
-        what comes before it, on the devices of others or on the own.
+        what comes before it, on the devices of others or on the own. ``turn``: for those that
+        launched it after another one, which they are in.
     group
         The name of the group.
     sequence
@@ -56,20 +58,19 @@ def waits_for(snapshot: Snapshot) -> Edges:
     edges: Edges = {rank: [] for rank in snapshot.dead}
     unclear: list[tuple[Wait, list[int]]] = []
     unstarted: list[tuple[Wait, list[int]]] = []
-    ahead = launches_ahead(snapshot)
-    for group, shown in snapshot:
-        if group.name in snapshot.idle:
-            continue
-        positions = with_ends(group, shown, ahead=ahead)
-        for sequence, ranks in sorted(_waiting(snapshot, positions).items()):
-            members = _Members(group, positions, sequence, snapshot)
-            wait, waiting, missing = members.wait(ranks)
-            if wait.reason == "order":
-                unstarted.append((wait, waiting))
-            elif wait.reason == "network" and not members.starts_known:
-                unclear.append((wait, waiting))
+    turns = _turns(snapshot)
+    for wait, waiting, missing, starts_known in _waits(snapshot, as_shown=turns):
+        if wait.reason == "order":
+            unstarted.append((wait, waiting))
+        elif wait.reason == "network" and not starts_known:
+            if wait.group in turns:
+                holding = [rank for rank in waiting if rank in turns[wait.group]]
+                others = [rank for rank in waiting if rank not in holding]
+                _add(edges, wait._replace(reason="turn"), others, holding)
             else:
-                _add(edges, wait, waiting, missing)
+                unclear.append((wait, waiting))
+        else:
+            _add(edges, wait, waiting, missing)
     _add_unclear(edges, unclear)
     if not edges:
         for wait, waiting in unstarted:
@@ -81,6 +82,66 @@ def _add(edges: Edges, wait: Wait, waiting: list[int], missing: list[int]) -> No
     edges[wait] = list(missing)
     for rank in waiting:
         edges.setdefault(rank, []).append(wait)
+
+
+def _waits(
+    snapshot: Snapshot, as_shown: Container[str] | None = None
+) -> Iterator[tuple[Wait, list[int], list[int], bool]]:
+    """Yield each wait, who waits, for whom, and whether the source knows starts.
+
+    Parameters
+    ----------
+    snapshot
+        The job.
+    as_shown
+        Groups of which ends that were noted late are not added; None: of none.
+    """
+    ahead = launches_ahead(snapshot)
+    for group, shown in snapshot:
+        if group.name in snapshot.idle:
+            continue
+        raw = as_shown is None or group.name in as_shown
+        positions = shown if raw else with_ends(group, shown, ahead=ahead)
+        for sequence, ranks in sorted(_waiting(snapshot, positions).items()):
+            members = _Members(group, positions, sequence, snapshot)
+            yield (*members.wait(ranks), members.starts_known)
+
+
+def _turns(snapshot: Snapshot) -> dict[str, list[int]]:
+    """Return the groups whose ranks launched the same collectives in different order.
+
+    Hosts launch ahead of devices, so a rank may be in several; the one that it launched last has
+    to wait for the others. Where that goes round in a circle none of them can end, unless they are
+    on streams that run side by side, which nobody knows here.
+
+    Returns
+    -------
+    dict
+        By group, the ranks that hold it up, as they are in another one of the circle first.
+    """
+    stuck = [
+        (wait.group, ranks)
+        for wait, ranks, _, starts_known in _waits(snapshot)
+        if wait.reason == "network" and not starts_known
+    ]
+    of_rank: dict[int, set[str]] = {}
+    for group, ranks in stuck:
+        for rank in ranks:
+            of_rank.setdefault(rank, set()).add(group)
+    holders: dict[str, list[int]] = {}
+    for rank, own in sorted(of_rank.items()):
+        last = [group for group in own if not snapshot.positions[group][rank].went_on]
+        if len(own) > 1 and len(last) == 1:
+            holders.setdefault(last[0], []).append(rank)
+    after = {
+        group: set().union(*(of_rank[rank] for rank in ranks)) - {group}
+        for group, ranks in holders.items()
+    }
+    circling = {group for found in components(after) if len(found) > 1 for group in found}
+    return {
+        group: [rank for rank in holders[group] if len(circling & of_rank[rank]) > 1]
+        for group in circling
+    }
 
 
 def _add_unclear(edges: Edges, waits: list[tuple[Wait, list[int]]]) -> None:
