@@ -166,9 +166,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         status, headers, content = answer
         self.send_response(status)
-        for name, value in headers.items():
+        for name, value in {"Content-Length": str(len(content)), **headers}.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
 
@@ -241,6 +240,32 @@ def test_an_answer_that_never_comes_leaves_open_what_was_done():
     later = (202, {}, b"")
     with driver(*[later] * 9) as server, pytest.raises(AmbiguousError, match="after 5 s"):
         the_step(action_at(server, deadline_seconds=5)).do({})
+
+
+BROKEN_OFF = {"Content-Length": "999"}
+
+
+def test_an_answer_that_breaks_off_leaves_open_what_was_done():
+    answer = (200, {**BROKEN_OFF, "Transfer-Encoding": "chunked"}, b"5\r\nab")
+    with driver(answer) as server, pytest.raises(AmbiguousError, match="No answer"):
+        the_step(action_at(server)).do({})
+
+
+def test_an_answer_to_come_that_breaks_off_is_asked_for_again():
+    cut_off = (200, {**BROKEN_OFF, "Transfer-Encoding": "chunked"}, b"5\r\nab")
+    with driver((202, {}, b""), cut_off, (200, {}, DONE)) as server:
+        assert the_step(action_at(server)).do({}).startswith("done")
+
+
+def test_without_its_secret_nothing_is_sent(tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("s3cret\n")
+    with driver() as server:
+        action = action_at(server, secret_file=secret)
+        secret.unlink()
+        with pytest.raises(LaterError, match="The secret cannot be read"):
+            the_step(action).do({})
+    assert server.got == []
 
 
 def test_nobody_else_is_sent_the_signature():

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import subprocess
 from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import Field
@@ -19,6 +16,7 @@ from peerwatch_responder.action import (
     StepState,
     register,
 )
+from peerwatch_responder.child_process import run_child
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,8 +46,12 @@ class CheckOptions(ActionOptions):
     )
 
 
-@register("check", "runs peerwatch-check; only a node that fails is answered", takes_out=False,
-          options=CheckOptions)  # fmt: skip
+@register(
+    "check",
+    "runs peerwatch-check; only a node that fails is answered",
+    takes_out=False,
+    options=CheckOptions,
+)
 class Check:
     """Runs a command that ends as ``peerwatch-check`` does.
 
@@ -112,28 +114,16 @@ class _Run:
         command = [_WORD.sub(lambda found: words[found[0]], each) for each in self._options.command]
         seconds = self._options.timeout_seconds
         try:
-            child = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
+            status, output, errors = run_child(command, seconds)
         except OSError as error:
             return Checked(None, f"{command[0]}: {error.strerror}")
-        with child:
-            try:
-                output, errors = child.communicate(timeout=seconds)
-            except subprocess.TimeoutExpired:
-                # Also what it has started, which may hold the pipe.
-                os.killpg(child.pid, signal.SIGKILL)
-                child.communicate()
-                return Checked(None, f"it did not end within {seconds:g} s")
-        if child.returncode == _FAIL:
+        if status is None:
+            return Checked(None, f"it did not end within {seconds:g} s")
+        if status == _FAIL:
             return Checked(_FAIL, _failures(output[:_MAX_BYTES]) or _shown(errors or output))
-        if child.returncode in {_PASS, _WARN}:
-            return Checked(child.returncode, "")
-        return Checked(child.returncode, f"status {child.returncode} {_shown(errors or output)}")
+        if status in {_PASS, _WARN}:
+            return Checked(status, "")
+        return Checked(status, f"status {status} {_shown(errors or output)}")
 
 
 def _failures(output: bytes) -> str:

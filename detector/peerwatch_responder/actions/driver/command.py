@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from typing import TYPE_CHECKING
 
 from pydantic import Field
@@ -22,6 +21,7 @@ from peerwatch_responder.actions.driver.order import (
     starts_again,
     understood,
 )
+from peerwatch_responder.child_process import run_child
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 # As sysexits.h has it: nothing was done, try again.
 _TEMPORARY = 75
-_KILL_SECONDS = 5.0
 
 
 class CommandOptions(DriverOptions):
@@ -84,40 +83,19 @@ class _Order:
         order = identity(self._target, self.name, "command")
         seconds = self._options.deadline_seconds
         try:
-            child = subprocess.Popen(
+            ended = run_child(
                 self._options.command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-                env={**os.environ, "PEERWATCH_ACTION_ID": order},
+                seconds,
+                given=body_of(self._target, self.name, order, seconds),
+                environment={**os.environ, "PEERWATCH_ACTION_ID": order},
+                asks_first=True,
             )
         except OSError as error:
             raise RejectedError(f"{self._options.command[0]}: {error.strerror}") from error
-        with child:
-            try:
-                answer, _ = child.communicate(
-                    body_of(self._target, self.name, order, seconds), timeout=seconds
-                )
-            except subprocess.TimeoutExpired:
-                _end(child)
-                raise AmbiguousError(f"It was not done after {seconds:.0f} s.") from None
-        if child.returncode == _TEMPORARY:
+        if ended.status is None:
+            raise AmbiguousError(f"It was not done after {seconds:.0f} s.")
+        if ended.status == _TEMPORARY:
             raise LaterError("The command asks to try again (status 75).")
-        if child.returncode != 0:
-            raise AmbiguousError(f"The command ended with status {child.returncode}.")
-        return understood(answer)
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """End a command and all that it started."""
-    for number in (15, 9):
-        try:
-            os.killpg(child.pid, number)
-        except ProcessLookupError:
-            return
-        try:
-            child.communicate(timeout=_KILL_SECONDS)
-        except subprocess.TimeoutExpired:
-            continue
-        return
+        if ended.status != 0:
+            raise AmbiguousError(f"The command ended with status {ended.status}.")
+        return understood(ended.output)

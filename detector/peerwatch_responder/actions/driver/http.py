@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 import requests
+import urllib3
 from pydantic import Field, FilePath
 
 from peerwatch_responder.action import (
@@ -29,12 +30,15 @@ from peerwatch_responder.actions.driver.order import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from peerwatch_responder.action import Before, Target
 
 _CONNECT_SECONDS, _READ_SECONDS = 5.0, 30.0
 _POLL_SECONDS = 2.0
 _OK, _ACCEPTED = 200, 202
+# What goes wrong on the way; a body that breaks off is urllib3's own error.
+_BROKEN = (requests.exceptions.RequestException, urllib3.exceptions.HTTPError)
 # Nothing was done, by their definition (RFC 9110, RFC 6585).
 _NOT_NOW = {429, 503}
 
@@ -131,13 +135,13 @@ class _Order:
             if _was_refused(error):
                 raise LaterError("The driver's connection was refused.") from error
             raise AmbiguousError("The connection broke after the order was sent.") from error
-        except requests.exceptions.RequestException as error:
+        except _BROKEN as error:
             raise AmbiguousError(f"No answer: {error.__class__.__name__}.") from error
         while status == _ACCEPTED and self._clock() < end:
             self._wait(_POLL_SECONDS)
             try:
                 status, location, answer = self._request("GET", location, None, order)
-            except requests.exceptions.RequestException:
+            except (*_BROKEN, LaterError):
                 # It is asked, not told, anew.
                 continue
         return _answered(status, answer, options.deadline_seconds)
@@ -147,7 +151,9 @@ class _Order:
     ) -> tuple[int, str, bytes]:
         headers = {"Idempotency-Key": order, "Content-Type": "application/json"}
         if self._options.secret_file is not None:
-            headers |= signature(self._options.secret_file.read_bytes(), body or b"", self._clock())
+            headers |= signature(
+                self._secret(self._options.secret_file), body or b"", self._clock()
+            )
         with requests.request(
             method,
             url,
@@ -164,6 +170,13 @@ class _Order:
             if urlsplit(location)[:2] != urlsplit(self._options.url)[:2]:
                 location = self._options.url
             return response.status_code, location, answer
+
+    def _secret(self, path: Path) -> bytes:
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            # Such as while it is replaced: nothing was sent.
+            raise LaterError(f"The secret cannot be read: {path}: {error.strerror}.") from error
 
 
 def signature(secret: bytes, body: bytes, now: float) -> dict[str, str]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from peerwatch_common.logs import one_line
 from peerwatch_responder.action import UnknownError
+from peerwatch_responder.child_process import run_child
 
 # 20,000 jobs with all their fields.
 _MAX_BYTES = 256 * 1024**2
@@ -143,27 +141,14 @@ class Commands:
         """
         path = self._folder / program
         try:
-            child = subprocess.Popen(
-                [str(path), *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-                env=self._environment,
+            status, output, errors = run_child(
+                [str(path), *arguments], self._timeout_seconds, environment=self._environment
             )
         except OSError as error:
             raise UnknownError(f"{path}: {error.strerror}; see cluster.folder.") from error
-        with child:
-            try:
-                output, errors = child.communicate(timeout=self._timeout_seconds)
-            except subprocess.TimeoutExpired:
-                # Also what it has started, which may hold the pipe.
-                os.killpg(child.pid, signal.SIGKILL)
-                child.communicate()
-                return None, "", ""
         if len(output) > _MAX_BYTES:
             raise UnknownError(f"{program} prints more than {_MAX_BYTES} bytes.")
-        return child.returncode, output.decode(errors="replace"), errors.decode(errors="replace")
+        return status, output.decode(errors="replace"), errors.decode(errors="replace")
 
 
 def _shown(text: str) -> str:
