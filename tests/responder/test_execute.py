@@ -236,6 +236,8 @@ class Advisor:
         ([Advice("retry", "rule")], 1, "done"),
         ([Advice("retry_elsewhere", "rule")], 1, "done"),
         ([Advice("retry_later", "rule", wait_seconds=7.0)], 1, "done"),
+        # Longer than a step is tried.
+        ([Advice("retry_later", "rule", wait_seconds=3600.0)], 1, "done"),
         ([UnknownError("no log"), Advice("retry", "rule")], 1, "done"),
         ([UnknownError("no log")], 0, "stuck"),
         ([Advice("stop", "rule", "'shape mismatch' in rank 3")], 0, "stuck"),
@@ -252,7 +254,7 @@ def test_advice_is_asked_before_a_job_is_started_again(advice, done, ends):
     if advice[0] == Advice("stop", "rule", "'shape mismatch' in rank 3"):
         assert text == "requeue: the advice is stop (rule): 'shape mismatch' in rank 3"
     if getattr(advice[0], "wait_seconds", 0):
-        assert time.now == 7.0
+        assert time.now == advice[0].wait_seconds
 
 
 def test_no_advice_is_asked_where_no_job_is_started_again_or_it_was_begun():

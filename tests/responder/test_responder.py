@@ -226,3 +226,23 @@ def test_without_alerts_and_nodes_that_are_out_no_cluster_is_asked():
     cluster = FakeCluster()
     responder(cluster=cluster).cycle()
     assert cluster.asked == 0
+
+
+class Broken(Undoable):
+    """An action with a fault that its author did not think of."""
+
+    def steps(self, target):
+        raise ZeroDivisionError
+
+
+def test_a_fault_of_an_action_is_for_a_person_and_not_forgotten():
+    books = books_with(response("n1", "j1", key="k1", status="acting"))
+    config = ResponderConfig(policy=SETTINGS, dry_run=False)
+    actions = dict.fromkeys(books.state.responses["k1"].actions, Broken())
+    heard = Responder(Settings(config, DriverOnly(), actions), books, lambda: NOW)
+
+    heard.go_on()
+    heard.join(300)
+
+    ended = heard.state.responses["k1"]
+    assert ("stuck", "It broke off: ZeroDivisionError; see the log.") == (ended.status, ended.text)

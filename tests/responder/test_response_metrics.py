@@ -98,6 +98,16 @@ def test_a_stuck_response_is_named_until_its_node_is_back():
     assert values(heard, "peerwatch_response_stuck") == {(): 0}
 
 
+@pytest.mark.parametrize("end", ["done", "failed", "stuck"])
+def test_what_is_undone_is_counted_besides_as_what_it_was(end):
+    heard = responder()
+    ended(heard.books, response("n1", "j1", key="k1"), end)
+    for _ in range(2):
+        heard.books.write("ended", key="k1", status="undone", text="")
+    outcomes = values(heard, "peerwatch_response_actions_total")
+    assert {key[2] for key, count in outcomes.items() if count == 1} == {end, "undone"}
+
+
 def test_what_is_under_way_and_what_has_ended_is_told_for_a_while():
     now = NOW
     settings = Settings(ResponderConfig(policy=SETTINGS), DriverOnly(), {"drain": Undone()})

@@ -93,9 +93,17 @@ def _step(state: State, row: Row) -> State:
 
 
 def _ended(state: State, row: Row) -> State:
-    data = row.data
+    data, known = row.data, state.responses[row.data["key"]]
+    undone_from = known.undone_from
+    if data["status"] == "undone" and known.status != "undone":
+        undone_from = known.status
     return _changed(
-        state, data, status=data["status"], ended_at=row.time, text=data.get("text", "")
+        state,
+        data,
+        status=data["status"],
+        ended_at=row.time,
+        text=data.get("text", ""),
+        undone_from=undone_from,
     )
 
 

@@ -82,6 +82,8 @@ class Response:
         How often in a row its node has passed its checks since it is out.
     tried_at
         When it was last checked for that, in Unix seconds; None: it was not.
+    undone_from
+        Of one that is undone the status that it had ended with; None: it is not undone.
     """
 
     key: str
@@ -102,6 +104,7 @@ class Response:
     why: str = ""
     passes: int = 0
     tried_at: float | None = None
+    undone_from: Status | None = None
 
     @property
     def is_out(self) -> bool:

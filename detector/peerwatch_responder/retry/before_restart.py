@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import logging
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,14 +112,15 @@ def logs_of(patterns: Sequence[str], job_id: str) -> list[LogText]:
     name = job_id.replace("/", "_")
     if not name or set(name) == {"."}:
         return []
-    paths = [
+    found = (
         path
         for pattern in patterns
-        for path in glob.glob(pattern.replace("{job_id}", glob.escape(name)), recursive=True)  # noqa: PTH207
-    ][:_MOST_FILES]
+        for path in glob.iglob(pattern.replace("{job_id}", glob.escape(name)), recursive=True)  # noqa: PTH207
+    )
+    paths = dict.fromkeys(islice(found, _MOST_FILES))
     bound = LARGEST.shared(len(paths), TOTAL_BYTES)
     logs = []
-    for path in dict.fromkeys(paths):
+    for path in paths:
         try:
             logs.append(read_log(Path(path), bound))
         except (LogError, OSError) as error:

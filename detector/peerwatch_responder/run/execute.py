@@ -159,8 +159,8 @@ class Execution:
         if not advice.restarts:
             text = f"{action}: the advice is {advice.verdict} ({advice.reason}): {advice.text}"
             raise EndedError(self._failed(), text)
-        seconds = min(advice.wait_seconds, self._patience.seconds)
-        if advice.verdict == "retry_later" and not self._dry_run and self._patience.wait(seconds):
+        waits = advice.verdict == "retry_later" and not self._dry_run
+        if waits and self._patience.wait(advice.wait_seconds):
             raise StoppedError
 
     def _patiently(self, what: str, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - as the call's

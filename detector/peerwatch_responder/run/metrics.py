@@ -174,12 +174,12 @@ def families(responder: Responder, rejected: Counter[str], now: float) -> list[F
     """
     state, config = responder.state, responder.config
     responses = tuple(state.responses.values())
-    # A counter never falls: what is undone was done before.
+    # A counter never falls: what is undone had ended before.
     ended: Counter[tuple[str, str]] = Counter(
         (action, result)
         for each in responses
         for action in each.actions
-        for result in (("done", "undone") if each.status == "undone" else (each.status,))
+        for result in {each.undone_from or each.status, each.status}
     )
     out = {(each.cluster, each.node) for each in responses if each.is_out}
     found = {spec.name: spec.family() for spec in SPECS}

@@ -9,6 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from peerwatch_responder.action import UnknownError
+from peerwatch_responder.audit.journal import JournalError
 from peerwatch_responder.policy.decide import decide, rule_for, takes_out
 from peerwatch_responder.policy.limit_guards import most_at_once
 from peerwatch_responder.policy.state import UNDER_WAY, Surroundings
@@ -325,12 +326,20 @@ class Responder:
             status, text = execution.run()
             if status == "passed" and not self.config.dry_run:
                 status, text = self._put_back(response.key, text)
-            self._books.write("ended", key=response.key, status=status, text=text)
         except StoppedError:
             return
-        except Exception:
-            # Such as a journal that cannot be written: what was done is looked at after a restart.
+        except JournalError:
+            # What was done is looked at after a restart.
             _LOG.exception("response broken off key=%s", response.key)
+            return
+        except Exception as error:
+            # A fault of the program: whether its step acted only a person can find out.
+            _LOG.exception("response broken off key=%s", response.key)
+            status, text = "stuck", f"It broke off: {error.__class__.__name__}; see the log."
+        try:
+            self._books.write("ended", key=response.key, status=status, text=text)
+        except JournalError:
+            _LOG.exception("end not written key=%s status=%s", response.key, status)
             return
         _LOG.info("ended key=%s status=%s detail=%s", response.key, status, text)
 

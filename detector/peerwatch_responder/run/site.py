@@ -114,17 +114,17 @@ class Site:
         if not bears(request, self._token_file):
             return text(401, "A token is needed.", ("WWW-Authenticate", "Bearer"))
         try:
-            results = obey(
-                json.loads(request.body),
-                self._responder.books,
-                self._responder.actions,
-                self._responder.config.policy.probation,
-            )
+            order = json.loads(request.body)
         except (ValueError, RecursionError):
             return text(400, "The body is no JSON.")
+        responder = self._responder
+        try:
+            results = obey(
+                order, responder.books, responder.actions, responder.config.policy.probation
+            )
         except OrderError as error:
             return text(409, str(error))
-        self._responder.wake()
+        responder.wake()
         return _json(200, {"results": results})
 
 

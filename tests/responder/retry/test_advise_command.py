@@ -1,6 +1,7 @@
 """The command, and the responder that asks before it starts a job again."""
 
 import json
+import threading
 
 import pytest
 
@@ -8,7 +9,9 @@ from peerwatch_responder.__main__ import main
 from peerwatch_responder.advice import Job
 from peerwatch_responder.retry.adviser import Adviser
 from peerwatch_responder.retry.before_restart import LogAdvisor, logs_of
+from peerwatch_responder.retry.history import counts as counting
 from peerwatch_responder.retry.history.counts import AdviceCounts
+from peerwatch_responder.retry.history.row import HistoryRow, parse_row
 from peerwatch_responder.retry.history.store import History
 from peerwatch_responder.retry.metrics import families
 from peerwatch_responder.retry.reading.cluster_jobs import ClusterJob
@@ -116,3 +119,23 @@ def test_advice_is_counted_from_the_history(tmp_path):
     assert sample.value == 2
     (tmp_path / "h").unlink()
     assert counts.read() == {("do_not_retry", "signature"): 2}
+
+
+def test_two_who_scrape_at_once_count_what_is_new_once(tmp_path, monkeypatch):
+    History(tmp_path / "h").append(
+        HistoryRow("advice", 1.0, "id", "j", "a", "root", "retry", "signature")
+    )
+    counts, others = AdviceCounts(tmp_path / "h"), []
+
+    def while_another_reads(line):
+        if not others:
+            others.append(threading.Thread(target=counts.read))
+            others[0].start()
+            # It must wait; where it need not, it has ended by now.
+            others[0].join(1)
+        return parse_row(line)
+
+    monkeypatch.setattr(counting, "parse_row", while_another_reads)
+    counts.read()
+    others[0].join(300)
+    assert {("retry", "signature"): 1} == counts.read()

@@ -5,7 +5,10 @@ import json
 import pytest
 
 from peerwatch_responder.action import UnknownError
-from peerwatch_responder.retry.reading.cluster_jobs import slurm_commands
+from peerwatch_responder.advice import Job
+from peerwatch_responder.retry.reading import cluster_jobs
+from peerwatch_responder.retry.reading.bounded import TOTAL_BYTES
+from peerwatch_responder.retry.reading.cluster_jobs import job_of_cluster, slurm_commands
 from peerwatch_responder.retry.reading.files import LogError
 from peerwatch_responder.retry.reading.pod import pod_of_api, pod_of_folder, split_name
 from peerwatch_responder.retry.reading.slurm_job import (
@@ -200,3 +203,36 @@ def test_slurms_commands_find_its_settings(
         monkeypatch.setenv("SLURM_CONF", str(tmp_path / "inherited"))
     commands = slurm_commands(ResponderConfig.model_validate({"cluster": options}))
     assert commands.ask(program, "show") == handed_on
+
+
+class Namespace(Api):
+    """A namespace with some pods of one job, one of which goes while they are read."""
+
+    def __init__(self, count):
+        super().__init__(pod(phase="Running"))
+        self.names = [f"bert-worker-{number}" for number in range(count)]
+        self.kept = []
+
+    def list(self, what, path, query=None):
+        return [{"metadata": {"name": name}, "spec": self.content["spec"]} for name in self.names]
+
+    def get(self, what, path, query=None):
+        return None if path.endswith("-1") else self.content
+
+    def text(self, what, path, query, most_bytes):
+        self.kept.append(most_bytes)
+        return b"a log\n"
+
+
+@pytest.mark.parametrize("count", [2, 30])
+def test_the_pods_of_a_job(monkeypatch, count):
+    api = Namespace(count)
+    monkeypatch.setattr(cluster_jobs, "kubernetes_api", lambda _config: api)
+    gather = job_of_cluster(ResponderConfig(cluster={"type": "kubernetes"}))
+
+    found = gather(Job("", "ml/bert", "gpu-3", 0.0))
+
+    assert 2 * (count - 1) == len(found.logs)
+    assert ("--pod ml/bert-worker-1: there is no such pod.",) == found.facts.notes
+    # However many there are, they fit into the memory that all logs of a job have.
+    assert sum(api.kept) <= TOTAL_BYTES

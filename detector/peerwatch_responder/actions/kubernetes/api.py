@@ -202,15 +202,18 @@ class Api:
         try:
             with self._open("GET", path, query) as response:
                 end = self._clock() + self._options.timeout_seconds
-                content = b""
+                content = bytearray()
                 read = getattr(response.raw, "read1", response.raw.read)
                 while chunk := read(_CHUNK):
-                    content = content[-most_bytes:] + chunk
+                    content += chunk
+                    # Cut now and then: each time, most of a long text would be copied for a chunk.
+                    if len(content) > 2 * most_bytes:
+                        del content[:-most_bytes]
                     if self._clock() > end:
                         raise requests.exceptions.ReadTimeout("is too slow")
                 if response.status_code != 200:
-                    raise UnknownError(_unreadable(what, _answer(response, content)))
-                return content[-most_bytes:]
+                    raise UnknownError(_unreadable(what, _answer(response, bytes(content))))
+                return bytes(content[-most_bytes:])
         except _BROKEN as error:
             text = f"The API server does not answer to {what}: {error.__class__.__name__}."
             raise UnknownError(text) from error
@@ -259,7 +262,7 @@ class Api:
     ) -> Answer:
         end = self._clock() + self._options.timeout_seconds
         with self._open(method, path, query, body, content_type) as response:
-            content = b""
+            content = bytearray()
             read = getattr(response.raw, "read1", response.raw.read)
             while chunk := read(_CHUNK):
                 content += chunk
@@ -267,7 +270,7 @@ class Api:
                     raise requests.exceptions.ContentDecodingError("is too long")
                 if self._clock() > end:
                     raise requests.exceptions.ReadTimeout("is too slow")
-            return _answer(response, content)
+            return _answer(response, bytes(content))
 
     @contextmanager
     def _open(

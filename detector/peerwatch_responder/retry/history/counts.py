@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ _MOST_BYTES = 64 << 20
 
 
 class AdviceCounts:
-    """Counts the rows of a history; only what is new is read again.
+    """Counts the rows of a history; only what is new is read again. For many threads.
 
     Parameters
     ----------
@@ -26,12 +27,18 @@ class AdviceCounts:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._lock = threading.Lock()
         self._place = 0
         self._file: tuple[int, int] | None = None
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def read(self) -> Mapping[tuple[str, str], int]:
         """Return the counts by advice and reason; those of before where it cannot be read."""
+        # Two servers may scrape at the same time: what is new counts once.
+        with self._lock:
+            return self._read()
+
+    def _read(self) -> dict[tuple[str, str], int]:
         try:
             with self._path.open("rb") as file:
                 status = os.fstat(file.fileno())

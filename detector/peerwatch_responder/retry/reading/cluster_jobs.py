@@ -12,9 +12,10 @@ from peerwatch_responder.actions.kubernetes.api import Api
 from peerwatch_responder.actions.kubernetes.server import ServerOptions
 from peerwatch_responder.actions.slurm.cluster import SlurmOptions
 from peerwatch_responder.actions.slurm.command import Commands
+from peerwatch_responder.retry.reading.bounded import LARGEST, TOTAL_BYTES
 from peerwatch_responder.retry.reading.facts import JobFacts
 from peerwatch_responder.retry.reading.files import LogError, read_log
-from peerwatch_responder.retry.reading.pod import pod_of_api
+from peerwatch_responder.retry.reading.pod import Pod, pod_of_api
 from peerwatch_responder.retry.reading.slurm_job import slurm_job
 
 if TYPE_CHECKING:
@@ -103,15 +104,24 @@ def _pods(api: Api, job: Job) -> ClusterJob:
     """Return the pods of a job, whichever nodes they are on; the first that failed says how."""
     naming = PodNaming("job")
     namespace = job.job_id.partition("/")[0]
-    names = [
-        str(each["metadata"]["name"])
-        for each in api.list("list pods", f"/api/v1/namespaces/{namespace}/pods")
-        if naming.job_id(namespace, str(each["metadata"]["name"])) == job.job_id
-    ]
-    pods = [pod_of_api(api, f"{namespace}/{name}") for name in sorted(names)[:_MOST_PODS]]
+    containers: dict[str, int] = {}
+    for each in api.list("list pods", f"/api/v1/namespaces/{namespace}/pods"):
+        name = str(each["metadata"]["name"])
+        if naming.job_id(namespace, name) == job.job_id:
+            containers[name] = len((each.get("spec") or {}).get("containers") or ())
+    names = sorted(containers)[:_MOST_PODS]
+    bound = LARGEST.shared(sum(containers[name] for name in names), TOTAL_BYTES)
+    pods: list[Pod] = []
+    gone: list[str] = []
+    for name in names:
+        try:
+            pods.append(pod_of_api(api, f"{namespace}/{name}", most_bytes=bound.tail_bytes))
+        except LogError as error:
+            # Such as a pod that its owner has replaced meanwhile.
+            gone.append(f"{error}.")
     facts = [pod.facts for pod in pods]
     failed = next((each for each in facts if each.failed), None)
     first = failed or next(iter(facts), JobFacts(job=job.job_id, job_id=job.job_id))
-    notes = tuple(note for each in facts for note in each.notes)
+    notes = tuple(note for each in facts for note in each.notes) + tuple(gone)
     logs = tuple(log for pod in pods for log in pod.logs)
     return ClusterJob(logs, replace(first, notes=notes))

@@ -52,7 +52,9 @@ def split_name(text: str) -> tuple[str, str]:
     return namespace, name
 
 
-def pod_of_api(api: Api, text: str, job_id_rule: str = "job") -> Pod:
+def pod_of_api(
+    api: Api, text: str, job_id_rule: str = "job", most_bytes: int = LARGEST.tail_bytes
+) -> Pod:
     """Return a pod as the API server knows it.
 
     Parameters
@@ -63,6 +65,8 @@ def pod_of_api(api: Api, text: str, job_id_rule: str = "job") -> Pod:
         ``NAMESPACE/POD``.
     job_id_rule
         How a pod's name gives the job's, as ``kubernetes_job_id``.
+    most_bytes
+        How much of the end of each container's log is kept.
 
     Raises
     ------
@@ -85,7 +89,7 @@ def pod_of_api(api: Api, text: str, job_id_rule: str = "job") -> Pod:
         query = {"container": container, "tailLines": str(_TAIL_LINES)}
         query |= {"previous": "true"} if previous else {}
         try:
-            said = api.text("get pods/log", f"{path}/log", query, LARGEST.tail_bytes)
+            said = api.text("get pods/log", f"{path}/log", query, most_bytes)
         except UnknownError as error:
             logs.append(LogText(f"{text}/{container}", b""))
             facts = replace(facts, notes=(*facts.notes, str(error)))
