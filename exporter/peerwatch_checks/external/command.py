@@ -13,6 +13,7 @@ from peerwatch_checks.check import Skip
 # Prologs run without PATH; these are where packages and vendors put programs.
 _FOLDERS = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/opt/perftest/bin"
 _MOST_BYTES = 8 << 20
+_KILL_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +78,12 @@ def run(command: Sequence[str], seconds: float) -> Said:
         status: int | None = process.returncode
     except subprocess.TimeoutExpired:
         process.kill()
-        output, errors = process.communicate()
         status = None
+        try:
+            output, errors = process.communicate(timeout=_KILL_SECONDS)
+        except subprocess.TimeoutExpired as late:
+            # What it has started holds its pipes; it is ended with the check.
+            output, errors = late.output or b"", late.stderr or b""
     return Said(_text(output), _text(errors), status)
 
 

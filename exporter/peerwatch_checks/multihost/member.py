@@ -134,6 +134,15 @@ def first_node_gone(member: Member, error: RuntimeError) -> Outcome:
     )
 
 
+def came_too_late(member: Member) -> Outcome:
+    """Return what a node says that the others began without."""
+    text = (
+        f"Node {member.index} came after the others had begun and was not tested. Start all nodes "
+        "at once, or raise join_seconds."
+    )
+    return Outcome("error", text)
+
+
 def _of_torchrun(environment: Mapping[str, str]) -> Member:
     local = _number(environment, "LOCAL_WORLD_SIZE", 1)
     ranks, rank = _number(environment, "WORLD_SIZE"), _number(environment, "RANK")

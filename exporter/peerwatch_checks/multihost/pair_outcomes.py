@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from peerwatch_checks.check import Outcome
+from peerwatch_checks.multihost.member import came_too_late
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,10 +52,13 @@ def outcomes(result: Result, member: Member, words: Words) -> Iterator[Outcome]:
     words
         How a value reads.
     """
+    if member.index not in result.names:
+        yield came_too_late(member)
+        return
     own = result.names[member.index]
     found = [each for each in result.named.suspects if each.names == (own,)]
     if found:
-        yield replace(_told(found[0], result, words), device="")
+        yield replace(_outcome(found[0], result, words), device="")
     else:
         yield _well(own, result, words)
     if member.index:
@@ -64,7 +68,7 @@ def outcomes(result: Result, member: Member, words: Words) -> Iterator[Outcome]:
         yield Outcome("fail", text, f"node {index}")
     for suspect in result.named.suspects:
         if suspect.names != (own,):
-            yield _told(suspect, result, words)
+            yield _outcome(suspect, result, words)
 
 
 def _well(own: str, result: Result, words: Words) -> Outcome:
@@ -93,7 +97,7 @@ def _well(own: str, result: Result, words: Words) -> Outcome:
     return Outcome("pass", text, "", best, words.unit, level)
 
 
-def _told(suspect: Suspect, result: Result, words: Words) -> Outcome:
+def _outcome(suspect: Suspect, result: Result, words: Words) -> Outcome:
     level = result.named.level
     value = suspect.ratio * level
     names = " - ".join(suspect.names[:_LISTED])

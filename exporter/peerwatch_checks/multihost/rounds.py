@@ -173,15 +173,15 @@ class Rounds:
         RuntimeError
             If the first node went away, or nobody else came in time.
         """
-        self._tell(f"node/{self._member.index}", {"name": self._name, "address": self._address})
+        self._publish(f"node/{self._member.index}", {"name": self._name, "address": self._address})
         if self._member.index == 0:
             self._plan(places or {})
-        plan = self._hear("plan", self._limits.join_seconds + SLACK_SECONDS)
+        plan = self._receive("plan", self._limits.join_seconds + SLACK_SECONDS)
         rounds = plan["rounds"]
         self._play_all(rounds, 0, plan)
         if self._member.index == 0:
-            self._tell("again", _once_more(self._result(plan, rounds).named))
-        again = self._hear("again", SLACK_SECONDS)
+            self._publish("again", _once_more(self._result(plan, rounds).named))
+        again = self._receive("again", SLACK_SECONDS)
         self._play_all(again, len(rounds), plan)
         result = self._result(plan, [*rounds, *again])
         self._leave(result)
@@ -196,30 +196,30 @@ class Rounds:
             self._play(turn, pairs, plan)
             if self._member.index == 0:
                 self._gather(turn, pairs, until)
-            self._hear(f"answers/{turn}", until + 2 * SLACK_SECONDS - time.monotonic())
+            self._receive(f"answers/{turn}", until + 2 * SLACK_SECONDS - time.monotonic())
 
     def _leave(self, result: Result) -> None:
         """Let the first node, which may keep the store, stay until the others have heard all."""
-        self._tell(f"left/{self._member.index}", True)
+        self._publish(f"left/{self._member.index}", True)
         if self._member.index:
             return
         deadline = time.monotonic() + SLACK_SECONDS
         for index in result.names:
             with contextlib.suppress(RuntimeError):
-                self._hear(f"left/{index}", deadline - time.monotonic())
+                self._receive(f"left/{index}", deadline - time.monotonic())
 
     def _plan(self, places: Places) -> None:
         deadline = time.monotonic() + self._limits.join_seconds
         nodes: dict[int, dict[str, str]] = {}
         for index in range(self._member.count):
             with contextlib.suppress(RuntimeError):
-                nodes[index] = self._hear(f"node/{index}", deadline - time.monotonic())
+                nodes[index] = self._receive(f"node/{index}", deadline - time.monotonic())
         names = unlike({index: node["name"] for index, node in nodes.items()})
         rounds = near_to_far(list(names.values()), places, self._limits.partners)
         # One more is for what is measured again.
         left = self._limits.deadline - time.monotonic() - 2 * SLACK_SECONDS
         share = left / (len(rounds) + 1) - SLACK_SECONDS
-        self._tell(
+        self._publish(
             "plan",
             {
                 "rounds": rounds,
@@ -244,29 +244,29 @@ class Rounds:
                     seconds=plan["pair_seconds"],
                 )
                 bandwidth, failure = self._measure(task)
-                self._tell(f"pair/{turn}/{name}", [bandwidth, failure])
+                self._publish(f"pair/{turn}/{name}", [bandwidth, failure])
 
     def _gather(self, turn: int, pairs: Sequence[Sequence[str]], deadline: float) -> None:
         """Wait for the answers of a round; who has none has no bandwidth."""
-        told: dict[str, Any] = {}
+        answers: dict[str, Any] = {}
         for node in (node for pair in pairs for node in pair):
             try:
-                told[node] = self._hear(f"pair/{turn}/{node}", deadline - time.monotonic())
+                answers[node] = self._receive(f"pair/{turn}/{node}", deadline - time.monotonic())
             except RuntimeError:
-                told[node] = [0.0, f"{node} did not answer"]
-        self._tell(f"answers/{turn}", told)
+                answers[node] = [0.0, f"{node} did not answer"]
+        self._publish(f"answers/{turn}", answers)
 
     def _result(self, plan: Mapping[str, Any], rounds: Sequence[Sequence[Sequence[str]]]) -> Result:
         bandwidth: dict[Pair, float] = {}
         failures: dict[Pair, str] = {}
         for turn, pairs in enumerate(rounds):
-            told = self._hear(f"answers/{turn}", SLACK_SECONDS)
+            answers = self._receive(f"answers/{turn}", SLACK_SECONDS)
             for a, b in pairs:
-                value = min(told[a][0], told[b][0])
+                value = min(answers[a][0], answers[b][0])
                 # Of a pair that was measured twice the better one counts, as for any test here.
                 if value >= bandwidth.get((a, b), 0.0):
                     bandwidth[a, b] = value
-                    failures[a, b] = told[a][1] or told[b][1]
+                    failures[a, b] = answers[a][1] or answers[b][1]
         return Result(
             names={int(index): name for index, name in plan["names"].items()},
             missing=tuple(plan["missing"]),
@@ -278,19 +278,19 @@ class Rounds:
             ),
         )
 
-    def _tell(self, key: str, value: object) -> None:
-        tell(self._store, key, value)
+    def _publish(self, key: str, value: object) -> None:
+        publish(self._store, key, value)
 
-    def _hear(self, key: str, seconds: float) -> Any:  # noqa: ANN401 - JSON
-        return hear(self._store, key, seconds)
+    def _receive(self, key: str, seconds: float) -> Any:  # noqa: ANN401 - JSON
+        return receive(self._store, key, seconds)
 
 
-def tell(store: Store, key: str, value: object) -> None:
+def publish(store: Store, key: str, value: object) -> None:
     """Say something to all nodes, as JSON."""
     store.set(key, json.dumps(value))
 
 
-def hear(store: Store, key: str, seconds: float) -> Any:  # noqa: ANN401 - JSON
+def receive(store: Store, key: str, seconds: float) -> Any:  # noqa: ANN401 - JSON
     """Return what a node said; waits for it.
 
     Raises

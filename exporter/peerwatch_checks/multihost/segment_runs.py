@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from peerwatch_checks.multihost.member import Member
-from peerwatch_checks.multihost.rounds import SLACK_SECONDS, Store, hear, tell, unlike
+from peerwatch_checks.multihost.rounds import SLACK_SECONDS, Store, publish, receive, unlike
 from peerwatch_checks.segments.division import Segment
 from peerwatch_checks.segments.evidence import Tolerances, Trained
 from peerwatch_checks.segments.search import Found, Places, Suspect, search
@@ -137,13 +137,13 @@ class SegmentRuns:
             If the first node went away.
         """
         index = self._member.index
-        tell(self._store, f"node/{index}", {"name": self._name, "address": self._address})
+        publish(self._store, f"node/{index}", {"name": self._name, "address": self._address})
         if index == 0:
             self._plan()
-        plan = hear(self._store, "plan", self._join + SLACK_SECONDS)
+        plan = receive(self._store, "plan", self._join + SLACK_SECONDS)
         names = {int(key): name for key, name in plan["names"].items()}
         missing = tuple(plan["missing"])
-        if len(names) < _LEAST_NODES:
+        if len(names) < _LEAST_NODES or index not in names:
             return SegmentResult(names, missing, 0, Found((), 0.0))
         if index == 0:
             return self._lead(plan, names, missing, search([*names.values()], places, tolerances))
@@ -151,7 +151,7 @@ class SegmentRuns:
 
     def segments_of(self, turn: int) -> list[tuple[str, list[str]]]:
         """Return names and nodes of the segments of a stage that has begun."""
-        said = hear(self._store, f"stage/{turn}", SLACK_SECONDS)
+        said = receive(self._store, f"stage/{turn}", SLACK_SECONDS)
         return [(name, nodes) for name, nodes in said["segments"]]
 
     def _plan(self) -> None:
@@ -159,11 +159,11 @@ class SegmentRuns:
         nodes: dict[int, dict[str, str]] = {}
         for index in range(self._member.count):
             with contextlib.suppress(RuntimeError):
-                nodes[index] = hear(self._store, f"node/{index}", deadline - time.monotonic())
+                nodes[index] = receive(self._store, f"node/{index}", deadline - time.monotonic())
         names = unlike({index: node["name"] for index, node in nodes.items()})
         addresses = {names[index]: node["address"] for index, node in nodes.items()}
         missing = [each for each in range(self._member.count) if each not in nodes]
-        tell(self._store, "plan", {"names": names, "addresses": addresses, "missing": missing})
+        publish(self._store, "plan", {"names": names, "addresses": addresses, "missing": missing})
 
     def _lead(
         self,
@@ -181,7 +181,7 @@ class SegmentRuns:
                 "segments": [[each.name, each.nodes] for each in stage.segments],
                 "released": sorted(released),
             }
-            tell(self._store, f"stage/{turn}", said)
+            publish(self._store, f"stage/{turn}", said)
             # A segment has its time from the beginning of the stage, on whichever node.
             until = time.monotonic() + self._segment + SLACK_SECONDS
             self._take_part(turn, said, plan, names[0])
@@ -191,7 +191,7 @@ class SegmentRuns:
                 stage = running.send(trained)
             except StopIteration as end:
                 found: Found = end.value
-                tell(self._store, f"stage/{turn}", {"found": asdict(found)})
+                publish(self._store, f"stage/{turn}", {"found": asdict(found)})
                 self._wait_for_all(names, released)
                 return SegmentResult(names, missing, turn, found)
 
@@ -200,9 +200,9 @@ class SegmentRuns:
     ) -> SegmentResult:
         own, turn = names[self._member.index], 0
         while True:
-            said = hear(self._store, f"stage/{turn}", self._segment + 3 * SLACK_SECONDS)
+            said = receive(self._store, f"stage/{turn}", self._segment + 3 * SLACK_SECONDS)
             if found := said.get("found"):
-                tell(self._store, f"left/{self._member.index}", True)
+                publish(self._store, f"left/{self._member.index}", True)
                 suspects = tuple(
                     Suspect(**{**each, "names": tuple(each["names"])}) for each in found["suspects"]
                 )
@@ -225,7 +225,7 @@ class SegmentRuns:
                     host=plan["addresses"][nodes[0]],
                     seconds=self._segment,
                 )
-                tell(self._store, f"trained/{turn}/{own}", asdict(self._train(task)))
+                publish(self._store, f"trained/{turn}/{own}", asdict(self._train(task)))
 
     def _gathered(
         self, turn: int, segments: tuple[Segment, ...], deadline: float
@@ -236,7 +236,9 @@ class SegmentRuns:
             for node in segment.nodes:
                 with contextlib.suppress(RuntimeError):
                     key = f"trained/{turn}/{node}"
-                    said[node] = NodeTrained(**hear(self._store, key, deadline - time.monotonic()))
+                    said[node] = NodeTrained(
+                        **receive(self._store, key, deadline - time.monotonic())
+                    )
             found[segment] = _joined(segment, said)
         return found
 
@@ -246,7 +248,7 @@ class SegmentRuns:
         for index, name in names.items():
             if index and name not in released:
                 with contextlib.suppress(RuntimeError):
-                    hear(self._store, f"left/{index}", deadline - time.monotonic())
+                    receive(self._store, f"left/{index}", deadline - time.monotonic())
 
 
 def _joined(segment: Segment, said: Mapping[str, NodeTrained]) -> Trained:

@@ -86,8 +86,8 @@ def by_all_reduce(
             return 0.0, f"wrong result of {', '.join(wrong)}"
         return min(float(rank["all_reduce"]["bandwidth"]) for rank in ranks), ""
 
-    told = {"task": "bandwidth", "size": size, "repeats": repeats, "least": False}
-    return _by_ranks(store, devices, address, told, value)
+    work = {"task": "bandwidth", "size": size, "repeats": repeats, "least": False}
+    return _by_ranks(store, devices, address, work, value)
 
 
 def by_overlap(
@@ -101,15 +101,15 @@ def by_overlap(
     def value(ranks: Sequence[Mapping[str, Any]]) -> tuple[float, str]:
         return min(overlap_ratio(OverlapSeconds(**rank)) for rank in ranks), ""
 
-    told = {"task": "overlap", "size": size, "repeats": repeats}
-    return _by_ranks(store, devices, address, told, value)
+    work = {"task": "overlap", "size": size, "repeats": repeats}
+    return _by_ranks(store, devices, address, work, value)
 
 
 def _by_ranks(
     store: Store,
     devices: Sequence[str],
     address: str,
-    told: Mapping[str, object],
+    work: Mapping[str, object],
     value: Callable[[Sequence[Mapping[str, Any]]], tuple[float, str]],
 ) -> Measure:
     environment = interface_environment(address)
@@ -129,7 +129,7 @@ def _by_ranks(
         first = 0 if task.first else len(devices)
         found = ask(
             devices,
-            {**told, "backend": backend},
+            {**work, "backend": backend},
             seconds=_SHARE * task.seconds,
             environment=environment,
             group=Group(init_method, first, 2 * len(devices)),

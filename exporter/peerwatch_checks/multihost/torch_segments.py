@@ -29,7 +29,7 @@ def by_reference_model(
     sizes
         ``width``, ``layers``, ``batch``, ``sequence`` and ``steps`` of the reference model.
     """
-    told = {
+    work = {
         "task": "training",
         "backend": "nccl" if devices[0].startswith("cuda") else "gloo",
         **sizes,
@@ -49,7 +49,11 @@ def by_reference_model(
             return NodeTrained(0.0, 0.0, "the segment's first node did not begin")
         group = Group(init_method, task.place * len(devices), task.count * len(devices))
         found = ask(
-            devices, told, seconds=_SHARE * task.seconds, environment=environment, group=group
+            devices,
+            work,
+            seconds=_SHARE * task.seconds,
+            environment=environment,
+            group=group,
         )
         if found.failure:
             return NodeTrained(0.0, 0.0, found.failure)

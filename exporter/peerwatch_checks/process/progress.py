@@ -42,14 +42,14 @@ class ProgressLines:
             self._write(f"{seconds:.0f} s, {check.timeout_seconds:g} s at most")
 
     def ended(self, check: Check, found: Sequence[Record]) -> None:
-        """Write how it ended: the worst of its results."""
+        """Write how it ended: how many results of each status, or the only one that is no pass."""
         del check
-        worst = max(found, key=lambda record: record.status_value % 3)
+        first = found[0]
         said = [record.status for record in found]
         text = ", ".join(f"{said.count(status)} {status}" for status in sorted(set(said)))
-        if len(found) == 1 and worst.status != "pass":
-            text = f"{worst.status}: {one_line(worst.message)}"
-        self._write(f"{text} after {worst.duration_seconds:.1f} s")
+        if len(found) == 1 and first.status != "pass":
+            text = f"{first.status}: {one_line(first.message)}"
+        self._write(f"{text} after {first.duration_seconds:.1f} s")
 
     def _write(self, text: str) -> None:
         self._out.write(f"{self._place}: {text}\n")

@@ -63,11 +63,15 @@ def repeated(first: Mapping[str, Outcome], second: Mapping[str, Outcome]) -> dic
     """Return what holds of two attempts: a failure counts if it was repeated.
 
     One that was not is a warning, for something differed; what could not be tested the second
-    time is unknown.
+    time is unknown. A check that names only what is bad says of all the rest, without a device,
+    that it passed.
     """
     found = dict(second)
+    rest_passed = "" in second and second[""].status == "pass"
     for device, before in first.items():
         after = second.get(device)
+        if after is None and rest_passed:
+            after = Outcome("pass", "", device, severity=before.severity)
         if before.status == "fail" and (after is None or after.status in {"error", "skipped"}):
             why = "it was not tested again" if after is None else after.message
             text = f"It failed, and could not be repeated: {why} At first: {before.message}"

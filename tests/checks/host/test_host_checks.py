@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from peerwatch_checks.check import Context, Options, Outcome, Skip
+from peerwatch_checks.checks.host import disk_write_read as disk_check
 from peerwatch_checks.checks.host.cpu_compute import CpuComputeOptions, cpu_compute, digest_of
 from peerwatch_checks.checks.host.disk_write_read import DiskWriteReadOptions, disk_write_read
 from peerwatch_checks.checks.host.memory_copy import MemoryCopyOptions, copy_memory, memory_copy
@@ -160,3 +161,30 @@ def test_without_settings_it_is_what_fstab_mounts_at_the_start(tmp_path: Path) -
 def test_no_mounts_to_test_is_no_pass(tmp_path: Path) -> None:
     with pytest.raises(Skip, match=r"checks\.mounts\.paths"):
         mounted(tmp_path)
+
+
+class Clock:
+    """A clock by which a second passes whenever it is read."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+def test_slow_disks_share_the_time_until_the_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = tuple(f"disk{number}" for number in range(6))
+    for each in folders:
+        (tmp_path / each).mkdir()
+    clock = Clock()
+    monkeypatch.setattr(disk_check, "time", clock)
+    # No disk reaches it, so that each is tried for as long as there is time.
+    options = DiskWriteReadOptions(paths=folders, size_bytes=MEBIBYTE, floor=1e12)
+
+    found = list(disk_write_read(context(tmp_path, options, rootfs=tmp_path)))
+
+    assert 12 == len(found)
+    assert clock.now <= 60.0

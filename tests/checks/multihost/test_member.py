@@ -7,7 +7,13 @@ from dataclasses import replace
 import pytest
 
 from peerwatch_checks.check import Skip
+from peerwatch_checks.checks.multi.reference_training import outcomes as trained
 from peerwatch_checks.multihost.member import Member, first_host, first_node_gone, member_of
+from peerwatch_checks.multihost.pair_outcomes import Words, outcomes
+from peerwatch_checks.multihost.rounds import Result
+from peerwatch_checks.multihost.segment_runs import SegmentResult
+from peerwatch_checks.pairs.naming import Verdict
+from peerwatch_checks.segments.search import Found
 
 TORCHRUN = {
     "RANK": "17",
@@ -83,3 +89,14 @@ def test_a_first_node_that_does_not_answer_is_said_by_the_others() -> None:
     assert "The first node, gpu-007, at which all meet, did not answer (wait t" in outcome.message
     with pytest.raises(RuntimeError, match="address in use"):
         first_node_gone(replace(member, index=0), RuntimeError("address in use"))
+
+
+def test_who_comes_too_late_says_so_and_is_not_tested():
+    late = Member(2, 3, leads=True, host="a", port=1)
+    names = {0: "a", 1: "b"}
+    pairs = Result(names, (2,), {("a", "b"): 9.0}, {}, 1, Verdict(9.0, ()))
+    segments = SegmentResult(names, (2,), 0, Found((), 0.0))
+
+    for (outcome,) in (outcomes(pairs, late, Words("GB/s", "")), trained(segments, late)):
+        assert "error" == outcome.status
+        assert "Node 2 came after the others had begun" in outcome.message

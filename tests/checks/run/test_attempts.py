@@ -41,6 +41,19 @@ def test_two_attempts(first: Status | None, second: Status | None, held: Status)
     assert held == found["gpu0"].status
 
 
+def test_who_names_only_what_is_bad_says_of_all_others_that_they_passed() -> None:
+    first = {"gpu0": Outcome("fail", "gpu0 fail.", "gpu0", 3.0, severity="high")}
+    found = repeated(first, {"": Outcome("pass", "All are well.", value=8.0)})["gpu0"]
+
+    assert ("warn", "gpu0", None, "high") == (
+        found.status,
+        found.device,
+        found.value,
+        found.severity,
+    )
+    assert "error" == repeated(first, {"": Outcome("error", "NVML.")})["gpu0"].status
+
+
 def test_a_failure_that_could_not_be_repeated_does_not_count() -> None:
     found = once(outcomes(gpu0="fail", gpu1="pass"), "no time")
 

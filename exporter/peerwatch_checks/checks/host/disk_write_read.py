@@ -27,6 +27,8 @@ _BLOCK_BYTES = 1024**2
 _PASSES = 2
 # Where a disk stays slow, or is large: others may use it for many seconds at a time.
 _SECONDS = 15.0
+# Of the time until the check's deadline, that of all disks together.
+_SHARE = 0.8
 # The device, not the file system's user, is at fault.
 _OF_THE_DEVICE = frozenset({errno.EIO, errno.EROFS, errno.EUCLEAN})
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -76,9 +78,11 @@ def disk_write_read(
     options = context.options
     assert isinstance(options, DiskWriteReadOptions)
     places = {name: context.rootfs / name.lstrip("/") for name in options.paths}
-    for name, place in (places or {"work": context.work_folder}).items():
+    places = places or {"work": context.work_folder}
+    within = min(_SECONDS, _SHARE * context.seconds / len(places))
+    for name, place in places.items():
         try:
-            yield from _tested(name, place, context, options, write)
+            yield from _tested(name, place, context, options, write, within)
         except OSError as error:
             yield _failed(name, error)
 
@@ -89,6 +93,7 @@ def _tested(
     context: Context,
     options: DiskWriteReadOptions,
     write: Callable[[BinaryIO, bytes], None],
+    within: float,
 ) -> Iterator[Outcome]:
     count = options.size_bytes // _BLOCK_BYTES
     disk = _Disk(count, write)
@@ -113,7 +118,7 @@ def _tested(
     with tempfile.TemporaryFile(dir=place, buffering=0) as file:
         begun = time.monotonic()
         taken = 0.0
-        while taken == 0.0 or begun + _SECONDS > time.monotonic() + taken:
+        while taken == 0.0 or begun + within > time.monotonic() + taken:
             start = time.monotonic()
             least["write"].add([disk.written(file)])
             seconds, equal = disk.read(file)

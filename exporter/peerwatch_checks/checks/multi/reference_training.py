@@ -15,7 +15,7 @@ from pydantic import Field
 
 from peerwatch_checks.accelerators.devices import gpus_or_cpu
 from peerwatch_checks.check import Options, Outcome, register
-from peerwatch_checks.multihost.member import Member, first_node_gone, take_part
+from peerwatch_checks.multihost.member import Member, came_too_late, first_node_gone, take_part
 from peerwatch_checks.multihost.places import read_places
 from peerwatch_checks.multihost.segment_runs import SegmentResult, SegmentRuns
 from peerwatch_checks.segments.evidence import Tolerances
@@ -145,6 +145,9 @@ def outcomes(result: SegmentResult, member: Member) -> Iterator[Outcome]:
     member
         Which node this is.
     """
+    if member.index not in result.names:
+        yield came_too_late(member)
+        return
     own = result.names[member.index]
     if len(result.names) < _LEAST_NODES:
         text = f"{len(result.names)} of {member.count} nodes came, {_LEAST_NODES} are needed."
@@ -154,7 +157,7 @@ def outcomes(result: SegmentResult, member: Member) -> Iterator[Outcome]:
         yield Outcome("pass", text)
     else:
         about = [each for each in result.found.suspects if each.names == (own,)]
-        yield replace(_told(about[0]), device="") if about else _well(own, result)
+        yield replace(_outcome(about[0]), device="") if about else _well(own, result)
     if member.index:
         return
     for index in result.missing:
@@ -162,7 +165,7 @@ def outcomes(result: SegmentResult, member: Member) -> Iterator[Outcome]:
         yield Outcome("fail", text, f"node {index}")
     for suspect in result.found.suspects if result.found else ():
         if suspect.names != (own,):
-            yield _told(suspect)
+            yield _outcome(suspect)
 
 
 def _well(own: str, result: SegmentResult) -> Outcome:
@@ -186,7 +189,7 @@ _ADVICE = {
 }
 
 
-def _told(suspect: Suspect) -> Outcome:
+def _outcome(suspect: Suspect) -> Outcome:
     names = " - ".join(suspect.names[:_LISTED])
     text = f"{names} {suspect.evidence}. {_ADVICE[suspect.kind]}"
     status: Status = "error" if suspect.kind == "undecided" else "fail"
