@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -301,6 +303,58 @@ def test_one_listing_serves_the_collectors_of_one_scrape(tree, sources, clock):
     assert first is sources.processes.snapshot()
     clock.now += 1
     assert [10] == list(sources.processes.snapshot())
+
+
+def test_processes_are_listed_again_only_if_some_came_or_went(tree, sources, clock, monkeypatch):
+    listed = []
+    list_names = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: listed.append(path) or list_names(path))
+
+    def seen():
+        clock.now += 1
+        return sources.processes.snapshot().keys()
+
+    tree.process(10)
+    assert ({10}, {10}, 1) == (seen(), seen(), len(listed))
+    tree.process(11)
+    assert ({10, 11}, {10, 11}, 2) == (seen(), seen(), len(listed))
+    tree.end(11)
+    assert ({10}, {10}, 3) == (seen(), seen(), len(listed))
+    # Who may be seen can change by itself.
+    clock.now += 10
+    assert ({10}, 4) == (seen(), len(listed))
+
+
+@pytest.mark.parametrize("line", ["", "processes 0\n", "processes many\n"])
+def test_where_the_kernel_does_not_count_forks_every_listing_is_made_anew(
+    tree, sources, clock, monkeypatch, line
+):
+    stat = (tree.root / "stat").read_text()
+    tree.write("stat", stat.replace("processes 54321\n", line))
+    listed = []
+    list_names = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: listed.append(path) or list_names(path))
+    for _ in range(3):
+        clock.now += 1
+        sources.processes.snapshot()
+    assert 3 == len(listed)
+
+
+def test_process_that_takes_the_place_of_another_is_seen_at_once():
+    """The number of processes is the same as before: by the kernel's own count of forks."""
+    clock = FakeClock(0.0)
+    root = Path("/proc")
+    sources = Sources(Paths(root, root, root), clock=clock, monotonic=clock)
+
+    def seen():
+        clock.now += 1
+        return sources.processes.snapshot().keys()
+
+    code = "import time; time.sleep(600)"
+    with started(code, {}) as first:
+        assert first.pid in seen()
+    with started(code, {}) as second:
+        assert {second.pid} == {first.pid, second.pid} & seen()
 
 
 def test_real_process_counts_while_it_runs_and_after_it_ended():

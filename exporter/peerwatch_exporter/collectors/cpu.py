@@ -85,6 +85,7 @@ class CpuCollector:
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:
         self._usage = usage_source(config, sources)
         self._procfs = Procfs(sources.paths.procfs)
+        self._machine = sources.machine
         self._whole_machine = config.scope.kind == "host"
 
     def collect(self) -> Iterator[Family]:
@@ -95,7 +96,7 @@ class CpuCollector:
         PartialData
             At the end, if some of the values could not be read.
         """
-        stat = self._procfs.stat()
+        stat = self._machine.stat()
         usage = self._usage.cpu(stat)
         seconds = family("host_cpu_seconds_total")
         for mode, value in usage.seconds.items():

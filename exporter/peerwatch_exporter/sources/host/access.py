@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from peerwatch_exporter.sources.host.machine import Machine
 from peerwatch_exporter.sources.host.own_processes import OwnProcesses
 from peerwatch_exporter.sources.host.processes import ProcessTable
 
@@ -47,6 +48,11 @@ class HostAccess:
     own_processes: OwnProcesses = field(default_factory=OwnProcesses)
 
     @cached_property
+    def machine(self) -> Machine:
+        """The counters of the whole machine."""
+        return Machine(self.paths.procfs, self.monotonic)
+
+    @cached_property
     def processes(self) -> ProcessTable:
         """The node's processes, listed once for all collectors of one scrape."""
-        return ProcessTable(self.paths.procfs, monotonic=self.monotonic)
+        return ProcessTable(self.paths.procfs, monotonic=self.monotonic, forks=self.machine.forks)

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 ProcessKey = tuple[int, int]
 
 _READ_BYTES = 4096
+# Forks, links to the root and the time of its last change.
+_Counts = tuple[int, int, int]
+# The processes are listed again after this time, whatever the kernel counts: that some are hidden
+# may change, and no process comes or goes by it.
+_LONGEST_UNLISTED_SECONDS = 10.0
 # A process whose values do not change is read at growing intervals, up to this one.
 _LONGEST_REST_SECONDS = 30.0
 
@@ -131,7 +136,8 @@ class ReadFile:
 class ProcessTable:
     """Lists processes and reads their details.
 
-    Who came and who went is seen in every listing. A process that sleeps is asked what it does
+    Who came and who went is seen at once: a thousand names are listed only if the kernel's counts
+    of forks or of processes say that they are others. A process that sleeps is asked what it does
     less and less often, up to every 30 s, unless somebody watches it: most processes of
     a node are of no interest and do nothing. One that is about to hang was busy just before.
 
@@ -145,6 +151,9 @@ class ProcessTable:
         How a file is read; tests hand in one that refuses.
     max_age_seconds
         A listing this young is used again, so that collectors of one scrape share it.
+    forks
+        Returns how many threads and processes were ever made on the machine; None: not known, so
+        that every listing is made anew.
     """
 
     def __init__(
@@ -154,11 +163,15 @@ class ProcessTable:
         monotonic: Callable[[], float],
         read: Callable[[str], bytes] = read_file,
         max_age_seconds: float = 0.1,
+        forks: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._root = str(root)
         self._monotonic = monotonic
         self._read = read
         self._max_age_seconds = max_age_seconds
+        self._forks = forks
+        self._counted: _Counts | None = None
+        self._list_at = 0.0
         self._lock = threading.Lock()
         self._listed_at: float | None = None
         self._names: list[str] = []
@@ -271,7 +284,13 @@ class ProcessTable:
         """Bring the listing up to date, in a dictionary of its own if anything changed."""
         asked, self._asked = self._asked, set()
         changed: dict[int, Process | None] = {}
-        names = os.listdir(self._root)  # noqa: PTH208 - names only, hundreds per second
+        counted = self._count()
+        names = self._names
+        if counted is None or counted != self._counted or now >= self._list_at:
+            names = os.listdir(self._root)  # noqa: PTH208 - names only, hundreds per second
+            self._list_at = now + _LONGEST_UNLISTED_SECONDS
+        # Not believed until all of this has succeeded.
+        self._counted = None
         to_read: set[int] = set()
         # The kernel lists them in the order of their pids: mostly the very same list.
         if names != self._names:
@@ -297,6 +316,20 @@ class ProcessTable:
         # Who ended between listing and reading, or was not ready, is new the next time.
         unread = {str(pid) for pid in to_read if pid not in self._seen}
         self._names = [name for name in names if name not in unread] if unread else names
+        self._counted = None if unread else counted
+
+    def _count(self) -> _Counts | None:
+        """Return what is another whenever a process came or went; None: nothing is known to be.
+
+        Links to the root of /proc are the machine's processes. Who came and who went within a
+        second leave their number as it was, but one of them was forked. In a directory of files,
+        which have no forks, its time changes.
+        """
+        forks = self._forks()
+        if forks is None:
+            return None
+        root = os.stat(self._root)  # noqa: PTH116 - each second
+        return forks, root.st_nlink, root.st_mtime_ns
 
     def _read_stat(self, pid: int, now: float, changed: dict[int, Process | None]) -> None:
         content = self._content(pid, "stat")

@@ -45,8 +45,9 @@ class GarbledFileError(ValueError):
 class MachineStat:
     """The content of /proc/stat: CPU seconds by mode, and counters of the whole machine.
 
-    ``boot_time`` is Unix time, ``blocked`` how many tasks wait for storage. What the file does not
-    say, or says in another form, is None.
+    ``boot_time`` is Unix time, ``blocked`` how many tasks wait for storage, ``forks`` how many
+    threads and processes were ever made. What the file does not say, or says in another form, is
+    None.
     """
 
     cpu_seconds: dict[str, float]
@@ -54,6 +55,7 @@ class MachineStat:
     context_switches: int | None
     boot_time: float | None
     blocked: int | None
+    forks: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,7 @@ class Procfs:
                 context_switches=_optional(content, b"ctxt"),
                 boot_time=None if boot_time is None else float(boot_time),
                 blocked=_optional(content, b"procs_blocked"),
+                forks=_optional(content, b"processes"),
             )
         except ValueError as error:
             raise GarbledFileError(path, first) from error
