@@ -20,6 +20,7 @@ from peerwatch_exporter.sources.jobs.joined_rank import JoinedRank
 from peerwatch_exporter.sources.jobs.known_ranks import KnownRank
 from peerwatch_exporter.sources.jobs.mapping import MappingFiles
 from peerwatch_exporter.sources.jobs.rank_ends import RankEnds
+from peerwatch_exporter.sources.jobs.rank_facts import RankFacts
 from peerwatch_exporter.sources.jobs.rank_life import RankLife, key_of
 from peerwatch_exporter.sources.jobs.rank_use import RankUse
 from peerwatch_exporter.sources.jobs.ranks import RankFinder
@@ -166,11 +167,7 @@ SPECS: tuple[MetricSpec, ...] = (
     ),
 )
 
-_STATES = ("running", "sleeping", "disk_sleep", "stopped", "traced", "zombie", "exited")
-
 _METRICS = (
-    "rank_info",
-    "rank_process_state",
     "rank_halted_seconds",
     "rank_stopped_seconds_total",
     "rank_exit_info",
@@ -221,6 +218,7 @@ class RanksCollector:
         self._clock = sources.clock
         self._table = sources.processes
         self._finder = RankFinder(config, sources)
+        self._facts = RankFacts()
         self._use = RankUse(self._table, sources.monotonic)
         self._life = RankLife()
         self._ends = RankEnds(self._table, sources.clock, sources.monotonic)
@@ -259,9 +257,10 @@ class RanksCollector:
         families = _Families()
         self._ends.begin()
         for rank in ranks:
-            _add_facts(families, rank)
+            _add_heartbeat(families, rank)
             self._add_end(families, rank)
             self._table.watch(process.pid for process in rank.tree)
+        yield from self._facts.families(ranks)
         yield from families.families()
         yield from self._use.read([((rank.job_id, rank.rank), rank.tree) for rank in ranks])
         refused = self._use.refused or refused
@@ -362,16 +361,10 @@ class RanksCollector:
         return bool(rank.tree) or (rank.heartbeat is not None and rank.heartbeat.time >= oldest)
 
 
-def _add_facts(families: _Families, rank: JoinedRank) -> None:
-    job_id, number = rank.job_id, rank.rank
-    facts = (rank.local_rank, rank.world_size, rank.pid)
-    facts_text = ("" if fact is None else str(fact) for fact in facts)
-    families.add("rank_info", _labels(job_id, number, *facts_text), 1)
-    for state in _STATES:
-        families.add("rank_process_state", _labels(job_id, number, state), int(state == rank.state))
+def _add_heartbeat(families: _Families, rank: JoinedRank) -> None:
     heartbeat = rank.heartbeat
     if heartbeat is not None:
-        labels = _labels(job_id, number)
+        labels = _labels(rank.job_id, rank.rank)
         families.add("rank_heartbeat_timestamp_seconds", labels, heartbeat.time)
         families.add("rank_last_step_timestamp_seconds", labels, heartbeat.last_step_time)
         families.add("rank_steps_total", labels, heartbeat.step)
