@@ -115,7 +115,7 @@ class FleetNode:
     def exposition(self, now: float) -> bytes:
         """Return /metrics as it is at a Unix time, in Prometheus' text format."""
         self.visit(now)
-        text = self._pages.full(openmetrics=False, timeout=0)
+        text = bytes(self._pages.full(openmetrics=False, timeout=0))
         return text.replace(_job_label(JOB_ID), _job_label(self.planned.job_id))
 
     def stop(self) -> None:

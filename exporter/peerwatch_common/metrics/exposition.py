@@ -65,6 +65,10 @@ class Renderer:
 
     def render(self, families: Iterable[Family | TimedFamily], *, openmetrics: bool) -> bytes:
         """Return the exposition of the families, each metric of which stands there once."""
+        return b"".join(self.pieces(families, openmetrics=openmetrics))
+
+    def pieces(self, families: Iterable[Family | TimedFamily], *, openmetrics: bool) -> list[bytes]:
+        """Return the exposition by metric; of one that did not change the same bytes as before."""
         if self._kept > self._max_prefixes:
             self._prefixes.clear()
             self._kept = 0
@@ -81,7 +85,7 @@ class Renderer:
                 parts.append(self._text(item, openmetrics))
         if openmetrics:
             parts.append(b"# EOF\n")
-        return b"".join(parts)
+        return parts
 
     def _text(self, item: Family, openmetrics: bool) -> bytes:
         """Return header and lines of a family; nobody changes one that is on a snapshot."""

@@ -252,7 +252,7 @@ class Connection:
                 body = self._service.gzip.compress(body)
                 headers = (*headers, ("Content-Encoding", "gzip"))
             response = replace(response, headers=headers)
-        self._send(reader, response, body, keep_alive=keep_alive)
+        self._send(reader, response, bytes(body), keep_alive=keep_alive)
 
     def _send(
         self, reader: RequestReader, response: Response, body: bytes, *, keep_alive: bool = False
@@ -307,7 +307,7 @@ class Connection:
         served = "GET, HEAD, POST" if self._service.max_body_bytes else "GET, HEAD"
         headers = (("Allow", served),) if status == 405 else ()
         response = text(status, sentence, *headers)
-        self._send(reader, response, response.body)
+        self._send(reader, response, bytes(response.body))
         # Closing with bytes unread would reset the connection, and the answer be lost.
         socket.socket.shutdown(self._socket, socket.SHUT_WR)
         self._allow(_DRAIN_SECONDS)

@@ -12,6 +12,8 @@ import h11
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from peerwatch_common.web.pieces import Pieces
+
 TEXT = "text/plain; charset=utf-8"
 
 # On every answer, also on refusals: what the pages need is allowed and nothing else, so that a name
@@ -64,7 +66,7 @@ class Response:
     """
 
     status: int
-    body: bytes
+    body: bytes | Pieces
     content_type: str = TEXT
     headers: tuple[tuple[str, str], ...] = ()
     parts: Parts | None = None

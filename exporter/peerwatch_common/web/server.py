@@ -194,7 +194,7 @@ class HttpServer:
         answer = to_bytes(
             h11.Connection(h11.SERVER),
             response,
-            response.body,
+            bytes(response.body),
             with_body=True,
             keep_alive=False,
             now=self._service.clock(),

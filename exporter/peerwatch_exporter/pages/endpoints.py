@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from peerwatch_common.metrics.exposition import Renderer
 from peerwatch_common.metrics.spec import TimedFamily
+from peerwatch_common.web.pieces import Pieces
 from peerwatch_exporter.pages.scrapers import LastScrape, Scrapers
 from peerwatch_exporter.schedule.fast_aggregator import fast_up
 from peerwatch_exporter.schedule.fast_metrics import UNTIMED
@@ -50,9 +51,9 @@ class Endpoints:
         self._lock = threading.Lock()
         self._renderer = Renderer(on_shortened=on_shortened)
         self._scrapers = Scrapers(runner.monotonic)
-        self._kept: dict[tuple[str, bool], tuple[Snapshot, bytes]] = {}
+        self._kept: dict[tuple[str, bool], tuple[Snapshot, Pieces]] = {}
 
-    def full(self, *, openmetrics: bool, timeout: float) -> bytes:
+    def full(self, *, openmetrics: bool, timeout: float) -> Pieces:
         """Return the exposition of everything.
 
         Parameters
@@ -66,12 +67,12 @@ class Endpoints:
         snapshot = self._runner.snapshot(timeout)
         with self._lock:
             if snapshot is None:
-                return self._renderer.render(self._runner.own(), openmetrics=openmetrics)
+                return self._rendered(self._runner.own(), openmetrics)
             if self._is_stale(snapshot):
-                return self._renderer.render(snapshot.own, openmetrics=openmetrics)
+                return self._rendered(snapshot.own, openmetrics)
             return self._exposition("full", snapshot, snapshot.families, openmetrics)
 
-    def fast(self, *, openmetrics: bool, scraper: str | None, timeout: float) -> bytes:
+    def fast(self, *, openmetrics: bool, scraper: str | None, timeout: float) -> Pieces:
         """Return the exposition of the few series that are read every second.
 
         Parameters
@@ -84,13 +85,12 @@ class Endpoints:
         snapshot = self._runner.snapshot(timeout)
         with self._lock:
             if snapshot is None or self._is_stale(snapshot):
-                return self._renderer.render([fast_up()], openmetrics=openmetrics)
+                return self._rendered([fast_up()], openmetrics)
             if self._runner.history_seconds == 0:
                 return self._exposition(
                     "fast", snapshot, snapshot.fast_history[-1].families, openmetrics
                 )
-            unseen = self._new_to(scraper or "", snapshot)
-            return self._renderer.render(unseen, openmetrics=openmetrics)
+            return self._rendered(self._new_to(scraper or "", snapshot), openmetrics)
 
     def readiness(self) -> tuple[bool, str]:
         """Return whether the endpoints have something to show, and a sentence for a person."""
@@ -110,12 +110,17 @@ class Endpoints:
 
     def _exposition(
         self, name: str, snapshot: Snapshot, families: Iterable[Family], openmetrics: bool
-    ) -> bytes:
+    ) -> Pieces:
         kept = self._kept.get((name, openmetrics))
         if kept is None or kept[0] is not snapshot:
-            text = self._renderer.render(families, openmetrics=openmetrics)
-            kept = self._kept[name, openmetrics] = (snapshot, text)
+            kept = self._kept[name, openmetrics] = (
+                snapshot,
+                self._rendered(families, openmetrics),
+            )
         return kept[1]
+
+    def _rendered(self, families: Iterable[Family | TimedFamily], openmetrics: bool) -> Pieces:
+        return Pieces(self._renderer.pieces(families, openmetrics=openmetrics))
 
     def _new_to(self, scraper: str, snapshot: Snapshot) -> Sequence[Family | TimedFamily]:
         newest = snapshot.fast_history[-1]

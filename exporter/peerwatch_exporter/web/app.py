@@ -13,6 +13,7 @@ from peerwatch_common.web.response import Response, text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from peerwatch_common.web.pieces import Pieces
     from peerwatch_common.web.request import Request
 
     Burst = Callable[[str], tuple[str, bytes]]
@@ -26,10 +27,10 @@ _NO_STORE = ("Cache-Control", "no-store")
 class Exposition(Protocol):
     """What renders the metrics; ``pages.Endpoints`` does."""
 
-    def full(self, *, openmetrics: bool, timeout: float) -> bytes:
+    def full(self, *, openmetrics: bool, timeout: float) -> bytes | Pieces:
         """Return all metrics."""
 
-    def fast(self, *, openmetrics: bool, scraper: str | None, timeout: float) -> bytes:
+    def fast(self, *, openmetrics: bool, scraper: str | None, timeout: float) -> bytes | Pieces:
         """Return the metrics that the detector reads every second."""
 
 

@@ -22,7 +22,7 @@ class RankFacts:
     """
 
     def __init__(self) -> None:
-        self._known: list[tuple[object, ...]] | None = None
+        self._known: object = None
         self._families: tuple[Family, ...] = ()
 
     def families(self, ranks: Sequence[JoinedRank]) -> Iterable[Family]:
