@@ -43,6 +43,30 @@ def test_run_seen_again_keeps_its_rate_and_adds_nothing():
     assert total.update(second) == total.update(second) == {(): Rise(15, 5.0)}
 
 
+def test_counters_that_stand_still_have_no_rate_after_a_gap_and_the_right_one_when_they_rise():
+    total = CounterSum([NAME], node)
+    still = read(10, {"a": 10, "b": 20})[NAME][0][0]
+    for second in (9, 10, 11):
+        found = total.update({NAME: [(still, second)]})
+    assert {(): Rise(30, 0.0)} == found
+    assert found is total.update({NAME: [(still, 12)]}) is total.update({NAME: [(still, 13)]})
+    assert {(): Rise(32, 4.0)} == total.update(read(13.5, {"a": 12, "b": 20}))
+    total.update({NAME: [(still, 14)]})
+    assert {(): Rise(32, 0.0)} == total.update({NAME: [(still, 15)]})
+    assert {(): Rise(32, None)} == total.update({NAME: [(still, 40)]})
+    assert {(): Rise(32, 0.0)} == total.update({NAME: [(still, 41)]})
+
+
+def test_device_that_went_while_all_stood_still_is_remembered_for_a_minute():
+    total = CounterSum([NAME], node)
+    both, still = read(0, {"a": 10, "b": 20}), read(0, {"a": 10})[NAME][0][0]
+    total.update(both)
+    for second in range(1, 200):
+        total.update({NAME: [(still, second)]})
+    # Of b nothing is known any more, and a was there all the time.
+    assert {(): Rise(31, 1.0)} == total.update(read(200, {"a": 11, "b": 10**9}))
+
+
 def test_reset_of_one_device_leaves_the_rate_out_once_and_the_total_never_falls():
     total = CounterSum([NAME], node)
     total.update(read(10, {"a": 1000, "b": 20}))

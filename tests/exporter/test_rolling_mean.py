@@ -71,6 +71,17 @@ def test_a_mean_that_stays_is_the_same_object():
     assert first is second
 
 
+def test_what_stands_still_as_the_very_same_object_counts_like_what_says_the_same():
+    same, other = RollingMean(5), RollingMean(5)
+    family = busy(gpu0=0.5)
+    for now in range(20):
+        if now in {7, 8, 15}:
+            family = busy(gpu0=now / 10, gpu1=0.25)
+        (kept,) = same([family], 100.0 + now)
+        (made,) = other([busy(**{uuid: value for (_, uuid), value in family.rows})], 100.0 + now)
+        assert made.rows == kept.rows, now
+
+
 def test_one_second_leaves_everything_as_it_is():
     means, family = RollingMean(1), busy(gpu0=0.123456789012345)
 

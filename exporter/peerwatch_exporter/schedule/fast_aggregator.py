@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _MAX_GROUPS = 20_000
 
 
-# Forms whose values change although nothing that they are made of does.
-_CLOCKED = frozenset({"age", "rate"})
+# Forms that are made of sums of counters.
+_SUMMED = frozenset({"total", "rate"})
 
 _Readings = dict[str, list[tuple[Family, float]]]
 
@@ -81,7 +81,7 @@ class FastAggregator:
         self._groups: dict[Selector, _Groups] = {}
         self._sums: dict[Selector, CounterSum] = {}
         self._wanted: set[str] = set()
-        self._made: dict[str, tuple[list[Family], Family]] = {}
+        self._made: dict[str, tuple[list[object], Family]] = {}
         for metric in table:
             self._add(metric)
 
@@ -110,7 +110,7 @@ class FastAggregator:
         for each in selectors:
             self._groups.setdefault(each, _Groups(each))
             self._wanted.update(each.metrics)
-        if metric.form in {"total", "rate"} and selector not in self._sums:
+        if metric.form in _SUMMED and selector not in self._sums:
             self._sums[selector] = CounterSum(
                 selector.metrics, self._groups[selector], self._longest_step_seconds
             )
@@ -122,11 +122,17 @@ class FastAggregator:
         rises: Mapping[Selector, Mapping[Labels, Rise]],
         time: float,
     ) -> Family:
-        if metric.form in _CLOCKED:
+        if metric.form == "age":
+            # It grows although nothing that it is made of changes.
             return self._made_of(metric, readings, rises, time)
-        sources = [item for name in metric.metrics for item, _ in readings.get(name, ())]
+        names: Sequence[str] = metric.metrics
+        sources: list[object] = []
+        if metric.form in _SUMMED:
+            names = () if metric.divisor is None else metric.divisor.metrics
+            sources.append(rises[metric.selector])
+        sources += [item for name in names for item, _ in readings.get(name, ())]
         before = self._made.get(metric.name)
-        # A family that did not change is the same object.
+        # What did not change is the same object.
         if before is None or before[0] != sources:
             before = sources, self._made_of(metric, readings, rises, time)
             self._made[metric.name] = before

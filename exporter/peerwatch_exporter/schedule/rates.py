@@ -63,7 +63,7 @@ class _Series:
         return rise
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Read:
     """What came of a family whose values were all taken: if it comes again, none has risen.
 
@@ -76,25 +76,36 @@ class _Read:
     started
         When the run began to read.
     rates
-        Those of its series, by group.
+        Those of its series, by group; the same object as long as all of them stay 0.
+    still
+        Whether they are 0; the series are not told of the runs since they became so.
     """
 
     item: Family
     series: Sequence[_Series]
     started: float
     rates: Mapping[Labels, list[float]]
+    still: bool = False
 
-    def again(self, started: float, longest: float) -> _Read:
-        """Return it for a run that found the very same values."""
+    def again(self, started: float, longest: float) -> None:
+        """Take a run that found the very same values."""
         if started <= self.started:
-            return self
-        rate = 0.0 if started - self.started <= longest else None
-        rates: dict[Labels, list[float]] = {series.group: [] for series in self.series}
+            return
+        is_rate = started - self.started <= longest
+        self.started = started
+        if self.still and is_rate:
+            return
+        self.still = is_rate
+        self.rates = rates = {series.group: [] for series in self.series}
+        self.tell()
+        for series in self.series if is_rate else ():
+            rates[series.group].append(0.0)
+
+    def tell(self) -> None:
+        """Tell the series of the newest run, before somebody looks at them."""
+        rate = 0.0 if self.still else None
         for series in self.series:
-            series.started, series.rate = started, rate
-            if rate is not None:
-                rates[series.group].append(rate)
-        return _Read(self.item, self.series, started, rates)
+            series.started, series.rate = self.started, rate
 
 
 _NO_PLACES: tuple[list[Labels] | None, list[tuple[int, _Series | None]]] = (None, [])
@@ -127,9 +138,11 @@ class CounterSum:
         # By metric: labels in the order they came last, and the rows that count with their series.
         self._places: dict[str, tuple[list[Labels], list[tuple[int, _Series | None]]]] = {}
         self._newest: dict[str, _Read] = {}
+        self._found: list[tuple[str, Mapping[Labels, list[float]]]] = []
+        self._rises: dict[Labels, Rise] = {}
 
     def update(self, families: Mapping[str, Sequence[tuple[Family, float]]]) -> dict[Labels, Rise]:
-        """Return the sum of each group that has values now.
+        """Return the sum of each group that has values now; the same object if none has risen.
 
         Parameters
         ----------
@@ -144,11 +157,20 @@ class CounterSum:
             for name in self._metrics
             for item, started in families.get(name, ())
         ]
+        # Rates that were made anew are those of other values.
+        unchanged = [
+            name == earlier and rates is before
+            for (name, rates), (earlier, before) in zip(found, self._found, strict=False)
+        ]
+        if len(found) == len(self._found) and all(unchanged):
+            return self._rises
         complete = None
         for name in self._metrics:
             groups = {group for read, rates in found if read == name for group in rates}
             complete = groups if complete is None else complete & groups
-        return {group: self._rise(group, found) for group in sorted(complete or ())}
+        self._found = found
+        self._rises = {group: self._rise(group, found) for group in sorted(complete or ())}
+        return self._rises
 
     def _rise(
         self, group: Labels, found: Sequence[tuple[str, Mapping[Labels, list[float]]]]
@@ -164,11 +186,15 @@ class CounterSum:
         newest = self._newest.get(name)
         # Most counters of a healthy node stand still.
         if newest is not None and newest.item is item:
-            newest = self._newest[name] = newest.again(started, self._longest_step_seconds)
+            newest.again(started, self._longest_step_seconds)
             rates = newest.rates
         else:
+            if newest is not None and newest.still:
+                newest.tell()
             rates = self._step(name, item, started, began)
         if len(self._series[name]) > len(item.rows):
+            if (read := self._newest.get(name)) is not None and read.still:
+                read.tell()
             self._forget(name, started - _FORGET_SECONDS)
         return name, rates
 

@@ -29,6 +29,14 @@ class _Reading(NamedTuple):
     values: tuple[float, ...]
 
 
+class _Last(NamedTuple):
+    """A family, what was made of it, and whether nothing else had come within the seconds."""
+
+    came: Family
+    made: Family
+    alone: bool
+
+
 class RollingMean:
     """Puts the mean of the last seconds in the place of every gauge that swings.
 
@@ -41,7 +49,8 @@ class RollingMean:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._past: dict[str, deque[_Reading]] = {}
-        self._last: dict[str, Family] = {}
+        # By metric: what came last.
+        self._last: dict[str, _Last] = {}
 
     def cover(self, seconds: float) -> None:
         """Take means over so long from now on; what is remembered stays."""
@@ -70,24 +79,36 @@ class RollingMean:
     def _mean(self, item: Family, now: float) -> Family:
         name = item.spec.name
         past = self._past.setdefault(name, deque())
-        labels = tuple([labels for labels, _ in item.rows])
-        # Of labels that stay, every reading holds the same object: quick to compare.
-        if past and past[-1].labels == labels:
-            labels = past[-1].labels
-        past.append(_Reading(now, labels, tuple([value for _, value in item.rows])))
+        last = self._last.get(name)
+        # What stands still comes as the very same object: its values are not taken out again.
+        if past and last is not None and last.came is item:
+            newest = past[-1]._replace(time=now)
+        else:
+            newest = _reading(item, now, past)
+        past.append(newest)
         while past[0].time < now - self._seconds + _HALF_TICK_SECONDS:
             past.popleft()
+        alone = all(reading.values is newest.values for reading in past)
+        if alone and last is not None and last.alone and last.came is item:
+            return last.made
         result = item.spec.family()
         result.rows = [
             (series, round(sum(values) / len(values), _DIGITS))
-            for series, values in zip(labels, _by_series(past, labels), strict=True)
+            for series, values in zip(newest.labels, _by_series(past, newest.labels), strict=True)
         ]
         # The very same object says that nothing is new.
-        last = self._last.get(name)
-        if last is not None and last.rows == result.rows:
-            return last
-        self._last[name] = result
+        if last is not None and last.made.rows == result.rows:
+            result = last.made
+        self._last[name] = _Last(item, result, alone)
         return result
+
+
+def _reading(item: Family, now: float, past: Sequence[_Reading]) -> _Reading:
+    labels = tuple([labels for labels, _ in item.rows])
+    # Of labels that stay, every reading holds the same object: quick to compare.
+    if past and past[-1].labels == labels:
+        labels = past[-1].labels
+    return _Reading(now, labels, tuple([value for _, value in item.rows]))
 
 
 def _by_series(
