@@ -72,6 +72,63 @@ def test_request_comes_in_any_pieces_and_two_at_once():
         assert ["/a", "/b"] == paths
 
 
+QUESTIONS = {
+    b"GET /metrics HTTP/1.1\r\nHost: node-0\r\n\r\n": ("GET", "/metrics"),
+    b"GET /metrics HTTP/1.1\r\nHost: node-1\r\nAccept: a\r\n\r\n": ("GET", "/metrics"),
+    b"\r\nGET /fast HTTP/1.1\r\nHost: node-0\r\n\r\n": ("GET", "/fast"),
+    b"HEAD /metrics HTTP/1.1\r\nHost: node-0\r\n\r\n": ("HEAD", "/metrics"),
+    b"POST /hook HTTP/1.1\r\nHost: node-0\r\nContent-Length: 2\r\n\r\nab": ("POST", "/hook"),
+}
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.sampled_from(sorted(QUESTIONS)), min_size=1, max_size=2),
+            st.none() | st.integers(1, 200),
+            st.booleans(),
+        ),
+        max_size=12,
+    )
+)
+def test_question_that_comes_again_is_understood_as_the_first_time(chunks):
+    """Whole or cut, alone or two at once, and whether h11 is asked for the answer or not."""
+    pieces, wanted = [], []
+    for questions, cut, _ in chunks:
+        # Empty lines are harmless where nothing else has come yet.
+        whole = questions[0] + b"".join(question.lstrip() for question in questions[1:])
+        pieces += [whole] if cut is None else [whole[:cut], whole[cut:]]
+        wanted += [QUESTIONS[question] for question in questions]
+    reader = reader_of(*filter(None, pieces), max_body_bytes=10)
+    asks_h11 = iter([asks for questions, _, asks in chunks for _ in questions])
+    found = []
+    while reader.wait():
+        request = reader.read()
+        found.append((request.method, request.path))
+        assert reader.is_head == (request.method == "HEAD")
+        assert request.body == (b"ab" if request.method == "POST" else b"")
+        if next(asks_h11) or not reader.is_repeated:
+            answer(reader)
+        else:
+            reader.next()
+    assert wanted == found
+
+
+def test_same_question_from_a_client_that_waits_for_the_answer_is_parsed_once():
+    question = b"GET /metrics HTTP/1.1\r\nHost: node-0\r\n\r\n"
+    reader = reader_of(question, question, question.replace(b"0", b"1"), question + question)
+    requests, repeated = [], []
+    while reader.wait():
+        requests.append(reader.read())
+        repeated.append(reader.is_repeated)
+        if reader.is_repeated:
+            reader.next()
+        else:
+            answer(reader)
+    assert [False, True, False, False, False] == repeated
+    assert requests[0] is requests[1]
+
+
 def test_client_that_ends_within_a_request_has_sent_none():
     reader = reader_of(b"GET / HTTP/1.1\r\nHo")
     assert reader.wait()

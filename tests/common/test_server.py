@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import re
 import socket
 import threading
 import types
@@ -67,6 +68,27 @@ def test_page_is_compressed_for_who_accepts_it(server):
     assert "Accept-Encoding" in headers["Vary"]
     assert int(headers["Content-Length"]) == len(body) < len(TEXT_PAGE)
     assert TEXT_PAGE == gzip.decompress(body)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_second_scrape_on_a_connection_is_answered_like_the_first(server, compressed):
+    """The first head is made by h11, the second one without it."""
+    accept = b"Accept-Encoding: gzip\r\n" if compressed else b""
+    question = b"GET /metrics HTTP/1.1\r\nHost: x\r\n" + accept + b"\r\n"
+    answers = []
+    with raw(server.port) as connection:
+        for _ in range(3):
+            connection.sendall(question)
+            answer = b""
+            while b"\r\n\r\n" not in answer:
+                answer += connection.recv(65536)
+            head, _, body = answer.partition(b"\r\n\r\n")
+            length = int(re.search(rb"Content-Length: (\d+)", head)[1])
+            while len(body) < length:
+                body += connection.recv(65536)
+            answers.append((re.sub(rb"Date: [^\r]+", b"", head), body))
+    assert answers[0] == answers[1] == answers[2]
+    assert TEXT_PAGE == (gzip.decompress(answers[2][1]) if compressed else answers[2][1])
 
 
 def test_small_page_is_not_compressed(server):

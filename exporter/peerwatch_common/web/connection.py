@@ -16,7 +16,13 @@ import h11
 from peerwatch_common.web.compression import SMALLEST_BYTES
 from peerwatch_common.web.negotiation import accepts_gzip
 from peerwatch_common.web.request import BadRequestError, RequestReader
-from peerwatch_common.web.response import Response, head_bytes, text, to_bytes
+from peerwatch_common.web.response import (
+    Response,
+    head_bytes,
+    repeated_bytes,
+    text,
+    to_bytes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -159,6 +165,8 @@ class Connection:
         self.client = client
         self._brief = brief
         self._deadline = 0.0
+        # What h11 had nothing against.
+        self._head: object = None
         self._ended = threading.Event()
         self.idle_since: float | None = time.monotonic()
         self._sending_since: float | None = None
@@ -237,7 +245,7 @@ class Connection:
             self._answer(reader, request, keep_alive=keep_alive)
             if not keep_alive:
                 return
-            reader.http.start_next_cycle()
+            reader.next()
 
     def _answer(self, reader: RequestReader, request: Request, *, keep_alive: bool) -> None:
         response = self._service.respond(request)
@@ -257,14 +265,16 @@ class Connection:
     def _send(
         self, reader: RequestReader, response: Response, body: bytes, *, keep_alive: bool = False
     ) -> None:
-        answer = to_bytes(
-            reader.http,
-            response,
-            body,
-            with_body=not reader.is_head,
-            keep_alive=keep_alive,
-            now=self._service.clock(),
-        )
+        now = self._service.clock()
+        head = response.status, response.content_type, response.headers
+        if reader.is_repeated and keep_alive and head == self._head:
+            answer = repeated_bytes(response, body, now=now)
+        else:
+            with_body = not reader.is_head
+            answer = to_bytes(
+                reader.http, response, body, with_body=with_body, keep_alive=keep_alive, now=now
+            )
+        self._head = head
         self._allow(SEND_SECONDS)
         self._write(answer)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 # What a client that says nothing gets; Prometheus' own default is 10 s.
 DEFAULT_TIMEOUT_SECONDS = 5.0
@@ -12,9 +13,12 @@ MAX_TIMEOUT_SECONDS = 60.0
 _OPENMETRICS = "application/openmetrics-text"
 _OPENMETRICS_VERSIONS = frozenset({"", "1.0.0", "0.0.1"})
 _SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?")
+# Every scraper says the same each time.
+_MOST_HEADERS = 16
 _QUALITY = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
 
 
+@lru_cache(maxsize=_MOST_HEADERS)
 def prefers_openmetrics(accept: str) -> bool:
     """Return whether OpenMetrics is named at least as high as the text format.
 
@@ -29,6 +33,7 @@ def prefers_openmetrics(accept: str) -> bool:
     return openmetrics > 0 and openmetrics >= plain
 
 
+@lru_cache(maxsize=_MOST_HEADERS)
 def accepts_gzip(accept_encoding: str) -> bool:
     """Return whether the client can take gzip; one that sends no header cannot."""
     qualities = {name: quality for name, _, quality in _items(accept_encoding)}

@@ -70,6 +70,9 @@ class Request:
 class RequestReader:
     """Cuts the bytes of one connection into requests.
 
+    A scraper asks the very same question again and again, byte for byte. What it was understood as
+    is kept, and h11 is told of it again only if it is needed for the answer.
+
     Parameters
     ----------
     receive
@@ -81,8 +84,6 @@ class RequestReader:
 
     Attributes
     ----------
-    http
-        The state of the connection, by which answers are written.
     is_head
         Whether the newest request is a HEAD, to which the answer has no body.
     """
@@ -93,19 +94,52 @@ class RequestReader:
         self._receive = receive
         self._client = client
         self._max_body_bytes = max_body_bytes
-        self.http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
         self.is_head = False
+        # The newest request if it came in one piece and alone, and what it was understood as.
+        self._piece = b""
+        self._understood: Request | None = None
+        self._repeated = False
+
+    @property
+    def http(self) -> h11.Connection:
+        """The state of the connection, by which answers are written."""
+        if self._repeated:
+            self._repeated = False
+            self._http.receive_data(self._piece.lstrip(b"\r\n"))
+            while not isinstance(self._http.next_event(), h11.EndOfMessage):
+                pass
+        return self._http
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the newest request is the one before, and h11 does not know of it."""
+        return self._repeated
 
     def wait(self) -> bool:
         """Wait for the first byte of a request; return False if the client has ended."""
-        while not self.http.trailing_data[0]:
+        if self._http.trailing_data[0]:
+            self._piece, self._understood = b"", None
+            return True
+        while not self._http.trailing_data[0]:
             data = self._receive(MAX_HEAD_BYTES)
             if not data:
                 return False
+            if self._understood is not None and data == self._piece:
+                self._repeated = True
+                return True
+            self._piece, self._understood = data, None
             # Empty lines before a request are old clients' habit, and harmless (RFC 9112, 2.2).
             if begun := data.lstrip(b"\r\n"):
-                self.http.receive_data(begun)
+                self._http.receive_data(begun)
         return True
+
+    def next(self) -> None:
+        """Be ready for the next request, after the answer to the newest one."""
+        if self._repeated:
+            self._repeated = False
+        else:
+            self._http.start_next_cycle()
 
     def read(self) -> Request:
         """Return the request whose first byte has come.
@@ -117,6 +151,14 @@ class RequestReader:
         EOFError
             If the client ended in the middle of it.
         """
+        if self._repeated and self._understood is not None:
+            return self._understood
+        request = self._parsed()
+        if request.method == "GET" and request.keep_alive and not self._http.trailing_data[0]:
+            self._understood = request if self._piece else None
+        return request
+
+    def _parsed(self) -> Request:
         event = self._received()
         assert isinstance(event, h11.Request), "nothing else begins a message of a client"
         self.is_head = event.method == b"HEAD"
@@ -125,7 +167,7 @@ class RequestReader:
         if method != "POST" and not isinstance(self._event(), h11.EndOfMessage):
             raise BadRequestError(413, _NO_BODY)
         path, _, query = _origin_form(target).partition("?")
-        keep_alive = self.http.their_state is h11.DONE
+        keep_alive = self._http.their_state is h11.DONE
         return Request(method, path, query, headers, keep_alive, self._client, body)
 
     def _body(self) -> bytes:
@@ -140,12 +182,13 @@ class RequestReader:
             data = self._receive(MAX_HEAD_BYTES)
             if not data:
                 raise EOFError
-            self.http.receive_data(data)
+            self._piece = b""
+            self._http.receive_data(data)
         return event
 
     def _event(self) -> object:
         try:
-            return self.http.next_event()
+            return self._http.next_event()
         except h11.RemoteProtocolError as error:
             status = error.error_status_hint
             text = f"The headers exceed {MAX_HEAD_BYTES} bytes."
