@@ -96,10 +96,11 @@ class _Read:
         if self.still and is_rate:
             return
         self.still = is_rate
-        self.rates = rates = {series.group: [] for series in self.series}
+        rates: dict[Labels, list[float]] = {series.group: [] for series in self.series}
         self.tell()
         for series in self.series if is_rate else ():
             rates[series.group].append(0.0)
+        self.rates = rates
 
     def tell(self) -> None:
         """Tell the series of the newest run, before somebody looks at them."""
