@@ -45,6 +45,7 @@ RESTART = (420, 480)
 NODES = [f"n{number:02d}" for number in range(1, 41)]
 # The others serve the second job.
 FIRST_JOB = NODES[:30]
+# What a play costs is its nodes.
 SIXTEEN = tuple(NODES[:16])
 
 pytestmark = [
@@ -112,7 +113,7 @@ class Play:
     symptoms: list[Symptoms]
     gone: tuple[float, float] = (0, 0)
     tickets: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = tuple(NODES)
+    nodes: tuple[str, ...] = SIXTEEN
     leaf_size: int = 0
 
 
@@ -129,6 +130,7 @@ PLAYS = {
         ["n07"],
         [Finding("n07", metric) for metric in ("pfc_tx_rate", "gpu_power", "cpu_usage")],
         [Symptoms(hot=tuple(FIRST_JOB), pausing=tuple(FIRST_JOB[:8]), stalled=True)],
+        nodes=tuple(NODES),
     ),
     "cause_late": Play(
         ["n07"],
@@ -146,6 +148,7 @@ PLAYS = {
         ["n07", "n33"],
         [Finding("n07"), Finding("n33", job_id="j2")],
         [Symptoms(stalled=True), Symptoms(stalled=True, job_id="j2")],
+        nodes=(*NODES[:10], *NODES[30:]),
     ),
     "two_nodes_of_one_job": Play(
         ["n07", "n11"],
@@ -172,14 +175,12 @@ PLAYS = {
         ["leaf 0"],
         [],
         [Symptoms(cut_off=SIXTEEN[:8], stalled=True, begin=PLACE_FAULT)],
-        nodes=SIXTEEN,
         leaf_size=8,
     ),
     "leaf_switch_without_places": Play(
         ["cluster"],
         [],
         [Symptoms(cut_off=SIXTEEN[:8], stalled=True, begin=PLACE_FAULT)],
-        nodes=SIXTEEN,
     ),
     # Nodes vanish with one leaf, ports go down at the other, and one more node of it fails later.
     "two_leaves": Play(
@@ -190,7 +191,6 @@ PLAYS = {
             Symptoms(cut_off=SIXTEEN[8:12], stalled=True, begin=PLACE_FAULT),
             Symptoms(cut_off=("n15",), begin=PLACE_FAULT + 240),
         ],
-        nodes=SIXTEEN,
         leaf_size=8,
     ),
     "nothing": Play([], [], []),
