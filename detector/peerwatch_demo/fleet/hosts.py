@@ -15,7 +15,7 @@ from pathlib import Path
 
 from peerwatch_demo.cluster.nodes import Place
 from peerwatch_demo.fleet.memory_folder import MemoryFolder, remove_left_behind
-from peerwatch_demo.fleet.plan import Plan, PlannedNode
+from peerwatch_demo.fleet.plan import SMALLEST, Plan, PlannedNode
 from peerwatch_demo.stack.process import START_SECONDS, StackError, free_ports, tied, wait_http
 from peerwatch_demo.stack.servers import Stack, Target, find_program
 
@@ -27,6 +27,9 @@ _NODE_BYTES = 12e6
 _PAST_SECONDS = 600.0
 # How often it is reported how far the past has come.
 _PROGRESS_SECONDS = 10.0
+# An idle machine with two cores takes a minute for 64 nodes; a load of 20 makes ten of it. What
+# would take longer is given up once this much is known of it.
+_LONGEST_SECONDS, _KNOWN_AFTER_SECONDS = 900.0, 40.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +117,10 @@ class Hosts:
         Raises
         ------
         StackError
-            If a process fails to write its past or promtool to load it.
+            If a process fails to write its past or promtool to load it, or the machine would take
+            a quarter of an hour for it.
         """
+        began = time.monotonic()
         files = [self._stack.directory / f"past-{number}.txt" for number in range(len(self._hosts))]
         reached = dict.fromkeys(files, self._start)
 
@@ -123,8 +128,9 @@ class Hosts:
             reached[file] = stamp
 
         def so_far() -> None:
-            there = (min(reached.values()) - self._start) / 60
-            report(f"{there:.1f} of {(time.time() - self._start) / 60:.1f} minutes are simulated")
+            there, whole = min(reached.values()) - self._start, time.time() - self._start
+            report(f"{there / 60:.1f} of {whole / 60:.1f} minutes are simulated")
+            self._require_pace(there / whole, time.monotonic() - began)
 
         _together(
             (
@@ -136,6 +142,18 @@ class Hosts:
         _together(
             (partial(_load, file, data) for file in files),
             lambda: report("promtool puts them into Prometheus' storage"),
+        )
+
+    def _require_pace(self, share: float, seconds: float) -> None:
+        """Raise StackError if what has come of the past shows that it would take too long."""
+        if seconds < _KNOWN_AFTER_SECONDS or seconds <= share * _LONGEST_SECONDS:
+            return
+        smaller = len(self._plan.nodes) > SMALLEST
+        remedy = f" or take a smaller fleet (FLEET={SMALLEST})" if smaller else ""
+        raise StackError(
+            f"In {seconds:.0f} s {share:.0%} of the fleet's past was simulated: this machine is "
+            f"too busy for {len(self._plan.nodes)} nodes. End what else runs here{remedy}, and "
+            "try again."
         )
 
     def begin_fault(self, onset: float) -> None:

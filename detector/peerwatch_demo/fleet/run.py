@@ -20,6 +20,7 @@ from peerwatch_demo.fleet.plan import CLUSTER, SMALLEST, Plan
 from peerwatch_demo.run import hold, too_busy, watch
 from peerwatch_demo.stack import report
 from peerwatch_demo.stack.console import Console
+from peerwatch_demo.stack.process import StackError
 from peerwatch_demo.stack.servers import (
     Server,
     Stack,
@@ -179,6 +180,8 @@ class FleetDemo:
             watch(watcher, self._console, seconds, progress, until_page=until_page)
 
         observe(settings.quiet_seconds, until_page=False)
+        if reason := self._too_busy(server, began):
+            raise StackError(reason)
         # Of all nodes that are made anew for the faults.
         changed = sum(plan.jobs[fault.job_id] for fault in plan.faults)
         onset = time.time() + _ONSET_SECONDS + _ONSET_SECONDS_PER_NODE * changed
@@ -195,13 +198,16 @@ class FleetDemo:
             self._console.line(f"watching {seconds} s for a page too many", "quiet")
             observe(seconds, until_page=False)
         verdict = self._conclude(detect, watcher, receiver, onset)
-        if not verdict.right:
-            fewest = fewest_scraped(server.url, EXPORTER_JOB, time.time() - began)
-            smaller = len(plan.nodes) > SMALLEST
-            remedy = f" or take a smaller fleet (FLEET={SMALLEST})" if smaller else ""
-            if reason := too_busy(fewest, len(plan.nodes), remedy):
-                self._console.text(reason, "bad")
+        if not verdict.right and (reason := self._too_busy(server, began)):
+            self._console.text(reason, "bad")
         return verdict
+
+    def _too_busy(self, server: Server, since: float) -> str | None:
+        """Return what to say if nodes could not be scraped since a Unix time; None if all were."""
+        nodes = len(self._plan.nodes)
+        remedy = f" or take a smaller fleet (FLEET={SMALLEST})" if nodes > SMALLEST else ""
+        fewest = fewest_scraped(server.url, EXPORTER_JOB, time.time() - since)
+        return too_busy(fewest, nodes, remedy)
 
     def _conclude(
         self, detect: Server, watcher: Watcher, receiver: WebhookReceiver, onset: float
