@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from findings import words
 from links import column_to, series_to
-from parts import GREEN, Panel, areas, fixed, graph, heat, properties, rows
+from parts import GREEN, Panel, areas, beside, fixed, graph, heat, properties, rows
 from promql import highest, oldest, rate
 
 _JOB = "cluster, job_id"
@@ -66,12 +66,12 @@ def panels(detectors: str) -> list[Panel]:
         ),
         graph(
             "Waiting for answers",
-            "Seconds per second spent waiting for the server, by the API they are read by; several "
-            "connections add up. Beside it, for how long a server that failed is left alone.",
-            "s",
+            "How many requests wait for the server, on average, by the API they are read by. On "
+            "the right, for how long a server that failed is left alone.",
+            "short",
             (rate("peerwatch_read_seconds_total", detectors, "api"), "{{api}}"),
             (f"max(peerwatch_reader_wait_seconds{{{detectors}}})", "left alone for"),
-        ),
+        ).override_by_query("B", properties(beside("s"))),
         graph(
             "Answers in parts",
             "Requests cut in half because the server refused them or broke off, and answers that "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from links import column_to, series_to
-from parts import Panel, areas, graph, properties, rows
+from parts import Panel, areas, beside, graph, properties, rows
 from promql import busiest, highest, oldest, rate
 
 _NODE = "cluster, node"
@@ -42,8 +42,8 @@ def _runs(exporters: str) -> list[Panel]:
         ),
         graph(
             "Age of values",
-            "Time since the exporter read what a scrape gets, the 20 nodes with the oldest, and "
-            "the snapshots each missed per second: the exporter gets too little CPU time.",
+            "Time since the exporter read what a scrape gets, the 20 nodes with the oldest; on the "
+            "right, snapshots missed per second: the exporter gets too little CPU time.",
             "s",
             (
                 oldest(f"exporter_snapshot_timestamp_seconds{{{exporters}}}", _NODE),
@@ -53,7 +53,9 @@ def _runs(exporters: str) -> list[Panel]:
                 busiest(rate("exporter_snapshot_missed_total", exporters, _NODE), 5),
                 "{{node}} missed/s",
             ),
-        ).data_links(series_to("node", "node")),
+        )
+        .override_by_query("B", properties(beside("short")))
+        .data_links(series_to("node", "node")),
     ]
 
 
@@ -213,22 +215,27 @@ def _sampler(exporters: str) -> list[Panel]:
     return [
         graph(
             "Sampler: interval",
-            "Longest time between two samples as achieved, over all nodes, and how many nodes had "
-            "to stretch it.",
+            "Longest time between two samples as achieved, over all nodes; on the right, how many "
+            "nodes had to stretch it.",
             "s",
             (f"max(sampler_interval_seconds{{{exporters}}})", "longest"),
             (f"sum(sampler_interval_stretched{{{exporters}}})", "nodes that stretch it"),
-        ).no_value(off),
+        )
+        .override_by_query("B", properties(beside("short")))
+        .no_value(off),
         graph(
             "Sampler: late and missing",
-            "Late samples per second, counters that cannot be read, restarts, over all nodes.",
+            "Late samples per second, counters that cannot be read, restarts, over all nodes; on "
+            "the right, for how long the longest has been stuck.",
             "short",
             (busiest(rate("sampler_late_samples_total", exporters, _NODE), 5), "{{node}} late"),
             (f"sum(sampler_missing_series{{{exporters}}})", "counters missing"),
             (f"sum(sampler_series{{{exporters}}})", "counters sampled"),
             (f"sum(rate(sampler_restarts_total{{{exporters}}}[$__rate_interval]))", "restarts"),
-            (f"max(sampler_stuck_seconds{{{exporters}}})", "stuck for (s)"),
-        ).no_value(off),
+            (f"max(sampler_stuck_seconds{{{exporters}}})", "stuck for"),
+        )
+        .override_by_query("E", properties(beside("s")))
+        .no_value(off),
         graph(
             "Sampler: CPU",
             "CPU of the sampler process on the node where it uses most.",

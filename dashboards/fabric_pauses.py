@@ -63,9 +63,9 @@ def _kinds(members: str) -> list[Panel]:
     return [
         graph(
             "Pauses by priority",
-            "Seconds of pauses per second over all ports. RoCE should pause in its own priority "
-            "only: another one is set up differently somewhere.",
-            "s",
+            "How many ports are paused, on average. RoCE should pause in its own priority only: "
+            "another one is set up differently somewhere.",
+            "short",
             (_by_priority(_SECONDS, members), "{{direction}} priority {{priority}}"),
         ),
         graph(
@@ -109,9 +109,8 @@ def _whole_links() -> list[Panel]:
     return [
         graph(
             "Pauses of whole links",
-            "Seconds per second, over all ports, of pauses that stop a whole link; PFC should have "
-            "replaced them.",
-            "s",
+            "How many links are stopped as a whole, on average; PFC should have replaced that.",
+            "short",
             (
                 f"sum by (direction) (rate(nic_global_pause_seconds_total{{{CLUSTER}}}"
                 "[$__rate_interval]))",

@@ -65,14 +65,14 @@ def _state() -> list[Panel]:
         findings.longest(JOB),
         number(
             "Steps per second",
-            "Optimiser steps of the fastest rank, over the last scrapes. 0 means the job stands "
-            "still.",
+            "Optimiser steps of the fastest rank, over the last scrapes. 0: the job stands still, "
+            "or a step takes longer than that.",
             "short",
             f"max(rate(rank_steps_total{{{JOB}}}[$__rate_interval]))",
         )
         .decimals(2)
         .no_value("unknown")
-        .thresholds(levels(RED, (0.0001, GREEN)))
+        .thresholds(levels(YELLOW, (0.0001, GREEN)))
         .span(3),
         name(
             "Comparable",
@@ -107,7 +107,7 @@ def _state() -> list[Panel]:
             "percentunit",
             f"min(peerwatch_data_coverage_ratio{{{JOB}}} > 0)",
         )
-        .thresholds(levels(RED, (0.8, YELLOW), (1, GREEN)))
+        .thresholds(levels(YELLOW, (1, GREEN)))
         .span(8),
         *device_errors.counts(CLUSTER, _SEEN, JOB),
         alerts.firing(_ALERTS),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parts import Panel, graph
+from parts import Panel, beside, graph, properties
 from promql import highest, rate
 
 
@@ -86,15 +86,18 @@ def _bonds(node: str) -> Panel:
 
 
 def _clock(node: str) -> Panel:
-    return graph(
+    panel = graph(
         "Clock",
-        "How wrong the clock may be at most, what is still being corrected, and 1 while a time "
-        "service corrects it.",
-        "short",
-        (f"max(host_clock_error_max_seconds{{{node}}})", "error at most, s"),
-        (f"max(host_clock_offset_seconds{{{node}}})", "offset, s"),
+        "How wrong the clock may be at most, and what is still being corrected; on the right, 1 "
+        "while a time service corrects it.",
+        "s",
+        (f"max(host_clock_error_max_seconds{{{node}}})", "error at most"),
+        (f"max(host_clock_offset_seconds{{{node}}})", "offset"),
         (f"max(host_clock_synchronized{{{node}}})", "synchronised"),
-    ).no_value("The clock cannot be asked.")
+        signed=True,
+    )
+    panel = panel.override_by_query("C", properties(beside("short")))
+    return panel.no_value("The clock cannot be asked.")
 
 
 def _units(node: str) -> Panel:

@@ -153,6 +153,11 @@ def graph(
     )
 
 
+def beside(unit: str) -> Properties:
+    """Return an override for queries of another unit: an axis of their own, on the right."""
+    return {"unit": unit, "custom.axisPlacement": "right"}
+
+
 def areas(title: str, description: str, unit: str, *queries: Query) -> timeseries.Panel:
     """Return areas on top of one another, for parts of a whole."""
     return (

@@ -184,13 +184,13 @@ def _mttf(fleet: str) -> Panel:
 
 def _lost(fleet: str) -> Panel:
     return areas(
-        "Goodput lost by cause",
-        "GPU-seconds lost in the last day, with those of jobs preempted when a failed one "
+        "GPU hours lost by cause",
+        "Goodput lost in the last day, with those of jobs preempted when a failed one "
         "started again (order second).",
-        "s",
+        "short",
         (
             "sum by (cause, order) (increase(peerwatch_reliability_goodput_loss_gpu_seconds_total"
-            f"{{{fleet}}}[1d]))",
+            f"{{{fleet}}}[1d])) / 3600",
             "{{cause}}, {{order}}",
         ),
     ).no_value(_NONE_RUNS)

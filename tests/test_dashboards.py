@@ -416,6 +416,24 @@ def test_what_has_no_value_has_no_colour_of_the_rule(path):
             assert (lowest.get("value"), lowest["color"]) == (None, "#8e8e8e"), panel["title"]
 
 
+# What has a value only while something is wrong.
+_ONLY_WHILE_WRONG = {"Which node, for how long": "peerwatch_finding_start_timestamp_seconds"}
+
+
+@every_dashboard
+def test_no_number_is_red_at_its_lowest(path):
+    """Red is above green or yellow: nothing, or none, is never red."""
+    for panel in panels(load(path)):
+        if panel["type"] != "stat":
+            continue
+        colors = [step["color"] for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]]
+        shown = colors[1:]
+        if seen := _ONLY_WHILE_WRONG.get(panel["title"]):
+            assert seen in panel["targets"][0]["expr"]
+        elif "red" in shown:
+            assert shown[0] in {"green", "yellow"}, panel["title"]
+
+
 @pytest.mark.parametrize("dashboard", ["fleet", "job"])
 def test_only_a_finding_is_red_in_a_heat_map_of_fault_scores(dashboard):
     (path,) = [each for each in DASHBOARDS if each.stem == dashboard]
