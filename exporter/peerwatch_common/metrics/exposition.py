@@ -7,6 +7,7 @@ to the next, so what stands before the number is made once per series and kept.
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 from peerwatch_common.metrics.label_length import shortened
@@ -27,10 +28,10 @@ _LABEL_ESCAPES = str.maketrans(
         "\n": r"\n",
         # Prometheus takes a zero byte for the end of the exposition.
         "\0": "\ufffd",
-        # Bytes that are no UTF-8, as Python reads them from file names, cannot be written at all.
-        **{chr(code): "\ufffd" for code in range(0xD800, 0xE000)},
     }
 )
+# Bytes that are no UTF-8, as Python reads them from file names, cannot be written at all.
+_NO_TEXT = re.compile("[\ud800-\udfff]")
 _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
 _OPENMETRICS_HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 # A float takes 24 characters at most, a 64 bit integer 20.
@@ -147,10 +148,14 @@ class Renderer:
 def series_text(spec: MetricSpec, labels: tuple[str, ...]) -> str:
     """Return a series as it stands in an exposition: its name and, by name, its labels."""
     pairs = ",".join(
-        f'{name}="{value.translate(_LABEL_ESCAPES)}"'
+        f'{name}="{_escaped(value)}"'
         for name, value in sorted(zip(spec.labels, labels, strict=False))
     )
     return f"{spec.name}{{{pairs}}}" if pairs else spec.name
+
+
+def _escaped(value: str) -> str:
+    return _NO_TEXT.sub("\ufffd", value.translate(_LABEL_ESCAPES))
 
 
 def number(value: float) -> str:

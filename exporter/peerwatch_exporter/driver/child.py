@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from peerwatch_exporter.driver.progress_marker import Activity
 
-_READ_BYTES = 1 << 18
+# As much is made ready for every reading; a second's answers have some 30 KiB.
+_READ_BYTES = 1 << 16
 COMMAND = (sys.executable, "-m", "peerwatch_exporter.driver")
 
 

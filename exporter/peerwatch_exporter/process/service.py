@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import platform
 import signal
 import threading
 from typing import TYPE_CHECKING, TypedDict
@@ -79,7 +78,7 @@ class Exporter:
         )
         landing = Landing(
             version=__version__,
-            node=platform.node(),
+            node=os.uname().nodename,
             started=sources.clock(),
             clock=sources.clock,
             status=self.runner.status,
