@@ -209,6 +209,7 @@ COUNTERS: tuple[PortCounter, ...] = (
     _counter("nic_ecn_marked_packets_total"),
     _counter("nic_out_of_sequence_packets_total"),
 )
+_StateFiles = dict[str, list[tuple[str, tuple[str, str]]]]
 _STATES = {"state": "nic_port_state", "phys_state": "nic_port_physical_state"}
 # Descriptors kept open: a dozen for each port of a node with 40, of the 1,024 a service often has.
 _OPEN_FILES = 512
@@ -233,6 +234,7 @@ class NicCollector:
         self._gpus = sources.gpus
         self._known: object = None
         self._info: list[Family] = []
+        self._states: _StateFiles = {}
 
     def collect(self) -> Iterator[Family]:
         """Yield the NIC families.
@@ -251,9 +253,11 @@ class NicCollector:
         if known != self._known:
             self._info = list(self._facts_of(ports))
             self._known = known
-            self._sysfs.keep_only([*self._counters.paths, *_state_paths(ports)])
+            self._states = _state_files(ports)
+            states = [path for files in self._states.values() for path, _ in files]
+            self._sysfs.keep_only([*self._counters.paths, *states])
         yield from self._info
-        yield from self._states(ports)
+        yield from self._state_families()
         yield from self._counters.read(ports)
         if self._ports.found > MAX_PORTS:
             raise PartialData(f"Only {MAX_PORTS} of {self._ports.found} ports are read.")
@@ -286,18 +290,22 @@ class NicCollector:
                 rate.add_metric(port.labels, speed)
         return info, near, rate
 
-    def _states(self, ports: Iterable[RdmaPort]) -> Iterable[Family]:
-        for file, name in _STATES.items():
+    def _state_families(self) -> Iterable[Family]:
+        for name, files in self._states.items():
             states = family(name)
-            for port in ports:
-                value = self._sysfs.state(f"{port.path}/{file}")
+            for path, labels in files:
+                value = self._sysfs.state(path)
                 if value is not None:
-                    states.rows.append((port.labels, value))
+                    states.rows.append((labels, value))
             yield states
 
 
-def _state_paths(ports: Iterable[RdmaPort]) -> list[str]:
-    return [f"{port.path}/{file}" for port in ports for file in _STATES]
+def _state_files(ports: Iterable[RdmaPort]) -> _StateFiles:
+    """Return the files of each metric, with the label values of each file."""
+    found = [(f"{port.path}/", port.labels) for port in ports]
+    return {
+        name: [(base + file, labels) for base, labels in found] for file, name in _STATES.items()
+    }
 
 
 def _printable(name: str) -> str:

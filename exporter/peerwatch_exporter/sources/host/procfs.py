@@ -213,7 +213,7 @@ class Procfs:
             # A name may hold a colon (an alias); no column does.
             name, colon, rest = line.rpartition(b":")
             try:
-                values = [_number(field) for field in rest.split()]
+                values = _numbers(rest)
                 if not colon:
                     raise ValueError(line)
                 # Eight receive columns, then eight transmit columns, in the same order.
@@ -328,6 +328,15 @@ def _number(field: bytes | None) -> int:
     if field is None or not field.isdigit() or len(field) > _MAX_DIGITS:
         raise ValueError(field)
     return int(field)
+
+
+def _numbers(line: bytes) -> list[int]:
+    """Return the counters of a line; ``ValueError`` if one is none."""
+    fields = line.split()
+    # All at once, as there are hundreds in a second; one by one only to find what is wrong.
+    if len(max(fields, key=len, default=b"")) <= _MAX_DIGITS and b"".join(fields).isdigit():
+        return list(map(int, fields))
+    return [_number(field) for field in fields]
 
 
 def _optional(content: bytes, name: bytes) -> int | None:
