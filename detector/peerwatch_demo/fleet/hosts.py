@@ -27,9 +27,9 @@ _NODE_BYTES = 12e6
 _PAST_SECONDS = 600.0
 # How often it is reported how far the past has come.
 _PROGRESS_SECONDS = 10.0
-# An idle machine with two cores takes a minute for 64 nodes; a load of 20 makes ten of it. What
-# would take longer is given up once this much is known of it.
-_LONGEST_SECONDS, _KNOWN_AFTER_SECONDS = 900.0, 40.0
+# Two idle cores take a minute for 64 nodes, and some eight at a load of 20. What would take longer
+# is given up once this much is known of it.
+_LONGEST_SECONDS, _KNOWN_AFTER_SECONDS = 600.0, 40.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Hosts:
         ------
         StackError
             If a process fails to write its past or promtool to load it, or the machine would take
-            a quarter of an hour for it.
+            more than ten minutes for it.
         """
         began = time.monotonic()
         files = [self._stack.directory / f"past-{number}.txt" for number in range(len(self._hosts))]
