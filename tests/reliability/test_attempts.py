@@ -140,7 +140,31 @@ def test_clocks_that_differ_are_said():
     assert chain.first.notes == ("ends 50 s before it starts: clocks differ",)
 
 
-_TIMES = st.integers(min_value=-500, max_value=50_000)
+def test_a_time_after_now_is_now():
+    (chain,) = chains_of([row("1", 1, submit=0, start=100, end=10 * 366 * 86_400)], NOW)
+    assert chain.first.end == NOW
+    assert chain.first.run_seconds == 99_900
+    assert "after now: clocks differ" in chain.first.notes[0]
+    (chain,) = chains_of([row("1", 1, "running", submit=0, start=500_000, end=None)], NOW)
+    assert (chain.first.queue_seconds, chain.first.run_seconds) == (100_000, 0)
+    # The scheduler was asked a little later.
+    (chain,) = chains_of([row("1", 1, submit=0, start=100, end=100_030)], NOW)
+    assert (chain.first.run_seconds, chain.first.notes) == (99_930, ())
+
+
+def test_nobody_waits_for_years():
+    (chain,) = chains_of([row("1", 1, submit=1 - T0, start=100, end=300)], NOW)
+    assert (chain.first.queue_seconds, chain.first.run_seconds) == (0, 200)
+    assert chain.first.notes == ("waited for more than a year: clocks differ",)
+
+
+def test_what_was_cancelled_before_it_might_start_never_waited():
+    rows = [row("1", 1, "cancelled", submit=0, eligible=9000, start=None, end=50)]
+    (chain,) = chains_of(rows, NOW)
+    assert (chain.first.queue_seconds, chain.first.notes) == (0, ())
+
+
+_TIMES = st.integers(min_value=-500, max_value=150_000)
 _STATES = st.sampled_from(["completed", "failed", "requeued", "node_fail", "preempted", "running"])
 
 

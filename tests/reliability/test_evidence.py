@@ -25,7 +25,9 @@ def prometheus():
         def do_POST(self):
             form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
             answer = self.server.answer(form["query"][0], float(form["time"][0]))
-            if isinstance(answer, int):
+            if isinstance(answer, bytes):
+                body, answer = answer, 200
+            elif isinstance(answer, int):
                 body = json.dumps({"status": "error", "error": "too\nmuch"}).encode()
             else:
                 result = [{"metric": m, "value": [1, str(v)]} for m, v in answer]
@@ -46,6 +48,34 @@ def prometheus():
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        '["a"]', '{"a": 1}', "[1, 2]", '[{"metric": {}}]', '[{"value": [1, "1"]}]',
+        '[{"metric": [], "value": [1, "1"]}]', '[{"metric": {}, "value": null}]',
+        '[{"metric": {}, "value": [1]}]', '[{"metric": {}, "value": [1, "x"]}]',
+    ],
+)  # fmt: skip
+def test_what_is_no_answer_is_missing(prometheus, result):
+    prometheus.answer = lambda *_: f'{{"data": {{"result": {result}}}}}'.encode()
+    found = observed(prometheus.asked, [6000.0])
+    assert "1 queries about ends were not answered" in found.missing[0]
+    signals = read_signals(prometheus.asked, Window(0.0, 28 * 86_400.0))
+    assert "signals of nodes are not known" in signals.missing[0]
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf"])
+def test_what_is_no_number_is_not_there(prometheus, value):
+    prometheus.answer = lambda *_: [({"kind": "xid", "node": "n1", "xid": "79"}, value)]
+    assert observed(prometheus.asked, [6000.0]).by_minute == {100: ()}
+    assert read_signals(prometheus.asked, Window(0.0, 86_400.0)).distinct_xids == {}
+
+
+def test_what_was_not_asked_for_says_nothing(prometheus):
+    prometheus.answer = lambda *_: [SEEN, ({"kind": "other", "node": "n1"}, 1), ({}, 1)]
+    assert observed(prometheus.asked, [6000.0]).by_minute == {100: ()}
 
 
 def test_what_was_observed(prometheus):

@@ -51,12 +51,19 @@ def test_a_row():
         ({"suspended": "1-02:03:04"}, "suspended_seconds", 93_784),
         ({"suspended": "05:06.5"}, "suspended_seconds", 306.5),
         ({"suspended": "garbled"}, "suspended_seconds", 0),
+        ({"suspended": "nan:inf:1"}, "suspended_seconds", 0),
+        # No times, so it ended when it was submitted.
+        pytest.param({"end": "9" * 4500}, "end", 1000, id="digits"),
+        ({"end": "\u00b2"}, "end", 1000),
         ({"tres": "cpu=8,gres/gpu:h100=8,gres/gpu:a100=4"}, "gpus", 12),
         ({"tres": "cpu=8,gres/gpu=8,gres/gpu:h100=8"}, "gpus", 8),
         ({"tres": "cpu=8"}, "gpus", 0),
         ({"nodes": "None assigned"}, "nodes", ()),
         ({"submit_line": "sbatch -N 4 --exclude=n[1-2],n9 a.sh"}, "excluded", ("n1", "n2", "n9")),
         ({"submit_line": "srun -x n7 python --exclude-this"}, "excluded", ("n7",)),
+        # The owner's own text, which would fill the memory.
+        ({"submit_line": "sbatch a --exclude=n[1-99999][1-99999]"}, "excluded", ()),
+        ({"submit_line": "sbatch a " + 11 * "-x n[1-99] "}, "excluded", ()),
         ({"name": "a|b\nc\n\nd"}, "name", "a|b\nc\n\nd"),
         ({"comment": "\n7\nckpt=20"}, "comment", "\n7\nckpt=20"),
     ],
@@ -78,6 +85,8 @@ def test_gpus_where_slurm_accounts_none():
         # A name with the separator itself.
         (line(name=f"a{SEPARATOR}b"), 1),
         (line(job_id="7.batch"), 1),
+        (line(order="\u00b2"), 1),
+        pytest.param(line(order="9" * 4500), 1, id="digits"),
         (line(submit="Unknown"), 1),
         # Cut off within.
         (line()[:40], 1),
@@ -103,14 +112,40 @@ def test_the_end_is_cut_off():
         ("r[1-2]n[3-4]", ("r1n3", "r1n4", "r2n3", "r2n4")),
         ("", ()),
         ("(null)", ()),
+        ("n[5-3]", ()),
     ],
 )
 def test_host_list(text, nodes):
     assert nodes_of(text) == nodes
 
 
-def test_a_garbled_range_is_bounded():
-    assert len(nodes_of("n[1-99999999]")) == 100_000
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n[1-99999999]",
+        "n[1-99999999]x[1-99999999]",
+        "n[" + 1000 * "1-99999999," + "1]",
+        ",".join(1000 * ["n[1-99999]"]),
+    ],
+    ids=("range", "pairs", "ranges", "words"),
+)
+def test_a_garbled_range_is_bounded(text):
+    assert len(nodes_of(text)) == 100_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n" + 9000 * "[1-9]",
+        "n[1-99999]" + "x" * 5000,
+        "n[1-99999][" + "x" * 5000 + "]",
+        "n[1-" + "9" * 5000 + "]",
+        "n[" + "0" * 5000 + "-9]",
+    ],
+    ids=("ranges", "name", "part", "digits", "zeros"),
+)
+def test_what_names_no_node_names_none(text):
+    assert nodes_of(f"a,{text},b[1-2]") == ("a", "b1", "b2")
 
 
 def test_events():

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 _REQUEUE_SECONDS = 2.0
 # An owner who starts a failed job again does so within a day.
 _RESUBMISSION_SECONDS = 86_400.0
+# A scheduler that is asked now may know of ends a little later; nobody waits longer than a year.
+_SKEW_SECONDS = 300.0
+_LONGEST_WAIT_SECONDS = 366 * 86_400.0
 _FAILED: frozenset[State] = frozenset({"failed", "node_fail", "timeout", "out_of_memory"})
 
 Link = Literal["first", "requeued", "resubmitted"]
@@ -189,8 +192,18 @@ def _attempt(row: JobRow, link: Link, before: Attempt | None, now: float) -> Att
     notes = []
     is_open = row.end is None
     start, end = row.start, now if row.end is None else row.end
+    latest = max(end, start or 0.0)
+    if latest > now + _SKEW_SECONDS:
+        notes.append(f"has a time {latest - now:.0f} s after now: clocks differ")
+        start, end = None if start is None else min(start, now), min(end, now)
+    waited_until = end if start is None else start
     # A job that may not start yet does not wait; one that was interrupted waits since then.
     queue_start = max(row.submit, row.eligible or row.submit) if before is None else before.end
+    if before is None and start is None and row.submit <= end:
+        queue_start = min(queue_start, end)
+    if before is None and waited_until - queue_start > _LONGEST_WAIT_SECONDS:
+        notes.append("waited for more than a year: clocks differ")
+        queue_start = waited_until
     gap = max(0.0, row.submit - before.end) if before is not None and link == "resubmitted" else 0.0
     if start is not None and start < queue_start:
         if start < queue_start - _REQUEUE_SECONDS:

@@ -76,6 +76,10 @@ class Service:
         except SourceError as error:
             _LOG.error("no books detail=%r", one_line(str(error)))
             return
+        except Exception:
+            # The thread must go on: a source that mends itself is read again.
+            _LOG.exception("no books")
+            return
         self.totals.add(books)
         self.document, self.scores = document_of(books), books.lemons.scores
         self.made_at = books.window.end

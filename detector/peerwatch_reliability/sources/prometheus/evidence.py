@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import math
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from peerwatch_common.health_conditions import XID_CLASSES, severity_of
 from peerwatch_common.promql import in_one, selected
 from peerwatch_reliability.accounting.attribution import AFTER_SECONDS, BEFORE_SECONDS
 from peerwatch_reliability.errors import SourceError
-from peerwatch_reliability.records import Evidence
+from peerwatch_reliability.records import Evidence, EvidenceKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from peerwatch_common.check_results.record import Severity
-    from peerwatch_reliability.records import EvidenceKind
     from peerwatch_reliability.sources.prometheus.server import Series, Server
 
 _MINUTE = 60.0
 _RANGE = BEFORE_SECONDS + AFTER_SECONDS + _MINUTE
 
+_KINDS: Mapping[str, EvidenceKind] = {each: each for each in get_args(EvidenceKind)}
 # By the class of a log's signature: of a node, a network, another rank, a storage, a user. What
 # is left out (platform, noise) says nothing of a cause.
 _LOG_NAMES = {"H": "gpu", "N": "network_link", "S": "filesystem", "U": "user", "D": "nccl_timeout"}
@@ -151,7 +151,9 @@ def observed(server: Server, ends: Iterable[float]) -> Observed:
 
 def _evidence(series: Series, minute: float) -> list[Evidence]:
     labels, value = series.labels, series.samples[0][1]
-    kind: EvidenceKind = labels["kind"]  # type: ignore[assignment]
+    kind = _KINDS.get(labels.get("kind", ""))
+    if kind is None:
+        return []
     node, job_id = labels.get("node", ""), labels.get("job_id", "")
     first, last = minute - _MINUTE - BEFORE_SECONDS, minute + AFTER_SECONDS
     severity: Severity = "high"

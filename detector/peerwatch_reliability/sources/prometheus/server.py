@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -51,15 +52,7 @@ class Server:
         SourceError
             If it is not answered.
         """
-        answer = self._get("query", {"query": query, "time": f"{time:.3f}"})
-        return [
-            Series(
-                each["metric"],
-                # A query of a range, such as x[1h], gives all samples in it.
-                [(float(t), float(v)) for t, v in each.get("values") or [each["value"]]],
-            )
-            for each in answer
-        ]
+        return self._get("query", {"query": query, "time": f"{time:.3f}"})
 
     def over(self, query: str, start: float, end: float, step: float) -> list[Series]:
         """Return what a query gives from a time to another.
@@ -70,11 +63,7 @@ class Server:
             If it is not answered.
         """
         times = {"start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
-        answer = self._get("query_range", {"query": query, **times})
-        return [
-            Series(each["metric"], [(float(time), float(value)) for time, value in each["values"]])
-            for each in answer
-        ]
+        return self._get("query_range", {"query": query, **times})
 
     def at_all(self, queries: Iterable[tuple[str, float]]) -> list[list[Series] | SourceError]:
         """Return the answers to many queries, in their order; an error in place of an answer."""
@@ -88,7 +77,7 @@ class Server:
         with ThreadPoolExecutor(self.config.connections) as pool:
             return list(pool.map(ask, queries))
 
-    def _get(self, path: str, parameters: Mapping[str, str]) -> list[Any]:
+    def _get(self, path: str, parameters: Mapping[str, str]) -> list[Series]:
         config = self.config
         try:
             # Posted: a query with many nodes is longer than an address may be.
@@ -107,9 +96,10 @@ class Server:
             if status != 200:
                 text = one_line(str(answer.get("error", "")))[:_SHOWN_CHARACTERS]
                 raise SourceError(f"{config.url}: answers {status}: {text}")
-            return list(answer["data"]["result"])
+            series = [_series(each) for each in answer["data"]["result"]]
         except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
             raise SourceError(f"{config.url}: answers {status}, and nothing of a query") from None
+        return [each for each in series if each.samples]
 
     def _session(self) -> requests.Session:
         session: requests.Session | None = getattr(self._local, "session", None)
@@ -118,3 +108,12 @@ class Server:
             # The settings say how it is reached, and no file of the user.
             session.trust_env = False
         return session
+
+
+def _series(answer: Mapping[str, Any]) -> Series:
+    """Return a series of an answer, without samples that are no numbers."""
+    labels = {str(name): str(value) for name, value in answer["metric"].items()}
+    # A query of a range, such as x[1h], gives all samples in it.
+    values = answer["values"] if "values" in answer else [answer["value"]]
+    samples = [(float(time), float(value)) for time, value in values]
+    return Series(labels, [each for each in samples if all(map(math.isfinite, each))])

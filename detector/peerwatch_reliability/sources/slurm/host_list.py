@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from itertools import product
+from itertools import islice, product
 
-# Nobody has so many; a range that is garbled must not fill the memory.
+# Nobody has so many, nor so long ones; a text that is garbled must not fill the memory.
 _MOST = 100_000
+_LONGEST_NAME = 255
+_MOST_PIECES = 17
+_DIGITS = re.compile(r"[0-9]{1,15}")
 _PART = re.compile(r"\[([^\]]*)\]")
 
 
@@ -16,14 +19,24 @@ def nodes_of(text: str) -> tuple[str, ...]:
     """Return the names; none for what Slurm writes where there are no nodes."""
     if text in {"", "None assigned", "(null)", "None"}:
         return ()
+    return first_nodes_of(text, _MOST)
+
+
+def first_nodes_of(text: str, most: int) -> tuple[str, ...]:
+    """Return the first names of a list that may be anything, and is not kept."""
     found: list[str] = []
     for word in _words(text):
         pieces = _PART.split(word)
+        if len(pieces) > _MOST_PIECES:
+            continue
         # What stands in brackets is every second piece.
-        choices = [_numbers(each) if n % 2 else [each] for n, each in enumerate(pieces)]
-        found += ("".join(each) for each in product(*choices))
-        if len(found) > _MOST:
-            return tuple(found[:_MOST])
+        choices = [_numbers(each, most) if n % 2 else [each] for n, each in enumerate(pieces)]
+        if sum(max(map(len, each), default=0) for each in choices) > _LONGEST_NAME:
+            continue
+        # Two ranges are all their pairs, and some pairs fill any memory.
+        found += islice(map("".join, product(*choices)), most - len(found))
+        if len(found) >= most:
+            break
     return tuple(found)
 
 
@@ -38,13 +51,15 @@ def _words(text: str) -> list[str]:
     return [*words, text[start:]]
 
 
-def _numbers(text: str) -> list[str]:
+def _numbers(text: str, most: int) -> list[str]:
     found: list[str] = []
     for part in text.split(","):
         low, dash, high = part.partition("-")
-        if not dash or not (low.isdecimal() and high.isdecimal()):
+        if not dash or not (_DIGITS.fullmatch(low) and _DIGITS.fullmatch(high)):
             found.append(part)
-            continue
-        last = min(int(high), int(low) + _MOST)
-        found += (str(number).zfill(len(low)) for number in range(int(low), last + 1))
+        else:
+            last = min(int(high), int(low) + most - len(found) - 1)
+            found += (str(number).zfill(len(low)) for number in range(int(low), last + 1))
+        if len(found) >= most:
+            break
     return found

@@ -12,7 +12,7 @@ from sys import intern
 from typing import TYPE_CHECKING, NamedTuple
 
 from peerwatch_reliability.records import JobRow
-from peerwatch_reliability.sources.slurm.host_list import nodes_of
+from peerwatch_reliability.sources.slurm.host_list import first_nodes_of, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ _FIELDS = (
     *("JobIDRaw", "JobID", "User", "State", "Submit", "Eligible", "Start", "End", "Suspended"),
     *("AllocTRES", "NodeList", "JobName", "WorkDir", "Comment", "SubmitLine", "DBIndex"),
 )
-_BEGIN = re.compile(rf"\d+{SEPARATOR}")
+_BEGIN = re.compile(rf"[0-9]+{SEPARATOR}")
 _EXCLUDED = re.compile(r"(?:^|\s)(?:--exclude[=\s]|-x\s?)\s*([\w\-.,\[\]]+)")
 _STATES: dict[str, State] = {
     "COMPLETED": "completed",
@@ -45,7 +45,14 @@ _STATES: dict[str, State] = {
     "SUSPENDED": "running",
     "RESIZING": "running",
 }
-_GPUS = re.compile(r"(?:^|,)gres/gpu(:[^=,]*)?=(\d+)")
+_GPUS = re.compile(r"(?:^|,)gres/gpu(:[^=,]*)?=([0-9]{1,9})(?![0-9])")
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_DURATION = re.compile(
+    r"(?:([0-9]{1,6})-)?(?:([0-9]{1,6}):)?([0-9]{1,6}):([0-9]{1,6}(?:\.[0-9]{1,9})?)"
+)
+# The year 5138: what is later is no time.
+_LAST_TIME = 10**11
+_MOST_EXCLUDED = 1000
 
 
 def sacct_arguments(window: Window) -> list[str]:
@@ -126,7 +133,7 @@ def _row(fields: Sequence[str], gpus_per_node: int) -> JobRow | None:
     (job_id, shown_id, user, state, submit, eligible, start, end, suspended, tres, nodes, name,
      folder, comment, submit_line, order) = fields  # fmt: skip
     submitted = _seconds(submit)
-    if not (job_id.isdecimal() and order.isdecimal()) or submitted is None:
+    if not (_NUMBER.fullmatch(job_id) and _NUMBER.fullmatch(order)) or submitted is None:
         return None
     # "CANCELLED by 1000": the word before the blank is the state.
     known = _STATES.get(state.partition(" ")[0], "other")
@@ -154,26 +161,30 @@ def _row(fields: Sequence[str], gpus_per_node: int) -> JobRow | None:
 
 @lru_cache(maxsize=20_000)
 def _excluded(submit_line: str) -> tuple[str, ...]:
-    """Return the nodes that an owner did not want, by the command that submitted the job."""
-    return tuple(node for each in _EXCLUDED.findall(submit_line) for node in nodes_of(each))
+    """Return the nodes that an owner did not want, by the command that submitted the job.
+
+    The command is the owner's own text: who excludes more than anybody would means none of them.
+    """
+    found: list[str] = []
+    for each in _EXCLUDED.findall(submit_line):
+        found += first_nodes_of(each, _MOST_EXCLUDED + 1 - len(found))
+        if len(found) > _MOST_EXCLUDED:
+            return ()
+    return tuple(found)
 
 
 def _seconds(text: str) -> float | None:
     """Return a time; None for ``Unknown``, ``None`` and 0, by which Slurm means neither."""
-    return float(text) if text.isdecimal() and int(text) > 0 else None
+    return float(text) if _NUMBER.fullmatch(text) and 0 < int(text) <= _LAST_TIME else None
 
 
 def _duration(text: str) -> float:
     """Return the seconds of ``[days-]hours:minutes:seconds``; 0 for anything else."""
-    days, dash, clock = text.rpartition("-")
-    try:
-        numbers = [float(part) for part in clock.split(":")]
-        total = float(days) * 86_400 if dash else 0.0
-    except ValueError:
+    found = _DURATION.fullmatch(text)
+    if found is None:
         return 0.0
-    for number, unit in zip(reversed(numbers), (1, 60, 3600), strict=False):
-        total += number * unit
-    return total
+    days, hours, minutes, seconds = (float(each or 0) for each in found.groups())
+    return 86_400 * days + 3600 * hours + 60 * minutes + seconds
 
 
 def _gpus(tres: str) -> int:
