@@ -38,18 +38,25 @@ class Cluster(Slurm):
         more = {"SchedulerParameters": "nohold_on_prolog_fail"}
         super().__init__(root, folder, names, {**more, **settings})
         self._processes: list[Process] = []
+        self._node_processes: dict[str, Process] = {}
 
     def start(self) -> None:
         """Start all daemons; return when all nodes have registered."""
         self._start(self.controller_command, "slurmctld")
         for node in self.nodes:
-            self._start(self.node_command(node), "slurmd")
+            self._node_processes[node] = self._start(self.node_command(node), "slurmd")
         self.wait_for(lambda: all(self.state(each) in _REGISTERED for each in self.nodes))
 
-    def _start(self, command: list[str], program: str) -> None:
+    def _start(self, command: list[str], program: str) -> Process:
         log = self.folder / f"{program}.out"
         environment = {**os.environ, **self.environment}
-        self._processes.append(Process.start(program, command, log, environment=environment))
+        process = Process.start(program, command, log, environment=environment)
+        self._processes.append(process)
+        return process
+
+    def kill(self, node: str) -> None:
+        """Kill the slurmd of a node; steps of jobs that run there go on."""
+        self._node_processes[node].kill()
 
     def stop(self) -> None:
         """End all jobs and daemons."""

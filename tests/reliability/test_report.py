@@ -68,6 +68,14 @@ def test_books_of_a_window():
         (20 * DAY - 600 - 900 - 2 * 300 - 1800) / (20 * DAY), abs=1e-6
     )
     assert (largest["idle_gpu_hours"], largest["degradation"]) == (None, None)
+    failed, after = largest["attempts"]
+    assert (failed["cause"], failed["nodes"]) == ("node_fail", ["n1", "n2"])
+    assert (failed["queue_seconds"], failed["unproductive_seconds"]) == (600, 300 + 1800)
+    assert (after["link"], after["origin"], after["cause"]) == ("requeued", "none", None)
+    for each in (failed, after):
+        parts = [each[f"{name}_seconds"] for name in ("queue", "productive", "unproductive")]
+        assert sum(parts) == pytest.approx(each["wall_seconds"])
+    assert found["out_of_service"][1] == OUT[1]._asdict()
     assert found["expected"]["optimal_checkpoint_minutes"] is None
     gpu = found["components"]["gpu"]
     assert (gpu["per_node"], gpu["failures"], gpu["hours"]["value"]) == (8, 0, None)
@@ -77,6 +85,13 @@ def test_books_of_a_window():
     assert any("no prometheus" in each for each in found["missing"])
     assert found["incident_totals"]["mean_recovery_minutes"] == pytest.approx(20)
     assert json.loads(json.dumps(found)) is not None
+
+
+def test_times_out_of_service_before_the_window_are_not_listed():
+    before = OutOfService("n2", T0 - 9 * DAY, T0 - 8 * DAY, "older")
+    stands = OutOfService("n3", T0 - 9 * DAY, None, "for long")
+    found = document_of(books(out=[*OUT, before, stands]))["out_of_service"]
+    assert [each["reason"] for each in found] == ["for long", "not responding", "fan"]
 
 
 def test_the_optimal_interval_where_writing_halts():
@@ -153,6 +168,24 @@ class Request:
         return ""
 
 
+@pytest.mark.parametrize("error", [SourceError("sacct ends with status 1"), KeyError("node")])
+def test_service_goes_on_after_an_error(error, caplog):
+    answers = [error, books()]
+
+    def make(_now):
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    service = Service(CONFIG, make)
+    service.make()
+    assert service.document is None
+    assert "no books" in caplog.text
+    service.make()
+    assert service.document is not None
+
+
 def test_service_counts_each_failure_once_and_outlives_its_sources():
     now = [WINDOW.end]
     failing = [False]
@@ -225,7 +258,10 @@ def test_report_of_slurm(settings, capsys):
 
 def test_report_as_json_and_page(settings, capsys):
     assert main(["report", "--config", str(settings), "--format", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["failures"] == 1
+    printed = capsys.readouterr().out
+    assert json.loads(printed)["failures"] == 1
+    assert main(["report", "--config", str(settings), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out).keys() == json.loads(printed).keys()
     assert main(["report", "--config", str(settings), "--format", "html"]) == 0
     assert capsys.readouterr().out.startswith("<!DOCTYPE html>")
 

@@ -119,13 +119,22 @@ class Slurm:
     @property
     def controller_command(self) -> list[str]:
         """What runs slurmctld."""
-        return [str(_program(self._root, "slurmctld")), "-D", "-i", *self._settings]
+        return [self._daemon("slurmctld"), "-D", "-i", *self._settings]
 
     def node_command(self, node: str) -> list[str]:
         """Return what runs the slurmd of a node."""
-        stepd = str(_program(self._root, "slurmstepd"))
-        slurmd = str(_program(self._root, "slurmd"))
-        return [slurmd, "-D", "-N", node, "-d", stepd, *self._settings]
+        stepd = self._daemon("slurmstepd")
+        return [self._daemon("slurmd"), "-D", "-N", node, "-d", stepd, *self._settings]
+
+    def _daemon(self, name: str) -> str:
+        """Return a path of a daemon that ends in its name: by that it knows what it is."""
+        path = _program(self._root, name)
+        if path.name == name:
+            return str(path)
+        link = self.folder / name
+        if not link.is_symlink():
+            link.symlink_to(path)
+        return str(link)
 
     @property
     def _settings(self) -> tuple[str, str]:

@@ -51,6 +51,9 @@ def make_parser() -> argparse.ArgumentParser:
     report.add_argument(
         "--format", choices=("text", "json", "html"), default="text", help="how (%(default)s)"
     )
+    report.add_argument(
+        "--json", dest="format", action="store_const", const="json", help="as --format json"
+    )
     lemons = _command(commands, "lemons", "print the nodes that fail again and again")
     lemons.add_argument("--json", action="store_true", help="print JSON, with all thresholds")
     return parser

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from peerwatch_reliability.accounting.intervals import Rate
     from peerwatch_reliability.accounting.time_use import Ettr, TimeUse
     from peerwatch_reliability.lemons.lemons import Lemons
-    from peerwatch_reliability.records import Jobs
+    from peerwatch_reliability.records import Jobs, OutOfService
     from peerwatch_reliability.settings.config import ReliabilityConfig
     from peerwatch_reliability.sources.prometheus.evidence import Observed
     from peerwatch_reliability.sources.prometheus.signals import NodeSignals
@@ -91,6 +91,8 @@ class Books:
         Nodes that fail again and again.
     degradation
         P_deg by job.
+    out
+        Times for which nodes were out of service within the window.
     missing
         What the numbers suffer from, a sentence each.
     """
@@ -115,6 +117,7 @@ class Books:
     plan: Plan | None
     lemons: Lemons
     degradation: Mapping[str, float]
+    out: Sequence[OutOfService]
     missing: tuple[str, ...]
 
 
@@ -202,6 +205,10 @@ def books_of(
             config.lemons,
         ),
         signals.degradation,
+        sorted(
+            (each for each in jobs.out if each.end is None or each.end > window.start),
+            key=lambda each: each.start,
+        ),
         (*jobs.missing, *observed.missing, *signals.missing, *_missing(attempts, window, config)),
     )
 

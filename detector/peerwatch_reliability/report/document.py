@@ -67,6 +67,7 @@ def document_of(books: Books) -> dict[str, Any]:
         "crash_loops": [each._asdict() for each in books.loops[:_SHOWN]],
         "incidents": [each._asdict() for each in books.incidents[-_SHOWN:]],
         "incident_totals": _incidents(books),
+        "out_of_service": [each._asdict() for each in books.out[-_SHOWN:]],
         "degradation": dict(sorted(books.degradation.items(), key=lambda e: -e[1])[:_SHOWN]),
         "lemons": lemons_document(books.lemons),
     }

@@ -8,18 +8,20 @@ from peerwatch_reliability.accounting.time_use import ettr_of
 from peerwatch_reliability.report.values import ettr_values
 
 if TYPE_CHECKING:
-    from peerwatch_reliability.accounting.attempts import Chain
+    from peerwatch_reliability.accounting.attempts import Attempt, Chain
     from peerwatch_reliability.report.books import Books
 
 _HOUR = 3600.0
+# A job in a crash loop has hundreds.
+_SHOWN_ATTEMPTS = 20
 
 
 def job_values(books: Books, most: int) -> list[dict[str, Any]]:
     """Return the jobs with the most GPU time as JSON can hold them, the largest first.
 
     Of each its ETTR and the three measures of Aegis: GPU time that was idle while faults were
-    diagnosed, restarts, and the share of its time above its usual step time (P_deg). What is not
-    known is null.
+    diagnosed, restarts, and the share of its time above its usual step time (P_deg); and what the
+    time of each of its last attempts went into. What is not known is null.
     """
     # An attempt is of one incident at most.
     idle = {
@@ -43,9 +45,32 @@ def job_values(books: Books, most: int) -> list[dict[str, Any]]:
                 "restarts": len(chain.attempts) - 1,
                 "idle_gpu_hours": sum(of_job) if of_job else None,
                 "degradation": books.degradation.get(row.job_id),
+                "attempts": [
+                    _attempt_values(each, books) for each in chain.attempts[-_SHOWN_ATTEMPTS:]
+                ],
             }
         )
     return found
+
+
+def _attempt_values(attempt: Attempt, books: Books) -> dict[str, Any]:
+    """Return an attempt: times are Unix seconds, and Q, R and U add up to the wall time."""
+    use, why = books.uses[attempt.key], books.why[attempt.key]
+    return {
+        "state": attempt.row.state,
+        "link": attempt.link,
+        "origin": why.origin,
+        "cause": why.cause.name if why.is_failure_of_infrastructure else None,
+        "nodes": list(attempt.row.nodes),
+        "queued_at": attempt.queue_start,
+        "started_at": attempt.start,
+        "ended_at": None if attempt.is_open else attempt.end,
+        "wall_seconds": attempt.wall_seconds,
+        "queue_seconds": use.queue,
+        "productive_seconds": use.productive.expected,
+        "unproductive_seconds": use.unproductive.expected,
+        "suspended_seconds": attempt.suspended_seconds,
+    }
 
 
 def _gpu_seconds(chain: Chain) -> float:

@@ -1,66 +1,50 @@
 """Records what a real slurmdbd says of jobs that this script makes end in every way that it can.
 
 ``PYTHONPATH=tests:exporter:detector python tests/reliability/slurmdbd/record.py FOLDER``, as root,
-with Debian's slurm-wlm, slurmdbd and mariadb-server; takes some 3 minutes. FOLDER gets the bytes
-that sacct and sacctmgr printed for the program's own commands.
+after ``.ci/setup test``; takes some 3 minutes. FOLDER gets the bytes that sacct and sacctmgr
+printed for the program's own commands.
 """
 
 from __future__ import annotations
 
-import os
-import stat
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from socket import gethostname
 
-from peerwatch_demo.stack.process import Process, free_ports
 from peerwatch_reliability.records import Window
 from peerwatch_reliability.sources.slurm.command import lines_of
 from peerwatch_reliability.sources.slurm.node_events import event_arguments
 from peerwatch_reliability.sources.slurm.sacct import sacct_arguments
-from slurm_cluster import Cluster
+from slurm_accounting import Accounting, folder_of_accounting, without_accounting
+from slurm_cluster import Cluster, folder_of_slurm
 
-_DATABASE_SETTINGS = """\
-AuthType=auth/none
-DbdHost={host}
-DbdAddr=127.0.0.1
-DbdPort={port}
-SlurmUser=root
-StorageType=accounting_storage/mysql
-StorageHost=127.0.0.1
-StoragePort={storage}
-StorageUser=slurm
-StoragePass=slurm
-StorageLoc=slurm
-LogFile={folder}/slurmdbd.log
-PidFile={folder}/slurmdbd.pid
-"""
+_SETTINGS = {
+    "SlurmdTimeout": "5",
+    "MinJobAge": "2",
+    "FirstJobId": "100",
+    "MaxJobId": "116",
+    "PreemptType": "preempt/partition_prio",
+    "PreemptMode": "REQUEUE",
+    "KillWait": "2",
+    "PartitionName": "urgent Nodes=ALL PriorityTier=9 MaxTime=INFINITE State=UP",
+}
 
 
 def main(target: Path) -> None:
     """Record into a folder."""
+    root, of_slurm = folder_of_accounting(), folder_of_slurm()
+    if root is None or of_slurm is None:
+        raise SystemExit(without_accounting())
     # Slurm's sockets need short paths.
     with tempfile.TemporaryDirectory(prefix="dbd", dir="/tmp") as text:
         folder = Path(text)
-        port, storage = free_ports(2)
-        cluster = Cluster(Path("/"), folder, 4, _settings(port))
-        path = folder / "slurm.conf"
-        path.write_text(path.read_text().replace("RealMemory=1000", "RealMemory=1000 Gres=gpu:8"))
-        # Only what is a device counts as a GPU.
-        for number in range(8):
-            os.mknod(folder / f"nvidia{number}", stat.S_IFCHR | 0o666, os.makedev(1, 3))
-        (folder / "gres.conf").write_text(f"Name=gpu File={folder}/nvidia[0-7]\n")
-        processes = _database(folder, port, storage)
+        accounting = Accounting(root, folder)
+        cluster = Cluster(of_slurm, folder, 4, {**accounting.settings, **_SETTINGS})
+        for program in ("sacct", "sacctmgr"):
+            cluster.script_of(program)
         try:
-
-            def is_known() -> bool:
-                cluster.command("sacctmgr", "-i", "add", "cluster", "local")
-                return "local" in cluster.command("sacctmgr", "-n", "show", "cluster")
-
-            _wait(is_known)
+            accounting.start(cluster)
             began = time.time() - 60
             cluster.start()
             play(cluster)
@@ -69,63 +53,11 @@ def main(target: Path) -> None:
                 ("sacct.txt", "sacct", sacct_arguments(window)),
                 ("events.txt", "sacctmgr", event_arguments(window)),
             ):
-                lines = lines_of(Path("/usr/bin"), path, 60, program, *arguments)
+                lines = lines_of(folder, None, 60, program, *arguments)
                 (target / name).write_bytes("".join(f"{line}\n" for line in lines).encode())
         finally:
             cluster.stop()
-            for process in reversed(processes):
-                process.stop()
-
-
-def _settings(port: int) -> dict[str, str]:
-    return {
-        "AccountingStorageType": "accounting_storage/slurmdbd",
-        "AccountingStorageHost": "127.0.0.1",
-        "AccountingStoragePort": str(port),
-        "AccountingStorageTRES": "gres/gpu",
-        "AccountingStoreFlags": "job_comment",
-        "GresTypes": "gpu",
-        "SelectType": "select/cons_tres",
-        "SlurmdTimeout": "5",
-        "MinJobAge": "2",
-        "FirstJobId": "100",
-        "MaxJobId": "116",
-        "PreemptType": "preempt/partition_prio",
-        "PreemptMode": "REQUEUE",
-        "KillWait": "2",
-        "PartitionName": "urgent Nodes=ALL PriorityTier=9 MaxTime=INFINITE State=UP",
-    }
-
-
-def _database(folder: Path, port: int, storage: int) -> list[Process]:
-    data = folder / "data"
-    subprocess.run(
-        ["mariadb-install-db", f"--datadir={data}", "--user=root",
-         "--auth-root-authentication-method=normal", "--skip-test-db"],
-        check=True, stdout=subprocess.DEVNULL,
-    )  # fmt: skip
-    socket = folder / "m.sock"
-    processes = [
-        Process.start(
-            "mariadbd",
-            ["mariadbd", "--no-defaults", "--user=root", f"--datadir={data}", f"--socket={socket}",
-             f"--port={storage}", "--bind-address=127.0.0.1", f"--pid-file={folder}/m.pid"],
-            folder / "mariadbd.out",
-        )
-    ]  # fmt: skip
-    grant = "create user slurm@'%' identified by 'slurm'; grant all on slurm.* to slurm@'%'"
-    login = ["mariadb", "--no-defaults", f"--socket={socket}", "--user=root", f"--execute={grant}"]
-    _wait(lambda: subprocess.run(login, check=False, capture_output=True).returncode == 0)
-    path = folder / "slurmdbd.conf"
-    path.write_text(
-        _DATABASE_SETTINGS.format(folder=folder, port=port, storage=storage, host=gethostname())
-    )
-    path.chmod(0o600)
-    environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
-    processes.append(
-        Process.start("slurmdbd", ["slurmdbd", "-D"], folder / "dbd.out", environment=environment)
-    )
-    return processes
+            accounting.stop()
 
 
 def play(cluster: Cluster) -> None:
@@ -152,8 +84,7 @@ def play(cluster: Cluster) -> None:
     cluster.order("scontrol", "requeue", twice)
     again(twice)
     until(twice, "RUNNING")
-    (dead,) = [each for each in cluster._processes if "n3" in each.popen.args]
-    dead.popen.kill()
+    cluster.kill("n3")
     until(twice, "COMPLETED", "")
     submit("odd|name\n7|x\nend", "sleep 1", "--nodelist=n2", "--comment=a|b\nc ckpt=30")
     array = submit("array", "sleep $((SLURM_ARRAY_TASK_ID + 2))", "--array=0-1", "--nodelist=n4")
