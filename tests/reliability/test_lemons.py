@@ -45,6 +45,17 @@ def test_how_often_returned_nodes_fail_again(faults):
         assert found.again[days] == pytest.approx(share, abs=0.005)
 
 
+def test_what_was_not_observed_for_long_enough_is_not_known():
+    faults = [Episode(f"h{n}", n * DAY, (n + 0.5) * DAY) for n in range(20)]
+    faults += [Episode("h0", 2 * DAY, 3 * DAY)]
+    found = repair_effectiveness(faults, 20 * DAY)
+    # Of h0's two and 18 others a week has passed after 14, and 28 days after none.
+    assert found.returns == 21
+    assert found.again[1] == 0
+    assert found.again[7] == pytest.approx(1 / 14)
+    assert found.again[28] is None
+
+
 class Tried(NamedTuple):
     """How right the worst 20 were, and how many times the fleet's rate of faults was theirs."""
 

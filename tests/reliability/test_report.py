@@ -12,7 +12,7 @@ from peerwatch_reliability.records import Evidence, Jobs, OutOfService, Window
 from peerwatch_reliability.report.books import books_of
 from peerwatch_reliability.report.document import document_of
 from peerwatch_reliability.report.page import mttf_marks, mttf_ticks, page_of
-from peerwatch_reliability.report.text import rate_text, report_lines
+from peerwatch_reliability.report.text import again_text, rate_text, report_lines, worth_text
 from peerwatch_reliability.run.metrics import SPECS, families
 from peerwatch_reliability.run.service import Service
 from peerwatch_reliability.run.site import REPORT, Site
@@ -87,6 +87,43 @@ def test_books_of_a_window():
     assert json.loads(json.dumps(found)) is not None
 
 
+def test_slurm_names_the_node_that_it_lost_and_the_fault_is_one():
+    found = books()
+    assert found.why["1", 1].node == "n1"
+    assert found.lemons.signals["n1"].multi_node_node_fails == 1
+    faults = {each.node: each.faults for each in found.lemons.scores}
+    assert (faults["n1"], faults["n2"]) == (2, 0)
+    # Where two went at once, either may be why; where none did, nobody says.
+    twice = [*OUT, OutOfService("n2", T0 + 10 * DAY + 30, None, "not responding")]
+    assert books(out=twice).why["1", 1].node == ""
+    assert books(out=OUT[1:]).why["1", 1].node == ""
+
+
+def test_a_fault_that_takes_no_node_out_of_service_counts_too():
+    end = T0 + 5 * DAY
+    seen = Evidence("xid", "n4", "79", "high", end - 10, end - 10)
+    observed = NOTHING_OBSERVED._replace(by_minute={minute_of(end): (seen,)})
+    faults = {each.node: each.faults for each in books(observed=observed).lemons.scores}
+    assert (faults["n1"], faults["n4"]) == (2, 1)
+
+
+def test_what_few_nodes_and_returns_say():
+    lemons = document_of(books())["lemons"]
+    assert again_text(lemons) == (
+        "Of 2 returns to service, a fault came again: not known within 1 d, not known within 7 d, "
+        "not known within 28 d"
+    )
+    few = {"base_share": 0.07, "right_share": 1.0, "lift": 33.4, "named_by_first_half": 1}
+    assert worth_text(few) == (
+        "A list of the first half of the window was right in 1 of the 1 nodes that it named (any "
+        "node: 7%)"
+    )
+    assert "in 3 of the 6 nodes" in worth_text(
+        {**few, "right_share": 0.5, "named_by_first_half": 6}
+    )
+    assert worth_text({**few, "named_by_first_half": 6}).endswith("at 33.4 times the fleet's rate")
+
+
 def test_times_out_of_service_before_the_window_are_not_listed():
     before = OutOfService("n2", T0 - 9 * DAY, T0 - 8 * DAY, "older")
     stands = OutOfService("n3", T0 - 9 * DAY, None, "for long")
@@ -128,8 +165,15 @@ def test_the_page_is_one_file_without_scripts():
     page = page_of(document_of(books())).decode()
     assert "<svg" in page
     assert "1/N line" in page
+    assert "Failures per 1,000 node-days" in page
     for word in ("<script", "http://", "https://", "<b>big"):
         assert word not in page
+
+
+def test_the_page_says_how_the_rate_grows_with_the_size():
+    rows = [*ROWS, row("9", 9, "node_fail", 0, 0, DAY, nodes=("n6",), name="d")]
+    document = document_of(books(rows))
+    assert f"Rate grows as nodes^{document['scaling']['slope']:.2f} [" in page_of(document).decode()
 
 
 def test_where_sizes_stand_in_the_picture():

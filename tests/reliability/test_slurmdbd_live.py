@@ -230,7 +230,8 @@ def test_what_ended_whom(said):
     assert (said.report["failures"], said.report["unexplained"]) == (1, 1)
     (incident,) = said.report["incidents"]
     lost, after = said.job("lost_its_node")["attempts"]
-    assert (incident["cause"], incident["gpus"]) == ("node_fail", GPUS_PER_NODE)
+    assert (incident["cause"], incident["node"]) == ("node_fail", "n3")
+    assert incident["gpus"] == GPUS_PER_NODE
     assert incident["time"] == lost["ended_at"]
     assert incident["recovery_seconds"] >= after["started_at"] - lost["ended_at"]
     hours = (lost["ended_at"] - lost["started_at"]) * GPUS_PER_NODE / 3600

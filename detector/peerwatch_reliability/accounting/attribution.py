@@ -19,13 +19,15 @@ from peerwatch_reliability.accounting.causes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from peerwatch_reliability.accounting.attempts import Attempt
-    from peerwatch_reliability.records import Evidence, State
+    from peerwatch_reliability.records import Evidence, OutOfService, State
 
 BEFORE_SECONDS = 600.0
 AFTER_SECONDS = 300.0
+# The scheduler ends a job and takes its lost node out of service at once.
+_SAME_SECONDS = 60.0
 
 Origin = Literal["infrastructure", "user", "scheduler", "none", "unknown"]
 
@@ -141,6 +143,30 @@ def attribution_of(attempt: Attempt, around: Sequence[Evidence]) -> Attribution:
     # Where only an NCCL time-out was seen, somebody waited in vain; for whom, nothing says.
     origin, cause = _BY_STATE.get(state, ("unknown", UNKNOWN))
     return Attribution(origin, cause, "", proximal, None, together)
+
+
+def with_node(
+    attribution: Attribution, attempt: Attempt, out: Mapping[str, Sequence[OutOfService]]
+) -> Attribution:
+    """Return an attribution with the node that the scheduler lost, where nobody else names one.
+
+    Parameters
+    ----------
+    attribution, attempt
+        Why an attempt ended, and it.
+    out
+        Times out of service by node.
+    """
+    if attempt.row.state != "node_fail" or attribution.node:
+        return attribution
+    lost = {
+        node
+        for node in attempt.row.nodes
+        for each in out.get(node, ())
+        if abs(each.start - attempt.end) <= _SAME_SECONDS
+    }
+    # Of two that went at once, either may be why.
+    return attribution._replace(node=lost.pop()) if len(lost) == 1 else attribution
 
 
 def _root(around: Iterable[Evidence]) -> Evidence | None:

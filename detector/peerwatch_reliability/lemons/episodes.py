@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _DAY = 86_400.0
+# Of fewer a share says nothing.
+_FEWEST_RETURNS = 10
 
 
 class Episode(NamedTuple):
@@ -55,11 +57,12 @@ class Repairs(NamedTuple):
     returns
         Returns to service.
     again
-        Share of them after which a fault followed within 1, 7 and 28 days; None: no return.
+        Share after which a fault followed within 1, 7 and 28 days, of the returns that were
+        observed for so long; None: these are too few, or there was no return at all.
     """
 
     returns: int
-    again: Mapping[int, float] | None
+    again: Mapping[int, float | None] | None
 
 
 def repair_effectiveness(
@@ -72,13 +75,12 @@ def repair_effectiveness(
     episodes
         Not merged: a fault soon after a return is what is counted.
     until
-        End of what was observed: later returns are not counted. One that was observed for less
-        than the time counts as it stands, so the shares are slightly low.
+        End of what was observed: what becomes of later returns is not known.
     days
         The times.
     """
     returns = 0
-    again = dict.fromkeys(days, 0)
+    observed, again = dict.fromkeys(days, 0), dict.fromkeys(days, 0)
     for of_node in by_node(episodes).values():
         for number, each in enumerate(of_node):
             if each.end is None or each.end > until:
@@ -86,6 +88,13 @@ def repair_effectiveness(
             returns += 1
             following = of_node[number + 1] if number + 1 < len(of_node) else None
             for limit in days:
-                if following is not None and following.start - each.end <= limit * _DAY:
-                    again[limit] += 1
-    return Repairs(returns, {k: v / returns for k, v in again.items()} if returns else None)
+                if each.end + limit * _DAY <= until:
+                    observed[limit] += 1
+                    again[limit] += (
+                        following is not None and following.start - each.end <= limit * _DAY
+                    )
+    shares = {
+        limit: again[limit] / count if count >= _FEWEST_RETURNS else None
+        for limit, count in observed.items()
+    }
+    return Repairs(returns, shares if returns else None)

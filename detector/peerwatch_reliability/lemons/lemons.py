@@ -64,6 +64,8 @@ class Lemons(NamedTuple):
     right_share, lift
         The same of those that the first half would have flagged, and how many times the fleet's
         rate of faults theirs was; None: it would have flagged none.
+    named
+        How many those are.
     repairs
         How often returned nodes fail again.
     probation
@@ -77,6 +79,7 @@ class Lemons(NamedTuple):
     base_share: float | None
     right_share: float | None
     lift: float | None
+    named: int
     repairs: Repairs
     probation: Mapping[str, float]
 
@@ -132,7 +135,9 @@ def find_lemons(
         worth.base_share,
         worth.right_share,
         worth.lift,
-        repair_effectiveness(inside, window.end),
+        len(named),
+        # Of the longer history: within the window hardly a return was observed for 28 days.
+        repair_effectiveness([e for e in episodes if e.start >= history.start], window.end),
         {node: left for node, left in sorted(returned.items()) if left > 0},
     )
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from peerwatch_reliability.accounting.attempts import chains_of
-from peerwatch_reliability.accounting.attribution import EvidenceByNode, attribution_of
+from peerwatch_reliability.accounting.attribution import (
+    AFTER_SECONDS,
+    BEFORE_SECONDS,
+    EvidenceByNode,
+    attribution_of,
+    with_node,
+)
 from peerwatch_reliability.accounting.components import rates_by_component
 from peerwatch_reliability.accounting.crash_loops import crash_loops
 from peerwatch_reliability.accounting.ettr import Plan
@@ -143,7 +150,10 @@ def books_of(
     """
     chains = chains_of(jobs.rows, window.end)
     attempts = [each for chain in chains for each in chain.attempts]
-    why = {each.key: _why(each, observed) for each in attempts}
+    out: dict[str, list[OutOfService]] = {}
+    for time_out in jobs.out:
+        out.setdefault(time_out.node, []).append(time_out)
+    why = {each.key: with_node(_why(each, observed), each, out) for each in attempts}
     uses = {each.key: _use(each, why[each.key], observed, config) for each in attempts}
     fleet = sorted(
         {node for each in attempts for node in each.row.nodes} | {each.node for each in jobs.out}
@@ -192,7 +202,7 @@ def books_of(
         incidents_of(chains, why, uses, observed.stalls),
         _plan(chains, uses, rate, config),
         find_lemons(
-            _episodes(jobs, attempts, why),
+            _episodes(out, attempts, why),
             signals_of(
                 fleet,
                 attempts,
@@ -275,14 +285,27 @@ def _plan(
 
 
 def _episodes(
-    jobs: Jobs, attempts: Sequence[Attempt], why: Mapping[Key, Attribution]
+    out: Mapping[str, Sequence[OutOfService]],
+    attempts: Sequence[Attempt],
+    why: Mapping[Key, Attribution],
 ) -> list[Episode]:
-    """Return the faults of nodes: times out of service, and failures of jobs that name one."""
-    found = [Episode(each.node, each.start, each.end) for each in jobs.out]
+    """Return the faults of nodes: times out of service, and failures of jobs that name one.
+
+    A failure for which its node is taken out of service is one fault.
+    """
+    found = [Episode(*each[:3]) for of_node in out.values() for each in of_node]
     for each in attempts:
         attribution = why[each.key]
-        if attribution.is_failure_of_infrastructure and attribution.node:
-            found.append(Episode(attribution.node, each.end, each.end))
+        node, end = attribution.node, each.end
+        if not (attribution.is_failure_of_infrastructure and node):
+            continue
+        if not any(
+            time_out.start - BEFORE_SECONDS
+            <= end
+            <= max(time_out.start + AFTER_SECONDS, time_out.end or math.inf)
+            for time_out in out.get(node, ())
+        ):
+            found.append(Episode(node, end, end))
     return sorted(found, key=lambda episode: episode.start)
 
 

@@ -92,6 +92,7 @@ def lemons_document(lemons: Lemons) -> dict[str, Any]:
         "base_share": lemons.base_share,
         "right_share": lemons.right_share,
         "lift": lemons.lift,
+        "named_by_first_half": lemons.named,
         "thresholds": [each._asdict() for each in lemons.thresholds],
         "returns": lemons.repairs.returns,
         "fault_again_within_days": lemons.repairs.again,

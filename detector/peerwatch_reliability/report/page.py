@@ -10,12 +10,15 @@ import jinja2
 
 from peerwatch_reliability import __version__
 from peerwatch_reliability.report.text import (
+    again_text,
     ettr_text,
     incidents_text,
     number_text,
     optimum_text,
     rate_text,
+    scaling_text,
     threshold_lines,
+    worth_text,
 )
 
 if TYPE_CHECKING:
@@ -61,6 +64,9 @@ def page_of(document: Mapping[str, Any]) -> bytes:
         number_text=number_text,
         optimum_text=optimum_text,
         rate_text=rate_text,
+        scaling_text=scaling_text,
+        worth_text=worth_text,
+        again_text=again_text,
         thresholds=threshold_lines(document["lemons"]),
         marks=mttf_marks(document["mttf_by_size"]),
         ticks=mttf_ticks(document["mttf_by_size"]),

@@ -8,6 +8,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
+_FEWEST_NAMED = 5
+
+
 def report_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of a report, from what ``document_of`` returns."""
     yield (
@@ -33,21 +36,17 @@ def report_lines(document: Mapping[str, Any]) -> Iterator[str]:
     rate = document["failures_per_1000_node_days"]
     yield f"Failures per 1,000 node-days: {rate_text(rate)}"
     for each in document["mttf_by_size"]:
-        line = "not known" if each["line_hours"] is None else f"{each['line_hours']:.1f} h"
+        line = "not known" if each["line_hours"] is None else number_text(each["line_hours"])
         hours = rate_text({**each["hours"], "count": each["failures"]})
-        yield f"  {each['gpus']:>6} GPUs: MTTF {hours} h, 1/N line {line}"
+        yield f"  {each['gpus']:>6} GPUs: MTTF in hours {hours}, 1/N line {line}"
     for name, each in document["causes"].items():
         yield f"  {name}: {rate_text(each)}"
     for name, each in document["components"].items():
         of_one = each["hours"] and {**each["hours"], "count": each["failures"]}
         number = "" if each["per_node"] is None else f" ({each['per_node']:g} a node)"
         yield f"  one {name}{number}: MTTF in hours {rate_text(of_one)}"
-    scaling = document["scaling"]
-    if scaling:
-        yield (
-            f"Rate grows as nodes^{scaling['slope']:.2f} [{scaling['low']:.2f}, "
-            f"{scaling['high']:.2f}], p of 1/N {scaling['p_value']:.2g}"
-        )
+    if document["scaling"]:
+        yield scaling_text(document["scaling"])
     for name, each in sorted(document["goodput_lost_gpu_hours"].items()):
         yield (
             f"Goodput lost to {name}: {each['first_order']:.1f} GPU-hours, "
@@ -60,7 +59,7 @@ def report_lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"Job {each['job_id']} ({each['name']!r} of {each['user']}), {each['gpus']} GPUs, "
             f"{number_text(each['gpu_hours'])} GPU-hours: ETTR {ettr_text(each['ettr'])}; "
-            f"{each['restarts']} restarts"
+            f"restarts: {each['restarts']}"
         )
     for each in document["crash_loops"]:
         yield (
@@ -91,6 +90,14 @@ def incidents_text(totals: Mapping[str, Any]) -> str:
         f"{known('mean_recovery_minutes', 'min')} to recover from (means); GPUs idle while a fault "
         f"was diagnosed: {known('idle_gpu_hours_while_diagnosed', 'GPU-hours')} (a stall was seen "
         f"in {totals['incidents_with_known_stall']}); restarts: {totals['restarts']}"
+    )
+
+
+def scaling_text(scaling: Mapping[str, Any]) -> str:
+    """Return how the rate of failures grows with the size of a job."""
+    return (
+        f"Rate grows as nodes^{scaling['slope']:.2f} [{scaling['low']:.2f}, "
+        f"{scaling['high']:.2f}], p of 1/N {scaling['p_value']:.2g}"
     )
 
 
@@ -127,20 +134,41 @@ def lemon_lines(lemons: Mapping[str, Any]) -> Iterator[str]:
             f"faults expected in 28 days, {each['ratio_to_fleet']:.1f} times the fleet's; "
             f"{', '.join(each['reasons']) or 'no signal above 95 % of the fleet'}"
         )
-    base, right, lift = lemons["base_share"], lemons["right_share"], lemons["lift"]
-    if base is None or right is None or lift is None:
-        yield "  What such a list is worth here is not known: the first half would have named none"
-    else:
-        yield (
-            f"  A list of the first half of the window was right in {right:.0%} (any node: "
-            f"{base:.0%}), at {lift:.1f} times the fleet's rate"
-        )
-    again = lemons["fault_again_within_days"]
-    if again is not None:
-        shares = ", ".join(f"{share:.0%} within {days} d" for days, share in again.items())
-        yield f"  Of {lemons['returns']} returns to service, a fault came again: {shares}"
+    yield f"  {worth_text(lemons)}"
+    again = again_text(lemons)
+    if again:
+        yield f"  {again}"
     for node, left in lemons["probation_days_left"].items():
         yield f"  {node} is on probation for {left:.1f} more days: small jobs, or a burn-in"
+
+
+def worth_text(lemons: Mapping[str, Any]) -> str:
+    """Return how right a list of the first half of the window was about the second."""
+    base, right, lift = lemons["base_share"], lemons["right_share"], lemons["lift"]
+    named = lemons["named_by_first_half"]
+    if base is None or right is None or lift is None:
+        return (
+            "What such a list is worth here is not known: the first half of the window would have "
+            "named no node"
+        )
+    # Of a few nodes it is chance.
+    times = f", at {lift:.1f} times the fleet's rate" if named >= _FEWEST_NAMED else ""
+    return (
+        f"A list of the first half of the window was right in {round(right * named)} of the "
+        f"{named} nodes that it named (any node: {base:.0%}){times}"
+    )
+
+
+def again_text(lemons: Mapping[str, Any]) -> str:
+    """Return how often nodes that returned to service failed again; empty: none returned."""
+    again = lemons["fault_again_within_days"]
+    if again is None:
+        return ""
+    shares = ", ".join(
+        f"{'not known' if share is None else f'{share:.0%}'} within {days} d"
+        for days, share in again.items()
+    )
+    return f"Of {lemons['returns']} returns to service, a fault came again: {shares}"
 
 
 def _missing(document: Mapping[str, Any]) -> Iterator[str]:
