@@ -29,6 +29,10 @@ class Series:
     values: NDArray[np.float64]
 
 
+class PartialAnswer(list[Series]):
+    """Series of which the server says that others are missing, as when a store is down."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobFrame:
     """One metric of one training job on a regular time grid.

@@ -20,6 +20,9 @@ _DEPARTED_AFTER = 3600.0
 # After an outage of the monitoring targets are scraped again one after the other, within an
 # interval of at most a minute: for so long, who is back still tells with whom a node vanished.
 _RETURNED_FOR = 60.0
+# A server whose answers are partial for longer says all that it will: jobs end by it again. Nodes
+# never vanish by it.
+_PARTIAL_FOR = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,7 @@ class JobTable:
     def __init__(self) -> None:
         self._members: dict[str, dict[str, _Member]] = {}
         self._updated = -math.inf
+        self._whole = -math.inf
 
     def learn(self, pairs: set[tuple[str, str]], now: float) -> None:
         """Take in (job_id, node) pairs known from before, as after a restart.
@@ -88,6 +92,7 @@ class JobTable:
     def skip(self, seconds: float) -> None:
         """Take out time in which Prometheus could not be asked: it says nothing about a node."""
         self._updated += seconds
+        self._whole += seconds
         for members in self._members.values():
             for member in members.values():
                 member.last_listed += seconds
@@ -96,7 +101,9 @@ class JobTable:
                 member.vanished += seconds
                 member.returned += seconds
 
-    def update(self, running: set[tuple[str, str]], present: set[str], now: float) -> list[Job]:
+    def update(
+        self, running: set[tuple[str, str]], present: set[str], now: float, *, partial: bool = False
+    ) -> list[Job]:
         """Take in what Prometheus says now and return the jobs to evaluate.
 
         Parameters
@@ -107,7 +114,14 @@ class JobTable:
             Nodes that can be scraped now.
         now
             Unix time.
+        partial
+            Whether Prometheus says that something is missing: then it says nothing about whom it
+            does not tell of.
         """
+        if partial:
+            self._hold(running, present, now)
+        else:
+            self._whole = now
         known = frozenset(self._members)
         for job_id, node in running:
             joined = now if job_id in known else -math.inf
@@ -123,6 +137,23 @@ class JobTable:
         self._updated = now
         self._forget(now)
         return [self._job(job_id, now) for job_id in sorted(self._members)]
+
+    def _hold(self, running: set[tuple[str, str]], present: set[str], now: float) -> None:
+        """Let who is missing in a partial answer stay what it was in the one before."""
+        if not math.isfinite(self._updated):
+            return
+        ends_jobs = now - self._whole > _PARTIAL_FOR
+
+        def held(time: float) -> float:
+            # A sum would differ from now by its rounding.
+            return now if time == self._updated else time + now - self._updated
+
+        for job_id, members in self._members.items():
+            for node, member in members.items():
+                if node not in present:
+                    member.present = held(member.present)
+                if (job_id, node) not in running and not ends_jobs:
+                    member.last_listed = held(member.last_listed)
 
     def _forget(self, now: float) -> None:
         for job_id, members in list(self._members.items()):

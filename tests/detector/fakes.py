@@ -15,7 +15,7 @@ from peerwatch_detector.detection.findings import Deviation, Finding
 from peerwatch_detector.detection.pipeline import Detection, JobDetector
 from peerwatch_detector.detection.state import JobState
 from peerwatch_detector.errors import ReadError, ReadFailure
-from peerwatch_detector.frame import JobFrame, Series
+from peerwatch_detector.frame import JobFrame, PartialAnswer, Series
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.models.identity import Identity
 from peerwatch_detector.reading import Block, Grid, Reading, ReadingStatistics, Selection, promql
@@ -83,6 +83,8 @@ class FakeReader:
     # By job: how many nodes it has, and the step rate published last, with its time.
     step_rates: dict[str, tuple[int, float, Any]] = field(default_factory=dict)
     failure: ReadFailure | None = None
+    # Whether answers lack something, as when a store is down: it says so.
+    partial: bool = False
     failures_by_query: dict[str, Exception] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
     statistics: ReadingStatistics = field(default_factory=ReadingStatistics)
@@ -141,7 +143,7 @@ class FakeReader:
         self._ask(Request("instant", query))
         found = self._instant(query, self.clock.now if at is None else at)
         self.statistics.samples += len(found)
-        return found
+        return PartialAnswer(found) if self.partial else found
 
     def _instant(self, query: str, now: float) -> list[Series]:
         discovery = self.config.discovery

@@ -50,6 +50,30 @@ def test_a_node_that_vanishes_stays_a_member_and_is_silent_since_it_was_last_the
         assert Job("j", ("a", "b", "c"), {"c": 100.0}) == job
 
 
+def test_a_partial_answer_says_nothing_about_whom_it_lacks() -> None:
+    table = JobTable()
+    table.update(pairs("abc"), NODES, 100.3)
+    table.update(pairs("ab"), {"a", "b"}, 160.3)
+    for now in (200.7, 1000.1, 3000.9):
+        job = only(table.update(pairs("a"), {"a"}, now, partial=True))
+        assert (("a", "b", "c"), True) == (job.nodes, job.running)
+        # Of c, which was absent before, it stays open whether it still is.
+        assert {"c": pytest.approx(now - 60.0)} == job.absent_since
+    whole = only(table.update(pairs("ab"), {"a", "b"}, 3010.9))
+    assert {"c": pytest.approx(2940.9)} == whole.absent_since
+
+
+def test_jobs_end_in_answers_that_stay_partial_and_nodes_do_not_vanish_in_them() -> None:
+    table = JobTable()
+    table.update(pairs("ab") | pairs("xy", "k"), {"a", "b", "x", "y"}, 0.0)
+    found = [
+        table.update(pairs("xy", "k"), {"x"}, float(now), partial=True)
+        for now in range(60, 4200, 60)
+    ]
+    assert {"j", "k"} == {job.job_id for job in found[58]}
+    assert Job("k", ("x", "y")) == only(found[-1])
+
+
 def test_a_node_that_returns_is_not_silent() -> None:
     table = JobTable()
     table.update(pairs("abc"), NODES, 100.0)

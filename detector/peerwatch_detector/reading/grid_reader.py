@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Self
 
 from peerwatch_detector.errors import ReadError, ReadFailure, ThrottledError
-from peerwatch_detector.frame import Series
+from peerwatch_detector.frame import PartialAnswer, Series
 from peerwatch_detector.reading.decode.prepare import prepare
 from peerwatch_detector.reading.decode.status import UnsplittableError
 from peerwatch_detector.reading.known_layouts import KnownLayouts
@@ -112,6 +112,8 @@ class GridReader:
     def instant(self, query: str, at: float | None = None) -> list[Series]:
         """Return the value of every series of a query at a Unix time, one sample each.
 
+        It is a ``PartialAnswer`` if the server says that some are missing.
+
         Parameters
         ----------
         query
@@ -138,6 +140,7 @@ class GridReader:
         with self._lock:
             self._statistics.up = True
             self._statistics.samples += len(series)
+            self._statistics.partial += isinstance(series, PartialAnswer)
             self._backoff.succeeded()
         return series
 

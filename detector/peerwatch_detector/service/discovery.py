@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection.findings import ABSENT
+from peerwatch_detector.frame import PartialAnswer, Series
 from peerwatch_detector.jobs import Job, JobTable
 from peerwatch_detector.reading import promql
 from peerwatch_detector.reading.reader import Reader
@@ -57,14 +58,20 @@ class Discovery:
             As the reader; the next time goes on from what was known.
         """
         failed, self._failed = self._failed, True
-        running = self._running()
+        answer = self._running()
+        running = {(each.labels["job_id"], each.labels["node"]) for each in answer}
         if not self._table_is_filled:
             self._fill(running, now)
         discovery = self.config.discovery
         present = self.reader.instant(promql.present_nodes(discovery.presence))
         if self._last is not None and (failed or not self._discovered_recently(now)):
             self._table.skip(now - self._last)
-        jobs = self._table.update(running, {sample.labels["node"] for sample in present}, now)
+        jobs = self._table.update(
+            running,
+            {sample.labels["node"] for sample in present},
+            now,
+            partial=any(isinstance(each, PartialAnswer) for each in (answer, present)),
+        )
         known = {job.job_id for job in jobs}
         self._reported_roles = {
             pair: role for pair, role in self._reported_roles.items() if pair[0] in known
@@ -100,7 +107,8 @@ class Discovery:
         longest = max(_LONGEST_PAUSE, 4 * usual)
         return 0 <= now - self._last <= longest
 
-    def _running(self) -> set[tuple[str, str]]:
+    def _running(self) -> list[Series]:
+        """Return the series of all jobs' nodes, and note the roles that they report."""
         label = self.config.peers.role_label
         query = promql.running_jobs(self.config.discovery.job_info, label)
         answer = self.reader.instant(query)
@@ -109,7 +117,7 @@ class Discovery:
             self._reported_roles[sample.labels["job_id"], sample.labels["node"]] = (
                 sample.labels.get(label or "", "")
             )
-        return {(sample.labels["job_id"], sample.labels["node"]) for sample in answer}
+        return answer
 
     def _fill(self, running: set[tuple[str, str]], now: float) -> None:
         """Take in who was there before the detector was."""

@@ -260,6 +260,7 @@ def test_warnings_of_missing_stores_make_an_answer_partial(server: FakeServer) -
         ({"isPartial": False}, False),
         ({}, False),
         ({"warnings": ["PromQL warning: mixed"]}, False),
+        ({"warnings": ["PromQL info: metric might not be a counter"]}, False),
     ],
 )
 def test_what_counts_as_partial(server: FakeServer, more: dict[str, Any], partial: bool) -> None:

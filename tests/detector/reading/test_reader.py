@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from detector.fake_prometheus import (
 from peerwatch_demo.stack.process import free_ports
 from peerwatch_detector.config import DetectorConfig, PrometheusConfig
 from peerwatch_detector.errors import ReadError
+from peerwatch_detector.frame import PartialAnswer
 from peerwatch_detector.reading import Matcher, ReadingSettings, Selection
 from peerwatch_detector.reading.reader import PrometheusReader, reading_settings, selection_of
 from peerwatch_detector.reading.transport.connection import Connection
@@ -65,6 +67,22 @@ def test_a_vector_becomes_series_of_one_sample(server: FakePrometheus, reader_of
         reader.statistics.up,
         reader.statistics.errors,
     )
+
+
+def test_a_partial_answer_says_so_or_is_refused(server: FakePrometheus, reader_of: Readers) -> None:
+    data = {"resultType": "vector", "result": [{"metric": {}, "value": [10, "1"]}]}
+    said = {"status": "success", "data": data, "warnings": ["store gone"]}
+    server.response = send(200, json.dumps(said).encode())
+    kept = reader_of()
+    assert isinstance(kept.instant("up"), PartialAnswer)
+    assert 1 == kept.statistics.partial
+    assert "partial_response" not in server.requests[-1].form
+    with pytest.raises(ReadError, match="partial response: store gone") as raised:
+        reader_of(reading={"partial": "refuse"}).instant("up")
+    assert "refused" == raised.value.reason
+    assert "false" == server.requests[-1].form["partial_response"]
+    server.response = success("vector", [])
+    assert not isinstance(kept.instant("up"), PartialAnswer)
 
 
 def test_an_empty_answer_is_no_error(server: FakePrometheus, reader_of: Readers) -> None:

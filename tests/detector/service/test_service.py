@@ -199,6 +199,18 @@ def test_a_job_that_all_nodes_leave_at_once_names_nobody() -> None:
     assert [] == here.findings()
 
 
+def test_a_node_that_a_partial_answer_lacks_has_not_vanished() -> None:
+    here = world(faulty=None)
+    here.run(300)
+    gone, here.reader.partial = here.clock.now, True
+    here.reader.remove_node("job-1", "node-02", gone)
+    here.run(600)
+    assert [] == here.findings()
+    here.reader.partial = False
+    here.run(180)
+    assert [("job-1", "node-02", "absent")] == [(*key[:2], key[3]) for key in here.findings()]
+
+
 def two_jobs() -> World:
     here = world()
     other = healthy(4, 4000, 7)

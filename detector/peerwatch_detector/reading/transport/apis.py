@@ -26,7 +26,14 @@ from peerwatch_detector.reading.decode.prepare import prepare
 from peerwatch_detector.reading.selection import Matcher
 from peerwatch_detector.reading.settings import Api
 from peerwatch_detector.reading.transport.connection import FORM, Connection, Response
-from peerwatch_detector.reading.transport.envelope import RESULT, Annotations, check_status, data_of
+from peerwatch_detector.reading.transport.envelope import (
+    RESULT,
+    Annotations,
+    check_status,
+    check_whole,
+    common_form,
+    data_of,
+)
 from peerwatch_detector.reading.transport.protobuf import read_request
 from peerwatch_detector.reading.transport.request import RangeRequest, RangeResult
 from peerwatch_detector.reading.transport.stream import LONGEST_PART, Stream, decode_stream
@@ -151,10 +158,7 @@ APIS: dict[Api, Callable[[Connection, RangeRequest], RangeResult]] = {
 def _ask(
     connection: Connection, path: str, form: dict[str, str], request: RangeRequest
 ) -> Response:
-    form = {**form, "timeout": f"{request.settings.timeout_seconds:g}s"}
-    if request.settings.partial == "refuse":
-        # The names of Thanos and of VictoriaMetrics; others pass over them.
-        form |= {"partial_response": "false", "deny_partial_response": "1"}
+    form = {**form, **common_form(request.settings)}
     response = connection.post(path, urlencode(form).encode(), FORM, request.deadline)
     check_status(response)
     return response
@@ -167,13 +171,7 @@ def _matrix(
     result = (
         _decoded(response, request, age) if prepare() else uncompiled_matrix(response, request, age)
     )
-    annotations = result.annotations
-    if annotations.partial and request.settings.partial == "refuse":
-        raise ReadError(
-            "refused",
-            f"{response.url} gave a partial response: "
-            f"{'; '.join(annotations.warnings) or 'no reason'}.",
-        )
+    check_whole(response.url, result.annotations, request.settings)
     return result
 
 

@@ -3,7 +3,8 @@
 Fields: "HTTP API", section "Format overview", of the Prometheus documentation (``warnings`` and,
 since 3.0, ``infos``); Thanos' Query sends ``warnings`` when a store did not response
 (thanos.io, "Query", "Partial response"); VictoriaMetrics says ``isPartial``; Mimir answers as
-Prometheus does. A warning about the query's text itself begins with "PromQL warning".
+Prometheus does. A warning about the query's text itself begins with "PromQL warning"; before 3.0
+Prometheus sends infos as warnings, which begin with "PromQL info".
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from peerwatch_detector.errors import ReadError, ReadFailure, ThrottledError
+from peerwatch_detector.reading.settings import ReadingSettings
 from peerwatch_detector.reading.transport.connection import Response, read_text
 from peerwatch_detector.reading.transport.hints import hint_of_answer
 
@@ -24,6 +26,8 @@ _TOO_MUCH = re.compile(
     r"maximum resolution|too many|exceed|limit|larger than|max-|out of memory", re.IGNORECASE
 )
 _LONGEST_SHOWN = 200
+# The names of Thanos and of VictoriaMetrics; others pass over them.
+_REFUSE_PARTIAL = {"partial_response": "false", "deny_partial_response": "1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +97,31 @@ def data_of(url: str, text: bytes, expected: str) -> tuple[dict[str, Any], Annot
             "malformed", f"{url}: expected a {expected}, got {data.get('resultType')!r}."
         )
     warnings, infos = _texts(response.get("warnings")), _texts(response.get("infos"))
-    missing = [text for text in warnings if not text.startswith("PromQL warning")]
+    missing = [text for text in warnings if not text.startswith(("PromQL warning", "PromQL info"))]
     return data, Annotations(warnings, infos, bool(missing) or response.get("isPartial") is True)
 
 
 def _texts(found: object) -> tuple[str, ...]:
     return tuple(str(text) for text in found) if isinstance(found, list) else ()
+
+
+def common_form(settings: ReadingSettings) -> dict[str, str]:
+    """Return the fields that every request to the query API carries."""
+    form = {"timeout": f"{settings.timeout_seconds:g}s"}
+    return form | _REFUSE_PARTIAL if settings.partial == "refuse" else form
+
+
+def check_whole(url: str, annotations: Annotations, settings: ReadingSettings) -> None:
+    """Refuse a response that is partial, where the settings say so.
+
+    Raises
+    ------
+    ReadError
+        ``refused``.
+    """
+    if annotations.partial and settings.partial == "refuse":
+        reason = "; ".join(annotations.warnings) or "no reason"
+        raise ReadError("refused", f"{url} gave a partial response: {reason}.")
 
 
 def check_status(response: Response) -> None:

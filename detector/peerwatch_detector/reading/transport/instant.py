@@ -8,10 +8,15 @@ from urllib.parse import urlencode
 import numpy as np
 
 from peerwatch_detector.errors import ReadError
-from peerwatch_detector.frame import Series
+from peerwatch_detector.frame import PartialAnswer, Series
 from peerwatch_detector.reading.transport.body import read_all
 from peerwatch_detector.reading.transport.connection import FORM, Connection
-from peerwatch_detector.reading.transport.envelope import check_status, data_of
+from peerwatch_detector.reading.transport.envelope import (
+    check_status,
+    check_whole,
+    common_form,
+    data_of,
+)
 
 
 def instant(
@@ -30,18 +35,25 @@ def instant(
     deadline
         On the clock of ``time.monotonic``.
 
+    Returns
+    -------
+    list[Series]
+        One sample each; a ``PartialAnswer`` if the server says that some are missing.
+
     Raises
     ------
     ReadError
         If the server cannot be reached or does not answer with a vector.
     """
-    form = {"query": query, "timeout": f"{connection.settings.timeout_seconds:g}s"}
+    form = {"query": query, **common_form(connection.settings)}
     if time is not None:
         form["time"] = f"{time:.3f}"
     response = connection.post("api/v1/query", urlencode(form).encode(), FORM, deadline)
     check_status(response)
-    data, _ = data_of(response.url, read_all(response.body), "vector")
-    return _series(response.url, data)
+    data, annotations = data_of(response.url, read_all(response.body), "vector")
+    check_whole(response.url, annotations, connection.settings)
+    series = _series(response.url, data)
+    return PartialAnswer(series) if annotations.partial else series
 
 
 def _series(url: str, data: dict[str, Any]) -> list[Series]:

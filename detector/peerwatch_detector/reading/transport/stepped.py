@@ -11,7 +11,12 @@ from peerwatch_detector.errors import ReadError
 from peerwatch_detector.frame import Series
 from peerwatch_detector.reading.transport.body import read_all
 from peerwatch_detector.reading.transport.connection import FORM, Connection
-from peerwatch_detector.reading.transport.envelope import check_status, data_of
+from peerwatch_detector.reading.transport.envelope import (
+    check_status,
+    check_whole,
+    common_form,
+    data_of,
+)
 
 
 def stepped(
@@ -41,11 +46,12 @@ def stepped(
         "start": f"{start:.3f}",
         "end": f"{end:.3f}",
         "step": f"{step:.3f}",
-        "timeout": f"{connection.settings.timeout_seconds:g}s",
+        **common_form(connection.settings),
     }
     response = connection.post("api/v1/query_range", urlencode(form).encode(), FORM, deadline)
     check_status(response)
-    data, _ = data_of(response.url, read_all(response.body), "matrix")
+    data, annotations = data_of(response.url, read_all(response.body), "matrix")
+    check_whole(response.url, annotations, connection.settings)
     return _series(response.url, data)
 
 
