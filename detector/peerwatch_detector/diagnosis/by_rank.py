@@ -6,12 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from peerwatch_detector.frame import Series
 
+# Labels are anybody's text, and Python refuses to read numbers of thousands of digits.
 _MOST_DIGITS = 7
+
+
+def number_of(text: str) -> int | None:
+    """Return the rank or the number of ranks that a label says; None if it is neither."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None
 
 
 def by_rank(series: Iterable[Series]) -> Iterator[tuple[int, Mapping[str, str], float]]:
     """Yield rank, labels and value of each series; those without a rank are left out."""
     for sample in series:
-        rank = sample.labels.get("rank", "")
-        if rank.isascii() and rank.isdecimal() and len(rank) <= _MOST_DIGITS:
-            yield int(rank), sample.labels, float(sample.values[-1])
+        rank = number_of(sample.labels.get("rank", ""))
+        if rank is not None:
+            yield rank, sample.labels, float(sample.values[-1])

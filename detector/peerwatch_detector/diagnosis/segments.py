@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from peerwatch_detector.diagnosis.by_rank import number_of
 from peerwatch_detector.frame import Series
 
 STEP = "step"
@@ -102,7 +103,5 @@ def segment_times(seconds: Sequence[Series], steps: Sequence[Series]) -> Segment
 
 
 def _key(series: Series) -> tuple[int, str] | None:
-    rank = series.labels.get("rank", "")
-    if not (rank.isascii() and rank.isdigit()):
-        return None
-    return int(rank), series.labels.get("node", "")
+    rank = number_of(series.labels.get("rank", ""))
+    return None if rank is None else (rank, series.labels.get("node", ""))

@@ -334,6 +334,14 @@ def test_after_a_restart_of_the_detector_the_same_is_named_with_the_same_beginni
     assert [before] == job.run(5)
 
 
-def test_a_rank_that_is_no_number_is_passed_over(job: JobSeries) -> None:
-    job.ranks["x"] = Rank("c1", "exited", job.now)
+@pytest.mark.parametrize("text", ["x", "-1", "\u00b2", "7" * 5000])
+def test_a_rank_that_is_no_number_is_passed_over(job: JobSeries, text: str) -> None:
+    job.ranks[text] = Rank("c1", "exited", job.now)
+    assert [] == job.run(60)
+
+
+def test_a_number_of_ranks_that_is_none_is_passed_over(job: JobSeries) -> None:
+    for rank in job.ranks.values():
+        rank.size = "\u00b2"
+    all_are_killed(job)
     assert [] == job.run(60)

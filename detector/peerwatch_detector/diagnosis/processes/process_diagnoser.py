@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from peerwatch_detector.diagnosis.activity import Occupation, activity_queries, read_activity
+from peerwatch_detector.diagnosis.by_rank import number_of
 from peerwatch_detector.diagnosis.diagnoser import Samples
 from peerwatch_detector.diagnosis.processes.halts import Halt, Place, odd_ones, who_was_first
 from peerwatch_detector.diagnosis.processes.samples import (
@@ -278,7 +279,7 @@ class ProcessDiagnoser:
         Where a connection that breaks is an error, as with gloo, a rank that is killed ends the
         whole job within a second. A job that was cancelled ends in one way throughout.
         """
-        size = int(self._world_size) if self._world_size.isdigit() else 0
+        size = number_of(self._world_size) or 0
         ended = [halt for halt in halts if halt.state != "stopped"]
         if len(ended) < max(3, size) or any(halt.finished for halt in ended) or self._missed:
             return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from peerwatch_detector.diagnosis.by_rank import number_of
 from peerwatch_detector.diagnosis.processes.halts import Place
 from peerwatch_detector.frame import Series
 
@@ -12,10 +13,8 @@ LIVE = frozenset({"running", "sleeping", "disk_sleep"})
 
 def place_of(series: Series) -> Place | None:
     """Return whom a series is about; None if its rank is no number."""
-    rank = series.labels.get("rank", "")
-    if not (rank.isascii() and rank.isdigit()):
-        return None
-    return Place(int(rank), series.labels.get("node", ""))
+    rank = number_of(series.labels.get("rank", ""))
+    return None if rank is None else Place(rank, series.labels.get("node", ""))
 
 
 def by_place(found: Sequence[Series], label: str) -> dict[Place, str]:

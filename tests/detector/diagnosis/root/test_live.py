@@ -106,6 +106,13 @@ def test_each_series_is_an_observation(
     assert expected == (each.kind, each.name, each.class_name)
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_rank_is_where_it_was_seen_last(order: int) -> None:
+    # The job was started again, and n5 was replaced by a1.
+    seen = [({"node": "n5", "rank": "10"}, NOW - 600), ({"node": "a1", "rank": "10"}, NOW)]
+    assert {10: "a1"} == job_places({"ranks": rows(*seen[::order])}).ranks
+
+
 def test_a_line_belongs_to_the_node_of_its_rank_wherever_it_was_read() -> None:
     # Below srun the file of the job is on n0, with the lines of all ranks.
     line = {"node": "n0", "class": "H", "signature": "cuda_ecc"}

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from peerwatch_detector.diagnosis.by_rank import number_of
 from peerwatch_detector.diagnosis.diagnoser import Samples
 from peerwatch_detector.diagnosis.root.evidence.evidence import (
     LOG_CLASSES,
@@ -39,9 +40,12 @@ def job_places(samples: Samples) -> JobPlaces:
     samples
         Answers to ``QUERIES``; what nobody publishes is an empty sequence.
     """
+    # A job that started again elsewhere leaves each rank on two nodes for a while: it runs where it
+    # was seen last.
+    last_seen = sorted(_rows(samples, "ranks"), key=lambda row: (row[1], row[0].get("node", "")))
     ranks = {
         rank: labels.get("node", "")
-        for labels, _ in _rows(samples, "ranks")
+        for labels, _ in last_seen
         if (rank := _rank(labels)) is not None
     }
     places = {
@@ -117,8 +121,7 @@ def _value(series: Series) -> float:
 
 
 def _rank(labels: Labels) -> int | None:
-    text = labels.get("rank", "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else None
+    return number_of(labels.get("rank", ""))
 
 
 def _xid(labels: Labels, value: float) -> Sequence[Evidence]:
@@ -263,7 +266,7 @@ def _logs(samples: Samples, job_id: str, survived: float) -> Iterator[Evidence]:
         if class_name not in LOG_CLASSES:
             continue
         for peer in peers.get((node, rank, signature), [""]):
-            is_rank = peer.isascii() and peer.isdigit() and len(peer) < 9
+            peer_rank = number_of(peer)
             yield Evidence(
                 time=time,
                 kind="log",
@@ -272,8 +275,8 @@ def _logs(samples: Samples, job_id: str, survived: float) -> Iterator[Evidence]:
                 class_name=class_name,
                 job_id=job_id,
                 rank=_rank({"rank": rank}),
-                peer_rank=int(peer) if is_rank else None,
-                peer_address="" if is_rank else peer,
+                peer_rank=peer_rank,
+                peer_address=peer if peer_rank is None else "",
             )
 
 

@@ -36,7 +36,8 @@ def _pings(labels: str, metric: str) -> str:
 
 
 QUERIES: Mapping[str, str] = {
-    "ranks": f"max by (node, rank) ({_RANKS})",
+    # When each was last seen.
+    "ranks": "max by (node, rank) (max_over_time((timestamp(rank_info{ {{- job -}} }))[30m:30s]))",
     "places": (
         "max by (cluster, node, topology_rack, topology_leaf, topology_pod) "
         f"(last_over_time(node:topology:seconds[30m])) {_OF_NODES}"
