@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from peerwatch_detector.errors import ReadError, ReadFailure, ThrottledError
 from peerwatch_detector.reading.statistics import REFUSALS
-from peerwatch_detector.reading.transport.backoff import Backoff
+from peerwatch_detector.reading.transport.backoff import TOLERATED, Backoff
 from peerwatch_detector.reading.transport.connection import Connection
 from peerwatch_detector.reading.transport.instant import instant
 from peerwatch_detector.reading.transport.throttle import Throttle
@@ -56,13 +56,17 @@ class InstantReader:
         Address and limits; ``timeout_seconds`` bounds all queries of one ``read`` together.
     connections
         Most reads at the same time.
+    tolerated
+        As of ``Backoff``.
     """
 
-    def __init__(self, settings: ReadingSettings, connections: int) -> None:
+    def __init__(
+        self, settings: ReadingSettings, connections: int, tolerated: int = TOLERATED
+    ) -> None:
         self.settings = settings
         self._errors: dict[ReadFailure, int] = {}
         self._lock = threading.Lock()
-        self._backoff = Backoff(settings.longest_wait_seconds)
+        self._backoff = Backoff(settings.longest_wait_seconds, tolerated)
         self._throttle = Throttle(settings.longest_wait_seconds)
         self._connections = [Connection(settings) for _ in range(connections)]
         self._idle: queue.LifoQueue[Connection] = queue.LifoQueue()

@@ -27,13 +27,18 @@ from peerwatch_detector.reading.span_reader import SpanReading
 
 # A person waits no longer for a part of a page; so many pages are read at a time.
 _PAGE_SECONDS, _PAGE_CONNECTIONS = 20.0, 2
+# Queries about roots that may be too slow in a row: the subqueries over hours, or those of pings.
+_SLOW_QUERIES = 4
 
 
 class Reader(RangeReader, Protocol):
     """Delivers series; the detector knows no other api to data."""
 
     def instant(self, query: str, at: float | None = None) -> list[Series]:
-        """Return the value of every series of ``query`` at a Unix time, one sample each."""
+        """Return the value of every series of ``query`` at a Unix time, one sample each.
+
+        It is a ``PartialAnswer`` if the server says that some are missing.
+        """
 
 
 class PrometheusReader(GridReader):
@@ -152,7 +157,8 @@ def config_reader(config: DetectorConfig) -> InstantReader:
 def root_reader(config: DetectorConfig) -> InstantReader:
     """Return the reader of all that may be the root of a failure; its limit is of each query."""
     seconds = config.diagnosis.root_timeout_seconds
-    return InstantReader(replace(reading_settings(config.prometheus), timeout_seconds=seconds), 1)
+    settings = replace(reading_settings(config.prometheus), timeout_seconds=seconds)
+    return InstantReader(settings, 1, _SLOW_QUERIES)
 
 
 def history_reader(config: DetectorConfig) -> HistoryReader:

@@ -25,7 +25,7 @@ from peerwatch_detector.service.discovery import Found
 from peerwatch_detector.service.job_memory import Reading
 from peerwatch_detector.service.members import REFRESHES_PER_CYCLE, MembershipView
 from peerwatch_detector.service.schedule import Schedule, fraction
-from peerwatch_detector.service.workers import Inbox, Outcome, Workers
+from peerwatch_detector.service.workers import Inbox, Outcome, Workers, attempt
 
 T = TypeVar("T")
 
@@ -105,7 +105,7 @@ class Loop:
         for turns in self._turns:
             turns.start_due(now)
         while (job_id := self.schedule.begin(now)) is not None:
-            self._readers.submit(self.detector.reading(job_id), partial(self._has_read, job_id))
+            self._submit(job_id)
         if self._read:
             self._detect(*self._read.popleft())
         self._inbox.take(0.0 if self._read else self._seconds_until_due())
@@ -135,6 +135,14 @@ class Loop:
             self._prepare = None
         self.schedule.follow(share, self._clock())
 
+    def _submit(self, job_id: str) -> None:
+        """Let a thread read a job; one about which that cannot be said has failed, too."""
+        work = attempt(partial(self.detector.reading, job_id))
+        if work.result is None:
+            self._has_read(job_id, Outcome(None, work.error, work.seconds))
+        else:
+            self._readers.submit(work.result, partial(self._has_read, job_id))
+
     def _has_read(self, job_id: str, outcome: Outcome[Reading]) -> None:
         self.schedule.has_read(job_id, outcome.seconds)
         self._read.append((job_id, outcome))
@@ -145,7 +153,7 @@ class Loop:
         now = self._clock()
         if self.detector.has_more(job_id):
             self.schedule.read_on(job_id, now - began)
-            self._readers.submit(self.detector.reading(job_id), partial(self._has_read, job_id))
+            self._submit(job_id)
             return
         self.schedule.end(job_id, now - began, now, failed=not good)
 
@@ -200,7 +208,11 @@ class _JobTurns(Generic[T]):
             past = math.floor((now - phase) / self._seconds)
             self._due[job_id] = phase + (past + 1) * self._seconds
             self._asked.add(job_id)
-            self._workers.submit(self._asking(job_id), partial(self._answered, job_id))
+            work = attempt(partial(self._asking, job_id))
+            if work.result is None:
+                self._answered(job_id, Outcome(None, work.error, work.seconds))
+            else:
+                self._workers.submit(work.result, partial(self._answered, job_id))
 
     def _is_urgent(self, job_id: str) -> bool:
         return self._urgent is not None and job_id in self._jobs() and self._urgent(job_id)
@@ -218,7 +230,8 @@ class _JobTurns(Generic[T]):
 
     def _answered(self, job_id: str, outcome: Outcome[T]) -> None:
         self._asked.discard(job_id)
-        self._take(job_id, outcome)
+        if job_id in self._jobs():
+            self._take(job_id, outcome)
 
 
 def _turns(detector: Detector, inbox: Inbox) -> Iterator[_JobTurns[Any]]:

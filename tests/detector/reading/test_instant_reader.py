@@ -12,7 +12,7 @@ from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.reading import promql
 from peerwatch_detector.reading.instant_reader import InstantReader
-from peerwatch_detector.reading.reader import instant_reader
+from peerwatch_detector.reading.reader import instant_reader, root_reader
 
 ONE = success("vector", [{"metric": {"rank": "3"}, "value": [1_700_000_000, "1"]}])
 
@@ -86,3 +86,20 @@ def test_a_server_that_hangs_is_given_up_at_the_deadline_and_left_alone(
 def test_a_job_id_cannot_break_out_of_its_matcher() -> None:
     query = promql.job_query("max by (rank) (rank_info{ {{ job }} })", 'a"} or up{b="\n')
     assert 'max by (rank) (rank_info{ job_id="a\\"} or up{b=\\"\\n" })' == query
+
+
+def test_several_slow_queries_about_a_root_keep_no_other_from_being_asked(
+    server: FakePrometheus,
+) -> None:
+    slow = refuse(503, "timeout", "query timed out in expression evaluation")
+    by_query(server, {"slow": slow, "good": ONE})
+    reader = root_reader(DetectorConfig.model_validate({"prometheus": {"url": server.url}}))
+    for _ in range(4):
+        with pytest.raises(ReadError, match="timed out"):
+            reader.read({"slow": "slow"})
+    assert 1 == len(reader.read({"good": "good"})["good"])  # type: ignore[arg-type]
+    # A server that answers nothing is left alone all the same.
+    for _ in range(10):
+        with pytest.raises(ReadError):
+            reader.read({"slow": "slow"})
+    assert 4 + 10 > sum(request.form["query"] == "slow" for request in server.requests)

@@ -222,6 +222,31 @@ def test_a_bug_does_not_end_the_loop(caplog: pytest.LogCaptureFixture) -> None:
         wait_for(lambda: len(here.evaluated()) == JOBS)
 
 
+@pytest.mark.parametrize("work", ["asking", "reading"])
+def test_a_job_whose_work_cannot_be_given_out_is_given_out_later(
+    work: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_for(cycle_seconds=0.5, diagnosis={"interval_seconds": 1})
+    instants = FakeInstants(RunningClock())
+    with running(config, instants) as here:
+        give_out, failed = getattr(here.detector, work), threading.Event()
+
+        def fails_once(job_id: str) -> object:
+            if job_id == job(0) and not failed.is_set():
+                failed.set()
+                raise ValueError("a bug")
+            return give_out(job_id)
+
+        monkeypatch.setattr(here.detector, work, fails_once)
+        # The loop takes the method as it is made.
+        loop = Loop(here.detector)
+        here.thread = threading.Thread(target=loop.run, args=(here.stop,))
+        here.thread.start()
+        wait_for(failed.is_set)
+        wait_for(lambda: any(f'"{job(0)}"' in query for query in instants.asked))
+        wait_for(lambda: job(0) in here.evaluated())
+
+
 @dataclass
 class HangingInstants(FakeInstants):
     """Hangs on the queries of one job until it is released."""
@@ -250,6 +275,7 @@ def test_evidence_is_asked_for_though_no_range_can_be_read_and_the_reverse() -> 
             finding.node for found in snapshot.detections for finding in found.findings
         ]
         # The job whose evidence hangs is compared.
+        wait_for(lambda: job(0) in here.evaluated())
         first = here.evaluated()[job(0)]
         wait_for(lambda: here.evaluated()[job(0)] > first + 1)
         assert not any(f'"{job(0)}"' in query for query in instants.asked)

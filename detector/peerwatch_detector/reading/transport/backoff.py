@@ -9,7 +9,7 @@ from collections.abc import Callable
 from peerwatch_detector.errors import ReadError
 
 # A single failure may be anything; the request after it is asked at once.
-_TOLERATED = 1
+TOLERATED = 1
 
 
 class Backoff:
@@ -19,13 +19,20 @@ class Backoff:
     ----------
     longest_seconds
         Longest wait.
+    tolerated
+        Failures in a row after which the next request is asked at once.
     draw
         Random numbers from 0 to 1. A wait is shortened by up to a half of it, so that detectors
         that lost the same server do not come back at the same moment.
     """
 
-    def __init__(self, longest_seconds: float, draw: Callable[[], float] = random.random) -> None:
-        self._longest, self._draw = longest_seconds, draw
+    def __init__(
+        self,
+        longest_seconds: float,
+        tolerated: int = TOLERATED,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self._longest, self._tolerated, self._draw = longest_seconds, tolerated, draw
         self._failures, self._until = 0, -math.inf
         self._last: ReadError | None = None
 
@@ -36,7 +43,7 @@ class Backoff:
     def failed(self, error: ReadError, now: float) -> None:
         """Count a failure and set the wait."""
         self._failures, self._last = self._failures + 1, error
-        doublings = self._failures - _TOLERATED - 1
+        doublings = self._failures - self._tolerated - 1
         if doublings >= 0:
             wait = min(self._longest, 2.0 ** min(doublings, 30))
             self._until = now + wait * (1 - self._draw() / 2)
