@@ -70,10 +70,16 @@ class Occupation:
         """Take in the counts of each rank, and when they were read; equal times say nothing new."""
         for rank, counts in activity.items():
             time, before = read_at.get(rank), self._before.get(rank)
-            if time is None or (before is not None and time <= before[0]):
+            if time is None:
+                continue
+            if before is not None and before[0] - time >= _BURSTS_WITHIN:
+                # The clock was set back: what was seen lies in the future.
+                self._seen.pop(rank, None)
+            elif before is not None and time <= before[0]:
                 continue
             self._before[rank] = (time, counts)
-            text = "" if before is None else _describe(time - before[0], before[1], counts)
+            known = before is not None and before[0] < time
+            text = _describe(time - before[0], before[1], counts) if before and known else ""
             if text:
                 self._seen[rank] = (time, text)
 

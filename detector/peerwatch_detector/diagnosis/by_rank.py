@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 
 from peerwatch_detector.frame import Series
@@ -16,8 +17,8 @@ def number_of(text: str) -> int | None:
 
 
 def by_rank(series: Iterable[Series]) -> Iterator[tuple[int, Mapping[str, str], float]]:
-    """Yield rank, labels and value of each series; those without a rank are left out."""
+    """Yield rank, labels and value of each series; what has no rank or no number is left out."""
     for sample in series:
-        rank = number_of(sample.labels.get("rank", ""))
-        if rank is not None:
-            yield rank, sample.labels, float(sample.values[-1])
+        rank, value = number_of(sample.labels.get("rank", "")), float(sample.values[-1])
+        if rank is not None and math.isfinite(value):
+            yield rank, sample.labels, value

@@ -1,5 +1,6 @@
 """From the exporters' series to verdicts: who is named, when, and what keeps it open."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from detector.diagnosis.exported import Answers, answers, series
 from detector.diagnosis.layouts import EIGHT, snapshot, without_starts
 from peerwatch_detector.diagnosis.collectives.hang.diagnoser import HangDiagnoser
+from peerwatch_detector.diagnosis.collectives.series import by_group
 from peerwatch_detector.diagnosis.collectives.snapshot import Snapshot
 from peerwatch_detector.diagnosis.verdict import Verdict
 
@@ -346,3 +348,62 @@ def test_a_stage_of_eight_ranks_names_one():
     verdicts = diagnosed(snapshot(text, EIGHT))
 
     assert [(verdict.rank, verdict.node) for verdict in verdicts] == [(5, "c2")]
+
+
+def test_a_count_that_is_no_number_costs_only_its_rank():
+    diagnoser = HangDiagnoser("llm")
+    for state in (HANG, at(HANG, 15)):
+        found = answers(state)
+        for each in found["sequence"]:
+            if each.labels["rank"] == "0":
+                each.values[0] = math.nan
+        verdicts = diagnoser.diagnose(found, state.time)
+
+    assert [3] == [each.rank for each in verdicts if each.class_name == "not_launched"]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_rank_that_was_started_again_elsewhere_is_not_where_it_was(first):
+    """What its former node pushed is still answered, with the counts of before."""
+    diagnoser = HangDiagnoser("llm")
+    for state in (HANG, at(HANG, 15)):
+        old = {"job_id": "llm", "node": "z9", "rank": 3}
+        before = {
+            "up": series({**old, "source": "recorder"}, 1),
+            "read": series({**old, "source": "recorder"}, HANG.time - 30),
+            "sequence": series({**old, "group": "A", "state": "launched"}, 900),
+            "ended": series({**old, "error": "RuntimeError"}, 1),
+        }
+        found = answers(state)
+        for name, each in before.items():
+            found.setdefault(name, []).insert(0 if first else len(found[name]), each)
+        verdicts = diagnoser.diagnose(found, state.time)
+
+    assert [("not_launched", "c1", 3)] == [(v.class_name, v.node, v.rank) for v in verdicts]
+
+
+def test_a_group_is_not_taken_for_another_whose_name_begins_alike():
+    both = snapshot(
+        "10 (0-1): 0 4/3, 1 4/3; 1 (0-1): 0 9/8, 1 9/8", {"10 (0-1)": (0, 1), "1 (0-1)": (0, 1)}
+    )
+    samples = {"age": [series({"group": "1", "rank": 0}, 50.0)]}
+    assert {("1 (0-1)", 0): 50.0} == by_group(samples, "age", both.groups)
+
+
+def test_a_rank_that_stands_stands_though_the_clock_was_set_back():
+    diagnoser = HangDiagnoser("llm")
+    for seconds in (0, -600, -585):
+        state = at(HANG, seconds)
+        verdicts = diagnoser.diagnose(answers(state), state.time)
+
+    assert [("not_launched", 3)] == [(each.class_name, each.rank) for each in verdicts]
+
+
+def test_what_a_rank_did_before_the_clock_was_set_back_does_not_excuse_it():
+    diagnoser = HangDiagnoser("llm")
+    reads = ((0, 0.0), (10, 2e9), (-600, 2e9), (-585, 2e9))
+    for seconds, written in reads:
+        state = at(HANG, seconds)
+        verdicts = diagnoser.diagnose(answers(state, written={3: written}), state.time)
+
+    assert ["likely"] == [each.confidence for each in verdicts]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -338,6 +339,14 @@ def test_after_a_restart_of_the_detector_the_same_is_named_with_the_same_beginni
 def test_a_rank_that_is_no_number_is_passed_over(job: JobSeries, text: str) -> None:
     job.ranks[text] = Rank("c1", "exited", job.now)
     assert [] == job.run(60)
+
+
+def test_an_end_that_nobody_knows_when_it_was_is_seen_when_it_is(job: JobSeries) -> None:
+    job.run(60)
+    job.halt(3, signal="SIGKILL")
+    job.ranks[3].since = math.nan
+    (verdict,) = job.run(60)
+    assert (3, job.now - 60) == (verdict.rank, verdict.start_time)
 
 
 def test_a_number_of_ranks_that_is_none_is_passed_over(job: JobSeries) -> None:

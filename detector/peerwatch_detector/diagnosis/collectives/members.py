@@ -70,8 +70,11 @@ def resolve(name: str, claims: Claims, reporters: Iterable[int]) -> list[Group]:
         most nodes claim stands. Without any claim, whoever reports a group is a member.
     """
     kept: list[tuple[frozenset[int], str]] = []
-    ordered = sorted(claims.items(), key=lambda claim: (-claim[1], -len(claim[0][0]), claim[0][1]))
-    for (members, description), _ in ordered:
+    ordered = sorted(
+        ((-count, -len(ranks), text, sorted(ranks)), ranks)
+        for (ranks, text), count in claims.items()
+    )
+    for (_, _, description, _), members in ordered:
         if members and not any(members & other for other, _ in kept):
             kept.append((members, description))
     if not kept:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from peerwatch_detector.diagnosis.activity import Activity, activity_queries, read_activity
-from peerwatch_detector.diagnosis.by_rank import by_rank
+from peerwatch_detector.diagnosis.by_rank import by_rank, number_of
 from peerwatch_detector.diagnosis.collectives.members import Claims, count_claims, resolve
 from peerwatch_detector.diagnosis.collectives.signature import Signature, elements, operation
 from peerwatch_detector.diagnosis.collectives.snapshot import Group, Position, Snapshot
 from peerwatch_detector.diagnosis.diagnoser import Samples
+from peerwatch_detector.frame import Series
 
 # Seconds that nothing healthy waits: below it nothing is read, so a job that gets on costs nothing.
 _IN_FLIGHT_SECONDS = 5
@@ -79,6 +80,7 @@ def read(samples: Samples, now: float) -> Reading | None:
     now
         Unix time of the server.
     """
+    samples = _where_read_last(samples)
     read_at, nodes = _ranks(samples, now)
     table = {
         name: {rank: place for rank, place in ranks.items() if rank in read_at}
@@ -87,7 +89,7 @@ def read(samples: Samples, now: float) -> Reading | None:
     if not any(table.values()):
         return None
     groups, positions = _groups(samples, table)
-    ages = _by_group(samples, "age", groups)
+    ages = by_group(samples, "age", groups)
     ended = frozenset(rank for rank, *_ in by_rank(samples.get("ended", ())))
     members = frozenset[int]().union(*(group.members for group in groups.values()))
     snapshot = Snapshot(
@@ -100,6 +102,23 @@ def read(samples: Samples, now: float) -> Reading | None:
     )
     accounted = ended | {rank for rank, *_ in by_rank(samples.get("stopped", ()))}
     return Reading(snapshot, nodes, read_at, ages, read_activity(samples), frozenset(accounted))
+
+
+def _where_read_last(samples: Samples) -> Samples:
+    """Leave out what a rank's former node still answers for after the job started again elsewhere.
+
+    Nothing marks the end of what a node pushed that is gone: it answers for five minutes more.
+    """
+    read = by_rank(samples.get("read", ()))
+    newest = sorted((time, rank, labels.get("node", "")) for rank, labels, time in read)
+    where = {rank: node for _, rank, node in newest}
+
+    def is_there(series: Series) -> bool:
+        node = series.labels.get("node", "")
+        rank = number_of(series.labels.get("rank", ""))
+        return rank is None or where.get(rank, node) == node
+
+    return {name: [s for s in found if is_there(s)] for name, found in samples.items()}
 
 
 def _ranks(samples: Samples, now: float) -> tuple[dict[int, float], dict[int, str]]:
@@ -172,7 +191,7 @@ def _groups(
     return groups, positions
 
 
-def _by_group(
+def by_group(
     samples: Samples, name: str, groups: Mapping[str, Group]
 ) -> dict[tuple[str, int], float]:
     """Return values by group and rank; of groups that share a name, that of the rank."""
@@ -182,7 +201,11 @@ def _by_group(
         group = labels.get("group", "")
         if group not in groups:
             group = next(
-                (key for key, g in split.items() if key.startswith(group) and rank in g.members),
+                (
+                    key
+                    for key, g in split.items()
+                    if key.startswith(f"{group} (") and rank in g.members
+                ),
                 group,
             )
         found[group, rank] = value

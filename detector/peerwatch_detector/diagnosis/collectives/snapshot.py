@@ -145,8 +145,10 @@ class StableCounts:
         horizon = min(read.values(), default=snapshot.time) - UNCHANGED_SECONDS
         before, self._since = self._since, {}
         for rank, counts in _counts(snapshot).items():
-            same = before.get(rank, (None, 0.0))
-            self._since[rank] = same if same[0] == counts else (counts, read[rank])
+            same, since = before.get(rank, (None, 0.0))
+            # A clock that was set back must not make a rank that stands a moving one.
+            stood = min(since, read[rank]) if same == counts else read[rank]
+            self._since[rank] = counts, stood
         moving = {rank for rank, (_, since) in self._since.items() if since > horizon}
         return replace(
             snapshot,

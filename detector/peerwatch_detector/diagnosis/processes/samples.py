@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from peerwatch_detector.diagnosis.by_rank import number_of
@@ -30,9 +31,9 @@ def labels_of(found: Sequence[Series]) -> dict[Place, Mapping[str, str]]:
 
 
 def values_of(found: Sequence[Series]) -> dict[Place, float]:
-    """Return the values by rank and node."""
+    """Return the values by rank and node; what is no finite number is left out."""
     pairs = ((place_of(series), float(series.values[-1])) for series in found)
-    return {place: value for place, value in pairs if place is not None}
+    return {place: v for place, v in pairs if place is not None and math.isfinite(v)}
 
 
 def states_of(found: Sequence[Series]) -> dict[Place, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
 from typing import ClassVar
 
 from peerwatch_detector.diagnosis.by_rank import by_rank
@@ -16,6 +15,7 @@ from peerwatch_detector.diagnosis.collectives.slowness.requests import REQUEST_Q
 from peerwatch_detector.diagnosis.collectives.slowness.slow_groups import common_nodes
 from peerwatch_detector.diagnosis.collectives.slowness.transfers import Comparison, Slow
 from peerwatch_detector.diagnosis.diagnoser import Samples
+from peerwatch_detector.diagnosis.every import Every
 from peerwatch_detector.diagnosis.verdict import Confidence, Verdict
 
 # For this share of its time a group waits for the slow transfer: without it the job is 1.2 times as
@@ -59,7 +59,7 @@ class CommunicationDiagnoser:
         self._losses = Losses()
         self._queues = Queues()
         self._requests = Requests(_LEAST_WINDOWS * transfers.WINDOW_SECONDS)
-        self._next_window = -inf
+        self._window = Every(transfers.WINDOW_SECONDS)
         self._windows = 0
         self._since = 0.0
         self._suspect: _Suspect | None = None
@@ -68,8 +68,7 @@ class CommunicationDiagnoser:
         """Return what stands now; see ``Diagnoser``."""
         nodes = {rank: labels.get("node", "") for rank, labels, _ in by_rank(samples["ranks"])}
         lossy = self._losses.update(samples, now)
-        if now >= self._next_window:
-            self._next_window = now + transfers.WINDOW_SECONDS
+        if self._window.is_due(now):
             found = transfers.compare(transfers.read_transfers(samples, nodes), LEAST_SHARE)
             self._judge(suspect(found, nodes), now)
         verdicts = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import inf
 from typing import ClassVar
 
 from peerwatch_detector.diagnosis.by_rank import by_rank
@@ -17,6 +16,7 @@ from peerwatch_detector.diagnosis.collectives.slowness.own_past import (
 )
 from peerwatch_detector.diagnosis.collectives.slowness.stages import STAGES_QUERY, read_stages
 from peerwatch_detector.diagnosis.diagnoser import Samples
+from peerwatch_detector.diagnosis.every import Every
 from peerwatch_detector.diagnosis.verdict import Verdict
 
 _READING_SECONDS = 60.0
@@ -51,7 +51,7 @@ class PastDiagnoser:
     def __init__(self, job_id: str) -> None:
         self.job_id = job_id
         self._pasts = Pasts()
-        self._next_reading = -inf
+        self._reading = Every(_READING_SECONDS)
         self._readings = 0
         self._since = 0.0
         self._found: Growth | None = None
@@ -59,8 +59,7 @@ class PastDiagnoser:
 
     def diagnose(self, samples: Samples, now: float) -> Sequence[Verdict]:
         """Return what stands now; see ``Diagnoser``."""
-        if now >= self._next_reading:
-            self._next_reading = now + _READING_SECONDS
+        if self._reading.is_due(now):
             self._verdict = self._read(samples, now)
         return [] if self._verdict is None else [self._verdict]
 

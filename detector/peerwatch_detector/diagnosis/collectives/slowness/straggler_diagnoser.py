@@ -18,6 +18,7 @@ from peerwatch_detector.diagnosis.collectives.slowness.stages import (
     read_stages,
 )
 from peerwatch_detector.diagnosis.diagnoser import Samples
+from peerwatch_detector.diagnosis.every import Every
 from peerwatch_detector.diagnosis.verdict import Verdict
 
 # For this share of its time a group waits for a straggler: without it the job is 1.2 times as fast,
@@ -80,13 +81,12 @@ class StragglerDiagnoser:
         self._blocks = Blocks()
         self._recent: dict[str, tuple[float, Block]] = {}
         self._repeated: dict[str, _Repeated] = {}
-        self._waits_until = 0.0
+        self._waits = Every(_WAITS_SECONDS)
 
     def diagnose(self, samples: Samples, now: float) -> Sequence[Verdict]:
         """Return what stands now; see ``Diagnoser``."""
         new = self._blocks.update(samples)
-        if now >= self._waits_until:
-            self._waits_until = now + _WAITS_SECONDS
+        if self._waits.is_due(now):
             new += _waiting(samples)
         self._recent |= {block.group: (now, block) for block in new}
         self._recent = {
