@@ -22,53 +22,53 @@ if TYPE_CHECKING:
 
 def main() -> int:
     """Join the group, measure, and leave."""
-    told = json.loads(sys.argv[1])
-    import torch  # noqa: PLC0415 - a mistake above is told without its seconds
+    task = json.loads(sys.argv[1])
+    import torch  # noqa: PLC0415 - a mistake above is reported at once
     from torch import distributed  # noqa: PLC0415
 
     device = CPU
-    if told["device"] != CPU.name:
-        device = Device(told["device"], told["device"], "")
-        torch.cuda.set_device(told["device"])
+    if task["device"] != CPU.name:
+        device = Device(task["device"], task["device"], "")
+        torch.cuda.set_device(task["device"])
     else:
         # Ranks share the cores.
         torch.set_num_threads(1)
     distributed.init_process_group(
-        told["backend"],
-        init_method=told["init_method"],
-        rank=told["rank"],
-        world_size=told["ranks"],
-        timeout=timedelta(seconds=told["seconds"]),
+        task["backend"],
+        init_method=task["init_method"],
+        rank=task["rank"],
+        world_size=task["ranks"],
+        timeout=timedelta(seconds=task["seconds"]),
     )
     tasks = {"bandwidth": _bandwidth, "overlap": _overlap, "training": _training}
-    answer = tasks[told["task"]](device, told)
+    answer = tasks[task["task"]](device, task)
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
     distributed.destroy_process_group()
     return 0
 
 
-def _bandwidth(device: Device, told: Mapping[str, Any]) -> dict[str, Any]:
+def _bandwidth(device: Device, task: Mapping[str, Any]) -> dict[str, Any]:
     answer = {}
     for name, measure in (
         ("all_reduce", all_reduce_bandwidth),
         ("all_to_all", all_to_all_bandwidth),
     ):
         bandwidth, right = measure(
-            device, size=told["size"], repeats=told["repeats"], least=told["least"]
+            device, size=task["size"], repeats=task["repeats"], least=task["least"]
         )
         answer[name] = {"bandwidth": bandwidth, "right": right}
     return answer
 
 
-def _overlap(device: Device, told: Mapping[str, Any]) -> dict[str, Any]:
-    return asdict(overlap_seconds(device, size=told["size"], repeats=told["repeats"]))
+def _overlap(device: Device, task: Mapping[str, Any]) -> dict[str, Any]:
+    return asdict(overlap_seconds(device, size=task["size"], repeats=task["repeats"]))
 
 
-def _training(device: Device, told: Mapping[str, Any]) -> dict[str, Any]:
+def _training(device: Device, task: Mapping[str, Any]) -> dict[str, Any]:
     from peerwatch_checks.collectives.reference_model import train  # noqa: PLC0415 - is torch's
 
-    sizes = {name: told[name] for name in ("width", "layers", "batch", "sequence", "steps")}
+    sizes = {name: task[name] for name in ("width", "layers", "batch", "sequence", "steps")}
     return asdict(train(device, **sizes))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -16,6 +17,8 @@ from typing import Any
 # What a user sets for jobs would change what is tested: networks, algorithms, debug output.
 _NOT_INHERITED = ("NCCL_", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "TORCH_NCCL_", "GLOO_")
 _MOST_TEXT = 300
+# As long as processes that were killed may take to go.
+_END_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +118,14 @@ def measure(
     Measured
         As the ranks of this node saw it.
     """
-    told = {
+    task = {
         "task": "bandwidth",
         "backend": backend,
         "size": size,
         "repeats": repeats,
         "least": least,
     }
-    found = ask(devices, told, seconds=seconds, environment=environment, group=group)
+    found = ask(devices, task, seconds=seconds, environment=environment, group=group)
     if found.failure:
         return Measured({}, {}, found.failure, found.silent)
     return _joined(found.ranks)
@@ -130,7 +133,7 @@ def measure(
 
 def ask(
     devices: Sequence[str],
-    told: Mapping[str, object],
+    task: Mapping[str, object],
     *,
     seconds: float,
     environment: Mapping[str, str] | None = None,
@@ -142,7 +145,7 @@ def ask(
     ----------
     devices, seconds, environment, group
         As for ``measure``.
-    told
+    task
         What they are to do: ``task``, ``backend``, and what the task takes.
     """
     kept = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_INHERITED)}
@@ -153,40 +156,48 @@ def ask(
             group = Group(f"file://{folder}/store", 0, len(devices))
             kept |= {"GLOO_SOCKET_IFNAME": "lo"}
         common = {
-            **told,
+            **task,
             "init_method": group.init_method,
             "ranks": group.ranks,
             "seconds": seconds,
         }
         deadline = time.monotonic() + seconds
-        ranks = [
-            _start({**common, "rank": group.first + place, "device": device}, kept, Path(folder))
-            for place, device in enumerate(devices)
-        ]
+        ranks: list[subprocess.Popen[bytes]] = []
         try:
+            for place, device in enumerate(devices):
+                rank = {**common, "rank": group.first + place, "device": device}
+                ranks.append(_start(rank, kept, Path(folder)))
             answers = [_answer(rank, deadline) for rank in ranks]
         finally:
-            for rank in ranks:
-                rank.kill()
-                rank.wait()
-                assert rank.stdout is not None
-                rank.stdout.close()
+            _end(ranks)
         if None in answers:
             return _failed(answers, Path(folder), group.first, seconds)
     return Answers(tuple(answer for answer in answers if answer is not None))
 
 
 def _start(
-    told: Mapping[str, object], environment: Mapping[str, str], folder: Path
+    task: Mapping[str, object], environment: Mapping[str, str], folder: Path
 ) -> subprocess.Popen[bytes]:
-    with (folder / f"errors-{told['rank']}").open("wb") as errors:
+    with (folder / f"errors-{task['rank']}").open("wb") as errors:
         return subprocess.Popen(
-            [sys.executable, "-m", "peerwatch_checks.collectives", json.dumps(told)],
+            [sys.executable, "-m", "peerwatch_checks.collectives", json.dumps(task)],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
         )
+
+
+def _end(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
+    for rank in ranks:
+        rank.kill()
+    until = time.monotonic() + _END_SECONDS
+    for rank in ranks:
+        # One that hangs in the kernel stays: which rank it is matters more than its end.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            rank.wait(max(0.0, until - time.monotonic()))
+        assert rank.stdout is not None
+        rank.stdout.close()
 
 
 def _answer(rank: subprocess.Popen[bytes], deadline: float) -> dict[str, Any] | None:

@@ -80,8 +80,8 @@ def _all() -> list[GpuUse]:
 
     try:
         pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        # No driver, no GPU: nobody uses one.
+    except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded):
+        # No driver, no GPU: nobody uses one. A driver that is there and fails says nothing.
         return []
     return [_use_of(index) for index in range(pynvml.nvmlDeviceGetCount())]
 

@@ -131,7 +131,7 @@ def test_of_all_pairs_a_gpu_or_a_link_is_named(
     monkeypatch.setattr(f"{COPYING}.seconds_of", seconds)
     (well,) = gpu_peer_copy(peer, devices=EIGHT, copy=copy)
     assert well.status == "pass"
-    assert "All 56 ways" in well.message
+    assert "All 56 paths" in well.message
 
     slow.add(frozenset({"gpu 1", "gpu 4"}))
     (link,) = gpu_peer_copy(peer, devices=EIGHT, copy=copy)

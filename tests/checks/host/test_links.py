@@ -75,6 +75,18 @@ def test_a_lossy_link_is_named(node: Path, file: str, value: int, said: str) -> 
     assert said in found["mlx5_2 port 1"].message
 
 
+def test_the_counter_that_is_too_high_comes_first(node: Path) -> None:
+    put(port_of(node, 0) / "counters/port_rcv_errors", "0\n")
+
+    def meanwhile() -> None:
+        for name, count in (("port_rcv_errors", 4), ("symbol_error", 907), ("link_downed", 1)):
+            put(port_of(node, 0) / f"counters/{name}", f"{count}\n")
+
+    assert "counted symbol_error 900, port_rcv_errors 4 in 3 s, at most 10 symbol_error" in (
+        watched(node, meanwhile)["mlx5_0 port 1"].message
+    )
+
+
 def test_errors_of_an_ethernet_link_are_named_and_few_are_no_fault(node: Path) -> None:
     crc = node / "class/net/eth0/statistics/rx_crc_errors"
     found = watched(node, lambda: put(crc, "20\n"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from peerwatch_checks.checks.host.node_collectives import (
     NodeCollectivesOptions,
     node_collectives,
 )
+from peerwatch_checks.collectives import ranks
 from peerwatch_checks.collectives.ranks import Measured, measure
 
 if TYPE_CHECKING:
@@ -74,6 +76,65 @@ def test_a_collective_that_never_ends_is_ended(tmp_path: Path) -> None:
     assert found.bandwidth == {}
     assert 1 in found.silent
     assert found.failure
+
+
+class Started(subprocess.Popen[bytes]):
+    """A rank that never answers, and that the kernel may keep although it was killed."""
+
+    stays = False
+    killed = False
+
+    def kill(self) -> None:
+        self.killed = True
+        super().kill()
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.stays:
+            assert timeout is not None
+            raise subprocess.TimeoutExpired("rank", timeout)
+        return super().wait(timeout)
+
+
+def sleeper() -> Started:
+    return Started(["sleep", "1000"], stdout=subprocess.PIPE)
+
+
+def test_a_rank_that_hangs_in_the_kernel_is_named_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: list[Started] = []
+
+    def start(rank: dict[str, object], _environment: object, folder: Path) -> Started:
+        (folder / f"errors-{rank['rank']}").touch()
+        found.append(sleeper())
+        found[-1].stays = rank["rank"] == 1
+        return found[-1]
+
+    monkeypatch.setattr(ranks, "_start", start)
+    try:
+        assert (0, 1) == measure(["cpu"] * 2, "gloo", size=1, repeats=1, seconds=0.1).silent
+    finally:
+        for each in found:
+            subprocess.Popen.wait(each)
+
+
+def test_ranks_end_where_a_further_one_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Started] = []
+
+    def start(*_: object) -> Started:
+        if found:
+            raise BlockingIOError("no process left")
+        found.append(sleeper())
+        return found[-1]
+
+    monkeypatch.setattr(ranks, "_start", start)
+    try:
+        with pytest.raises(BlockingIOError):
+            measure(["cpu"] * 2, "gloo", size=1, repeats=1, seconds=60.0)
+        assert found[0].killed
+    finally:
+        found[0].kill()
+        found[0].wait()
 
 
 def answered(monkeypatch: pytest.MonkeyPatch, *answers: Measured) -> list[dict[str, str]]:

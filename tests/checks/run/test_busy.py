@@ -133,6 +133,29 @@ def test_a_driver_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert "did not answer within 2 s" in str(gpu_use(None, seconds=2.0))
 
 
+@pytest.mark.parametrize(
+    ("error", "use"),
+    [
+        ("LibraryNotFound", ()),
+        ("DriverNotLoaded", ()),
+        ("Unknown", "The GPU driver does not say who uses the GPUs."),
+    ],
+)
+def test_only_a_node_without_a_driver_has_no_users(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: str, use: object
+) -> None:
+    (tmp_path / "pynvml.py").write_text(
+        "class NVMLError(Exception): pass\n"
+        "class NVMLError_LibraryNotFound(NVMLError): pass\n"
+        "class NVMLError_DriverNotLoaded(NVMLError): pass\n"
+        "class NVMLError_Unknown(NVMLError): pass\n"
+        f"def nvmlInit(): raise NVMLError_{error}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert use == gpu_use(None, seconds=120)
+
+
 def test_what_a_driver_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "pynvml.py").write_text(
         "from types import SimpleNamespace as S\n"

@@ -108,7 +108,7 @@ def _outcomes(
         beside = "" if found.enough else "; two GPUs of a model without a floor: measured only"
         yield Outcome(
             "pass",
-            f"All {len(speeds)} ways between GPUs do {speeds[least]:.4g} GB/s or more "
+            f"All {len(speeds)} paths between GPUs do {speeds[least]:.4g} GB/s or more "
             f"(least: {least[0]} to {least[1]}){beside}.",
             "",
             speeds[least],

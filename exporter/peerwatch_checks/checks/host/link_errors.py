@@ -167,7 +167,8 @@ def _outcome(
     }
     rates = {name: count / seconds for name, count in grown.items() if count}
     worst = [name for name, rate in rates.items() if rate > link.limits[name]]
-    said = ", ".join(f"{name} {grown[name]}" for name in (*worst, *(rates.keys() - {*worst})))
+    worst_first = sorted(rates, key=lambda name: name not in worst)
+    said = ", ".join(f"{name} {grown[name]}" for name in worst_first)
     if worst:
         text = f"{link.name} counted {said} in {seconds:g} s, at most {_most(link, worst[0])}."
         return Outcome("fail", f"{text} Replace its cable or transceiver.", link.name)
