@@ -5,6 +5,7 @@ import pytest
 
 from peerwatch_responder.retry.corpus.read import shipped
 from peerwatch_responder.retry.evaluation.folds import split_by
+from peerwatch_responder.retry.evaluation.kept_scores import KeptScores, KeptScoresError
 from peerwatch_responder.retry.evaluation.measures import (
     calibration_error,
     chance_of_no_gain,
@@ -61,6 +62,15 @@ def test_all_texts_of_a_name_are_left_out_together():
     assert len(split_by(names, 0)) == 4
 
 
+@pytest.mark.parametrize("text", ["[1]\n", '{"key": "k"}\n'])
+def test_a_file_of_something_else_is_left_alone(tmp_path, text):
+    kept = tmp_path / "scores.jsonl"
+    kept.write_text(text)
+    with pytest.raises(KeptScoresError, match="holds no scores of folds"):
+        KeptScores(kept, "k")
+    assert kept.read_text() == text
+
+
 def test_an_evaluation_goes_on_and_knows_another_corpus(tmp_path):
     texts = [text for text in shipped() if text.source in {"jax", "slurm", "gloo"}]
     truths = np.array([text.retry for text in texts])
@@ -72,7 +82,10 @@ def test_an_evaluation_goes_on_and_knows_another_corpus(tmp_path):
     again = score_texts(texts, folds, None, kept)
     for name, scores in first.scores.items():
         np.testing.assert_array_equal(again.scores[name], scores)
-    assert len(kept.read_text().splitlines()) == 4
+    # What was broken off takes no other fold with it.
+    done = kept.read_text()
+    score_texts(texts, folds, None, kept)
+    assert kept.read_text() == done
     score_texts(texts[1:], by_source(texts[1:], 2), None, kept)
     given = answers_of(first, truths)
     assert (

@@ -73,6 +73,28 @@ def test_mistakes_are_told(capsys, tmp_path):
         unlabelled_logs([tmp_path / "none.log"])
 
 
+def test_a_number_that_cannot_be_learnt_with_is_a_mistake(capsys):
+    for arguments in (["--groups", "1"], ["--groups", "-2"], ["--passes", "0"]):
+        with pytest.raises(SystemExit):
+            main(["learn", *arguments])
+        assert arguments[0] in capsys.readouterr().err
+
+
+def test_a_file_of_scores_that_cannot_be_written_is_told_before_the_work(capsys, tmp_path):
+    kept = tmp_path / "none" / "scores.jsonl"
+    assert main(["learn", "--evaluate", "--groups", "3", "--kept", str(kept)]) == 1
+    assert f"{kept}: cannot be written: No such file" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_read_is_told(monkeypatch, tmp_path):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("os.scandir", refuse)
+    with pytest.raises(LearnError, match="cannot be read: Permission denied"):
+        unlabelled_logs([tmp_path])
+
+
 def test_a_long_log_is_read_at_both_ends(tmp_path):
     path = tmp_path / "long.log"
     path.write_text("the first line\n" + "step\n" * 200_000 + "the last line\n")

@@ -1,11 +1,13 @@
 """The models that ship, and that NumPy computes what torch trained."""
 
+import os
+
 import numpy as np
 import pytest
 
 from peerwatch_responder.retry.model.calibration import Calibration, fit_calibration
 from peerwatch_responder.retry.model.chosen import chosen_model
-from peerwatch_responder.retry.model.store import SHIPPED, ModelFileError, load_model
+from peerwatch_responder.retry.model.store import SHIPPED, ModelFileError, load_model, save_models
 from peerwatch_responder.retry.training.logistic import fit_logistic
 
 
@@ -44,6 +46,24 @@ def test_no_model_and_files_that_are_none(tmp_path):
     path.write_bytes(b"PK not an archive")
     with pytest.raises(ModelFileError, match="cannot be read"):
         load_model(path)
+
+
+def test_a_damaged_file_is_said_to_be(tmp_path):
+    path = tmp_path / "model.npz"
+    data = SHIPPED.read_bytes()
+    # Zipfile's and zlib's mistakes: which of the two depends on the byte.
+    for number, at in enumerate(range(1000, 1400, 20)):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :])
+        os.utime(path, ns=(number, number))
+        with pytest.raises(ModelFileError, match="cannot be read"):
+            load_model(path)
+
+
+def test_what_cannot_be_written_leaves_nothing_behind(tmp_path):
+    (tmp_path / "model.npz").mkdir()
+    with pytest.raises(ModelFileError, match="cannot be written"):
+        save_models(tmp_path / "model.npz", load_model(), None)
+    assert ["model.npz"] == [path.name for path in tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])

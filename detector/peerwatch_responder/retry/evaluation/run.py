@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from peerwatch_responder.retry.evaluation.folds import rest_of, split_by
+from peerwatch_responder.retry.evaluation.kept_scores import KeptScores
 from peerwatch_responder.retry.evaluation.methods import NEURAL, VOTED, linear_scores, neural_scores
 from peerwatch_responder.retry.training.examples import prepare_texts
 
@@ -63,26 +64,27 @@ def score_texts(
         Called after each fold.
     ablations
         Whether networks are tried without parts of Sibylla, too.
+
+    Raises
+    ------
+    KeptScoresError
+        If the file cannot be read or written, or holds something else.
     """
     examples = prepare_texts(texts)
     mechanisms = [each.mechanism for each in texts] if ablations else None
     scores: dict[str, Floats] = {}
     key = _key(texts, learner)
     needed = () if learner is None else (*NEURAL, *(VOTED if ablations else ()))
-    done = _read(kept, key) if kept is not None else {}
+    done = KeptScores(kept, key)
     for fold in folds:
         name = ",".join(map(str, fold))
-        if name not in done or not done[name].keys() >= set(needed):
+        if name not in done.folds or not done.folds[name].keys() >= set(needed):
             rest = rest_of(fold, len(texts))
             found = linear_scores(examples, rest, fold)
             if learner is not None:
                 found |= neural_scores(examples, rest, fold, learner, mechanisms)
-            done[name] = {method: list(map(float, each)) for method, each in found.items()}
-            if kept is not None:
-                row = {"key": key, "fold": name, "scores": done[name]}
-                with kept.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(row) + "\n")
-        for method, values in done[name].items():
+            done.add(name, {method: list(map(float, each)) for method, each in found.items()})
+        for method, values in done.folds[name].items():
             scores.setdefault(method, np.full(len(texts), np.nan))[fold] = values
         advance()
     return Scored(folds, scores)
@@ -104,16 +106,3 @@ def _key(texts: Sequence[Text], learner: NeuralLearner | None) -> str:
         settings = [asdict(learner.fit), asdict(learner.skipgram), learner.copies]
     held = [settings, [(each.id, each.label, each.text) for each in texts]]
     return hashlib.sha256(json.dumps(held).encode()).hexdigest()[:16]
-
-
-def _read(path: Path, key: str) -> dict[str, dict[str, list[float]]]:
-    if not path.exists():
-        return {}
-    rows = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            # Broken off in the middle of a line.
-            continue
-    return {row["fold"]: row["scores"] for row in rows if row["key"] == key}

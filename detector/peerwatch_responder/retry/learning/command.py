@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,7 +76,7 @@ def _texts(options: argparse.Namespace) -> list[Text]:
     if options.history is not None:
         texts += corrections(options.history)
     names = [each.id for each in texts]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise LearnError(f"--labelled: id {twice[0]!r} is in the corpus already; rename it.")
     if not np.unique([each.retry for each in texts]).size == 2:

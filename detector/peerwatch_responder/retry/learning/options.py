@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import argparse
+from peerwatch_common.command_line import whole_number
 
 DESCRIPTION = """\
 Learns the models that advise asks anew: from the corpus that is shipped, from labelled logs and
@@ -63,7 +62,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--groups",
-        type=int,
+        type=_groups,
         default=None,
         metavar="N",
         help="leave out mechanisms in N groups; 0: each by itself (10; with --evaluate 0)",
@@ -77,12 +76,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="with --evaluate: where what is done is kept, so that it can go on",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of all that is drawn (0)")
+    parser.add_argument("--seed", type=whole_number(0), default=0, help="of all that is drawn (0)")
     parser.add_argument(
         "--passes",
-        type=int,
+        type=whole_number(1),
         default=None,
         metavar="N",
         help="passes of the networks over all examples (8)",
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
+
+
+def _groups(text: str) -> int:
+    value = whole_number(0)(text)
+    if value == 1:
+        raise argparse.ArgumentTypeError("'1' leaves nothing to learn from: 0, or 2 or more")
+    return value

@@ -85,10 +85,14 @@ def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     found = []
-    for folder, folders, names in os.walk(path):
+    for folder, folders, names in os.walk(path, onerror=_raise):
         folders.sort()
         found += [Path(folder) / name for name in sorted(names)]
     return [each for each in found if each.is_file()]
+
+
+def _raise(error: OSError) -> None:
+    raise LearnError(f"{error.filename}: cannot be read: {error.strerror}.") from error
 
 
 def _lines(path: Path) -> list[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import zipfile
+import zlib
 from dataclasses import fields
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,7 +30,15 @@ SHIPPED = Path(__file__).with_name("shipped.npz")
 ModelName = Literal["tfidf", "sibylla"]
 _FORMAT = 1
 _NETWORKS: tuple[type[Lstm | AttentionGru], ...] = (Lstm, AttentionGru)
-_DAMAGED = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, UnicodeDecodeError)
+_DAMAGED = (
+    OSError,
+    ValueError,
+    TypeError,
+    KeyError,
+    EOFError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 Arrays = dict[str, "NDArray[Any]"]
 
@@ -52,6 +62,8 @@ def save_models(path: Path, linear: LinearModel, ensemble: Ensemble | None) -> N
             np.savez_compressed(file, **held)
         partial.replace(path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
         raise ModelFileError(f"{path}: cannot be written: {error.strerror}.") from error
 
 
@@ -121,7 +133,8 @@ def digest(held: Mapping[str, NDArray[Any]]) -> str:
     return found.hexdigest()[:16]
 
 
-@cache
+# One, so that files which are learnt anew do not pile up in a responder that runs for months.
+@lru_cache(maxsize=1)
 def _read(path: Path, _changed: int) -> Arrays:
     try:
         with np.load(path, allow_pickle=False) as file:

@@ -1,7 +1,7 @@
 """Word vectors by skip-gram with negative sampling, trained on the logs themselves.
 
-Words of one log are neighbours if at most five words lie between them. Logs are short and few, so
-the vectors are small, and some seconds of one processor are enough.
+The five words before and after a word of a log are its neighbours. Logs are short and few, so the
+vectors are small, and some seconds of one processor are enough.
 """
 
 from __future__ import annotations

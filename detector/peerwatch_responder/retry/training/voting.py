@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# A voter's mean chance; each must be at least so sure by itself to be counted as a vote.
+# How sure each voter must be: less, and wrong labels are learnt as if a person had given them.
 SURE = 0.8
 
 
