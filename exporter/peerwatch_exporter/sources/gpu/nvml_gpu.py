@@ -57,6 +57,10 @@ _VALUES = {
     pynvml.NVML_VALUE_TYPE_SIGNED_INT: struct.Struct("=i"),
     pynvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: struct.Struct("=H"),
 }
+# Looked up hundreds of times a second.
+_SUCCESS = pynvml.NVML_SUCCESS
+_READ_LONG = _LONG.unpack_from
+_READ = {kind: form.unpack_from for kind, form in _VALUES.items()}
 _CLOCKS = {
     "graphics": pynvml.NVML_CLOCK_GRAPHICS,
     "sm": pynvml.NVML_CLOCK_SM,
@@ -175,8 +179,8 @@ class Gpu:
             if answer is None:
                 continue
             for field, scope, _, _, kind, code, value in FIELD.iter_unpack(answer):
-                if code == pynvml.NVML_SUCCESS:
-                    values[field, scope] = _VALUES.get(kind, _LONG).unpack_from(value)[0]
+                if code == _SUCCESS:
+                    values[field, scope] = _READ.get(kind, _READ_LONG)(value)[0]
                 elif code == pynvml.NVML_ERROR_GPU_IS_LOST:
                     # The call as a whole succeeds on a lost GPU; only its fields say so.
                     self._lose()
