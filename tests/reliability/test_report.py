@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 
 import pytest
@@ -267,6 +268,20 @@ def test_service_counts_each_failure_once_and_outlives_its_sources():
     assert site.answer(Request("/", "POST")).status == 405
 
 
+# Prints what lies beside it, with the separator that is asked for.
+FAKE = """
+import pathlib, sys
+text = pathlib.Path(f"{sys.argv[0]}.txt").read_text()
+for each in sys.argv:
+    if each.startswith("--delimiter="):
+        separator = each.removeprefix("--delimiter=")
+        with pathlib.Path(sys.argv[0]).with_name("asked").open("a") as file:
+            file.write(repr(separator) + "\\n")
+        text = text.replace("\\x1f", separator)
+sys.stdout.write(text)
+"""
+
+
 @pytest.fixture
 def settings(tmp_path):
     """Return a settings file with a Slurm that answers with a job whose node was lost."""
@@ -284,7 +299,7 @@ def settings(tmp_path):
         ("sacctmgr", f"n1|{end}|{end + 600}|DOWN*|Not | responding\n"),
     ):
         (tmp_path / f"{name}.txt").write_text(text)
-        (tmp_path / name).write_text(f"#!/bin/sh\nexec cat {tmp_path}/{name}.txt\n")
+        (tmp_path / name).write_text(f"#!{sys.executable}\n{FAKE}")
         (tmp_path / name).chmod(0o755)
     path = tmp_path / "reliability.yaml"
     path.write_text(f"slurm: {{folder: {tmp_path}}}\n")
@@ -298,6 +313,16 @@ def test_report_of_slurm(settings, capsys):
     assert "missing: there is no prometheus in the settings" in text
     assert "missing: nodes is not set" in text
     assert "checkpoints and restarts assumed" in text
+
+
+def test_nobody_can_know_the_separator(settings, capsys):
+    """A name that holds it could pass for rows of other jobs."""
+    for _ in range(2):
+        assert main(["report", "--config", str(settings), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["attempts"] == 2
+    first, second = (settings.parent / "asked").read_text().splitlines()
+    assert first != second
+    assert min(len(first), len(second)) > 16
 
 
 def test_report_as_json_and_page(settings, capsys):

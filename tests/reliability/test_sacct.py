@@ -79,6 +79,18 @@ def test_gpus_where_slurm_accounts_none():
     assert row.gpus == 16
 
 
+def test_a_name_that_would_pass_for_a_row_of_another_job_does_not():
+    separator = f"{SEPARATOR}5a3f{SEPARATOR}"
+    # What follows it in its own row would end the other one.
+    other = SEPARATOR.join([*(FIELDS | {"job_id": "8", "user": "bob"}).values()][:12])
+    named = SEPARATOR.join((FIELDS | {"name": f"x\n{other}"}).values())
+    ((row,), unreadable) = read(named)
+    assert (row.user, unreadable) == ("bob", 1)
+    fields = FIELDS | {"name": f"x\n{other}"}
+    ((row,), unreadable) = read(separator.join(fields.values()), separator=separator)
+    assert (row.user, row.name, unreadable) == ("ann", fields["name"], 0)
+
+
 @pytest.mark.parametrize(
     ("bad", "count"),
     [

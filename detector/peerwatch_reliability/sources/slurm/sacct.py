@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
     from peerwatch_reliability.records import State, Window
 
-# What no name holds; where one does, its row cannot be read.
+# No name holds it but on purpose, and then it could pass for rows of other jobs: Slurm is asked
+# with one that nobody can know.
 SEPARATOR = "\x1f"
 # Texts of users stand between numbers, so that a line break in one is seen: the last is a number.
 _FIELDS = (
     *("JobIDRaw", "JobID", "User", "State", "Submit", "Eligible", "Start", "End", "Suspended"),
     *("AllocTRES", "NodeList", "JobName", "WorkDir", "Comment", "SubmitLine", "DBIndex"),
 )
-_BEGIN = re.compile(rf"[0-9]+{SEPARATOR}")
 _EXCLUDED = re.compile(r"(?:^|\s)(?:--exclude[=\s]|-x\s?)\s*([\w\-.,\[\]]+)")
 _STATES: dict[str, State] = {
     "COMPLETED": "completed",
@@ -55,7 +55,7 @@ _LAST_TIME = 10**11
 _MOST_EXCLUDED = 1000
 
 
-def sacct_arguments(window: Window) -> list[str]:
+def sacct_arguments(window: Window, separator: str = SEPARATOR) -> list[str]:
     """Return what to ask for all runs that touched a window."""
     first, last = (
         time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(each)) for each in (window.start, window.end)
@@ -64,7 +64,7 @@ def sacct_arguments(window: Window) -> list[str]:
     return [
         *("--allusers", "--duplicates", "--allocations", "--parsable2", "--noconvert"),
         *("--noheader", f"--starttime={first}", f"--endtime={last}"),
-        *(f"--delimiter={SEPARATOR}", f"--format={','.join(_FIELDS)}"),
+        *(f"--delimiter={separator}", f"--format={','.join(_FIELDS)}"),
     ]
 
 
@@ -83,7 +83,9 @@ class SacctRows(NamedTuple):
     unreadable: int
 
 
-def read_sacct(lines: Iterable[str], gpus_per_node: int = 0) -> SacctRows:
+def read_sacct(
+    lines: Iterable[str], gpus_per_node: int = 0, separator: str = SEPARATOR
+) -> SacctRows:
     """Return the rows of sacct's lines.
 
     Parameters
@@ -92,10 +94,12 @@ def read_sacct(lines: Iterable[str], gpus_per_node: int = 0) -> SacctRows:
         As ``sacct`` prints them for ``sacct_arguments``.
     gpus_per_node
         GPUs of a node where Slurm does not account them (``AccountingStorageTRES``); 0: none.
+    separator
+        That which ``sacct_arguments`` asked for.
     """
     found: list[JobRow] = []
     unreadable = 0
-    for fields in _records(lines):
+    for fields in _records(lines, separator):
         row = None if fields is None else _row(fields, gpus_per_node)
         if row is None:
             unreadable += 1
@@ -104,14 +108,15 @@ def read_sacct(lines: Iterable[str], gpus_per_node: int = 0) -> SacctRows:
     return SacctRows(found, unreadable)
 
 
-def _records(lines: Iterable[str]) -> Iterator[Sequence[str] | None]:
+def _records(lines: Iterable[str], separator: str) -> Iterator[Sequence[str] | None]:
     """Yield the fields of each record; None for one that is not whole."""
+    begin = re.compile(rf"[0-9]+{re.escape(separator)}")
     parts: list[str] = []
     separators = 0
     wanted = len(_FIELDS) - 1
     for line in lines:
-        count = line.count(SEPARATOR)
-        if parts and separators + count > wanted and _BEGIN.match(line):
+        count = line.count(separator)
+        if parts and separators + count > wanted and begin.match(line):
             # The one before was never ended.
             yield None
             parts, separators = [], 0
@@ -122,7 +127,7 @@ def _records(lines: Iterable[str]) -> Iterator[Sequence[str] | None]:
         if separators < wanted:
             continue
         # A name may hold a line break; the last field, a number, does not.
-        fields = "\n".join(parts).split(SEPARATOR)
+        fields = "\n".join(parts).split(separator)
         yield fields if separators == wanted else None
         parts, separators = [], 0
     if parts:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING
 
 from peerwatch_reliability.records import Jobs
 from peerwatch_reliability.sources.slurm.command import lines_of
 from peerwatch_reliability.sources.slurm.node_events import event_arguments, read_events
-from peerwatch_reliability.sources.slurm.sacct import read_sacct, sacct_arguments
+from peerwatch_reliability.sources.slurm.sacct import SEPARATOR, read_sacct, sacct_arguments
 
 if TYPE_CHECKING:
     from peerwatch_reliability.records import Window
@@ -23,7 +24,9 @@ def read_slurm(config: SlurmConfig, window: Window, history: Window) -> Jobs:
         If Slurm could not be asked.
     """
     how = (config.folder, config.configuration, config.timeout_seconds)
-    told = read_sacct(lines_of(*how, "sacct", *sacct_arguments(window)), config.gpus_per_node)
+    separator = f"{SEPARATOR}{secrets.token_hex(8)}{SEPARATOR}"
+    lines = lines_of(*how, "sacct", *sacct_arguments(window, separator))
+    told = read_sacct(lines, config.gpus_per_node, separator)
     events = read_events(lines_of(*how, "sacctmgr", *event_arguments(history)))
     missing = []
     if told.unreadable:
