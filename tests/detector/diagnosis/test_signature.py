@@ -61,3 +61,7 @@ def test_half_against_half_is_undecided():
     calls = {rank: Signature("all_reduce", 8 + rank // 2) for rank in range(4)}
 
     assert disagreement(calls) == ((0, 1, 2, 3), False)
+
+
+def test_a_size_of_thousands_of_digits_is_unknown():
+    assert elements(f"[{'9' * 5000}]") is None

@@ -30,9 +30,11 @@ def parse_ranks(text: str) -> frozenset[int]:
         if found is None:
             raise ValueError(f"{text!r} is no list of ranks: expected ranges such as 0-3,8")
         first, last, step = found.group(1), found.group(2), found.group(3)
-        ranks.update(range(int(first), int(last or first) + 1, max(1, int(step or 1))))
-        if len(ranks) > _MOST_RANKS:
+        listed = range(int(first), int(last or first) + 1, max(1, int(step or 1)))
+        # Before they are made: a label of ten characters must not cost a gigabyte.
+        if len(ranks) + len(listed) > _MOST_RANKS:
             raise ValueError(f"{text[:40]!r}... lists more than {_MOST_RANKS} ranks")
+        ranks.update(listed)
     return frozenset(ranks)
 
 

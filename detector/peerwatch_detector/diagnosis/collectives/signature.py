@@ -15,6 +15,8 @@ _BACKEND = re.compile(r"^\w+:")
 _VARIANT = re.compile(r"(_base|_coalesced|_tensor|_single|_into_tensor|_v)+$")
 _TENSOR = re.compile(r"\[([^\[\]]*)\]")
 _NUMBER = re.compile(r"\d+")
+# No tensor has more elements in one dimension; Python refuses to read thousands of digits.
+_MOST_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,10 @@ def elements(sizes: str) -> int | None:
     4106
     """
     tensors = _TENSOR.findall(sizes) if "[" in sizes else [sizes]
-    counts = [math.prod(map(int, found)) for text in tensors if (found := _NUMBER.findall(text))]
-    return sum(counts) if counts else None
+    shapes = [found for text in tensors if (found := _NUMBER.findall(text))]
+    if not shapes or any(len(number) > _MOST_DIGITS for shape in shapes for number in shape):
+        return None
+    return sum(math.prod(map(int, shape)) for shape in shapes)
 
 
 def disagreement(signatures: Mapping[int, Signature]) -> tuple[tuple[int, ...], bool] | None:
