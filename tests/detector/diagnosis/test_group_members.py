@@ -8,7 +8,7 @@ from peerwatch_detector.diagnosis.collectives.members import Claims, parse_ranks
 
 
 @pytest.mark.parametrize("text", ["0-9999999", "5,0-9999999", "0-9999999:2"])
-def test_more_ranks_than_any_job_has_are_refused_before_they_are_listed(text):
+def test_more_ranks_than_any_job_has_are_refused_before_they_are_listed(text: str) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(ValueError, match="more than 1000000 ranks"):
@@ -18,7 +18,7 @@ def test_more_ranks_than_any_job_has_are_refused_before_they_are_listed(text):
         tracemalloc.stop()
 
 
-def test_of_claims_that_as_many_make_the_same_stands_whatever_their_order():
+def test_of_claims_that_as_many_make_the_same_stands_whatever_their_order() -> None:
     claims = [(frozenset({0, 1}), ""), (frozenset({1, 2}), "")]
     found = [resolve("g", Claims(order), ()) for order in (claims, claims[::-1])]
     assert found[0] == found[1]

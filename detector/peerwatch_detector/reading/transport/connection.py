@@ -224,7 +224,7 @@ class Connection:
         if isinstance(error, TimeoutError):
             return ReadError(
                 "timeout",
-                f"{self.url} did not response within {limit:g} s; raise "
+                f"{self.url} did not answer within {limit:g} s; raise "
                 "prometheus.timeout_seconds or check the server's load.",
             )
         if isinstance(error, ValueError) and not isinstance(error, OSError):

@@ -1,7 +1,7 @@
 """What stands around the series in a response of the query API: status, warnings, partial or not.
 
 Fields: "HTTP API", section "Format overview", of the Prometheus documentation (``warnings`` and,
-since 3.0, ``infos``); Thanos' Query sends ``warnings`` when a store did not response
+since 3.0, ``infos``); Thanos' Query sends ``warnings`` when a store did not answer
 (thanos.io, "Query", "Partial response"); VictoriaMetrics says ``isPartial``; Mimir answers as
 Prometheus does. A warning about the query's text itself begins with "PromQL warning"; before 3.0
 Prometheus sends infos as warnings, which begin with "PromQL info".
