@@ -8,7 +8,7 @@ import alerts
 import variables
 from board import board
 from links import column_to
-from parts import Panel, areas, graph, number, properties, rows
+from parts import GREEN, YELLOW, Panel, areas, graph, levels, number, properties, rows
 from promql import CLUSTER
 
 if TYPE_CHECKING:
@@ -75,13 +75,13 @@ def _now(fleet: str) -> list[Panel]:
             "short",
             f"count(peerwatch_lemon{{{fleet}}})"
             f" or 0 * max(peerwatch_reliability_ettr_target_ratio{{{fleet}}})",
-        ),
+        ).thresholds(levels(GREEN, (1, YELLOW))),
         shown(
             "What is missing",
             "Things that these numbers suffer from; the report names each.",
             "short",
             f"max(peerwatch_reliability_missing{{{fleet}}})",
-        ),
+        ).thresholds(levels(GREEN, (1, YELLOW))),
     ]
 
 

@@ -1,21 +1,22 @@
-"""Lets a small fleet run and keeps what Prometheus saw, for pictures of the dashboards.
+"""Lets a small fleet run and keeps what Prometheus saw and what the web UI showed at its end.
 
-Only the hardware is simulated: real exporters over simulated nodes, the shipped rules in a real
-Prometheus, the detector with its defaults.
+Only hardware and accounting are simulated: real exporters over simulated nodes, the shipped rules
+and routes in a real Prometheus and Alertmanager, the detector with its defaults, a responder in its
+dry run, and the books of a history that is drawn by lot.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import yaml
+import rooms
+from programs import Inbox, Programs
 
 from peerwatch_demo.fleet.demo_nodes import DemoNode, start_nodes, with_job_ids
 from peerwatch_demo.stack.servers import (
@@ -81,8 +82,10 @@ def fleet(sampled: Path) -> list[DemoNode]:
     ]
 
 
-def record(folder: Path, say: Callable[[str], None]) -> Recording:
-    """Run the fleet for some minutes, and leave Prometheus' data in a folder.
+def record(
+    folder: Path, say: Callable[[str], None], *, hold: Callable[[], object] | None = None
+) -> Recording:
+    """Run the fleet for some minutes, and leave Prometheus' data and the rooms in a folder.
 
     Parameters
     ----------
@@ -90,48 +93,50 @@ def record(folder: Path, say: Callable[[str], None]) -> Recording:
         Does not exist yet.
     say
         Told how far it is.
+    hold
+        Called before everything is taken down, with the address of the web UI said before.
     """
     with tempfile.TemporaryDirectory(prefix="peerwatch-pictures-") as temporary:
         place = Path(temporary)
-        with Stack(place, stop_seconds=_STOP_SECONDS) as stack:
+        with Inbox() as inbox, Stack(place, stop_seconds=_STOP_SECONDS) as stack:
             sampled = place / "exporter.yaml"
             sampled.write_text("sampler: {interval_milliseconds: 50}\n")
             nodes = fleet(sampled)
             targets = start_nodes(stack, nodes, _HEALTHY_SECONDS)
             start = time.time()
             say(f"{len(nodes)} exporters serve; the faults begin in {_HEALTHY_SECONDS} s")
-            _watch(stack, targets, nodes)
+            web = _watch(stack, targets, nodes, inbox)
             while (left := start + _HEALTHY_SECONDS + _FAULTY_SECONDS - time.time()) > 0:
                 say(f"recording, {left:.0f} s to go")
                 time.sleep(min(30.0, left))
+            rooms.save(web, inbox, place / rooms.FOLDER)
             recording = Recording(start, time.time())
+            if hold is not None:
+                say(f"the web UI is at {web}, logs and settings are in {place}")
+                hold()
         shutil.copytree(place / "prometheus" / "data", folder)
+        shutil.copytree(place / rooms.FOLDER, folder / rooms.FOLDER)
     (folder / "recording.json").write_text(json.dumps(asdict(recording)) + "\n")
     return recording
 
 
-def _watch(stack: Stack, targets: list[Target], nodes: list[DemoNode]) -> None:
-    """Start Prometheus and the detector."""
-    server_port, detector_port = free_ports(2)
-    detector = Target("peerwatch-detector", f"127.0.0.1:{detector_port}", {"cluster": CLUSTER})
+def _watch(stack: Stack, targets: list[Target], nodes: list[DemoNode], inbox: Inbox) -> str:
+    """Start everything that watches, and return the address of the web UI."""
+    programs = Programs(stack, CLUSTER)
+    notifier = programs.start_alertmanager(inbox)
     targets = [
         Target(target.job, target.address, {**target.labels, "cluster": CLUSTER})
         for target in targets
     ]
-    config = prometheus_config([*targets, detector], rules=RULES, interval="2s")
-    server = prometheus(stack, server_port, with_job_ids(config, nodes))
-    settings = {
-        "prometheus": {"url": server.url},
-        "listen": {"address": "127.0.0.1", "port": detector_port},
-        "cycle_seconds": 5,
-    }
-    path = stack.directory / "detector.yaml"
-    path.write_text(yaml.safe_dump(settings))
-    stack.start(
-        "detector",
-        [sys.executable, "-m", "peerwatch_detector", "run", "--config", str(path)],
-        ready=f"http://127.0.0.1:{detector_port}/-/healthy",
+    config = prometheus_config(
+        [*targets, *programs.targets()], rules=RULES, alertmanager=notifier.url, interval="2s"
     )
+    (server_port,) = free_ports(1)
+    server = prometheus(stack, server_port, with_job_ids(config, nodes))
+    programs.start_detector(server.url)
+    programs.start_responder(server.url, notifier.url)
+    programs.start_reliability([node.name for node in nodes])
+    return programs.detector_url
 
 
 def replay(stack: Stack, folder: Path) -> Server:

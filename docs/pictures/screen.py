@@ -18,6 +18,9 @@ _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _PAGE_MILLISECONDS = 20_000
 # A picture takes seconds; on a machine with a load of 20 it takes minutes.
 _SECONDS = 600
+_TRIES = 3
+# Until a page has said how high it is.
+_FIRST_HEIGHT = 900
 # It asks nobody but this process, so that it also works where nobody else can be reached.
 _NO_TALK = (
     "--no-first-run",
@@ -32,7 +35,7 @@ class ScreenError(RuntimeError):
 
 
 class _Pages(http.server.SimpleHTTPRequestHandler):
-    """Serves the viewer at /, the dashboards at /dashboards/, and takes the page's own report."""
+    """Serves the viewer at /, what it draws at /material/, and takes the page's own report."""
 
     def __init__(self, *arguments: Any, studio: Studio) -> None:  # noqa: ANN401 - the base's
         self._studio = studio
@@ -42,12 +45,12 @@ class _Pages(http.server.SimpleHTTPRequestHandler):
         """Return the file behind a path."""
         name = path.split("?", 1)[0].lstrip("/") or "index.html"
         folder = self._studio.viewer
-        if name.startswith("dashboards/"):
-            folder, name = self._studio.dashboards, name.removeprefix("dashboards/")
+        if name.startswith("material/"):
+            folder, name = self._studio.material, name.removeprefix("material/")
         return str(folder / Path(name).name)
 
     def do_POST(self) -> None:
-        """Take the report: an empty one says that all is drawn."""
+        """Take the report: an empty one, or a height in pixels, says that all is drawn."""
         length = int(self.headers.get("Content-Length", 0))
         self._studio.reports.append(self.rfile.read(length).decode())
         self.send_response(204)
@@ -64,8 +67,8 @@ class Studio(LocalServer):
     ----------
     viewer
         Folder of the page.
-    dashboards
-        Folder of the dashboards' JSON.
+    material
+        Folder of what the page draws: dashboards' JSON, or saved pages.
 
     Raises
     ------
@@ -73,8 +76,8 @@ class Studio(LocalServer):
         If there is no Chromium.
     """
 
-    def __init__(self, viewer: Path, dashboards: Path) -> None:
-        self.viewer, self.dashboards = viewer, dashboards
+    def __init__(self, viewer: Path, material: Path) -> None:
+        self.viewer, self.material = viewer, material
         self.reports: list[str] = []
         found = (path for name in _BROWSERS if (path := shutil.which(name)))
         self._browser = next(found, "")
@@ -102,6 +105,33 @@ class Studio(LocalServer):
         ScreenError
             If the page reports an error, or nothing.
         """
+        self._open(query, file, width, height)
+        _shrink(file)
+
+    def draw_whole(self, query: str, file: Path, width: int) -> None:
+        """Save a picture of a page that reports how high it is.
+
+        Raises
+        ------
+        ScreenError
+            As of ``draw``.
+        """
+        height = self._open(query, file, width, _FIRST_HEIGHT)
+        self.draw(query, file, width, height)
+
+    def _open(self, query: str, file: Path, width: int, height: int) -> int:
+        """Let the browser draw, and return what the page says of its height, or 0.
+
+        On a busy machine a part of the page may not come in time, which it reports: then again.
+        """
+        for _ in range(_TRIES - 1):
+            try:
+                return self._open_once(query, file, width, height)
+            except ScreenError:
+                continue
+        return self._open_once(query, file, width, height)
+
+    def _open_once(self, query: str, file: Path, width: int, height: int) -> int:
         self.reports.clear()
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
             command = [
@@ -119,9 +149,10 @@ class Studio(LocalServer):
                 raise ScreenError(f"{self._browser} took over {_SECONDS} s for {query}") from error
         if ended.returncode or not self.reports:
             raise ScreenError(f"{self._browser} drew nothing of {query}:\n{ended.stderr[-500:]}")
-        if problems := "\n".join(filter(None, self.reports)):
-            raise ScreenError(f"the page could not draw {query}:\n{problems}")
-        _shrink(file)
+        problems = [each for each in self.reports if each and not each.isdecimal()]
+        if problems:
+            raise ScreenError(f"the page could not draw {query}:\n" + "\n".join(problems))
+        return max((int(each) for each in self.reports if each), default=0)
 
 
 def require_pngquant() -> None:

@@ -1,9 +1,9 @@
 """Draws the documentation's pictures: ``make pictures``.
 
 A small fleet runs for nine minutes with three faults (``record``); then each dashboard's JSON is
-drawn over what Prometheus saw, by the viewer in ``viewer/``, in headless Chromium. Chromium and
-Prometheus must be on PATH. ``--page`` draws only the notification in ``page/``, which needs neither
-a recording nor Prometheus.
+drawn over what Prometheus saw, by the viewer in ``viewer/``, and the rooms of the web UI and the
+page as they were at the end, by ``frames/``, in headless Chromium. Chromium, pngquant, Prometheus
+and Alertmanager (with amtool) must be on PATH.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import record
+import rooms
 from screen import ScreenError, Studio, require_pngquant
 
 from peerwatch_demo.stack.servers import Stack, StackError
@@ -27,8 +28,6 @@ DASHBOARDS = HERE.parents[1] / "dashboards"
 WIDTH = 1500
 # As in viewer/main.js and viewer.css: a cell of the grid, and what stands above and below it.
 _CELL, _AROUND = 38, 62
-PAGE = "page"
-PAGE_SIZE = (1100, 390)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +59,52 @@ PICTURES = (
     Picture("peers", "job", (3,), _FAULTY_JOB),
     Picture("node", "node", (1, 2), {"node": record.DEFECTIVE}),
     Picture("fabric", "fabric", (1, 2), {}),
+    Picture("reliability", "reliability", (1, 2), {}),
     Picture("detector", "detector", (1, 2, 3), {}),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """Saved pages of the web UI, side by side in one picture.
+
+    Parameters
+    ----------
+    name
+        Of the picture's file.
+    pages
+        Names of the saved pages.
+    width
+        Of each, in pixels.
+    limit
+        What is longer is cut here, a single page at the end of a section.
+    """
+
+    name: str
+    pages: tuple[str, ...]
+    width: int
+    limit: int
+
+
+_DESKTOP, _PHONE = 1280, 390
+FRAMES = (
+    *(
+        Frames(f"web-{name}", (name,), _DESKTOP, limit)
+        for name, limit in {
+            "fleet": 560,
+            "job": 1300,
+            "node": 1300,
+            "incident": 1700,
+            "incidents": 900,
+            "actions": 900,
+            "reliability": 1200,
+        }.items()
+    ),
+    Frames("phone", ("fleet", "job", "incident", "actions"), _PHONE, 844),
+    Frames(rooms.PAGE, (rooms.PAGE,), 700, 800),
+)
+# As in frames/frames.css: around several pages, and between them.
+_GAP = 24
 
 
 def height(picture: Picture) -> int:
@@ -78,13 +121,27 @@ def height(picture: Picture) -> int:
     return len(shown) * _CELL + _AROUND
 
 
-def take_page(output: Path) -> None:
-    """Draw the notification as it arrives."""
-    with Studio(HERE / PAGE, DASHBOARDS) as studio:
-        studio.draw("", output / f"{PAGE}.png", *PAGE_SIZE)
+def width(frames: Frames) -> int:
+    """Return how many pixels wide a picture of saved pages is."""
+    count = len(frames.pages)
+    return frames.width * count + (_GAP * (count + 1) if count > 1 else 0)
 
 
-def take(folder: Path, output: Path) -> None:
+def take_rooms(folder: Path, output: Path) -> None:
+    """Draw the saved pages of a recording into a folder."""
+    with Studio(HERE / "frames", folder / rooms.FOLDER) as studio:
+        for frames in FRAMES:
+            query = {
+                "pages": ",".join(frames.pages),
+                "width": frames.width,
+                "limit": frames.limit,
+            }
+            file = output / f"{frames.name}.png"
+            studio.draw_whole(urlencode(query), file, width(frames))
+            print(f"{file.name}: {file.stat().st_size / 1000:.0f} kB")
+
+
+def take_dashboards(folder: Path, output: Path) -> None:
     """Draw every dashboard from a recording into a folder."""
     recording = record.load(folder)
     with (
@@ -108,19 +165,21 @@ def take(folder: Path, output: Path) -> None:
             print(f"{file.name}: {file.stat().st_size / 1000:.0f} kB")
 
 
+def take(folder: Path, output: Path) -> None:
+    """Draw all from a recording into a folder."""
+    take_rooms(folder, output)
+    take_dashboards(folder, output)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Record and draw; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--recording", type=Path, help="draw this one again instead of a new one")
     parser.add_argument("--keep", type=Path, help="keep the recording in this new folder")
-    parser.add_argument("--page", action="store_true", help="draw only the notification")
     parser.add_argument("--output", type=Path, default=HERE, help="where the pictures go")
     options = parser.parse_args(arguments)
     try:
         require_pngquant()
-        take_page(options.output)
-        if options.page:
-            return 0
         if options.recording:
             take(options.recording, options.output)
             return 0

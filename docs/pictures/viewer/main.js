@@ -20,7 +20,7 @@ const KINDS = {
 
 async function main() {
   const address = new URLSearchParams(location.search);
-  const dashboard = await (await fetch(`/dashboards/${address.get("dashboard")}.json`)).json();
+  const dashboard = await (await fetch(`/material/${address.get("dashboard")}.json`)).json();
   const [from, to] = ["from", "to"].map((name) => Number(address.get(name)));
   const prometheus = new Prometheus(address.get("prometheus"), from, to);
   const values = await resolve(dashboard, prometheus, address);
@@ -30,7 +30,14 @@ async function main() {
   const panels = shown(dashboard.panels, chosen);
   await Promise.all(panels.map((panel) => place(panel, {values, prometheus, annotations})));
   document.querySelector("main").style.height = `${bottomOf(panels)}px`;
+  requireStyles();
   await report("");
+}
+
+// A style sheet that did not come makes a picture that nobody wants.
+function requireStyles() {
+  const missing = [...document.querySelectorAll("link[rel=stylesheet]")].find(({sheet}) => !sheet?.cssRules.length);
+  if (missing) throw new Error(`${missing.href} did not come`);
 }
 
 // The panels of the chosen rows (from 1; none: all), moved up to where the others were.

@@ -146,7 +146,7 @@ def test_the_page_of_a_node_says_what_stands_against_it(site: Site) -> None:
     assert "<title>flagged: node-01" in page
     # The job in which it is flagged comes first.
     assert page.index('href="/jobs/job-1"') < page.index('href="/jobs/job-2"')
-    assert "differs from its peers in load" in page
+    assert "differs from its peers in Load" in page
     assert "The node is not flagged." in page
     assert '<span class="bad">flagged</span>' in page
     assert 3 == page.count("<svg")

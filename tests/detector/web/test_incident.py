@@ -131,6 +131,13 @@ def test_one_timeline_has_findings_alerts_and_actions_in_order(over: Site) -> No
     assert "+1.5 min" in text or "+90.0 s" in text
 
 
+def test_what_a_responder_only_decided_is_no_action() -> None:
+    site = site_with(FakeHistory({**STOOD, "rehearsed": STOOD["responded"]}, lines))
+    site.clock.now = BEGUN + 3600.0
+
+    assert "a dry run, nothing was done" in text_of(site.get(PAGE))
+
+
 def test_the_metric_that_deviates_is_drawn_and_the_others_are_folded() -> None:
     other = metric("calm")
     site = site_with(FakeHistory(STOOD, lines), config_for(metric(), other))
@@ -423,3 +430,18 @@ def test_who_waits_for_whom_names_the_rank_that_did_not_come() -> None:
 def test_who_gets_on_waits_for_nobody() -> None:
     assert [] == waits_of({}, {}, START, 15.0)
     assert json.dumps([]) == json.dumps(waits_of({}, collectives(START - 900.0), START, 15.0))
+
+
+def test_actions_of_a_dry_run_are_told_as_decided_only() -> None:
+    ended = [series(BEGUN, node="n1", job_id="j", key="k", result="done", summary="drained.")]
+    totals = [series(1, action="drain", result="done")]
+    acted = {"up": [series(0)], "ended": ended, "totals": totals}
+    done = text_of(site_with(FakeHistory(acted)).get("/actions"))
+    decided = text_of(
+        site_with(FakeHistory({**acted, "up": [series(1)], "rehearsed": ended})).get("/actions")
+    )
+
+    assert "dry run: done" not in done
+    assert "Actions so far" in done
+    assert "dry run: done" in decided
+    assert "Actions so far, all decided only" in decided

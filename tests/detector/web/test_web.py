@@ -110,11 +110,11 @@ def test_pages_of_a_job_with_a_finding(site: Site) -> None:
     site.run(900)
     index, page = site.get("/"), site.get("/jobs/job-1")
     for text in (index, page):
-        assert "differs from its peers in load" in text
+        assert "differs from its peers in Load" in text
         assert "2023-11-14 22:21:40 UTC" in text
         assert "node-01" in text
     assert "<title>1 finding · " in index
-    assert "load in ratio; red: node-01; band and grey line: 10 to 90 %" in page
+    assert "Load; red: node-01; band and grey line: 10 to 90 %" in page
     assert 'href="/jobs/job-1"' in index
     assert 2 == page.count("<svg")
 

@@ -32,6 +32,11 @@ QUERIES: Mapping[str, str] = {
         "min by (node, job_id, key, result, summary) "
         f"(min_over_time((timestamp(peerwatch_response_ended_info)){_BACK}))"
     ),
+    "rehearsed": (
+        "min by (node, job_id, key, result, summary) (min_over_time((timestamp("
+        "peerwatch_response_ended_info and on (instance) peerwatch_response_dry_run == 1)"
+        f"){_BACK}))"
+    ),
     "totals": "sum by (action, result) (peerwatch_response_actions_total) > 0",
     "decisions": (
         f"sum by (decision, reason) (increase(peerwatch_response_decisions_total[{DAYS}d])) >= 0.5"
@@ -80,6 +85,8 @@ class ActionsView:
         Actions ever, decisions and advice of the last days.
     note
         What could not be read.
+    rehearsed
+        Whether what is counted was only decided.
     """
 
     state: StateView
@@ -89,6 +96,7 @@ class ActionsView:
     decisions: tuple[Count, ...] = ()
     advice: tuple[Count, ...] = ()
     note: str = ""
+    rehearsed: bool = False
 
 
 def actions_view(history: History | None, now: float) -> ActionsView:
@@ -108,6 +116,7 @@ def actions_view(history: History | None, now: float) -> ActionsView:
         _counts(answers, "decisions", "decision", "reason"),
         _counts(answers, "advice", "advice", "reason"),
         "; ".join(refused),
+        bool(_value(answers, "up")),
     )
 
 
@@ -167,9 +176,12 @@ def _facts(answers: Answers) -> list[tuple[str, str]]:
 
 def _rows(answers: Answers) -> list[ActionRow]:
     found = []
+    rehearsed = [labels for labels, _ in rows_of(answers, "rehearsed")]
     for labels, time in rows_of(answers, "ended"):
         result = labels.get("result", "")
         level = _LEVELS.get(result, "")
+        if labels in rehearsed:
+            result, level = f"dry run: {result}", ""
         found.append((time, result, level, labels, labels.get("summary", "")))
     for labels, time in rows_of(answers, "under_way"):
         found.append((time, "under way or just ended", "warn", labels, ""))

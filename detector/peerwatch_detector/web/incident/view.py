@@ -21,6 +21,7 @@ from peerwatch_detector.web.incident.rows import incident_rows, incident_zero
 from peerwatch_detector.web.incident.waits import WaitView, waits_svg
 from peerwatch_detector.web.root.diagram import Diagram, draw
 from peerwatch_detector.web.root.view import (
+    AS_ITS_FINDING,
     MOST_ROWS,
     CauseView,
     RootView,
@@ -181,7 +182,9 @@ def _steps(found: Incident, root: RootView | None) -> list[str]:
     steps = []
     for cause in () if root is None else root.causes:
         order, _, _ = cause.summary.partition(":")
-        steps.append(f"{order} ({cause.confidence}).")
+        # A suspicion is as sure as its finding, which comes next.
+        sure = "" if cause.confidence == AS_ITS_FINDING else f" ({cause.confidence})"
+        steps.append(f"{order}{sure}.")
     main = found.main
     meaning = None if main is None else meaning_named(main.family)
     if meaning is not None and main is not None:

@@ -61,13 +61,16 @@ def finding_view(
     elif finding.method == EVIDENCE:
         sentence, drawn, note = f"is named by the job itself: {finding.metric}", None, ""
     else:
-        sentence = f"differs from its peers in {finding.metric}"
+        title = next(
+            (each.shown_title for each in detector.metrics if each.name == finding.metric),
+            finding.metric,
+        )
+        sentence = f"differs from its peers in {title}"
         drawn = pictures.get(detection, finding.metric, finding.node, finding)
-        unit = next((m.unit for m in detector.metrics if m.name == finding.metric), "")
         gpu = f" GPU {finding.gpu}" if finding.gpu else ""
         note = (
-            f"{finding.metric} in {unit}; red: {finding.node}{gpu}; band and grey line: 10 to 90 % "
-            "and median of its peers"
+            f"{title}; red: {finding.node}{gpu}; band and grey line: 10 to 90 % and median of its "
+            "peers"
         )
     why = detection.explanations.get(finding)
     return FindingView(

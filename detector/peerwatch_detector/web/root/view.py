@@ -22,6 +22,8 @@ from peerwatch_detector.web.root.timeline import TimelineRow, timeline
 # What a person reads; the JSON has more. Rows about a diagnosis are never left out before others.
 MOST_ROWS, MOST_ROWS_IN_JSON = 60, 500
 _MOST_FOR = 8
+# The confidence of a suspicion.
+AS_ITS_FINDING = "that of its finding"
 _LONGEST_TEXT = 240
 _KEPT_JOBS = 64
 
@@ -229,7 +231,7 @@ def _cause(number: int, cause: Cause, found: LiveRoot) -> CauseView:
         cause.domain,
         cause.main.rule.duration,
         cause.action,
-        "that of its finding" if cause.is_suspicion else cause.confidence,
+        AS_ITS_FINDING if cause.is_suspicion else cause.confidence,
         date(cause.time),
         f"{cause.main.rule.name}: {cause.main.rule.source}",
         tuple(speaks),
