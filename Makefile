@@ -7,7 +7,7 @@
 # make evaluate  how right the detector's methods are, on simulated cases (under 5 minutes)
 # make models  train the models that ship with the detector anew (under 10 minutes)
 # make gpu     what needs an NVIDIA GPU, tried on one; writes docs/gpu.md (under 8 minutes, no network)
-# make pictures  draw the dashboards of the documentation anew (10 minutes; chromium and pngquant)
+# make pictures  take all pictures of the documentation anew, from one run (15 minutes; chromium and pngquant)
 #
 # All do their own set-up into .venv and .tools; `make clean` removes it.
 # FLEET, RESPOND, FAULT, SEED, HOLD and NO_NAMESPACES reach the demo through the environment: see `make help`.
@@ -49,7 +49,7 @@ help:
 	@echo '                python3 with nvidia-ml-py, pydantic, PyYAML and bcrypt, or a .venv that was brought'
 	@echo '                SIMULATED=1        on the simulated driver of the demo'
 	@echo 'make models     train the shipped models anew, on simulated healthy jobs'
-	@echo 'make pictures   draw the dashboards of the documentation anew, over a run with three faults'
+	@echo 'make pictures   take all pictures of the documentation anew, from one run with three faults'
 	@echo 'make clean      remove .venv, .tools and caches'
 
 demo: setup-demo

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from links import column_to
 from parts import Panel, areas, graph, rows
 from promql import highest, rate
 
@@ -74,10 +75,11 @@ def _behind(job: str) -> Panel:
         "group": "Group",
         "Value": "Behind",
     }
-    return rows(
+    panel = rows(
         "Ranks behind in launching",
         "By how many collectives a rank is behind the foremost of its process group; the "
         f"{_SHOWN} farthest. Who does not launch is who the others wait for.",
         columns,
         f"topk({_SHOWN}, {behind} > 0)",
     ).no_value("No rank is behind, or none reports collectives.")
+    return panel.override_by_name("Node", column_to("node", node="Node"))

@@ -44,7 +44,7 @@ def of_node(node: str, job: str) -> list[Panel]:
             "rank.",
             {"job_id": "Job", "key": "Key", "value": "Has"},
             f"topk(400, group by (job_id, key, value) (rank_config_info{{{job}}}))",
-        ),
+        ).override_by_name("Job", column_to("job", job_id="Job")),
     ]
 
 

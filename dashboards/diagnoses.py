@@ -38,5 +38,6 @@ def table(matchers: str) -> Panel:
         .height(5)
         .override_by_name("What the job says", properties({"custom.minWidth": 420}))
         .override_by_name("Stands", properties({"mappings": value_map(("1", "yes", RED))}))
+        .override_by_name("Job", column_to("job", job_id="Job", node="Node"))
         .override_by_name("Node", column_to("node", job_id="Job", node="Node"))
     )

@@ -168,5 +168,6 @@ def _stuck(fleet: str) -> Panel:
         .no_value("None is stuck.")
         .height(5)
         .override_by_name("Node", column_to("node", node="Node"))
+        .override_by_name("Job", column_to("job", job_id="Job", node="Node"))
         .override_by_name("Stuck", properties({"mappings": value_map(("1", "yes", RED))}))
     )

@@ -6,7 +6,7 @@ from grafana_foundation_sdk.builders import dashboard as builders
 from grafana_foundation_sdk.builders import table
 
 from links import column_to
-from parts import DATASOURCE, GREEN, RED, YELLOW, Panel, properties, rows, states, value_map
+from parts import DATASOURCE, GREEN, YELLOW, Panel, properties, rows, states, value_map
 from promql import of_nodes
 
 _LAST = "gpu_xid_last_timestamp_seconds"
@@ -45,7 +45,7 @@ def timeline(node: str) -> Panel:
         "XID timeline",
         "Red for a minute from each XID error on, one row for each GPU and code; the 30 newest. "
         "The table below says what they mean.",
-        value_map(("0", "before or after", GREEN), ("1", "XID", RED)),
+        value_map(("0", "before or after", GREEN), ("1", "XID", YELLOW)),
         (
             f"({age} < bool 60) and bottomk(30, {age.replace('}', '} @ end()')})",
             "GPU {{gpu}}: {{xid}}",

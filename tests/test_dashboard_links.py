@@ -82,6 +82,23 @@ def test_links_of_series_use_labels_that_the_series_have(path):
 
 
 @every_dashboard
+def test_nodes_and_other_jobs_in_tables_lead_on(path):
+    """Of a job's dashboard all rows are that job's; of a node's all rows are that node's."""
+    here = {"job": "Job", "node": "Node"}.get(path.stem)
+    for panel in panels(load(path)):
+        if panel["type"] != "table":
+            continue
+        options = {each["id"]: each["options"] for each in panel["transformations"]}
+        linked = {
+            override["matcher"]["options"]
+            for override in panel["fieldConfig"]["overrides"]
+            if any(each["id"] == "links" for each in override["properties"])
+        }
+        for heading in {"Job", "Node"} & set(options["organize"]["renameByName"].values()):
+            assert heading == here or heading in linked, (panel["title"], heading)
+
+
+@every_dashboard
 def test_links_of_columns_use_columns_of_the_table(path):
     for panel in panels(load(path)):
         if panel["type"] != "table":

@@ -93,7 +93,7 @@ FRAMES = (
         for name, limit in {
             "fleet": 560,
             "job": 1300,
-            "node": 1300,
+            "node": 1200,
             "incident": 1700,
             "incidents": 900,
             "actions": 900,

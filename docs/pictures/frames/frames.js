@@ -24,7 +24,7 @@ function end(root) {
   const whole = root.querySelector("body").getBoundingClientRect().bottom + 16;
   if (whole <= limit) return whole;
   if (names.length > 1) return limit;
-  const parts = root.querySelectorAll("main > h2, main > h3, main > article");
+  const parts = root.querySelectorAll("main > h2, main > h3, main > article, main > .wide");
   const tops = [...parts].map((each) => each.getBoundingClientRect().top - 16);
   return Math.max(...tops.filter((top) => top <= limit && top > limit / 2), 0) || limit;
 }
