@@ -269,6 +269,19 @@ def test_an_evaluation_makes_no_steps_but_computes() -> None:
     assert counted_phase(620, steps, gpu_duty_cycle=busy, gpu_tensor_activity=tensor).waiting
 
 
+def test_a_job_that_has_waited_for_long_still_waits_and_then_works() -> None:
+    """Its GPUs' usual level of ten minutes has become that of a job that waits."""
+    steps = counted(stops=700, seconds=3000)
+    steps[2600:] += np.arange(400) // 2
+    tensor = steady(3000)
+    tensor[700:2600] = 0.05
+    busy = steady(3000, 0.99)
+    for second in (720, 1180, 1500, 2590):
+        found = counted_phase(second, steps, gpu_duty_cycle=busy, gpu_tensor_activity=tensor)
+        assert found.waiting, second
+    assert not counted_phase(2660, steps, gpu_duty_cycle=busy, gpu_tensor_activity=tensor).waiting
+
+
 def test_steps_that_go_on_are_no_wait_whatever_the_gpus_show() -> None:
     tensor = steady(900)
     tensor[600:] = 0.001

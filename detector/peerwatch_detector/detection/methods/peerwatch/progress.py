@@ -145,6 +145,8 @@ class ProgressTracker:
         self._current: str | None = None
         self._usual = np.nan
         self._roles: dict[str, ProgressTracker] = {}
+        # The level that told of progress when a job whose steps are counted began to wait.
+        self._before_wait: tuple[str, float] | None = None
         self.known = False
 
     def write(self, metric: str, floor: float, times: NDArray[np.float64], levels: Levels) -> None:
@@ -209,7 +211,7 @@ class ProgressTracker:
         """Return what a job does whose steps are counted: all that tells of it must agree."""
         counters = list(self._known(second, counters=True))
         rested = min(self._step_seconds(counter, second) for counter, _ in counters)
-        levels = next(self._known(second, counters=False), None)
+        levels = self._levels(second)
         share = self.config.waiting_share if levels is None else _OVERDUE_SHARE
         waiting = all(
             _median(self._past(counter, second, _PRESENT_SECONDS)) < share * usual
@@ -218,11 +220,24 @@ class ProgressTracker:
         noticed: float | None = rested
         if levels is not None and waiting:
             noticed = self._level_waits(*levels, second)
+        self._before_wait = levels if waiting and noticed is not None else None
         if not waiting or noticed is None:
             return Phase(True, idle, False, counted=levels is None, step_seconds=rested)
         counter, usual = counters[0]
         pause = ordinary_pause(self._past(counter, second, _MEMORY), _PAUSE_SHARE * usual, 0.0)
         return Phase(True, idle, True, noticed, levels is None, rested, pause)
+
+    def _levels(self, second: int) -> tuple[str, float] | None:
+        """Return the level that tells of progress and its usual value, None if there is none.
+
+        While the job waits they are those from before the wait: after eight minutes of it, to wait
+        would be usual.
+        """
+        known = self._known(second, counters=False)
+        if self._before_wait is None:
+            return next(known, None)
+        metric, usual = self._before_wait
+        return metric, max(usual, dict(known).get(metric, usual))
 
     def loss(self, since: float, time: float, least_seconds: float, parts: int = 0) -> float:
         """Return the share of progress lost since a moment, as a share of that before.
@@ -283,6 +298,7 @@ class ProgressTracker:
         """Forget the usual step rate: from now on the job runs on other nodes."""
         self._began = time
         self._usual_before.clear()
+        self._before_wait = None
 
     def choices(self) -> dict[str, Choice]:
         """Return what the last ``phase`` chose, by role; that of the whole job under ""."""
