@@ -114,7 +114,7 @@ class Cluster:
         """Return who is named, once each pair was pinged often enough from now on."""
         nothing = episode((), rule_book(), float("inf"), "")
         named = net_diag(nothing, JobPlaces(NODES), self.pinged(ENOUGH))
-        return [(f.what, f.name, f.sign, f.direction) for f in named if f.sign != "slow"]
+        return [(f.what, f.name, f.symptom, f.direction) for f in named if f.symptom != "slow"]
 
     def assert_named(self, *expected: tuple[str, str, str, str]) -> None:
         """Assert who is named; a busy machine may hold up others' pings too, but not each time."""
