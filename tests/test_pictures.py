@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from dashboard_queries import DASHBOARDS, load, panels
 
@@ -39,15 +38,13 @@ def size_of(picture: Path) -> tuple[int, int]:
 def test_every_dashboard_has_its_picture_in_the_documentation(take):
     page = (ROOT / "docs" / "dashboards.md").read_text()
 
-    # The run that is drawn has no scheduler, so nothing of reliability.
-    drawn = {path.stem for path in DASHBOARDS} - {"reliability"}
-    assert drawn == {picture.dashboard for picture in take.PICTURES}
+    assert {path.stem for path in DASHBOARDS} == {picture.dashboard for picture in take.PICTURES}
     for picture in take.PICTURES:
         assert f"](pictures/{picture.name}.png)" in page
 
 
 def test_no_picture_is_left_over(take):
-    expected = {f"{picture.name}.png" for picture in take.PICTURES} | {f"{take.PAGE}.png"}
+    expected = {f"{picture.name}.png" for picture in (*take.PICTURES, *take.FRAMES)}
 
     assert expected == {file.name for file in FOLDER.glob("*.png")}
 
@@ -61,24 +58,14 @@ def test_pictures_are_small_and_of_the_present_layout(take):
         assert (take.WIDTH, take.height(picture)) == size_of(file), f"make pictures: {file.name}"
 
 
-def test_the_page_shown_is_the_one_of_the_demo(take):
-    """Its words are those of the run in docs/demo.md, and of the rule that fired."""
-    picture = FOLDER / f"{take.PAGE}.png"
-    parts = dict(
-        re.findall(r'id="(\w+)">(.*?)</', (FOLDER / "page" / "index.html").read_text(), re.DOTALL)
-    )
-    notification, *_ = re.findall(
-        r"^    page:  (.*?)^    RIGHT",
-        (ROOT / "docs" / "demo.md").read_text(),
-        re.DOTALL | re.MULTILINE,
-    )
-    rules = yaml.safe_load((ROOT / "rules" / "node.rules.yaml").read_text())["groups"][0]["rules"]
-    (alert,) = [rule for rule in rules if rule["alert"] == "PeerwatchFaultyNode"]
+def test_rooms_are_shown_as_wide_as_their_windows_and_small(take):
+    page = (FOLDER / "README.md").read_text()
+    for frames in take.FRAMES:
+        file = FOLDER / f"{frames.name}.png"
 
-    assert take.PAGE_SIZE == size_of(picture)
-    assert picture.stat().st_size <= LARGEST_BYTES
-    assert notification.split() == parts["what"].split()
-    assert f"{alert['annotations']['summary']} demo-4711 node-5" == parts["title"]
+        assert take.width(frames) == size_of(file)[0], f"make pictures: {file.name}"
+        assert file.stat().st_size <= LARGEST_BYTES, file.name
+        assert f"]({frames.name}.png)" in page
 
 
 def test_chosen_variables_and_rows_are_those_of_the_dashboard(take):
