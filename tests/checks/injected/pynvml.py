@@ -15,9 +15,17 @@ class NVMLError(Exception):
     """NVML's error."""
 
 
+class NVMLError_LibraryNotFound(NVMLError):  # noqa: N801 - NVML's name
+    """There is no library."""
+
+
+class NVMLError_DriverNotLoaded(NVMLError):  # noqa: N801 - NVML's name
+    """There is no driver."""
+
+
 def nvmlInit():
     if not COUNT:
-        raise NVMLError("Driver Not Loaded")
+        raise NVMLError_DriverNotLoaded("Driver Not Loaded")
 
 
 def nvmlShutdown():
