@@ -1,4 +1,4 @@
-# ruff: noqa: N802 - NVML's names
+# ruff: noqa: N801, N802, N818 - NVML's names
 """A driver of GPUs that are not there: INJECTED_GPUS of them, of which one may be in use."""
 
 import os
@@ -15,11 +15,11 @@ class NVMLError(Exception):
     """NVML's error."""
 
 
-class NVMLError_LibraryNotFound(NVMLError):  # noqa: N801 - NVML's name
+class NVMLError_LibraryNotFound(NVMLError):
     """There is no library."""
 
 
-class NVMLError_DriverNotLoaded(NVMLError):  # noqa: N801 - NVML's name
+class NVMLError_DriverNotLoaded(NVMLError):
     """There is no driver."""
 
 
