@@ -9,7 +9,6 @@ import pytest
 
 from alert_labels import (
     ABSENT,
-    BLIND,
     EXPORTER_DOWN,
     FINDING,
     IDLE_MISSING,
@@ -17,6 +16,7 @@ from alert_labels import (
     MISSING,
     NO_EXPORTERS,
     PORT_DOWN,
+    READS_FAILING,
     SHARED,
     STALE,
     STALE_EXPORTER,
@@ -213,7 +213,7 @@ CASES: dict[str, tuple[list[tuple[float, Labels]], dict[str, int]]] = {
         {"page": 1, "ticket": 0},
     ),
     "a_blind_detector_is_stale_too": (
-        [(0, BLIND), (0, on(STALE, "j1")), (0, on(STALE, "j2"))],
+        [(0, READS_FAILING), (0, on(STALE, "j1")), (0, on(STALE, "j2"))],
         {"page": 1, "ticket": 0},
     ),
 }
