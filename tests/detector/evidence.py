@@ -11,7 +11,7 @@ from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection.findings import Deviation
 from peerwatch_detector.detection.methods.peerwatch.evidence import Evidence, assess
 from peerwatch_detector.detection.methods.peerwatch.job_step import JobStep
-from peerwatch_detector.detection.methods.peerwatch.progress import Phase
+from peerwatch_detector.detection.methods.peerwatch.phase import Phase
 
 NOW, BEGAN = 10_000, 9_000.0
 TRAINS, WAITS = Phase(known=True), Phase(known=True, waiting=True)

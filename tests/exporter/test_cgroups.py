@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardware_cases import FakeClock
-from peerwatch_exporter.sources.host.processes import ProcessTable, read_file
+from peerwatch_exporter.sources.host.process_files import read_file
+from peerwatch_exporter.sources.host.processes import ProcessTable
 from peerwatch_exporter.sources.jobs.cgroups import CgroupOwner, CgroupReader, parse_cgroup
 from procfs_tree import ProcTree
 

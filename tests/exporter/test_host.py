@@ -18,7 +18,8 @@ from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.settings.config import ExporterConfig, ScopeConfig
 from peerwatch_exporter.sources import Sources
 from peerwatch_exporter.sources.host.access import Paths
-from peerwatch_exporter.sources.host.processes import ProcessTable, read_file
+from peerwatch_exporter.sources.host.process_files import read_file
+from peerwatch_exporter.sources.host.processes import ProcessTable
 from procfs_tree import ProcTree
 
 DISK_LINE = "8 0 {} 1 0 2 3 4 0 6 7 0 9000 1\n"

@@ -16,7 +16,8 @@ from peerwatch_exporter.errors import PartialData
 from peerwatch_exporter.settings.config import (
     ScopeConfig,
 )
-from peerwatch_exporter.sources.host.processes import ProcessTable, read_file
+from peerwatch_exporter.sources.host.process_files import read_file
+from peerwatch_exporter.sources.host.processes import ProcessTable
 
 
 @pytest.fixture

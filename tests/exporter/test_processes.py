@@ -22,7 +22,8 @@ from peerwatch_exporter.sources import Sources, real_sources
 from peerwatch_exporter.sources.host.access import Paths
 from peerwatch_exporter.sources.host.environments import EnvironmentIndex
 from peerwatch_exporter.sources.host.monotonic_sum import InheritedSum, MonotonicSum
-from peerwatch_exporter.sources.host.processes import ProcessTable, read_file
+from peerwatch_exporter.sources.host.process_files import read_file
+from peerwatch_exporter.sources.host.processes import ProcessTable
 from peerwatch_exporter.sources.host.procfs import GarbledFileError
 from procfs_tree import ProcTree
 

@@ -24,7 +24,8 @@ from peerwatch_exporter.settings.config import (
 )
 from peerwatch_exporter.sources import Sources, real_sources
 from peerwatch_exporter.sources.host.access import Paths
-from peerwatch_exporter.sources.host.processes import ProcessTable, read_file
+from peerwatch_exporter.sources.host.process_files import read_file
+from peerwatch_exporter.sources.host.processes import ProcessTable
 from procfs_tree import BOOT_TIME, ProcTree
 
 

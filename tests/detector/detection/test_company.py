@@ -16,7 +16,7 @@ from detector.evidence import (
 )
 from peerwatch_detector.detection.methods.peerwatch.evidence import assess
 from peerwatch_detector.detection.methods.peerwatch.job_step import JobStep
-from peerwatch_detector.detection.methods.peerwatch.progress import Phase
+from peerwatch_detector.detection.methods.peerwatch.phase import Phase
 
 
 @pytest.mark.parametrize(

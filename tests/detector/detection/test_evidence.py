@@ -28,7 +28,7 @@ from peerwatch_detector.detection.methods.peerwatch.evidence import (
     collect_evidence,
 )
 from peerwatch_detector.detection.methods.peerwatch.job_step import JobStep
-from peerwatch_detector.detection.methods.peerwatch.progress import Phase
+from peerwatch_detector.detection.methods.peerwatch.phase import Phase
 from peerwatch_detector.detection.methods.peerwatch.side_tracker import SideTracker
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from peerwatch_detector.config.methods import PeerwatchConfig
-from peerwatch_detector.detection.methods.peerwatch.progress import Phase, ProgressTracker
+from peerwatch_detector.detection.methods.peerwatch.phase import Phase
+from peerwatch_detector.detection.methods.peerwatch.progress import ProgressTracker
 
 START = 1_700_000_000
 TENSOR, BUSY = "gpu_tensor_activity", "gpu_duty_cycle"

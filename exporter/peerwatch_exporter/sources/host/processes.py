@@ -13,6 +13,7 @@ import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from peerwatch_exporter.sources.host.process_files import read_file
 from peerwatch_exporter.sources.host.procfs import TICKS_PER_SECOND, GarbledFileError
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 # A pid alone is used again; together with its start time it names one process for good.
 ProcessKey = tuple[int, int]
 
-_READ_BYTES = 4096
 # Forks, links to the root and the time of its last change.
 _Counts = tuple[int, int, int]
 # The processes are listed again after this time, whatever the kernel counts: that some are hidden
@@ -98,22 +98,6 @@ class ProcessIo:
 
     read_bytes: int
     written_bytes: int
-
-
-def read_file(path: str) -> bytes:
-    """Return a file's content; a short read is its end, as it is with every file of a process."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        content = os.read(descriptor, _READ_BYTES)
-        if len(content) < _READ_BYTES:
-            return content
-        parts = [content]
-        while content:
-            content = os.read(descriptor, 16 * _READ_BYTES)
-            parts.append(content)
-        return b"".join(parts)
-    finally:
-        os.close(descriptor)
 
 
 @dataclass(slots=True)

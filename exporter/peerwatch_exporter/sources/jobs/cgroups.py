@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.sources.host.processes import read_file
+from peerwatch_exporter.sources.host.process_files import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

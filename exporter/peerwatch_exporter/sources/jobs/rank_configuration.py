@@ -18,7 +18,7 @@ from peerwatch_exporter.catalog.config_keys import (
     VARIABLE_PREFIXES,
 )
 from peerwatch_exporter.catalog.config_values import ConfigValues, digest
-from peerwatch_exporter.sources.host.processes import read_file
+from peerwatch_exporter.sources.host.process_files import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -9,7 +9,8 @@ from types import MappingProxyType
 import numpy as np
 
 from peerwatch_detector.config import DetectorConfig
-from peerwatch_detector.detection.methods.peerwatch.progress import Choice, Phase, ProgressTracker
+from peerwatch_detector.detection.methods.peerwatch.phase import Choice, Phase
+from peerwatch_detector.detection.methods.peerwatch.progress import ProgressTracker
 from peerwatch_detector.detection.time_grid import elapsed
 
 # A wait is believed once it is so many times as long as it takes to be noticed.

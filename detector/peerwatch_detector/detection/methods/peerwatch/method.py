@@ -69,9 +69,7 @@ class PeerwatchMethod(Method):
         self.metrics: dict[str, MetricMemory] = {}
         self._config, self._models, self._state = config, models, state
         self._priority = config.detection_metrics()
-        self._counters = {
-            counter.name: counter.sets_step_rate for counter in config.progress_counters()
-        }
+        self._counters = {each.name: each.sets_step_rate for each in config.progress_counters()}
         self._progress = _progress_tracker(config, self._counters)
         self._step = JobStep()
         self._nodes: tuple[str, ...] = ()

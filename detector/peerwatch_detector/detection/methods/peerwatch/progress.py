@@ -12,7 +12,7 @@ computes.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
@@ -27,6 +27,7 @@ from peerwatch_detector.detection.methods.peerwatch.counter_rate import (
     last_rise,
 )
 from peerwatch_detector.detection.methods.peerwatch.peers import Levels
+from peerwatch_detector.detection.methods.peerwatch.phase import PRESENT_SECONDS, Choice, Phase
 from peerwatch_detector.detection.methods.peerwatch.step_rate import (
     lost_share,
     ordinary_pause,
@@ -39,9 +40,9 @@ _MEMORY = 3600
 # The usual level is this quantile of this long a past: checkpoints and stalls, less than a fifth of
 # ten minutes, do not lower it.
 _USUAL_QUANTILE, _USUAL_SECONDS = 0.8, 600
-# The present level is the median of so many seconds at least. Where iterations have long lulls it
-# is that of twice a lull and some more, so that no single one is taken for a wait.
-_PRESENT_SECONDS, _BUSY_SECONDS = 12, 8
+_BUSY_SECONDS = 8
+# Where iterations have long lulls the present level is that of twice a lull and some more, so that
+# no single one is taken for a wait.
 _LULLS, _MORE_SECONDS = 2, 5
 # Progress is compared with that of so long before: a few checkpoints' worth, as they come and go.
 _BEFORE_SECONDS = 300
@@ -60,49 +61,6 @@ _OVERDUE_SHARE = 0.6
 # A step asks several times for the same rate.
 _KEPT_RATES = 8
 _NO_COUNTERS: Mapping[str, bool] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """What the job does at one step.
-
-    Parameters
-    ----------
-    known
-        Whether anything tells of its progress.
-    idle
-        The GPUs are not busy: a checkpoint, or the job was halted.
-    waiting
-        The GPUs are busy without progress.
-    ended
-        The GPUs are idle, and their memory is given back: the job's processes are gone.
-    noticed_seconds
-        How long after it began a wait is certain; half of the time that is averaged, and a step.
-    counted
-        Only the job's own counters tell of it: nothing says what the hardware does meanwhile.
-    step_seconds
-        For how long no step has been finished; 0 where nothing counts them.
-    pause_seconds
-        How long a pause between two steps is ordinary for the job; known while it waits.
-    """
-
-    known: bool = False
-    idle: bool = False
-    waiting: bool = False
-    noticed_seconds: float = _PRESENT_SECONDS
-    counted: bool = False
-    step_seconds: float = 0.0
-    pause_seconds: float = 0.0
-    ended: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Which metric tells of the progress at a step, its usual level, and whether any ever did."""
-
-    metric: str | None
-    usual: float
-    known: bool
 
 
 class ProgressTracker:
@@ -195,7 +153,7 @@ class ProgressTracker:
             phase = self._counted_phase(second, idle=idle)
         else:
             noticed = self._level_waits(self._current, self._usual, second)
-            phase = Phase(True, idle, noticed is not None, noticed or _PRESENT_SECONDS)
+            phase = Phase(True, idle, noticed is not None, noticed or PRESENT_SECONDS)
         return replace(phase, ended=True) if idle and self._given_back(second) else phase
 
     def _given_back(self, second: int) -> bool:
@@ -214,7 +172,7 @@ class ProgressTracker:
         levels = self._levels(second)
         share = self.config.waiting_share if levels is None else _OVERDUE_SHARE
         waiting = all(
-            _median(self._past(counter, second, _PRESENT_SECONDS)) < share * usual
+            _median(self._past(counter, second, PRESENT_SECONDS)) < share * usual
             for counter, usual in counters
         )
         noticed: float | None = rested
@@ -348,9 +306,9 @@ class ProgressTracker:
         """Return how long ago the wait began that a level shows; None = it shows none."""
         least = self.config.waiting_share * usual
         lull = usual_lull(self._past(metric, second, _USUAL_SECONDS), least)
-        seconds = max(_PRESENT_SECONDS, _LULLS * lull + _MORE_SECONDS)
+        seconds = max(PRESENT_SECONDS, _LULLS * lull + _MORE_SECONDS)
         present = _median(self._past(metric, second, seconds))
-        return (_PRESENT_SECONDS + seconds) / 2 if present < least else None
+        return (PRESENT_SECONDS + seconds) / 2 if present < least else None
 
     def _step_seconds(self, counter: str, second: int) -> float:
         """Return for how long a counter has not risen."""
