@@ -13,6 +13,7 @@ from peerwatch_exporter.hook.peerwatch_spans import gpu as timing
 from peerwatch_exporter.hook.peerwatch_spans.gpu import GpuTimer
 from peerwatch_exporter.hook.peerwatch_spans.names import BACKWARD, FORWARD
 from peerwatch_exporter.hook.peerwatch_spans.recorder import ON_GPU
+from peerwatch_exporter.hook.peerwatch_spans.sampling import StepSampler
 
 
 class Recorder:
@@ -22,8 +23,11 @@ class Recorder:
         self.spans = []
         self.dropped = 0
 
-    def add(self, segment, start, end, detail, value, flag):
+        self.weights = []
+
+    def add(self, segment, start, end, detail, value, flag, weight):
         self.spans.append((segment, start, end, detail, value, flag))
+        self.weights.append(weight)
 
 
 class Gpu:
@@ -106,7 +110,7 @@ def recorder():
 
 @pytest.fixture
 def timer(gpu, recorder):
-    return GpuTimer(gpu, recorder)
+    return GpuTimer(gpu, recorder, StepSampler(400))
 
 
 def segment(gpu, timer, number, milliseconds, value=0):
@@ -208,7 +212,7 @@ def test_stream_is_told_by_its_handle_and_kept(gpu, recorder, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=gpu, _C=compiled))
     find = gpu.current_stream
     monkeypatch.setattr(gpu, "current_stream", lambda: asked.append(1) or find())
-    timer = GpuTimer(gpu, recorder)
+    timer = GpuTimer(gpu, recorder, StepSampler(400))
     first, second = gpu.stream, SimpleNamespace(device_index=0, cuda_stream=7)
     for stream in (first, second, first, second):
         gpu.stream = stream

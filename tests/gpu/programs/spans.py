@@ -12,7 +12,10 @@ from peerwatch_spans import segment
 from torch import nn
 
 COMPARED, WARM_UPS = 60, 10
-SEGMENTS, PAIRS = 196, 60
+SEGMENTS, PAIRS = 196, 16
+# As many in a row, since only some of the steps are timed of what comes in every step; it takes a
+# few to be seen.
+STEPS, FIRST_STEPS = 32, 8
 # Longer than the 5 s from which on a segment is pending; at 2 GHz.
 HANG_CYCLES = 24_000_000_000
 
@@ -44,28 +47,35 @@ def compare(model: nn.Module, optimizer: torch.optim.Optimizer, batch: torch.Ten
 
 
 def cost() -> None:
-    """Run steps with and without 196 segments, in random order within a pair.
+    """Run some steps with and some without 196 segments, in random order within a pair.
 
     Waits by asking, as a wait by CUDA takes a whole CPU.
     """
     left = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
+    weight = nn.Parameter(torch.zeros(1, device="cuda"))
+    weight.grad = torch.zeros_like(weight)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
     rng = random.Random(1)
-    steps: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
-    for _ in range(PAIRS + 3):
+    means: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+    for _ in range(PAIRS + 1):
         for named in rng.sample((True, False), 2):
-            wall, cpu = time.perf_counter(), time.process_time()
-            for _ in range(SEGMENTS):
-                if named:
-                    with segment("part"):
+            for step in range(STEPS):
+                if step == FIRST_STEPS:
+                    wall, cpu = time.perf_counter(), time.process_time()
+                for _ in range(SEGMENTS):
+                    if named:
+                        with segment("part"):
+                            torch.mm(left, left)
+                    else:
                         torch.mm(left, left)
-                else:
-                    torch.mm(left, left)
-            end = torch.cuda.Event()
-            end.record()
-            while not end.query():
-                time.sleep(0.0005)
-            steps[named].append((time.perf_counter() - wall, time.process_time() - cpu))
-    say(cost={"without": steps[False][3:], "with": steps[True][3:]})
+                optimizer.step()
+                end = torch.cuda.Event()
+                end.record()
+                while not end.query():
+                    time.sleep(0.0005)
+            took = time.perf_counter() - wall, time.process_time() - cpu
+            means[named].append((took[0] / (STEPS - FIRST_STEPS), took[1] / (STEPS - FIRST_STEPS)))
+    say(cost={"without": means[False][1:], "with": means[True][1:]})
 
 
 def graph(model: nn.Module, batch: torch.Tensor) -> None:

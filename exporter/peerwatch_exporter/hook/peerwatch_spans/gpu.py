@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .recorder import Recorder
+    from .sampling import StepSampler
 
 VARIABLE = "PEERWATCH_SPANS_GPU"
 # 200 spans a step, and a GPU that is several steps behind the host.
@@ -31,11 +32,18 @@ ANCHOR_NS = 5_000_000_000
 
 
 class Begun(NamedTuple):
-    """A segment that was begun: when the host did so, and the event on the GPU's stream."""
+    """A segment that was begun: when the host did so, and the event on the GPU's stream.
+
+    It stands for as many as ``weight`` says.
+    """
 
     host_ns: int
     event: Any
     stream: tuple[int, int]
+    weight: int = 1
+
+
+_LEFT_OUT = Begun(0, None, (0, 0))
 
 
 class Pending(NamedTuple):
@@ -63,9 +71,17 @@ class GpuTimer:
         ``torch.cuda``.
     recorder
         Takes the spans.
+    sampler
+        Says in which steps those segments are timed that the program names in every step.
+
+    Attributes
+    ----------
+    sampler
+        The same.
     """
 
-    def __init__(self, cuda: Any, recorder: Recorder) -> None:  # noqa: ANN401 - a module of torch
+    def __init__(self, cuda: Any, recorder: Recorder, sampler: StepSampler) -> None:  # noqa: ANN401 - a module of torch
+        self.sampler = sampler
         self._cuda = cuda
         self._recorder = recorder
         self._free: deque[Any] = deque()
@@ -76,7 +92,15 @@ class GpuTimer:
         self._is_initialized = False
         self._stream = stream_finder(cuda)
 
-    def begin(self) -> Begun | int:
+    def begin_sampled(self) -> Begun | int:
+        """Begin a segment that only some steps time; else as ``begin``."""
+        sampler = self.sampler
+        if not sampler.is_timed:
+            return _LEFT_OUT
+        sampler.seen += 1
+        return self.begin(sampler.every)
+
+    def begin(self, weight: int = 1) -> Begun | int:
         """Return a segment's begin; the host's time alone where the GPU cannot be asked."""
         now = time.perf_counter_ns()
         if not self._is_initialized:
@@ -92,7 +116,7 @@ class GpuTimer:
             self._recorder.dropped += 1
             return Begun(now, None, (0, 0))
         event.record(stream)
-        return Begun(now, event, key)
+        return Begun(now, event, key, weight)
 
     def end(self, segment: int, begun: Begun, detail: int, value: int) -> None:
         """End a segment on the stream that is current now."""
@@ -161,6 +185,7 @@ class GpuTimer:
                 pending.detail,
                 pending.value,
                 ON_GPU,
+                begun.weight,
             )
         finally:
             self._free.extend(unused)

@@ -61,9 +61,11 @@ class Instruments:
     def _torch(self, torch: ModuleType) -> None:
         if getattr(torch.version, "cuda", None) or getattr(torch.version, "hip", None):
             from .gpu import GpuTimer, wanted  # noqa: PLC0415 - with GPUs only
+            from .sampling import KEPT_SECONDS, StepSampler  # noqa: PLC0415
 
             if wanted():
-                self._recorder.time_on(GpuTimer(torch.cuda, self._recorder))
+                sampler = StepSampler(self._recorder.capacity / KEPT_SECONDS)
+                self._recorder.time_on(GpuTimer(torch.cuda, self._recorder, sampler))
         gc.callbacks.append(self._collected)
         self._recorder.start()
 
@@ -156,8 +158,10 @@ class Steps:
         now = time.perf_counter_ns()
         if self._ended_ns:
             recorder.add(STEP, self._ended_ns, now)
-        self._ended_ns = now
         recorder.step += 1
+        if self._ended_ns and recorder.gpu is not None:
+            recorder.gpu.sampler.step_ended(recorder.step, now - self._ended_ns)
+        self._ended_ns = now
         if recorder.step in forward.SEARCH_STEPS:
             recorder.later(lambda: forward.time_models(recorder))
 

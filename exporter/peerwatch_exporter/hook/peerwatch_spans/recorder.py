@@ -56,6 +56,8 @@ class Recorder:
         Mark << 32 of the last record; 0 before the first.
     names
         Names of segments and details, and their numbers.
+    capacity
+        Of the ring, in records.
     gpu
         Times segments on the GPU; ``None`` where there is none.
     clock
@@ -70,7 +72,7 @@ class Recorder:
         self.clock: HostClock | None = None
         self.dropped = 0
         self._directory = directory
-        self._capacity = records_to_keep()
+        self.capacity = records_to_keep()
         self.newest = 0
         self._written = 0
         # Until the rank is known, they wait here.
@@ -163,14 +165,18 @@ class Recorder:
         detail: int = 0,
         value: int | None = None,
         flag: int = 0,
+        weight: int = 1,
     ) -> None:
-        """Add a span whose start and end (monotonic, ns) are known; ``flag`` may be ``ON_GPU``."""
+        """Add a span whose start and end (monotonic, ns) are known; ``flag`` may be ``ON_GPU``.
+
+        In the totals it stands for as many as ``weight`` says.
+        """
         if self._silent:
             return
         try:
             tally = self.local.tally
-            tally.nanoseconds[segment] += end - start
-            tally.counts[segment] += 1
+            tally.nanoseconds[segment] += (end - start) * weight
+            tally.counts[segment] += weight
             number = self.step if value is None else value
             self.write(segment | flag, start, end - start, detail, number)
         except Exception:
@@ -272,7 +278,7 @@ class Recorder:
         if found is None or (self._file is not None and self._file.rank == found[0]):
             return
         try:
-            file = RingFile(self._directory, *found, self._capacity)
+            file = RingFile(self._directory, *found, self.capacity)
         except OSError:
             self._failed = True  # without a place to write there are no spans, and no more tries
             self._silent = True

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 # Looked up once: it is called for every span.
 _now = time.perf_counter_ns
+# A segment that came in so many steps, one after the other, comes in every step: evaluations and
+# checkpoints take one step, now and then two.
+_STEPS_IN_A_ROW = 4
 
 
 class Nothing:
@@ -103,9 +106,17 @@ class OwnSegment:
 
 
 class OwnGpuSegment(OwnSegment):
-    """The same where there is a GPU, which takes the times."""
+    """The same where there is a GPU, which takes the times.
 
-    __slots__ = ()
+    A segment that comes in every step is timed in some of them only, where there are many.
+    """
+
+    __slots__ = ("_row", "_step")
+
+    def __init__(self, recorder: Recorder, number: int) -> None:
+        super().__init__(recorder, number)
+        self._step = recorder.step
+        self._row = 0
 
     def __enter__(self, _: object = None) -> None:
         """Begin a span."""
@@ -114,7 +125,17 @@ class OwnGpuSegment(OwnSegment):
             return
         recorder = self._recorder
         try:
-            self._begun = _now() if recorder.gpu is None else recorder.gpu.begin()
+            step = recorder.step
+            if step != self._step:
+                self._row = self._row + 1 if step == self._step + 1 else 0
+                self._step = step
+            gpu = recorder.gpu
+            if gpu is None:
+                self._begun = _now()
+            elif self._row < _STEPS_IN_A_ROW:
+                self._begun = gpu.begin()
+            else:
+                self._begun = gpu.begin_sampled()
         except Exception:
             recorder.dropped += 1
 
