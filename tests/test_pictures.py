@@ -6,11 +6,15 @@ import re
 import shutil
 import struct
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from dashboard_queries import DASHBOARDS, load, panels
+from peerwatch_reliability.records import Window
+from peerwatch_reliability.settings.config import SlurmConfig
+from peerwatch_reliability.sources.slurm.source import read_slurm
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "pictures"
@@ -66,6 +70,21 @@ def test_rooms_are_shown_as_wide_as_their_windows_and_small(take):
         assert take.width(frames) == size_of(file)[0], f"make pictures: {file.name}"
         assert file.stat().st_size <= LARGEST_BYTES, file.name
         assert f"]({frames.name}.png)" in page
+
+
+def test_the_history_is_read_as_that_of_slurm(take, tmp_path):
+    import history
+
+    now = time.time()
+    nodes = [f"gpu-{number:03d}" for number in range(17)]
+    history.write(tmp_path / "slurm", nodes)
+    window = Window(now - history.DAYS * 86_400, now)
+    books = read_slurm(SlurmConfig(folder=tmp_path / "slurm"), window, window)
+    assert 50 < len(books.rows)
+    assert {"completed", "node_fail"} < {row.state for row in books.rows}
+    assert set(nodes) == {node for row in books.rows for node in row.nodes}
+    assert books.out
+    assert not books.missing
 
 
 def test_chosen_variables_and_rows_are_those_of_the_dashboard(take):

@@ -18,7 +18,12 @@ _GPUS = 8
 # Failures per node-day: a bad cluster's, so that four weeks of seventeen nodes have some.
 _RATE, _OFTEN = 0.03, 8
 _SEED = 8
-_COMMAND = '#!/bin/sh\nexec cat "$(dirname "$0")/{name}.txt"\n'
+# Fields are parted by what is asked for, as Slurm does it.
+_COMMAND = f"""#!/bin/sh
+separator='|'
+for each; do case $each in --delimiter=*) separator=${{each#*=}} ;; esac; done
+exec sed "s/{SEPARATOR}/$separator/g" "$0.txt"
+"""
 
 
 def write(folder: Path, nodes: list[str]) -> None:
@@ -41,7 +46,7 @@ def write(folder: Path, nodes: list[str]) -> None:
     for name, lines in (("sacct", rows), ("sacctmgr", events)):
         (folder / f"{name}.txt").write_text("".join(f"{line}\n" for line in lines))
         command = folder / name
-        command.write_text(_COMMAND.format(name=name))
+        command.write_text(_COMMAND)
         command.chmod(0o755)
 
 
@@ -78,7 +83,8 @@ def _run_part(
             )
             if not failed:
                 break
-            events.append(f"{node}|{clock:.0f}|{clock + 7200:.0f}|DOWN*|Not responding")
+            event = (node, f"{clock:.0f}", f"{clock + 7200:.0f}", "DOWN*", "Not responding")
+            events.append(SEPARATOR.join(event))
             clock += draw.uniform(60, 900)
     return
 
