@@ -21,6 +21,8 @@ FAULTS_VARIABLE = "PEERWATCH_LIVE_FAULTS"
 
 # The link's healthy rate, through a queue that holds four full frames: bursts are dropped.
 _LOSSY_LINK = Shape(rate_bits=400_000_000, burst_bytes=4_000, limit_bytes=6_000)
+# A twentieth of the healthy rate, through a queue that holds whatever TCP sends: nothing is dropped.
+_THROTTLED_LINK = Shape(rate_bits=20_000_000, burst_bytes=4_000, limit_bytes=64_000_000)
 _STOP_SECONDS, _RUN_SECONDS = 0.7, 0.3
 
 _SLOW = frozenset({"compute_straggler"})
@@ -129,6 +131,11 @@ def _lossy_nic(site: Site, node: Node, _directory: Path, _ongoing: Ongoing) -> N
     site.network.shape(node.name, _LOSSY_LINK)
 
 
+def _throttled_nic(site: Site, node: Node, _directory: Path, _ongoing: Ongoing) -> None:
+    assert site.network is not None, "chosen() asks for namespaces"
+    site.network.shape(node.name, _THROTTLED_LINK)
+
+
 # Nobody reaps the processes of these jobs: a zombie is the literal truth.
 FAULTS = (
     LiveFault("infinite_loop", frozenset({"not_launched"}), _in_code("infinite_loop")),
@@ -151,6 +158,7 @@ FAULTS = (
     ),
     LiveFault("slow_nic", _NETWORK, _slow_nic, needs_namespaces=True),
     LiveFault("lossy_nic", _NETWORK, _lossy_nic, needs_namespaces=True),
+    LiveFault("throttled_nic", _NETWORK, _throttled_nic, needs_namespaces=True),
     LiveFault("slow_checkpoint", _SLOW | {"not_launched"}, _in_code("slow_checkpoint")),
     LiveFault(
         "wrong_order",
