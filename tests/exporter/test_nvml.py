@@ -48,6 +48,42 @@ def test_units_are_base_units():
     assert {"core": 58.0, "memory": 71} == reading.temperatures_celsius
 
 
+def test_energy_is_read_every_5_s_by_gpus_in_turn():
+    now = 1000.0
+    scenario = three()
+    ages = []
+    with install(scenario):
+        gpus = Nvml(monotonic=lambda: now).gpus()
+        for second in range(16):
+            # Ticks are a little early or late.
+            now = 1000.0 + second + 0.05 * (-1) ** second
+            for board in scenario["gpus"]:
+                board["fields"]["83"] = 1000 * second
+                board["fields"]["186"] = 1000 * second
+            readings = [gpu.read() for gpu in gpus]
+            assert {float(second)} == {reading.power_watts for reading in readings}
+            ages.append([second - reading.energy_joules for reading in readings])
+
+    assert [0, 0, 0] == ages[0]
+    every_5 = [*range(5)] * 2
+    assert [
+        (*range(5), *every_5, 0),
+        (*range(4), *every_5, 0, 1),
+        (*range(3), *every_5, 0, 1, 2),
+    ] == list(zip(*ages, strict=True))
+
+
+def test_energy_that_was_refused_is_asked_for_again_at_once():
+    scenario = three()
+    fields = scenario["gpus"][0]["fields"]
+    energy = fields.pop("83")
+    with install(scenario):
+        gpu = Nvml(monotonic=lambda: 1000.0).gpus()[0]
+        assert gpu.read().energy_joules is None
+        fields["83"] = energy
+        assert energy / 1000 == gpu.read().energy_joules
+
+
 @pytest.mark.parametrize(
     ("kind", "member", "value"),
     [

@@ -144,7 +144,8 @@ SPECS: tuple[MetricSpec, ...] = (
         "counter",
         "joules",
         _GPU_LABELS,
-        "Energy used since the driver was loaded; its rate is the mean power of the interval.",
+        "Energy used since the driver was loaded, read every 5 s; its rate over a minute or more "
+        "is the mean power.",
         "NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION (83)",
         hardware="Volta",
     ),

@@ -44,7 +44,8 @@ FIELDS: tuple[Field, ...] = (
         "gpu_energy_joules_total",
         {},
         lambda h: pynvml.nvmlDeviceGetTotalEnergyConsumption(h) / 1000,
-        0.05,
+        # The page's is up to 6 s old: some kilojoules, of tens of them if the driver is new.
+        0.25,
     ),
     (
         "gpu_temperature_celsius",

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -95,6 +96,8 @@ class Nvml:
         Index of the one GPU that may be touched; None: all but those excluded.
     excluded
         Indexes of GPUs that must not be touched, not even listed.
+    monotonic
+        Clock for the age of what is not read every time.
     """
 
     def __init__(
@@ -103,8 +106,10 @@ class Nvml:
         *,
         only: int | None = None,
         excluded: Collection[int] = (),
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.marker: CallMarker = marker or NoMarker()
+        self.monotonic = monotonic
         self._only = only
         self._excluded = frozenset(excluded)
         self._lock = threading.Lock()

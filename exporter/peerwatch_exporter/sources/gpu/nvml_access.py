@@ -92,7 +92,7 @@ def shared_nvml(host: HostAccess) -> Nvml:
         from peerwatch_exporter.sources.gpu.nvml import Nvml  # noqa: PLC0415 - see above
 
         # Two threads may come at once, where collectors have one each.
-        nvml = vars(host).setdefault("_nvml", Nvml())
+        nvml = vars(host).setdefault("_nvml", Nvml(monotonic=host.monotonic))
     return nvml
 
 

@@ -31,8 +31,9 @@ MEMORY_TEMPERATURE = 82
 ENERGY = 83
 POWER_INSTANT = 186
 FAST_FIELDS = tuple(
-    (field, 0) for field in (POWER_INSTANT, MEMORY_TEMPERATURE, ENERGY, *THROTTLE_FIELDS.values())
+    (field, 0) for field in (POWER_INSTANT, MEMORY_TEMPERATURE, *THROTTLE_FIELDS.values())
 )
+FAST_FIELDS_AND_ENERGY = (*FAST_FIELDS, (ENERGY, 0))
 
 
 def error_names() -> dict[int, str]:
