@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -18,6 +19,7 @@ from fake_collectors import (
 )
 from hardware_cases import NOW, FakeClock
 from peerwatch_exporter.schedule.runner import Runner
+from peerwatch_exporter.schedule.worker import ThreadWorker
 
 
 @pytest.fixture
@@ -163,6 +165,33 @@ def test_worker_that_raises_is_a_failed_collector(make):
         page["exporter_collector_error_info", "gpu", "os_error"],
         page["host_cpus",],
     )
+
+
+def test_other_processes_are_asked_before_threads_of_this_one(make, monkeypatch):
+    asked = []
+    for kind in (ThreadWorker, Scripted):
+        monkeypatch.setattr(kind, "request", lambda worker: asked.append(worker.name))
+    clock = FakeClock()
+    runner = make(
+        Scripted("gpu", clock=clock),
+        Scripted("nvlink", clock=clock),
+        clock=clock,
+        cpu=Returning(),
+        nic=Returning(),
+    )
+    runner.tick()
+    assert ["gpu", "nvlink", "cpu", "nic"] == asked
+
+
+def test_own_times_have_no_digits_that_say_nothing(make):
+    class Precise(Scripted):
+        def report(self, deadline):
+            return replace(super().report(deadline), duration=0.1 + 0.2, last_success=NOW + 1 / 3)
+
+    clock = FakeClock()
+    page = samples(make(Precise("gpu", clock=clock), clock=clock).tick().families)
+    assert 0.3 == page["exporter_collector_duration_seconds", "gpu"]
+    assert NOW + 0.333 == page["exporter_collector_last_success_timestamp_seconds", "gpu"]
 
 
 def test_everybody_runs_at_the_first_tick_and_then_at_its_own_interval(make):

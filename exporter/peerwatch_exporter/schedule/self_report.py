@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from peerwatch_exporter.schedule.scheduled_collector import LatestResult
     from peerwatch_exporter.sources.host.own_processes import ProcessUse
 
+# Decimals that say something; the others would be written, compressed and stored all the same.
+_MICROSECONDS = 6
+_MILLISECONDS = 3
+
 
 def exporter_families(
     version: str,
@@ -73,14 +77,14 @@ def collector_families(results: Iterable[LatestResult]) -> list[Family]:
         report = result.report
         label = (report.collector,)
         success.rows.append((label, int(report.success)))
-        duration.rows.append((label, report.duration))
+        duration.rows.append((label, round(report.duration, _MICROSECONDS)))
         timeouts.rows.append((label, report.timeouts))
         dropped.rows.append((label, result.dropped))
         # Always a row for the collector as a whole, so that a rule need not ask for its absence.
         for gpu, seconds in {"": 0.0, **report.stuck_seconds}.items():
             stuck.rows.append(((report.collector, gpu), seconds))
         if report.last_success is not None:
-            last_success.rows.append((label, report.last_success))
+            last_success.rows.append((label, round(report.last_success, _MILLISECONDS)))
         if result.error is not None:
             errors.rows.append(((report.collector, result.error), 1))
     return [success, duration, last_success, timeouts, stuck, dropped, errors]
