@@ -16,6 +16,8 @@ Kind = Literal["stalled", "slowed", "waiting", "paused", "training", "running", 
 # A job that has waited for so long stands: MegaScale alarms after tens of seconds. Until then it
 # may be a checkpoint, or the rhythm of its steps.
 _STALLED_SECONDS = 60.0
+# GPUs rest for so long in the slowest checkpoints and evaluations.
+_LONGEST_REST_SECONDS = 600.0
 # Slower than usual by a third, as the alert PeerwatchJobSlow has it.
 _SLOWED_RATIO = 2 / 3
 
@@ -45,6 +47,8 @@ def state_of(detection: Detection) -> StateView:
         return StateView("ended", "ended")
     if detection.progress.waits_seconds is not None:
         return _waiting(detection.time, detection.progress.waits_seconds)
+    if (detection.progress.still_seconds or 0.0) > _pause_seconds(detection.progress):
+        return _still(detection.time, detection.progress)
     if detection.progress.activity == "rests":
         return StateView("paused", "paused: its GPUs rest, as in a checkpoint or an evaluation")
     if detection.step_rate is not None:
@@ -61,11 +65,29 @@ def _without_step_rate(progress: JobProgress) -> StateView:
     return StateView("running", "running, progress unknown")
 
 
+def _pause_seconds(progress: JobProgress) -> float:
+    """Return for how long hardware that stands still has a healthy reason."""
+    return _LONGEST_REST_SECONDS if progress.activity == "rests" else _STALLED_SECONDS
+
+
+def _still(time: float, progress: JobProgress) -> StateView:
+    """Return what a job does that makes no steps that are known, and whose hardware stands still.
+
+    It may evaluate on its CPUs or have no data: a person looks.
+    """
+    what = "GPUs idle" if progress.activity == "rests" else "GPUs busy without work"
+    since = _clock(time - (progress.still_seconds or 0.0))
+    return StateView("stalled", f"no steps known: {what} since {since}", "warn")
+
+
 def _waiting(time: float, seconds: float) -> StateView:
     if seconds < _STALLED_SECONDS:
         return StateView("waiting", f"waits for its ranks, {seconds:.0f} s so far")
-    since = datetime.fromtimestamp(time - seconds, UTC).strftime("%H:%M:%S UTC")
-    return StateView("stalled", f"stalled since {since}", "bad")
+    return StateView("stalled", f"stalled since {_clock(time - seconds)}", "bad")
+
+
+def _clock(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).strftime("%H:%M:%S UTC")
 
 
 def _with_step_rate(step_rate: JobStepRate) -> StateView:

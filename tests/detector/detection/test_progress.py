@@ -343,3 +343,59 @@ def test_collectives_tell_no_step_rate() -> None:
     tracker.write("collectives", 0.0, START + np.arange(1800), counted(0.1, seconds=1800))
     assert tracker.phase(START + 1799).known
     assert tracker.step_rate(START + 1799) is None
+
+
+def stopped(
+    seconds: int, at_work: float, after: float, tells: str = TENSOR
+) -> dict[str, np.ndarray]:
+    """Return levels of a job that stopped at second 900 and has stood for so long."""
+    levels = np.full(900 + seconds, at_work)
+    levels[900:] = after
+    return {tells: levels}
+
+
+@pytest.mark.parametrize("seconds", [500, 900, 2600])
+@pytest.mark.parametrize(
+    "series",
+    [("gpu_tensor_activity", 0.4, 0.001), ("gpu_power", 500.0, 80.0)],
+    ids=["below its floor", "above its floor"],
+)
+def test_who_stands_still_for_long_is_known_to(
+    seconds: int, series: tuple[str, float, float]
+) -> None:
+    tells, at_work, after = series
+    tracker = progress(**stopped(seconds, at_work, after, tells))
+    tracker.phase(START + 899 + seconds)
+    assert seconds == tracker.still_seconds(START + 899 + seconds)
+
+
+def test_a_kernel_now_and_then_is_no_work() -> None:
+    series = stopped(900, 0.4, 0.001)
+    series[TENSOR][1000::60] = 0.4
+    tracker = progress(**series)
+    tracker.phase(START + 1799)
+    assert 900 == tracker.still_seconds(START + 1799)
+
+
+def test_who_works_or_paused_or_never_worked_or_is_counted_does_not_stand_still() -> None:
+    paused = steady(1800)
+    paused[1600:1700] = 0.0
+    # Nobody samples it any more: then nothing is known, which is not standing still.
+    unseen = steady(1800)
+    unseen[1500:] = np.nan
+    others = {
+        "works": steady(1800),
+        "paused": paused,
+        "never": steady(1800, 0.001),
+        "unseen": unseen,
+    }
+    for name, levels in others.items():
+        tracker = progress(gpu_tensor_activity=levels)
+        tracker.phase(START + 1799)
+        assert tracker.still_seconds(START + 1799) is None, name
+    steps = counted(stops=900, seconds=1800)
+    tracker = ProgressTracker(PeerwatchConfig(), 60, counters={"rank_steps": True})
+    tracker.write("rank_steps", 0.0, START + np.arange(1800), steps)
+    tracker.write(TENSOR, 0.02, START + np.arange(1800), stopped(900, 0.4, 0.0)[TENSOR])
+    tracker.phase(START + 1799)
+    assert tracker.still_seconds(START + 1799) is None

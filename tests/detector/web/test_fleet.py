@@ -38,6 +38,10 @@ def with_progress(job_id: str, activity: str, waits: float | None = None) -> Det
     return replace(detection(job_id), progress=JobProgress(activity, None, waits))
 
 
+def still(job_id: str, activity: str, seconds: float) -> Detection:
+    return replace(detection(job_id), progress=JobProgress(activity, still_seconds=seconds))
+
+
 def with_step_rate(job_id: str, ratio: float, usual: float = 4.0) -> Detection:
     step_rate = JobStepRate("rank_steps", usual, ratio)
     return replace(with_progress(job_id, "trains"), step_rate=step_rate)
@@ -58,6 +62,14 @@ def ids(view: FleetView) -> list[str]:
         (with_progress("a", "waits", 59), "waiting", "waits for its ranks, 59 s so far", ""),
         (with_progress("a", "waits", 90), "stalled", "stalled since 22:11:50 UTC", "bad"),
         (with_progress("a", "rests"), "paused", "paused: its GPUs rest, as in a checkpoint", ""),
+        (still("a", "rests", 599), "paused", "paused: its GPUs rest, as in a checkpoint", ""),
+        (
+            still("a", "rests", 690),
+            "stalled",
+            "no steps known: GPUs idle since 22:01:50 UTC",
+            "warn",
+        ),
+        (still("a", "unknown", 500), "stalled", "no steps known: GPUs busy without work", "warn"),
         (
             with_step_rate("a", 0.6),
             "slowed",

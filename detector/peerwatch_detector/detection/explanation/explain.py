@@ -108,11 +108,15 @@ class JobProgress:
         Share of its progress lost since the node deviates; None = not known.
     waits_seconds
         How long it has waited for one of its ranks; None if it does not.
+    still_seconds
+        For how long its hardware has done next to nothing, where nobody counts its steps; None if
+        it works, or for minutes only.
     """
 
     activity: Activity
     loss: float | None = None
     waits_seconds: float | None = None
+    still_seconds: float | None = None
 
     def text(self) -> str:
         """Return it in a few words."""

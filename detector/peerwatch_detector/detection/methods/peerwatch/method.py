@@ -142,8 +142,9 @@ class PeerwatchMethod(Method):
             return JobProgress("unknown")
         if step.waits_seconds is not None:
             return JobProgress("waits", waits_seconds=step.waits_seconds)
-        if step.phase.idle:
-            return JobProgress("rests")
+        still, idle = self._progress.still_seconds(step.time), self._progress.is_idle(step.time)
+        if idle or still is not None:
+            return JobProgress("rests" if idle else "unknown", still_seconds=still)
         loss = self._loss(since, time)
         if not np.isfinite(loss):
             return JobProgress("trains")

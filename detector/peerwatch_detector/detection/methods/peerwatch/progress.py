@@ -33,6 +33,7 @@ from peerwatch_detector.detection.methods.peerwatch.step_rate import (
     ordinary_pause,
     usual_lull,
 )
+from peerwatch_detector.detection.methods.peerwatch.stillness import still_seconds
 from peerwatch_detector.detection.methods.peerwatch.usual_step_rate import relative_step_rate
 
 # Seconds remembered: an hour, to compare before and after a deviation as long as two histories.
@@ -147,8 +148,7 @@ class ProgressTracker:
         if self._current is None:
             # A metric that stops coming does not make an undisturbed job suspicious.
             return Phase(known=self.known)
-        busy = _median(self._past(self.config.busy_metric, second, _BUSY_SECONDS))
-        idle = bool(busy < self.config.idle_share)
+        idle = self.is_idle(time)
         if self._current in self._counters:
             phase = self._counted_phase(second, idle=idle)
         else:
@@ -228,6 +228,26 @@ class ProgressTracker:
         after = self._past(self._current, second, min(_MEMORY, second - start - _ONSET_SECONDS))
         low = _PAUSE_SHARE * self._usual
         return lost_share(before, after, low, least_seconds, parts)
+
+    def still_seconds(self, time: float) -> float | None:
+        """Return for how long the hardware has stood still; None where it works or steps are known.
+
+        Of a metric that told of work within the hour, the first with samples.
+        """
+        if self._current in self._counters:
+            return None
+        second = self._second(time)
+        for metric in self.config.progress_metrics:
+            if metric in self._series and metric not in self._counters:
+                past, floor = self._past(metric, second, _MEMORY), self._floors[metric]
+                if np.isfinite(past).any() and np.nanmax(past) >= floor:
+                    return still_seconds(past, floor, self.config.waiting_share)
+        return None
+
+    def is_idle(self, time: float) -> bool:
+        """Whether the GPUs are not busy; False where that is not known."""
+        busy = self._past(self.config.busy_metric, self._second(time), _BUSY_SECONDS)
+        return bool(_median(busy) < self.config.idle_share)
 
     def step_rate(self, time: float) -> JobStepRate | None:
         """Return the job's step rate against its own usual one at the step of the last ``phase``.
