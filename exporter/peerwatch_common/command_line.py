@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# Exit status of what Ctrl-C ended, as shells have it: 128 and the signal's number.
+INTERRUPTED = 130
+
 
 def add_logging(group: argparse._ActionsContainer) -> None:
     """Add the flags of the log, which ``logs.set_up_logging`` takes."""

@@ -9,7 +9,9 @@ import yaml
 
 from peerwatch_demo.stack.servers import find_program
 from peerwatch_detector.service.diagnosis_specs import DIAGNOSIS_SPECS
+from peerwatch_responder.run import servers
 from peerwatch_responder.run.servers import DIAGNOSES
+from peerwatch_responder.settings.config import ServerConfig
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,3 +52,18 @@ def test_the_verdicts_of_what_jobs_failed_of_are_found(tmp_path: Path) -> None:
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_all_that_is_advised_for_a_node_is_kept(monkeypatch) -> None:
+    def rooted(action: str, node: str = "n1") -> dict[str, object]:
+        labels = {"cluster": "c1", "job_id": "7", "node": node, "action": action}
+        return {"metric": labels, "value": [1, "1"]}
+
+    # Whichever Prometheus has last.
+    results = [rooted("isolate"), rooted("ask"), rooted("drain", "n2")]
+    monkeypatch.setattr(servers, "get_json", lambda *_: {"data": {"result": results}})
+    given = servers.advice(ServerConfig(url="http://prometheus"))
+    assert given == {
+        ("c1", "7", "n1"): {"isolate", "ask"},
+        ("c1", "7", "n2"): {"drain"},
+    }

@@ -57,9 +57,7 @@ class PrometheusReader(GridReader):
 def instant_reader(config: DetectorConfig) -> InstantReader:
     """Return the reader of the jobs' own evidence: its patience is not that of ranges."""
     diagnosis = config.diagnosis
-    settings = replace(
-        reading_settings(config.prometheus), timeout_seconds=diagnosis.timeout_seconds
-    )
+    settings = _patience(config, diagnosis.timeout_seconds, "diagnosis.timeout_seconds")
     return InstantReader(settings, diagnosis.reading_threads)
 
 
@@ -151,17 +149,22 @@ def exporters_of_job(
 def config_reader(config: DetectorConfig) -> InstantReader:
     """Return the reader of how nodes are set up: apart, for its queries take longer than others."""
     seconds = config.diagnosis.config_timeout_seconds
-    return InstantReader(replace(reading_settings(config.prometheus), timeout_seconds=seconds), 1)
+    return InstantReader(_patience(config, seconds, "diagnosis.config_timeout_seconds"), 1)
 
 
 def root_reader(config: DetectorConfig) -> InstantReader:
     """Return the reader of all that may be the root of a failure; its limit is of each query."""
     seconds = config.diagnosis.root_timeout_seconds
-    settings = replace(reading_settings(config.prometheus), timeout_seconds=seconds)
+    settings = _patience(config, seconds, "diagnosis.root_timeout_seconds")
     return InstantReader(settings, 1, _SLOW_QUERIES)
 
 
 def history_reader(config: DetectorConfig) -> HistoryReader:
     """Return the reader of what the web UI shows of the past: nothing else waits for it."""
-    settings = replace(reading_settings(config.prometheus), timeout_seconds=_PAGE_SECONDS)
-    return HistoryReader(settings, _PAGE_CONNECTIONS)
+    return HistoryReader(_patience(config, _PAGE_SECONDS, ""), _PAGE_CONNECTIONS)
+
+
+def _patience(config: DetectorConfig, seconds: float, setting: str) -> ReadingSettings:
+    """Return how the server is read by who waits for so long, by a setting or none."""
+    settings = reading_settings(config.prometheus)
+    return replace(settings, timeout_seconds=seconds, timeout_setting=setting)

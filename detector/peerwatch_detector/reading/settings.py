@@ -31,6 +31,8 @@ class ReadingSettings:
         others the rest.
     timeout_seconds
         Longest wait for one response, its body included; the server is told.
+    timeout_setting
+        The setting that says so, for texts of errors; empty: none does.
     deadline_seconds
         Longest time for one read with all its parts and retries.
     max_age_seconds
@@ -67,6 +69,7 @@ class ReadingSettings:
     api: ApiChoice = "auto"
     connections: int = 4
     timeout_seconds: float = 10.0
+    timeout_setting: str = "prometheus.timeout_seconds"
     deadline_seconds: float = 30.0
     max_age_seconds: float = 7.0
     overlap_seconds: float = 7.0
@@ -79,3 +82,9 @@ class ReadingSettings:
     max_splits: int = 8
     partial: Literal["keep", "refuse"] = "keep"
     longest_wait_seconds: float = 60.0
+
+    @property
+    def after_timeout(self) -> str:
+        """What to do where it does not suffice, as the end of a sentence."""
+        raised = f"raise {self.timeout_setting} or " if self.timeout_setting else ""
+        return f"{raised}check the server's load."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from peerwatch_detector.detection.findings import Finding
 from peerwatch_detector.diagnosis.diagnoser import Diagnoser
@@ -14,7 +14,7 @@ from peerwatch_detector.diagnosis.root.live.root import LiveRoot
 from peerwatch_detector.diagnosis.root.published import beside_root, root_verdicts
 from peerwatch_detector.diagnosis.verdict import Verdict
 from peerwatch_detector.errors import ReadError, ReadFailure
-from peerwatch_detector.frame import Series
+from peerwatch_detector.frame import PartialAnswer, Series
 from peerwatch_detector.reading import promql
 from peerwatch_detector.reading.instant_reader import Instants
 
@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 # Verdicts about one job that are shown, the most direct first: more of them tell nobody more, and
 # the number of series stays bounded whatever a diagnoser says.
 MOST_VERDICTS = 64
+# What a server left out may have said otherwise: a rank that seems to say nothing may have.
+_PARTIAL = "; Prometheus left out some series, so this is not sure"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,10 @@ class JobEvidence:
         for diagnoser in self.diagnosers:
             try:
                 samples = _samples(diagnoser, answers)
-                verdicts[diagnoser.name] = tuple(diagnoser.diagnose(samples, now))
+                said = diagnoser.diagnose(samples, now)
+                if any(isinstance(each, PartialAnswer) for each in samples.values()):
+                    said = [_unsure(verdict) for verdict in said]
+                verdicts[diagnoser.name] = tuple(said)
             except Exception as error:
                 # One that is not answered, or that meets a bug, must not silence the others.
                 errors[diagnoser.name] = error
@@ -171,6 +176,12 @@ class JobEvidence:
                 self.findings.explanations[finding].sentence,
             )
         return new
+
+
+def _unsure(verdict: Verdict) -> Verdict:
+    """Return a verdict that rests on a part of the series."""
+    confidence = "likely" if verdict.confidence == "sure" else verdict.confidence
+    return replace(verdict, confidence=confidence, summary=f"{verdict.summary}{_PARTIAL}")
 
 
 class DiagnoserFailures:

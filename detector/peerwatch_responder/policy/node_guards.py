@@ -91,10 +91,11 @@ def diagnosis_agrees(case: Case) -> Objection | None:
     """Object where a rule wants the root diagnosis to advise what it does, and it does not."""
     wanted = case.rule.advice
     alert = case.alert
-    advice = case.surroundings.advice.get((alert.cluster, alert.job_id, alert.node))
-    if not wanted or advice in wanted:
+    whose = alert.cluster, alert.job_id, alert.node
+    advice = case.surroundings.advice.get(whose, frozenset())
+    if not wanted or not advice.isdisjoint(wanted):
         return None
-    said = f"advises {advice}" if advice else "advises nothing"
+    said = f"advises {' and '.join(sorted(advice)) or 'nothing'}"
     text = (
         f"The root diagnosis {said} for node {alert.node}; rule {case.rule.name!r} "
         f"wants {' or '.join(wanted)}."

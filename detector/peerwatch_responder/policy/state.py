@@ -177,7 +177,7 @@ class Surroundings:
     take_out
         Names of the actions after which a node is out of work; None: all.
     advice
-        What the root diagnosis advises for a node of a job, by cluster, job and node, where it is
+        All that root diagnoses advise for a node of a job, by cluster, job and node, where they are
         sure or likely.
     """
 
@@ -186,4 +186,4 @@ class Surroundings:
     owners: Mapping[tuple[str, str], Owner] = field(default_factory=dict)
     protected: frozenset[tuple[str, str]] = frozenset()
     take_out: frozenset[str] | None = None
-    advice: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
+    advice: Mapping[tuple[str, str, str], frozenset[str]] = field(default_factory=dict)

@@ -36,8 +36,8 @@ def firing(server: ServerConfig) -> frozenset[str]:
         raise ServerError(f"{server.url}: is no Alertmanager: no list of alerts") from None
 
 
-def advice(server: ServerConfig) -> Mapping[tuple[str, str, str], str]:
-    """Return what the root diagnosis advises, by cluster, job and node.
+def advice(server: ServerConfig) -> Mapping[tuple[str, str, str], frozenset[str]]:
+    """Return all that root diagnoses advise, by cluster, job and node.
 
     Raises
     ------
@@ -46,10 +46,12 @@ def advice(server: ServerConfig) -> Mapping[tuple[str, str, str], str]:
     """
     answer = get_json(server, "/api/v1/query", {"query": DIAGNOSES})
     try:
-        labels = [each["metric"] for each in answer["data"]["result"]]
-        return {
-            (each.get("cluster", ""), each.get("job_id", ""), each.get("node", "")): each["action"]
-            for each in labels
-        }
+        found: dict[tuple[str, str, str], set[str]] = {}
+        for each in answer["data"]["result"]:
+            labels = each["metric"]
+            whose = labels.get("cluster", ""), labels.get("job_id", ""), labels.get("node", "")
+            # A node that is at fault twice has two roots.
+            found.setdefault(whose, set()).add(labels["action"])
+        return {whose: frozenset(actions) for whose, actions in found.items()}
     except (TypeError, KeyError, AttributeError):
         raise ServerError(f"{server.url}: is no Prometheus: no result of a query") from None

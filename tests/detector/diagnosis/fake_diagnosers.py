@@ -12,7 +12,7 @@ from detector.fakes import FakeClock
 from peerwatch_detector.diagnosis.diagnoser import Samples
 from peerwatch_detector.diagnosis.verdict import Verdict
 from peerwatch_detector.errors import ReadError, ReadFailure
-from peerwatch_detector.frame import Series
+from peerwatch_detector.frame import PartialAnswer, Series
 from peerwatch_detector.reading.instant_reader import Answers
 
 VERDICT = Verdict(
@@ -59,6 +59,7 @@ class FakeInstants:
 
     clock: FakeClock
     failure: ReadFailure | None = None
+    partial: bool = False
     asked: list[str] = field(default_factory=list)
     errors: dict[ReadFailure, int] = field(default_factory=dict)
 
@@ -68,7 +69,8 @@ class FakeInstants:
             self.errors[self.failure] = self.errors.get(self.failure, 0) + 1
             raise ReadError(self.failure, "The fake does not answer.")
         now = Series({}, np.array([self.clock.now]), np.ones(1))
-        return {name: [now] for name in queries}
+        kind = PartialAnswer if self.partial else list
+        return {name: kind([now]) for name in queries}
 
     def close(self) -> None:
         pass

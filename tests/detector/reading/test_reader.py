@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -27,7 +28,15 @@ from peerwatch_detector.config import DetectorConfig, PrometheusConfig
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.frame import PartialAnswer
 from peerwatch_detector.reading import Matcher, ReadingSettings, Selection
-from peerwatch_detector.reading.reader import PrometheusReader, reading_settings, selection_of
+from peerwatch_detector.reading.reader import (
+    PrometheusReader,
+    config_reader,
+    history_reader,
+    instant_reader,
+    reading_settings,
+    root_reader,
+    selection_of,
+)
 from peerwatch_detector.reading.transport.connection import Connection
 
 Readers = Callable[..., PrometheusReader]
@@ -366,3 +375,19 @@ def test_a_metric_of_the_fast_page_is_read_by_node_or_joined() -> None:
         power, "j", config
     )
     assert 'fast_gpu_job_info{job_id="j"}' in (selection_of(power, "j", joined).expression or "")
+
+
+@pytest.mark.parametrize(
+    ("reader", "setting"),
+    [
+        (instant_reader, "raise diagnosis.timeout_seconds or check"),
+        (config_reader, "raise diagnosis.config_timeout_seconds or check"),
+        (root_reader, "raise diagnosis.root_timeout_seconds or check"),
+        (history_reader, "; check the server's load."),
+        (lambda config: PrometheusReader(config.prometheus), "raise prometheus.timeout_seconds or"),
+    ],
+)
+def test_a_time_out_names_the_setting_that_bounds_it(reader: Any, setting: str) -> None:
+    made = reader(DetectorConfig())
+    assert setting in f"; {made.settings.after_timeout}"
+    made.close()

@@ -192,6 +192,21 @@ def test_a_reading_that_fails_leaves_what_stood_and_the_comparison_alone() -> No
     assert here.detector.snapshot.reading.up
 
 
+def test_what_rests_on_a_part_of_the_series_says_so_and_is_not_sure() -> None:
+    here, instants = asked_world()
+    say(replace(VERDICT, start_time=SINCE))
+    instants.partial = True
+    here.run(60)
+    assert here.detector.snapshot.diagnoses is not None
+    (verdict,) = here.detector.snapshot.diagnoses.verdicts
+    assert "likely" == verdict.confidence
+    assert verdict.summary.startswith(f"{VERDICT.summary}; Prometheus left out some series")
+    instants.partial = False
+    here.run(60)
+    (verdict,) = here.detector.snapshot.diagnoses.verdicts
+    assert ("sure", VERDICT.summary) == (verdict.confidence, verdict.summary)
+
+
 def test_a_diagnoser_with_a_bug_costs_only_itself() -> None:
     here, _ = asked_world(diagnosers=(Broken, Told))
     say(replace(VERDICT, start_time=SINCE))

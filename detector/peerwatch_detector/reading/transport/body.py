@@ -69,8 +69,8 @@ class Body:
             limit = self._settings.timeout_seconds
             raise ReadError(
                 "timeout",
-                f"{self.url} was not done after {limit:g} s and {self.read_bytes} bytes; raise "
-                "prometheus.timeout_seconds or check the server's load.",
+                f"{self.url} was not done after {limit:g} s and {self.read_bytes} bytes; "
+                + self._settings.after_timeout,
             ) from error
         except (OSError, http.client.HTTPException, ValueError, zlib.error) as error:
             self.close()

@@ -224,8 +224,7 @@ class Connection:
         if isinstance(error, TimeoutError):
             return ReadError(
                 "timeout",
-                f"{self.url} did not answer within {limit:g} s; raise "
-                "prometheus.timeout_seconds or check the server's load.",
+                f"{self.url} did not answer within {limit:g} s; {self.settings.after_timeout}",
             )
         if isinstance(error, ValueError) and not isinstance(error, OSError):
             # Its text may hold a header's value, which is a secret.

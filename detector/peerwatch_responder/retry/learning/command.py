@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from peerwatch_common.command_line import INTERRUPTED
 from peerwatch_common.progress import Progress
 from peerwatch_responder.retry.corpus.read import read_files, shipped
 from peerwatch_responder.retry.learning.evaluate import evaluate
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from peerwatch_responder.retry.corpus.text import Text
 
 _GROUPS = 10
-_INTERRUPTED = 130
 
 
 def run_learn(options: argparse.Namespace) -> int:
@@ -61,7 +61,7 @@ def run_learn(options: argparse.Namespace) -> int:
             f"\npeerwatch-responder: interrupted; what is done is in {kept}, the same "
             "command goes on from there.\n"
         )
-        return _INTERRUPTED
+        return INTERRUPTED
     save_models(output, learnt.linear, learnt.ensemble)
     kept.unlink(missing_ok=True)
     name = digest(arrays_of(learnt.linear, learnt.ensemble))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from peerwatch_common.command_line import INTERRUPTED
 from peerwatch_common.progress import Progress
 from peerwatch_responder.retry.answer import RETRIES
 from peerwatch_responder.retry.evaluation.engine import engine_advice, engine_answers, unseen_advice
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 _ENSEMBLE = "LSTM + GRU"
 _ENGINE = f"advise: rules and {LINEAR}"
-_INTERRUPTED = 130
 
 
 def evaluate(options: argparse.Namespace, texts: list[Text], learner: NeuralLearner | None) -> int:
@@ -50,7 +50,7 @@ def evaluate(options: argparse.Namespace, texts: list[Text], learner: NeuralLear
     except KeyboardInterrupt:
         kept = f"what is done is in {options.kept}" if options.kept else "nothing is kept (--kept)"
         sys.stderr.write(f"\npeerwatch-responder: interrupted; {kept}.\n")
-        return _INTERRUPTED
+        return INTERRUPTED
     truths = np.array([each.retry for each in texts])
     mechanisms = [each.mechanism for each in texts]
     given = answers_of(scored, truths)

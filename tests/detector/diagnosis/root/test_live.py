@@ -19,7 +19,7 @@ from peerwatch_detector.diagnosis.root.live.queries import HAS_EVIDENCE, QUERIES
 from peerwatch_detector.diagnosis.root.live.root import ask_root, root_of
 from peerwatch_detector.diagnosis.root.text import page_text
 from peerwatch_detector.errors import ReadError
-from peerwatch_detector.frame import Series
+from peerwatch_detector.frame import PartialAnswer, Series
 from peerwatch_detector.reading import promql
 
 NOW = 1_800_000_000.0
@@ -45,6 +45,13 @@ def lines(**more: Any) -> list[Series]:
             if r // 2 != 5
         ]
     )
+
+
+def test_a_root_says_of_which_series_only_a_part_was_given() -> None:
+    found = root_of({"ranks": ranks(), "log": PartialAnswer(lines())}, NOW, "7")
+    assert "Prometheus left out some of the series of log." in found.root.missing
+    whole = root_of({"ranks": ranks(), "log": lines()}, NOW, "7")
+    assert not any("left out" in text for text in whole.root.missing)
 
 
 def test_a_gpu_that_fell_off_the_bus_is_found_in_series() -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+# Process groups come and go while a job runs; of so many waits the length is remembered.
+_MOST_REMEMBERED = 1024
+
 
 class Pauses:
     """Remembers since when the job waits for whom, and from how long a wait it has recovered."""
@@ -52,7 +55,10 @@ class Pauses:
         """Take in that all that was not seen at ``now`` has ended."""
         for key in [key for key, last in self._last.items() if last < now]:
             waited = self._last.pop(key) - self._since.pop(key)
-            self._longest[key] = max(waited, self._longest.get(key, 0.0))
+            # Who recovered last stands last.
+            self._longest[key] = max(waited, self._longest.pop(key, 0.0))
+        while len(self._longest) > _MOST_REMEMBERED:
+            del self._longest[next(iter(self._longest))]
 
     def end(self) -> None:
         """Take in that the job gets on."""

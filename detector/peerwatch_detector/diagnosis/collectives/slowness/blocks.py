@@ -25,6 +25,9 @@ QUERIES: Mapping[str, str] = {
     "clock": "rank_clock_offset_seconds{ {{- job -}} }",
 }
 
+# Process groups come and go while a job runs; of so many the last block is remembered.
+_MOST_REMEMBERED = 1024
+
 # The first blocks of a group hold compilation and the filling of caches.
 _WARM_UP_BLOCKS = 2
 
@@ -92,8 +95,11 @@ class Blocks:
         for group, arrivals in sorted(_arrivals(samples).items()):
             block = _block(group, arrivals, offsets, rates.get(group, 0.0))
             if block is not None and self._last.get(group) != block.end:
+                self._last.pop(group, None)
                 self._last[group] = block.end
                 found.append(block)
+        while len(self._last) > max(_MOST_REMEMBERED, len(found)):
+            del self._last[next(iter(self._last))]
         return found
 
 

@@ -15,7 +15,7 @@ from peerwatch_detector.diagnosis.root.live.pings import ping_table_of
 from peerwatch_detector.diagnosis.root.live.queries import QUERIES
 from peerwatch_detector.diagnosis.root.taxonomy.cause import Cause
 from peerwatch_detector.errors import ReadError, ReadFailure
-from peerwatch_detector.frame import Series
+from peerwatch_detector.frame import PartialAnswer, Series
 from peerwatch_detector.reading import promql
 from peerwatch_detector.reading.statistics import REFUSALS
 
@@ -127,6 +127,9 @@ def root_of(samples: Samples, now: float, job_id: str, unanswered: Sequence[str]
         root = _that_works(root)
     if unread := _unread(samples):
         root = replace(root, missing=(*root.missing, *unread))
+    if parts := [name for name, found in samples.items() if isinstance(found, PartialAnswer)]:
+        text = f"Prometheus left out some of the series of {', '.join(parts)}."
+        root = replace(root, missing=(*root.missing, text))
     if unanswered:
         text = f"Prometheus did not answer the queries for {', '.join(unanswered)}."
         root = replace(root, missing=(*root.missing, text))
