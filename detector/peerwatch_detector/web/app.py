@@ -12,6 +12,7 @@ from peerwatch_common.metrics.label_length import shortened
 from peerwatch_common.web.facts import WebFacts
 from peerwatch_common.web.negotiation import prefers_openmetrics
 from peerwatch_detector import __version__
+from peerwatch_detector.config.titles import metric_title
 from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.reading.history_reader import History
 from peerwatch_detector.service.detector import Detector
@@ -66,6 +67,7 @@ def create_app(
     # Lengths that are meant, as of a picture's lines and of addresses, pass with the filter e.
     app.jinja_env.finalize = _short
     app.jinja_env.filters["short"] = shortened
+    app.jinja_env.filters["title_of"] = lambda name: metric_title(name, detector.metrics)
     exposition = Exposition(lambda: detector.snapshot, facts, detector.reloads, signer)
     pictures = Pictures(detector)
     heat_maps = HeatMaps(detector.instants)

@@ -123,7 +123,7 @@ def test_one_timeline_has_findings_alerts_and_actions_in_order(over: Site) -> No
     text = text_of(over.get(PAGE))
     places = [
         text.index(each)
-        for each in ("findings load", "alerts PeerwatchFaultyNode", "responder response: done")
+        for each in ("findings Load", "alerts PeerwatchFaultyNode", "responder response: done")
     ]
 
     assert sorted(places) == places
@@ -148,6 +148,37 @@ def test_the_metric_that_deviates_is_drawn_and_the_others_are_folded() -> None:
     assert "<b>Load</b>" in shown
     assert "<figcaption>Calm</figcaption>" in folded
     assert "1 metrics" in page or "1 metric" in page
+
+
+def test_a_metric_that_reads_like_its_peers_is_folded_though_it_counts_as_deviating() -> None:
+    def standing(name: str, times: np.ndarray) -> list[Series]:
+        if name != "calm":
+            return lines(name, times)
+        nothing = np.zeros(len(times))
+        return [
+            Series({"line": each}, times, nothing) for each in ("value", "low", "median", "high")
+        ]
+
+    # Deviations are asked for under the same name, and have no label but the metric.
+    stood = {**STOOD, "since": [*STOOD["since"], series(BEGUN + 5, metric="calm")]}
+    site = site_with(FakeHistory(stood, standing), config_for(metric(), metric("calm")))
+    site.clock.now = BEGUN + 3600.0
+    page = site.get(PAGE)
+    shown, folded = page.split("metrics in which it does not deviate", 1)
+
+    assert "<figcaption>Calm</figcaption>" in folded
+    assert "<figcaption><b>Calm</b>" not in shown
+    assert not re.search(r"metrics Calm : 0 ratio", text_of(page))
+
+
+def test_a_finding_is_told_by_the_title_of_its_metric() -> None:
+    finding = {**FINDING, "metric": "tcp_rdma_throughput"}
+    stood = {name: [series(float(each[0].values[-1]), **finding)] for name, each in STOOD.items()}
+    site = site_with(FakeHistory({**stood, "why": []}, lines))
+    site.clock.now = BEGUN + 3600.0
+    for text in (text_of(site.get(PAGE)), site.ask(f"{PAGE}?as=text").body.decode()):
+        assert "RDMA throughput (critical, method peerwatch)" in text
+        assert "tcp_rdma_throughput (critical" not in text
 
 
 def test_the_heat_map_names_who_is_far_from_the_others(over: Site) -> None:

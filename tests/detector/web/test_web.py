@@ -145,7 +145,7 @@ def test_the_visitor_chooses_metric_and_node(site: Site) -> None:
     site.reader.add_job("job-1", {"other": healthy(4, 1000, 3)}, node_names(4), START)
     site.run(300)
     page = site.get("/jobs/job-1?metric=other&node=node-03")
-    assert "<h2>other: node-03 against its peers" in page
+    assert "<h2>Other: node-03 against its peers" in page
     assert 'aria-label="Other of node-03 and its peers: at the end ' in page
     for odd in ("metric=nope", "node=nope", "metric=%3Cscript%3E", "node=&metric="):
         assert "<script>" not in site.get(f"/jobs/job-1?{odd}")
@@ -299,7 +299,8 @@ def test_json_tells_the_explanation(site: Site) -> None:
         pytest.approx(metric_evidence["value"] / metric_evidence["median"])
         == metric_evidence["factor"]
     )
-    assert {"activity": "unknown", "loss": None, "waits_seconds": None} == why["job"]
+    unknown = dict.fromkeys(("loss", "waits_seconds", "still_seconds"))
+    assert {"activity": "unknown", **unknown} == why["job"]
     assert 0.5 <= why["confidence"]["ratio"] <= 1
     assert {"family", "short", "text", "first_check"} == why["meaning"].keys()
     assert why["made"] <= job["evaluated_until"]

@@ -91,7 +91,7 @@ class MetricEvidence:
         value, median = (quantity(part, self.unit) for part in (self.value, self.median))
         if self.value is None:
             return f"{name} {self.direction}"
-        if self.plain:
+        if self.plain and value != median:
             return f"{name} {value} (peers {median})"
         return f"{name} {value}, {self.direction} for this node"
 

@@ -30,6 +30,7 @@ from peerwatch_detector.web.incident.curves import (
     on_times,
     past_curves,
 )
+from peerwatch_detector.web.incident.differences import difference
 from peerwatch_detector.web.incident.heat import MOST_ROWS, HeatMap, heat_map
 from peerwatch_detector.web.incident.record import Facts, PastFinding, facts_of, rows_of
 from peerwatch_detector.web.incident.waits import WaitView, waits_of
@@ -142,7 +143,12 @@ def gather(detector: Detector, history: History, address: Address, node: str) ->
     )
     # What the node was flagged by deviates, also where nobody published for how long.
     flagged = {each.metric: each.since for each in facts.findings if each.node == shown}
-    drawn = {curve.metric for curve in curves}
+    drawn = {curve.metric: curve for curve in curves}
+    # Values that read like the peers' show nobody a difference.
+    alike = {
+        name for name, at in deviating.items() if name in drawn and not difference(drawn[name], at)
+    }
+    deviating = {name: at for name, at in deviating.items() if name not in alike}
     deviating = {**deviating, **{name: at for name, at in flagged.items() if name in drawn}}
     return Incident(
         address,

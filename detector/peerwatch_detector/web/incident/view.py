@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from peerwatch_common.metrics.label_length import shortened
 from peerwatch_detector.config import DetectorConfig, MetricConfig
+from peerwatch_detector.config.titles import metric_title
 from peerwatch_detector.detection.findings import EVIDENCE
 from peerwatch_detector.diagnosis.meanings import meaning_named
 from peerwatch_detector.web.ago import date
@@ -138,11 +139,11 @@ def incident_view(
         found.address.when,
         found.node,
         found.nodes,
-        _headline(found, root),
+        _headline(found, root, metrics),
         tuple(_steps(found, root)),
         state,
         level,
-        tuple(_facts(found)),
+        tuple(_facts(found, metrics)),
         date(float(found.address.begun)),
         date(zero),
         () if root is None else root.causes,
@@ -166,13 +167,16 @@ def _since(found: Incident) -> float | None:
     return None if found.main is None else found.main.since
 
 
-def _headline(found: Incident, root: RootView | None) -> str:
+def _headline(found: Incident, root: RootView | None, metrics: Sequence[MetricConfig]) -> str:
     """Return in one sentence what happened: by the root, else by the first finding."""
     if root is not None and root.causes:
         return root.causes[0].summary
     published = [each.summary for each in found.facts.said if each.root and each.summary]
     told = [each.summary for each in found.facts.findings if each.summary]
-    found_by = [f"{each.node} differs in {each.metric}" for each in found.facts.findings]
+    found_by = [
+        f"{each.node} differs in {metric_title(each.metric, metrics)}"
+        for each in found.facts.findings
+    ]
     said = [each.summary for each in found.facts.said]
     return next(iter((*published, *told, *found_by, *said)), _NOTHING)
 
@@ -211,7 +215,7 @@ def _state(found: Incident, now: float) -> tuple[str, str]:
     return f"over: last seen {date(last)}", ""
 
 
-def _facts(found: Incident) -> list[tuple[str, str]]:
+def _facts(found: Incident, metrics: Sequence[MetricConfig]) -> list[tuple[str, str]]:
     facts = [("training job", found.address.job_id)]
     if found.facts.nodes:
         facts[0] = ("training job", f"{found.address.job_id}, {found.facts.nodes} nodes")
@@ -220,8 +224,8 @@ def _facts(found: Incident) -> list[tuple[str, str]]:
         facts.append(
             (
                 "finding",
-                f"{each.node}{gpu}: {each.metric} ({each.severity}, method {each.method}) since "
-                f"{date(each.since)}",
+                f"{each.node}{gpu}: {metric_title(each.metric, metrics)} ({each.severity}, method "
+                f"{each.method}) since {date(each.since)}",
             )
         )
     main = found.main

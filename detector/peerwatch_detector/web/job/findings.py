@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from markupsafe import Markup
 
 from peerwatch_common.metrics.label_length import shortened
+from peerwatch_detector.config.titles import metric_title
 from peerwatch_detector.detection.explanation.explain import Explanation, MetricEvidence
 from peerwatch_detector.detection.findings import ABSENT, EVIDENCE, Finding
 from peerwatch_detector.detection.pipeline import Detection
@@ -59,12 +60,10 @@ def finding_view(
     if finding.metric == ABSENT:
         sentence, drawn, note = "vanished: its exporter cannot be reached", None, ""
     elif finding.method == EVIDENCE:
-        sentence, drawn, note = f"is named by the job itself: {finding.metric}", None, ""
+        said = metric_title(finding.metric)
+        sentence, drawn, note = f"is named by the job itself: {said}", None, ""
     else:
-        title = next(
-            (each.shown_title for each in detector.metrics if each.name == finding.metric),
-            finding.metric,
-        )
+        title = metric_title(finding.metric, detector.metrics)
         sentence = f"differs from its peers in {title}"
         drawn = pictures.get(detection, finding.metric, finding.node, finding)
         gpu = f" GPU {finding.gpu}" if finding.gpu else ""
@@ -87,8 +86,14 @@ def finding_view(
         drawn,
         note,
         why,
-        [_row(evidence) for evidence in why.metrics] if why else [],
+        [_row(each) for each in why.metrics if _shows(each, finding)] if why else [],
     )
+
+
+def _shows(evidence: MetricEvidence, finding: Finding) -> bool:
+    """Whether a person sees a difference: two values that read alike are none."""
+    own, peers = (quantity(each, evidence.unit) for each in (evidence.value, evidence.median))
+    return evidence.metric == finding.metric or own != peers
 
 
 def _row(evidence: MetricEvidence) -> EvidenceRow:

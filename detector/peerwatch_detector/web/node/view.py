@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from peerwatch_common.metrics.label_length import shortened
+from peerwatch_detector.config.titles import metric_title
 from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.web.ago import ago
@@ -130,7 +131,6 @@ def _in_job(
 
 def _rows(detector: Detector, detection: Detection, node: str) -> list[MetricRow]:
     """Return the metrics that nodes are compared by, those in which this one deviates first."""
-    titles = {metric.name: metric.shown_title for metric in detector.metrics}
     flagged = {each.metric for each in detection.findings if each.node == node}
     longest = {
         each.metric: each
@@ -143,7 +143,7 @@ def _rows(detector: Detector, detection: Detection, node: str) -> list[MetricRow
         rows.append(
             MetricRow(
                 name,
-                titles.get(name, name),
+                metric_title(name, detector.metrics),
                 round(deviation.seconds) if deviation else 0,
                 round(deviation.threshold) if deviation else 0,
                 name in flagged,
