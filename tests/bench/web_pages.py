@@ -20,7 +20,8 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -207,13 +208,14 @@ def measure(nodes: int, viewers: int) -> Measures:
 
 def _page(base: str, path: str) -> Page:
     cpu = time.process_time()
-    first, size = _load(base + path)
+    first, size = load_page(base + path)
     cpu = time.process_time() - cpu
-    others = statistics.median(_load(base + path)[0] for _ in range(_LOOKS))
+    others = statistics.median(load_page(base + path)[0] for _ in range(_LOOKS))
     return Page(path, first, cpu, others, size)
 
 
-def _load(address: str) -> tuple[float, int]:
+def load_page(address: str) -> tuple[float, int]:
+    """Return the seconds until a page is there, and its bytes."""
     began = time.perf_counter()
     with urllib.request.urlopen(address) as answer:
         size = len(answer.read())
@@ -221,37 +223,48 @@ def _load(address: str) -> tuple[float, int]:
 
 
 def _cycles(
-    detector: Detector, memory: _Memory, base: str, paths: Sequence[str], viewers: int
+    detector: Detector, memory: _Memory, base: str, paths: Sequence[str], count: int
 ) -> tuple[float, float, int]:
     """Return seconds of a cycle on the clock and of CPU, and the pages that viewers got."""
-    watching = None
-    if viewers:
-        command = [sys.executable, "-c", _VIEWERS, base, json.dumps(paths), str(viewers)]
-        watching = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
-        )
+    with viewers([base + path for path in paths], count) as pages:
+        memory.second += CYCLE if memory.second + CYCLE < SECONDS + 8 * CYCLE else 0
+        began, cpu = time.perf_counter(), time.thread_time()
+        # The same fifteen seconds several times: a cycle of so many samples, whatever its number.
+        detector.cycle()
+        seconds, cpu = time.perf_counter() - began, time.thread_time() - cpu
+    return seconds, cpu, pages()
+
+
+@contextmanager
+def viewers(addresses: Sequence[str], count: int) -> Iterator[Callable[[], int]]:
+    """Let so many people look while the block lasts; yields how many pages they got, once it ended.
+
+    Each has one of the addresses open.
+    """
+    if not count:
+        yield lambda: 0
+        return
+    command = [sys.executable, "-c", _VIEWERS, json.dumps(addresses), str(count)]
+    watching = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
+    answered: list[int] = []
+    try:
         assert watching.stdout is not None
         watching.stdout.readline()
-    memory.second += CYCLE if memory.second + CYCLE < SECONDS + 8 * CYCLE else 0
-    began, cpu = time.perf_counter(), time.thread_time()
-    # The same fifteen seconds several times: a cycle of so many samples, whatever its number.
-    detector.cycle()
-    seconds, cpu = time.perf_counter() - began, time.thread_time() - cpu
-    if watching is None:
-        return seconds, cpu, 0
-    answered, _ = watching.communicate("\n", timeout=60)
-    return seconds, cpu, int(answered.split()[-1])
+        yield lambda: answered[0]
+    finally:
+        out, _ = watching.communicate("\n", timeout=60)
+        answered.append(int(out.split()[-1]))
 
 
 # Spread over the ten seconds, as people open their pages at different times.
 _VIEWERS = f"""
 import json, sys, threading, time, urllib.request
-base, paths, viewers = sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3])
+addresses, viewers = json.loads(sys.argv[1]), int(sys.argv[2])
 end, got = threading.Event(), []
 def view(number):
     time.sleep({_RELOAD_SECONDS} * number / viewers)
     while not end.is_set():
-        with urllib.request.urlopen(base + paths[number % len(paths)]) as answer:
+        with urllib.request.urlopen(addresses[number % len(addresses)]) as answer:
             got.append(len(answer.read()))
         end.wait({_RELOAD_SECONDS})
 for number in range(viewers):

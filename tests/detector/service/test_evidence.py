@@ -238,7 +238,7 @@ def test_the_web_ui_and_the_json_show_what_the_job_says() -> None:
 
     page = client.get("/jobs/job-1").text
     assert 2 <= page.count(VERDICT.summary)
-    assert "is named by the job itself: rank_exited" in page
+    assert "is named by the job itself: Rank exited" in page
     assert "almost certainly" in page
     (job,) = client.get("/api/v1/jobs").json["jobs"]
     assert ["rank_exited", "mismatch"] == [item["class"] for item in job["diagnoses"]]
