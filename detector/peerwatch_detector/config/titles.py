@@ -25,6 +25,11 @@ def metric_title(name: str, metrics: Iterable[ReadMetric] = ()) -> str:
     return own.get(name) or _shipped().get(name) or metric_words(name)
 
 
+def finding_words(name: str) -> str:
+    """Return what a finding is of, within a sentence: the title of a metric, or "rank exited"."""
+    return _shipped().get(name) or name.replace("_", " ")
+
+
 @cache
 def _shipped() -> Mapping[str, str]:
     preset = load_preset("peerwatch")

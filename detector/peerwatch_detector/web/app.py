@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import flask
+from werkzeug.exceptions import NotFound
 from werkzeug.routing import PathConverter
 
 from peerwatch_common.metrics.exposition import OPENMETRICS_CONTENT_TYPE, TEXT_CONTENT_TYPE
@@ -168,6 +169,10 @@ def create_app(
         if not found:
             flask.abort(404, f"No training job {job_id!r} is known; / lists those that are.")
         return found[0]
+
+    @app.errorhandler(404)
+    def not_found(error: NotFound) -> tuple[str, int]:
+        return flask.render_template("not-found.html", why=error.description), 404
 
     @app.context_processor
     def common() -> dict[str, Any]:

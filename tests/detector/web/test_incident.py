@@ -21,8 +21,10 @@ from peerwatch_detector.frame import Series
 from peerwatch_detector.reading.instant_reader import Answers
 from peerwatch_detector.service.diagnoses import Diagnoses
 from peerwatch_detector.web.actions.view import QUERIES as ACTIONS
+from peerwatch_detector.web.deviation import Curve
 from peerwatch_detector.web.incident import queries
 from peerwatch_detector.web.incident.address import Address
+from peerwatch_detector.web.incident.differences import difference
 from peerwatch_detector.web.incident.heat import heat_map, heat_svg
 from peerwatch_detector.web.incident.waits import waits_of, waits_svg
 from peerwatch_detector.web.reliability.view import QUERIES as RELIABILITY
@@ -123,7 +125,7 @@ def test_one_timeline_has_findings_alerts_and_actions_in_order(over: Site) -> No
     text = text_of(over.get(PAGE))
     places = [
         text.index(each)
-        for each in ("findings Load", "alerts PeerwatchFaultyNode", "responder response: done")
+        for each in ("findings load", "alerts PeerwatchFaultyNode", "responder response: done")
     ]
 
     assert sorted(places) == places
@@ -169,6 +171,34 @@ def test_a_metric_that_reads_like_its_peers_is_folded_though_it_counts_as_deviat
     assert "<figcaption>Calm</figcaption>" in folded
     assert "<figcaption><b>Calm</b>" not in shown
     assert not re.search(r"metrics Calm : 0 ratio", text_of(page))
+
+
+@pytest.mark.parametrize(
+    ("own", "peers", "told"),
+    [
+        # Everything stands: both are at nothing.
+        (0.0, 0.0, ""),
+        # Of 11 GB/s before nobody sees 11 MB/s in a picture.
+        (258e6, 247e6, ""),
+        (258e6, 3e9, "258 MB/s, peers 3 GB/s"),
+        (np.nan, 0.0, "deviates"),
+    ],
+)
+def test_what_nobody_can_tell_apart_is_no_difference(own: float, peers: float, told: str) -> None:
+    times = np.arange(0, 600, 10.0)
+    before = times < 300
+    values, median = np.where(before, 11e9, own), np.where(before, 11e9, peers)
+    curve = Curve(
+        "pcie", "PCIe", "bytes per second", "n", "", times, values, median, median, median
+    )
+    assert told == difference(curve, 300.0)
+
+
+def test_a_difference_that_comes_late_is_told() -> None:
+    times = np.arange(0, 600, 10.0)
+    values, median = np.full(60, 0.5), np.where(times < 400, 0.5, 0.9)
+    curve = Curve("load", "Load", "ratio", "n", "", times, values, median, median, median)
+    assert "50 %, peers 90 %" == difference(curve, 300.0)
 
 
 def test_a_finding_is_told_by_the_title_of_its_metric() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from peerwatch_detector.config.titles import finding_words
 from peerwatch_detector.diagnosis.root.algorithm.algorithm import Root
 from peerwatch_detector.diagnosis.root.algorithm.distributed import peer_of
 from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
@@ -157,6 +158,8 @@ def shown(each: Observation) -> str:
     if evidence.kind in ("xid", "sxid"):
         return f"{evidence.kind.upper()} {evidence.name}"
     where = f" of {evidence.device}" if evidence.device else ""
+    if evidence.kind == "finding":
+        return f"{finding_words(evidence.name)}{where}"
     return f"{evidence.name.replace('_', ' ')}{where}"
 
 

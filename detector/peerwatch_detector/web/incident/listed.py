@@ -44,6 +44,11 @@ class IncidentList:
     left_out: int = 0
     note: str = ""
 
+    @property
+    def standing(self) -> int:
+        """How many of them stand."""
+        return sum(each.standing for each in self.incidents)
+
 
 def listed(history: History, days: int, now: float) -> IncidentList:
     """Return the incidents of the last days."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peerwatch_detector.config.titles import metric_title
+from peerwatch_detector.config.titles import finding_words, metric_title
 from peerwatch_detector.web.incident.differences import UNTOLD, difference
 from peerwatch_detector.web.incident.gather import Incident
 from peerwatch_detector.web.incident.record import event
@@ -33,7 +33,7 @@ def _findings(found: Incident, told: tuple[TimelineRow, ...]) -> Iterator[Timeli
     """Yield the findings that the evidence of the root does not have, as of one that is over."""
     known = {(node, row.what) for row in told for node in row.nodes}
     for each in found.facts.findings:
-        name = metric_title(each.metric)
+        name = finding_words(each.metric)
         if (each.node, name) not in known:
             yield event(each.since, "findings", name, each.node, text=each.summary, gpu=each.gpu)
 

@@ -90,6 +90,13 @@ def finding_view(
     )
 
 
+def _times(factor: float | None) -> str:
+    """Return how many times the peers' median it is; nobody reads 5.62e-06."""
+    if factor is None:
+        return ""
+    return "under 0.01 times" if 0 < factor < 0.01 else f"{number(factor)} times"
+
+
 def _shows(evidence: MetricEvidence, finding: Finding) -> bool:
     """Whether a person sees a difference: two values that read alike are none."""
     own, peers = (quantity(each, evidence.unit) for each in (evidence.value, evidence.median))
@@ -105,7 +112,7 @@ def _row(evidence: MetricEvidence) -> EvidenceRow:
         quantity(evidence.value, evidence.unit),
         quantity(evidence.median, evidence.unit),
         f"{low} to {high}",
-        "" if evidence.factor is None else f"{number(evidence.factor)} times",
+        _times(evidence.factor),
         "" if evidence.effects is None else f"{evidence.effects:.1f}",
         datetime.fromtimestamp(evidence.since, UTC).strftime("%H:%M:%S"),
     )

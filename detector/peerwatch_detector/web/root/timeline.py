@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from peerwatch_detector.config.titles import metric_title
+from peerwatch_detector.config.titles import finding_words
 from peerwatch_detector.diagnosis.root.algorithm.distributed import peer_of
 from peerwatch_detector.diagnosis.root.algorithm.episode import process_name
 from peerwatch_detector.diagnosis.root.evidence.evidence import Evidence, Kind
@@ -258,4 +258,4 @@ def _what(first: Evidence, name: str) -> str:
         return f"{first.kind.upper()} {first.name}"
     if first.kind == "process" and name != first.name:
         return f"ended by {name}" if name != "exception" else "ended with an exception"
-    return metric_title(name) if first.kind == "finding" else name.replace("_", " ")
+    return finding_words(name) if first.kind == "finding" else name.replace("_", " ")

@@ -29,8 +29,8 @@ BUS = ev(-4, "xid", "79", "n3", gpu="3")
         ),
         pytest.param(
             [BUS, ev(-2.5, "finding", "pfc_tx_rate", "n6"), *lost_connection("n3", 0)],
-            "n6: pfc tx rate; not named, because it says who differs, and not why; what n3 shows "
-            "says why.",
+            "n6: PFC pause frames sent; not named, because it says who differs, and not why; what "
+            "n3 shows says why.",
             id="a node that statistics find, beside one that says why",
         ),
         pytest.param(

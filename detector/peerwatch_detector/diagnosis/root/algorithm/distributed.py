@@ -82,6 +82,9 @@ def peer_of(evidence: Evidence, job: JobPlaces) -> str:
     if evidence.peer_rank is not None and evidence.peer_rank in job.ranks:
         return job.ranks[evidence.peer_rank]
     address = evidence.peer_address
+    # Most lines name nobody, and a large job has as many of them as ranks.
+    if not address:
+        return ""
     if address in job.nodes:
         return address
     for known in (address, address.partition("<")[0], address.rpartition(":")[0]):
