@@ -104,7 +104,7 @@ class FleetServer(MadeUpServer):
             late = np.arange(grid.steps) * grid.step + grid.start >= self.from_second * 1000
             # All wait for the faulty node.
             block.values[:, late] *= np.float32(0.85)
-            rows = [place for place, node in enumerate(nodes) if node in self.faulty.values()]
+            rows = np.flatnonzero([node in self.faulty.values() for node in nodes])
             block.values[np.ix_(rows, np.flatnonzero(late))] *= np.float32(0.4)
         return block
 
