@@ -19,7 +19,6 @@ from fake_collectors import (
 )
 from hardware_cases import NOW, FakeClock
 from peerwatch_exporter.schedule.runner import Runner
-from peerwatch_exporter.schedule.worker import ThreadWorker
 
 
 @pytest.fixture
@@ -165,22 +164,6 @@ def test_worker_that_raises_is_a_failed_collector(make):
         page["exporter_collector_error_info", "gpu", "os_error"],
         page["host_cpus",],
     )
-
-
-def test_other_processes_are_asked_before_threads_of_this_one(make, monkeypatch):
-    asked = []
-    for kind in (ThreadWorker, Scripted):
-        monkeypatch.setattr(kind, "request", lambda worker: asked.append(worker.name))
-    clock = FakeClock()
-    runner = make(
-        Scripted("gpu", clock=clock),
-        Scripted("nvlink", clock=clock),
-        clock=clock,
-        cpu=Returning(),
-        nic=Returning(),
-    )
-    runner.tick()
-    assert ["gpu", "nvlink", "cpu", "nic"] == asked
 
 
 def test_own_times_have_no_digits_that_say_nothing(make):

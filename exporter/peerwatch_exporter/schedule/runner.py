@@ -165,17 +165,15 @@ class Runner:
         with self._lock:
             time, started = self._clock(), self.monotonic()
             number = 1 if self._newest is None else self._newest.number + 1
-            # Those of other processes first: once a thread of this one has work, sending to them
-            # would hand the interpreter to and fro.
             asked = [
                 scheduled
-                for scheduled in sorted(self._scheduled, key=_is_here)
+                for scheduled in self._scheduled
                 if scheduled.request(number, always=everybody)
             ]
             # Those of this process run in the order they were asked: who waits for the last one
             # is woken once. Those of others take their time meanwhile.
             waiting = asked[::-1]
-            waiting.sort(key=_is_here, reverse=True)
+            waiting.sort(key=_is_elsewhere)
             for scheduled in waiting:
                 scheduled.take(number, started, started + self._deadline_seconds)
             self._newest = self._snapshot(number, time, started)
@@ -258,5 +256,5 @@ class Runner:
         return (*(moment for moment in kept if moment.time > oldest), newest)
 
 
-def _is_here(scheduled: ScheduledCollector) -> bool:
-    return isinstance(scheduled.worker, ThreadWorker)
+def _is_elsewhere(scheduled: ScheduledCollector) -> bool:
+    return not isinstance(scheduled.worker, ThreadWorker)
