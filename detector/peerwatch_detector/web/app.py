@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import flask
@@ -19,6 +20,7 @@ from peerwatch_detector.reading.history_reader import History
 from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.service.metrics import Exposition
 from peerwatch_detector.service.signing import PATH, PNG_PATH, SignatureError, Signer
+from peerwatch_detector.web.alerts import Firing, FiringAlerts
 from peerwatch_detector.web.diagnoses import diagnoses_json
 from peerwatch_detector.web.fleet.view import CHOICES, Asked, fleet_view
 from peerwatch_detector.web.job.as_json import all_short, job_json
@@ -73,6 +75,7 @@ def create_app(
     pictures = Pictures(detector)
     heat_maps = HeatMaps(detector.instants)
     roots = RootParts(detector)
+    firing = _firing(detector, history)
 
     @app.get("/metrics")
     def metrics() -> flask.Response:
@@ -97,12 +100,15 @@ def create_app(
     def index() -> str:
         asked = Asked.of(flask.request.args)
         detections, now = detector.snapshot.detections, detector.clock()
-        fleet = fleet_view(detections, asked, roots.summaries, now)
+        alerts = firing()
+        fleet = fleet_view(detections, asked, roots.summaries, now, alerts.of_job)
         every = [(job, finding) for job in fleet.shown for finding in job.findings]
         return flask.render_template(
             "index.html",
             fleet=fleet,
             choices=CHOICES,
+            other_alerts=alerts.of_none(each.job for each in detections),
+            alerts_note=alerts.note,
             findings=[finding_view(detector, pictures, *each) for each in every[:_EXPLAINED]],
             left_out=max(0, len(every) - _EXPLAINED),
             job_info=detector.config.discovery.job_info,
@@ -117,6 +123,7 @@ def create_app(
             "job.html",
             job=view,
             root=roots.get(found.job.job_id),
+            alerts=firing().of_job(found.job),
             incident=incident_of(detector.snapshot, found) if history is not None else None,
             chosen=chosen_picture(pictures, found, view),
             metrics=list(found.coverage),
@@ -128,7 +135,7 @@ def create_app(
         view = node_view(detector, pictures, detector.snapshot.detections, node, metric)
         if view is None:
             flask.abort(404, f"No training job has a node {node!r} now; / lists the jobs.")
-        return flask.render_template("node.html", node=view)
+        return flask.render_template("node.html", node=view, alerts=firing().of_node(view.name))
 
     @app.get(PNG_PATH)
     @app.get(PATH)
@@ -185,6 +192,12 @@ def create_app(
         }
 
     return app
+
+
+def _firing(detector: Detector, history: History | None) -> Callable[[], Firing]:
+    if history is None:
+        return Firing
+    return FiringAlerts(history, lambda: detector.config.links.runbooks, detector.clock).get
 
 
 def _short(value: object) -> object:

@@ -16,6 +16,7 @@ from peerwatch_detector.detection.findings import Finding
 from peerwatch_detector.detection.job_step_rate import JobStepRate
 from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.jobs import Job
+from peerwatch_detector.web.alerts import AlertView
 from peerwatch_detector.web.fleet.view import CHOICES, Asked, FleetView, fleet_view
 from peerwatch_detector.web.job.view import SHOWN_NODES
 from peerwatch_detector.web.state import state_of
@@ -48,7 +49,12 @@ def with_step_rate(job_id: str, ratio: float, usual: float = 4.0) -> Detection:
 
 
 def listed(*detections: Detection, **asked: str) -> FleetView:
-    return fleet_view(detections, Asked.of(asked), lambda _: (), NOW)
+    return fleet_view(detections, Asked.of(asked), lambda _: (), NOW, alerts_of)
+
+
+def alerts_of(job: Job) -> tuple[AlertView, ...]:
+    found = AlertView("PeerwatchGpuMissing", "", ("node-01",), 0)
+    return (found,) if "alert" in job.job_id else ()
 
 
 def ids(view: FleetView) -> list[str]:
@@ -97,10 +103,12 @@ def test_what_needs_a_person_comes_first() -> None:
         flagged("d-warned", "warning"),
         with_progress("e-stalled", "waits", 300),
         flagged("f-faulty"),
+        with_step_rate("g-alert", 1.0),
     )
-    expected = ["f-faulty", "d-warned", "e-stalled", "c-slow", "a-trains", "b-ended"]
+    expected = ["f-faulty", "d-warned", "g-alert", "e-stalled", "c-slow", "a-trains", "b-ended"]
     assert expected == ids(view)
-    assert {"faulty": 2, "stalled": 1, "slowed": 1, "training": 1, "ended": 1} == view.counts
+    counts = {"faulty": 2, "alerting": 1, "stalled": 1, "slowed": 1, "training": 2, "ended": 1}
+    assert counts == view.counts
     assert 2 == view.findings
 
 
@@ -108,6 +116,7 @@ def test_what_needs_a_person_comes_first() -> None:
 def test_jobs_are_chosen_by_state(choice: str) -> None:
     jobs = {
         "faulty": flagged("faulty"),
+        "alerting": detection("alerting"),
         "stalled": with_progress("stalled", "waits", 300),
         "slowed": with_step_rate("slowed", 0.4),
         "training": with_step_rate("training", 1.0),

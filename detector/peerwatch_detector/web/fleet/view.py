@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from peerwatch_common.metrics.label_length import shortened
 from peerwatch_detector.detection.findings import Finding
 from peerwatch_detector.detection.pipeline import Detection
+from peerwatch_detector.jobs import Job
 from peerwatch_detector.web.ago import ago
+from peerwatch_detector.web.alerts import AlertView
 from peerwatch_detector.web.state import StateView, state_of
 
 # What a person may choose, in the order of the page, with what is said of it.
 CHOICES = {
     "faulty": "with a faulty node",
+    "alerting": "with a critical alert",
     "stalled": "stalled",
     "slowed": "slowed",
     "not-compared": "not compared",
@@ -39,6 +42,7 @@ class FleetRow:
     not_compared: str
     flagged: tuple[Finding, ...]
     more_flagged: int
+    alerts: tuple[AlertView, ...]
     summaries: tuple[str, ...]
     age: str
 
@@ -109,6 +113,7 @@ def fleet_view(
     asked: Asked,
     summaries: Callable[[str], tuple[str, ...]],
     now: float,
+    alerts: Callable[[Job], tuple[AlertView, ...]] = lambda _: (),
 ) -> FleetView:
     """Return the jobs that a visitor asks for, what needs a person first.
 
@@ -122,21 +127,27 @@ def fleet_view(
         By job id, what to do first, a sentence each.
     now
         Unix time.
+    alerts
+        A job's critical alerts, without its findings.
     """
+    firing = {detection.job.job_id: alerts(detection.job) for detection in detections}
     states = {detection.job.job_id: state_of(detection) for detection in detections}
 
     def has(detection: Detection, choice: str) -> bool:
         if choice == "faulty":
             return bool(detection.findings)
+        if choice == "alerting":
+            return bool(firing[detection.job.job_id])
         if choice == "not-compared":
             return bool(detection.not_compared)
         return states[detection.job.job_id].kind == choice
 
-    def urgency(detection: Detection) -> tuple[bool, bool, bool, int, str]:
+    def urgency(detection: Detection) -> tuple[bool, bool, bool, bool, int, str]:
         job_id = detection.job.job_id
         return (
             not any(finding.severity == "critical" for finding in detection.findings),
             not detection.findings,
+            not firing[job_id],
             not summaries(job_id),
             _URGENCY.index(states[job_id].kind),
             job_id,
@@ -153,7 +164,7 @@ def fleet_view(
     page = min(asked.page, pages)
     shown = tuple(found[(page - 1) * _JOBS_ON_A_PAGE : page * _JOBS_ON_A_PAGE])
     return FleetView(
-        tuple(_row(each, states[each.job.job_id], summaries, now) for each in shown),
+        tuple(_row(each, states, firing, summaries, now) for each in shown),
         shown,
         len(detections),
         len(found),
@@ -173,17 +184,19 @@ def _named(detection: Detection, text: str) -> bool:
 
 def _row(
     detection: Detection,
-    state: StateView,
+    states: Mapping[str, StateView],
+    firing: Mapping[str, tuple[AlertView, ...]],
     summaries: Callable[[str], tuple[str, ...]],
     now: float,
 ) -> FleetRow:
     return FleetRow(
         shortened(detection.job.job_id),
         len(detection.job.nodes),
-        state,
+        states[detection.job.job_id],
         detection.not_compared,
         detection.findings[:_NAMED],
         max(0, len(detection.findings) - _NAMED),
+        firing[detection.job.job_id],
         summaries(detection.job.job_id),
         ago(now - detection.time),
     )
