@@ -11,6 +11,7 @@ import pytest
 
 from detector.fakes import healthy, node_names
 from detector.web.test_web import START, Site
+from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection.explanation.explain import JobProgress
 from peerwatch_detector.detection.findings import Finding
 from peerwatch_detector.detection.job_step_rate import JobStepRate
@@ -243,3 +244,28 @@ def test_the_script_is_served_and_is_the_only_one(site: Site) -> None:
     answer = site.ask("/static/refresh.js")
     assert (200, "text/javascript; charset=utf-8") == (answer.status, answer.content_type)
     assert b"replaceWith" in answer.body
+
+
+def test_a_job_that_stopped_long_ago_and_whose_steps_nobody_counts_is_not_called_training() -> None:
+    told = ["gpu_tensor_activity", "gpu_duty_cycle"]
+    site = Site(DetectorConfig.model_validate({"metrics": {"enabled": told}}))
+    values = healthy(4, 2400)
+    values[:, 900:] = 0.0
+    site.reader.add_job("job-1", dict.fromkeys(told, values), node_names(4), START)
+    site.run(900)
+    assert "training" in re.sub(r"<h1>.*?</h1>|<th.*?</th>", "", site.get("/?state=training"))
+    site.run(1200)
+    page = site.get("/")
+    (since,) = re.findall(r"no steps known: GPUs idle since (\d\d:\d\d:\d\d) UTC", page)
+    # 22:13:20 and 900 s, as far as a cycle tells.
+    assert "22:28:1" <= since <= "22:28:3"
+    assert "<title>1 stalled" in page
+
+
+def test_an_address_that_is_none_leads_on_and_the_room_one_is_in_is_marked() -> None:
+    site = Site()
+    page = site.get("/jobs/gone", 404)
+    assert 'href="/incidents"' in page
+    assert "No training job &#39;gone&#39; is known" in page
+    for path in ("/", "/incidents", "/actions", "/reliability"):
+        assert [path] == re.findall(r'<a href="([^"]+)" aria-current="page">', site.get(path))
