@@ -24,6 +24,10 @@ process.PORTS = range(_BEGIN, _BEGIN + _PER_WORKER)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# What is written in Go (Prometheus, promtool, Helm) collects garbage whenever its memory has
+# doubled, which in the small servers of tests is all the time; memory there is enough of.
+os.environ.setdefault("GOGC", "400")
+
 # Files that an exporter's sources hold open are closed with the sources, which the collector of
 # garbage finds late in a large process; over 1,024 of them break select().
 _MORE_FILES = 256

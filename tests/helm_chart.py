@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from yaml_files import read_yaml
+
 ROOT = Path(__file__).resolve().parents[1]
 CHART = ROOT / "helm" / "peerwatch"
 CASES = sorted(path.name.removesuffix("-values.yaml") for path in CHART.glob("ci/*-values.yaml"))
@@ -25,7 +27,7 @@ Object = dict[str, Any]
 
 
 def values_of(case: str) -> dict[str, Any]:
-    return yaml.safe_load((CHART / "ci" / f"{case}-values.yaml").read_text())
+    return copy.deepcopy(read_yaml(CHART / "ci" / f"{case}-values.yaml"))
 
 
 def templates(values: dict[str, Any], **options: Any) -> dict[str, str]:

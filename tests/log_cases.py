@@ -9,8 +9,6 @@ import time
 from pathlib import Path
 
 from hardware_cases import FakeClock
-from peerwatch_common.signatures.matcher import MatchTable
-from peerwatch_common.signatures.signature_set import load_signatures
 from peerwatch_exporter.collectors.logs import LogsCollector
 from peerwatch_exporter.collectors.ranks import RanksCollector
 from peerwatch_exporter.errors import NoData, PartialData, error_class
@@ -24,8 +22,9 @@ from peerwatch_exporter.sources.logs.owners import Owner
 from peerwatch_exporter.sources.logs.process import LogReaderError
 from peerwatch_exporter.sources.logs.tail import Position
 from peerwatch_exporter.sources.logs.targets import RankTarget
+from signature_tables import shipped_table
 
-TABLE = MatchTable(load_signatures().of_log("job"))
+TABLE = shipped_table("job")
 OWNER = Owner("job", 0)
 BEGINNING = Position(0, b"")
 CUDA = b"RuntimeError: CUDA error: an illegal memory access was encountered\n"

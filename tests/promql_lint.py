@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import promql_parser as promql
-import yaml
+
+from yaml_files import read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -179,7 +180,7 @@ def pack_schema() -> dict[str, Metric]:
     from all_metrics import ALL_METRICS
 
     schema = {name: Metric(spec.kind, frozenset(spec.labels)) for name, spec in ALL_METRICS.items()}
-    for metric in yaml.safe_load(PRESET.read_text())["metrics"]:
+    for metric in read_yaml(PRESET)["metrics"]:
         labels = {"job_id", "node"} | ({"gpu"} if metric["scope"] == "gpu" else set())
         schema[metric["recorded"]] = Metric("gauge", frozenset(labels))
     # Its absence tells that nobody's exporter is scraped.

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import promql_parser
 import pytest
-import yaml
 
 from all_metrics import ALL_METRICS
 from dashboard_queries import (
@@ -29,6 +28,7 @@ from dashboard_queries import (
 )
 from peerwatch_demo.stack.servers import find_program
 from promql_lint import PRESET, labels_of, lint, pack_schema, selectors, walk
+from yaml_files import read_yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -226,7 +226,7 @@ def test_the_dashboard_is_not_editable_and_has_its_variables(path):
 
 def test_the_job_dashboard_draws_every_detection_metric_with_peers_and_chosen_node():
     path = ROOT / "dashboards" / "job.json"
-    for metric in yaml.safe_load(PRESET.read_text())["metrics"]:
+    for metric in read_yaml(PRESET)["metrics"]:
         asked = [expr for _, expr in dashboard_expressions(path) if metric["recorded"] in expr]
 
         assert any('node!="node1"' in expr for expr in asked), metric["name"]
@@ -302,7 +302,7 @@ def metrics_of_the_rules():
     return {
         selector.name
         for file in (ROOT / "rules").glob("*.rules.yaml")
-        for group in yaml.safe_load(file.read_text())["groups"]
+        for group in read_yaml(file)["groups"]
         for rule in group["rules"]
         for selector in selectors(promql_parser.parse(rule["expr"]))
     }

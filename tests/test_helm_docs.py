@@ -11,6 +11,7 @@ import yaml
 from helm_chart import CASES, CHART, ROOT, helm, objects, of_kind, only, pod_of, refusal, values_of
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_exporter.settings.config import ExporterConfig
+from yaml_files import read_yaml
 
 PAGES = [ROOT / "docs" / f"{name}.md" for name in ("install", "faq", "exporter")]
 INSTALL = PAGES[0].read_text()
@@ -18,7 +19,7 @@ EXAMPLES = [
     yaml.safe_load(text)
     for text in re.findall(r"```yaml\n# values\.yaml\n(.*?)```", INSTALL, re.DOTALL)
 ]
-VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+VALUES = read_yaml(CHART / "values.yaml")
 
 
 @pytest.mark.parametrize("values", EXAMPLES, ids="-".join)

@@ -7,10 +7,10 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
-from helm_chart import CASES, ROOT, case_objects, objects, of_kind
+from helm_chart import CASES, ROOT, case_objects, objects, of_kind, values_of
 from peerwatch_demo.stack.servers import find_program
+from yaml_files import read_yaml, yaml_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +22,7 @@ FILES = {
 RECORDING = {"peerwatch": "recording", "dcgm": "dcgm", "fast": "slow"}
 # Alerts of one preset only.
 ALERTS_OF = {"dcgm": ["dcgm-gpu"]}
+CASES_WITH_RULES = [case for case in CASES if values_of(case).get("rules", {}).get("enabled")]
 SUBJECTS = sorted(FILES.keys() - set(RECORDING.values()) - {"dcgm-gpu"})
 
 Rule = dict[str, Any]
@@ -38,7 +39,7 @@ def rendered_groups(values: dict[str, Any]) -> dict[str, list[Any]]:
 
 
 def own_groups(name: str) -> list[Any]:
-    return yaml.safe_load(FILES[name].read_text())["groups"]
+    return read_yaml(FILES[name])["groups"]
 
 
 def alerts(groups: dict[str, list[Any]], name: str) -> list[Rule]:
@@ -67,9 +68,13 @@ def test_the_rules_are_those_of_the_repository(preset):
     assert {name: own_groups(name) for name in names} == groups
 
 
-@pytest.mark.parametrize(
-    "case", [case for case in CASES if of_kind(case_objects(case), "PrometheusRule")]
-)
+def test_the_cases_with_rules_are_those_that_ask_for_them():
+    rendered = [case for case in CASES if of_kind(case_objects(case), "PrometheusRule")]
+
+    assert CASES_WITH_RULES == rendered != []
+
+
+@pytest.mark.parametrize("case", CASES_WITH_RULES)
 def test_promtool_takes_the_rendered_rules(case, tmp_path):
     files = [
         written(tmp_path / f"{manifest['metadata']['name']}.yaml", manifest["spec"])
@@ -82,7 +87,7 @@ def test_promtool_takes_the_rendered_rules(case, tmp_path):
 
 
 def written(path: Path, content: object) -> str:
-    path.write_text(yaml.safe_dump(content))
+    path.write_text(yaml_text(content))
     return str(path)
 
 

@@ -11,11 +11,12 @@ import pytest
 import yaml
 
 from helm_chart import CASES, CHART, ROOT, objects, of_kind, refusal, values_of
+from yaml_files import read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+VALUES = read_yaml(CHART / "values.yaml")
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 # Maps whose keys are the user's own, or are checked by somebody else.
 OPEN = {

@@ -8,11 +8,11 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
-import yaml
 from asking import query
 
 from e2e.scripted_pages import ScriptedPages, faster
 from peerwatch_demo.stack.servers import Server, Stack, find_program, free_ports
+from yaml_files import yaml_text
 
 RULES = Path(__file__).parents[2] / "rules"
 
@@ -27,7 +27,7 @@ def fast_prometheus(stack: Stack, pages: ScriptedPages, names: list[str], manage
         # No alert asks for the detector's own series, and a second is no time at this speed.
         if rules.name != "recording.rules.yaml":
             files.append(str(folder / rules.name))
-            (folder / rules.name).write_text(yaml.safe_dump(faster(rules, pages.speed)))
+            (folder / rules.name).write_text(yaml_text(faster(rules, pages.speed)))
     # Six seconds of the scripts.
     interval = f"{round(6000 / pages.speed)}ms"
     config = {
@@ -49,7 +49,7 @@ def fast_prometheus(stack: Stack, pages: ScriptedPages, names: list[str], manage
             ]
         },
     }
-    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+    (folder / "prometheus.yml").write_text(yaml_text(config))
     return start_prometheus(stack, folder, port, pages.speed)
 
 

@@ -5,6 +5,7 @@ Time on these pages runs ``speed`` times as fast as on the wall, like the rules'
 
 from __future__ import annotations
 
+import copy
 import re
 import threading
 import time
@@ -14,10 +15,9 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from alertmanager_live import seconds
 from peerwatch_demo.stack.local_server import LocalServer
+from yaml_files import read_yaml
 
 _WINDOW = re.compile(r"(\[|\boffset )(\d+(?:ms|[smh]))\b")
 # Ages that a recorded time is compared with.
@@ -51,7 +51,7 @@ def faster(rules: Path, speed: float) -> dict[str, Any]:
         text = _AGE.sub(lambda found: f"{int(found[1]) / speed:.1f}", text)
         return _WINDOW.sub(lambda found: found[1] + shorter(found[2]), text)
 
-    content: dict[str, Any] = yaml.safe_load(rules.read_text())
+    content: dict[str, Any] = copy.deepcopy(read_yaml(rules))
     for group in content["groups"]:
         group["interval"] = shorter(group["interval"])
         for rule in group["rules"]:

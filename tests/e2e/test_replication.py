@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from urllib.error import HTTPError
 
 import pytest
-import yaml
 from asking import query, wait_for
 from detector_group import RULES, DetectorGroup, detector_group
 
 from all_metrics import ALL_METRICS
 from dashboard_queries import DASHBOARDS, dashboard_expressions
 from peerwatch_detector.service.members import owners
+from yaml_files import read_yaml
 
 MEMBERS = ("detector-0", "detector-1", "detector-2")
 JOBS = ("job-0",)
@@ -175,7 +175,7 @@ def rows(url: str, expression: str, at: float) -> Rows | str:
 def rule_expressions() -> Iterator[str]:
     """Yield what the shipped rules ask."""
     for file in RULES:
-        for group in yaml.safe_load(file.read_text())["groups"]:
+        for group in read_yaml(file)["groups"]:
             yield from (rule["expr"] for rule in group["rules"])
 
 

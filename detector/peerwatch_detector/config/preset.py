@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Literal
 
-import yaml
 from pydantic import Field
 
 from peerwatch_common.settings.section import Section
+from peerwatch_common.settings.yaml_file import read_yaml
 from peerwatch_detector.config.metric import (
     Bounds,
     MetricConfig,
@@ -25,6 +25,8 @@ from peerwatch_detector.config.metric import (
 PresetName = Literal["peerwatch", "fast", "dcgm"]
 Side = Literal["high", "low"]
 Weight = Literal["decisive", "supporting"]
+
+_PRESETS = Path(__file__).with_name("presets")
 
 _JOIN = "max by ({labels}) ({info}{{ {{{{- job -}}}} }} * on ({of_node}) group_left () "
 _FROM_JOB = "max by ({labels}) ({series}{{ {{{{- job -}}}} }})"
@@ -136,9 +138,7 @@ def load_preset(name: str) -> Preset:
 
 
 def _read(name: str) -> object:
-    text = resources.files("peerwatch_detector.config.presets").joinpath(f"{name}.yaml").read_text()
-    content: object = yaml.safe_load(text)
-    return content
+    return read_yaml(_PRESETS / f"{name}.yaml", is_shipped=True)
 
 
 @cache

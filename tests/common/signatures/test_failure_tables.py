@@ -6,10 +6,10 @@ from datetime import datetime
 
 import pytest
 
-from peerwatch_common.signatures.matcher import LogMatcher, MatchTable
-from peerwatch_common.signatures.signature_set import load_signatures
+from peerwatch_common.signatures.matcher import LogMatcher
+from signature_tables import shipped_table
 
-TABLE = MatchTable(load_signatures().of_log("job"))
+TABLE = shipped_table("job")
 
 
 def rows(number: int, rank: int, exit_code: int, traceback: str = "<N/A>") -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from peerwatch_common.signatures.first_error import FirstError
-from peerwatch_common.signatures.matcher import LogMatcher, MatchTable
-from peerwatch_common.signatures.signature_set import load_signatures
+from peerwatch_common.signatures.matcher import LogMatcher
+from signature_tables import shipped_table
 
-TABLE = MatchTable(load_signatures().of_log("job"))
+TABLE = shipped_table("job")
 ECC = b"2026-11-23T10:00:05Z stderr F CUDA error: uncorrectable ECC error encountered\n"
 CLOSED = b"2026-11-23T10:00:09Z stderr F Net : Connection closed by remote peer 10.0.0.7<50260>\n"
 SIGTERM = b"2026-11-23T10:00:01Z stderr F Sending process 27143 closing signal SIGTERM\n"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from peerwatch_common.signatures.matcher import LogMatcher, MatchTable
+from peerwatch_common.signatures.matcher import LogMatcher
 from peerwatch_common.signatures.prefilter import HEALTHY
-from peerwatch_common.signatures.signature_set import load_signatures
+from signature_tables import shipped_signatures, shipped_table
 
-SIGNATURES = load_signatures()
-TABLES = {log: MatchTable(SIGNATURES.of_log(log)) for log in ("job", "kernel")}
+SIGNATURES = shipped_signatures()
+TABLES = {log: shipped_table(log) for log in ("job", "kernel")}
 
 
 def ids_of(log: str, text: bytes) -> list[str]:

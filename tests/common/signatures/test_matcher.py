@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from peerwatch_common.signatures.matcher import LONGEST_LINE, LogMatcher, MatchTable
-from peerwatch_common.signatures.signature_set import load_signatures
+from peerwatch_common.signatures.matcher import LONGEST_LINE, LogMatcher
+from signature_tables import shipped_table
 
-TABLE = MatchTable(load_signatures())
+TABLE = shipped_table()
 TIMEOUT = (
     b"[Rank 7] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=80078, "
     b"OpType=BROADCAST, NumelIn=5056, NumelOut=5056, Timeout(ms)=600000) ran for 600026 "

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
-from peerwatch_common.signatures.matcher import LogMatcher, MatchTable
-from peerwatch_common.signatures.signature_set import load_signatures
+from peerwatch_common.signatures.matcher import LogMatcher
+from signature_tables import shipped_signatures, shipped_table
+from yaml_files import read_yaml
 
-MESSAGES = yaml.safe_load(Path(__file__).with_name("messages.yaml").read_text(encoding="utf-8"))
-SIGNATURES = load_signatures()
-TABLES = {log: MatchTable(SIGNATURES.of_log(log)) for log in ("job", "kernel")}
+MESSAGES = read_yaml(Path(__file__).with_name("messages.yaml"))
+SIGNATURES = shipped_signatures()
+TABLES = {log: shipped_table(log) for log in ("job", "kernel")}
 OWN = ("rank", "local_rank", "peer_rank", "peer_address")
 CASES = [
     pytest.param(name, case, id=f"{name}-{number}")

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from peerwatch_common.signatures.matcher import LONGEST_LINE, LogMatcher, MatchTable
+from peerwatch_common.signatures.matcher import LONGEST_LINE, LogMatcher
 from peerwatch_common.signatures.partial_lines import PartialLines
-from peerwatch_common.signatures.signature_set import load_signatures
+from signature_tables import shipped_table
 
-TABLE = MatchTable(load_signatures().of_log("job"))
+TABLE = shipped_table("job")
 TEXT = "CUDA error: device-side assert triggered"
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from peerwatch_common.signatures.matcher import LogMatcher, MatchTable
-from peerwatch_common.signatures.signature_set import load_signatures
+from peerwatch_common.signatures.matcher import LogMatcher
+from signature_tables import shipped_table
 
-TABLE = MatchTable(load_signatures().of_log("job"))
+TABLE = shipped_table("job")
 FRAMES = (
     "Traceback (most recent call last):\n"
     '  File "train.py", line 10, in <module>\n'

@@ -4,21 +4,19 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 
 from peerwatch_common.signatures import signature_set
-from peerwatch_common.signatures.signature_set import load_signatures
 from peerwatch_responder.retry.knowledge import exits as exits_file
 from peerwatch_responder.retry.knowledge.exits import shipped_exits
 from retry_cases import KNOWLEDGE, advised, traceback
+from signature_tables import shipped_signatures
+from yaml_files import read_yaml
 
-MESSAGES = yaml.safe_load(
-    (Path(__file__).parents[2] / "common" / "signatures" / "messages.yaml").read_text()
-)
+MESSAGES = read_yaml(Path(__file__).parents[2] / "common" / "signatures" / "messages.yaml")
 HEALTHY = Path(signature_set.__file__).with_name("healthy.txt").read_text().splitlines()
-SIGNATURES = load_signatures()
+SIGNATURES = shipped_signatures()
 # Code, how it is stated, and what is advised, for all of OpenPAI's 62 entries.
-ENTRIES = yaml.safe_load(exits_file.SHIPPED.read_text())["exits"]
+ENTRIES = read_yaml(exits_file.SHIPPED)["exits"]
 
 
 def _wanted(name, text):

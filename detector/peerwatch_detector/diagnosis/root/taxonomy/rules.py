@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, get_args
 
-import yaml
-
+from peerwatch_common.settings.yaml_file import read_yaml
 from peerwatch_detector.diagnosis.root.taxonomy.rule import (
     Duration,
     Role,
@@ -15,6 +14,8 @@ from peerwatch_detector.diagnosis.root.taxonomy.rule import (
     RuleBook,
 )
 from peerwatch_detector.diagnosis.verdict import Action, Domain, Symptom
+
+_SHIPPED = Path(__file__).with_name("rules.yaml")
 
 _ALLOWED: dict[str, Any] = {
     "role": Role,
@@ -28,8 +29,7 @@ _ALLOWED: dict[str, Any] = {
 @cache
 def rule_book() -> RuleBook:
     """Return the shipped rules, read once."""
-    text = files(__package__).joinpath("rules.yaml").read_text(encoding="utf-8")
-    return RuleBook(read_rules(yaml.safe_load(text)))
+    return RuleBook(read_rules(read_yaml(_SHIPPED, is_shipped=True)))
 
 
 def read_rules(about: dict[str, Any]) -> tuple[Rule, ...]:
