@@ -122,6 +122,6 @@ class AbsentConfig(Section):
         gt=0,
         le=7200,
         description="How long a node must be unreachable to become a finding. For a node "
-        "without which the job keeps working it is continuity.threshold_seconds, if that is "
-        "longer.",
+        "without which the job keeps working, or that was still there when the job had waited for "
+        "half of peerwatch.slack_seconds, it is continuity.threshold_seconds, if that is longer.",
     )

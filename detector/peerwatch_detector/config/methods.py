@@ -185,7 +185,8 @@ class PeerwatchConfig(MethodConfig):
         "causes (GPUs, network, CPU, ...) speak against it, each for fast_pair_seconds, or its "
         "rank's heartbeat does. Signs of one cause, and all after a rest of the GPUs, must wait "
         "for patience_seconds, weak ones for fast_seconds more. What a working job bore within the "
-        "ten minutes before is no sign unless it has grown by half.",
+        "ten minutes before is no sign unless it has grown by half, and what begins once the wait "
+        "is long is one only in its whole size and with the full continuity.",
     )
     ended: bool = Field(
         default=True,
@@ -213,6 +214,12 @@ class PeerwatchConfig(MethodConfig):
         gt=0,
         le=1,
         description="How much weaker, as a share of the minimum effect size.",
+    )
+    restarts: bool = Field(
+        default=True,
+        description="Once the job's processes have ended, a finding needs the full continuity "
+        "until the job works again, and what nodes usually do and hold (CPU, traffic, memory) is "
+        "learned anew from then on.",
     )
     symptoms: bool = Field(
         default=True,

@@ -116,6 +116,18 @@ def test_steps_without_a_value_teach_nothing() -> None:
     np.testing.assert_allclose(0.1, found[1], rtol=1e-6)
 
 
+def test_what_is_forgotten_is_learned_anew_but_of_who_is_kept() -> None:
+    baseline = fresh(nodes=3)
+    learn(baseline, np.tile([0.3, -0.1, 0.2], (40, 1)))
+    baseline.assume_like_peers("c")
+    baseline.forget({"b", "unknown"})
+    found = after(baseline, 40)
+    assert np.isnan(found[0])
+    np.testing.assert_allclose([-0.1, 0.0], found[1:], atol=1e-6)
+    learn(baseline, np.tile([0.5, -0.1, 0.0], (30, 1)), begin=40)
+    np.testing.assert_allclose([0.5, -0.1, 0.0], after(baseline, 70), atol=1e-6)
+
+
 def test_a_baseline_of_no_seconds_is_off() -> None:
     baseline = fresh(seconds=0)
     learn(baseline, np.full((40, 2), 0.4))

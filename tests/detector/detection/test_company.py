@@ -32,6 +32,39 @@ def test_a_sign_without_company_is_given_time(waited: int, strength: float, flag
 
 
 @pytest.mark.parametrize(
+    ("after", "seconds", "strength", "flagged"),
+    [
+        pytest.param(125.0, 60.0, 1.1, True, id="as soon as weaker signs are seen"),
+        pytest.param(126.0, 60.0, 9.0, False, id="later"),
+        pytest.param(126.0, 240.0, 1.7, True, id="a fault of its own, by size and time"),
+        pytest.param(126.0, 235.0, 1.7, False, id="by size only"),
+        pytest.param(126.0, 240.0, 1.6, False, id="by time only"),
+    ],
+)
+def test_what_begins_long_into_a_wait_is_not_why_the_job_waits(
+    after: float, seconds: float, strength: float, flagged: bool
+) -> None:
+    since = float(NOW - 400)
+    item = evidence_of(began=since + after, seconds=seconds, strength=strength)
+    assert flagged is bool(sustained(item, phase=WAITS, waiting_since=since))
+    alone = without(company=False)
+    assert sustained(item, phase=WAITS, waiting_since=since, config=alone)
+
+
+def test_what_begins_long_into_a_wait_is_no_company() -> None:
+    since = float(NOW - 400)
+    early = evidence_of(began=since, seconds=30, strength=2.0)
+    late = evidence_of("other", began=since + 126, seconds=60, strength=2.0)
+    step = JobStep(NOW, NOW, WAITS, since, halted_seconds=0.0)
+    settings = CONFIG.peerwatch
+    for other, paired in ((late, False), (replace(late, began=since + 125), True)):
+        needed = [
+            each.threshold for each in assess([early, other], step, lambda _: math.nan, CONFIG)
+        ]
+        assert paired is (settings.fast_pair_seconds in needed)
+
+
+@pytest.mark.parametrize(
     ("names", "enough"),
     [
         (("pause", "marks"), False),

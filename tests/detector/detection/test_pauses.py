@@ -45,6 +45,17 @@ def test_what_little_is_left_in_a_long_wait_is_not_compared() -> None:
     assert [] == found(values)
 
 
+@pytest.mark.parametrize(("after", "expected"), [(100, ["node-02"]), (150, [])])
+def test_who_begins_to_differ_long_into_a_pause_is_not_its_reason(
+    after: int, expected: list[str]
+) -> None:
+    """A storage is slow for minutes; meanwhile a node wanders as it does at all times."""
+    values = training(1200, waits=(ONSET, ONSET + 330))
+    changed(values, "cpu_usage", 2, 0.7, slice(ONSET + after, ONSET + after + 150))
+    assert expected == nodes_found(values)
+    assert ["node-02"] == nodes_found(values, peerwatch=ALONE)
+
+
 def test_an_evaluation_beside_a_host_that_works_costs_the_job_nothing() -> None:
     """Another program runs for long; part of the time the job evaluates, which computes less."""
     values = changed(training(1200), "network_throughput", 2, 20.0, FAULT)

@@ -242,6 +242,24 @@ def test_a_silent_node_that_the_job_worked_on_without_explains_no_later_wait() -
     assert ["node-04"] == [finding.node for finding in here.run(ONSET + 120, 5)]
 
 
+@pytest.mark.parametrize(("after", "needed"), [(20, 60), (50, 240)])
+def test_a_node_that_was_there_long_into_a_wait_is_not_why_the_job_waits(
+    after: int, needed: int
+) -> None:
+    """All wait for a storage, and meanwhile a node's exporters are updated."""
+    here = replay(training(1100, waits=(ONSET, 1100)))
+    here.absent_since = {"node-02": START + ONSET + after}
+    assert [] == here.run(ONSET + after + needed - 5, 5)
+    (finding,) = here.run(ONSET + after + needed + 15, 5)
+    assert ("node-02", "absent") == (finding.node, finding.metric)
+
+
+def test_a_node_that_was_there_long_into_a_wait_holds_no_finding_back() -> None:
+    here = replay(stopped_rank(node=4), peerwatch=ALONE)
+    here.absent_since = {"node-02": START + ONSET + 50.0}
+    assert ["node-04"] == [finding.node for finding in here.run(ONSET + 90, 5)]
+
+
 def restarted(late: int) -> Values:
     """After a halt one node's GPUs rest on for so many seconds, while the others wait for it."""
     values = training(1500, rests=(ONSET, ONSET + 150), waits=(ONSET + 150, ONSET + 150 + late))

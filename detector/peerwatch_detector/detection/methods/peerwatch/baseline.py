@@ -7,7 +7,7 @@ seconds in which it deviated. Per GPU where the metric is per GPU; a unit is one
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -97,6 +97,12 @@ class Baseline:
         other = Baseline(self.seconds, self.resolution_seconds)
         other._alike = set(self._alike)
         return other
+
+    def forget(self, kept: Collection[str] = ()) -> None:
+        """Begin anew with all nodes but those ``kept``, and those that are assumed to be alike."""
+        kept = {*kept, *self._alike}
+        self._past[[index for index, node in enumerate(self.nodes) if node not in kept]] = np.nan
+        self._period = -1
 
     def follow(self, nodes: tuple[str, ...], gpus: tuple[str, ...] | None = None) -> None:
         """Go on with these nodes and GPUs: known ones keep their past, new ones begin without.

@@ -7,7 +7,7 @@ are assessed together with the others: that is next to nothing, while the sample
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -40,10 +40,17 @@ from peerwatch_detector.models.base import Model
 _LATEST = 10
 # Moved away from the peers' plain level by this share of the minimum effect size.
 _AWAY = 0.7
+# What a node's processes do and hold. Every restart sets it anew: another node is the first rank,
+# which logs and serves the rendezvous, and others feed it. What the hardware does stays.
+_OF_PROCESSES = frozenset({"load", "memory", "own"})
 
 
 def compare_steps(
-    view: MetricView, steps: Iterable[JobStep], models: Mapping[str, Model], config: DetectorConfig
+    view: MetricView,
+    steps: Iterable[JobStep],
+    models: Mapping[str, Model],
+    config: DetectorConfig,
+    flagged: Collection[str] = (),
 ) -> None:
     """Compare one metric at all steps that it was not compared at yet.
 
@@ -57,11 +64,16 @@ def compare_steps(
         By metric.
     config
         Settings.
+    flagged
+        Nodes with a finding, which no restart of the job refutes.
     """
     memory = view.memory
     for step in steps:
         if step.time <= memory.evaluated_until:
             continue
+        if step.resumed and view.metric.kind in _OF_PROCESSES:
+            for group in view.groups:
+                group.baseline.forget(flagged)
         if not step.phase.idle:
             memory.compared[step.time] = _compare(view, step, models, config)
         memory.evaluated_until = step.time

@@ -26,9 +26,9 @@ from peerwatch_detector.detection.time_grid import elapsed
 
 # While the job waits for long, what began so many times the slack earlier may explain it.
 _LATE_SLACK = 2.0
-# What was seen only before the level of all collapsed must have begun within this share of the
-# slack.
-_HELD_SLACK = 0.5
+# What tells of a wait's first moment alone must have begun within this share of the slack: what was
+# seen only before the level of all collapsed, and a node that is gone.
+FIRST_SHARE = 0.5
 # And have been this large, in minimum effect sizes: when the level of all falls within seconds, a
 # node whose samples are a second or two ahead is below its peers for a moment.
 _HELD_STRENGTH = 3.0
@@ -223,7 +223,13 @@ def _needed_while_waiting(
     settings = config.peerwatch
     late = step.waits_long(settings.patience_seconds)
     # A glitch just before a checkpoint was the first as well; then the wait is soon over.
-    if (item.held and not late) or not _explains(item, step, settings, late=late):
+    if item.held and not late:
+        return np.inf
+    # What came later may be a fault of its own: it has the size and the time of one.
+    if _came_later(item, step, settings) and not item.held and not item.holds_less:
+        whole = item.strength * settings.relaxed >= 1
+        return config.continuity.threshold_seconds if whole else np.inf
+    if not _explains(item, step, settings, late=late):
         return np.inf
     signs = _signs(same_node, step, settings, late=True)
     if settings.company:
@@ -268,6 +274,8 @@ def _explains(item: Evidence, step: JobStep, settings: PeerwatchConfig, *, late:
     before, slack = elapsed(item.began, step.waiting_since), settings.slack_seconds
     if before > (_LATE_SLACK * slack if late else slack):
         return False
+    if _came_later(item, step, settings):
+        return False
     # The job worked on with the same a moment ago. Once it waits for long, less counts as much.
     relaxed = settings.relaxed if step.waits_long(settings.patience_seconds) else 1.0
     if settings.company and item.strength * relaxed < _GROWN * item.borne:
@@ -275,7 +283,18 @@ def _explains(item: Evidence, step: JobStep, settings: PeerwatchConfig, *, late:
     if not item.held:
         return True
     # What a node shows where the level collapses in the midst of a wait was not the first.
-    return abs(before) <= _HELD_SLACK * slack and item.strength >= _HELD_STRENGTH
+    return abs(before) <= FIRST_SHARE * slack and item.strength >= _HELD_STRENGTH
+
+
+def _came_later(item: Evidence, step: JobStep, settings: PeerwatchConfig) -> bool:
+    """Whether a deviation began so late that it cannot be why the job waits.
+
+    Once the wait is long, weaker deviations are seen, too, as soon as the mean that is compared
+    tells of them. What is seen only later was not there, or weaker, while the job waited already.
+    """
+    assert step.waiting_since is not None, "a waiting job waits since some time"
+    seen = settings.patience_seconds + settings.level_seconds
+    return settings.company and elapsed(step.waiting_since, item.began) > seen
 
 
 def _deviation(

@@ -32,8 +32,13 @@ class JobStep:
         What the job does.
     waiting_since
         On the clock; None while it does not wait.
+    restarted
+        Whether its processes have ended, and it has made no progress since.
+    resumed
+        Whether this is the first progress of processes that were started anew.
     starting
-        Whether it was halted for long and has made no progress since.
+        Whether it was halted for long, or its processes were started anew, and it has made no
+        progress since.
     idle_seconds, halted_seconds
         How long it was idle in all, and since it last made progress.
     hung_seconds
@@ -49,6 +54,8 @@ class JobStep:
     clock: float = 0.0
     phase: Phase = field(default_factory=Phase)
     waiting_since: float | None = None
+    restarted: bool = False
+    resumed: bool = False
     starting: bool = False
     idle_seconds: float = 0.0
     halted_seconds: float = 0.0
@@ -99,20 +106,33 @@ def next_step(
     """
     phase = progress.phase(time) if config.peerwatch.progress else Phase()
     idle, halted, worked_at = before.idle_seconds, before.halted_seconds, before.worked_at
-    hung = 0.0
+    restarts = config.peerwatch.restarts
+    hung, restarted = 0.0, before.restarted or phase.ended
     if phase.idle:
         hung = before.hung_seconds if before.phase.idle else _hung_seconds(before)
         idle = round(idle + config.evaluation_seconds, 3)
         halted = round(halted + config.evaluation_seconds, 3)
     elif not phase.waiting:
-        halted = 0.0
+        halted, restarted = 0.0, False
         worked_at = elapsed(phase.step_seconds, time) if phase.known else -np.inf
     clock = elapsed(idle, time)
     waiting_since = before.waiting_since if phase.waiting else None
+    if restarts and restarted and before.phase.idle and not phase.idle:
+        # Those that waited before are gone.
+        waiting_since = None
     if phase.waiting and waiting_since is None:
         waiting_since = elapsed(phase.noticed_seconds, clock)
-    starting = halted >= config.peerwatch.patience_seconds
-    choices = progress.choices()
     return JobStep(
-        time, clock, phase, waiting_since, starting, idle, halted, hung, worked_at, choices
+        time,
+        clock,
+        phase,
+        waiting_since,
+        restarted=restarted,
+        resumed=restarts and before.restarted and not restarted,
+        starting=halted >= config.peerwatch.patience_seconds or (restarts and restarted),
+        idle_seconds=idle,
+        halted_seconds=halted,
+        hung_seconds=hung,
+        worked_at=worked_at,
+        choices=progress.choices(),
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
@@ -28,6 +27,11 @@ from peerwatch_detector.detection.findings import (
 )
 from peerwatch_detector.detection.job_step_rate import JobStepRate
 from peerwatch_detector.detection.methods.base import Method, MetricScores, ranked
+from peerwatch_detector.detection.methods.peerwatch.absence import (
+    absent_at,
+    explain_the_wait,
+    with_lengths,
+)
 from peerwatch_detector.detection.methods.peerwatch.comparison import compare_steps
 from peerwatch_detector.detection.methods.peerwatch.evidence import (
     Evidence,
@@ -97,7 +101,7 @@ class PeerwatchMethod(Method):
             self._assess(job, views, frames, absent, now)
         for view in views:
             view.memory.evaluated_until = self._step.time
-        return [*self._patient(absent), *self._deviations]
+        return [*with_lengths(absent, self._step, self._config), *self._deviations]
 
     def raise_findings(self, job: Job, deviations: list[Deviation], now: float) -> None:
         """Raise the absent nodes; the others were raised step by step."""
@@ -223,7 +227,13 @@ class PeerwatchMethod(Method):
         for time in _step_times(views, last.time, config.evaluation_seconds):
             last = next_step(last, time, self._progress, config)
             self._ahead.append(last)
-        compare = partial(compare_steps, steps=self._ahead, models=self._models, config=config)
+        compare = partial(
+            compare_steps,
+            steps=self._ahead,
+            models=self._models,
+            config=config,
+            flagged=self._state.standing.keys(),
+        )
         each(compare, views, self._threads([view.frame for view in views]))
 
     def _assess(
@@ -244,8 +254,8 @@ class PeerwatchMethod(Method):
         resting = step.phase.idle and not step.phase.ended
         if len(job.nodes) < config.min_nodes or resting:
             return
-        gone = self._gone(absent, step.time)
-        explained = self._absence_explains(gone)
+        gone = absent_at(absent, step, config)
+        explained = explain_the_wait(gone, step, config)
         sustained = gone if explained else [*gone, *self._deviations]
         new = self._raise(job, sustained, now, known=step.phase.known)
         self._state.explanations |= explain_all(
@@ -300,48 +310,6 @@ class PeerwatchMethod(Method):
                 quiet[node] = min(seconds, elapsed(state.standing[node].since, time))
         state.standing = still_standing(
             state.standing, quiet, self._config.continuity.clear_seconds
-        )
-
-    def _patient(self, absent: list[Deviation]) -> list[Deviation]:
-        """Return the absent nodes with the length that makes each a finding.
-
-        A job cannot work without one of its nodes. Where it went on working after a node became
-        absent, only the node's exporter is known to be gone: such a node has as much time as any
-        other that a working job bears.
-        """
-        least = self._config.continuity.threshold_seconds
-        return [
-            replace(node, threshold=max(node.threshold, least)) if self._worked_on(node) else node
-            for node in absent
-        ]
-
-    def _worked_on(self, absent: Deviation) -> bool:
-        """Whether the job worked on after a node became absent."""
-        noticed = self._config.absent.after_seconds + self._step.phase.noticed_seconds
-        return elapsed(absent.since, self._step.worked_at) > noticed
-
-    def _gone(self, absent: list[Deviation], time: float) -> list[Deviation]:
-        """Return the absent nodes as they stood at a step, or when they were last looked for."""
-        return [
-            replace(deviation, seconds=min(elapsed(deviation.since, time), deviation.seconds))
-            for deviation in self._patient(absent)
-            if elapsed(deviation.since, time) >= self._config.absent.after_seconds
-        ]
-
-    def _absence_explains(self, gone: list[Deviation]) -> bool:
-        """Whether a node became absent when the job began to wait, and is no finding yet.
-
-        It will be, or it comes back; until then nobody else is the reason.
-        """
-        waits = self._step.waits_seconds
-        if waits is None:
-            return False
-        since, slack = self._step.time - waits, self._config.peerwatch.slack_seconds
-        return any(
-            abs(elapsed(since, node.since)) <= slack
-            and not node.sustained
-            and not self._worked_on(node)
-            for node in gone
         )
 
 
