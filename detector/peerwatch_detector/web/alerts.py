@@ -170,4 +170,6 @@ class FiringAlerts:
             Alert(labels.get("alertname", ""), labels.get("job_id", ""), labels.get("node", ""))
             for labels, _ in rows_of(answers, "alerts")
         )
-        self._firing = Firing((alert for alert in found if alert.name != _FINDING), self._runbooks())
+        self._firing = Firing(
+            (alert for alert in found if alert.name != _FINDING), self._runbooks()
+        )
