@@ -39,8 +39,8 @@ JOBS = {
     "eval-12": [f"gpu-{number:03d}" for number in range(201, 205)],
 }
 _FAULTS = {FAULTY: "hung_rank", PAUSING: "pfc_storm", DEFECTIVE: "ecc_error"}
-# What the others of a job do from then on: a rank that hangs, or that a memory error ends, makes all
-# of them wait.
+# What the others of a job do from then on: a rank that hangs makes all of them wait, and so does a
+# memory error that ends one.
 _PEERS = {"llm-pretrain-31": "waiting", "eval-12": "waiting"}
 
 # Long enough for the findings that take longest by the detector's defaults.
