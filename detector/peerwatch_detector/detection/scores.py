@@ -93,8 +93,10 @@ def score_windows(
         Unix time; None for the newest window only.
     """
     length, limit = config.window_length, config.steps_in(config.fill_limit_seconds)
-    values = frame.values if after is not None else frame.values[:, -(length + limit) :]
-    filled = fill_nearest(values, limit)
+    if after is None:
+        filled = _newest(frame.values[:, -(length + limit) :], length, limit)
+    else:
+        filled = fill_nearest(frame.values, limit)
     ends = frame.times[-filled.shape[1] :][length - 1 :]
     new = ends == ends[-1:] if after is None else ends > after
     cut = windows(filled, length)[new]
@@ -105,6 +107,14 @@ def score_windows(
     # The paper has no other smoothing than the window, so neither have the additions.
     levels = np.where(present, cut.mean(axis=2, dtype=np.float64), np.nan)
     return WindowScores(ends[new], present, normal_score(sums), zscores(levels))
+
+
+def _newest(values: NDArray[np.float32], length: int, limit: int) -> NDArray[np.float32]:
+    """Return the newest samples with their gaps filled; nearly all nodes have none."""
+    newest = values[:, -length:].copy()
+    gaps = ~np.isfinite(newest).all(axis=1)
+    newest[gaps] = fill_nearest(values[gaps], limit)[:, -length:]
+    return newest
 
 
 def _embed(

@@ -60,15 +60,11 @@ def _series(url: str, data: dict[str, Any]) -> list[Series]:
     """Turn a vector into series of one sample; NaN and infinities included."""
     try:
         pairs = [item["value"] for item in data["result"]]
-        table = np.array([(float(time), float(value)) for time, value in pairs]).reshape(-1, 2)
-        times, values = table.T.copy()
-        return [
-            Series(
-                {name: text for name, text in item["metric"].items() if name != "__name__"},
-                times[place : place + 1],
-                values[place : place + 1],
-            )
-            for place, item in enumerate(data["result"])
-        ]
+        times = np.array([[float(time)] for time, _ in pairs])
+        values = np.array([[float(value)] for _, value in pairs])
+        every = [item["metric"] for item in data["result"]]
+        for labels in every:
+            labels.pop("__name__", None)
+        return list(map(Series, every, times, values))
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise ReadError("malformed", f"{url}: a vector of unexpected form: {error!r}.") from error

@@ -31,6 +31,7 @@ _COLLAPSED_FLOOR = 0.3
 _PLAIN_NODES = 64
 # One GPU alone carries a deviation that is this many times that of the node's second worst.
 _ALONE = 3.0
+_NOBODY = (np.empty(0, np.intp), np.empty(0), np.empty(0, np.int64), np.empty(0, np.bool_))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +134,9 @@ class StepCandidates:
         cls, evaluated: NDArray[np.bool_], unobservable: NDArray[np.bool_]
     ) -> StepCandidates:
         """Return that there is no candidate."""
-        none = (np.empty(0, np.intp), np.empty(0), np.empty(0, np.int64), np.empty(0, np.bool_))
         return cls(
             len(evaluated),
-            (none, none),
+            (_NOBODY, _NOBODY),
             (False, False),
             np.packbits(evaluated),
             np.packbits(unobservable),

@@ -337,7 +337,7 @@ def _track(view: MetricView, step: JobStep) -> None:
     if found is None:
         return
     sides = view.memory.high, view.memory.low
-    if not found.anybody and not any(len(side.running()) for side in sides):
+    if not found.anybody and not any(side.runs for side in sides):
         evaluated, _ = found.known()
         for side, common in zip(sides, found.common, strict=True):
             side.pass_by(step, evaluated, common=common)
@@ -354,6 +354,8 @@ def _collect(views: list[MetricView], config: DetectorConfig) -> list[Evidence]:
         memory = view.memory
         common = memory.high.common or memory.low.common
         for tracker, high in ((memory.high, True), (memory.low, False)):
+            if not tracker.runs:
+                continue
             found, left_out = collect_evidence(
                 tracker,
                 view.metric,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector import compiled
+from peerwatch_detector.detection.methods.peerwatch.ranked import ranked
 
 Levels = NDArray[np.float64]
 
@@ -37,12 +38,10 @@ def job_median(values: NDArray[np.float32]) -> Levels:
 
 
 def _medians(values: NDArray[np.float32]) -> Levels:
-    ranked = np.sort(values.T, axis=1)
-    count = np.isfinite(ranked).sum(axis=1)
-    rows = np.arange(len(ranked))
-    low = ranked[rows, np.maximum((count - 1) // 2, 0)]
-    high = ranked[rows, np.minimum(count // 2, ranked.shape[1] - 1)]
-    return np.where(count > 0, (low.astype(np.float64) + high) / 2, np.nan)
+    steps = np.ascontiguousarray(values.T)
+    count = np.isfinite(steps).sum(axis=1)
+    middle = ranked(steps, (count - 1) // 2, 2).astype(np.float64)
+    return (middle[:, 0] + middle[np.arange(len(steps)), 1 - count % 2]) / 2
 
 
 def compare(values: NDArray[np.float32]) -> tuple[Levels, Levels, Levels]:

@@ -18,6 +18,7 @@ _TURNED = np.int32(0x7FFFFFFF)
 _INFINITE = np.int32(0x7F800000)
 _UNKNOWN = _TURNED
 _SMALLEST = np.int32(-0x80000000)
+_ONE, _NONE = np.float32(1), np.float32(0)
 
 
 class RunningMedians:
@@ -56,7 +57,7 @@ class RunningMedians:
         return (middle[:, 0].astype(np.float64) + middle[:, 1]) / 2
 
 
-@compiled.compiled
+@compiled.numerical
 def _find(
     values: NDArray[np.int32],
     without: NDArray[np.int64],
@@ -79,7 +80,6 @@ def _find(
     """
     numbers = np.empty(values.shape[1], np.int32)
     for row in range(len(values)):
-        count = 0
         for column in range(len(numbers)):
             bits = values[row, column]
             finite = (bits & _TURNED) < _INFINITE
@@ -87,11 +87,13 @@ def _find(
         for column in without:
             numbers[column] = _UNKNOWN
         middle = newest[row]
-        below, equal = 0, 0
+        # Whole numbers in float32 are exact, and counted twice as fast.
+        known, smaller, alike = _NONE, _NONE, _NONE
         for number in numbers:
-            count += number != _UNKNOWN
-            below += number < middle
-            equal += number == middle
+            known += _ONE if number != _UNKNOWN else _NONE
+            smaller += _ONE if number < middle else _NONE
+            alike += _ONE if number == middle else _NONE
+        count, below, equal = int(known), int(smaller), int(alike)
         if count < least:
             continue
         place = (count - 1) // 2
@@ -129,7 +131,7 @@ def _next_above(numbers: NDArray[np.int32], limit: np.int32) -> np.int32:
 @compiled.inlined
 def _how_many(numbers: NDArray[np.int32], value: np.int32) -> int:
     """Return how many numbers equal a value."""
-    count = 0
+    count = _NONE
     for number in numbers:
-        count += number == value
-    return count
+        count += _ONE if number == value else _NONE
+    return int(count)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from peerwatch_detector import compiled
 from peerwatch_detector.detection.methods.peerwatch.baseline import Usual
 from peerwatch_detector.detection.methods.peerwatch.peers import Levels
+from peerwatch_detector.detection.methods.peerwatch.ranked import ranked
 from peerwatch_detector.detection.similarity import Mask
 
 Samples = NDArray[np.float32]
@@ -104,29 +105,7 @@ def about_median(steps: Samples, others: NDArray[np.int64]) -> Samples:
     NDArray[np.float32]
         Shape (n_steps, 3), from place (others - 1) // 2 on; NaN where there are fewer.
     """
-    found = np.full((len(steps), 3), np.nan, np.float32)
-    places = (others - 1) // 2
-    for step in np.flatnonzero(others >= 1).tolist():
-        # The one in the middle parts the smaller from the larger, of which NaN are the largest.
-        parted = np.partition(steps[step], places[step] + 1)
-        _beside(parted, places[step] + 1, found[step])
-    return found
-
-
-@compiled.compiled
-def _beside(parted: Samples, place: int, found: Samples) -> None:
-    """Fill in the largest value before a place, that at it, and the smallest after it."""
-    found[1] = parted[place]
-    found[0] = parted[0]
-    for value in parted[1:place]:
-        found[0] = max(found[0], value)
-    smallest = np.float32(np.inf)
-    for value in parted[place + 1 :]:
-        # NaN is never smaller.
-        if value < smallest:  # noqa: PLR1730 - min would give NaN
-            smallest = value
-    if smallest < np.inf:
-        found[2] = smallest
+    return ranked(steps, np.where(others >= 1, (others - 1) // 2, -1), 3)
 
 
 def screen(

@@ -53,6 +53,8 @@ class SideTracker:
         self.held: NDArray[np.bool_] = np.empty(0, dtype=np.bool_)
         self.of_many: NDArray[np.bool_] = np.empty(0, dtype=np.bool_)
         self.common = False
+        # Whether any deviation runs; asked of every metric at every step.
+        self.runs = False
 
     def follow(self, nodes: tuple[str, ...]) -> None:
         """Go on with these nodes, as ``DeviationTracker.follow``."""
@@ -72,6 +74,7 @@ class SideTracker:
             old = getattr(self, name)
             setattr(self, name, np.array([old[known[n]] if n in known else blank for n in nodes]))
         self.deviations.follow(nodes)
+        self.runs = bool(len(self.running()))
 
     def update(
         self, step: JobStep, found: Side, evaluated: Mask, unobservable: Mask | None = None
@@ -110,7 +113,7 @@ class SideTracker:
             self.seen_at = np.where(seen, step.clock, self.seen_at)
             self.seen_strength = np.where(seen, self.strength, self.seen_strength)
         self.gpu = np.where(seen, found.gpu, self.gpu)
-        self.common = found.common
+        self.common, self.runs = found.common, bool(len(self.running()))
 
     def pass_by(self, step: JobStep, evaluated: Mask, *, common: bool) -> None:
         """Do what ``update`` does while nobody has a deviation and there is no candidate.
