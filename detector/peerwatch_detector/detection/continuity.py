@@ -55,14 +55,15 @@ class DeviationTracker:
         if nodes == self.nodes:
             return
         known = {node: index for index, node in enumerate(self.nodes)}
+        # New nodes take the blank, behind all others.
+        places = [known.get(node, -1) for node in nodes]
         for name, blank in (
             ("start", np.nan),
             ("last", np.nan),
             ("quiet", 0.0),
             ("_evaluated", np.nan),
         ):
-            old = getattr(self, name)
-            setattr(self, name, np.array([old[known[n]] if n in known else blank for n in nodes]))
+            setattr(self, name, np.append(getattr(self, name), blank)[places])
         self.nodes = nodes
 
     def update(self, time: float, candidates: Mask, evaluated: Mask) -> None:

@@ -40,8 +40,10 @@ def job_median(values: NDArray[np.float32]) -> Levels:
 def _medians(values: NDArray[np.float32]) -> Levels:
     steps = np.ascontiguousarray(values.T)
     count = np.isfinite(steps).sum(axis=1)
-    middle = ranked(steps, (count - 1) // 2, 2).astype(np.float64)
-    return (middle[:, 0] + middle[np.arange(len(steps)), 1 - count % 2]) / 2
+    both = ranked(steps, (count - 1) // 2, 2).astype(np.float64)
+    # Of an odd number the one in the middle is both.
+    medians: Levels = (both[:, 0] + both[np.arange(len(both)), 1 - count % 2]) / 2
+    return medians
 
 
 def compare(values: NDArray[np.float32]) -> tuple[Levels, Levels, Levels]:

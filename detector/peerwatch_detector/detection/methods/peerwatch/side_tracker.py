@@ -61,6 +61,8 @@ class SideTracker:
         if nodes == self.deviations.nodes:
             return
         known = {node: index for index, node in enumerate(self.deviations.nodes)}
+        # New nodes take the blank, behind all others.
+        places = [known.get(node, -1) for node in nodes]
         for name, blank in (
             ("since", np.nan),
             ("strength", 0.0),
@@ -71,8 +73,7 @@ class SideTracker:
             ("held", False),
             ("of_many", False),
         ):
-            old = getattr(self, name)
-            setattr(self, name, np.array([old[known[n]] if n in known else blank for n in nodes]))
+            setattr(self, name, np.append(getattr(self, name), blank)[places])
         self.deviations.follow(nodes)
         self.runs = bool(len(self.running()))
 
