@@ -11,6 +11,9 @@ from peerwatch_reliability.sources.prometheus.evidence import minute_of, observe
 from peerwatch_reliability.sources.prometheus.first_steps import FirstStepReader, start_of
 from prometheus_history import prometheus_with
 
+# One Prometheus for all.
+pytestmark = pytest.mark.xdist_group("evidence_live")
+
 HOURS, NODES, ENDS = 18, 100, 1000
 # Whole minutes; the ends lie within the samples, with their windows.
 T0 = 1_700_000_040

@@ -18,6 +18,9 @@ from peerwatch_reliability.sources.kubernetes.days import DayReader
 from peerwatch_reliability.sources.kubernetes.source import read_kubernetes
 from prometheus_history import prometheus_with
 
+# One Prometheus for all.
+pytestmark = pytest.mark.xdist_group("kubernetes_live")
+
 HOUR = 3600
 # Midnight, so that the history crosses one.
 T0 = 19_676 * 86_400 - 8 * HOUR

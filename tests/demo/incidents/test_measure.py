@@ -16,6 +16,9 @@ from peerwatch_demo.incidents.mechanism import load_mechanisms
 from peerwatch_demo.incidents.story import play
 from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
 
+# The incidents are evaluated once for all.
+pytestmark = pytest.mark.xdist_group("incidents_measured")
+
 NODES = ("a1", "a2", "a3", "b1", "b2", "b3")
 NOBODY: frozenset[str] = frozenset()
 # Of the jobs of a mechanism the small ones: what is right does not depend on the size.

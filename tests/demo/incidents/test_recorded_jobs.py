@@ -9,6 +9,9 @@ import pytest
 from peerwatch_demo.incidents.measure import Evaluation, evaluate
 from peerwatch_demo.incidents.recorded_jobs import FOLDER, load_recorded
 
+# The recordings are evaluated once for all.
+pytestmark = pytest.mark.xdist_group("recorded_jobs")
+
 
 @cache
 def evaluations() -> tuple[Evaluation, ...]:

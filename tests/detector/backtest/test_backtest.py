@@ -25,6 +25,9 @@ from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.errors import CaseError
 from peerwatch_detector.models.store import EMPTY
 
+# They are simulated once, for all tests that replay them.
+SIMULATED = pytest.mark.xdist_group("simulated_cases")
+
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
@@ -76,6 +79,7 @@ def results(
     return list(replay_cases(folders, variants, EMPTY))
 
 
+@SIMULATED
 @pytest.mark.parametrize("which", ["crash or link", "the other", "recorded"])
 def test_what_comes_later_changes_nothing_that_was_found(
     which: str, simulated: list[Path], tmp_path: Path
@@ -100,6 +104,7 @@ def test_what_comes_later_changes_nothing_that_was_found(
     assert flagged(whole, "peerwatch")
 
 
+@SIMULATED
 def test_the_length_of_the_cycle_does_not_change_who_is_found(
     simulated: list[Path], tmp_path: Path
 ) -> None:

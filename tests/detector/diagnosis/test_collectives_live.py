@@ -14,6 +14,9 @@ from peerwatch_detector.reading import instant_reader, promql
 from peerwatch_detector.reading.instant_reader import InstantReader
 from peerwatch_detector.reading.settings import ReadingSettings
 
+# One Prometheus for all.
+pytestmark = pytest.mark.xdist_group("diagnosis_live")
+
 START, STOP, STEP_SECONDS, SCRAPE_SECONDS = 1_700_000_000, 100, 0.5, 15
 # Rank 3 does not come to this one.
 LAST = int(STOP / STEP_SECONDS)

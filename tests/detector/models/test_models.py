@@ -31,6 +31,9 @@ from peerwatch_detector.models.store import (
 from peerwatch_detector.training.fit import Trained, TrainingOptions, train_model
 from peerwatch_detector.training.network import Network, export
 
+# The model is trained once for all.
+pytestmark = pytest.mark.xdist_group("trained_model")
+
 
 @pytest.fixture(scope="module")
 def trained() -> Trained:

@@ -10,6 +10,9 @@ from detector.world import World
 from peerwatch_detector.models.store import EMPTY
 from peerwatch_detector.service.detector import Detector
 
+# The job is replayed once for all.
+pytestmark = pytest.mark.xdist_group("elastic_job")
+
 NODES, REPLACED, MINUTES = 8, 30, 55
 # The minute in which one more node vanishes, and nobody replaces it.
 LAST = 48

@@ -21,6 +21,9 @@ from peerwatch_detector.training.fit import (
 
 LAX = {"largest_error": 1.0, "largest_level_error": 1.0, "batch_size": 64}
 QUICK = TrainingOptions(steps=30, **LAX)
+# Each model is trained once, for all tests of it.
+TRAINED = pytest.mark.xdist_group("trained")
+UNINTERRUPTED = pytest.mark.xdist_group("uninterrupted")
 
 
 def identity_of(trained: Trained) -> str:
@@ -32,6 +35,7 @@ def trained() -> Trained:
     return train_model(healthy_windows(), TrainingOptions(steps=600, seed=1), quiet)
 
 
+@TRAINED
 def test_training_rebuilds_windows_it_has_not_seen(trained: Trained) -> None:
     assert trained.quality.error < 5e-4
     assert trained.quality.level_error < 1e-3
@@ -41,6 +45,7 @@ def test_training_rebuilds_windows_it_has_not_seen(trained: Trained) -> None:
     assert float(np.mean((rebuilt - others) ** 2)) < 5e-4
 
 
+@TRAINED
 @pytest.mark.parametrize("level", [0.05, 0.6, 0.9])
 def test_a_level_that_was_never_seen_is_not_mapped_back_to_health(
     trained: Trained, level: float
@@ -113,6 +118,7 @@ def uninterrupted() -> list[tuple[int, int, float]]:
     return reports
 
 
+@UNINTERRUPTED
 @pytest.mark.parametrize("stop_after", [1, 2, 3])
 def test_a_training_taken_up_again_goes_the_same_way(
     uninterrupted: list[tuple[int, int, float]], stop_after: int

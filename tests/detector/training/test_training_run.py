@@ -23,6 +23,8 @@ from peerwatch_detector.training.run import checkpoint_path, train_bundle
 
 LAX = {"largest_error": 1.0, "largest_level_error": 1.0, "batch_size": 64}
 QUICK = TrainingOptions(steps=30, **LAX)
+# It is trained once, for all tests that go on with it.
+WHOLE = pytest.mark.xdist_group("whole_run")
 
 
 class Terminal(io.StringIO):
@@ -134,6 +136,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
+@WHOLE
 @pytest.mark.parametrize(
     ("name", "times", "resumed_from"),
     [

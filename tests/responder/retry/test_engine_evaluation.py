@@ -8,6 +8,9 @@ from peerwatch_responder.retry.corpus.read import shipped
 from peerwatch_responder.retry.corpus.text import Text
 from peerwatch_responder.retry.evaluation.engine import engine_advice, engine_answers, unseen_advice
 
+# The models are trained once for all.
+pytestmark = pytest.mark.xdist_group("engine_evaluation")
+
 STAYS, PASSES = "the frobnicator was sulking", "the gizmo took a nap"
 
 

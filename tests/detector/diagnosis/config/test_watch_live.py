@@ -17,6 +17,9 @@ from peerwatch_detector.service.configuration_specs import configuration_familie
 from peerwatch_detector.service.configurations import JobConfigurations
 from peerwatch_detector.service.workers import attempt
 
+# One Prometheus for all.
+pytestmark = pytest.mark.xdist_group("watch_live")
+
 START, CHANGE, LONG, MINUTE = 1_700_000_000, 3600, 7200, 60
 HOSTILE = 'a"b\\c|.* $'
 
