@@ -394,6 +394,21 @@ def test_series_are_recorded_as_often_as_their_reader_needs(file, expected):
     assert expected == intervals
 
 
+def test_no_other_rule_reads_what_is_recorded_for_the_detector():
+    # So tests of alerts on real servers do without these rules, which run every second.
+    recorded = {rule["record"] for rule in rules_of(RULES / "recording.rules.yaml")}
+    others = [rule for file in RULES.glob("*.rules.yaml") for rule in rules_of(file)]
+    read = {
+        name
+        for rule in others
+        if rule.get("record") not in recorded
+        for name in words(f"{rule['expr']} {rule.get('annotations', '')}")
+    }
+
+    assert recorded
+    assert not recorded & read
+
+
 @pytest.mark.parametrize(("rule", "file"), ALERTS + RECORDS)
 def test_the_expression_has_no_problem(rule, file):
     assert lint(rule["expr"], schema_of(file)) == []
