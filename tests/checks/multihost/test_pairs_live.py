@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # Far below what this machine's processors copy, also while others use them: only the links count.
 HEALTHY = Shape(rate_bits=80_000_000, burst_bytes=65_536, limit_bytes=4_000_000)
 SLOW = Shape(rate_bits=20_000_000, burst_bytes=65_536, limit_bytes=4_000_000)
-NODES = ("n0", "n1", "n2", "n3")
+NODES = ("n0", "n1", "n2")
 NODE = """
 import json, sys
 from pathlib import Path
@@ -65,8 +65,8 @@ def test_a_slow_link_and_a_node_that_is_not_there_are_named(
     network: Network, tmp_path: Path
 ) -> None:
     network.shape("n2", SLOW)
-    # Of five nodes the last one is dead.
-    nodes = {node: start(network, node, count=5, folder=tmp_path) for node in NODES}
+    # Of four nodes the last one is dead. What a pair costs is loading torch, on both of its nodes.
+    nodes = {node: start(network, node, count=4, folder=tmp_path) for node in NODES}
     said: dict[str, list[list[str]]] = {}
     try:
         for node, process in nodes.items():
@@ -77,7 +77,7 @@ def test_a_slow_link_and_a_node_that_is_not_there_are_named(
             process.kill()
             process.wait()
 
-    assert [("", "pass"), ("node 4", "fail"), ("n2", "fail")] == [
+    assert [("", "pass"), ("node 3", "fail"), ("n2", "fail")] == [
         (device, status) for device, status, _ in said["n0"]
     ]
     assert [("", "pass")] == [(device, status) for device, status, _ in said["n1"]]
