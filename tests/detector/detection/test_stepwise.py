@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,6 +23,8 @@ from detector.training_job import (
 )
 from peerwatch_detector.frame import JobFrame
 
+# Of each finding node, GPU, onset and time.
+Found = list[tuple[str, str, int, int]]
 # One sign is enough: for tests of what else decides.
 ALONE = {"company": False}
 
@@ -355,33 +359,47 @@ def test_samples_that_come_late_are_learned_from_and_evaluated() -> None:
     assert ["node-02"] == [finding.node for finding in late.run(cycle=1)]
 
 
-@pytest.mark.parametrize("cycle", [5, 7, 30, 10_000])
-@pytest.mark.parametrize("level_seconds", [15, 60])
-def test_findings_do_not_depend_on_how_the_cycles_fall(cycle: int, level_seconds: int) -> None:
+@cache
+def gaps_found(cycle: int, level_seconds: int) -> Found:
+    """Return what is found of a stopped rank of whom every tenth sample is missing."""
     values = changed(stopped_rank(), "network_throughput", 2, 0.05, FAULT)
     for array in values.values():
         array[..., np.random.default_rng(5).random(900) < 0.1] = np.nan
-    settings = {"level_seconds": level_seconds}
-    expected = found(values, cycle=15, peerwatch=settings)
+    return found(values, cycle=cycle, peerwatch={"level_seconds": level_seconds})
+
+
+@pytest.mark.xdist_group("stepwise_cycles")
+@pytest.mark.parametrize("cycle", [5, 7, 30, 10_000])
+@pytest.mark.parametrize("level_seconds", [15, 60])
+def test_findings_do_not_depend_on_how_the_cycles_fall(cycle: int, level_seconds: int) -> None:
+    expected = gaps_found(15, level_seconds)
     assert 1 == len(expected)
-    several = found(values, cycle=cycle, peerwatch=settings)
+    several = gaps_found(cycle, level_seconds)
     assert [finding[:3] for finding in expected] == [finding[:3] for finding in several]
 
 
 SLOW = settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
+@cache
+def stopped_rank_found() -> Found:
+    """Return what the properties below compare with, the same for every example."""
+    return found(stopped_rank())
+
+
+@pytest.mark.xdist_group("stepwise_properties")
 @SLOW
 @given(order=st.permutations(range(6)))
 def test_the_order_of_the_nodes_means_nothing(order: list[int]) -> None:
     values = stopped_rank()
     shuffled = {name: array[order] for name, array in values.items()}
-    expected = [(order.index(2), *finding[1:]) for finding in found(values)]
+    expected = [(order.index(2), *finding[1:]) for finding in stopped_rank_found()]
     names = node_names(6)
     assert expected == [(names.index(finding[0]), *finding[1:]) for finding in found(shuffled)]
     assert expected
 
 
+@pytest.mark.xdist_group("stepwise_properties")
 @SLOW
 @given(factor=st.floats(1, 50))
 def test_all_values_larger_by_one_factor_change_no_finding(factor: float) -> None:
@@ -389,13 +407,14 @@ def test_all_values_larger_by_one_factor_change_no_finding(factor: float) -> Non
     larger = values | {
         name: values[name] * np.float32(factor) for name in ("cpu_usage", "network_throughput")
     }
-    expected = found(values)
+    expected = stopped_rank_found()
     assert expected
     actual = found(larger)
     assert [finding[:1] for finding in expected] == [finding[:1] for finding in actual]
     assert all(abs(a[2] - b[2]) <= 5 for a, b in zip(expected, actual, strict=True))
 
 
+@pytest.mark.xdist_group("stepwise_properties")
 @SLOW
 @given(end=st.integers(100, 899))
 def test_the_future_changes_nothing_that_was_found(end: int) -> None:
