@@ -140,7 +140,7 @@ def test_limits_hold() -> None:
 
 
 def test_the_drawn_faults_follow_the_published_mix() -> None:
-    short = replace(BARE, nodes=(3,), seconds=320, onset=(100, 101), halt_after=(50, 51))
+    short = replace(BARE, nodes=(3,), seconds=100, onset=(40, 41), halt_after=(20, 21))
     drawn = [simulate("n", short, seed, faulty=True).fault.kind for seed in range(SEED, SEED + 300)]
     total = sum(FAULT_MIX.values())
     for kind, weight in FAULT_MIX.items():
