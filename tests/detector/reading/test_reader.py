@@ -348,7 +348,9 @@ def test_every_setting_of_reading_reaches_the_reader() -> None:
         "lag_seconds": 22.0,
     }
     config = PrometheusConfig.model_validate({"url": "http://x", "reading": changed, **outside})
-    assert {"url": "http://x", **outside, **changed} == asdict(reading_settings(config))
+    settings = asdict(reading_settings(config))
+    assert "prometheus.timeout_seconds" == settings.pop("timeout_setting")
+    assert {"url": "http://x", **outside, **changed} == settings
 
 
 @pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "joined"])
