@@ -22,6 +22,9 @@ from peerwatch_detector.service.evidence import JobEvidence
 ROOT_SECONDS = 10.0
 # A job at less than this share of its usual step rate makes no steps to speak of.
 _STANDS_RATIO = 0.1
+# One that has waited for its ranks for so long stands, also while its usual step rate is not known;
+# the web UI calls it stalled from then on.
+_STANDS_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -148,7 +151,8 @@ class JobMemory:
             and found.step_rate is not None
             and found.step_rate.ratio < _STANDS_RATIO
         )
-        return stands or (found is not None and bool(found.findings))
+        waits = found is not None and (found.progress.waits_seconds or 0.0) >= _STANDS_SECONDS
+        return stands or waits or (found is not None and bool(found.findings))
 
 
 def traffic_watch(config: DetectorConfig) -> TrafficWatch:

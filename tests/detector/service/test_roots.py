@@ -12,6 +12,7 @@ from detector.diagnosis.fake_diagnosers import VERDICT, FakeInstants, Told
 from detector.fakes import FakeClock
 from detector.world import ONSET, World, world
 from peerwatch_common.metrics.exposition import Renderer
+from peerwatch_detector.detection.explanation.explain import Activity, JobProgress
 from peerwatch_detector.diagnosis.root.live.queries import HAS_EVIDENCE, QUERIES
 from peerwatch_detector.diagnosis.root.live.root import LiveRoot
 from peerwatch_detector.errors import ReadError, ReadFailure
@@ -108,6 +109,21 @@ def test_a_healthy_job_costs_one_query() -> None:
 
     assert ["sign"] * 4 == nodes.asked
     assert root_of_job(here) is None
+
+
+@pytest.mark.parametrize(("seconds", "asked"), [(None, False), (45.0, False), (75.0, True)])
+def test_a_job_that_waits_is_asked_about_before_its_usual_step_rate_is_known(
+    seconds: float | None, asked: bool
+) -> None:
+    here, _ = asked_world()
+    here.run(30)
+    memory = here.detector.memories["job-1"]
+    assert memory.detection is not None
+    assert not memory.suffers
+    activity: Activity = "trains" if seconds is None else "waits"
+    progress = JobProgress(activity, None, seconds)
+    memory.detection = replace(memory.detection, progress=progress)
+    assert asked == memory.suffers
 
 
 def test_a_job_against_which_something_stands_has_a_root_with_its_evidence() -> None:
