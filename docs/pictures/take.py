@@ -91,7 +91,7 @@ FRAMES = (
     *(
         Frames(f"web-{name}", (name,), _DESKTOP, limit)
         for name, limit in {
-            "fleet": 560,
+            "fleet": 660,
             "job": 1300,
             "node": 1200,
             "incident": 1700,
