@@ -71,7 +71,8 @@ def _measured(site: FleetSite) -> Iterator[Measurement]:
         goals = () if name == "JSON" else (300, 200)
         what = f"web UI of {len(FLEET)} jobs, {name}"
         times = (Goal(most) for most in goals[:1])
-        yield Measurement(what, "ms CPU", 1e3 * statistics.median(firsts[name]), goals=tuple(times))
+        # The longest: what was read for one look may still be kept at the next.
+        yield Measurement(what, "ms CPU", 1e3 * max(firsts[name]), goals=tuple(times))
         bytes_ = (Goal(most) for most in goals[1:])
         yield Measurement(f"{what}, size", "kB", sizes[name] / 1e3, goals=tuple(bytes_))
     yield from _watched(site, [base + path for name, path in rooms.items() if name != "JSON"])
