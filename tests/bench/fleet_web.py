@@ -95,9 +95,6 @@ class FleetServer(MadeUpServer):
         return found
 
     def _block(self, selection: Selection, grid: Grid) -> Block:
-        if selection.metric not in self._metrics:
-            # The ranks publish no progress.
-            return Block(grid, (), np.empty((0, grid.steps), np.float32), 0)
         block = super()._block(selection, grid)
         nodes = [node for node, _ in block.keys]
         if selection.metric == _FAULTY_METRIC and nodes and nodes[0] in self._suffer:
@@ -108,16 +105,8 @@ class FleetServer(MadeUpServer):
             block.values[np.ix_(rows, np.flatnonzero(late))] *= np.float32(0.4)
         return block
 
-    def instant(self, query: str, at: float | None = None) -> list[Series]:
-        """Return who runs which job; nothing was published before."""
-        if "peerwatch_finding" in query:
-            return []
-        moment, present = np.array([float(START)]), np.ones(1)
-        return [
-            Series({"job_id": job_id, "node": node}, moment, present)
-            for job_id, nodes in self.jobs.items()
-            for node in nodes
-        ]
+    def _members(self) -> Mapping[str, Sequence[str]]:
+        return self.jobs
 
 
 class FleetInstants:

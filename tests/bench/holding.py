@@ -105,13 +105,24 @@ class MadeUpServer:
         ]
 
     def instant(self, query: str, at: float | None = None) -> list[Series]:
-        """Return who runs the job and can be scraped; nothing was published before."""
+        """Return who runs which job and can be scraped; nothing was published before."""
         if "peerwatch_finding" in query:
             return []
         moment, present = np.array([float(START)]), np.ones(1)
-        return [Series({"job_id": JOB, "node": name}, moment, present) for name in self.names]
+        return [
+            Series({"job_id": job_id, "node": name}, moment, present)
+            for job_id, names in self._members().items()
+            for name in names
+        ]
+
+    def _members(self) -> Mapping[str, Sequence[str]]:
+        """Return the nodes of every job."""
+        return {JOB: self.names}
 
     def _block(self, selection: Selection, grid: Grid) -> Block:
+        if selection.metric not in self._metrics:
+            # The ranks publish no progress.
+            return Block(grid, (), np.empty((0, grid.steps), np.float32), 0)
         metric = self._metrics[selection.metric]
         keys = self._keys[metric.scope]
         begins = (np.arange(len(keys)) * 7919 + grid.start // grid.step) % _NOISE

@@ -25,9 +25,8 @@ from bench.holding import MadeUpServer
 from peerwatch_detector.bench.command import resident_mebibytes
 from peerwatch_detector.bench.synthetic_job import CYCLE, START
 from peerwatch_detector.config import DetectorConfig
-from peerwatch_detector.frame import Series
 from peerwatch_detector.models.shipped import configured_bundle
-from peerwatch_detector.reading import Block, Grid, Reading, Selection
+from peerwatch_detector.reading import Grid, Reading, Selection
 from peerwatch_detector.service import prepare
 from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.service.members import owners
@@ -59,22 +58,8 @@ class _Server(MadeUpServer):
         self.cpu += time.process_time() - began
         return found
 
-    def _block(self, selection: Selection, grid: Grid) -> Block:
-        if selection.metric in self._metrics:
-            return super()._block(selection, grid)
-        # The ranks publish no progress.
-        return Block(grid, (), np.empty((0, grid.steps), np.float32), 0)
-
-    def instant(self, query: str, at: float | None = None) -> list[Series]:
-        """Return who runs which job; nothing was published before."""
-        if "peerwatch_finding" in query:
-            return []
-        moment, present = np.array([float(START)]), np.ones(1)
-        return [
-            Series({"job_id": job, "node": name}, moment, present)
-            for job, nodes in self.jobs.items()
-            for name in self.names[:nodes]
-        ]
+    def _members(self) -> Mapping[str, Sequence[str]]:
+        return {job_id: self.names[:count] for job_id, count in self.jobs.items()}
 
 
 class RunningJobs:

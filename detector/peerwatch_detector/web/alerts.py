@@ -10,11 +10,11 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from urllib.parse import quote
 
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.reading.history_reader import History
+from peerwatch_detector.web.incident.links import runbook
 from peerwatch_detector.web.incident.record import rows_of
 
 _QUERY = (
@@ -63,7 +63,7 @@ class Firing:
 
     def __init__(self, alerts: Iterable[Alert] = (), runbooks: str = "", note: str = "") -> None:
         self.note = note
-        self._runbooks = runbooks.rstrip("/")
+        self._runbooks = runbooks
         self._by_job: dict[str, list[Alert]] = defaultdict(list)
         self._by_node: dict[str, list[Alert]] = defaultdict(list)
         self._others: list[Alert] = []
@@ -105,7 +105,7 @@ class Firing:
         return tuple(
             AlertView(
                 name,
-                f"{self._runbooks}/{quote(name, safe='')}.md",
+                runbook(self._runbooks, name),
                 tuple(sorted(found)[:_NAMED]),
                 max(0, len(found) - _NAMED),
             )

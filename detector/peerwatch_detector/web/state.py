@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Literal
 
 from peerwatch_detector.detection.explanation.explain import JobProgress
 from peerwatch_detector.detection.job_step_rate import JobStepRate
 from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.units import number
+from peerwatch_detector.web.ago import clock
 
 Kind = Literal["stalled", "slowed", "waiting", "paused", "training", "running", "ended"]
 
@@ -76,18 +76,14 @@ def _still(time: float, progress: JobProgress) -> StateView:
     It may evaluate on its CPUs or have no data: a person looks.
     """
     what = "GPUs idle" if progress.activity == "rests" else "GPUs busy without work"
-    since = _clock(time - (progress.still_seconds or 0.0))
-    return StateView("stalled", f"no steps known: {what} since {since}", "warn")
+    since = clock(time - (progress.still_seconds or 0.0))
+    return StateView("stalled", f"no steps known: {what} since {since} UTC", "warn")
 
 
 def _waiting(time: float, seconds: float) -> StateView:
     if seconds < _STALLED_SECONDS:
         return StateView("waiting", f"waits for its ranks, {seconds:.0f} s so far")
-    return StateView("stalled", f"stalled since {_clock(time - seconds)}", "bad")
-
-
-def _clock(time: float) -> str:
-    return datetime.fromtimestamp(time, UTC).strftime("%H:%M:%S UTC")
+    return StateView("stalled", f"stalled since {clock(time - seconds)} UTC", "bad")
 
 
 def _with_step_rate(step_rate: JobStepRate) -> StateView:

@@ -21,11 +21,16 @@ def links_of(found: Incident, config: DetectorConfig) -> list[tuple[str, str]]:
         if found.node:
             node = urlencode({"var-node": found.node, **span})
             links.append((f"Grafana: {found.node}", f"{grafana.rstrip('/')}{_NODE}?{node}"))
-    base = config.links.runbooks.rstrip("/")
-    links += [(f"Runbook: {name}", f"{base}/{quote(name)}.md") for name in runbooks(found)]
+    base = config.links.runbooks
+    links += [(f"Runbook: {name}", runbook(base, name)) for name in runbooks(found)]
     if config.links.responder:
         links.append(("Responder", config.links.responder))
     return links
+
+
+def runbook(base: str, alert: str) -> str:
+    """Return the address of an alert's runbook in the folder at ``base``."""
+    return f"{base.rstrip('/')}/{quote(alert, safe='')}.md"
 
 
 def runbooks(found: Incident) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from markupsafe import Markup
 
@@ -14,7 +13,7 @@ from peerwatch_detector.detection.findings import ABSENT, EVIDENCE, Finding
 from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.units import number, quantity
-from peerwatch_detector.web.ago import ago, date
+from peerwatch_detector.web.ago import ago, clock, date
 from peerwatch_detector.web.pictures import Pictures
 
 
@@ -114,5 +113,5 @@ def _row(evidence: MetricEvidence) -> EvidenceRow:
         f"{low} to {high}",
         _times(evidence.factor),
         "" if evidence.effects is None else f"{evidence.effects:.1f}",
-        datetime.fromtimestamp(evidence.since, UTC).strftime("%H:%M:%S"),
+        clock(evidence.since),
     )

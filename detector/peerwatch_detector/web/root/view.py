@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from peerwatch_detector.diagnosis.root.answer import considered_text, no_cause_text, root_json
@@ -15,7 +14,7 @@ from peerwatch_detector.diagnosis.root.published import told_causes
 from peerwatch_detector.diagnosis.root.taxonomy.cause import Cause, names
 from peerwatch_detector.diagnosis.root.text import page_text, would_change
 from peerwatch_detector.service.diagnoses import Diagnoses
-from peerwatch_detector.web.ago import date
+from peerwatch_detector.web.ago import clock, date
 from peerwatch_detector.web.root.diagram import Diagram, draw
 from peerwatch_detector.web.root.timeline import TimelineRow, timeline
 
@@ -251,7 +250,7 @@ def row_view(row: TimelineRow, zero: float) -> RowView:
     """Return a row in words; its times count from ``zero``."""
     return RowView(
         _span(row, zero),
-        "" if row.time is None else _clock(row.time),
+        "" if row.time is None else clock(row.time),
         row.source,
         row.what,
         row.says or row.class_name,
@@ -313,7 +312,3 @@ _MOST_NAMES = 64
 
 def _some(values: Iterable[object]) -> list[object]:
     return list(values)[:_MOST_NAMES]
-
-
-def _clock(time: float) -> str:
-    return datetime.fromtimestamp(time, UTC).strftime("%H:%M:%S")
