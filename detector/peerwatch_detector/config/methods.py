@@ -238,6 +238,17 @@ class PeerwatchConfig(MethodConfig):
         description="Share of its progress that the job must have lost for high load to count: "
         "progress wanders by a few percent, and other programs beside the job are common.",
     )
+    other_work: bool = Field(
+        default=True,
+        description="Seconds in which the job computes, but with less than half of the traffic "
+        "that goes with it in training, are an evaluation and tell nothing of lost progress, "
+        "unless they last for ten minutes.",
+    )
+    returns: bool = Field(
+        default=True,
+        description="A node whose processes do and hold again what was usual for it within the "
+        "last hour is no candidate: what ran beside the job has ended.",
+    )
     steady_loss: bool = Field(
         default=True,
         description="Progress must have been lost in two thirds of the time since a deviation "

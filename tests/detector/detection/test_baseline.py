@@ -128,6 +128,28 @@ def test_what_is_forgotten_is_learned_anew_but_of_who_is_kept() -> None:
     np.testing.assert_allclose([0.5, -0.1, 0.0], after(baseline, 70), atol=1e-6)
 
 
+def test_what_was_usual_earlier_is_remembered_for_an_hour() -> None:
+    baseline = fresh()
+    rows = np.repeat([[0.1, 0.0], [0.6, 0.0], [0.2, 0.0]], 240, axis=0)
+    learn(baseline, rows)
+    first = baseline.earlier[0]
+    # Noted every 120 steps: at the beginning nothing is known.
+    assert [0.1, 0.1, 0.6, 0.6, 0.2] == [round(float(value), 3) for value in first[1:]]
+    assert np.isnan(first[0])
+    learn(baseline, np.full((600, 2), 0.2), begin=720)
+    assert 0.1 not in np.round(baseline.earlier[0].astype(float), 3)
+
+
+def test_what_was_usual_earlier_goes_with_its_node() -> None:
+    baseline = fresh()
+    learn(baseline, np.tile([0.1, 0.3], (240, 1)))
+    baseline.follow(("b", "c"))
+    assert [0.3] == sorted({round(float(each), 3) for each in baseline.earlier[0][-1:]})
+    assert np.isnan(baseline.earlier[1]).all()
+    baseline.forget(kept=["c"])
+    assert np.isnan(baseline.earlier).all()
+
+
 def test_a_baseline_of_no_seconds_is_off() -> None:
     baseline = fresh(seconds=0)
     learn(baseline, np.full((40, 2), 0.4))

@@ -51,6 +51,28 @@ def test_who_keeps_a_start_waiting_for_long_is_named() -> None:
     assert 240 <= raised - BACK <= 275
 
 
+@pytest.mark.parametrize(("settings", "expected"), [({}, []), (OFF, ["node-02"])])
+def test_what_a_node_showed_before_a_start_does_not_make_the_start_long(
+    settings: dict[str, bool], expected: list[str]
+) -> None:
+    """The job worked for minutes beside it, was started anew, and loads for half a minute."""
+    values = training(1300, waits=(ONSET + 130, ONSET + 170), rests=(ONSET, ONSET + 130))
+    values = changed(values, "cpu_usage", 2, 0.6, slice(ONSET - 350, None))
+    assert expected == nodes_found(values, peerwatch=settings)
+
+
+def test_what_is_learned_anew_leaves_no_deviation_standing() -> None:
+    """A node loads for half a minute longer; the job steps once, and waits for its data."""
+    values = restarted(waits=(BACK, BACK + 40))
+    stall = slice(BACK + 60, BACK + 115)
+    for name, left in (("gpu_tensor_activity", 0.002), ("gpu_power", 0.4)):
+        values[name][..., stall] *= left
+    late = slice(BACK, BACK + 38)
+    for name in ("cpu_usage", "gpu_memory_used"):
+        changed(values, name, 2, 0.1, late)
+    assert [] == nodes_found(values)
+
+
 def test_a_first_rank_that_moves_with_a_restart_is_no_fault_of_its_old_node() -> None:
     """Its traffic is gone from there, and later the job happens to be slower."""
     values = changed(restarted(slower=0.05), "network_throughput", 2, 0.2, slice(BACK, None))

@@ -7,6 +7,7 @@ import pytest
 
 from peerwatch_detector.detection.methods.peerwatch.step_rate import (
     lost_share,
+    other_work,
     step_rate,
     usual_lull,
 )
@@ -126,3 +127,38 @@ def test_a_third_of_which_nothing_is_known_says_nothing_of_the_loss() -> None:
     after[80:160] = math.nan
     assert pytest.approx(0.2) == lost_share(BEFORE, after, LOW, 60)
     assert math.isnan(lost_share(BEFORE, after, LOW, 60, 2))
+
+
+def worked(*parts: tuple[int, float, float]) -> tuple[np.ndarray, np.ndarray]:
+    """Return what is computed and sent in stretches of seconds."""
+    seconds, computed, sent = zip(*parts, strict=True)
+    return np.repeat(computed, seconds), np.repeat(sent, seconds)
+
+
+def test_to_compute_with_little_traffic_is_other_work() -> None:
+    levels, traffic = worked((600, 0.4, 100.0), (120, 0.3, 5.0), (300, 0.4, 100.0))
+    marked = np.flatnonzero(other_work(levels, traffic, 0.1))
+    # Half a mean of both at either end.
+    assert abs(int(marked[0]) - 600) <= 15
+    assert abs(int(marked[-1]) - 720) <= 15
+    assert len(marked) == marked[-1] - marked[0] + 1
+
+
+@pytest.mark.parametrize(
+    "slower",
+    [
+        pytest.param((300, 0.2, 50.0), id="a slower job"),
+        pytest.param((700, 0.3, 5.0), id="more than ten minutes"),
+        pytest.param((120, 0.01, 0.0), id="a pause"),
+        pytest.param((120, 0.3, float("nan")), id="no samples"),
+    ],
+)
+def test_no_other_work(slower: tuple[int, float, float]) -> None:
+    levels, traffic = worked((900, 0.4, 100.0), slower, (300, 0.4, 100.0))
+    assert not other_work(levels, traffic, 0.1).any()
+
+
+def test_a_job_that_never_works_does_no_other_work() -> None:
+    nothing = np.zeros(100)
+    assert not other_work(nothing, nothing, 0.1).any()
+    assert not other_work(np.full(100, np.nan), nothing, 0.1).any()

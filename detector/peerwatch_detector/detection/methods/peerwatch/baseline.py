@@ -29,6 +29,9 @@ _LEAST = 60
 _GUARD = 20
 # Without a baseline, the spread is still taken of this long a past, the default baseline.
 _SPREAD = 600
+# What was usual for a unit is remembered so many times, one length of the past apart: an hour of
+# default baselines, longer than most programs run beside a job.
+_EARLIER = 6
 # A median absolute deviation times this estimates a normal standard deviation.
 _MAD_TO_STD = 1.4826
 # What is evaluated is a mean over several samples, which wanders about half as much as they do.
@@ -85,8 +88,11 @@ class Baseline:
         self._guard = max(1, min(_GUARD, length // 6) // EVALUATED_EVERY)
         self._least = max(2, min(_LEAST, length // 2) // EVALUATED_EVERY)
         # Axes: node, gpu, slot of time.
-        self._past: NDArray[np.float32] = self._blank(0)
+        self._past: NDArray[np.float32] = self._blank(0, self._slots)
         self._levels: NDArray[np.float64] = np.full(self._slots, np.nan)
+        # Offsets as they were, newest last; axes: node, gpu, time.
+        self._earlier: NDArray[np.float32] = self._blank(0, _EARLIER)
+        self._length = -1
         self._medians = RunningMedians()
         self._alike: set[str] = set()
         self._usual: Usual | None = None
@@ -101,7 +107,9 @@ class Baseline:
     def forget(self, kept: Collection[str] = ()) -> None:
         """Begin anew with all nodes but those ``kept``, and those that are assumed to be alike."""
         kept = {*kept, *self._alike}
-        self._past[[index for index, node in enumerate(self.nodes) if node not in kept]] = np.nan
+        others = [index for index, node in enumerate(self.nodes) if node not in kept]
+        self._past[others] = np.nan
+        self._earlier[others] = np.nan
         self._period = -1
 
     def follow(self, nodes: tuple[str, ...], gpus: tuple[str, ...] | None = None) -> None:
@@ -123,18 +131,19 @@ class Baseline:
         stay = [(i, rows[node]) for i, node in enumerate(nodes) if node in rows]
         kept = [(i, columns[gpu]) for i, gpu in enumerate(gpus) if gpu in columns]
         self.nodes, self.gpus = nodes, gpus
-        past = self._blank(len(nodes))
+        past, earlier = self._blank(len(nodes), self._slots), self._blank(len(nodes), _EARLIER)
         if stay and kept:
             to, origin = ([pair[side] for pair in stay] for side in (0, 1))
             to_gpu, origin_gpu = ([pair[side] for pair in kept] for side in (0, 1))
-            past[np.ix_(to, to_gpu)] = self._past[np.ix_(origin, origin_gpu)]
+            places, origins = np.ix_(to, to_gpu), np.ix_(origin, origin_gpu)
+            past[places], earlier[places] = self._past[origins], self._earlier[origins]
         for node in self._alike & set(nodes):
             row = past[nodes.index(node)]
             row[np.isnan(row).all(axis=1)] = 0.0
-        self._past, self._period = past, -1
+        self._past, self._earlier, self._period = past, earlier, -1
 
-    def _blank(self, nodes: int) -> NDArray[np.float32]:
-        return np.full((nodes, len(self.gpus), self._slots), np.nan, dtype=np.float32)
+    def _blank(self, nodes: int, times: int) -> NDArray[np.float32]:
+        return np.full((nodes, len(self.gpus), times), np.nan, dtype=np.float32)
 
     def assume_like_peers(self, node: str) -> None:
         """Evaluate ``node`` as if it had no offset: of its past only faulty seconds are known."""
@@ -159,7 +168,16 @@ class Baseline:
         if self._usual is None or step // _PERIOD != self._period:
             self._period = step // _PERIOD
             self._usual = self._summary(step)
+            if step // self._slots != self._length:
+                self._length = step // self._slots
+                self._earlier = np.roll(self._earlier, -1, axis=2)
+                self._earlier[:, :, -1] = self._usual.offset.reshape(self._earlier.shape[:2])
         return self._usual
+
+    @property
+    def earlier(self) -> NDArray[np.float32]:
+        """Offsets that were usual within the last hour, shape (n_units, n_times); NaN = none."""
+        return self._earlier.reshape(-1, _EARLIER)
 
     def usual_until(self, time: float) -> float:
         """Return the time of the last step for which the same is normal as at ``time``."""

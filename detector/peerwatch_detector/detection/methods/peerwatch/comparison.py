@@ -40,9 +40,12 @@ from peerwatch_detector.models.base import Model
 _LATEST = 10
 # Moved away from the peers' plain level by this share of the minimum effect size.
 _AWAY = 0.7
+# So close to where it once was, in minimum effect sizes, a unit is back there: below
+# peerwatch.relaxed, so that what moved away from what always was usual is not.
+_BACK = 0.5
 # What a node's processes do and hold. Every restart sets it anew: another node is the first rank,
 # which logs and serves the rendezvous, and others feed it. What the hardware does stays.
-_OF_PROCESSES = frozenset({"load", "memory", "own"})
+OF_PROCESSES = frozenset({"load", "memory", "own"})
 
 
 def compare_steps(
@@ -71,7 +74,7 @@ def compare_steps(
     for step in steps:
         if step.time <= memory.evaluated_until:
             continue
-        if step.resumed and view.metric.kind in _OF_PROCESSES:
+        if step.resumed and view.metric.kind in OF_PROCESSES:
             for group in view.groups:
                 group.baseline.forget(flagged)
         if not step.phase.idle:
@@ -106,6 +109,8 @@ def _compare(
     for group in deviating:
         deviation = _deviation(view, group, step, config)
         evident = _evident(deviation, len(group.within), step, config)
+        if config.peerwatch.returns and view.metric.kind in OF_PROCESSES:
+            evident &= ~_back(view, group, deviation, step)
         if unlike is not None:
             evident |= np.repeat(unlike[group.evaluated], len(view.gpus))
         finite: Mask = np.isfinite(deviation.effects)
@@ -186,6 +191,19 @@ def _evident(deviation: StepDeviations, nodes: int, step: JobStep, config: Detec
         else:
             evident &= deviation.plain > 0
     return evident
+
+
+def _back(view: MetricView, group: Group, deviation: StepDeviations, step: JobStep) -> Mask:
+    """Mark the units that are where they usually were within the last hour, shape (n_units,).
+
+    A program that ran beside the job for minutes became usual. Without it the node is as before.
+    """
+    usual = group.baseline.usual(step.time)
+    moved = (usual.offset[:, None] - group.baseline.earlier) / view.scale.min_effect_size(
+        view.metric, usual.level
+    )
+    near: Mask = np.abs(deviation.effects[:, None] + moved) < _BACK
+    return np.asarray(near.any(axis=1))
 
 
 def _candidates(

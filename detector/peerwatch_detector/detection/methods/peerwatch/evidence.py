@@ -204,7 +204,10 @@ def _needed(
     if step.phase.ended:
         return _needed_at_the_end(item, same_node, step, config), "critical"
     if step.phase.waiting and (step.starting or settings.fast):
-        if not step.starting:
+        if step.starting and settings.restarts and not step.waits_long(threshold):
+            # The new processes load, whatever their nodes showed before.
+            threshold = np.inf
+        elif not step.starting:
             threshold = _needed_while_waiting(item, same_node, step, config)
         return threshold, "critical"
     if item.seconds < threshold:

@@ -8,7 +8,7 @@ do.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import ClassVar
 
@@ -32,7 +32,7 @@ from peerwatch_detector.detection.methods.peerwatch.absence import (
     explain_the_wait,
     with_lengths,
 )
-from peerwatch_detector.detection.methods.peerwatch.comparison import compare_steps
+from peerwatch_detector.detection.methods.peerwatch.comparison import OF_PROCESSES, compare_steps
 from peerwatch_detector.detection.methods.peerwatch.evidence import (
     Evidence,
     assess,
@@ -247,7 +247,7 @@ class PeerwatchMethod(Method):
         """Assess what all metrics show at one step, and raise what is certain."""
         step, config = self._step, self._config
         for view in views:
-            _track(view, step)
+            _track(view, step, self._state.standing.keys())
         evidence = _collect(views, config)
         self._deviations = assess(evidence, step, partial(self._loss_of, time=step.time), config)
         self._clear(job, step.time)
@@ -331,8 +331,12 @@ def _step_times(views: list[MetricView], after: float, seconds: float) -> list[f
     return [round(number * seconds, 3) for number in range(first, last + 1)]
 
 
-def _track(view: MetricView, step: JobStep) -> None:
+def _track(view: MetricView, step: JobStep, flagged: Collection[str]) -> None:
     """Take what a metric showed at a step into its deviations."""
+    if step.resumed and view.metric.kind in OF_PROCESSES:
+        # By what is learned anew nobody can be evaluated yet: they would stand until it is.
+        for side in (view.memory.high, view.memory.low):
+            side.forget(flagged)
     found = view.memory.compared.pop(step.time, None)
     if found is None:
         return

@@ -31,10 +31,12 @@ from peerwatch_detector.detection.methods.peerwatch.phase import PRESENT_SECONDS
 from peerwatch_detector.detection.methods.peerwatch.step_rate import (
     lost_share,
     ordinary_pause,
+    other_work,
     usual_lull,
 )
 from peerwatch_detector.detection.methods.peerwatch.stillness import still_seconds
 from peerwatch_detector.detection.methods.peerwatch.usual_step_rate import relative_step_rate
+from peerwatch_detector.detection.methods.peerwatch.whole_seconds import whole_seconds
 
 # Seconds remembered: an hour, to compare before and after a deviation as long as two histories.
 _MEMORY = 3600
@@ -124,7 +126,7 @@ class ProgressTracker:
         """
         if metric not in self.config.leading_metrics:
             return
-        seconds, levels = _whole_seconds(times, levels, self._per_second)
+        seconds, levels = whole_seconds(times, levels, self._per_second)
         if not len(seconds):
             return
         self._rates.clear()
@@ -224,10 +226,21 @@ class ProgressTracker:
         if self._current is None:
             return float("nan")
         start, second = int(since), self._second(time)
-        before = self._past(self._current, start - _ONSET_SECONDS, _BEFORE_SECONDS)
-        after = self._past(self._current, second, min(_MEMORY, second - start - _ONSET_SECONDS))
         low = _PAUSE_SHARE * self._usual
+        past = self._hour(self._current, second)
+        if self.config.other_work and self._current not in self._counters:
+            past = np.where(self._other_work(second, past, low), np.nan, past)
+        after = past[_MEMORY - min(_MEMORY, max(0, second - start - _ONSET_SECONDS)) :]
+        before = past[: max(0, _MEMORY - (second - start + _ONSET_SECONDS))][-_BEFORE_SECONDS:]
         return lost_share(before, after, low, least_seconds, parts)
+
+    def _other_work(self, second: int, past: Levels, low: float) -> NDArray[np.bool_]:
+        """Mark the seconds in which the job computed with much less traffic than it trains."""
+        marked = np.zeros(len(past), dtype=np.bool_)
+        for metric, _ in self._known(second, counters=False):
+            if metric != self._current:
+                marked |= other_work(past, self._hour(metric, second), low)
+        return marked
 
     def still_seconds(self, time: float) -> float | None:
         """Return for how long the hardware has stood still; None where it works or steps are known.
@@ -358,6 +371,13 @@ class ProgressTracker:
         values = self._series[metric][wanted % _MEMORY]
         return np.where((wanted > newest - _MEMORY) & (wanted <= newest), values, np.nan)
 
+    def _hour(self, metric: str, time: int) -> Levels:
+        """Return the hour up to and with ``time`` as ``_past`` does, NaN where nothing is kept."""
+        past = self._past(metric, time, _MEMORY)
+        behind = max(0, time - self._newest[metric]) if metric not in self._counters else 0
+        ahead = _MEMORY - len(past) - behind
+        return np.pad(past, (max(0, ahead), behind), constant_values=np.nan)[-_MEMORY:]
+
     def _past(self, metric: str, time: int, seconds: int) -> Levels:
         """Return the seconds up to and with ``time``: a counter's rate, or levels carried on."""
         if metric not in self._series or seconds <= 0:
@@ -373,22 +393,6 @@ class ProgressTracker:
         source = np.maximum.accumulate(np.where(np.isfinite(values), place, -_CARRY_SECONDS))
         carried = np.where(place - source < _CARRY_SECONDS, values[source], np.nan)
         return carried[first - lead :]
-
-
-def _whole_seconds(
-    times: NDArray[np.float64], levels: Levels, per_second: int
-) -> tuple[NDArray[np.int64], Levels]:
-    """Return the seconds that lie whole within the times, and the mean level in each."""
-    samples = np.rint(times * per_second).astype(np.int64)
-    if per_second == 1 or not len(samples):
-        return samples, levels
-    first, after = -(-int(samples[0]) // per_second), (int(samples[-1]) + 1) // per_second
-    seconds = np.arange(first, after)
-    place = samples // per_second - first
-    counted = np.isfinite(levels) & (place >= 0) & (place < len(seconds))
-    count = np.bincount(place[counted], minlength=len(seconds))
-    total = np.bincount(place[counted], levels[counted], minlength=len(seconds))
-    return seconds, np.divide(total, count, out=np.full(len(seconds), np.nan), where=count > 0)
 
 
 def _median(values: Levels) -> float:

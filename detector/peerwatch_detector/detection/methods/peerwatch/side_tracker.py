@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -130,6 +132,13 @@ class SideTracker:
             self.held, self.of_many = np.zeros((2, len(evaluated)), dtype=np.bool_)
         self.deviations.pass_by(step.clock, evaluated)
         self.common = common
+
+    def forget(self, kept: Collection[str]) -> None:
+        """End the deviations of nodes that are learned anew, which are all but those ``kept``."""
+        known = np.array([node in kept for node in self.deviations.nodes], dtype=np.bool_)
+        self.deviations.start = np.where(known, self.deviations.start, np.nan)
+        self.held &= known
+        self.runs = bool(len(self.running()))
 
     def running(self) -> NDArray[np.intp]:
         """Return the indices of the nodes with a deviation."""

@@ -27,6 +27,13 @@ _EDGE_SECONDS = 20
 # A time is looked at in so many parts: thirds of four minutes hold iterations enough, and an
 # evaluation rarely falls into more than one.
 _PARTS = 3
+# What the job does is told by means over so many seconds, longer than an iteration. It does other
+# work than training while its traffic is below this share of usual for as much computing: an
+# evaluation of data-parallel ranks sends no gradients, and a slower job sends them more slowly, but
+# all of them.
+_MIX_SECONDS, _MIX_SHARE = 30, 0.5
+# Other work that takes longer is what the job does: the longest evaluations take minutes.
+_LONGEST_OTHER = 600
 
 
 def usual_lull(levels: NDArray[np.float64], low_below: float) -> int:
@@ -66,6 +73,40 @@ def low_runs(levels: NDArray[np.float64], low_below: float) -> NDArray[np.int64]
     """Return where every run of next to no progress starts and ends, shape (n_runs, 2)."""
     edges = np.diff(np.concatenate(([0], (levels < low_below).astype(np.int8), [0])))
     return np.stack((np.flatnonzero(edges > 0), np.flatnonzero(edges < 0)), axis=1)
+
+
+def other_work(
+    levels: NDArray[np.float64], traffic: NDArray[np.float64], low_below: float
+) -> NDArray[np.bool_]:
+    """Mark the seconds in which a job computes without the traffic that goes with it in training.
+
+    Parameters
+    ----------
+    levels, low_below
+        As for ``usual_lull``.
+    traffic
+        Another level of the same work, in the same seconds; NaN = not known.
+
+    Returns
+    -------
+    ndarray
+        Shape of ``levels``. Where it lasts for more than ten minutes it is the job's work.
+    """
+    working = np.isfinite(levels) & np.isfinite(traffic) & (levels >= low_below)
+    window = np.ones(_MIX_SECONDS)
+    sent, computed = (
+        np.convolve(np.where(working, values, 0.0), window, "same") for values in (traffic, levels)
+    )
+    mix = np.divide(sent, computed, out=np.full(len(levels), np.nan), where=computed > 0)
+    if not working.any():
+        return np.zeros(len(levels), dtype=np.bool_)
+    less = mix < _MIX_SHARE * float(np.median(mix[working]))
+    other = np.zeros(len(levels), dtype=np.bool_)
+    for start, end in low_runs(np.where(less, 0.0, 1.0), 0.5):
+        # Where it begins and ends the means are of both.
+        if end - start <= _LONGEST_OTHER:
+            other[max(0, start - _MIX_SECONDS // 2) : end + _MIX_SECONDS // 2] = True
+    return other
 
 
 def step_rate(

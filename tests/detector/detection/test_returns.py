@@ -1,0 +1,42 @@
+"""A node that is again as it was before another program ran beside the job."""
+
+from __future__ import annotations
+
+import pytest
+
+from detector.training_job import Values, changed, nodes_found, training
+
+BEGIN, END, SECONDS = 1300, 2200, 2700
+OFF = {"returns": False}
+
+
+def after_a_backup(own: float, backup: float, *, slower: float = 0.05) -> Values:
+    """Return a job that slows down when a program ends that ran for 15 minutes beside a rank."""
+    values = training(SECONDS)
+    values["gpu_tensor_activity"][..., END:] *= 1 - slower
+    changed(values, "cpu_usage", 2, own, slice(0, None))
+    return changed(values, "cpu_usage", 2, backup, slice(BEGIN, END))
+
+
+def test_a_node_without_the_program_that_ran_beside_the_job_is_as_before() -> None:
+    """With it the node was where its peers are, and was learned from."""
+    values = after_a_backup(0.6, 1 / 0.6)
+    assert [] == nodes_found(values)
+    assert ["node-02"] == nodes_found(values, peerwatch=OFF)
+
+
+@pytest.mark.parametrize("own", [1.0, 0.8])
+def test_a_node_that_is_lower_than_it_ever_was_is_found(own: float) -> None:
+    values = changed(after_a_backup(own, 1.0), "cpu_usage", 2, 0.55, slice(END, None))
+    assert ["node-02"] == nodes_found(values)
+
+
+def test_what_a_fault_showed_is_not_what_was_usual() -> None:
+    """Fifteen minutes of a fault, fifteen without, and the same again."""
+    values = training(SECONDS + 900)
+    for begin in (700, 2500):
+        for name in ("cpu_usage", "gpu_tensor_activity"):
+            node = 2 if name == "cpu_usage" else slice(None)
+            span = slice(begin, begin + 900)
+            changed(values, name, node, 0.55 if name == "cpu_usage" else 0.9, span)
+    assert ["node-02", "node-02"] == nodes_found(values)
