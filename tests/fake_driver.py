@@ -27,7 +27,7 @@ class InTurn(ThreadWorker):
 
     def request(self) -> None:
         super().request()
-        assert self._run.done.wait(60)
+        assert self._run.wait(60)
         self.after()
 
 

@@ -96,13 +96,17 @@ class Distinct:
 
     def __call__(self, families: Iterable[Family]) -> tuple[Family, ...]:
         """Return the families with every label set once; of several the first value counts."""
-        return tuple([self._distinct(item) for item in families])
+        passed = self._passed
+        found = []
+        for item in families:
+            before = passed.get(item.spec.name)
+            if before is not item and (before is None or before.rows != item.rows):
+                before = self._distinct(item)
+            found.append(before)
+        return tuple(found)
 
     def _distinct(self, item: Family) -> Family:
         name = item.spec.name
-        before = self._passed.get(name)
-        if before is not None and (before is item or before.rows == item.rows):
-            return before
         labels = list(map(_labels_of, item.rows))
         if self._labels.get(name) != labels:
             if len(set(labels)) < len(labels):

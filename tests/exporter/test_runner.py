@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 
 import pytest
 
@@ -169,7 +168,8 @@ def test_worker_that_raises_is_a_failed_collector(make):
 def test_own_times_have_no_digits_that_say_nothing(make):
     class Precise(Scripted):
         def report(self, deadline):
-            return replace(super().report(deadline), duration=0.1 + 0.2, last_success=NOW + 1 / 3)
+            report = super().report(deadline)
+            return report._replace(duration=0.1 + 0.2, last_success=NOW + 1 / 3)
 
     clock = FakeClock()
     page = samples(make(Precise("gpu", clock=clock), clock=clock).tick().families)

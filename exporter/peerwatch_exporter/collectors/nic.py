@@ -293,10 +293,12 @@ class NicCollector:
     def _state_families(self) -> Iterable[Family]:
         for name, files in self._states.items():
             states = family(name)
-            for path, labels in files:
-                value = self._sysfs.state(path)
-                if value is not None:
-                    states.rows.append((labels, value))
+            values = self._sysfs.states([path for path, _ in files])
+            states.rows = [
+                (labels, value)
+                for (_, labels), value in zip(files, values, strict=True)
+                if value is not None
+            ]
             yield states
 
 

@@ -41,7 +41,7 @@ _LOG = logging.getLogger(__name__)
 
 # Children of their own for GPUs that hang; further ones are left out until one of them recovers.
 MOST_APART = 4
-_GATHER_SECONDS = 0.003
+_GATHER_SECONDS = 0.01
 
 
 class Driver:
@@ -200,13 +200,14 @@ class Driver:
         if child is None:
             return
         try:
-            for message in child.receive():
-                answer = decoded(child, message)
-                with self._changed:
+            messages = [decoded(child, message) for message in child.receive()]
+            with self._changed:
+                # Whoever waits is woken once for all of them, when the lock is free again.
+                self._changed.notify_all()
+                for message in messages:
                     # One of the messages before may have ended it.
                     if slot.child is child:
-                        self._take(slot, *answer)
-                    self._changed.notify_all()
+                        self._take(slot, *message)
         except ChildGoneError:
             with self._changed:
                 self._lost(slot)

@@ -17,7 +17,7 @@ from peerwatch_exporter.schedule.rates import LONGEST_STEP_SECONDS
 from peerwatch_exporter.schedule.rolling_mean import RollingMean
 from peerwatch_exporter.schedule.scheduled_collector import latest_results, schedule_collectors
 from peerwatch_exporter.schedule.self_report import (
-    collector_families,
+    CollectorFamilies,
     exporter_families,
     with_series_count,
 )
@@ -100,6 +100,7 @@ class Runner:
         self._scheduled = schedule_collectors(workers, max_series)
         self._fast = FastAggregator(longest_step_seconds=longest_step_seconds)
         self._rolling_mean = RollingMean(mean_seconds)
+        self._collector_families = CollectorFamilies()
         self._lock = threading.Lock()
         self._newest: Snapshot | None = None
         self._first = threading.Event()
@@ -236,7 +237,7 @@ class Runner:
         results = latest_results(self._scheduled)
         missed = 0 if self._ticker is None else self._ticker.missed
         own = exporter_families(self._version, time, missed, self._processes.use(), self._reloads)
-        own += collector_families(results)
+        own += self._collector_families(results)
         collected = merge(family for result in results for family in result.families)
         return Snapshot(
             number=number,

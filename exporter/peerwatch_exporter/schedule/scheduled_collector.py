@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from peerwatch_exporter.errors import error_class
 from peerwatch_exporter.schedule.ticker import PERIOD_SECONDS
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.schedule.worker import Worker
 
 
-@dataclass(frozen=True, slots=True)
-class LatestResult:
+class LatestResult(NamedTuple):
     """What a collector's newest run gave, kept until the next one.
 
     Parameters

@@ -64,11 +64,42 @@ def _reload_families(reloads: ReloadFacts) -> list[Family]:
     return [*families, readings]
 
 
-def collector_families(results: Iterable[LatestResult]) -> list[Family]:
-    """Return how each collector's newest run went."""
+class CollectorFamilies:
+    """Says how each collector's newest run went; what does not change stays the same object."""
+
+    def __init__(self) -> None:
+        self._outcomes: list[tuple[object, ...]] = []
+        self._kept = _outcome_families(())
+
+    def __call__(self, results: Sequence[LatestResult]) -> list[Family]:
+        """Return the families of the newest results, in the order of the collectors."""
+        outcomes: list[tuple[object, ...]] = [
+            (
+                *(report.collector, report.success, report.error),
+                *(report.timeouts, report.stuck_seconds, result.dropped),
+            )
+            for result in results
+            for report in (result.report,)
+        ]
+        if outcomes != self._outcomes:
+            self._outcomes, self._kept = outcomes, _outcome_families(results)
+        reports = [result.report for result in results]
+        duration = family("exporter_collector_duration_seconds")
+        duration.rows = [
+            ((report.collector,), round(report.duration, _MICROSECONDS)) for report in reports
+        ]
+        last_success = family("exporter_collector_last_success_timestamp_seconds")
+        last_success.rows = [
+            ((report.collector,), round(report.last_success, _MILLISECONDS))
+            for report in reports
+            if report.last_success is not None
+        ]
+        return [self._kept[0], duration, last_success, *self._kept[1:]]
+
+
+def _outcome_families(results: Iterable[LatestResult]) -> list[Family]:
+    """Return what is the same after most runs: all but how long they took and when they were."""
     success = family("exporter_collector_success")
-    duration = family("exporter_collector_duration_seconds")
-    last_success = family("exporter_collector_last_success_timestamp_seconds")
     timeouts = family("exporter_collector_timeouts_total")
     stuck = family("exporter_collector_stuck_seconds")
     dropped = family("exporter_collector_dropped_series")
@@ -77,17 +108,14 @@ def collector_families(results: Iterable[LatestResult]) -> list[Family]:
         report = result.report
         label = (report.collector,)
         success.rows.append((label, int(report.success)))
-        duration.rows.append((label, round(report.duration, _MICROSECONDS)))
         timeouts.rows.append((label, report.timeouts))
         dropped.rows.append((label, result.dropped))
         # Always a row for the collector as a whole, so that a rule need not ask for its absence.
         for gpu, seconds in {"": 0.0, **report.stuck_seconds}.items():
             stuck.rows.append(((report.collector, gpu), seconds))
-        if report.last_success is not None:
-            last_success.rows.append((label, round(report.last_success, _MILLISECONDS)))
         if result.error is not None:
             errors.rows.append(((report.collector, result.error), 1))
-    return [success, duration, last_success, timeouts, stuck, dropped, errors]
+    return [success, timeouts, stuck, dropped, errors]
 
 
 def with_series_count(families: Sequence[Family]) -> tuple[Family, ...]:

@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from peerwatch_exporter.errors import NoData, PartialData, SourceMissing, error_class
 from peerwatch_exporter.schedule.serial_executor import PATIENCE_SECONDS, SerialExecutor
@@ -29,8 +29,7 @@ LATE_SECONDS = 5.0
 _NOBODY: Mapping[str, float] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """What came of a collector's newest run.
 
     Parameters
@@ -97,12 +96,28 @@ class _Run:
 
     requested: float
     began: float | None = None
-    done: threading.Event = field(default_factory=threading.Event)
+    returned: bool = False
     expired: bool = False
     families: list[Family] = field(default_factory=list)
     error: str | None = None
     success: bool = False
     duration: float = 0.0
+    _gate: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        # In place of an event, which is some ten objects of Python's for each run.
+        self._gate.acquire()
+
+    def end(self) -> None:
+        """Say that it has returned."""
+        self.returned = True
+        self._gate.release()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it has returned, so long at most; return whether it has."""
+        if not self.returned and self._gate.acquire(timeout=seconds):
+            self._gate.release()
+        return self.returned
 
 
 class ThreadWorker:
@@ -151,7 +166,7 @@ class ThreadWorker:
     def request(self) -> None:
         """Start a run, or do nothing if one is under way."""
         with self._lock:
-            if self._closed or (self._run is not None and not self._run.done.is_set()):
+            if self._closed or (self._run is not None and not self._run.returned):
                 return
             run = self._run = _Run(self._monotonic())
         self._executor.submit(lambda: self._work(run))
@@ -179,7 +194,7 @@ class ThreadWorker:
         if not run.expired:
             self._wait(run, max(0.0, deadline - self._monotonic()))
         with self._lock:
-            stuck = not run.done.is_set()
+            stuck = not run.returned
             elapsed = self._monotonic() - run.requested
             if stuck and not run.expired:
                 run.expired = True
@@ -201,7 +216,7 @@ class ThreadWorker:
     def is_stuck(self) -> bool:
         """Return whether a run has passed its deadline and not returned."""
         with self._lock:
-            return self._run is not None and self._run.expired and not self._run.done.is_set()
+            return self._run is not None and self._run.expired and not self._run.returned
 
     def close(self) -> None:
         """Start no further runs; the thread ends once its last one returns."""
@@ -212,7 +227,7 @@ class ThreadWorker:
         self._executor.leave()
 
     def _wait(self, run: _Run, seconds: float) -> None:
-        while seconds > 0 and not run.done.wait(min(seconds, PATIENCE_SECONDS)):
+        while seconds > 0 and not run.wait(min(seconds, PATIENCE_SECONDS)):
             seconds -= PATIENCE_SECONDS
             # Perhaps it has not begun, because another one does not return.
             self._executor.relieve()
@@ -226,7 +241,7 @@ class ThreadWorker:
                 if run.success:
                     self._last_success = self._clock()
                 self._log(run.error, "" if error is None else str(error))
-            run.done.set()
+            run.end()
 
     def _execute(self, run: _Run) -> Exception | None:
         try:

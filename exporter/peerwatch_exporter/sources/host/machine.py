@@ -27,7 +27,7 @@ class Machine:
     """
 
     def __init__(
-        self, root: Path, monotonic: Callable[[], float], max_age_seconds: float = 0.1
+        self, root: Path, monotonic: Callable[[], float], max_age_seconds: float = 0.5
     ) -> None:
         self._procfs = Procfs(root)
         self._monotonic = monotonic

@@ -25,6 +25,8 @@ ProcessKey = tuple[int, int]
 
 # Forks, links to the root and the time of its last change.
 _Counts = tuple[int, int, int]
+# A process that changed, by pid; None: it is gone.
+_Changes = dict[int, "Process | None"]
 # The processes are listed again after this time, whatever the kernel counts: that some are hidden
 # may change, and no process comes or goes by it.
 _LONGEST_UNLISTED_SECONDS = 10.0
@@ -134,7 +136,7 @@ class ProcessTable:
     read
         How a file is read; tests hand in one that refuses.
     max_age_seconds
-        A listing this young is used again, so that collectors of one scrape share it.
+        A listing this young is used again, so that collectors of one second share it.
     forks
         Returns how many threads and processes were ever made on the machine; None: not known, so
         that every listing is made anew.
@@ -146,7 +148,7 @@ class ProcessTable:
         *,
         monotonic: Callable[[], float],
         read: Callable[[str], bytes] = read_file,
-        max_age_seconds: float = 0.1,
+        max_age_seconds: float = 0.5,
         forks: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._root = str(root)
@@ -267,7 +269,7 @@ class ProcessTable:
     def _list(self, now: float) -> None:
         """Bring the listing up to date, in a dictionary of its own if anything changed."""
         asked, self._asked = self._asked, set()
-        changed: dict[int, Process | None] = {}
+        changed: _Changes = {}
         counted = self._count()
         names = self._names
         if counted is None or counted != self._counted or now >= self._list_at:
@@ -291,8 +293,7 @@ class ProcessTable:
                 to_read.add(pid)
         try:
             # Parents mostly first: what they take over from a child must not count twice.
-            for pid in sorted(to_read):
-                self._read_stat(pid, now, changed)
+            self._read_stats(sorted(to_read), now, changed)
         finally:
             # Also what was seen before a process that cannot be understood.
             if changed:
@@ -315,22 +316,23 @@ class ProcessTable:
         root = os.stat(self._root)  # noqa: PTH116 - each second
         return forks, root.st_nlink, root.st_mtime_ns
 
-    def _read_stat(self, pid: int, now: float, changed: dict[int, Process | None]) -> None:
-        content = self._content(pid, "stat")
-        seen = self._seen.get(pid)
-        if not content:
-            if seen is not None:
-                changed[pid] = None
-            return
-        if seen is None or content != seen.content:
-            process = self._process(pid, content)
-            self._seen[pid] = seen = _Seen(content, process, 0.0, now)
-            changed[pid] = process
-        else:
-            seen.rest_seconds = min(_LONGEST_REST_SECONDS, 2 * seen.rest_seconds or 1.0)
-        # Not all of them in the same second.
-        seen.due = now + seen.rest_seconds * (1 - pid % 8 / 16)
-        heapq.heappush(self._due, (seen.due, pid))
+    def _read_stats(self, pids: Iterable[int], now: float, changed: _Changes) -> None:
+        # Some hundred each second, so all in one loop.
+        known = self._seen
+        for pid in pids:
+            content, seen = self._content(pid, "stat"), known.get(pid)
+            if not content:
+                if seen is not None:
+                    changed[pid] = None
+                continue
+            if seen is None or content != seen.content:
+                changed[pid] = process = self._process(pid, content)
+                known[pid] = seen = _Seen(content, process, 0.0, now)
+            elif seen.rest_seconds < _LONGEST_REST_SECONDS:
+                seen.rest_seconds = min(_LONGEST_REST_SECONDS, 2 * seen.rest_seconds or 1.0)
+            # Not all of them in the same second.
+            seen.due = now + seen.rest_seconds * (1 - pid % 8 / 16)
+            heapq.heappush(self._due, (seen.due, pid))
 
     def _apply(self, changed: Mapping[int, Process | None]) -> None:
         listed = dict(self._listed)

@@ -113,7 +113,7 @@ def _container_of(components: Sequence[str]) -> str:
 @dataclass(frozen=True, slots=True)
 class _Entry:
     owner: CgroupOwner | None
-    read_at: float
+    valid_until: float
 
 
 class CgroupReader:
@@ -151,9 +151,15 @@ class CgroupReader:
         """
         entries: dict[ProcessKey, _Entry] = {}
         refused: PermissionError | None = None
+        now = self._monotonic()
         for process in processes:
+            old = self._entries.get(process.key)
+            # Mostly all of them.
+            if old is not None and (now < old.valid_until or process.state == "zombie"):
+                entries[process.key] = old
+                continue
             try:
-                entry = self._entry(process)
+                entry = self._entry(process, now)
             except PermissionError as error:
                 refused = error
                 continue
@@ -164,13 +170,7 @@ class CgroupReader:
             raise refused
         return {pid: entry.owner for (pid, _), entry in entries.items() if entry.owner is not None}
 
-    def _entry(self, process: Process) -> _Entry | None:
-        now = self._monotonic()
-        old = self._entries.get(process.key)
-        if old is not None:
-            valid_seconds = _NOTHING_VALID_SECONDS if old.owner is None else _VALID_SECONDS
-            if now - old.read_at < valid_seconds or process.state == "zombie":
-                return old
+    def _entry(self, process: Process, now: float) -> _Entry | None:
         try:
             content = self._read(f"{self._root}/{process.pid}/cgroup")
             owner = parse_cgroup(content.decode(errors="replace"))
@@ -179,4 +179,5 @@ class CgroupReader:
                 owner = CgroupOwner(slurm_job=owner.slurm_job, user_id=status.st_uid)
         except (FileNotFoundError, ProcessLookupError):
             return None
-        return _Entry(owner, now)
+        valid_seconds = _NOTHING_VALID_SECONDS if owner is None else _VALID_SECONDS
+        return _Entry(owner, now + valid_seconds)
