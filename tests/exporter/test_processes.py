@@ -183,6 +183,23 @@ def test_process_caught_between_fork_and_exec_is_understood_one_scan_later(tree,
     assert 5.0 == collected(collector)["host_cpu_seconds_total", "user"]
 
 
+def test_collectors_that_a_busy_node_holds_up_share_a_seconds_listing(tree, clock):
+    tree.process(10, MARK)
+    reads = []
+
+    def count(path):
+        reads.append(path)
+        return read_file(path)
+
+    table = ProcessTable(tree.root, monotonic=clock, read=count)
+    first = table.snapshot()
+    tree.process(10, MARK, user=500)
+    clock.now += 0.4
+    assert (first, 1) == (table.snapshot(), len(reads))
+    clock.now += 0.6
+    assert (5.0, 2) == (table.snapshot()[10].user_seconds, len(reads))
+
+
 def test_environments_are_read_ever_less_often(tree, clock):
     tree.process(10, MARK)
     reads = []

@@ -177,6 +177,37 @@ def test_own_times_have_no_digits_that_say_nothing(make):
     assert NOW + 0.333 == page["exporter_collector_last_success_timestamp_seconds", "gpu"]
 
 
+def test_what_is_said_of_collectors_is_the_same_object_until_one_fares_otherwise(make):
+    clock = FakeClock()
+    gpu, nic = Scripted("gpu", clock=clock), Scripted("nic", clock=clock)
+    runner = make(gpu, nic, clock=clock)
+    names = [
+        "exporter_collector_success",
+        "exporter_collector_stuck_seconds",
+        "exporter_collector_error_info",
+    ]
+
+    def families():
+        clock.now += 1
+        found = {item.spec.name: item for item in runner.tick().families}
+        return [found.get(name) for name in names]
+
+    success, stuck, errors = families()
+    assert [success, stuck, errors] == families()
+    assert [(("gpu",), 1), (("nic",), 1)] == success.rows
+    assert errors is None
+    nic.success = False
+    success, stuck, errors = families()
+    assert [(("gpu",), 1), (("nic",), 0)] == success.rows
+    assert [(("nic", "deadline_exceeded"), 1)] == errors.rows
+    nic.stuck_seconds = {"": 2.0}
+    assert [(("gpu", ""), 0.0), (("nic", ""), 2.0)] == families()[1].rows
+    nic.success, nic.stuck_seconds = True, {}
+    success, stuck, errors = families()
+    assert [(("gpu",), 1), (("nic",), 1)] == success.rows
+    assert errors is None
+
+
 def test_everybody_runs_at_the_first_tick_and_then_at_its_own_interval(make):
     clock = FakeClock()
     fast, slow = Scripted("fast", 1, clock), Scripted("slow", 10, clock)

@@ -395,3 +395,21 @@ def test_refused_counter_is_told_while_it_rests(tmp_path, monkeypatch):
         assert sysfs.integer("counter") is None
         with pytest.raises(UnreadableValues, match="EIO"):
             sysfs.end()
+
+
+def test_states_of_many_files_are_what_each_says_alone(tmp_path):
+    texts = {"good": "4: ACTIVE\n", "plain": "4\n", "none": "N/A\n", "again": "1: DOWN\n"}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    names = [*texts, "missing"]
+    for keep_open in (0, 16):
+        sysfs = Sysfs(tmp_path, keep_open=keep_open)
+        for _ in range(2):
+            assert [4, None, None, 1, None] == sysfs.states(names)
+            assert [4, None, None, 1, None] == [sysfs.state(name) for name in names]
+        with pytest.raises(UnreadableValues, match="'plain': garbage"):
+            sysfs.end()
+        (tmp_path / "plain").write_text("5: ACTIVE_DEFER\n")
+        assert [4, 5, None, 1, None] == sysfs.states(names)
+        sysfs.end()
+        (tmp_path / "plain").write_text("4\n")

@@ -17,7 +17,6 @@ from peerwatch_exporter.schedule.rates import (
     LARGEST,
     LONGEST_STEP_SECONDS,
     CounterSum,
-    Rise,
 )
 
 if TYPE_CHECKING:
@@ -60,6 +59,30 @@ class _Groups:
             return group
 
 
+@dataclass(slots=True)
+class _Recipe:
+    """How a metric is made, looked up once, and what it was made of last.
+
+    Parameters
+    ----------
+    metric
+        Its entry in the table.
+    divisor
+        What it is divided by; None if it is no share.
+    total
+        The sum that it is made of; None if it is none.
+    names
+        Metrics that it is made of besides.
+    """
+
+    metric: FastMetric
+    divisor: Selector | None
+    total: CounterSum | None
+    names: tuple[str, ...]
+    sources: list[object] | None = None
+    made: Family | None = None
+
+
 class FastAggregator:
     """Aggregates what the collectors gave at each tick.
 
@@ -76,14 +99,11 @@ class FastAggregator:
         table: Sequence[FastMetric] = TABLE,
         longest_step_seconds: float = LONGEST_STEP_SECONDS,
     ) -> None:
-        self._table = tuple(table)
         self._longest_step_seconds = longest_step_seconds
         self._groups: dict[Selector, _Groups] = {}
         self._sums: dict[Selector, CounterSum] = {}
         self._wanted: set[str] = set()
-        self._made: dict[str, tuple[list[object], Family]] = {}
-        for metric in table:
-            self._add(metric)
+        self._recipes = [self._recipe(metric) for metric in table]
 
     def families(self, results: Iterable[LatestResult], time: float) -> tuple[Family, ...]:
         """Return every fast metric that has a value.
@@ -100,54 +120,44 @@ class FastAggregator:
             for item in result.families:
                 if item.spec.name in self._wanted:
                     readings.setdefault(item.spec.name, []).append((item, result.started))
-        rises = {selector: total.update(readings) for selector, total in self._sums.items()}
-        made = (self._family(metric, readings, rises, time) for metric in self._table)
-        return (fast_up(), *(item for item in made if item.rows))
+        for total in self._sums.values():
+            total.update(readings)
+        made = [self._family(recipe, readings, time) for recipe in self._recipes]
+        return (fast_up(), *[item for item in made if item.rows])
 
-    def _add(self, metric: FastMetric) -> None:
-        selector = metric.selector
-        selectors = (selector,) if metric.divisor is None else (selector, metric.divisor)
-        for each in selectors:
+    def _recipe(self, metric: FastMetric) -> _Recipe:
+        selector, divisor = metric.selector, metric.divisor
+        for each in (selector,) if divisor is None else (selector, divisor):
             self._groups.setdefault(each, _Groups(each))
             self._wanted.update(each.metrics)
-        if metric.form in _SUMMED and selector not in self._sums:
+        if metric.form not in _SUMMED:
+            return _Recipe(metric, divisor, None, metric.metrics)
+        if selector not in self._sums:
             self._sums[selector] = CounterSum(
                 selector.metrics, self._groups[selector], self._longest_step_seconds
             )
+        names = () if divisor is None else divisor.metrics
+        return _Recipe(metric, divisor, self._sums[selector], names)
 
-    def _family(
-        self,
-        metric: FastMetric,
-        readings: _Readings,
-        rises: Mapping[Selector, Mapping[Labels, Rise]],
-        time: float,
-    ) -> Family:
-        if metric.form == "age":
+    def _family(self, recipe: _Recipe, readings: _Readings, time: float) -> Family:
+        if recipe.metric.form == "age":
             # It grows although nothing that it is made of changes.
-            return self._made_of(metric, readings, rises, time)
-        names: Sequence[str] = metric.metrics
-        sources: list[object] = []
-        if metric.form in _SUMMED:
-            names = () if metric.divisor is None else metric.divisor.metrics
-            sources.append(rises[metric.selector])
-        sources += [item for name in names for item, _ in readings.get(name, ())]
-        before = self._made.get(metric.name)
+            return self._made_of(recipe, readings, time)
+        sources: list[object] = [] if recipe.total is None else [recipe.total.rises]
+        for name in recipe.names:
+            sources += [item for item, _ in readings.get(name, ())]
+        made = recipe.made
         # What did not change is the same object.
-        if before is None or before[0] != sources:
-            before = sources, self._made_of(metric, readings, rises, time)
-            self._made[metric.name] = before
-        return before[1]
+        if made is None or recipe.sources != sources:
+            made = self._made_of(recipe, readings, time)
+            recipe.sources, recipe.made = sources, made
+        return made
 
-    def _made_of(
-        self,
-        metric: FastMetric,
-        readings: _Readings,
-        rises: Mapping[Selector, Mapping[Labels, Rise]],
-        time: float,
-    ) -> Family:
-        values = self._values(metric, readings, rises, time)
-        if metric.divisor is not None:
-            whole = self._joined(metric.divisor, readings, sum)
+    def _made_of(self, recipe: _Recipe, readings: _Readings, time: float) -> Family:
+        metric = recipe.metric
+        values = self._values(recipe, readings, time)
+        if recipe.divisor is not None:
+            whole = self._joined(recipe.divisor, readings, sum)
             values = {
                 group: 1 - share if metric.complement else share
                 for group, value in values.items()
@@ -157,22 +167,14 @@ class FastAggregator:
         result.rows = list(values.items())
         return result
 
-    def _values(
-        self,
-        metric: FastMetric,
-        readings: _Readings,
-        rises: Mapping[Selector, Mapping[Labels, Rise]],
-        time: float,
-    ) -> dict[Labels, float]:
+    def _values(self, recipe: _Recipe, readings: _Readings, time: float) -> dict[Labels, float]:
+        metric = recipe.metric
+        rises = {} if recipe.total is None else recipe.total.rises
         match metric.form:
             case "total":
-                return {group: rise.total for group, rise in rises[metric.selector].items()}
+                return {group: rise.total for group, rise in rises.items()}
             case "rate":
-                return {
-                    group: rise.rate
-                    for group, rise in rises[metric.selector].items()
-                    if rise.rate is not None
-                }
+                return {group: rise.rate for group, rise in rises.items() if rise.rate is not None}
             case "age":
                 # The oldest time is the greatest age.
                 oldest = self._joined(metric.selector, readings, min)

@@ -123,6 +123,11 @@ class CounterSum:
         The group of a series of a metric: label values, or ``None`` if it does not count.
     longest_step_seconds
         A rise over more than this has no rate.
+
+    Attributes
+    ----------
+    rises
+        What ``update`` returned last.
     """
 
     def __init__(
@@ -140,7 +145,7 @@ class CounterSum:
         self._places: dict[str, tuple[list[Labels], list[tuple[int, _Series | None]]]] = {}
         self._newest: dict[str, _Read] = {}
         self._found: list[tuple[str, Mapping[Labels, list[float]]]] = []
-        self._rises: dict[Labels, Rise] = {}
+        self.rises: dict[Labels, Rise] = {}
 
     def update(self, families: Mapping[str, Sequence[tuple[Family, float]]]) -> dict[Labels, Rise]:
         """Return the sum of each group that has values now; the same object if none has risen.
@@ -164,14 +169,14 @@ class CounterSum:
             for (name, rates), (earlier, before) in zip(found, self._found, strict=False)
         ]
         if len(found) == len(self._found) and all(unchanged):
-            return self._rises
+            return self.rises
         complete = None
         for name in self._metrics:
             groups = {group for read, rates in found if read == name for group in rates}
             complete = groups if complete is None else complete & groups
         self._found = found
-        self._rises = {group: self._rise(group, found) for group in sorted(complete or ())}
-        return self._rises
+        self.rises = {group: self._rise(group, found) for group in sorted(complete or ())}
+        return self.rises
 
     def _rise(
         self, group: Labels, found: Sequence[tuple[str, Mapping[Labels, list[float]]]]
