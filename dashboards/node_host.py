@@ -142,6 +142,33 @@ def _network(node: str) -> list[Panel]:
             (f"max(host_tcp_send_queue_bytes{{{node}}})", "send queues"),
             (f"max(host_tcp_receive_queue_bytes{{{node}}})", "receive queues"),
         ),
+        *_peers(node),
+    ]
+
+
+def _peers(node: str) -> list[Panel]:
+    nobody = "No rank on this node sends much over TCP."
+    return [
+        graph(
+            "TCP round trips",
+            "There and back to each node that ranks send much to, queues on the way included. High "
+            "to all: this node's link is slow, or it is full; high to one, of which others say the "
+            "same: that node's.",
+            "s",
+            (highest(f"host_tcp_round_trip_seconds{{{node}}}", "peer"), "{{peer}}"),
+        ).no_value(nobody),
+        graph(
+            "Shortest TCP round trips",
+            "To the same nodes, since the exporter began: what the way takes without queues.",
+            "s",
+            (highest(f"host_tcp_least_round_trip_seconds{{{node}}}", "peer"), "{{peer}}"),
+        ).no_value(nobody),
+        graph(
+            "Sent to other nodes over TCP",
+            "What arrives at each node that ranks send much to.",
+            "binBps",
+            (busiest(rate("host_tcp_acknowledged_bytes_total", node, "peer")), "{{peer}}"),
+        ).no_value(nobody),
     ]
 
 

@@ -16,7 +16,8 @@ from peerwatch_exporter.errors import PartialData
 from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.sources import Sources
 from peerwatch_exporter.sources.host.access import Paths
-from peerwatch_exporter.sources.nic.dcb import GarbledAnswerError, parse_answer, read_dcb
+from peerwatch_exporter.sources.host.netlink import GarbledAnswerError
+from peerwatch_exporter.sources.nic.dcb import parse_answer, read_dcb
 
 # Laid out by make_answers.c beside them, from the structures of linux/dcbnl.h.
 ANSWERS = {

@@ -29,6 +29,9 @@ every_golden_page = pytest.mark.parametrize(
 # What needs a sampler, a driver process that runs or fails, a rank that answers, logs that
 # grow, or other nodes; their own tests publish it.
 LIVE_METRICS = {
+    "host_tcp_round_trip_seconds",
+    "host_tcp_least_round_trip_seconds",
+    "host_tcp_acknowledged_bytes_total",
     "gpu_unreadable",
     "exporter_nvml_restarts_total",
     "exporter_nvml_unkillable_processes",

@@ -16,12 +16,15 @@ from peerwatch_exporter.sources.files.regular_file import (
     read_regular,
 )
 from peerwatch_exporter.sources.host.clock_state import ClockState, kernel_clock
+from peerwatch_exporter.sources.host.connections import connections
 from peerwatch_exporter.sources.host.filesystems import Space, statvfs
 from peerwatch_exporter.sources.host.systemd import Units, units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from peerwatch_exporter.sources.host.connections import Connection
 
 # Two short answers of a local daemon take milliseconds; a collector has 0.8 s.
 _BUS_SECONDS = 0.5
@@ -44,12 +47,15 @@ class HostQueries:
         Returns systemd's failed units, and those of the names given.
     os_release
         Returns the name and version of the node's distribution.
+    connections
+        Returns the established TCP connections to other hosts, so many at most.
     """
 
     space: Callable[[str], Space] | None = None
     clock: Callable[[], ClockState] | None = None
     units: Callable[[Sequence[str]], Units] | None = None
     os_release: Callable[[], str | None] | None = None
+    connections: Callable[[int], list[Connection]] | None = None
 
 
 def real_queries(procfs: Path, rootfs: Path, system_bus: Path) -> HostQueries:
@@ -69,6 +75,7 @@ def real_queries(procfs: Path, rootfs: Path, system_bus: Path) -> HostQueries:
         clock=kernel_clock,
         units=partial(_units, system_bus),
         os_release=partial(_os_release, rootfs) if sees_files else None,
+        connections=connections,
     )
 
 

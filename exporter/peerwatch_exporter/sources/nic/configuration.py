@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.sources.nic.dcb import GarbledAnswerError
+from peerwatch_exporter.sources.host.netlink import GarbledAnswerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,16 +14,20 @@ import socket
 import struct
 from typing import TYPE_CHECKING
 
+from peerwatch_exporter.sources.host.netlink import (
+    ATTRIBUTE,
+    ERROR,
+    HEADER,
+    IS_REQUEST,
+    GarbledAnswerError,
+    attributes,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-# linux/netlink.h, linux/rtnetlink.h.
-_HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
-_ATTRIBUTE = struct.Struct("=HH")  # length with these four bytes, type
-_ERROR, _GET_DCB = 2, 78
-_IS_REQUEST = 1
-# The two upper bits of a type say how the attribute is coded.
-_TYPE = 0x3FFF
+# linux/rtnetlink.h.
+_GET_DCB = 78
 # linux/dcbnl.h: family, command, padding; top-level attributes; command.
 _DCB = struct.Struct("=BBH")
 _INTERFACE, _IEEE, _DCBX = 1, 13, 14
@@ -44,12 +48,6 @@ _SELECTORS = {1: "ethertype", 2: "tcp", 3: "udp", 4: "port", _DSCP: "dscp", 255:
 _DCBX_FLAGS = ("host", "firmware", "cee", "ieee", "static")
 
 
-class GarbledAnswerError(Exception):
-    """The kernel's answer is not what linux/dcbnl.h describes."""
-
-    error_class = "garbled_answer"
-
-
 def read_dcb(interface: str) -> dict[str, str]:
     """Return how an interface is set up, by aspect; nothing if its driver has none of it.
 
@@ -63,10 +61,10 @@ def read_dcb(interface: str) -> dict[str, str]:
     name = interface.encode("utf-8", "surrogateescape")
     if not 0 < len(name) <= _INTERFACE_NAME_BYTES or b"\0" in name:
         return {}
-    length = _ATTRIBUTE.size + len(name) + 1
-    body = _DCB.pack(socket.AF_UNSPEC, _IEEE_GET, 0) + _ATTRIBUTE.pack(length, _INTERFACE)
+    length = ATTRIBUTE.size + len(name) + 1
+    body = _DCB.pack(socket.AF_UNSPEC, _IEEE_GET, 0) + ATTRIBUTE.pack(length, _INTERFACE)
     body += name + b"\0" * (1 + -length % 4)
-    request = _HEADER.pack(_HEADER.size + len(body), _GET_DCB, _IS_REQUEST, 1, 0) + body
+    request = HEADER.pack(HEADER.size + len(body), _GET_DCB, IS_REQUEST, 1, 0) + body
     kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC
     with socket.socket(socket.AF_NETLINK, kind, socket.NETLINK_ROUTE) as netlink:
         netlink.settimeout(_TIMEOUT_SECONDS)
@@ -97,22 +95,22 @@ def parse_answer(answer: bytes, interface: str) -> dict[str, str]:
     GarbledAnswerError
         If it cannot be understood.
     """
-    if len(answer) < _HEADER.size + _DCB.size:
+    if len(answer) < HEADER.size + _DCB.size:
         raise GarbledAnswerError(f"An answer about {interface!r} of {len(answer)} bytes.")
-    length, kind, *_ = _HEADER.unpack_from(answer)
-    if not _HEADER.size + _DCB.size <= length <= len(answer):
+    length, kind, *_ = HEADER.unpack_from(answer)
+    if not HEADER.size + _DCB.size <= length <= len(answer):
         raise GarbledAnswerError(f"An answer about {interface!r} says it has {length} bytes.")
-    if kind == _ERROR:
-        number = -struct.unpack_from("=i", answer, _HEADER.size)[0]
+    if kind == ERROR:
+        number = -struct.unpack_from("=i", answer, HEADER.size)[0]
         if number in _ABSENT:
             return {}
         raise OSError(number, os.strerror(number), interface)
     if kind != _GET_DCB:
         raise GarbledAnswerError(f"An answer about {interface!r} of type {kind}.")
     found: dict[str, str] = {}
-    for attribute, data in _attributes(answer[_HEADER.size + _DCB.size : length]):
+    for attribute, data in attributes(answer[HEADER.size + _DCB.size : length]):
         if attribute == _IEEE:
-            for inner, value in _attributes(data):
+            for inner, value in attributes(data):
                 if inner in _DECODERS:
                     least, decode = _DECODERS[inner]
                     found |= decode(_enough(value, least))
@@ -121,19 +119,6 @@ def parse_answer(answer: bytes, interface: str) -> dict[str, str]:
             names = [name for bit, name in enumerate(_DCBX_FLAGS) if flags >> bit & 1]
             found["dcbx"] = " ".join(names) or "none"
     return found
-
-
-def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield types and contents of attributes that stand one after another, padded to 4 bytes."""
-    start = 0
-    while start + _ATTRIBUTE.size <= len(data):
-        length, kind = _ATTRIBUTE.unpack_from(data, start)
-        if not _ATTRIBUTE.size <= length <= len(data) - start:
-            raise GarbledAnswerError(f"An attribute of {length} bytes, {len(data) - start} left.")
-        yield kind & _TYPE, data[start + _ATTRIBUTE.size : start + length]
-        start += length + -length % 4
-    if start < len(data):
-        raise GarbledAnswerError(f"{len(data) - start} bytes are left behind the attributes.")
 
 
 def _enough(data: bytes, least: int) -> bytes:
@@ -172,7 +157,7 @@ def _applications(data: bytes) -> dict[str, str]:
     """Read the table of struct dcb_app: which priority a DSCP, a port or a protocol has."""
     dscp: dict[int, set[int]] = {}
     others = set()
-    for _, entry in _attributes(data):
+    for _, entry in attributes(data):
         selector, priority, protocol = struct.unpack_from("=BBH", _enough(entry, 4))
         if selector == _DSCP:
             dscp.setdefault(protocol, set()).add(priority)
@@ -212,7 +197,7 @@ def _buffers(data: bytes) -> dict[str, str]:
 
 def _trust(data: bytes) -> dict[str, str]:
     """Read by what packets are told apart, in order of precedence."""
-    selectors = [_enough(entry, 1)[0] for _, entry in _attributes(data)]
+    selectors = [_enough(entry, 1)[0] for _, entry in attributes(data)]
     return {"trust": " ".join(_SELECTORS.get(each, str(each)) for each in selectors) or "none"}
 
 
