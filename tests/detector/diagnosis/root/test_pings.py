@@ -136,6 +136,25 @@ def test_w5_one_partner_tells_nothing_and_two_tell_the_node() -> None:
     assert [("node", "n5", "", "")] == shown(table(two_rounds))
 
 
+def test_who_is_bad_only_with_bad_nodes_is_explained_by_them() -> None:
+    """In a ring of eight, where nodes know two partners each: n3 stands between two bad nodes."""
+
+    def ring(*bad: int) -> list[Cell]:
+        pairs = [(n, (n + 1) % 8) for n in range(8)]
+        return [
+            Cell(f"n{a}", f"n{b}", 100, 30 if {a, b} & set(bad) else 0)
+            for pair in pairs
+            for a, b in (pair, pair[::-1])
+        ]
+
+    def found(*bad: int) -> list[str]:
+        return [fault.name for fault in ping_faults(ring(*bad), {})]
+
+    assert found(2, 4) == ["n2", "n4"]
+    assert found(2, 3) == ["n2", "n3"]
+    assert found(3) == ["n3"]
+
+
 def test_without_labels_groups_that_do_not_reach_each_other_are_no_nodes() -> None:
     minority = {"n6", "n7"}
     nowhere = JobPlaces(NODES)

@@ -12,6 +12,10 @@ from peerwatch_detector.diagnosis.collectives.slowness import transfers
 from peerwatch_detector.diagnosis.collectives.slowness.loss import LOSS_QUERIES, Losses
 from peerwatch_detector.diagnosis.collectives.slowness.queues import QUEUE_QUERIES, Queues
 from peerwatch_detector.diagnosis.collectives.slowness.requests import REQUEST_QUERIES, Requests
+from peerwatch_detector.diagnosis.collectives.slowness.round_trips import (
+    ROUND_TRIP_QUERIES,
+    SlowLinks,
+)
 from peerwatch_detector.diagnosis.collectives.slowness.slow_groups import common_nodes
 from peerwatch_detector.diagnosis.collectives.slowness.transfers import Comparison, Slow
 from peerwatch_detector.diagnosis.diagnoser import Samples
@@ -40,8 +44,9 @@ class CommunicationDiagnoser:
 
     Where durations are known (NCCL), the own transfer times of groups of one kind are compared. A
     back end over TCP measures none: there a node that sends a large share of its segments again,
-    and others hardly any, is the one that the collectives wait for. A node that cannot get rid of
-    what it sends, and loses little, is undecided: its receiver may be at fault. Where work requests
+    and others hardly any, is the one that the collectives wait for; so is one with which round
+    trips take long, and between others not. A node that cannot get rid of what it sends, and loses
+    little, is undecided: its receiver may be at fault. Where work requests
     are counted, the rank whose requests complete far later than its peers' has a slow network.
     """
 
@@ -50,6 +55,7 @@ class CommunicationDiagnoser:
         **transfers.QUERIES,
         **LOSS_QUERIES,
         **QUEUE_QUERIES,
+        **ROUND_TRIP_QUERIES,
         **REQUEST_QUERIES,
         "ranks": _RANKS,
     }
@@ -58,6 +64,7 @@ class CommunicationDiagnoser:
         self.job_id = job_id
         self._losses = Losses()
         self._queues = Queues()
+        self._links = SlowLinks()
         self._requests = Requests(_LEAST_WINDOWS * transfers.WINDOW_SECONDS)
         self._window = Every(transfers.WINDOW_SECONDS)
         self._windows = 0
@@ -73,8 +80,7 @@ class CommunicationDiagnoser:
             self._judge(suspect(found, nodes), now)
         verdicts = []
         if lossy is not None and len(set(nodes.values())) > 1:
-            ranks = sorted(rank for rank, node in nodes.items() if node == lossy.node)
-            rank = ranks[0] if len(ranks) == 1 else None
+            rank = _only_rank(lossy.node, nodes)
             verdicts.append(
                 self._verdict(lossy.node, rank, "likely", lossy.text(rank), nodes, lossy.since)
             )
@@ -87,11 +93,17 @@ class CommunicationDiagnoser:
                 verdicts.append(self._verdict(node, lag.rank, "likely", text, nodes, since))
         if self._suspect is not None and self._windows >= _LEAST_WINDOWS:
             verdicts += self._slow(self._suspect, nodes, [verdict.node for verdict in verdicts])
+        links = self._links.update(samples, now)
+        if not verdicts and len(set(nodes.values())) > 1:
+            for link in [link for link in links if link.names_node] or links[:1]:
+                rank = _only_rank(link.node, nodes)
+                confidence: Confidence = "likely" if link.names_node else "undecided"
+                text = link.text(rank)
+                verdicts.append(self._verdict(link.node, rank, confidence, text, nodes, link.since))
         queued = self._queues.update(samples, now)
         # Whoever loses what it sends, or is slow by durations, explains full queues elsewhere too.
         if queued is not None and not verdicts and len(set(nodes.values())) > 1:
-            ranks = sorted(rank for rank, node in nodes.items() if node == queued.node)
-            rank = ranks[0] if len(ranks) == 1 else None
+            rank = _only_rank(queued.node, nodes)
             text = queued.text(rank)
             verdicts.append(
                 self._verdict(queued.node, rank, "undecided", text, nodes, queued.since)
@@ -152,6 +164,11 @@ class CommunicationDiagnoser:
             others if node else (),
             since,
         )
+
+
+def _only_rank(node: str, nodes: Mapping[int, str]) -> int | None:
+    ranks = [rank for rank, place in nodes.items() if place == node]
+    return ranks[0] if len(ranks) == 1 else None
 
 
 def suspect(found: Comparison, nodes: Mapping[int, str]) -> _Suspect | None:

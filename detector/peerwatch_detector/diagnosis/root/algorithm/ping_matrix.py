@@ -135,7 +135,13 @@ def _nodes(known: Sequence[Cell], nodes: Collection[str]) -> dict[str, Direction
         sends, receives = _is_bad(rows[node]), _is_bad(columns[node])
         if sends or receives:
             found[node] = "" if sends and receives else "send" if sends else "receive"
-    return found
+    # Who is bad only with partners that are bad themselves is explained by these.
+    partners: dict[str, set[str]] = defaultdict(set)
+    for cell in known:
+        if cell.is_bad:
+            partners[cell.source].add(cell.destination)
+            partners[cell.destination].add(cell.source)
+    return {node: found[node] for node in found if not partners[node] <= found.keys()}
 
 
 def _is_bad(line: Sequence[Cell]) -> bool:
