@@ -308,9 +308,9 @@ class ExporterConfig(Section):
         default=5,
         ge=1,
         le=60,
-        description="Utilisation, activity, power, clocks and TCP queues on /metrics are means "
-        "over this time. At least the scrape interval, or healthy nodes seem to differ because "
-        "each is sampled in another part of a training step.",
+        description="Utilisation, activity, power, clocks, TCP queues and round trips on /metrics "
+        "are means over this time. At least the scrape interval, or healthy nodes seem to differ "
+        "because each is sampled in another part of a training step.",
     )
     fast: FastConfig = Field(default=FastConfig(), description="The endpoint /metrics/fast.")
     nvlink: NvlinkConfig = Field(default=NvlinkConfig(), description="Detail of NVLink metrics.")
