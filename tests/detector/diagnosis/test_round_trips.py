@@ -86,9 +86,20 @@ def test_the_sentence_has_both_sides_numbers():
     (link,) = found(SENDS_SLOWLY)
 
     assert link.text(2) == (
-        "rank 2 on node n2: TCP takes 34.6 ms there and back between all 2 pairs of nodes, 4.3 ms "
-        "at most between the others: what it sends or is sent waits for a slow link"
+        "rank 2 on node n2: TCP round trips between its node and 2 others take 34.6 ms, those that "
+        "are not slow 4.3 ms at most: what it sends or is sent waits for a slow link"
     )
+
+
+def test_the_sentence_about_one_of_two_slow_nodes_has_only_its_own_numbers():
+    trips = ring(8) | {(0, 1): 50.0, (1, 2): 40.0, (4, 5): 30.0, (5, 6): 30.0}
+
+    texts = [link.text(None) for link in found(trips)]
+
+    assert [text.partition(" take ")[2].partition(": ")[0] for text in texts] == [
+        "50 ms, those that are not slow 1 ms at most",
+        "30 ms, those that are not slow 1 ms at most",
+    ]
 
 
 @pytest.mark.parametrize("size", [3, 4, 5, 6, 7, 8, 12, 25])

@@ -75,14 +75,14 @@ class Trip:
 
 @dataclass(frozen=True, slots=True)
 class SlowLink:
-    """What slow pairs have in common; a node is named only if ``is_sure``.
+    """What slow pairs have in common; whether a node is at fault says ``names_node``.
 
     Parameters
     ----------
     fault
         A node, a place, or a path.
     seconds
-        The longest mean round trip of its pairs, and of the job's other pairs.
+        The longest mean round trip of its pairs, and of pairs that are not slow.
     why_open
         Why it is open whose fault it is; empty if a node's link is slow.
     since
@@ -106,14 +106,16 @@ class SlowLink:
 
     def text(self, rank: int | None) -> str:
         """Return what is seen, in a sentence; with the rank if it is the node's only one."""
-        who = f"{self.fault.what} {self.fault.name}"
-        if self.node and rank is not None:
-            who = f"rank {rank} on node {self.node}"
         own, others = (1000 * seconds for seconds in self.seconds)
-        pairs = "the pair" if self.fault.pairs == 1 else f"all {self.fault.pairs} pairs"
-        text = f"{who}: TCP takes {own:.3g} ms there and back between {pairs} of nodes"
+        partners = f"{self.fault.pairs} other{'s' if self.fault.pairs > 1 else ''}"
+        if self.fault.what == "node":
+            who = f"rank {rank} on node {self.node}" if rank is not None else f"node {self.node}"
+            text = f"{who}: TCP round trips between its node and {partners} take {own:.3g} ms"
+        else:
+            who = f"{self.fault.what} {self.fault.name}" if self.fault.name else "most pairs"
+            text = f"{who}: TCP round trips take {own:.3g} ms"
         if others > 0:
-            text += f", {others:.2g} ms at most between the others"
+            text += f", those that are not slow {others:.2g} ms at most"
         return f"{text}: {self.why_open or 'what it sends or is sent waits for a slow link'}"
 
 
@@ -144,22 +146,22 @@ def _found(
     """Yield what is slow, how slow, and why it is open whose fault it is."""
     queued = {pair: trip.queued for pair, trip in trips.items()}
     known = set()
-    for fault, slow in _faults(queued):
+    for fault, own, slow in _faults(queued):
         known.add(fault.name)
         why_open = ""
         if fault.what != "node":
             why_open = "between them, or at one of both ends"
         elif fault.name in busy:
             why_open = "it moves far more than the others, which fills its link by itself"
-        yield fault, _longest(trips, slow), why_open
-    for fault, slow in _faults({pair: trip.least for pair, trip in trips.items()}):
+        yield fault, _longest(trips, own, slow), why_open
+    for fault, own, slow in _faults({pair: trip.least for pair, trip in trips.items()}):
         # As long as it is known: another site, or a link that was slow before.
         if fault.what == "node" and fault.name not in known:
-            yield fault, _longest(trips, slow), "so it has always been, as far as is known"
+            yield fault, _longest(trips, own, slow), "so it has always been, as far as is known"
 
 
-def _faults(seconds: Mapping[_Pair, float]) -> Iterator[tuple[Fault, set[_Pair]]]:
-    """Yield what slow pairs have in common, with those that it explains."""
+def _faults(seconds: Mapping[_Pair, float]) -> Iterator[tuple[Fault, set[_Pair], set[_Pair]]]:
+    """Yield what slow pairs have in common, the pairs that it explains, and all slow ones."""
     slow = slow_pairs(seconds)
     cells = [
         # A round trip has no direction.
@@ -169,7 +171,7 @@ def _faults(seconds: Mapping[_Pair, float]) -> Iterator[tuple[Fault, set[_Pair]]
     ]
     for fault in ping_faults(cells, {}):
         own = {pair for pair in slow if fault.what != "node" or fault.name in pair}
-        yield fault, own
+        yield fault, own, slow
 
 
 def slow_pairs(seconds: Mapping[_Pair, float]) -> set[_Pair]:
@@ -185,10 +187,12 @@ def slow_pairs(seconds: Mapping[_Pair, float]) -> set[_Pair]:
     return {pair for pair, value in seconds.items() if value >= limit}
 
 
-def _longest(trips: Mapping[_Pair, Trip], slow: Collection[_Pair]) -> tuple[float, float]:
-    own = max((trips[pair].seconds for pair in slow), default=0.0)
-    others = max((trip.seconds for pair, trip in trips.items() if pair not in slow), default=0.0)
-    return own, others
+def _longest(
+    trips: Mapping[_Pair, Trip], own: Collection[_Pair], slow: Collection[_Pair]
+) -> tuple[float, float]:
+    """Return the longest mean round trips of some pairs, and of all that are not slow."""
+    well = (trip.seconds for pair, trip in trips.items() if pair not in slow)
+    return max((trips[pair].seconds for pair in own), default=0.0), max(well, default=0.0)
 
 
 def _trips(samples: Samples) -> dict[_Pair, Trip]:
