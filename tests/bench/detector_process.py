@@ -10,6 +10,7 @@ import numpy as np
 
 from bench.detector import Cost, config_of
 from bench.processes import usage
+from peerwatch_common.memory import search_rarely
 from peerwatch_detector.bench.command import resident_mebibytes
 from peerwatch_detector.models.shipped import configured_bundle
 from peerwatch_detector.reading.reader import PrometheusReader
@@ -29,6 +30,7 @@ def main() -> None:
         # As the service does once it knows of a job.
         wall = time.perf_counter()
         prepare.prepare()
+        search_rarely()
         loading = time.perf_counter() - wall
         wall, own = time.perf_counter(), time.process_time()
         detector.cycle()

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from peerwatch_common.memory import search_rarely
 from peerwatch_detector import compiled
 from peerwatch_detector.detection.continuity import DeviationTracker
 from peerwatch_detector.detection.distances import distance_sums
@@ -97,6 +98,9 @@ def _prepare_and_log(decided: threading.Event) -> None:
     else:
         logger.info("prepared seconds=%.1f", time.monotonic() - began)
     finally:
+        # numba's objects are most of what a search for unused cycles would look at: a quarter of
+        # the CPU time of a large job's first evaluation.
+        search_rarely()
         decided.set()
     warn_if_not_kept()
 

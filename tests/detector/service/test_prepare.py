@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -153,6 +154,23 @@ def test_a_compiler_that_fails_leaves_the_slower_path(
     assert (False, False) == (compiled.ready(), compiled.preparing())
     assert "no LLVM" in str(compiled.failure())
     assert "not_prepared consequence=slower_path" in caplog.text
+
+
+def test_what_was_loaded_is_left_out_of_searches_for_unused_cycles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threshold = gc.get_threshold()
+    monkeypatch.setattr(prepare, "prepare_apart", lambda _compiling: None)
+    try:
+        gc.set_threshold(700)
+        thread = prepare.prepare_in_background()
+        # It is done before a job is read.
+        assert gc.get_freeze_count() > 10_000
+        assert gc.get_threshold()[0] > 7_000
+        thread.join()
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*threshold)
 
 
 def test_the_command_compiles_and_says_where(
