@@ -160,7 +160,7 @@ class Follower:
         first, last
             Steps, counted from 1970.
         lent
-            Whether it is used before the metric's next ``update`` only, and not changed.
+            Whether it is used before the next ``update`` only, and not changed.
         """
         grid = self._grid(first, last)
         return self._rings[metric].frame(self.job_id, metric, nodes, grid, lent=lent)

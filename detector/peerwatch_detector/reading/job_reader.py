@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from peerwatch_detector.config import DetectorConfig, MetricConfig, ReadMetric
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.frame import JobFrame, to_grid
 from peerwatch_detector.reading import Follower
-from peerwatch_detector.reading.read_ahead import ReadAhead
 from peerwatch_detector.reading.reader import Reader, reading_settings, selection_of
 
 # These concern the request that was asked; anything else concerns the whole server.
 _OF_ONE_METRIC = frozenset({"refused", "http_4xx", "too_large"})
 # Up to so many samples a job's history is read at once, else so many metrics together: one is
-# decoded while the server works on another.
-_AT_ONCE, _TOGETHER = 16_000_000, 2
-# Up to so many samples are held of a part that is compared and of the next one, which is read
-# meanwhile; a larger one is read afterwards. A node has so many GPUs before anything is known.
-_AHEAD, _GPUS = 64_000_000, 8
-_NONE: frozenset[str] = frozenset()
+# decoded while the server works on another. A node has so many GPUs before anything is known.
+_AT_ONCE, _LEAST_TOGETHER, _GPUS = 64_000_000, 2, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +81,6 @@ class JobReader:
             reading_settings(config.prometheus),
             config.step_seconds,
         )
-        self._ahead = ReadAhead(lambda _, __: {}, 0.0)
 
     def kept_seconds(self, metric: str) -> float:
         """How far back samples of a metric are held; 0 of one that there is not."""
@@ -105,11 +101,10 @@ class JobReader:
     ) -> Iterator[JobReading]:
         """Read what is new, and yield it: at once, but for a large job's first samples.
 
-        Those take more memory than anything after them, and comparing them takes as long as
-        reading. So some metrics are read after the others, the method's leading ones first, and
-        each part is to be compared before the next one is asked for: what ``needed_from`` then does
-        not ask for is given back. The next part is read meanwhile, if there is room for both. The
-        last reading is of all metrics.
+        Those take more memory than anything after them. So some metrics are read after the others,
+        the method's leading ones first, and each part is to be compared before the next one is
+        asked for: what ``needed_from`` then does not ask for is given back. The last reading is of
+        all metrics.
 
         Parameters
         ----------
@@ -120,39 +115,25 @@ class JobReader:
         needed_from
             Tells by metric the Unix time from which its samples are needed.
         """
-        # A turn that was given up may have left something that is read.
-        self._ahead.settle()
         parts = self._parts(nodes)
         names = next(parts)
         if len(names) == len(self._metrics):
             yield self.read(nodes, now, needed_from())
             return
-        # It knows nothing of this reader: what a job holds is given back when the job has ended.
-        update = self._follower.update
-        self._ahead = ahead = ReadAhead(
-            lambda part, left: update(nodes, now, part, left),
-            self._config.prometheus.reading.deadline_seconds,
-        )
+        left = self._config.prometheus.reading.deadline_seconds
         errors: dict[str, ReadError | None] = {}
-        ahead.begin(names)
-        while names:
-            found = ahead.result()
-            errors |= found
-            reading = self._cut(nodes, now, needed_from(), found, complete=False)
-            # Now it is known how many GPUs a node has.
-            following = next(parts, _NONE)
-            room = self._samples(nodes, names | following) <= _AHEAD
-            meanwhile = following and room and reading.server_error is None
-            if meanwhile:
-                ahead.begin(following)
-            yield reading
+        for part in itertools.chain([names], parts):
+            began = time.perf_counter()
+            reading = self.read(nodes, now, needed_from(), part, left)
+            left -= time.perf_counter() - began
+            errors |= reading.errors
+            yield replace(reading, complete=False)
             # Or these samples would stay until the next part is read.
             del reading
             self.release(needed_from(), now)
-            if following and not meanwhile:
-                ahead.begin(following)
-            names = following
-        yield self._cut(nodes, now, needed_from(), errors)
+        good = [name for name, error in errors.items() if error is None]
+        frames = self.frames(nodes, now, needed_from(), good)
+        yield JobReading(frames, errors, counters=self._counters)
 
     def _parts(self, nodes: Sequence[str]) -> Iterator[frozenset[str]]:
         """Yield names of metrics to read one after the other; a single part is the rule."""
@@ -165,9 +146,17 @@ class JobReader:
         leading &= set(names)
         if leading:
             yield leading
-        others = [name for name in names if name not in leading]
-        for first in range(0, len(others), _TOGETHER):
-            yield frozenset(others[first : first + _TOGETHER])
+        # Now it is known how many GPUs a node has.
+        part: list[str] = []
+        for name in names:
+            if name in leading:
+                continue
+            if len(part) >= _LEAST_TOGETHER and self._samples(nodes, [*part, name]) > _AT_ONCE:
+                yield frozenset(part)
+                part = []
+            part.append(name)
+        if part:
+            yield frozenset(part)
 
     def _samples(self, nodes: Sequence[str], names: Collection[str]) -> int:
         """Return about how many samples the whole history of some metrics has."""
@@ -206,21 +195,9 @@ class JobReader:
         """
         self.release(evaluated_until, now)
         errors = self._follower.update(nodes, now, metrics, seconds)
-        return self._cut(nodes, now, evaluated_until, errors)
-
-    def _cut(
-        self,
-        nodes: Sequence[str],
-        now: float,
-        evaluated_until: Mapping[str, float],
-        errors: dict[str, ReadError | None],
-        *,
-        complete: bool = True,
-    ) -> JobReading:
-        """Return what was read of some metrics, with the frames of those that could be."""
         good = [name for name, error in errors.items() if error is None]
         frames = self.frames(nodes, now, evaluated_until, good)
-        return JobReading(frames, errors, complete, self._counters)
+        return JobReading(frames, errors, counters=self._counters)
 
     def frames(
         self,

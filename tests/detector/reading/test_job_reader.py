@@ -1,15 +1,10 @@
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 import pytest
 
 from detector.fakes import START, FakeClock, FakeReader, config_for, healthy, metric, node_names
 from peerwatch_detector.errors import ReadError
-from peerwatch_detector.reading import Selection, job_reader
 from peerwatch_detector.reading.job_reader import JobReader, JobReading
 
 NODES = node_names(3)
@@ -75,48 +70,3 @@ def test_a_metric_costs_itself_and_a_server_the_job(
 
 def test_a_job_without_failure_can_be_evaluated() -> None:
     assert None is JobReading({}, {"load": None}).job_error
-
-
-def test_what_is_still_read_for_a_turn_that_was_given_up_is_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(job_reader, "_AT_ONCE", 0)
-    monkeypatch.setattr(job_reader, "_TOGETHER", 1)
-    reader, fake = reader_of()
-    ends: list[list[str]] = []
-    asked, may_end = threading.Event(), threading.Event()
-    read = fake.read
-
-    def slow_once(selections: Sequence[Selection], *arguments: Any) -> Any:
-        names = [selection.metric for selection in selections]
-        if names == ["load"] and not asked.is_set():
-            asked.set()
-            # Time enough for a turn that does not wait.
-            threading.Timer(0.5, may_end.set).start()
-            assert may_end.wait(60)
-        found = read(selections, *arguments)
-        ends.append(names)
-        return found
-
-    monkeypatch.setattr(fake, "read", slow_once)
-    turn = reader.readings(NODES, START + 1000.0, dict)
-    assert not next(turn).complete
-    assert asked.wait(60)
-    turn.close()
-    complete = next(reader.readings(NODES, START + 1015.0, dict))
-    assert complete.complete
-    assert ["load"] == ends[1]
-    assert {"load", "power"} == complete.frames.keys()
-
-
-def test_what_fails_while_it_is_read_ahead_fails_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_reader, "_AT_ONCE", 0)
-    monkeypatch.setattr(job_reader, "_TOGETHER", 1)
-    reader, fake = reader_of()
-    fake.failures_by_query = {"job_node:load:ratio": RuntimeError("a bug")}
-    turn = reader.readings(NODES, START + 1000.0, dict)
-    next(turn)
-    with pytest.raises(RuntimeError, match="a bug"):
-        next(turn)
-    fake.failures_by_query = {}
-    assert next(reader.readings(NODES, START + 1015.0, dict)).complete

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from peerwatch_detector.errors import ReadError
 from peerwatch_detector.models.store import EMPTY
 from peerwatch_detector.reading import job_reader
 from peerwatch_detector.service.detector import Detector
-from peerwatch_detector.service.workers import attempt
 
 END = ONSET + 280
 FIRST = frozenset({"gpu_tensor_activity", "gpu_duty_cycle", "gpu_power"})
@@ -67,18 +65,13 @@ def cold_and_on(here: World, monkeypatch: pytest.MonkeyPatch, at_once: int) -> I
         yield repr(here.detector.snapshot.detections)
 
 
-@pytest.mark.parametrize(("together", "ahead"), [(1, 0), (1, 10**12), (2, 10**12)])
+@pytest.mark.parametrize("together", [1, 2])
 @pytest.mark.parametrize("values", [waits, slowed, rested])
 @pytest.mark.parametrize("settings", [{}, {"similarity": {"baseline_seconds": 0}}])
 def test_in_parts_every_evaluation_is_that_of_a_job_read_at_once(
-    values: Any,
-    settings: dict[str, Any],
-    together: int,
-    ahead: int,
-    monkeypatch: pytest.MonkeyPatch,
+    values: Any, settings: dict[str, Any], together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_reader, "_TOGETHER", together)
-    monkeypatch.setattr(job_reader, "_AHEAD", ahead)
+    monkeypatch.setattr(job_reader, "_LEAST_TOGETHER", together)
     whole = [*cold_and_on(world_of(values(), **settings), monkeypatch, 10**12)]
     parts = [*cold_and_on(world_of(values(), **settings), monkeypatch, 0)]
     assert whole == parts
@@ -152,53 +145,3 @@ def test_a_server_that_fails_between_two_parts_is_asked_again() -> None:
         world.clock.advance(15)
         world.detector.cycle()
     assert repr(other.detector.snapshot.detections) == repr(here.detector.snapshot.detections)
-
-
-def others_asked(here: World) -> set[str]:
-    """Return what was asked for that does not tell of progress."""
-    recorded = {each.recorded: each.name for each in here.detector.metrics}
-    asked = {request.query.split("{")[0] for request in here.reader.requests}
-    return {recorded[series] for series in asked & recorded.keys()} - FIRST
-
-
-def first_compared(
-    here: World, monkeypatch: pytest.MonkeyPatch, then: Callable[[], bool]
-) -> list[bool]:
-    """Find the job, and return what something gives when its first part is compared."""
-    here.clock.advance(END)
-    here.detector.discovered(attempt(here.detector.find))
-    detector, given = here.detector.memories["job-1"].detector, list[bool]()
-    compare = detector.compare
-
-    def compare_after_that(*arguments: Any) -> None:
-        if not given:
-            given.append(then())
-        compare(*arguments)
-
-    monkeypatch.setattr(detector, "compare", compare_after_that)
-    return given
-
-
-def test_the_next_part_is_read_while_one_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = world_of(training(END))
-
-    def is_read() -> bool:
-        until = time.monotonic() + 60
-        while not others_asked(here) and time.monotonic() < until:
-            time.sleep(0.001)
-        return bool(others_asked(here))
-
-    given = first_compared(here, monkeypatch, is_read)
-    here.detector.cycle()
-    assert given == [True]
-
-
-def test_without_room_for_both_a_part_is_read_after_the_one_before_was_compared(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(job_reader, "_AHEAD", 0)
-    here = world_of(training(END))
-    given = first_compared(here, monkeypatch, lambda: bool(others_asked(here)))
-    here.detector.cycle()
-    assert given == [False]
-    assert others_asked(here)
