@@ -114,13 +114,16 @@ class Tree:
     ) -> Sources:
         """Return the sources of the fake node, which lives by these clocks."""
         nics = {slot.interface: nic for slot, nic in zip(SLOTS, self.nics, strict=True)}
-        ethtool = SimulatedEthtool(nics, lambda: clock() - self._start)
+
+        def elapsed() -> float:
+            return clock() - self._start
+
         return Sources(
             self.paths,
             clock=clock,
             monotonic=monotonic,
-            ethtool=ethtool,
-            queries=simulated_queries(),
+            ethtool=SimulatedEthtool(nics, elapsed),
+            queries=simulated_queries(elapsed),
         )
 
 

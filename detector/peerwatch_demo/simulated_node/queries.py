@@ -1,16 +1,21 @@
-"""What a simulated node's system answers: filesystems with room, a clock that is kept right."""
+"""What a simulated node's system answers: filesystems with room, a clock that is kept right.
+
+Its TCP connections are those of a rank to its neighbours, which hardly wait for each other.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.sources.host.clock_state import ClockState
+from peerwatch_exporter.sources.host.connections import Connection
 from peerwatch_exporter.sources.host.filesystems import Space
 from peerwatch_exporter.sources.host.queries import HostQueries
 from peerwatch_exporter.sources.host.systemd import Unit, Units
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _SPACES = {
     "/": Space(480 * 10**9, 395 * 10**9, 31_000_000, 30_100_000),
@@ -27,9 +32,25 @@ MOUNTINFO = """\
 _RUNNING = ("nvidia-fabricmanager", "nvidia-persistenced", "chronyd", "slurmd")
 
 
-def simulated_queries() -> HostQueries:
-    """Return the answers of a node on which nothing is wrong."""
-    return HostQueries(space=_SPACES.__getitem__, clock=_clock, units=_units)
+# The node's address, and those of its ranks' neighbours; what is sent to each, in bytes per second.
+_ADDRESS, _NEIGHBOURS = "10.0.0.10", ("10.0.0.11", "10.0.0.9")
+_SENT = 2e6
+
+
+def simulated_queries(elapsed: Callable[[], float]) -> HostQueries:
+    """Return the answers of a node on which nothing is wrong.
+
+    Parameters
+    ----------
+    elapsed
+        Seconds since the node's start.
+    """
+    return HostQueries(
+        space=_SPACES.__getitem__,
+        clock=_clock,
+        units=_units,
+        connections=partial(_connections, elapsed),
+    )
 
 
 def _clock() -> ClockState:
@@ -39,3 +60,9 @@ def _clock() -> ClockState:
 def _units(names: Sequence[str]) -> Units:
     installed = [f"{name}.service" for name in _RUNNING]
     return Units((), tuple(Unit(name, "loaded", "active") for name in installed if name in names))
+
+
+def _connections(elapsed: Callable[[], float], most: int) -> list[Connection]:
+    sent = int(_SENT * elapsed())
+    ends = enumerate(_NEIGHBOURS[:most], start=1)
+    return [Connection(cookie, _ADDRESS, peer, 0.1, sent, 2.1e-4, 8e-5) for cookie, peer in ends]
