@@ -101,7 +101,7 @@ def queries_of(case: str) -> HostQueries:
     ``clock`` (synchronised, offset, maximum error), ``failed`` and ``named`` units (name: state).
     """
     if "demo" in _composition(case):
-        return simulated_queries()
+        return simulated_queries(lambda: 100.0)
     path = root_of(case) / "answers.json"
     if not path.exists():
         return HostQueries()
