@@ -188,13 +188,9 @@ class Sysfs:
 
     def integers(self, paths: Sequence[str]) -> list[int | None]:
         """Return what ``integer`` does, for each of the files."""
-        if self._kept is None or self._refused:
-            return [self.integer(path) for path in paths]
-        contents = self._kept.read_all([self._prefix + path for path in paths])
         values: list[int | None] = []
-        for path, raw in zip(paths, contents, strict=True):
-            if isinstance(raw, OSError):
-                self._failed(path, raw)
+        for path, raw in zip(paths, self._contents(paths), strict=True):
+            if raw is None:
                 values.append(None)
             # As _number does it, without the call: some hundred times a second.
             elif len(raw) <= _MAX_DIGITS and not self._unreadable and raw.rstrip(b"\n").isdigit():
@@ -210,17 +206,8 @@ class Sysfs:
 
     def states(self, paths: Sequence[str]) -> list[int | None]:
         """Return what ``state`` does, for each of the files."""
-        if self._kept is None or self._refused:
-            return [self.state(path) for path in paths]
-        contents = self._kept.read_all([self._prefix + path for path in paths])
-        values: list[int | None] = []
-        for path, raw in zip(paths, contents, strict=True):
-            if isinstance(raw, OSError):
-                self._failed(path, raw)
-                values.append(None)
-            else:
-                values.append(self._state(path, raw))
-        return values
+        found = zip(paths, self._contents(paths), strict=True)
+        return [None if raw is None else self._state(path, raw) for path, raw in found]
 
     def bytes_per_second(self, path: str) -> float | None:
         """Return a port rate such as ``400 Gb/sec (4X NDR)`` in bytes per second."""
@@ -266,6 +253,21 @@ class Sysfs:
         else:
             self._skip(path, "garbage", digits.decode("utf-8", "replace"))
         return None
+
+    def _contents(self, paths: Sequence[str]) -> list[bytes | None]:
+        """Return what ``content`` does, for each of the files, which are kept open if any are."""
+        if self._kept is None or self._refused:
+            return [self.content(path) for path in paths]
+        contents: list[bytes | None] = []
+        for path, raw in zip(
+            paths, self._kept.read_all([self._prefix + path for path in paths]), strict=True
+        ):
+            if isinstance(raw, OSError):
+                self._failed(path, raw)
+                contents.append(None)
+            else:
+                contents.append(raw)
+        return contents
 
     def _state(self, path: str, raw: bytes) -> int | None:
         return self._converted(path, raw, _STATE, _first_number)
