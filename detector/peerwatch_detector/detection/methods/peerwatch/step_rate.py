@@ -93,13 +93,13 @@ def other_work(
         Shape of ``levels``. Where it lasts for more than ten minutes it is the job's work.
     """
     working = np.isfinite(levels) & np.isfinite(traffic) & (levels >= low_below)
+    if not working.any():
+        return np.zeros(len(levels), dtype=np.bool_)
     window = np.ones(_MIX_SECONDS)
     sent, computed = (
         np.convolve(np.where(working, values, 0.0), window, "same") for values in (traffic, levels)
     )
     mix = np.divide(sent, computed, out=np.full(len(levels), np.nan), where=computed > 0)
-    if not working.any():
-        return np.zeros(len(levels), dtype=np.bool_)
     less = mix < _MIX_SHARE * float(np.median(mix[working]))
     other = np.zeros(len(levels), dtype=np.bool_)
     for start, end in low_runs(np.where(less, 0.0, 1.0), 0.5):
