@@ -46,9 +46,10 @@ logger = logging.getLogger(__name__)
 # numba must be able to write: it is copied to NUMBA_CACHE_DIR.
 COMPILED_BEFOREHAND = "PEERWATCH_COMPILED"
 
-
 # Held while another process compiles.
 _compiling_apart = threading.Lock()
+# What that process runs.
+_COMPILES = f"from {__name__} import prepare; prepare()"
 
 
 def compile_in_background() -> threading.Thread:
@@ -160,7 +161,7 @@ def prepare_apart(compiling: Callable[[], None] = lambda: None) -> None:
 
 def _compile_apart() -> None:
     with subprocess.Popen(
-        [sys.executable, "-P", "-c", f"from {__name__} import prepare; prepare()"],
+        [sys.executable, "-P", "-c", _COMPILES],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     ) as other:
         atexit.register(other.kill)
