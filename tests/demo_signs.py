@@ -7,9 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from all_metrics import ALL_METRICS
 
 Page = Mapping[tuple[str, ...], float]
+
+
+def samples_of(text: str) -> Page:
+    """Return the page that a text in Prometheus' format is."""
+    return {
+        (sample.name, *(sample.labels[name] for name in ALL_METRICS[sample.name].labels)): (
+            sample.value
+        )
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
 
 
 def values(page: Page, metric: str, **labels: str) -> list[float]:

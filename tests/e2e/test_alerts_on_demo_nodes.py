@@ -1,4 +1,4 @@
-"""What the shipped alerts say about the exporter's demo nodes: each fault its alerts, health none.
+"""What the exporter's demo nodes show, and what the shipped alerts say: each fault its own.
 
 The unit tests feed series that were written for them; here the real exporter makes them, from every
 scenario it can act, and a real Prometheus evaluates all rules at once. An alert that is pending has
@@ -14,10 +14,12 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from demo_signs import SIGNS, Page, samples_of
 from peerwatch_demo.simulated_node.scenarios import SCENARIOS
 from peerwatch_demo.stack.servers import (
     Stack,
@@ -85,9 +87,18 @@ BRIEFLY = {
 }
 
 
+@dataclass(frozen=True)
+class Found:
+    """By scenario: alerts, once all that must come has come, whether the page shows it, the log."""
+
+    alerts: dict[str, set[str]]
+    shown: dict[str, bool]
+    logs: dict[str, str]
+
+
 @pytest.fixture(scope="module")
-def found() -> Iterator[dict[str, set[str]]]:
-    """Alerts by scenario, once all that must come has come."""
+def found() -> Iterator[Found]:
+    """Let all scenarios play at once, one node each."""
     with (
         tempfile.TemporaryDirectory(prefix="peerwatch-alerts-") as folder,
         Stack(Path(folder)) as stack,
@@ -107,6 +118,7 @@ def found() -> Iterator[dict[str, set[str]]]:
         server = prometheus(stack, server_port, config)
         for address, process in started:
             wait_http(f"http://{address}/-/healthy", process)
+        before = {name: page(address) for name, address in addresses.items()}
         alerts: dict[str, set[str]] = {name: set() for name in SCENARIOS}
         deadline = time.monotonic() + 600
         while time.monotonic() < deadline:
@@ -125,7 +137,27 @@ def found() -> Iterator[dict[str, set[str]]]:
             time.sleep(2)
         else:
             note(alerts, late)
-        yield alerts
+        shown = {name: shows(name, before[name], addresses[name]) for name in SIGNS}
+        logs = {name: started[number][1].log.read_text() for number, name in enumerate(SCENARIOS)}
+        yield Found(alerts, shown, logs)
+
+
+def page(address: str) -> Page:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=300) as answer:
+        return samples_of(answer.read().decode())
+
+
+def shows(scenario: str, first: Page, address: str) -> bool:
+    """Return whether the page shows the scenario, now or in the next half minute.
+
+    Some begin anew all the time, and some collectors run every 10 s.
+    """
+    deadline = time.monotonic() + 30
+    while not SIGNS[scenario](first, page(address)):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.5)
+    return True
 
 
 def note(alerts: dict[str, set[str]], found: list[dict[str, str]]) -> None:
@@ -146,8 +178,14 @@ def test_every_scenario_is_expected() -> None:
 
 
 @pytest.mark.parametrize("scenario", list(EXPECTED))
-def test_a_demo_node_has_its_alerts_and_no_others(found, scenario) -> None:
+def test_a_demo_node_has_its_alerts_and_no_others(found: Found, scenario: str) -> None:
     may = BRIEFLY.get(scenario, set()) | (LATER if scenario != "healthy" else set())
 
-    assert EXPECTED[scenario] <= found[scenario]
-    assert found[scenario] <= EXPECTED[scenario] | may
+    assert EXPECTED[scenario] <= found.alerts[scenario]
+    assert found.alerts[scenario] <= EXPECTED[scenario] | may
+
+
+@pytest.mark.parametrize("scenario", sorted(SIGNS))
+def test_a_demo_node_shows_its_scenario_on_its_page(found: Found, scenario: str) -> None:
+    assert found.shown[scenario]
+    assert "Traceback" not in found.logs[scenario]

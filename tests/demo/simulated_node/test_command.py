@@ -1,4 +1,7 @@
-"""The exporter over a simulated node: the real one, its driver process and its web server."""
+"""The exporter over a simulated node: the real one, its driver process and its web server.
+
+What every scenario shows is seen where all of them run, in e2e/test_alerts_on_demo_nodes.py.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,8 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
-from demo_signs import SIGNS
+from demo_signs import SIGNS, samples_of
 from peerwatch_demo.exporter import main
 from peerwatch_demo.simulated_node import SCENARIOS
 from peerwatch_exporter.collector import all_metrics
@@ -24,8 +26,6 @@ CATALOG = all_metrics()
 COMMAND = (sys.executable, "-m", "peerwatch_demo.exporter")
 # Generous: the machine may be busy, and some collectors run every 10 s.
 LIMIT_SECONDS = 180
-# A GPU is known by its index only if it was seen before it was lost.
-LATE_ONSETS = {"lost_gpu": "4"}
 SAMPLED = ("sampler_", "nic_burst_", "gpu_burst_")
 # The sampler asks the real kernel for statistics of drivers, which has no such interface.
 NOT_SAMPLED = {"nic_burst_pfc_pause_frames_per_second"}
@@ -57,15 +57,6 @@ def exporter(log, *arguments):
         assert process.wait(timeout=300) == 0, log.read_text()
 
 
-def samples_of(text):
-    """Return the values of a page by metric and label values in the catalogue's order."""
-    return {
-        (sample.name, *(sample.labels[name] for name in CATALOG[sample.name].labels)): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
-
-
 def wait_for(question):
     """Return the first true answer."""
     until = time.monotonic() + LIMIT_SECONDS
@@ -73,16 +64,6 @@ def wait_for(question):
         assert time.monotonic() < until, "it did not come true"
         time.sleep(0.2)
     return answer
-
-
-@pytest.mark.parametrize("name", sorted(SIGNS.keys() - {"hung_gpu"}))
-def test_scenario_shows_on_the_page_of_the_real_exporter(name, tmp_path):
-    onset = LATE_ONSETS.get(name, "0")
-    with exporter(tmp_path / "log", name, "--onset", onset) as page:
-        first = page()
-        wait_for(lambda: SIGNS[name](first, page()))
-
-    assert "Traceback" not in (tmp_path / "log").read_text()
 
 
 def test_hung_gpu_costs_the_page_nothing_else(tmp_path):
