@@ -22,6 +22,7 @@ import pytest
 from demo_signs import SIGNS, Page, samples_of
 from peerwatch_demo.simulated_node.scenarios import SCENARIOS
 from peerwatch_demo.stack.servers import (
+    Process,
     Stack,
     Target,
     free_ports,
@@ -37,8 +38,9 @@ RULES = [
     for path in sorted((ROOT / "rules").glob("*.rules.yaml"))
     if path.name != "recording.rules.yaml"
 ]
-# All must have been scraped before: what happened earlier is no change.
-ONSET_SECONDS = 60
+# All must have been scraped before: what happened earlier is no change. How long all take to start
+# is known from the first.
+ONSET_SECONDS, ONSET_STARTS = 20, 10
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("plays-3")]
 
@@ -105,19 +107,28 @@ def found() -> Iterator[Found]:
     ):
         *ports, server_port = free_ports(len(SCENARIOS) + 1)
         addresses = {name: f"127.0.0.1:{port}" for name, port in zip(SCENARIOS, ports, strict=True)}
-        started = []
-        for name, address in addresses.items():
+        started: dict[str, Process] = {}
+
+        def start(name: str, onset_seconds: float) -> None:
             command = [sys.executable, "-m", "peerwatch_demo.exporter", name]
-            command += ["--onset", str(ONSET_SECONDS), "--listen", address]
-            started.append((address, stack.start(name, command)))
+            command += ["--onset", f"{onset_seconds:.0f}", "--listen", addresses[name]]
+            started[name] = stack.start(name, command)
+
+        began = time.monotonic()
+        start("healthy", 0)
+        wait_http(f"http://{addresses['healthy']}/-/healthy", started["healthy"])
+        took = time.monotonic() - began
+        for name in SCENARIOS:
+            if name != "healthy":
+                start(name, ONSET_SECONDS + ONSET_STARTS * took)
         targets = [
             Target("peerwatch-exporter", address, {"node": name})
             for name, address in addresses.items()
         ]
         config = prometheus_config(targets, rules=RULES, interval="5s")
         server = prometheus(stack, server_port, config)
-        for address, process in started:
-            wait_http(f"http://{address}/-/healthy", process)
+        for name, process in started.items():
+            wait_http(f"http://{addresses[name]}/-/healthy", process)
         before = {name: page(address) for name, address in addresses.items()}
         alerts: dict[str, set[str]] = {name: set() for name in SCENARIOS}
         deadline = time.monotonic() + 600
@@ -138,7 +149,7 @@ def found() -> Iterator[Found]:
         else:
             note(alerts, late)
         shown = {name: shows(name, before[name], addresses[name]) for name in SIGNS}
-        logs = {name: started[number][1].log.read_text() for number, name in enumerate(SCENARIOS)}
+        logs = {name: process.log.read_text() for name, process in started.items()}
         yield Found(alerts, shown, logs)
 
 

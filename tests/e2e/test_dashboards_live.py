@@ -44,10 +44,10 @@ from peerwatch_demo.stack.servers import (
 ROOT = Path(__file__).parents[2]
 RULES = sorted((ROOT / "rules").glob("*.rules.yaml"))
 JOB, OTHER_JOB = "pretrain-17", "mixed-4"
-MEMBERS = tuple(f"node-{number}" for number in range(1, 7))
+MEMBERS = tuple(f"node-{number}" for number in range(1, 5))
 FAULTY, SHOWN = "node-3", "nvlink-errors"
 TROUBLES = ("lost_gpu", "nvlink_errors", "ecc_error", "nic_flap", "pfc_storm")
-ONSET_SECONDS = 60
+ONSET_SECONDS = 45
 CONTINUITY_SECONDS = 10
 ENGINES = ("prometheus", "victoria-metrics")
 # What is chosen at the top of each dashboard; the node shown has the most to show.

@@ -46,7 +46,7 @@ NODES = [f"n{number:02d}" for number in range(1, 41)]
 # The others serve the second job.
 FIRST_JOB = NODES[:30]
 # What a play costs is its nodes.
-SIXTEEN = tuple(NODES[:16])
+EIGHT, SIXTEEN = tuple(NODES[:8]), tuple(NODES[:16])
 
 pytestmark = [
     pytest.mark.e2e,
@@ -113,7 +113,7 @@ class Play:
     symptoms: list[Symptoms]
     gone: tuple[float, float] = (0, 0)
     tickets: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = SIXTEEN
+    nodes: tuple[str, ...] = EIGHT
     leaf_size: int = 0
 
 
@@ -148,12 +148,13 @@ PLAYS = {
         ["n07", "n33"],
         [Finding("n07"), Finding("n33", job_id="j2")],
         [Symptoms(stalled=True), Symptoms(stalled=True, job_id="j2")],
-        nodes=(*NODES[:10], *NODES[30:]),
+        nodes=(*NODES[4:8], *NODES[30:34]),
     ),
     "two_nodes_of_one_job": Play(
         ["n07", "n11"],
         [Finding("n07"), Finding("n11", begin=FAULT + 60)],
         [Symptoms(pausing=("n07", "n11"), stalled=True)],
+        nodes=SIXTEEN,
     ),
     "gpu_says_so_first": Play(
         ["n07"],
@@ -175,12 +176,14 @@ PLAYS = {
         ["leaf 0"],
         [],
         [Symptoms(cut_off=SIXTEEN[:8], stalled=True, begin=PLACE_FAULT)],
+        nodes=SIXTEEN,
         leaf_size=8,
     ),
     "leaf_switch_without_places": Play(
         ["cluster"],
         [],
         [Symptoms(cut_off=SIXTEEN[:8], stalled=True, begin=PLACE_FAULT)],
+        nodes=SIXTEEN,
     ),
     # Nodes vanish with one leaf, ports go down at the other, and one more node of it fails later.
     "two_leaves": Play(
@@ -191,6 +194,7 @@ PLAYS = {
             Symptoms(cut_off=SIXTEEN[8:12], stalled=True, begin=PLACE_FAULT),
             Symptoms(cut_off=("n15",), begin=PLACE_FAULT + 240),
         ],
+        nodes=SIXTEEN,
         leaf_size=8,
     ),
     "nothing": Play([], [], []),
