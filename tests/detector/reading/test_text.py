@@ -108,6 +108,45 @@ def test_lines_land_on_the_grid_however_they_are_cut(
     check(data, rows(writer))
 
 
+LABELS = st.fixed_dictionaries(
+    {"__name__": st.just("level"), "node": st.sampled_from(["ab", "cd", '"', "\\", "\n", "abc"])},
+    optional={
+        "gpu": st.sampled_from(["1", "2", "10"]),
+        "nods": st.sampled_from(["ab", "cd"]),
+        "job": st.sampled_from(["x", "y"]),
+    },
+)
+
+
+@given(st.lists(LABELS, min_size=2, max_size=8), st.booleans())
+def test_labels_that_are_nearly_those_of_the_series_before_are_read(
+    every: list[dict[str, str]], turned: bool
+) -> None:
+    """Some differ in the node and the GPU alone, some look so."""
+    if turned:
+        every = [dict(reversed(labels.items())) for labels in every]
+    result = [{"metric": labels, "values": [[1_700_000_000, "1"]]} for labels in every]
+    text = json.dumps(result, separators=(",", ":")).encode()[1:]
+    writer, status, _ = take(decode_matrix, empty(GRID), text)
+    assert FINISHED == status
+    # A series that comes in two parts is one.
+    spelt = [json.dumps(labels) for labels in every]
+    apart = [
+        each
+        for each, before in zip(every, ["", *spelt], strict=False)
+        if json.dumps(each) != before
+    ]
+    assert len(apart) == writer.counts[ROWS]
+    for labels, span in zip(apart, writer.spans[: len(apart)].tolist(), strict=True):
+        parts = [
+            bytes(writer.labels[b:e]) if b >= 0 else None
+            for b, e in zip(span[::2], span[1::2], strict=True)
+        ]
+        assert labels == json.loads(parts[0])
+        for name, part in zip(("node", "gpu"), parts[1:], strict=True):
+            assert labels.get(name) == (None if part is None else json.loads(b'"' + part + b'"'))
+
+
 def test_other_fields_of_a_series_are_passed_over() -> None:
     series = {
         "x": {"y": [1, "}]", None]},

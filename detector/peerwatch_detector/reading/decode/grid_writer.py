@@ -176,8 +176,7 @@ def open_row(writer: GridWriter, text: Bytes, spans: NDArray[np.int64]) -> int:
         return row - 1
     if row >= len(writer.cursor) or used + length > len(writer.labels):
         return -1
-    for k in range(length):
-        writer.labels[used + k] = text[begin + k]
+    writer.labels[used : used + length] = text[begin : begin + length]
     for k in range(6):
         writer.spans[row, k] = spans[k] if spans[k] < 0 else spans[k] - begin + used
     writer.cursor[row] = 0
@@ -194,10 +193,12 @@ def _same(writer: GridWriter, row: int, text: Bytes, begin: int, length: int) ->
     start = writer.spans[row, LABELS]
     if writer.spans[row, LABELS + 1] - start != length:
         return False
-    for k in range(length):  # noqa: SIM110 - generators cannot be compiled
-        if writer.labels[start + k] != text[begin + k]:
-            return False
-    return True
+    # All of them, whatever the first says: so they are compared many at a time.
+    here, there = text[begin : begin + length], writer.labels[start : start + length]
+    different = 0
+    for k in range(length):
+        different += here[k] != there[k]
+    return different == 0
 
 
 @compiled

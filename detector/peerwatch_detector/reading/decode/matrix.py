@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from peerwatch_detector.compiled import compiled
+from peerwatch_detector.compiled import compiled, whole
 from peerwatch_detector.reading.decode.decimals import read_decimal, read_milliseconds, to_float
 from peerwatch_detector.reading.decode.frames import equal
 from peerwatch_detector.reading.decode.grid_writer import (
@@ -53,6 +53,7 @@ _METRIC = np.frombuffer(b"metric", np.uint8)
 _VALUES = np.frombuffer(b"values", np.uint8)
 _HISTOGRAMS = np.frombuffer(b"histograms", np.uint8)
 _U = np.uint64
+_1 = _U(1)
 # What _decode_series says beside a place: below every ``-1 - place``.
 _FULL, _HAS_HISTOGRAM = -(1 << 60), -(1 << 60) - 1
 
@@ -146,39 +147,43 @@ def _decode_values(writer: GridWriter, row: int, text: Bytes, at: int) -> int:
     while text[at] != CLOSE_LIST:
         # A pair as Go writes it, ``[1700000000.123,"12.5"]``, is read here: a call with an array
         # takes longer than what it does. Whatever looks different goes to _read_pair.
-        place, time, scale = at + 1, 0, 1000
+        # Places are unsigned here: of signed ones it is asked at every use whether they count from
+        # the end.
+        start = _U(at)
+        place, time, scale = start + _1, 0, 1000
         while 48 <= text[place] <= 57:
             time = time * 10 + (text[place] - 48)
-            place += 1
-        plain = text[at] == OPEN_LIST and at + 1 < place < at + 15
+            place += _1
+        plain = text[start] == OPEN_LIST and start + _1 < place < start + _U(15)
         if text[place] == POINT:
-            place += 1
+            place += _1
             while 48 <= text[place] <= 57 and scale > 1:
                 time = time * 10 + (text[place] - 48)
                 scale //= 10
-                place += 1
-        plain &= text[place] == COMMA and text[place + 1] == QUOTE
-        place += 2
+                place += _1
+        plain &= text[place] == COMMA and text[place + _1] == QUOTE
+        place += _U(2)
         negative = text[place] == MINUS
-        place += negative
+        if negative:
+            place += _1
         begin, digits, power = place, _U(0), 0
         while 48 <= text[place] <= 57:
             digits = digits * _U(10) + _U(text[place] - 48)
-            place += 1
+            place += _1
         plain &= place > begin
         if text[place] == POINT:
-            place += 1
+            place += _1
             point = place
             while 48 <= text[place] <= 57:
                 digits = digits * _U(10) + _U(text[place] - 48)
-                place += 1
-            power = point - place
-        plain &= text[place] == QUOTE and text[place + 1] == CLOSE_LIST
+                place += _1
+            power = -whole(place - point)
+        plain &= text[place] == QUOTE and text[place + _1] == CLOSE_LIST
         # With a point, 19 digits: a number that surely fits into 64 bits.
-        if plain and place - begin < 20:
+        if plain and place - begin < _U(20):
             number = to_float(digits, power)
             times[found], numbers[found] = time * scale, -number if negative else number
-            at = place + 2
+            at = whole(place + _U(2))
         else:
             time, number, at = _read_pair(text, at)
             if at < 0:
