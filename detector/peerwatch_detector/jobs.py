@@ -126,7 +126,9 @@ class JobTable:
         for job_id, node in running:
             joined = now if job_id in known else -math.inf
             members = self._members.setdefault(job_id, {})
-            member = members.setdefault(node, _Member(now, now, joined))
+            member = members.get(node)
+            if member is None:
+                member = members[node] = _Member(now, now, joined)
             member.last_listed = now
         for members in self._members.values():
             for node, member in members.items():

@@ -33,7 +33,7 @@ from peerwatch_detector.reading.statistics import REFUSALS, ReadingStatistics
 from peerwatch_detector.reading.transport.apis import APIS
 from peerwatch_detector.reading.transport.backoff import Backoff
 from peerwatch_detector.reading.transport.connection import Connection
-from peerwatch_detector.reading.transport.instant import instant
+from peerwatch_detector.reading.transport.instant import KnownAnswers, instant
 from peerwatch_detector.reading.transport.probe import Abilities, probe
 from peerwatch_detector.reading.transport.request import RangeRequest, RangeResult
 from peerwatch_detector.reading.transport.throttle import Throttle
@@ -84,6 +84,7 @@ class GridReader:
         # Of its own, so that who asks which jobs there are does not wait for their ranges.
         self._asking = threading.Lock()
         self._instants = Connection(settings)
+        self._answers = KnownAnswers()
         self._connections.append(self._instants)
 
     def __enter__(self) -> Self:
@@ -132,7 +133,7 @@ class GridReader:
         self._backoff.check(time.monotonic())
         try:
             with self._asking, self._throttling():
-                series = instant(self._instants, query, at, deadline)
+                series = instant(self._instants, query, at, deadline, self._answers)
         except ReadError as error:
             self._instants.close()
             self._count(error, whole_server=True)

@@ -112,10 +112,13 @@ class Discovery:
         label = self.config.peers.role_label
         query = promql.running_jobs(self.config.discovery.job_info, label)
         answer = self.reader.instant(query)
+        if label is None:
+            self._reported_roles.clear()
+            return answer
         # Of two roles that a node reports, the later in order stands, whatever the server's order.
-        for sample in sorted(answer, key=lambda sample: sample.labels.get(label or "", "")):
+        for sample in sorted(answer, key=lambda sample: sample.labels.get(label, "")):
             self._reported_roles[sample.labels["job_id"], sample.labels["node"]] = (
-                sample.labels.get(label or "", "")
+                sample.labels.get(label, "")
             )
         return answer
 
@@ -138,6 +141,8 @@ class Discovery:
 
     def _roles(self, job: Job) -> dict[str, str]:
         """Return the roles of a job's nodes; an absent node keeps the one it had."""
+        if not self._reported_roles and self.config.peers.role_pattern is None:
+            return {}
         roles = {
             node: self.config.peers.role(node, self._reported_roles.get((job.job_id, node), ""))
             for node in job.nodes

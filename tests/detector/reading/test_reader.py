@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
@@ -92,6 +93,34 @@ def test_a_partial_answer_says_so_or_is_refused(server: FakePrometheus, reader_o
     assert "false" == server.requests[-1].form["partial_response"]
     server.response = success("vector", [])
     assert not isinstance(kept.instant("up"), PartialAnswer)
+
+
+def test_an_answer_that_is_known_but_for_its_time_is_the_answer(
+    server: FakePrometheus, reader_of: Readers
+) -> None:
+    reader = reader_of()
+    trap = {"node": 'a"value":[10.5,'}
+    answers = [
+        [({"node": "a"}, 10.5, "3"), (trap, 10.5, "10.5")],
+        [({"node": "a"}, 11, "3"), (trap, 11, "10.5")],
+        # Another value, another node, one that is gone, and times that differ.
+        [({"node": "a"}, 12, "4"), (trap, 12, "10.5")],
+        [({"node": "b"}, 13, "4"), (trap, 13, "10.5")],
+        [(trap, 14, "10.5")],
+        [({"node": "b"}, 15, "4"), (trap, 16, "10.5")],
+        [({"node": "b"}, 17, "4"), (trap, 16, "10.5")],
+        [],
+        [(trap, 18, "NaN")],
+    ]
+    for answer in [*answers, *answers]:
+        rows = [{"metric": dict(labels), "value": [when, text]} for labels, when, text in answer]
+        server.response = success("vector", rows)
+        found = reader.instant("up")
+        assert [(labels, [float(when)]) for labels, when, _ in answer] == [
+            (series.labels, series.times.tolist()) for series in found
+        ]
+        values = [series.values for series in found]
+        np.testing.assert_array_equal([[float(text)] for *_, text in answer], values)
 
 
 def test_an_empty_answer_is_no_error(server: FakePrometheus, reader_of: Readers) -> None:
