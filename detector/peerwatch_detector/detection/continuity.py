@@ -14,6 +14,14 @@ from peerwatch_detector.detection.time_grid import to_milliseconds
 LONGEST_HOLE = 120
 
 
+def places_of(nodes: tuple[str, ...], before: tuple[str, ...]) -> NDArray[np.intp]:
+    """Return where nodes were before, -1 for new ones: they take the blank, behind all others."""
+    if not before:
+        return np.full(len(nodes), -1)
+    known = {node: index for index, node in enumerate(before)}
+    return np.array([known.get(node, -1) for node in nodes], np.intp)
+
+
 class DeviationTracker:
     """Follows, per node of one metric, for how long it has been the candidate.
 
@@ -54,9 +62,7 @@ class DeviationTracker:
         """Go on with these nodes: known ones keep their deviation, new ones begin without."""
         if nodes == self.nodes:
             return
-        known = {node: index for index, node in enumerate(self.nodes)}
-        # New nodes take the blank, behind all others.
-        places = [known.get(node, -1) for node in nodes]
+        places = places_of(nodes, self.nodes)
         for name, blank in (
             ("start", np.nan),
             ("last", np.nan),

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.config import DetectorConfig, MetricConfig
+from peerwatch_detector.detection.continuity import places_of
 from peerwatch_detector.detection.preprocess import fill_nearest, min_max, windows
 from peerwatch_detector.detection.similarity import Mask, Scores, distance_sums, normal_score
 from peerwatch_detector.detection.zscores import zscores
@@ -39,9 +40,9 @@ class NodeScores:
         """Go on with these nodes."""
         if nodes == self.nodes:
             return
+        places = places_of(nodes, self.nodes)
         for name in ("normal", "zscores"):
-            known = dict(zip(self.nodes, getattr(self, name), strict=True))
-            setattr(self, name, np.array([known.get(node, np.nan) for node in nodes]))
+            setattr(self, name, np.append(getattr(self, name), np.nan)[places])
         self.nodes = nodes
 
     def take(self, windows: WindowScores) -> None:

@@ -28,7 +28,7 @@ from peerwatch_detector import compiled
 from peerwatch_detector.detection.continuity import DeviationTracker
 from peerwatch_detector.detection.distances import distance_sums
 from peerwatch_detector.detection.methods.minder.windows import causal_window
-from peerwatch_detector.detection.methods.peerwatch.baseline import Usual
+from peerwatch_detector.detection.methods.peerwatch.baseline import Baseline, Usual
 from peerwatch_detector.detection.methods.peerwatch.peers import compare
 from peerwatch_detector.detection.methods.peerwatch.rows import row_spreads
 from peerwatch_detector.detection.methods.peerwatch.running_medians import RunningMedians
@@ -130,7 +130,11 @@ def prepare() -> None:
     usual = Usual(np.zeros(2), lambda: np.zeros(2), 0.0)
     # One metric's samples as a ring gives them, and nodes of a role.
     for units in (samples, samples[:, :11]):
-        screen(Corrected().window(units, slice(0, 9), 9, usual), 1.0, 1.0)
+        window = Corrected().window(units, slice(0, 9), 9, usual)
+        screen(window, np.array([[0, 9]]), np.ones(1), 1.0)
+    baseline = Baseline(0.0)
+    baseline.follow(("", "-"))
+    baseline.learn_all([0.0], [0.0], samples[:, :2].copy()[:1])
     tracker = DeviationTracker(0.0)
     tracker.follow(("",))
     tracker.pass_by(0.0, np.ones(1, np.bool_))

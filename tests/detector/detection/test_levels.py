@@ -69,3 +69,15 @@ def test_values_below_zero_do_not_break_factors() -> None:
     scale = Scale(0.1, by_factor=True)
     assert np.isfinite(scale.offset(np.array([-5.0], dtype=np.float32), -1.0)).all()
     assert np.isfinite(scale.distance(np.array([-5.0]), np.array([1.0]), 0.1)).all()
+
+
+def test_offsets_of_several_seconds_are_those_of_each_to_the_last_bit() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.lognormal(3, 2, (40, 301)).astype(np.float32)
+    values[rng.random(values.shape) < 0.05] = np.nan
+    values[rng.random(values.shape) < 0.05] = -1.0
+    middles = rng.lognormal(3, 2, 40)
+    middles[3] = -0.5
+    scale = Scale(0.7, by_factor=True)
+    each = [scale.offset(row, float(level)) for row, level in zip(values, middles, strict=True)]
+    np.testing.assert_array_equal(each, scale.offsets(values, middles))

@@ -51,26 +51,44 @@ def test_nobody_who_counts_is_screened_out(
     values, usual = job(seed, units, missing, noise)
     middle = job_median(values)
     corrected = Corrected()
+    # Three steps of the same, as far as nobody deviates; then those that follow one by one.
+    window = corrected.window(values, slice(0, 25), 25, usual)
+    spans = np.array([(0, 15), (5, 20), (10, 25)])
+    found = screen(window, spans, np.full(3, SCALE.floor), LIMIT)
+    passed = {15 + 5 * step: known for step, known in enumerate(found)}
     for stop in (15, 20, 25, 30):
         columns = slice(stop - 15, stop)
         window = corrected.window(values, columns, min(30, stop + 10), usual)
-        found = screen(window, SCALE.floor, LIMIT)
+        alone = screen(window, np.array([(0, 15)]), np.array([SCALE.floor]), LIMIT)
         compared = deviate(
             values[:, columns], middle[columns], usual, METRIC, SCALE, PeerwatchConfig()
         ).effects
-        if found is not None:
+        if stop in passed:
+            np.testing.assert_array_equal(passed[stop], alone[0])
+        elif stop == 15 + 5 * len(passed) <= 25:
+            assert not len(alone)
+        if len(alone):
             assert not (np.abs(compared) >= SUSPECT).any()
-            assert np.isfinite(compared).tolist() == found.tolist()
+            assert np.isfinite(compared).tolist() == alone[0].tolist()
+
+
+def calm(values: np.ndarray, usual: Usual) -> bool:
+    window = Corrected().window(values, slice(14, 29), 30, usual)
+    return len(screen(window, np.array([(0, 15)]), np.array([SCALE.floor]), LIMIT)) == 1
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.01])
 def test_a_calm_job_is_screened_out(noise: float) -> None:
     values, usual = job(3, 40, 0.02, noise)
-    window = Corrected().window(values, slice(14, 29), 30, usual)
-    assert screen(window, SCALE.floor, LIMIT) is not None
+    assert calm(values, usual)
     values[7] *= np.float32(1.2)
-    window = Corrected().window(values, slice(14, 29), 30, usual)
-    assert screen(window, SCALE.floor, LIMIT) is None
+    assert not calm(values, usual)
+
+
+def test_before_the_first_sample_nobody_is_known() -> None:
+    values, usual = job(3, 40, 0.0, 0.0)
+    window = Corrected().window(values, slice(0, 0), 0, usual)
+    assert [[False] * 40] == screen(window, np.array([(0, 0)]), np.ones(1), LIMIT).tolist()
 
 
 @given(seed=st.integers(0, 10_000), units=st.integers(2, 12))

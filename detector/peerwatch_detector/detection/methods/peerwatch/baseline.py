@@ -7,13 +7,14 @@ seconds in which it deviated. Per GPU where the metric is per GPU; a unit is one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from peerwatch_detector import compiled
 from peerwatch_detector.config.methods import EVALUATED_EVERY
 from peerwatch_detector.detection.methods.peerwatch.peers import Levels
 from peerwatch_detector.detection.methods.peerwatch.rows import row_median, row_spreads
@@ -165,8 +166,8 @@ class Baseline:
     def usual(self, time: float) -> Usual:
         """Return what is normal at the step of ``time``; learn afterwards."""
         step = self._step(time)
-        if self._usual is None or step // _PERIOD != self._period:
-            self._period = step // _PERIOD
+        if self._usual is None or self.period(time) != self._period:
+            self._period = self.period(time)
             self._usual = self._summary(step)
             if step // self._slots != self._length:
                 self._length = step // self._slots
@@ -179,9 +180,13 @@ class Baseline:
         """Offsets that were usual within the last hour, shape (n_units, n_times); NaN = none."""
         return self._earlier.reshape(-1, _EARLIER)
 
+    def period(self, time: float) -> int:
+        """Return the number of the steps for which the same is normal as at ``time``."""
+        return self._step(time) // _PERIOD
+
     def usual_until(self, time: float) -> float:
         """Return the time of the last step for which the same is normal as at ``time``."""
-        last = (self._step(time) // _PERIOD + 1) * _PERIOD - 1
+        last = (self.period(time) + 1) * _PERIOD - 1
         return round(last * EVALUATED_EVERY * self.resolution_seconds, 3)
 
     def _summary(self, step: int) -> Usual:
@@ -189,9 +194,9 @@ class Baseline:
         past = self._past.reshape(-1, self._slots)
         levels = self._levels.copy()
         levels[guarded] = np.nan
+        level = _median(levels[np.isfinite(levels)])
         middle = self._medians.of(past, guarded, self._least)
         offset = middle if self.seconds else np.where(np.isfinite(middle), 0.0, np.nan)
-        level = float(row_median(levels[None])[0])
         # What is learned until the offsets are next replaces these.
         coming = (step + np.arange(_PERIOD)) % self._slots
         replaced = past[:, coming]
@@ -204,9 +209,7 @@ class Baseline:
 
         return Usual(offset, spread, level)
 
-    def learn(
-        self, time: float, level: float, offset: Levels, healthy: NDArray[np.bool_] | bool
-    ) -> None:
+    def learn(self, time: float, level: float, offset: Levels, healthy: NDArray[np.bool_]) -> None:
         """Add one step to the past.
 
         Parameters
@@ -218,12 +221,47 @@ class Baseline:
         offset
             Of every unit in this step, shape (n_units,), NaN = not known.
         healthy
-            Same shape, or of all units; the others are left out.
+            Same shape; the others are left out.
         """
-        slot = self._step(time) % self._slots
-        if np.isfinite(level):
-            self._levels[slot] = level
+        slot = self.learn_level(time, level)
         # A slot keeps its healthy step until another healthy one takes its place, so a long
         # fault cannot wash the healthy past out.
         here = (healthy & np.isfinite(offset)).reshape(self._past.shape[:2])
         np.copyto(self._past[:, :, slot], offset.reshape(here.shape), where=here)
+
+    def learn_all(
+        self, times: Sequence[float], levels: Sequence[float], offsets: NDArray[np.float32]
+    ) -> None:
+        """Add some steps of one period to the past at which every unit is healthy.
+
+        Parameters
+        ----------
+        times, levels
+            Of each step.
+        offsets
+            Shape (n_steps, n_units), NaN = not known.
+        """
+        past = self._past.reshape(-1, self._slots)
+        for time, level, offset in zip(times, levels, offsets, strict=True):
+            _take(offset, past[:, self.learn_level(time, level)])
+
+    def learn_level(self, time: float, level: float) -> int:
+        """Add the level of one step to the past, NaN = none, and return the step's slot."""
+        slot = self._step(time) % self._slots
+        if np.isfinite(level):
+            self._levels[slot] = level
+        return slot
+
+
+@compiled.compiled
+def _take(offset: NDArray[np.float32], past: NDArray[np.float32]) -> None:
+    """Put what is known into the past of one slot."""
+    for unit in range(len(offset)):
+        if np.isfinite(offset[unit]):
+            past[unit] = offset[unit]
+
+
+def _median(values: Levels) -> float:
+    ranked = np.sort(values)
+    count = len(ranked)
+    return float((ranked[(count - 1) // 2] + ranked[count // 2]) / 2) if count else np.nan

@@ -7,37 +7,32 @@ are assessed together with the others: that is next to nothing, while the sample
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from peerwatch_detector import compiled
 from peerwatch_detector.config import DetectorConfig
-from peerwatch_detector.detection.methods.peerwatch.baseline import Usual
+from peerwatch_detector.detection.methods.peerwatch.calm import calm_steps, compare_calm
 from peerwatch_detector.detection.methods.peerwatch.effects import (
     EQUAL_SHARE,
-    SUSPECT,
     Side,
     StepCandidates,
     StepDeviations,
     candidates_on,
     deviate,
-    floor_at,
     mean_known,
     shared_effect,
     spreads_needed,
 )
 from peerwatch_detector.detection.methods.peerwatch.job_step import JobStep
+from peerwatch_detector.detection.methods.peerwatch.learning import learn
 from peerwatch_detector.detection.methods.peerwatch.metric_view import Group, MetricView
-from peerwatch_detector.detection.methods.peerwatch.screening import screen
 from peerwatch_detector.detection.preprocess import fill_nearest, min_max
 from peerwatch_detector.detection.similarity import Mask, distance_sums, peer_score
 from peerwatch_detector.models.base import Model
 
-# A sample may come so many samples late, of a second at most, and still be learned from: two steps.
-_LATEST = 10
 # Moved away from the peers' plain level by this share of the minimum effect size.
 _AWAY = 0.7
 # So close to where it once was, in minimum effect sizes, a unit is back there: below
@@ -71,17 +66,39 @@ def compare_steps(
         Nodes with a finding, which no restart of the job refutes.
     """
     memory = view.memory
-    for step in steps:
-        if step.time <= memory.evaluated_until:
-            continue
-        if step.resumed and view.metric.kind in OF_PROCESSES:
+    due = [step for step in steps if step.time > memory.evaluated_until]
+    for together in _together(due, view):
+        if _begins_anew(together[0], view):
             for group in view.groups:
                 group.baseline.forget(flagged)
-        if not step.phase.idle:
+        working = [step for step in together if not step.phase.idle]
+        calm = compare_calm(view, working, config)
+        memory.compared |= calm
+        memory.evaluated_until = max([memory.evaluated_until, *calm])
+        for step in working[len(calm) :]:
             memory.compared[step.time] = _compare(view, step, models, config)
-        memory.evaluated_until = step.time
+            memory.evaluated_until = step.time
+        memory.evaluated_until = together[-1].time
     for group in view.groups:
         group.corrected.forget()
+
+
+def _together(steps: Iterable[JobStep], view: MetricView) -> Iterator[list[JobStep]]:
+    """Yield the steps by what is normal at them."""
+    together: list[JobStep] = []
+    for step in steps:
+        period = view.memory.baseline.period
+        if together and (period(step.time) != period(together[0].time) or _begins_anew(step, view)):
+            yield together
+            together = []
+        together.append(step)
+    if together:
+        yield together
+
+
+def _begins_anew(step: JobStep, view: MetricView) -> bool:
+    """Whether what is normal is forgotten, as the job's processes were started anew."""
+    return step.resumed and view.metric.kind in OF_PROCESSES
 
 
 def _compare(
@@ -93,13 +110,13 @@ def _compare(
     unobservable: NDArray[np.bool_] = np.zeros(nodes, dtype=bool)
     deviating = []
     for group in view.groups:
-        screened = _screen(view, group, step, config)
-        if screened is None:
+        calm = calm_steps(view, group, [step], config)
+        if not calm.steps:
             deviating.append(group)
             continue
-        known, collapsed = screened
-        evaluated[group.evaluated] = known[group.within]
-        unobservable[group.evaluated] = collapsed and config.peerwatch.first
+        calm.learn(1, config)
+        evaluated[group.evaluated] = calm.known[0]
+        unobservable[group.evaluated] = calm.collapsed[0] and config.peerwatch.first
     if not deviating:
         return StepCandidates.nobody(evaluated, unobservable)
     sides = {sign: Side.empty(nodes, common=False) for sign in (1, -1)}
@@ -128,32 +145,6 @@ def _compare(
     return StepCandidates.of((sides[1], sides[-1]), evaluated, unobservable)
 
 
-def _screen(
-    view: MetricView, group: Group, step: JobStep, config: DetectorConfig
-) -> tuple[Mask, bool] | None:
-    """Return who of a group is known, and whether its level has collapsed, if nobody deviates.
-
-    None = somebody may deviate, and nothing is learned yet. What this returns is what comparing
-    every unit gives.
-    """
-    scale, baseline = view.scale, group.baseline
-    if not scale.by_factor or not compiled.ready():
-        return None
-    columns = view.grid.columns(step.time, config.peerwatch.level_seconds)
-    usual = baseline.usual(step.time)
-    level = mean_known(group.middle[columns])
-    collapsed, floor = floor_at(level, usual, scale, config.peerwatch)
-    # Below both, a unit is learned from and is no candidate, whatever the job does.
-    limit = min(SUSPECT, config.peerwatch.relaxed) * scale.min_effect_size(view.metric, usual.level)
-    until = view.grid.until(baseline.usual_until(step.time))
-    within = screen(group.corrected.window(group.units, columns, until, usual), floor, limit)
-    if within is None:
-        return None
-    _learn(view, group, step, not collapsed, usual, config)
-    known: Mask = np.asarray(within.reshape(-1, len(view.gpus)).any(axis=1))
-    return known, collapsed
-
-
 def _deviation(
     view: MetricView, group: Group, step: JobStep, config: DetectorConfig
 ) -> StepDeviations:
@@ -171,7 +162,7 @@ def _deviation(
     learnable = deviation.healthy
     if not step.phase.waiting:
         learnable |= deviation.among_peers
-    _learn(view, group, step, learnable, usual, config)
+    learn(view, group, step, learnable, usual, config)
     return deviation
 
 
@@ -281,30 +272,3 @@ def _unlike(view: MetricView, time: float, model: Model, config: DetectorConfig)
     score = peer_score(distance_sums(embeddings, present[None]), floor)[0]
     over: Mask = np.nan_to_num(score) >= config.similarity_threshold
     return over
-
-
-def _learn(
-    view: MetricView,
-    group: Group,
-    step: JobStep,
-    healthy: Mask | bool,
-    usual: Usual,
-    config: DetectorConfig,
-) -> None:
-    """Add the newest sample that is not learned yet to the past; it may have come late."""
-    baseline = group.baseline
-    columns = view.grid.columns(step.time, _LATEST * config.resolution_seconds)
-    known = np.flatnonzero(np.isfinite(group.middle[columns]))
-    if not len(known):
-        return
-    column = columns.start + int(known[-1])
-    if view.frame.times[column] <= baseline.learned_until:
-        return
-    baseline.learned_until = float(view.frame.times[column])
-    level = float(group.middle[column])
-    offset = view.scale.offset(group.units[:, column].copy(), level)
-    healthy = healthy & (not level < config.peerwatch.collapsed_share * usual.level)
-    # What all show in a wait is not their usual level: after minutes of it the level would not
-    # count as collapsed any more, and what little is left would be compared.
-    learned = np.nan if step.phase.waiting else level
-    baseline.learn(step.time, learned, offset, healthy)

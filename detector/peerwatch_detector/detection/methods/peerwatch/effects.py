@@ -143,6 +143,24 @@ class StepCandidates:
         )
 
     @classmethod
+    def nobody_at(
+        cls,
+        times: Sequence[float],
+        evaluated: NDArray[np.bool_],
+        unobservable: NDArray[np.bool_],
+    ) -> dict[float, StepCandidates]:
+        """Return by time that there is no candidate; shape (n_times, n_nodes) of both."""
+        return {
+            time: cls(evaluated.shape[1], (_NOBODY, _NOBODY), (False, False), *known)
+            for time, *known in zip(
+                times,
+                np.packbits(evaluated, axis=1),
+                np.packbits(unobservable, axis=1),
+                strict=True,
+            )
+        }
+
+    @classmethod
     def of(
         cls, sides: Sequence[Side], evaluated: NDArray[np.bool_], unobservable: NDArray[np.bool_]
     ) -> StepCandidates:
@@ -159,17 +177,13 @@ class StepCandidates:
             np.packbits(unobservable),
         )
 
-    def known(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return who was evaluated, and who was unobservable."""
-        evaluated, unobservable = (
-            np.unpackbits(bits, count=self.nodes).view(np.bool_)
-            for bits in (self.evaluated, self.unobservable)
-        )
-        return evaluated, unobservable
+    def who(self, bits: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Return who is meant by ``evaluated`` or ``unobservable``, shape (n_nodes,)."""
+        return np.unpackbits(bits, count=self.nodes).view(np.bool_)
 
     def sides(self) -> Iterator[tuple[Side, NDArray[np.bool_], NDArray[np.bool_]]]:
         """Return each side with who was evaluated or unobservable; what does not count is 0."""
-        evaluated, unobservable = self.known()
+        evaluated, unobservable = self.who(self.evaluated), self.who(self.unobservable)
         for (at, strength, gpu, many), common in zip(self.candidates, self.common, strict=True):
             whole = Side.empty(self.nodes, common=common)
             whole.strength[at], whole.gpu[at], whole.of_many[at] = strength, gpu, many

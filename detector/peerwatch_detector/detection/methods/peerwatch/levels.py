@@ -45,6 +45,13 @@ class Scale:
         small = self.floor * _OFFSET_FLOOR_SHARE
         return np.log((np.maximum(values, 0) + small) / (max(middle, 0) + small))
 
+    def offsets(self, values: NDArray[np.float32], middles: Levels) -> NDArray[np.float32]:
+        """Do the same by factors for values of several seconds, shape (n_steps, n_units)."""
+        small = self.floor * _OFFSET_FLOOR_SHARE
+        # ``offset`` divides float32 by a number of Python's, which is rounded to float32 for it.
+        below = (np.maximum(middles, 0) + small).astype(np.float32)
+        return np.log((np.maximum(values, 0) + small) / below[:, None])
+
     def without(self, values: NDArray[np.float32], offset: Levels) -> NDArray[np.float32]:
         """Take every unit's offset out of its values, shape (n_units, n_steps)."""
         if self.by_factor:

@@ -342,7 +342,7 @@ def _track(view: MetricView, step: JobStep, flagged: Collection[str]) -> None:
         return
     sides = view.memory.high, view.memory.low
     if not found.anybody and not any(side.runs for side in sides):
-        evaluated, _ = found.known()
+        evaluated = found.who(found.evaluated)
         for side, common in zip(sides, found.common, strict=True):
             side.pass_by(step, evaluated, common=common)
         return

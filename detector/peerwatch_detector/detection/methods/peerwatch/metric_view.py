@@ -34,6 +34,8 @@ class Group:
         Shape (n_group_units, n_steps): the group's nodes, or GPUs of nodes.
     middle
         Their median, shape (n_steps,).
+    newest
+        Where the newest median is that is known by each step, -1 = nowhere, shape (n_steps,).
     baseline
         Their past.
     role
@@ -46,6 +48,7 @@ class Group:
     within: NDArray[np.bool_]
     units: Units
     middle: Levels
+    newest: NDArray[np.intp]
     baseline: Baseline
     role: str = ""
     corrected: Corrected = field(default_factory=Corrected)
@@ -121,8 +124,16 @@ def metric_view(
         alone[rows] = False
         part = units.reshape(len(frame.nodes), len(gpus), -1)[rows].reshape(-1, units.shape[-1])
         everyone = np.ones(len(rows), dtype=bool)
-        groups.append(Group(rows, everyone, part, job_median(part), memory.roles[role], role))
+        level = job_median(part)
+        past = memory.roles[role]
+        groups.append(Group(rows, everyone, part, level, _newest(level), past, role))
     if alone.any():
-        groups.append(Group(np.flatnonzero(alone), alone, units, middle, memory.baseline))
+        rows, newest = np.flatnonzero(alone), _newest(middle)
+        groups.append(Group(rows, alone, units, middle, newest, memory.baseline))
     grid = TimeGrid.of(frame.times, config.step_seconds)
     return MetricView(metric, rank, frame, gpus, middle, tuple(groups), memory, scale, grid)
+
+
+def _newest(middle: Levels) -> NDArray[np.intp]:
+    known = np.where(np.isfinite(middle), np.arange(len(middle)), -1)
+    return np.maximum.accumulate(known)

@@ -26,6 +26,7 @@ from peerwatch_detector.detection.methods.peerwatch.counter_rate import (
     last_fall,
     last_rise,
 )
+from peerwatch_detector.detection.methods.peerwatch.order import median, quantile
 from peerwatch_detector.detection.methods.peerwatch.peers import Levels
 from peerwatch_detector.detection.methods.peerwatch.phase import PRESENT_SECONDS, Choice, Phase
 from peerwatch_detector.detection.methods.peerwatch.step_rate import (
@@ -328,10 +329,10 @@ class ProgressTracker:
             past = self._past(metric, time, _MEMORY if counters else _USUAL_SECONDS)
             if counters and not np.isfinite(past[-_FRESH_SECONDS:]).any():
                 continue
-            past = past[np.isfinite(past)]
+            latest, past = past[-_USUAL_SECONDS:], past[np.isfinite(past)]
             began = self._newest.get(metric, time) - time
-            if len(past) and began > -_USUAL_SECONDS and self._span(metric, time):
-                usual = float(np.quantile(past, _USUAL_QUANTILE))
+            if len(past) and began > -_USUAL_SECONDS and self._reaches_back(latest):
+                usual = quantile(past, _USUAL_QUANTILE)
                 if usual >= self._floors[metric]:
                     yield metric, usual
 
@@ -347,11 +348,9 @@ class ProgressTracker:
         """Return for how long a counter has not risen."""
         return float(last_rise(self._raw(counter, second, _MEMORY)) or 0)
 
-    def _span(self, metric: str, time: int) -> bool:
+    def _reaches_back(self, past: Levels) -> bool:
         """Whether the past of a metric reaches far enough back."""
-        past = self._past(metric, time, _USUAL_SECONDS)
-        first = int(np.argmax(np.isfinite(past)))
-        return len(past) - first > self.least_seconds
+        return len(past) - int(np.argmax(np.isfinite(past))) > self.least_seconds
 
     def _rate(self, counter: str, time: int) -> Levels:
         """Return the rate of a counter up to a second, as far back as is remembered."""
@@ -397,4 +396,4 @@ class ProgressTracker:
 
 def _median(values: Levels) -> float:
     known = values[np.isfinite(values)]
-    return float(np.median(known)) if len(known) else np.nan
+    return median(known) if len(known) else np.nan

@@ -51,10 +51,9 @@ class RunningMedians:
             return np.where(known, row_median(counted), np.nan)
         if len(self._newest) != len(values):
             self._newest = np.zeros(len(values), np.int32)
-        found = np.full((len(values), 2), _UNKNOWN)
-        _find(values.view(np.int32), without.astype(np.int64), least, self._newest, found)
-        middle = np.where(found < 0, found ^ _TURNED, found).view(np.float32)
-        return (middle[:, 0].astype(np.float64) + middle[:, 1]) / 2
+        middle = np.full(len(values), np.nan)
+        _find(values.view(np.int32), without.astype(np.int64), least, self._newest, middle)
+        return middle
 
 
 @compiled.numerical
@@ -63,9 +62,9 @@ def _find(
     without: NDArray[np.int64],
     least: int,
     newest: NDArray[np.int32],
-    found: NDArray[np.int32],
+    medians: Levels,
 ) -> None:
-    """Fill in both middle values of every row.
+    """Fill in the median of every row.
 
     Parameters
     ----------
@@ -75,8 +74,8 @@ def _find(
         As for ``RunningMedians.of``.
     newest
         A value near the median, shape (n_rows,); the lower middle value afterwards.
-    found
-        Shape (n_rows, 2); left as it is where too few values are known.
+    medians
+        Shape (n_rows,); left as it is where too few values are known.
     """
     numbers = np.empty(values.shape[1], np.int32)
     for row in range(len(values)):
@@ -105,9 +104,16 @@ def _find(
             middle = _next_above(numbers, middle)
             below += equal
             equal = _how_many(numbers, middle)
-        newest[row] = found[row, 0] = found[row, 1] = middle
+        newest[row] = upper = middle
         if below + equal <= count // 2:
-            found[row, 1] = _next_above(numbers, middle)
+            upper = _next_above(numbers, middle)
+        medians[row] = (np.float64(_as_float(middle)) + np.float64(_as_float(upper))) / 2
+
+
+@compiled.compiled
+def _as_float(number: np.int32) -> np.float32:
+    """Return the float32 that a number stands for."""
+    return np.int32(number ^ _TURNED if number < 0 else number).view(np.float32)
 
 
 @compiled.inlined

@@ -9,6 +9,8 @@ steps for which the same is normal.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,13 +18,20 @@ from peerwatch_detector import compiled
 from peerwatch_detector.detection.methods.peerwatch.baseline import Usual
 from peerwatch_detector.detection.methods.peerwatch.peers import Levels
 from peerwatch_detector.detection.methods.peerwatch.ranked import ranked
-from peerwatch_detector.detection.similarity import Mask
 
 Samples = NDArray[np.float32]
+# Samples without offsets, step by step; of every step the values about the median; how many others
+# a unit with a sample has.
+Window = tuple[Samples, Samples, NDArray[np.int64]]
 
-_UNITS_AT_A_TIME = 64
+Masks = NDArray[np.bool_]
+
+# So many steps are turned over at once, from one row for each unit to one row for each step.
+_TURNED_AT_ONCE = 128
 # What is less than this share below the limit is compared, too.
 _MARGIN = 1e-6
+# What is found of a unit.
+_UNKNOWN, _KNOWN, _BEYOND = 0, 1, 2
 
 
 class Corrected:
@@ -31,19 +40,20 @@ class Corrected:
     def __init__(self) -> None:
         self._usual: Usual | None = None
         self._columns = slice(0, 0)
-        self._steps: Samples = np.empty((0, 0), np.float32)
-        self._ranked: Samples = self._steps
+        # None yet, not even those of an empty slice.
+        self._turned_columns = slice(-1, -1)
+        self._turned: Samples = np.empty((0, 0), np.float32)
+        self._steps: Samples = self._turned
+        self._ranked: Samples = self._turned
         self._others: NDArray[np.int64] = np.empty(0, np.int64)
 
-    def window(
-        self, units: Samples, columns: slice, until: int, usual: Usual
-    ) -> tuple[Samples, Samples, NDArray[np.int64]]:
+    def window(self, units: Samples, columns: slice, until: int, usual: Usual) -> Window:
         """Return some samples.
 
         Parameters
         ----------
         units
-            Shape (n_units, n_columns), NaN = missing.
+            Shape (n_units, n_columns), NaN = missing; the same at every call.
         columns
             Which are asked for.
         until
@@ -62,32 +72,45 @@ class Corrected:
         if usual is not self._usual or columns.start < held.start or columns.stop > held.stop:
             self._usual = usual
             self._columns = held = slice(columns.start, max(columns.stop, until))
-            part = units[:, held]
-            self._steps = np.empty(part.shape[::-1], np.float32)
-            self._others = np.full(len(self._steps), -1)
-            _correct(part, usual.factor, self._steps, self._others)
+            turned = self._turned_over(units, held)
+            self._steps = np.empty(turned.shape, np.float32)
+            self._others = np.full(len(turned), -1)
+            _correct(turned, usual.factor, self._steps, self._others)
             self._ranked = about_median(self._steps, self._others)
         rows = slice(columns.start - held.start, columns.stop - held.start)
         return self._steps[rows], self._ranked[rows], self._others[rows]
+
+    def rows(self, units: Samples, columns: Sequence[int]) -> Samples:
+        """Return some columns as they are, as rows; units as for ``window``."""
+        held = self._turned_columns
+        if min(columns) < held.start or max(columns) >= held.stop:
+            return np.ascontiguousarray(units[:, columns].T)
+        return self._turned[[column - held.start for column in columns]]
+
+    def _turned_over(self, units: Samples, columns: slice) -> Samples:
+        """Return some columns as rows."""
+        held = self._turned_columns
+        if columns.start < held.start or columns.stop > held.stop:
+            stop = max(columns.stop, min(columns.start + _TURNED_AT_ONCE, units.shape[1]))
+            self._turned_columns = held = slice(columns.start, stop)
+            self._turned = np.ascontiguousarray(units[:, held].T)
+        return self._turned[columns.start - held.start : columns.stop - held.start]
 
     def forget(self) -> None:
         """Give the memory back."""
         self.__init__()  # type: ignore[misc]
 
 
-@compiled.compiled
-def _correct(units: Samples, factor: Levels, steps: Samples, others: NDArray[np.int64]) -> None:
+@compiled.numerical
+def _correct(turned: Samples, factor: Levels, steps: Samples, others: NDArray[np.int64]) -> None:
     """Write the units' values times their factors, step by step, and count who has one."""
-    # So many units' samples stay in the processor's cache while they are turned over.
-    for first in range(0, units.shape[0], _UNITS_AT_A_TIME):
-        after = min(units.shape[0], first + _UNITS_AT_A_TIME)
-        for step in range(units.shape[1]):
-            known = 0
-            for unit in range(first, after):
-                value = np.float32(units[unit, step] * factor[unit])
-                steps[step, unit] = value
-                known += int(abs(value) < np.inf)
-            others[step] += known
+    for step in range(len(turned)):
+        known = np.int32(0)
+        for unit in range(turned.shape[1]):
+            value = np.float32(turned[step, unit] * factor[unit])
+            steps[step, unit] = value
+            known += np.int32(abs(value) < np.inf)
+        others[step] += known
 
 
 def about_median(steps: Samples, others: NDArray[np.int64]) -> Samples:
@@ -108,76 +131,104 @@ def about_median(steps: Samples, others: NDArray[np.int64]) -> Samples:
     return ranked(steps, np.where(others >= 1, (others - 1) // 2, -1), 3)
 
 
-def screen(
-    window: tuple[Samples, Samples, NDArray[np.int64]], floor: float, limit: float
-) -> Mask | None:
-    """Return about whom anything is known if nobody is near a limit, else None.
+def screen(window: Window, spans: NDArray[np.int64], floors: Levels, limit: float) -> Masks:
+    """Return about whom anything is known, for the first steps at which nobody is near a limit.
 
     Parameters
     ----------
     window
-        From ``Corrected``.
-    floor
-        Added to levels before their logarithm is taken.
+        From ``Corrected``, for all steps.
+    spans
+        Where in it the samples of each step begin and end, shape (n_steps, 2).
+    floors
+        Of each step: added to levels before their logarithm is taken.
     limit
         Distance from the peers, as a logarithm.
 
     Returns
     -------
-    Mask | None
-        Shape (n_units,); None = not all who are known are within the limit, or it cannot be told.
+    Masks
+        Shape (n_found, n_units): it ends before the first step at which not all who are known are
+        within the limit, or it cannot be told.
     """
-    steps, ranked, others = window
-    known = np.zeros(steps.shape[1], np.bool_)
-    totals = np.zeros((3, len(known)))
-    count = np.zeros(len(known), np.int64)
-    within = _within(steps, ranked, others, totals, count, known, floor, limit * (1 - _MARGIN))
-    return known if within else None
+    samples, ranked, others = window
+    known = np.zeros((len(spans), samples.shape[1]), np.bool_)
+    up = np.exp(limit * (1 - _MARGIN))
+    return known[: _within(samples, ranked, others, spans, floors, float(up), known)]
 
 
 @compiled.numerical
 def _within(
-    steps: Samples,
+    samples: Samples,
     ranked: Samples,
     others: NDArray[np.int64],
-    totals: Levels,
-    count: NDArray[np.int64],
-    known: Mask,
+    spans: NDArray[np.int64],
+    floors: Levels,
+    up: float,
+    known: Masks,
+) -> int:
+    """Average as ``peers.compare`` does, compare the ratios, and return how many steps pass."""
+    own = np.empty(samples.shape[1])
+    for step in range(len(spans)):
+        first, after = spans[step]
+        present, counted, lowest, highest = 0, 0, 0.0, 0.0
+        own[:] = 0
+        for row in range(first, after):
+            present += others[row] >= 0
+            if others[row] < 1:
+                continue
+            counted += 1
+            # Whoever it is, the medians of the others lie between these two.
+            lowest += ranked[row, 0]
+            highest += ranked[row, 2 - others[row] % 2]
+            for unit in range(len(own)):
+                own[unit] += samples[row, unit]
+        least = max(1, present // 2)
+        if counted >= least:
+            share, floor = 1 / counted, floors[step]
+            under = (max(lowest * share, 0.0) + floor) * up
+            over = (max(highest * share, 0.0) + floor) / up
+            for unit in range(len(own)):
+                # NaN, where any sample is missing, is neither.
+                level = own[unit] * share
+                level = (0.0 if level < 0 else level) + floor
+                known[step, unit] = (level < under) & (level > over)
+        for unit in range(len(own)):
+            if not known[step, unit]:
+                part = (first, after, unit, least)
+                found = _measure(samples, ranked, others, part, floors[step], up)
+                if found == _BEYOND:
+                    return step
+                known[step, unit] = found == _KNOWN
+    return len(spans)
+
+
+@compiled.numerical
+def _measure(
+    samples: Samples,
+    ranked: Samples,
+    others: NDArray[np.int64],
+    part: tuple[int, int, int, int],
     floor: float,
-    limit: float,
-) -> bool:
-    """Average as ``peers.compare`` does, into ``totals`` and ``count``, and compare the ratios."""
-    own, lows, highs = totals[0], totals[1], totals[2]
-    present = 0
-    for step in range(len(steps)):
-        if others[step] >= 0:
-            present += 1
-        if others[step] < 1:
+    up: float,
+) -> int:
+    """Compare one unit in just the seconds in which it has samples, so many at least."""
+    first, after, unit, least = part
+    own, low, high, count = 0.0, 0.0, 0.0, 0
+    for row in range(first, after):
+        value = samples[row, unit]
+        if others[row] < 1 or not abs(value) < np.inf:
             continue
+        count += 1
         # Without the unit, all that is above it in order moves down by one place.
-        low_here, low_next = ranked[step, 0], ranked[step, 1]
-        even = 1 - others[step] % 2
-        high_here, high_next = ranked[step, even], ranked[step, even + 1]
-        row = steps[step]
-        for unit in range(len(row)):
-            value = row[unit]
-            has = abs(value) < np.inf
-            own[unit] += value if has else np.float32(0)
-            low = low_here if value > low_here else low_next
-            high = high_here if value > high_here else high_next
-            lows[unit] += low if has else np.float32(0)
-            highs[unit] += high if has else np.float32(0)
-            count[unit] += has
-    least = max(1, present // 2)
-    up = np.exp(limit)
-    for unit in range(len(known)):
-        if count[unit] < least:
-            continue
-        share = 1 / count[unit]
-        level = max(own[unit] * share, 0.0) + floor
-        low, high = max(lows[unit] * share, 0.0) + floor, max(highs[unit] * share, 0.0) + floor
-        # Written so that NaN is not within.
-        if not (level < low * up and low < level * up and level < high * up and high < level * up):
-            return False
-        known[unit] = True
-    return True
+        even = 1 - others[row] % 2
+        own += value
+        low += ranked[row, 0] if value > ranked[row, 0] else ranked[row, 1]
+        high += ranked[row, even] if value > ranked[row, even] else ranked[row, even + 1]
+    if count < least:
+        return _UNKNOWN
+    own, low = max(own / count, 0.0) + floor, max(low / count, 0.0) + floor
+    high = max(high / count, 0.0) + floor
+    # Written so that NaN is not within.
+    within = own < low * up and low < own * up and own < high * up and high < own * up
+    return _KNOWN if within else _BEYOND

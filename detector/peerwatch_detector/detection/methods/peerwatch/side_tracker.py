@@ -7,7 +7,7 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from peerwatch_detector.detection.continuity import LONGEST_HOLE, DeviationTracker
+from peerwatch_detector.detection.continuity import LONGEST_HOLE, DeviationTracker, places_of
 from peerwatch_detector.detection.methods.peerwatch.effects import Side
 from peerwatch_detector.detection.methods.peerwatch.job_step import JobStep
 from peerwatch_detector.detection.similarity import Mask
@@ -57,14 +57,14 @@ class SideTracker:
         self.common = False
         # Whether any deviation runs; asked of every metric at every step.
         self.runs = False
+        # Whether any of ``held`` and ``of_many`` may be true.
+        self._marks = False
 
     def follow(self, nodes: tuple[str, ...]) -> None:
         """Go on with these nodes, as ``DeviationTracker.follow``."""
         if nodes == self.deviations.nodes:
             return
-        known = {node: index for index, node in enumerate(self.deviations.nodes)}
-        # New nodes take the blank, behind all others.
-        places = [known.get(node, -1) for node in nodes]
+        places = places_of(nodes, self.deviations.nodes)
         for name, blank in (
             ("since", np.nan),
             ("strength", 0.0),
@@ -117,6 +117,7 @@ class SideTracker:
             self.seen_strength = np.where(seen, self.strength, self.seen_strength)
         self.gpu = np.where(seen, found.gpu, self.gpu)
         self.common, self.runs = found.common, bool(len(self.running()))
+        self._marks = True
 
     def pass_by(self, step: JobStep, evaluated: Mask, *, common: bool) -> None:
         """Do what ``update`` does while nobody has a deviation and there is no candidate.
@@ -128,8 +129,9 @@ class SideTracker:
         common
             Whether candidates were dropped because too many nodes deviate alike.
         """
-        if self.held.any() or self.of_many.any():
+        if self._marks:
             self.held, self.of_many = np.zeros((2, len(evaluated)), dtype=np.bool_)
+            self._marks = False
         self.deviations.pass_by(step.clock, evaluated)
         self.common = common
 
