@@ -6,20 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector import compiled
+from peerwatch_detector.detection.places import places_of
 from peerwatch_detector.detection.similarity import Mask
 from peerwatch_detector.detection.time_grid import to_milliseconds
 
 # A hole in the data longer than so many samples, of a second at most, ends a deviation: nothing is
 # known about what lay in it.
 LONGEST_HOLE = 120
-
-
-def places_of(nodes: tuple[str, ...], before: tuple[str, ...]) -> NDArray[np.intp]:
-    """Return where nodes were before, -1 for new ones: they take the blank, behind all others."""
-    if not before:
-        return np.full(len(nodes), -1)
-    known = {node: index for index, node in enumerate(before)}
-    return np.array([known.get(node, -1) for node in nodes], np.intp)
 
 
 class DeviationTracker:

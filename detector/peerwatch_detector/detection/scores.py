@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.config import DetectorConfig, MetricConfig
-from peerwatch_detector.detection.continuity import places_of
+from peerwatch_detector.detection.places import places_of
 from peerwatch_detector.detection.preprocess import fill_nearest, min_max, windows
 from peerwatch_detector.detection.similarity import Mask, Scores, distance_sums, normal_score
 from peerwatch_detector.detection.zscores import zscores

@@ -44,7 +44,8 @@ class Stream:
 
     def __init__(self, body: Body) -> None:
         self.body = body
-        self.data: Bytes = np.zeros(_FIRST_SIZE + PADDING, np.uint8)
+        self.data: Bytes = np.empty(_FIRST_SIZE + PADDING, np.uint8)
+        self.data[:PADDING] = 0
         self.begin = self.end = 0
         self.passed = 0
 

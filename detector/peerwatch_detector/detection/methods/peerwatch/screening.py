@@ -27,7 +27,7 @@ Window = tuple[Samples, Samples, NDArray[np.int64]]
 Masks = NDArray[np.bool_]
 
 # So many steps are turned over at once, from one row for each unit to one row for each step.
-_TURNED_AT_ONCE = 128
+_TURNED_AT_ONCE = 64
 # What is less than this share below the limit is compared, too.
 _MARGIN = 1e-6
 # What is found of a unit.

@@ -7,9 +7,10 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from peerwatch_detector.detection.continuity import LONGEST_HOLE, DeviationTracker, places_of
+from peerwatch_detector.detection.continuity import LONGEST_HOLE, DeviationTracker
 from peerwatch_detector.detection.methods.peerwatch.effects import Side
 from peerwatch_detector.detection.methods.peerwatch.job_step import JobStep
+from peerwatch_detector.detection.places import places_of
 from peerwatch_detector.detection.similarity import Mask
 from peerwatch_detector.detection.time_grid import elapsed, to_milliseconds
 
