@@ -114,6 +114,18 @@ def test_family_that_did_not_change_is_the_same_object():
     assert [[(("0", "GPU-0"), 2.5)], [(("0", "GPU-0"), 1.5)]] == [other.rows, again.rows]
 
 
+def test_of_a_family_that_is_still_the_same_object_only_the_name_travels():
+    packer, unpacker = FamilyPacker(), FamilyUnpacker()
+    kept = filled(("0", 1.5))
+    first = unpacker.unpack("gpu", packer.pack("gpu", [kept]))
+    packed = packer.pack("gpu", [kept])
+
+    assert [("gpu_power_watts", None, None)] == packed
+    assert first[0] is unpacker.unpack("gpu", packed)[0]
+    (other,) = unpacker.unpack("gpu", packer.pack("gpu", [filled(("0", 2.5))]))
+    assert [(("0", "GPU-0"), 2.5)] == other.rows
+
+
 def test_family_without_samples_is_left_out():
     assert [] == FamilyPacker().pack("gpu", [filled()])
 

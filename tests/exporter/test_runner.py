@@ -208,6 +208,44 @@ def test_what_is_said_of_collectors_is_the_same_object_until_one_fares_otherwise
     assert errors is None
 
 
+def test_durations_are_said_anew_every_5_s_and_whenever_a_collector_fares_otherwise(make):
+    clock = FakeClock()
+
+    class Slower(Scripted):
+        def report(self, deadline):
+            return super().report(deadline)._replace(duration=float(len(self.asked)))
+
+    gpu = Slower("gpu", clock=clock)
+    runner = make(gpu, clock=clock)
+
+    def duration():
+        clock.now += 1
+        return samples(runner.tick().families)["exporter_collector_duration_seconds", "gpu"]
+
+    assert [1, 1, 1, 1, 1, 6, 6] == [duration() for _ in range(7)]
+    gpu.success = False
+    assert 8 == duration()
+
+
+def test_who_is_not_due_is_asked_nothing(make):
+    clock = FakeClock()
+
+    class Silent(Scripted):
+        questions = 0
+
+        def is_stuck(self):
+            self.questions += 1
+            return super().is_stuck()
+
+    slow = Silent("slow", 10, clock)
+    runner = make(slow, Scripted("fast", 1, clock), clock=clock)
+    runner.tick()
+    before = slow.questions
+    run_ticks(runner, clock, 8)
+    assert len(slow.asked) == 1
+    assert slow.questions == before
+
+
 def test_everybody_runs_at_the_first_tick_and_then_at_its_own_interval(make):
     clock = FakeClock()
     fast, slow = Scripted("fast", 1, clock), Scripted("slow", 10, clock)

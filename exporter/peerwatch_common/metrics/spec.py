@@ -119,6 +119,8 @@ class MetricSpec:
         Whether it goes up and down with the steps of a job, so that ``/metrics`` has its mean.
     not_drawn
         Why no dashboard and no rule uses it; empty if one does.
+    every_seconds
+        How often it is read, where that is less often than its collector runs.
     """
 
     name: str
@@ -130,6 +132,7 @@ class MetricSpec:
     hardware: str = ""
     swings: bool = False
     not_drawn: str = ""
+    every_seconds: float = 0
 
     def family(self) -> Family:
         """Return an empty metric family; collectors fill it with ``add_metric``."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from peerwatch_common.metrics.spec import MetricSpec
 
+# How often it is said how long collectors took and when they last succeeded, while all goes on.
+TIMES_SECONDS = 5
+
 _COLLECTOR = ("collector",)
 
 SPECS: tuple[MetricSpec, ...] = (
@@ -31,6 +34,7 @@ SPECS: tuple[MetricSpec, ...] = (
         _COLLECTOR,
         "Wall time of the collector's last run; of the run under way while it is stuck.",
         "runner",
+        every_seconds=TIMES_SECONDS,
     ),
     MetricSpec(
         "exporter_collector_last_success_timestamp_seconds",
@@ -39,6 +43,7 @@ SPECS: tuple[MetricSpec, ...] = (
         _COLLECTOR,
         "When the collector last succeeded (Unix time); absent before the first time.",
         "runner",
+        every_seconds=TIMES_SECONDS,
     ),
     MetricSpec(
         "exporter_collector_timeouts_total",

@@ -121,6 +121,7 @@ class _Server:
         self._collectors: dict[str, Collector] = {}
         self._used: dict[str, UsedSettings] = {}
         self._facts_failed = False
+        self._facts_sent: object = None
 
     def run(self) -> int:
         """Take the settings, then requests until the parent goes."""
@@ -187,7 +188,11 @@ class _Server:
         finally:
             self._marker.enter(IDLE)
         self._facts_failed = False
-        self._send("facts", facts)
+        # Boards and processes stay for long; events and samples are given once.
+        standing, news = facts[:2], facts[2:]
+        if any(news) or standing != self._facts_sent:
+            self._send("facts", facts)
+            self._facts_sent = standing
 
     def _answer(self, name: str) -> None:
         began = time.monotonic()

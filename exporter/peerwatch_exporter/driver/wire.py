@@ -4,7 +4,7 @@ A frame is a magic word, the length and the CRC-32 of what follows, and a marsha
 child that dies in the middle of one, or a library that prints into the channel, is noticed here.
 
 Label values hardly ever change, so they travel once: after that, a family is its values alone,
-as packed doubles.
+as packed doubles, or its name, as long as it is the very same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _HEADER = struct.Struct("<4sII")
 MAX_MESSAGE_BYTES = 16 * 2**20
 
 Labels = list[tuple[str, ...]]
-Packed = list[tuple[str, Labels | None, bytes]]
+# Name, labels and values of each family: None if they are those of the last answer.
+Packed = list[tuple[str, Labels | None, bytes | None]]
 
 
 class WireError(Exception):
@@ -81,11 +82,14 @@ def _unmarshal(body: bytes, checksum: int) -> tuple[Any, ...]:
     return message
 
 
+_NOTHING: tuple[Labels | None, Family | None] = None, None
+
+
 class FamilyPacker:
-    """Packs families and remembers which label values the other side has."""
+    """Packs families and remembers which of them, and which label values, the other side has."""
 
     def __init__(self) -> None:
-        self._sent: dict[tuple[str, str], Labels] = {}
+        self._sent: dict[tuple[str, str], tuple[Labels, Family]] = {}
 
     def pack(self, collector: str, families: Iterable[Family]) -> Packed:
         """Return the families of one answer; those without samples are left out."""
@@ -94,11 +98,15 @@ class FamilyPacker:
             if not family.rows:
                 continue
             key = (collector, family.spec.name)
+            before, last = self._sent.get(key, _NOTHING)
+            # What is read rarely is the very same object meanwhile.
+            if last is family:
+                packed.append((family.spec.name, None, None))
+                continue
             labels = [row[0] for row in family.rows]
-            known = self._sent.get(key) == labels
-            self._sent[key] = labels
+            self._sent[key] = labels, family
             values = array("d", [row[1] for row in family.rows]).tobytes()
-            packed.append((family.spec.name, None if known else labels, values))
+            packed.append((family.spec.name, None if before == labels else labels, values))
         return packed
 
 
@@ -121,14 +129,18 @@ class FamilyUnpacker:
         except (KeyError, TypeError, ValueError) as error:
             raise WireError(f"Collector {collector!r} sent no families: {error!r}.") from error
 
-    def _family(self, collector: str, name: str, labels: Labels | None, packed: bytes) -> Family:
+    def _family(
+        self, collector: str, name: str, labels: Labels | None, packed: bytes | None
+    ) -> Family:
         spec, key = CATALOG[name], (collector, name)
         if labels is None:
             labels, before, newest = self._known[key]
-            if before == packed:
+            if packed is None or before == packed:
                 return newest
         elif not all(type(row) is tuple and len(row) == len(spec.labels) for row in labels):
             raise ValueError(f"{name} has labels of another width than {len(spec.labels)}")
+        if packed is None:
+            raise ValueError(f"{name} has labels and no values")
         values = array("d")
         values.frombytes(packed)
         family = spec.family()

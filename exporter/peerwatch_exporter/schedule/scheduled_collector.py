@@ -55,7 +55,7 @@ class LatestResult(NamedTuple):
 class ScheduledCollector:
     """Decides at which ticks a worker runs, and asks it.
 
-    A collector that runs every 10 or 60 s has its ticks at a point of its own of that time, so
+    A collector that runs every 5, 10 or 60 s has its ticks at a point of its own of that time, so
     that they do not all fall together. One that failed is tried again sooner: after 1, 2, 4, ...
     ticks, at its usual interval at most.
 
@@ -82,6 +82,7 @@ class ScheduledCollector:
         self._next = 0
         self._failures = 0
         self._requested = False
+        self._was_stuck = True
 
     def limit(self, max_series: int) -> None:
         """Let it publish so many series from now on."""
@@ -94,17 +95,21 @@ class ScheduledCollector:
 
         A stuck worker stays due, and runs at the first tick after it came back.
         """
+        # Most are not due in most seconds, and nothing is asked of those.
+        if tick < self._next and not always and not self._was_stuck:
+            self._requested = False
+            return False
         stuck = self.worker.is_stuck()
         self._requested = (always or tick >= self._next) and not stuck
         if self._requested:
             self.worker.request()
         # What was stuck is checked again at every tick, until it is seen not to be.
-        was_stuck = self.latest is None or self.latest.stuck_seconds > 0
-        return self._requested or stuck or was_stuck
+        return self._requested or stuck or self._was_stuck
 
     def take(self, tick: int, started: float, deadline: float) -> None:
         """Take the worker's report, waiting until ``deadline`` at most."""
         self.latest = latest = self._result(started, deadline)
+        self._was_stuck = latest.stuck_seconds > 0
         if not self._requested:
             return
         if latest.report.success:

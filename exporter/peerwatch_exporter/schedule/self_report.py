@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peerwatch_exporter.catalog import family
+from peerwatch_exporter.catalog.self_metrics import TIMES_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -70,6 +71,8 @@ class CollectorFamilies:
     def __init__(self) -> None:
         self._outcomes: list[tuple[object, ...]] = []
         self._kept = _outcome_families(())
+        self._times: list[Family] = []
+        self._calls = 0
 
     def __call__(self, results: Sequence[LatestResult]) -> list[Family]:
         """Return the families of the newest results, in the order of the collectors."""
@@ -81,20 +84,28 @@ class CollectorFamilies:
             for result in results
             for report in (result.report,)
         ]
+        if outcomes != self._outcomes or self._calls % TIMES_SECONDS == 0:
+            self._times = _time_families(results)
         if outcomes != self._outcomes:
             self._outcomes, self._kept = outcomes, _outcome_families(results)
-        reports = [result.report for result in results]
-        duration = family("exporter_collector_duration_seconds")
-        duration.rows = [
-            ((report.collector,), round(report.duration, _MICROSECONDS)) for report in reports
-        ]
-        last_success = family("exporter_collector_last_success_timestamp_seconds")
-        last_success.rows = [
-            ((report.collector,), round(report.last_success, _MILLISECONDS))
-            for report in reports
-            if report.last_success is not None
-        ]
-        return [self._kept[0], duration, last_success, *self._kept[1:]]
+        self._calls += 1
+        return [self._kept[0], *self._times, *self._kept[1:]]
+
+
+def _time_families(results: Iterable[LatestResult]) -> list[Family]:
+    """Return how long the newest runs took and when the last good ones were."""
+    reports = [result.report for result in results]
+    duration = family("exporter_collector_duration_seconds")
+    duration.rows = [
+        ((report.collector,), round(report.duration, _MICROSECONDS)) for report in reports
+    ]
+    last_success = family("exporter_collector_last_success_timestamp_seconds")
+    last_success.rows = [
+        ((report.collector,), round(report.last_success, _MILLISECONDS))
+        for report in reports
+        if report.last_success is not None
+    ]
+    return [duration, last_success]
 
 
 def _outcome_families(results: Iterable[LatestResult]) -> list[Family]:
