@@ -38,7 +38,7 @@ from peerwatch_detector.service.catalog import SPECS as DETECTOR
 from peerwatch_exporter.catalog.hardware import HARDWARE
 from peerwatch_exporter.catalog.sxid_codes import SXIDS
 from peerwatch_exporter.catalog.xid_codes import XIDS
-from peerwatch_exporter.collector import metrics_by_topic
+from peerwatch_exporter.collector import metrics_by_topic, registrations
 from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_reliability.run.metrics import SPECS as RELIABILITY
 from peerwatch_reliability.settings.config import ReliabilityConfig
@@ -66,23 +66,29 @@ def metrics_page() -> str:
         "scrape configuration adds the target labels `node` and, if there are several clusters,",
         "`cluster` to every series. The column *needs* is the minimum hardware or software",
         "that has a metric; with",
-        "`-`, every Linux node has it. Generated from the programs' own declarations.",
+        "`-`, every Linux node has it. The column *every* is how often the exporter reads it; what",
+        "programs say of themselves has none. Generated from the programs' own declarations.",
         "",
         "| needs | meaning |",
         "|---|---|",
         *(f"| {name} | {meaning} |" for name, meaning in HARDWARE.items() if name in used),
     ]
     table = [
-        "| metric | kind | unit | labels | meaning | needs | raw source |",
-        "|---|---|---|---|---|---|---|",
+        "| metric | kind | unit | labels | meaning | needs | every | raw source |",
+        "|---|---|---|---|---|---|---|---|",
     ]
+    every = {
+        spec.name: f"{max(item.interval_seconds, spec.every_seconds):g} s"
+        for item in registrations().values()
+        for spec in item.metrics
+    }
     for heading, specs in TOPICS.items():
         lines += ["", f"## {heading}", "", *table]
         for spec in specs:
             labels = ", ".join(f"`{label}`" for label in spec.labels) or "-"
             lines.append(
                 f"| `{spec.name}` | {spec.kind} | {spec.unit} | {labels} | {cell(spec.help)} "
-                f"| {spec.hardware or '-'} | {cell(spec.source)} |"
+                f"| {spec.hardware or '-'} | {every.get(spec.name, '-')} | {cell(spec.source)} |"
             )
     lines += [
         "",

@@ -54,7 +54,8 @@ class Registration:
     default_enabled
         Whether it runs unless asked.
     interval_seconds
-        How often it runs: 1, 10 or 60 s, by how fast its source changes and what it costs.
+        How often it runs: 1, 5, 10 or 60 s, by who needs it, how fast its source changes and what
+        it costs. What of it may wait longer says so itself (``MetricSpec.every_seconds``).
     process
         ``main``: a thread of the main process. ``driver``: the process that alone calls NVML,
         because a call into the driver may never return.

@@ -199,15 +199,21 @@ def test_nic_that_vanishes_and_comes_back_is_read_again():
 
 
 def test_metric_of_which_no_value_changed_is_the_same_family():
-    tables = {"eth2": {"rx_discards_phy": 1, "rx_out_of_buffer": 2}}
+    tables = {"eth2": {"rx_discards_phy": 1, "rx_out_of_buffer": 2, "tx_prio3_pause": 5}}
     with node(None, root=H100, ethtool=FakeEthtool(tables)) as h100:
         collector = h100.collector("ethtool")
         before = {item.spec.name: item for item in collector.collect()}
+        tables["eth2"]["tx_prio3_pause"] = 6
         tables["eth2"]["rx_out_of_buffer"] = 3
         after = {item.spec.name: item for item in collector.collect()}
+        h100.clock.now += 5
+        later = {item.spec.name: item for item in collector.collect()}
 
-    changed = {name for name in before if after[name] is not before[name]}
-    assert {"nic_receive_out_of_buffer_packets_total"} == changed
+    def changed(earlier, later):
+        return {name for name in later if later[name] is not earlier[name]}
+
+    assert {"nic_pfc_pause_frames_total"} == changed(before, after)
+    assert {"nic_receive_out_of_buffer_packets_total"} == changed(after, later)
 
 
 def test_flood_of_interfaces_and_names_stays_bounded(tmp_path):

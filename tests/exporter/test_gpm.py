@@ -6,6 +6,7 @@ import pynvml
 import pytest
 
 from hardware_cases import case_node, collected, node, only, scenario_of
+from peerwatch_demo.simulated_node.nvml_registry import FUNCTIONS, address_of
 from peerwatch_exporter.errors import NoData
 
 UUID = "GPU-{0:08x}-51ce-4a7b-9d20-7be1f00c{0:04x}".format
@@ -110,15 +111,46 @@ def test_rounding_above_the_whole_is_the_whole():
         assert 1.0 == second(h100)["gpu_dram_active_ratio", *ZERO]
 
 
-def test_two_samples_per_gpu_are_allocated_however_long_it_runs():
+def test_three_samples_per_gpu_are_allocated_however_long_it_runs():
     with case_node("h100_node") as h100:
         collector = h100.collector("gpm")
-        for _ in range(10):
+        for _ in range(23):
             h100.clock.now += 1
             collected(collector)
 
-        assert 16 == len(h100.nvml.gpm_samples)
-        assert 16 == h100.nvml.calls["nvmlGpmSampleAlloc"]
+        assert 24 == len(h100.nvml.gpm_samples)
+        assert 24 == h100.nvml.calls["nvmlGpmSampleAlloc"]
+
+
+def test_details_are_means_of_5_s_and_the_rest_of_every_second(monkeypatch):
+    asked = []
+
+    def means(fake, request):
+        wanted = request._obj
+        ends = [
+            fake.gpm_samples[address_of(sample)][2]["at"]
+            for sample in (wanted.sample1, wanted.sample2)
+        ]
+        metrics = {wanted.metrics[index].metricId for index in range(wanted.numMetrics)}
+        asked.append(("compared" if {1, 5} == metrics else "details", *ends))
+        return pynvml.NVML_SUCCESS
+
+    monkeypatch.setitem(FUNCTIONS, "nvmlGpmMetricsGet", means)
+    fixture = scenario()
+    with node(fixture) as h100:
+        collector = h100.collector("gpm")
+        for at in range(14):
+            # Ticks are a little early or late.
+            h100.clock.now = 1000.0 + at + 0.05 * (-1) ** at
+            fixture["gpus"][0]["gpm"]["at"] = at
+            collected(collector)
+
+    assert [("compared", at, at + 1) for at in range(13)] == [
+        each for each in asked if each[0] == "compared"
+    ]
+    assert [("details", 0, 1), ("details", 1, 6), ("details", 6, 11)] == [
+        each for each in asked if each[0] == "details"
+    ]
 
 
 def test_board_without_gpm_beside_one_with_it_is_left_out():

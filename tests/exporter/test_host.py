@@ -230,11 +230,12 @@ def test_sockets_are_listed_as_often_as_it_is_cheap(proc, sources, clock, cost, 
     assert fresh_after == waited
 
 
-def test_connection_requests_sent_again_are_counted_where_the_kernel_does(proc, sources):
+def test_connection_requests_sent_again_are_counted_where_the_kernel_does(proc, sources, clock):
     collector = TcpCollector(ExporterConfig(), sources)
     name = ("host_tcp_syn_retransmissions_total",)
     assert name not in published(collector)[0]
     proc.write("net/netstat", "TcpExt: TCPTimeouts TCPSynRetrans\nTcpExt: 17 4\n")
+    clock.now += 5
 
     assert 4 == published(collector)[0][name]
 

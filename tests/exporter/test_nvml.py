@@ -37,15 +37,17 @@ def test_library_is_initialised_once_for_many_collections():
 def test_units_are_base_units():
     with install(scenario()):
         (gpu,) = Nvml().gpus()
-        reading = gpu.read()
+        reading, state = gpu.read(), gpu.read_state()
 
     assert 612.345 == reading.power_watts
-    assert 700.0 == reading.power_limit_watts
+    assert 700.0 == state.power_limit_watts
     assert 918273645.0 == reading.energy_joules
-    assert {"graphics": 1.98e9, "sm": 1.98e9, "memory": 2.619e9} == reading.clocks_hertz
-    assert 123.456789 == reading.throttle_seconds["sw_power_cap"]
+    assert 1.98e9 == reading.sm_clock_hertz
+    assert 1.98e9 == state.graphics_clock_hertz
+    assert 2.619e9 == state.memory_clock_hertz
+    assert 123.456789 == state.throttle_seconds["sw_power_cap"]
     assert 0.97 == reading.utilization_ratio
-    assert {"core": 58.0, "memory": 71} == reading.temperatures_celsius
+    assert {"core": 58.0, "memory": 71} == state.temperatures_celsius
 
 
 def test_energy_is_read_every_5_s_by_gpus_in_turn():
@@ -259,6 +261,7 @@ def test_only_lacking_values_are_not_counted_as_errors():
         nvml = Nvml()
         for gpu in nvml.gpus() * 2:
             gpu.read()
+            gpu.read_state()
 
     assert {"no_permission": 2, "unknown": 2} == nvml.error_counts()
 
@@ -274,14 +277,14 @@ def test_old_driver_falls_back_to_older_functions():
     }
     with install(old):
         (gpu,) = Nvml().gpus()
-        reading = gpu.read()
+        reading, state = gpu.read(), gpu.read_state()
 
     # The first memory call counts the reserved part in, and the power is the one second mean.
     assert 70866960384 + 546766848 == reading.memory_used_bytes
     assert reading.memory_reserved_bytes is None
-    assert 58.0 == reading.temperatures_celsius["core"]
+    assert 58.0 == state.temperatures_celsius["core"]
     assert 610.845 == reading.power_watts
-    assert reading.clock_events["idle"] is False
+    assert state.clock_events["idle"] is False
 
 
 def test_lost_gpu_raises_for_itself_alone():

@@ -217,3 +217,27 @@ def test_facts_are_read_again_only_when_the_addresses_change(one_gpu):
     one_gpu.add(f"{SWITCH}/0000:17:01.0/0000:19:00.0", NIC)
     assert "0xffff" == tree.functions()["0000:18:00.0"].device_id
     assert "nic" == tree.functions()["0000:19:00.0"].kind
+
+
+def test_what_a_link_allows_is_read_once_a_minute_unless_its_function_is_gone(files, tmp_path):
+    bdf = files.add("pci0000:17/0000:17:01.0/0000:18:00.0", GPU)
+    with node(None, root=tmp_path) as host:
+        collector = host.collector("pcie")
+
+        def allowed():
+            samples = collected(collector)
+            host.clock.now += 10
+            return samples.get(("pcie_link_width_lanes_max", bdf))
+
+        first = allowed()
+        files.write(bdf, max_link_width="8")
+        later = [allowed() for _ in range(6)]
+        files.write(bdf, current_link_width="63", max_link_width="255")
+        gone = allowed()
+        files.write(bdf, current_link_width="16", max_link_width="16")
+        back = allowed()
+
+    assert first == 16
+    assert later == [16, 16, 16, 16, 16, 8]
+    assert gone is None
+    assert back == 16

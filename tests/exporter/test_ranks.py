@@ -367,6 +367,37 @@ def test_use_is_read_every_five_seconds_and_when_a_process_comes_or_goes(config,
     assert 9.08 == pytest.approx(second(8, waited=900)[0])
 
 
+def test_of_what_a_rank_started_others_than_parents_are_looked_at_less_often(config, tree, clock):
+    reads = []
+
+    def count(path):
+        if path.endswith("/stat"):
+            reads.append(int(path.split("/")[-2]))
+        return read_file(path)
+
+    sources = Sources(Paths(tree.root, tree.root, tree.root), clock=clock, monotonic=clock)
+    vars(sources)["processes"] = ProcessTable(tree.root, monotonic=clock, read=count)
+    collector = RanksCollector(config, sources)
+    parents = {11: 1, 12: 11, 13: 12, **dict.fromkeys(range(20, 40), 11)}
+    used = []
+    for number in range(41):
+        # Everybody works now and then, the main process always.
+        work = number - number % 20
+        for pid, parent in parents.items():
+            user = number if pid == 11 else work
+            tree.process(pid, rank_of(0), parent=parent, user=user, image=1000)
+        clock.now += 1
+        used.append(collected(collector)["rank_cpu_seconds_total", "job", "0", "user"])
+
+    everybody = len(parents)
+    assert used[40] == pytest.approx(0.4 * everybody)
+    assert used[20:25] == pytest.approx([0.2 * everybody] * 5)
+    for pid in (11, 12):
+        assert reads.count(pid) >= 41
+    for pid in (13, *range(20, 40)):
+        assert reads.count(pid) <= 24, pid
+
+
 @contextlib.contextmanager
 def rank_process(job_id):
     environment = {**os.environ, **rank_of(0, PEERWATCH_JOB_ID=job_id)}

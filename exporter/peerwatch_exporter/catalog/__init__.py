@@ -12,7 +12,7 @@ from peerwatch_exporter.catalog.fast import SPECS as FAST
 from peerwatch_exporter.catalog.self_metrics import SPECS as SELF
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from peerwatch_common.metrics.spec import Family, MetricSpec
 
@@ -69,6 +69,12 @@ def family(name: str) -> Family:
         If ``name`` is not in the catalogue: its collector declares it.
     """
     return CATALOG[name].family()
+
+
+def place_in(specs: Iterable[MetricSpec]) -> Callable[[Family], int]:
+    """Return what sorts families as their metrics are declared."""
+    places = {spec.name: place for place, spec in enumerate(specs)}
+    return lambda item: places[item.spec.name]
 
 
 declare("The fast endpoint", FAST)

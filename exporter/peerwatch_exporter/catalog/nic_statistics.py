@@ -5,6 +5,9 @@ from __future__ import annotations
 from peerwatch_common.metrics.spec import MetricSpec
 from peerwatch_exporter.catalog.hardware import needing
 
+# What no detection metric compares: its alerts sum up over minutes.
+SLOW_SECONDS = 5
+
 _PORT_LABELS = ("device", "port")
 _DIRECTION_LABELS = (*_PORT_LABELS, "direction")
 _PRIORITY_LABELS = (*_DIRECTION_LABELS, "priority")
@@ -40,6 +43,7 @@ SPECS = needing(
         "Times a stopped priority was let go again; few long stops and many short ones differ "
         "here. mlx5 counts direction receive only.",
         "ethtool -S; mlx5: rx_prioN_pause_transition",
+        every_seconds=SLOW_SECONDS,
     ),
     MetricSpec(
         "nic_global_pause_frames_total",
@@ -49,6 +53,7 @@ SPECS = needing(
         f"Pause frames that stop the whole link. {_PAUSE_MEANING} On a lossless fabric PFC stands "
         "in its place: a rise here is a port with the wrong setting.",
         "ethtool -S; mlx5: {rx,tx}_global_pause",
+        every_seconds=SLOW_SECONDS,
     ),
     MetricSpec(
         "nic_global_pause_seconds_total",
@@ -57,6 +62,7 @@ SPECS = needing(
         _DIRECTION_LABELS,
         f"Time for which the whole link stood still. {_PAUSE_MEANING}",
         "ethtool -S; mlx5: {rx,tx}_global_pause_duration (microseconds)",
+        every_seconds=SLOW_SECONDS,
     ),
     MetricSpec(
         "nic_global_pause_transitions_total",
@@ -65,6 +71,7 @@ SPECS = needing(
         _DIRECTION_LABELS,
         "Times the stopped link was let go again. mlx5 counts direction receive only.",
         "ethtool -S; mlx5: rx_global_pause_transition",
+        every_seconds=SLOW_SECONDS,
     ),
     MetricSpec(
         "nic_pause_storm_events_total",
@@ -75,6 +82,7 @@ SPECS = needing(
         "too slowly. Severity error: it sends no more pause frames and loses packets instead.",
         "ethtool -S tx_pause_storm_{warning,error}_events",
         hardware="mlx5",
+        every_seconds=SLOW_SECONDS,
     ),
     MetricSpec(
         "nic_receive_discards_total",
@@ -84,6 +92,7 @@ SPECS = needing(
         "Packets dropped on arrival for want of buffer: the NIC cannot get rid of what the fabric "
         "brings (rx_discards_phy).",
         "ethtool -S; mlx5: rx_discards_phy",
+        every_seconds=SLOW_SECONDS,
     ),
     MetricSpec(
         "nic_receive_out_of_buffer_packets_total",
@@ -93,6 +102,7 @@ SPECS = needing(
         "Packets dropped because no receive buffer was posted: the host's software is too slow "
         "(rx_out_of_buffer).",
         "ethtool -S; mlx5: rx_out_of_buffer",
+        every_seconds=SLOW_SECONDS,
     ),
     MetricSpec(
         "nic_priority_discards_total",
@@ -103,6 +113,7 @@ SPECS = needing(
         "host_buffer: none for this host; host_congestion: the host is too slow.",
         "ethtool -S rx_prioN_{discards,buf_discard,cong_discard}",
         hardware="mlx5",
+        every_seconds=SLOW_SECONDS,
     ),
     MetricSpec(
         "nic_priority_ecn_marked_total",
@@ -113,6 +124,7 @@ SPECS = needing(
         "switches are in nic_ecn_marked_packets_total.",
         "ethtool -S rx_prioN_marked",
         hardware="mlx5",
+        every_seconds=SLOW_SECONDS,
     ),
     MetricSpec(
         "nic_pcie_stalled_seconds_total",
@@ -123,6 +135,7 @@ SPECS = needing(
         "operation read or write: the host side is the bottleneck, and transmit pauses follow.",
         "ethtool -S outbound_pci_stalled_{rd,wr}_events",
         hardware="mlx5",
+        every_seconds=SLOW_SECONDS,
     ),
     MetricSpec(
         "nic_pcie_buffer_overflow_packets_total",
@@ -133,6 +146,7 @@ SPECS = needing(
         "bottleneck.",
         "ethtool -S outbound_pci_buffer_overflow",
         hardware="mlx5",
+        every_seconds=SLOW_SECONDS,
     ),
     MetricSpec(
         "nic_pcie_signal_errors_total",
@@ -143,6 +157,7 @@ SPECS = needing(
         "riser or contact.",
         "ethtool -S {rx,tx}_pci_signal_integrity",
         hardware="mlx5",
+        every_seconds=SLOW_SECONDS,
     ),
     MetricSpec(
         "nic_phy_link_down_events_total",
@@ -151,6 +166,7 @@ SPECS = needing(
         _PORT_LABELS,
         "Times the link was lost, as the PHY counted it; it sees flaps too short for the state.",
         "ethtool -S; mlx5: link_down_events_phy",
+        every_seconds=SLOW_SECONDS,
     ),
     MetricSpec(
         "nic_phy_crc_errors_total",
@@ -159,6 +175,7 @@ SPECS = needing(
         _PORT_LABELS,
         "Frames received with a wrong checksum: cable, transceiver or the peer's port.",
         "ethtool -S; mlx5: rx_crc_errors_phy",
+        every_seconds=SLOW_SECONDS,
     ),
     MetricSpec(
         "nic_phy_received_bytes_total",
@@ -168,6 +185,7 @@ SPECS = needing(
         "Bytes that could have been received (rx_bits_phy / 8): what bit errors, times 8, and "
         "symbol errors are a share of.",
         "ethtool -S; mlx5: rx_bits_phy",
+        every_seconds=SLOW_SECONDS,
     ),
     MetricSpec(
         "nic_phy_corrected_bit_errors_total",
@@ -177,6 +195,7 @@ SPECS = needing(
         "Bits that error correction repaired. Some are normal; a port with many more than its "
         "peers has a dirty or loose cable or transceiver.",
         "ethtool -S; mlx5: rx_corrected_bits_phy",
+        every_seconds=SLOW_SECONDS,
     ),
     MetricSpec(
         "nic_phy_symbol_errors_total",
@@ -186,6 +205,7 @@ SPECS = needing(
         "Symbols that error correction could not repair: traffic is lost, replace the cable or "
         "transceiver.",
         "ethtool -S; mlx5: rx_pcs_symbol_err_phy",
+        every_seconds=SLOW_SECONDS,
     ),
     MetricSpec(
         "nic_transmit_discards_total",
@@ -196,6 +216,7 @@ SPECS = needing(
         "(tx_discards_phy).",
         "ethtool -S; mlx5: tx_discards_phy",
         not_drawn="beside nic_receive_discards_total, when looking for the cause",
+        every_seconds=SLOW_SECONDS,
     ),
     MetricSpec(
         "nic_phy_faults_total",
@@ -207,6 +228,7 @@ SPECS = needing(
         "ethtool -S; ice: mac_{local,remote}_faults.nic",
         hardware="Intel NIC",
         not_drawn="beside nic_phy_link_down_events_total, when looking for the cause",
+        every_seconds=SLOW_SECONDS,
     ),
     MetricSpec(
         "nic_phy_lane_errors_total",
@@ -218,6 +240,7 @@ SPECS = needing(
         "ethtool -S rx_err_lane_N_phy",
         hardware="mlx5",
         not_drawn="beside nic_phy_corrected_bit_errors_total, when looking for the cause",
+        every_seconds=SLOW_SECONDS,
     ),
     MetricSpec(
         "nic_phy_fec_corrected_blocks_total",
@@ -228,6 +251,7 @@ SPECS = needing(
         "ethtool -S; bnxt_en: rx_fec_corrected_blocks",
         hardware="Broadcom NIC",
         not_drawn="the bit errors are drawn",
+        every_seconds=SLOW_SECONDS,
     ),
     MetricSpec(
         "nic_phy_fec_uncorrectable_blocks_total",
@@ -239,6 +263,7 @@ SPECS = needing(
         "ethtool -S; bnxt_en: rx_fec_uncorrectable_blocks",
         hardware="Broadcom NIC",
         not_drawn="the symbol errors are drawn",
+        every_seconds=SLOW_SECONDS,
     ),
     MetricSpec(
         "nic_module_events_total",
@@ -250,5 +275,6 @@ SPECS = needing(
         "ethtool -S module_*",
         hardware="mlx5",
         not_drawn="beside nic_phy_link_down_events_total, when looking for the cause",
+        every_seconds=SLOW_SECONDS,
     ),
 )

@@ -9,6 +9,7 @@ from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import MissingValues, raise_partial
 from peerwatch_exporter.sources.host.procfs import GarbledFileError, Procfs
+from peerwatch_exporter.sources.host.rarely import Rarely
 from peerwatch_exporter.sources.host.usage import usage_source
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources import Sources
 
 _PER_PROCESS = "with scope 'processes', the sum over the node's processes"
+
+# As often as the kernel computes it.
+_LOAD_SECONDS = 5
 
 SPECS = (
     MetricSpec(
@@ -43,6 +47,7 @@ SPECS = (
         (),
         "Load average over one minute: tasks that run, wait for a CPU or for storage.",
         "/proc/loadavg",
+        every_seconds=_LOAD_SECONDS,
     ),
     MetricSpec(
         "host_blocked_tasks",
@@ -86,6 +91,7 @@ class CpuCollector:
         self._usage = usage_source(config, sources)
         self._procfs = Procfs(sources.paths.procfs)
         self._machine = sources.machine
+        self._load: Rarely[float] = Rarely(_LOAD_SECONDS, sources.monotonic, turn=4)
         self._whole_machine = config.scope.kind == "host"
 
     def collect(self) -> Iterator[Family]:
@@ -121,7 +127,7 @@ class CpuCollector:
 
     def _load1(self, problems: list[Exception]) -> float | None:
         try:
-            return self._procfs.load1()
+            return self._load(self._procfs.load1)
         except (OSError, GarbledFileError) as error:
             problems.append(error)
             return None

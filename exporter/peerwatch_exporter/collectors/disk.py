@@ -46,7 +46,13 @@ SPECS = (
 )
 
 
-@register("disk", "bytes read and written, time busy, by disk", topic="Host", metrics=SPECS)
+@register(
+    "disk",
+    "bytes read and written, time busy, by disk",
+    interval_seconds=5,
+    topic="Host",
+    metrics=SPECS,
+)
 class DiskCollector:
     """Publishes the traffic of whole disks, or of the node's processes."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, TypeAlias
 
-from peerwatch_exporter.catalog import family
-from peerwatch_exporter.catalog.nic_statistics import SPECS
+from peerwatch_exporter.catalog import CATALOG, family
+from peerwatch_exporter.catalog.nic_statistics import SLOW_SECONDS, SPECS
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData, PartialData
+from peerwatch_exporter.sources.host.rarely import Rarely
 from peerwatch_exporter.sources.host.sysfs import Sysfs
 from peerwatch_exporter.sources.nic.drivers import STATISTICS
 from peerwatch_exporter.sources.nic.ethtool import (
@@ -43,6 +44,7 @@ class _Column:
     def __init__(self, metric: str, divisor: int, series: Sequence[tuple[int, _Labels]]) -> None:
         self._metric = metric
         self._divisor = divisor
+        self.is_slow = CATALOG[metric].every_seconds > 0
         self._labels = [labels for _, labels in series]
         self._pick = picker([place for place, _ in series])
         self._found: tuple[int, ...] | None = None
@@ -81,6 +83,8 @@ class EthtoolCollector:
         self._selected: list[tuple[str, tuple[str, str]]] = []
         self._layout: _Layout = []
         self._columns: list[_Column] = []
+        self._slow_columns: list[_Column] = []
+        self._slow: Rarely[list[Family]] = Rarely(SLOW_SECONDS, sources.monotonic, turn=2)
         self._statistics = SelectedStatistics(sources.ethtool, STATISTICS.get, sources.monotonic)
 
     def collect(self) -> Iterable[Family]:
@@ -142,9 +146,14 @@ class EthtoolCollector:
         layout = [(port, keys) for port, keys, _ in found]
         # Labels and places are made once for all: there are hundreds of series.
         if layout != self._layout:
-            self._layout, self._columns = layout, _columns(layout)
+            self._layout, columns = layout, _columns(layout)
+            self._columns = [column for column in columns if not column.is_slow]
+            self._slow_columns = [column for column in columns if column.is_slow]
         values = [value for _, _, interface in found for value in interface]
-        return [column.family(values) for column in self._columns]
+        slow = self._slow(
+            lambda: [column.family(values) for column in self._slow_columns], self._slow_columns
+        )
+        return [*(column.family(values) for column in self._columns), *slow]
 
 
 def _columns(layout: _Layout) -> list[_Column]:

@@ -2,224 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from peerwatch_common.metrics.spec import Family, MetricSpec
-from peerwatch_exporter.catalog import family
-from peerwatch_exporter.catalog.hardware import needing
+from peerwatch_exporter.catalog import family, place_in
+from peerwatch_exporter.catalog.gpu import GPU_STATE_SECONDS, SPECS
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import PartialData
 from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, shared_nvml
+from peerwatch_exporter.sources.host.rarely import Rarely
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
+    from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.gpu.nvml_gpu import Gpu
-    from peerwatch_exporter.sources.gpu.readings import GpuIdentity, GpuReading
+    from peerwatch_exporter.sources.gpu.readings import GpuIdentity, GpuReading, GpuState
 
-_GPU_LABELS = ("gpu", "uuid")
+    # The state of each GPU that answers, and the families of all of them.
+    _States = tuple[Mapping[tuple[str, str], GpuState], Sequence[Family]]
 
-SPECS: tuple[MetricSpec, ...] = (
-    *needing(
-        "NVIDIA GPU",
-        MetricSpec(
-            "gpu_info",
-            "gauge",
-            "1",
-            ("gpu", "uuid", "name", "serial", "pci_bus_id", "vbios", "driver", "numa_node"),
-            "What board it is, of every board seen since the exporter started. numa_node is that "
-            "of the board's own memory, where it has one (Grace). Value is always 1; join on "
-            "(node, gpu).",
-            "nvmlDeviceGet{UUID,Name,Serial,PciInfo,VbiosVersion,NumaNodeId}, "
-            "nvmlSystemGetDriverVersion",
-        ),
-        MetricSpec(
-            "gpus_visible",
-            "gauge",
-            "1",
-            (),
-            "GPUs that the driver lists and that answer. None while any is unreadable.",
-            "nvmlDeviceGetCount_v2",
-        ),
-        MetricSpec(
-            "gpu_present",
-            "gauge",
-            "1",
-            _GPU_LABELS,
-            "1 if the driver lists the GPU and it answers; 0 if it was seen since the exporter "
-            "started and is gone, lost, or hangs who asks it (then "
-            "exporter_collector_stuck_seconds rises). None where a fault of software keeps the "
-            "GPU from being asked (gpu_unreadable).",
-            "nvmlDeviceGetHandleByIndex_v2",
-        ),
-        MetricSpec(
-            "gpu_unreadable",
-            "gauge",
-            "1",
-            ("gpu", "uuid", "reason"),
-            "1 while a fault of software keeps the GPU from being read, so that nobody knows "
-            "whether it is there. reason is NVML's error (no_permission, function_not_found, ...), "
-            "that of its Python binding (binding_*), or what became of the process that asks "
-            "(crashed, bad_answer). gpu empty: all of them.",
-            "nvmlDeviceGetHandleByIndex_v2, the driver process",
-        ),
-        MetricSpec(
-            "gpu_lost",
-            "gauge",
-            "1",
-            _GPU_LABELS,
-            "1 if the driver says that the GPU has fallen off the bus or is otherwise lost.",
-            "NVML_ERROR_GPU_IS_LOST",
-        ),
-        MetricSpec(
-            "gpu_utilization_ratio",
-            "gauge",
-            "ratio",
-            _GPU_LABELS,
-            "Share of the time with a kernel running, 0 to 1 (utilization.gpu), mean of the last "
-            "mean_seconds. It says nothing about how busy the kernel kept the GPU.",
-            "nvmlDeviceGetUtilizationRates",
-            swings=True,
-        ),
-        MetricSpec(
-            "gpu_memory_utilization_ratio",
-            "gauge",
-            "ratio",
-            _GPU_LABELS,
-            "Share of the time in which memory was read or written, 0 to 1 (utilization.memory), "
-            "mean of the last mean_seconds.",
-            "nvmlDeviceGetUtilizationRates",
-            swings=True,
-        ),
-        MetricSpec(
-            "gpu_memory_total_bytes",
-            "gauge",
-            "bytes",
-            _GPU_LABELS,
-            "Framebuffer memory of the board.",
-            "nvmlDeviceGetMemoryInfo_v2 .total",
-        ),
-        MetricSpec(
-            "gpu_memory_used_bytes",
-            "gauge",
-            "bytes",
-            _GPU_LABELS,
-            "Framebuffer memory allocated by processes. Drivers without the v2 call count the "
-            "reserved part in.",
-            "nvmlDeviceGetMemoryInfo_v2 .used",
-        ),
-        MetricSpec(
-            "gpu_memory_reserved_bytes",
-            "gauge",
-            "bytes",
-            _GPU_LABELS,
-            "Framebuffer memory that the driver and firmware keep for themselves.",
-            "nvmlDeviceGetMemoryInfo_v2 .reserved",
-        ),
-        MetricSpec(
-            "gpu_power_watts",
-            "gauge",
-            "watts",
-            _GPU_LABELS,
-            "Power drawn by the whole board, mean of the last mean_seconds; of the driver's own "
-            "means of a second where it has no instantaneous value.",
-            "NVML_FI_DEV_POWER_INSTANT (186), else nvmlDeviceGetPowerUsage",
-            swings=True,
-        ),
-        MetricSpec(
-            "gpu_power_limit_watts",
-            "gauge",
-            "watts",
-            _GPU_LABELS,
-            "Power limit that the driver enforces, the lowest of all that apply.",
-            "nvmlDeviceGetEnforcedPowerLimit",
-        ),
-    ),
-    MetricSpec(
-        "gpu_energy_joules_total",
-        "counter",
-        "joules",
-        _GPU_LABELS,
-        "Energy used since the driver was loaded, read every 5 s; its rate over a minute or more "
-        "is the mean power.",
-        "NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION (83)",
-        hardware="Volta",
-    ),
-    *needing(
-        "NVIDIA GPU",
-        MetricSpec(
-            "gpu_temperature_celsius",
-            "gauge",
-            "celsius",
-            ("gpu", "uuid", "sensor"),
-            "Temperature by sensor: core or memory.",
-            "nvmlDeviceGetTemperatureV, NVML_FI_DEV_MEMORY_TEMP (82)",
-        ),
-        MetricSpec(
-            "gpu_temperature_margin_celsius",
-            "gauge",
-            "celsius",
-            _GPU_LABELS,
-            "Degrees left until the GPU slows itself down; 0 or less while it does.",
-            "nvmlDeviceGetMarginTemperature",
-        ),
-        MetricSpec(
-            "gpu_clock_hertz",
-            "gauge",
-            "hertz",
-            ("gpu", "uuid", "domain"),
-            "Clock by domain, mean of the last mean_seconds: graphics, sm or memory.",
-            "nvmlDeviceGetClockInfo",
-            swings=True,
-        ),
-        MetricSpec(
-            "gpu_clock_max_hertz",
-            "gauge",
-            "hertz",
-            ("gpu", "uuid", "domain"),
-            "Highest clock of the domain that the board allows.",
-            "nvmlDeviceGetMaxClockInfo",
-        ),
-        MetricSpec(
-            "gpu_performance_state",
-            "gauge",
-            "1",
-            _GPU_LABELS,
-            "Performance state: 0 is the fastest (P0), 15 the slowest.",
-            "nvmlDeviceGetPerformanceState",
-        ),
-        MetricSpec(
-            "gpu_clock_event_active",
-            "gauge",
-            "1",
-            ("gpu", "uuid", "reason"),
-            "1 while this reason holds the clocks down: idle, application_clocks, sw_power_cap, "
-            "hw_slowdown, sync_boost, sw_thermal, hw_thermal, hw_power_brake, display_clocks.",
-            "nvmlDeviceGetCurrentClocksEventReasons",
-        ),
-        MetricSpec(
-            "gpu_throttle_seconds_total",
-            "counter",
-            "seconds",
-            ("gpu", "uuid", "reason"),
-            "Time for which this reason held the clocks down, counted by the driver, so nothing is "
-            "missed between scrapes.",
-            "NVML_FI_DEV_PERF_POLICY_* (74-79), NVML_FI_DEV_CLOCKS_EVENT_REASON_* (269-271)",
-        ),
-    ),
-    MetricSpec(
-        "exporter_nvml_errors_total",
-        "counter",
-        "1",
-        ("code",),
-        "Failed NVML calls by error code; values a GPU does not support are not counted.",
-        "NVML return codes",
-    ),
-)
+_Labels = tuple[str, str]
 
 _SINGLE = {
     "gpu_utilization_ratio": "utilization_ratio",
@@ -228,21 +34,23 @@ _SINGLE = {
     "gpu_memory_used_bytes": "memory_used_bytes",
     "gpu_memory_reserved_bytes": "memory_reserved_bytes",
     "gpu_power_watts": "power_watts",
-    "gpu_power_limit_watts": "power_limit_watts",
     "gpu_energy_joules_total": "energy_joules",
+}
+_SINGLE_STATES = {
+    "gpu_power_limit_watts": "power_limit_watts",
     "gpu_performance_state": "performance_state",
     "gpu_temperature_margin_celsius": "temperature_margin_celsius",
 }
-# Metrics with one more label, whose values are the keys of the reading.
-_KEYED = {
+# Metrics with one more label, whose values are the keys of the state.
+_KEYED_STATES = {
     "gpu_temperature_celsius": "temperatures_celsius",
-    "gpu_clock_hertz": "clocks_hertz",
     "gpu_clock_max_hertz": "clocks_max_hertz",
     "gpu_clock_event_active": "clock_events",
     "gpu_throttle_seconds_total": "throttle_seconds",
 }
 
 
+_PLACE = place_in(SPECS)
 # Of a node with 16 GPUs, some 500.
 _MOST_LABELS = 4096
 
@@ -266,6 +74,7 @@ class GpuCollector:
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:  # noqa: ARG002
         self._nvml = shared_nvml(sources)
         self._facts = sources.gpus
+        self._states: Rarely[_States] = Rarely(GPU_STATE_SECONDS, sources.monotonic)
 
     def collect(self) -> Iterable[Family]:
         """Return the GPU families.
@@ -280,15 +89,21 @@ class GpuCollector:
         gpus = self._nvml.gpus()
         self._facts.update_boards(self._nvml.seen())
         readings = [(gpu, _read(gpu)) for gpu in gpus]
-        answered = [(gpu, reading) for gpu, reading in readings if reading is not None]
+        answered = [gpu for gpu, reading in readings if reading is not None]
+        states, state_families = self._states(lambda: _states_of(answered), *answered)
+        # One may be lost between the two.
+        readings = [(gpu, reading if gpu.labels in states else None) for gpu, reading in readings]
+        found = [(gpu, reading) for gpu, reading in readings if reading is not None]
         yield self._info(self._nvml.seen())
         yield from self._presence(readings)
-        for name, attribute in _SINGLE.items():
-            yield _single(name, attribute, answered)
-        for name, attribute in _KEYED.items():
-            yield _keyed(name, attribute, answered)
+        now = [
+            _single(name, [(gpu.labels, getattr(reading, attribute)) for gpu, reading in found])
+            for name, attribute in _SINGLE.items()
+        ]
+        clocks = _clocks((gpu.labels, reading, states[gpu.labels]) for gpu, reading in found)
+        yield from sorted((*now, *state_families, clocks), key=_PLACE)
         supported = family("exporter_source_supported")
-        for gpu, reading in answered:
+        for gpu, reading in found:
             supported.add_metric(("power_instant", gpu.labels[0]), reading.has_instant_power)
         yield supported
         errors = family("exporter_nvml_errors_total")
@@ -346,28 +161,55 @@ def _read(gpu: Gpu) -> GpuReading | None:
         return None
 
 
-def _single(name: str, attribute: str, readings: Iterable[tuple[Gpu, GpuReading]]) -> Family:
-    result = family(name)
+def _states_of(gpus: Iterable[Gpu]) -> _States:
+    """Return the state of each GPU that answers, and the families of all of them."""
+    states: dict[_Labels, GpuState] = {}
+    for gpu in gpus:
+        with suppress(GpuLostError):
+            states[gpu.labels] = gpu.read_state()
+    return states, [
+        *(_single(name, _values(states, value)) for name, value in _SINGLE_STATES.items()),
+        *(_keyed(name, _values(states, value)) for name, value in _KEYED_STATES.items()),
+    ]
+
+
+def _values(states: Mapping[_Labels, GpuState], attribute: str) -> Iterable[tuple[_Labels, Any]]:
     value_of = attrgetter(attribute)
+    return ((labels, value_of(state)) for labels, state in states.items())
+
+
+def _single(name: str, values: Iterable[tuple[_Labels, float | None]]) -> Family:
+    result = family(name)
+    result.rows = [(labels, value) for labels, value in values if value is not None]
+    return result
+
+
+def _keyed(name: str, values: Iterable[tuple[_Labels, Mapping[str, float]]]) -> Family:
+    result = family(name)
+    # Plus 0: a bool becomes the number it stands for.
     result.rows = [
-        (gpu.labels, value) for gpu, reading in readings if (value := value_of(reading)) is not None
+        (_labels(labels, key), value + 0)
+        for labels, found in values
+        for key, value in found.items()
     ]
     return result
 
 
-def _keyed(name: str, attribute: str, readings: Iterable[tuple[Gpu, GpuReading]]) -> Family:
-    result = family(name)
-    value_of = attrgetter(attribute)
-    # Plus 0: a bool becomes the number it stands for.
-    result.rows = [
-        (_labels(gpu.labels, key), value + 0)
-        for gpu, reading in readings
-        for key, value in value_of(reading).items()
-    ]
+def _clocks(readings: Iterable[tuple[_Labels, GpuReading, GpuState]]) -> Family:
+    """Return the clocks; only that of the multiprocessors was read now."""
+    result = family("gpu_clock_hertz")
+    for labels, reading, state in readings:
+        for domain, value in (
+            ("graphics", state.graphics_clock_hertz),
+            ("sm", reading.sm_clock_hertz),
+            ("memory", state.memory_clock_hertz),
+        ):
+            if value is not None:
+                result.rows.append((_labels(labels, domain), value))
     return result
 
 
 @lru_cache(maxsize=_MOST_LABELS)
-def _labels(gpu: tuple[str, str], key: str) -> tuple[str, ...]:
+def _labels(gpu: _Labels, key: str) -> tuple[str, ...]:
     """Return the same label values for a series each second, which makes it cheap further on."""
     return (*gpu, key)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.gpu.readings import PcieBytes, PcieLink
 
 _GPU_LABELS = ("gpu", "uuid")
+# Links change their generation with the load and their errors are few: no need of every second.
+_LINK_SECONDS = 10.0
 
 SPECS = needing(
     "NVIDIA GPU",
@@ -33,6 +35,7 @@ SPECS = needing(
         "lane, naks_sent, naks_received, replay_rollover, l0_to_recovery, unsupported_request, "
         "non_fatal and fatal. Correctable ones that keep rising announce a bad slot or riser.",
         "NVML_FI_DEV_PCIE_* (95, 169, 173-183)",
+        every_seconds=_LINK_SECONDS,
     ),
     MetricSpec(
         "gpu_pcie_transmit_bytes_total",
@@ -57,6 +60,7 @@ SPECS = needing(
         _GPU_LABELS,
         "PCIe generation of the link now. An idle GPU lowers it: compare only under load.",
         "nvmlDeviceGetCurrPcieLinkGeneration",
+        every_seconds=_LINK_SECONDS,
     ),
     MetricSpec(
         "gpu_pcie_link_generation_max",
@@ -65,6 +69,7 @@ SPECS = needing(
         _GPU_LABELS,
         "Highest PCIe generation that GPU and slot allow together.",
         "nvmlDeviceGetMaxPcieLinkGeneration",
+        every_seconds=_LINK_SECONDS,
     ),
     MetricSpec(
         "gpu_pcie_link_width_lanes",
@@ -73,6 +78,7 @@ SPECS = needing(
         _GPU_LABELS,
         "PCIe lanes in use now; fewer than the maximum under load: the link is degraded.",
         "nvmlDeviceGetCurrPcieLinkWidth",
+        every_seconds=_LINK_SECONDS,
     ),
     MetricSpec(
         "gpu_pcie_link_width_lanes_max",
@@ -81,6 +87,7 @@ SPECS = needing(
         _GPU_LABELS,
         "PCIe lanes that GPU and slot allow together.",
         "nvmlDeviceGetMaxPcieLinkWidth",
+        every_seconds=_LINK_SECONDS,
     ),
     MetricSpec(
         "gpu_pcie_replays_total",
@@ -90,12 +97,11 @@ SPECS = needing(
         "PCIe packets sent again after an error on the link: nothing is lost but time; many mean "
         "a bad contact or riser.",
         "NVML_FI_DEV_PCIE_REPLAY_COUNTER (94), else nvmlDeviceGetPcieReplayCounter",
+        every_seconds=_LINK_SECONDS,
     ),
 )
 
 
-# Links change their generation with the load and their errors are few: no need of every second.
-_LINK_SECONDS = 10.0
 _LINK_VALUES = {
     "gpu_pcie_link_generation": "generation",
     "gpu_pcie_link_generation_max": "generation_max",
@@ -147,6 +153,8 @@ class GpuPcieCollector:
         self._counters: dict[tuple[str, str], UnwrappedCounter] = {}
         self._links: dict[tuple[str, str], PcieLink] = {}
         self._links_at: float | None = None
+        self._shown: dict[tuple[str, str], PcieLink] = {}
+        self._link_families: tuple[Family, ...] = ()
 
     def collect(self) -> Iterable[Family]:
         """Return the PCIe families.
@@ -163,9 +171,12 @@ class GpuPcieCollector:
         readings = [(gpu, found) for gpu in self._nvml.gpus() if (found := self._read(gpu))]
         if not readings:
             raise NoData("No GPU answers.")
-        # A GPU that is lost now must not show what it said before.
+        # A GPU that is lost now must not show what it said before. Links are the same objects until
+        # they are read again.
         links = {gpu.labels: self._links[gpu.labels] for gpu, _ in readings}
-        return [*self._bytes(readings), *_link_families(links)]
+        if links != self._shown:
+            self._shown, self._link_families = links, tuple(_link_families(links))
+        return [*self._bytes(readings), *self._link_families]
 
     def _read(self, gpu: Gpu) -> PcieBytes | None:
         try:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peerwatch_common.metrics.spec import Family, MetricSpec
-from peerwatch_exporter.catalog import family
+from peerwatch_exporter.catalog import family, place_in
 from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData, PartialData
+from peerwatch_exporter.sources.host.rarely import Rarely
 from peerwatch_exporter.sources.host.sysfs import Sysfs
 from peerwatch_exporter.sources.nic.drivers import rdma_files
 from peerwatch_exporter.sources.nic.port_counters import PortCounter, PortCounters
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.nic.rdma import RdmaPort
 
 _PORT_LABELS = ("device", "port")
+# States have alerts that wait for a minute, and the other counters are summed up over minutes.
+_SLOW_SECONDS = 5
 
 SPECS: tuple[MetricSpec, ...] = (
     *needing(
@@ -53,12 +56,21 @@ SPECS: tuple[MetricSpec, ...] = (
     *needing(
         "RDMA NIC",
         MetricSpec(
+            "nic_port_rate_bytes_per_second",
+            "gauge",
+            "bytes per second",
+            _PORT_LABELS,
+            "Speed that the port negotiated.",
+            "ports/N/rate",
+        ),
+        MetricSpec(
             "nic_port_state",
             "gauge",
             "1",
             _PORT_LABELS,
             "Logical state: 1 down, 2 initialising, 3 armed, 4 active, 5 active but deferred.",
             "ports/N/state",
+            every_seconds=_SLOW_SECONDS,
         ),
         MetricSpec(
             "nic_port_physical_state",
@@ -68,14 +80,7 @@ SPECS: tuple[MetricSpec, ...] = (
             "Physical state: 1 sleep, 2 polling, 3 disabled, 4 training, 5 link up, 6 error "
             "recovery.",
             "ports/N/phys_state",
-        ),
-        MetricSpec(
-            "nic_port_rate_bytes_per_second",
-            "gauge",
-            "bytes per second",
-            _PORT_LABELS,
-            "Speed that the port negotiated.",
-            "ports/N/rate",
+            every_seconds=_SLOW_SECONDS,
         ),
         MetricSpec(
             "nic_receive_bytes_total",
@@ -100,6 +105,7 @@ SPECS: tuple[MetricSpec, ...] = (
             _PORT_LABELS,
             "Packets received (port_rcv_packets).",
             "ports/N/counters/port_rcv_packets",
+            every_seconds=_SLOW_SECONDS,
         ),
         MetricSpec(
             "nic_transmit_packets_total",
@@ -108,6 +114,7 @@ SPECS: tuple[MetricSpec, ...] = (
             _PORT_LABELS,
             "Packets sent (port_xmit_packets).",
             "ports/N/counters/port_xmit_packets",
+            every_seconds=_SLOW_SECONDS,
         ),
         MetricSpec(
             "nic_transmit_wait_ticks_total",
@@ -117,6 +124,7 @@ SPECS: tuple[MetricSpec, ...] = (
             "Ticks with data to send and no credit to send it (port_xmit_wait): the fabric holds "
             "this port back.",
             "ports/N/counters/port_xmit_wait",
+            every_seconds=_SLOW_SECONDS,
         ),
     ),
     MetricSpec(
@@ -136,6 +144,7 @@ SPECS: tuple[MetricSpec, ...] = (
         "Congestion notifications obeyed: this node slowed its sending down (rp_cnp_handled).",
         "ports/N/hw_counters/rp_cnp_handled, or what the driver calls it",
         hardware="RoCE",
+        every_seconds=_SLOW_SECONDS,
     ),
     MetricSpec(
         "nic_cnp_ignored_total",
@@ -146,6 +155,7 @@ SPECS: tuple[MetricSpec, ...] = (
         "is off or set up differently on this node.",
         "ports/N/hw_counters/rp_cnp_ignored, or what the driver calls it",
         hardware="RoCE",
+        every_seconds=_SLOW_SECONDS,
     ),
     MetricSpec(
         "nic_ecn_marked_packets_total",
@@ -166,9 +176,12 @@ SPECS: tuple[MetricSpec, ...] = (
         "the fabric sends them along several paths.",
         "ports/N/hw_counters/out_of_sequence, or what the driver calls it",
         hardware="RDMA NIC",
+        every_seconds=_SLOW_SECONDS,
     ),
 )
 
+
+_PLACE = place_in(SPECS)
 
 # InfiniBand counts data in 32-bit words, on every link layer, and drivers of long ago have 64 bits
 # in counters_ext alone; what a driver counts below hw_counters/ is in bytes.
@@ -179,6 +192,7 @@ def _counter(metric: str, *files: str, factors: tuple[int, ...] = ()) -> PortCou
     return PortCounter(metric, (*files, *rdma_files(metric)), factors)
 
 
+# What detection compares; the rest is summed up over minutes.
 COUNTERS: tuple[PortCounter, ...] = (
     _counter(
         "nic_receive_bytes_total",
@@ -192,6 +206,10 @@ COUNTERS: tuple[PortCounter, ...] = (
         "counters_ext/port_xmit_data_64",
         factors=_WORDS,
     ),
+    _counter("nic_cnp_sent_total"),
+    _counter("nic_ecn_marked_packets_total"),
+)
+SLOW_COUNTERS: tuple[PortCounter, ...] = (
     _counter(
         "nic_receive_packets_total",
         "counters/port_rcv_packets",
@@ -203,10 +221,8 @@ COUNTERS: tuple[PortCounter, ...] = (
         "counters_ext/port_xmit_packets_64",
     ),
     _counter("nic_transmit_wait_ticks_total", "counters/port_xmit_wait"),
-    _counter("nic_cnp_sent_total"),
     _counter("nic_cnp_handled_total"),
     _counter("nic_cnp_ignored_total"),
-    _counter("nic_ecn_marked_packets_total"),
     _counter("nic_out_of_sequence_packets_total"),
 )
 _StateFiles = dict[str, list[tuple[str, tuple[str, str]]]]
@@ -230,6 +246,8 @@ class NicCollector:
         self._sysfs = Sysfs(root, monotonic=monotonic, keep_open=_OPEN_FILES)
         self._ports = RdmaPorts(self._facts, config.nic.exclude, monotonic)
         self._counters = PortCounters(self._sysfs, COUNTERS)
+        self._slow_counters = PortCounters(self._sysfs, SLOW_COUNTERS)
+        self._slow: Rarely[list[Family]] = Rarely(_SLOW_SECONDS, monotonic, turn=3)
         self._neighbours = GpuNeighbours(self._facts, sources.gpus)
         self._gpus = sources.gpus
         self._known: object = None
@@ -255,10 +273,12 @@ class NicCollector:
             self._known = known
             self._states = _state_files(ports)
             states = [path for files in self._states.values() for path, _ in files]
-            self._sysfs.keep_only([*self._counters.paths, *states])
-        yield from self._info
-        yield from self._state_families()
-        yield from self._counters.read(ports)
+            counters = (*self._counters.paths, *self._slow_counters.paths)
+            self._sysfs.keep_only([*counters, *states])
+        slow = self._slow(
+            lambda: [*self._state_families(), *self._slow_counters.read(ports)], ports
+        )
+        yield from sorted((*self._info, *slow, *self._counters.read(ports)), key=_PLACE)
         if self._ports.found > MAX_PORTS:
             raise PartialData(f"Only {MAX_PORTS} of {self._ports.found} ports are read.")
         self._sysfs.end()

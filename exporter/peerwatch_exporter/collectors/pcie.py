@@ -11,6 +11,7 @@ from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.sources.host.pci import MAX_FUNCTIONS, PCI_DEVICES, PciTree
 from peerwatch_exporter.sources.host.pci_link import PciLinks
+from peerwatch_exporter.sources.host.rarely import Rarely
 from peerwatch_exporter.sources.host.sysfs import Sysfs
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.host.pci_link import PciLink
 
 _DEVICES = "/sys/bus/pci/devices"
+# Another board or firmware would have to come for it to change.
+_LIMITS_SECONDS = 60
 _FUNCTION_LABELS = ("bdf",)
 
 SPECS: tuple[MetricSpec, ...] = (
@@ -65,6 +68,7 @@ SPECS: tuple[MetricSpec, ...] = (
             "Highest transfers per second and lane that the function itself allows. A link is as "
             "fast as the slower of its two ends: take the smaller of this and of the parent's.",
             f"{_DEVICES}/<bdf>/max_link_speed",
+            every_seconds=_LIMITS_SECONDS,
         ),
         MetricSpec(
             "pcie_link_width_lanes",
@@ -82,6 +86,7 @@ SPECS: tuple[MetricSpec, ...] = (
             "Lanes that the function itself allows. Fewer in use than both ends allow: a contact, "
             "a riser or a cable is bad.",
             f"{_DEVICES}/<bdf>/max_link_width",
+            every_seconds=_LIMITS_SECONDS,
         ),
     ),
     MetricSpec(
@@ -121,6 +126,7 @@ class PcieCollector:
         self._tree = PciTree(self._sysfs)
         self._links = PciLinks(self._sysfs)
         self._seen: dict[str, PciFunction] = {}
+        self._limits = Rarely[None](_LIMITS_SECONDS, sources.monotonic)
 
     def collect(self) -> Iterable[Family]:
         """Return the PCIe families.
@@ -138,6 +144,7 @@ class PcieCollector:
                 self._seen[bdf] = function
         if not self._seen:
             raise NoData(f"No GPU or NIC is in {str(self._sysfs.root / PCI_DEVICES)!r}.")
+        self._limits(self._links.forget_limits)
         links = {bdf: self._links.link(bdf) for bdf in functions}
         self._links.forget(set(functions))
         yield from _facts(self._seen.values(), links)

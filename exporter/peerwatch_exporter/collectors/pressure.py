@@ -31,7 +31,11 @@ SPECS = (
 
 
 @register(
-    "pressure", "time lost waiting for CPU, memory or storage (PSI)", topic="Host", metrics=SPECS
+    "pressure",
+    "time lost waiting for CPU, memory or storage (PSI)",
+    interval_seconds=5,
+    topic="Host",
+    metrics=SPECS,
 )
 class PressureCollector:
     """Publishes the machine's stall times where the kernel counts them."""

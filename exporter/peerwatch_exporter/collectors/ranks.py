@@ -22,11 +22,11 @@ from peerwatch_exporter.sources.jobs.mapping import MappingFiles
 from peerwatch_exporter.sources.jobs.rank_ends import RankEnds
 from peerwatch_exporter.sources.jobs.rank_facts import RankFacts
 from peerwatch_exporter.sources.jobs.rank_life import RankLife, key_of
-from peerwatch_exporter.sources.jobs.rank_use import RankUse
+from peerwatch_exporter.sources.jobs.rank_use import USE_SECONDS, RankUse
 from peerwatch_exporter.sources.jobs.ranks import RankFinder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
@@ -106,6 +106,7 @@ SPECS: tuple[MetricSpec, ...] = (
             ("job_id", "rank", "mode"),
             f"CPU time of the rank in user and system mode, {_TREE}.",
             "/proc/<pid>/stat utime, stime, cutime, cstime",
+            every_seconds=USE_SECONDS,
         ),
         MetricSpec(
             "rank_memory_resident_bytes",
@@ -114,6 +115,7 @@ SPECS: tuple[MetricSpec, ...] = (
             _RANK_LABELS,
             f"Resident memory of the rank, {_TREE}; shared pages count for each of them.",
             "/proc/<pid>/status VmRSS",
+            every_seconds=USE_SECONDS,
         ),
         MetricSpec(
             "rank_read_bytes_total",
@@ -122,6 +124,7 @@ SPECS: tuple[MetricSpec, ...] = (
             _RANK_LABELS,
             f"Bytes the rank had read from storage, {_TREE}.",
             "/proc/<pid>/io read_bytes",
+            every_seconds=USE_SECONDS,
         ),
         MetricSpec(
             "rank_written_bytes_total",
@@ -130,6 +133,7 @@ SPECS: tuple[MetricSpec, ...] = (
             _RANK_LABELS,
             f"Bytes the rank had written to storage, {_TREE}.",
             "/proc/<pid>/io write_bytes",
+            every_seconds=USE_SECONDS,
         ),
         MetricSpec(
             "rank_context_switches_total",
@@ -139,6 +143,7 @@ SPECS: tuple[MetricSpec, ...] = (
             "Context switches of the main threads of the rank's processes: voluntary (waited) or "
             "involuntary (pushed off the CPU).",
             "/proc/<pid>/status voluntary_ctxt_switches, nonvoluntary_ctxt_switches",
+            every_seconds=USE_SECONDS,
         ),
         MetricSpec(
             "rank_run_delay_seconds_total",
@@ -147,6 +152,7 @@ SPECS: tuple[MetricSpec, ...] = (
             _RANK_LABELS,
             "Time the main threads of the rank's processes were ready to run but waited for a CPU.",
             "/proc/<pid>/schedstat, second field",
+            every_seconds=USE_SECONDS,
         ),
         MetricSpec(
             "rank_threads",
@@ -155,6 +161,7 @@ SPECS: tuple[MetricSpec, ...] = (
             _RANK_LABELS,
             f"Threads of the rank, {_TREE}.",
             "/proc/<pid>/stat num_threads",
+            every_seconds=USE_SECONDS,
         ),
         MetricSpec(
             "rank_processes",
@@ -163,6 +170,7 @@ SPECS: tuple[MetricSpec, ...] = (
             _RANK_LABELS,
             "Processes of the rank: the main process and its descendants.",
             "/proc/<pid>/stat ppid",
+            every_seconds=USE_SECONDS,
         ),
     ),
 )
@@ -259,16 +267,30 @@ class RanksCollector:
         for rank in ranks:
             _add_heartbeat(families, rank)
             self._add_end(families, rank)
-            self._table.watch(process.pid for process in rank.tree)
         yield from self._facts.families(ranks)
         yield from families.families()
         yield from self._use.read([((rank.job_id, rank.rank), rank.tree) for rank in ranks])
+        self._watch(ranks)
         refused = self._use.refused or refused
         if refused is not None:
             raise PartialData(str(refused)) from refused
         raise_partial(directory, found=True)
         if heartbeats.problems:
             raise _GarbledHeartbeat("; ".join(heartbeats.problems))
+
+    def _watch(self, ranks: Iterable[JoinedRank]) -> None:
+        """Have looked at, in the next second, whoever may say something new then.
+
+        The state of a rank is that of its main process. Of the others, such as dozens that load
+        data, only the use counts, and who takes over what their children used.
+        """
+        everybody = self._use.is_due_next()
+        for rank in ranks:
+            self._table.watch(
+                process.pid
+                for process in rank.tree
+                if everybody or process is rank.tree[0] or self._table.children(process.pid)
+            )
 
     def _joined(
         self, processes: Sequence[RankProcess], heartbeats: Sequence[Heartbeat]

@@ -60,6 +60,8 @@ SPECS = (
 )
 
 _PERIOD_SECONDS = 5.0
+# Ticks of the clock may come a little early.
+_REST_SECONDS = _PERIOD_SECONDS - 0.5
 # Listing connections costs the kernel a scan of its whole table: so much of one CPU may be spent.
 _SHARE_OF_A_CPU = 0.001
 _MOST_CONNECTIONS = 4096
@@ -68,6 +70,7 @@ _MOST_CONNECTIONS = 4096
 @register(
     "round_trips",
     "round trips of TCP to the nodes that ranks talk to",
+    interval_seconds=5,
     topic="Host",
     metrics=SPECS,
 )
@@ -112,10 +115,10 @@ class RoundTripsCollector:
         if now >= self._next:
             start = self._cpu_clock()
             # If it cannot be read, what was is not published for ever, nor asked every second.
-            self._families, self._next = (), now + _PERIOD_SECONDS
+            self._families, self._next = (), now + _REST_SECONDS
             self._problem = self._read(self._connections, now)
             spent = self._cpu_clock() - start
-            self._next = now + max(_PERIOD_SECONDS, spent / _SHARE_OF_A_CPU)
+            self._next = now + max(_REST_SECONDS, spent / _SHARE_OF_A_CPU)
         yield from self._families
         if isinstance(self._problem, TooManyConnectionsError):
             raise PartialData(str(self._problem)) from self._problem

@@ -10,6 +10,7 @@ from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import MissingValues, raise_partial
 from peerwatch_exporter.sources.host.procfs import GarbledFileError, Procfs
+from peerwatch_exporter.sources.host.rarely import Rarely
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.host.procfs import TcpQueues
+
+# A long file with counters that nothing but queries by hand needs.
+_SLOW_SECONDS = 5
 
 SPECS = (
     MetricSpec(
@@ -42,6 +46,7 @@ SPECS = (
         (),
         "TCP retransmission timers that ran out.",
         "/proc/net/netstat TcpExt TCPTimeouts",
+        every_seconds=_SLOW_SECONDS,
     ),
     MetricSpec(
         "host_tcp_syn_retransmissions_total",
@@ -51,6 +56,7 @@ SPECS = (
         "TCP connection requests sent again because no answer came: the peer or the way to it is "
         "down.",
         "/proc/net/netstat TcpExt TCPSynRetrans",
+        every_seconds=_SLOW_SECONDS,
     ),
     MetricSpec(
         "host_tcp_send_queue_bytes",
@@ -108,6 +114,7 @@ class TcpCollector:
         self._procfs = Procfs(sources.paths.procfs)
         self._monotonic = sources.monotonic
         self._cpu_clock = cpu_clock
+        self._slow: Rarely[dict[str, int]] = Rarely(_SLOW_SECONDS, sources.monotonic, turn=4)
         self._queues: TcpQueues | None = None
         self._next_reading = 0.0
 
@@ -144,6 +151,9 @@ class TcpCollector:
         return {_COUNTERS[name]: value for name, value in found.items()}
 
     def _extended(self) -> dict[str, int]:
+        return self._slow(self._read_extended)
+
+    def _read_extended(self) -> dict[str, int]:
         found = self._procfs.protocol_counters("netstat", "TcpExt", _EXTENDED_COUNTERS.keys())
         return {_EXTENDED_COUNTERS[name]: value for name, value in found.items()}
 

@@ -30,10 +30,9 @@ THROTTLE_FIELDS = {
 MEMORY_TEMPERATURE = 82
 ENERGY = 83
 POWER_INSTANT = 186
-FAST_FIELDS = tuple(
-    (field, 0) for field in (POWER_INSTANT, MEMORY_TEMPERATURE, *THROTTLE_FIELDS.values())
-)
+FAST_FIELDS = ((POWER_INSTANT, 0),)
 FAST_FIELDS_AND_ENERGY = (*FAST_FIELDS, (ENERGY, 0))
+STATE_FIELDS = tuple((field, 0) for field in (MEMORY_TEMPERATURE, *THROTTLE_FIELDS.values()))
 
 
 def error_names() -> dict[int, str]:

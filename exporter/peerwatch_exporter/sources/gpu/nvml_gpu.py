@@ -21,9 +21,10 @@ from peerwatch_exporter.sources.gpu.nvml_fields import (
     FAST_FIELDS_AND_ENERGY,
     MEMORY_TEMPERATURE,
     POWER_INSTANT,
+    STATE_FIELDS,
     THROTTLE_FIELDS,
 )
-from peerwatch_exporter.sources.gpu.readings import GpuIdentity, GpuReading
+from peerwatch_exporter.sources.gpu.readings import GpuIdentity, GpuReading, GpuState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -123,20 +124,17 @@ class Gpu:
         return self._handle is not None
 
     def read(self) -> GpuReading:
-        """Return the fast values; energy is up to 5 s old.
+        """Return what it does now; energy is up to 5 s old.
 
         Raises
         ------
         GpuLostError
             If the GPU is lost.
         """
-        if self._clocks_max is None:
-            self._clocks_max = self._clocks("nvmlDeviceGetMaxClockInfo")
         fields = self._fast_fields()
         utilization = self.call("nvmlDeviceGetUtilizationRates")
         total, used, reserved = self._memory()
         power = fields.get((POWER_INSTANT, 0))
-        state = self.call("nvmlDeviceGetPerformanceState")
         return GpuReading(
             utilization_ratio=None if utilization is None else utilization.gpu / 100,
             memory_utilization_ratio=None if utilization is None else utilization.memory / 100,
@@ -146,15 +144,33 @@ class Gpu:
             power_watts=_scaled(
                 self.call("nvmlDeviceGetPowerUsage") if power is None else power, 1e3
             ),
-            power_limit_watts=_scaled(self.call("nvmlDeviceGetEnforcedPowerLimit"), 1e3),
+            has_instant_power=power is not None,
             energy_joules=self._energy_joules,
+            sm_clock_hertz=self._clock("sm"),
+        )
+
+    def read_state(self) -> GpuState:
+        """Return what holds it back, and what changes slowly.
+
+        Raises
+        ------
+        GpuLostError
+            If the GPU is lost.
+        """
+        if self._clocks_max is None:
+            clocks = {name: self._clock(name, "nvmlDeviceGetMaxClockInfo") for name in _CLOCKS}
+            self._clocks_max = _known(**clocks)
+        fields = self.fields(STATE_FIELDS)
+        state = self.call("nvmlDeviceGetPerformanceState")
+        return GpuState(
+            power_limit_watts=_scaled(self.call("nvmlDeviceGetEnforcedPowerLimit"), 1e3),
             performance_state=None if state == pynvml.NVML_PSTATE_UNKNOWN else state,
             temperatures_celsius=_known(
                 core=self._core_temperature(), memory=fields.get((MEMORY_TEMPERATURE, 0))
             ),
             temperature_margin_celsius=self.call("nvmlDeviceGetMarginTemperature"),
-            has_instant_power=power is not None,
-            clocks_hertz=self._clocks("nvmlDeviceGetClockInfo"),
+            graphics_clock_hertz=self._clock("graphics"),
+            memory_clock_hertz=self._clock("memory"),
             clocks_max_hertz=self._clocks_max,
             clock_events=self._clock_events(),
             throttle_seconds=_known(
@@ -226,9 +242,9 @@ class Gpu:
             value = self.call("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU)
         return None if value is None else float(value)
 
-    def _clocks(self, function: str) -> Mapping[str, float]:
-        megahertz = {domain: self.call(function, number) for domain, number in _CLOCKS.items()}
-        return {name: value * 1e6 for name, value in megahertz.items() if value is not None}
+    def _clock(self, domain: str, function: str = "nvmlDeviceGetClockInfo") -> float | None:
+        megahertz = self.call(function, _CLOCKS[domain])
+        return None if megahertz is None else megahertz * 1e6
 
     def _clock_events(self) -> Mapping[str, bool]:
         mask = self.call("nvmlDeviceGetCurrentClocksEventReasons")

@@ -32,7 +32,7 @@ class GpuIdentity:
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """The fast values of one GPU: ratios, bytes, watts, joules, celsius, hertz and seconds."""
+    """What a GPU does now: ratios, bytes, watts, joules and hertz."""
 
     utilization_ratio: float | None
     memory_utilization_ratio: float | None
@@ -40,13 +40,21 @@ class GpuReading:
     memory_used_bytes: float | None
     memory_reserved_bytes: float | None
     power_watts: float | None
-    power_limit_watts: float | None
+    has_instant_power: bool
     energy_joules: float | None
+    sm_clock_hertz: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuState:
+    """What holds a GPU back, and what changes slowly: watts, celsius, hertz and seconds."""
+
+    power_limit_watts: float | None
     performance_state: int | None
     temperatures_celsius: Mapping[str, float]
     temperature_margin_celsius: float | None
-    has_instant_power: bool
-    clocks_hertz: Mapping[str, float]
+    graphics_clock_hertz: float | None
+    memory_clock_hertz: float | None
     clocks_max_hertz: Mapping[str, float]
     clock_events: Mapping[str, bool]
     throttle_seconds: Mapping[str, float]
@@ -131,10 +139,18 @@ class HealthReading:
 
 
 @dataclass(frozen=True, slots=True)
-class ActivityReading:
-    """Mean activity of a GPU's units over a window; no window before the second sample."""
+class ActivityDetails:
+    """Mean activity of a GPU's single units over some seconds."""
 
     ratios: Mapping[str, float]
     pipes: Mapping[str, float]
     pcie_bytes_per_second: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityReading:
+    """Mean activity of a GPU over a window; no window before the second sample."""
+
+    ratios: Mapping[str, float]
     window_seconds: float | None
+    details: ActivityDetails

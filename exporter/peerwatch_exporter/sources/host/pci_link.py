@@ -63,22 +63,40 @@ class PciLinks:
     def __init__(self, sysfs: Sysfs) -> None:
         self._sysfs = sysfs
         self._aer: dict[str, tuple[bytes, tuple[tuple[str, str, int], ...]]] = {}
+        # What functions allow at most: speed and width.
+        self._limits: dict[str, tuple[float | None, int | None]] = {}
 
     def link(self, bdf: str) -> PciLink:
-        """Return the state of a function's link."""
+        """Return the state of a function's link.
+
+        What it allows at most is read once of a function that answers, until ``forget_limits``.
+        """
         base = f"{PCI_DEVICES}/{bdf}"
         width = self._sysfs.integer(f"{base}/current_link_width")
-        width_max = self._width(self._sysfs.integer(f"{base}/max_link_width"))
         answers = width != _ALL_ONES_WIDTH
+        limits = self._limits.pop(bdf, None)
+        if limits is None or not width or not answers:
+            limits = self._read_limits(base)
+        speed_max, width_max = limits
         if answers and width is None and width_max is not None:
             answers = self._sysfs.content(f"{base}/config", _ID_BYTES) != b"\xff" * _ID_BYTES
+        if width and answers:
+            self._limits[bdf] = limits
         return PciLink(
             answers,
             self._sysfs.transfers_per_second(f"{base}/current_link_speed") if answers else None,
-            self._sysfs.transfers_per_second(f"{base}/max_link_speed"),
+            speed_max,
             self._width(width),
             width_max,
         )
+
+    def forget_limits(self) -> None:
+        """Read anew what functions allow at most."""
+        self._limits.clear()
+
+    def _read_limits(self, base: str) -> tuple[float | None, int | None]:
+        width = self._width(self._sysfs.integer(f"{base}/max_link_width"))
+        return self._sysfs.transfers_per_second(f"{base}/max_link_speed"), width
 
     def errors(self, bdf: str) -> list[tuple[str, str, int]]:
         """Return advanced error reports as (severity, type, count).
@@ -104,6 +122,8 @@ class PciLinks:
 
     def forget(self, bdfs: set[str]) -> None:
         """Drop what is remembered of all functions but these."""
+        for bdf in self._limits.keys() - bdfs:
+            del self._limits[bdf]
         wanted = {f"{PCI_DEVICES}/{bdf}/" for bdf in bdfs}
         for path in [path for path in self._aer if path[: path.rfind("/") + 1] not in wanted]:
             del self._aer[path]

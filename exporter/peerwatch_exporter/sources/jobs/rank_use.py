@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.sources.host.processes import Process, ProcessKey, ProcessTable
 
-# At every fifth tick of a clock whose ticks may come a little early.
-_REST_SECONDS = 4.5
+USE_SECONDS = 5
+# Of a clock whose ticks may come a little early.
+_REST_SECONDS = USE_SECONDS - 0.5
+# From one tick to the next, which may come a little late.
+_NEXT_TICK_SECONDS = 1.5
 
 _SUMS = ("rank_memory_resident_bytes", "rank_threads", "rank_processes")
 # What the sums call a counter: the metric, and the label values after job_id and rank.
@@ -87,6 +90,10 @@ class RankUse:
             self._families = self._read(ranks)
             self._known, self._due = known, now + _REST_SECONDS
         return self._families
+
+    def is_due_next(self) -> bool:
+        """Return whether the next call reads, and wants to know all processes as they are."""
+        return self._monotonic() + _NEXT_TICK_SECONDS >= self._due
 
     def _read(self, ranks: Sequence[RankTree]) -> tuple[Family, ...]:
         self.refused = None
