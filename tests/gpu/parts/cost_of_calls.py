@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pynvml
 
 from gpu.part import Result
-from peerwatch_exporter.sources.gpu.nvml_gpu import FAST_FIELDS_AND_ENERGY
+from peerwatch_exporter.sources.gpu.nvml_fields import FAST_FIELDS_AND_ENERGY, STATE_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
         f"nvmlDeviceGetFieldValues {field}": (
             lambda h, field=field: pynvml.nvmlDeviceGetFieldValues(h, [field])
         )
-        for field in FAST_FIELDS_AND_ENERGY
+        for field in (*FAST_FIELDS_AND_ENERGY, *STATE_FIELDS)
     },
     "nvmlDeviceGetPowerUsage": pynvml.nvmlDeviceGetPowerUsage,
     "nvmlDeviceGetTotalEnergyConsumption": pynvml.nvmlDeviceGetTotalEnergyConsumption,
