@@ -16,7 +16,7 @@ from peerwatch_exporter.sources.nic.port_counters import PortCounter, PortCounte
 from peerwatch_exporter.sources.nic.rdma import MAX_PORTS, RDMA_ROOT, GpuNeighbours, RdmaPorts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
@@ -62,6 +62,7 @@ SPECS: tuple[MetricSpec, ...] = (
             _PORT_LABELS,
             "Speed that the port negotiated.",
             "ports/N/rate",
+            every_seconds=_SLOW_SECONDS,
         ),
         MetricSpec(
             "nic_port_state",
@@ -247,7 +248,7 @@ class NicCollector:
         self._ports = RdmaPorts(self._facts, config.nic.exclude, monotonic)
         self._counters = PortCounters(self._sysfs, COUNTERS)
         self._slow_counters = PortCounters(self._sysfs, SLOW_COUNTERS)
-        self._slow: Rarely[list[Family]] = Rarely(_SLOW_SECONDS, monotonic, turn=3)
+        self._slow: Rarely[Iterable[Family]] = Rarely(_SLOW_SECONDS, monotonic, turn=3)
         self._neighbours = GpuNeighbours(self._facts, sources.gpus)
         self._gpus = sources.gpus
         self._known: object = None
@@ -275,9 +276,7 @@ class NicCollector:
             states = [path for files in self._states.values() for path, _ in files]
             counters = (*self._counters.paths, *self._slow_counters.paths)
             self._sysfs.keep_only([*counters, *states])
-        slow = self._slow(
-            lambda: [*self._state_families(), *self._slow_counters.read(ports)], ports
-        )
+        slow = self._slow(lambda: self._slow_families(ports), ports)
         yield from sorted((*self._info, *slow, *self._counters.read(ports)), key=_PLACE)
         if self._ports.found > MAX_PORTS:
             raise PartialData(f"Only {MAX_PORTS} of {self._ports.found} ports are read.")
@@ -288,7 +287,6 @@ class NicCollector:
         """Return what hardly ever changes, and is read when the ports are listed."""
         info = family("nic_port_info")
         near = family("nic_gpu_info")
-        rate = family("nic_port_rate_bytes_per_second")
         neighbours = self._neighbours.find([port.bdf for port in ports])
         for port in ports:
             device = f"{RDMA_ROOT}/{port.device}"
@@ -305,10 +303,15 @@ class NicCollector:
             info.add_metric(labels, 1)
             for gpu in () if gpus is None else gpus.gpus:
                 near.add_metric([*port.labels, gpu, gpus.nearness if gpus else ""], 1)
+        return info, near
+
+    def _slow_families(self, ports: Sequence[RdmaPort]) -> Iterable[Family]:
+        rate = family("nic_port_rate_bytes_per_second")
+        for port in ports:
             speed = self._facts.bytes_per_second(f"{port.path}/rate")
             if speed is not None:
                 rate.add_metric(port.labels, speed)
-        return info, near, rate
+        return rate, *self._state_families(), *self._slow_counters.read(ports)
 
     def _state_families(self) -> Iterable[Family]:
         for name, files in self._states.items():

@@ -23,6 +23,8 @@ RDMA_ROOT = "class/infiniband"
 MAX_PORTS = 128
 # New and vanished devices show after so long.
 _LIST_SECONDS = 10.0
+# Which files a port has, and what is written of it once, is looked up anew after so long.
+_RENEW_SECONDS = 60.0
 
 _DEVICE = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 _PORT = re.compile(r"\d{1,3}", re.ASCII)
@@ -85,13 +87,19 @@ class RdmaPorts:
         self._monotonic = monotonic
         self._ports: tuple[RdmaPort, ...] = ()
         self._listed_at: float | None = None
+        self._renewed_at = 0.0
 
     def listed(self) -> tuple[RdmaPort, ...]:
-        """Return the ports by device and port, 128 at most; the same object while it is young."""
+        """Return the ports by device and port, 128 at most.
+
+        They are the same object for a minute, as long as the ports are the same.
+        """
         now = self._monotonic()
         if self._listed_at is None or not 0 <= now - self._listed_at < _LIST_SECONDS:
             self._listed_at = now
-            self._ports = tuple(self._read())
+            ports = tuple(self._read())
+            if ports != self._ports or not 0 <= now - self._renewed_at < _RENEW_SECONDS:
+                self._ports, self._renewed_at = ports, now
         return self._ports
 
     def _read(self) -> list[RdmaPort]:
