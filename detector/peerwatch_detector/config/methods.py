@@ -249,6 +249,12 @@ class PeerwatchConfig(MethodConfig):
         description="A node whose processes do and hold again what was usual for it within the "
         "last hour is no candidate: what ran beside the job has ended.",
     )
+    again: bool = Field(
+        default=True,
+        description="Where a node shows again what it showed within the ten minutes before, the "
+        "job must have lost progress since it first did so, too, unless it has grown by half: what "
+        "comes and goes at the same pace of the job does not slow it down.",
+    )
     steady_loss: bool = Field(
         default=True,
         description="Progress must have been lost in two thirds of the time since a deviation "

@@ -146,7 +146,24 @@ def test_what_was_usual_earlier_goes_with_its_node() -> None:
     baseline.follow(("b", "c"))
     assert [0.3] == sorted({round(float(each), 3) for each in baseline.earlier[0][-1:]})
     assert np.isnan(baseline.earlier[1]).all()
-    baseline.forget(kept=["c"])
+
+
+def test_what_was_usual_until_it_is_forgotten_was_usual_earlier() -> None:
+    baseline = fresh()
+    learn(baseline, np.tile([0.1, 0.3], (40, 1)))
+    assert np.isnan(baseline.earlier).all()
+    after(baseline, 40)
+    baseline.forget()
+    assert np.isnan(after(baseline, 40)).all()
+    np.testing.assert_allclose([0.1, 0.3], baseline.earlier[:, -1], rtol=1e-6)
+
+
+def test_what_other_nodes_did_was_never_usual() -> None:
+    baseline = fresh()
+    learn(baseline, np.tile([0.1, 0.3], (40, 1)))
+    after(baseline, 40)
+    baseline.follow(("c", "d"))
+    baseline.forget()
     assert np.isnan(baseline.earlier).all()
 
 

@@ -18,6 +18,10 @@ from peerwatch_detector.detection.methods.peerwatch.evidence import assess
 from peerwatch_detector.detection.methods.peerwatch.job_step import JobStep
 from peerwatch_detector.detection.methods.peerwatch.phase import Phase
 
+GPU_POWER = CONFIG.detection_metrics()[0].model_copy(
+    update={"name": "gpu_power", "scope": "gpu", "kind": "work", "direction": "both"}
+)
+
 
 @pytest.mark.parametrize(
     ("waited", "strength", "flagged"),
@@ -82,12 +86,9 @@ def test_company_is_a_metric_with_another_cause(names: tuple[str, str], enough: 
 def test_a_node_that_computes_on_is_late_and_no_company() -> None:
     """After an evaluation one rank is half a minute late, and its traffic happens to be low."""
     since = float(NOW - 60)
-    gpu_power = CONFIG.detection_metrics()[0].model_copy(
-        update={"name": "gpu_power", "scope": "gpu", "kind": "work", "direction": "both"}
-    )
     other = evidence_of("other", began=since, seconds=60)
     for high, flagged in ((True, False), (False, True)):
-        power = evidence_of(metric=gpu_power, high=high, began=since, seconds=60, strength=9.0)
+        power = evidence_of(metric=GPU_POWER, high=high, began=since, seconds=60, strength=9.0)
         assert flagged is bool(sustained(power, other, phase=WAITS, waiting_since=since))
 
 
@@ -169,6 +170,28 @@ def test_a_sign_needs_no_company_once_a_job_that_hung_has_ended(
     assert flagged is found.sustained
     (off,) = assess([item], step, lambda _: math.nan, without(ended=False))
     assert not off.sustained
+
+
+@pytest.mark.parametrize(
+    ("high", "seconds", "flagged"),
+    [
+        pytest.param(True, 40.0, False, id="late"),
+        pytest.param(True, 45.0, True, id="as long as one sign must"),
+        pytest.param(False, 40.0, True, id="does less than the others"),
+    ],
+)
+def test_a_node_that_computed_on_before_a_job_ended_was_late(
+    high: bool, seconds: float, flagged: bool
+) -> None:
+    """An evaluation, half a minute for its last rank, a stall, and then somebody ends the job."""
+    since = NOW - 52.0
+    changes = {"high": high, "began": since, "seconds": seconds, "strength": 6.0}
+    power = evidence_of(metric=GPU_POWER, **changes)
+    company = evidence_of("other", began=since, seconds=30.0, strength=1.2)
+    step = JobStep(NOW, NOW, ENDED, since, hung_seconds=52.0)
+    for others, both in (([], []), ([company], [not high])):
+        found = assess([power, *others], step, lambda _: math.nan, CONFIG)
+        assert [flagged, *both] == [each.sustained for each in found]
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,30 @@ def test_the_loss_that_a_deviation_may_have_cost_is_asked_for() -> None:
     assert "critical" == deviation.severity
 
 
+@pytest.mark.parametrize(
+    ("strength", "borne", "lost_before", "flagged"),
+    [
+        pytest.param(2.0, 0.0, 0.0, True, id="new"),
+        pytest.param(2.0, 1.9, 0.0, False, id="the job kept its pace beside it"),
+        pytest.param(2.0, 1.9, math.nan, False, id="not known whether it did"),
+        pytest.param(2.0, 1.9, 0.02, True, id="slower since it first showed"),
+        pytest.param(3.0, 2.0, 0.0, True, id="stronger by half"),
+    ],
+)
+def test_what_comes_and_goes_at_one_pace_of_the_job_does_not_slow_it_down(
+    strength: float, borne: float, lost_before: float, flagged: bool
+) -> None:
+    item = evidence_of(since=8_765.0, strength=strength, borne=borne, first=8_000.0)
+
+    def loss(asked: Evidence) -> float:
+        return lost_before if asked.since == 8_000.0 else 0.05
+
+    (found,) = weighed(item, phase=TRAINS, loss=loss)
+    assert flagged is found.sustained
+    (off,) = weighed(item, phase=TRAINS, loss=loss, config=without(again=False))
+    assert off.sustained
+
+
 def test_a_metric_that_warns_is_a_warning_without_lost_progress() -> None:
     (deviation,) = weighed(evidence_of("notice"), phase=TRAINS, loss=lambda item: 0.0)
     assert (True, "warning") == (deviation.sustained, deviation.severity)
@@ -280,6 +304,20 @@ def test_what_the_job_bore_before_a_deviation_is_remembered_for_ten_minutes(
         tracker.update(JobStep(step * 5, step * 5.0, phase), found, np.array([True]))
     (item,), _ = collect_evidence(tracker, METRICS["work"], 1, ("",), high=True, common_cause=True)
     assert borne == item.borne
+
+
+@pytest.mark.parametrize(
+    ("row", "first"),
+    [
+        pytest.param("..x....x", 5, id="again"),
+        pytest.param("..x....x....x", 5, id="and again"),
+        pytest.param("..m....x", 5, id="as one of many"),
+        pytest.param(".x" + 121 * "." + "x...x", 610, id="more than ten minutes later"),
+    ],
+)
+def test_since_when_the_job_has_worked_with_what_comes_and_goes(row: str, first: int) -> None:
+    _, (item,), _ = follow(row, "." * len(row))
+    assert NOW + first == item.first < item.since
 
 
 @pytest.mark.parametrize(("kind", "most"), [("work", 2), ("network", 1)])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from detector.training_job import Values, changed, nodes_found, training
+from detector.training_job import ONSET, Values, changed, nodes_found, training
 
 BEGIN, END, SECONDS = 1300, 2200, 2700
 OFF = {"returns": False}
@@ -29,6 +30,28 @@ def test_a_node_without_the_program_that_ran_beside_the_job_is_as_before() -> No
 def test_a_node_that_is_lower_than_it_ever_was_is_found(own: float) -> None:
     values = changed(after_a_backup(own, 1.0), "cpu_usage", 2, 0.55, slice(END, None))
     assert ["node-02"] == nodes_found(values)
+
+
+@pytest.mark.parametrize(
+    ("before", "settings", "expected"),
+    [
+        pytest.param(0.6, {}, [], id="as before the start"),
+        pytest.param(0.6, OFF, ["node-02"], id="without the rule"),
+        pytest.param(1.0, {}, ["node-02"], id="lower than before the start"),
+    ],
+)
+def test_a_program_that_began_while_the_job_was_started_anew_was_never_usual(
+    before: float, settings: dict[str, bool], expected: list[str]
+) -> None:
+    """What nodes do is learned anew from a start on, and so is the program beside the job."""
+    back, end = ONSET + 60, ONSET + 360
+    values = training(1500, rests=(ONSET, back))
+    values["gpu_memory_used"] = np.full_like(values["gpu_power"], 5e10)
+    values["gpu_memory_used"][..., ONSET:back] = 6e8
+    values["gpu_tensor_activity"][..., end:] *= 0.95
+    changed(values, "cpu_usage", 2, before, slice(0, ONSET))
+    changed(values, "cpu_usage", 2, 0.6, slice(end, None))
+    assert expected == nodes_found(values, peerwatch=settings)
 
 
 def test_what_a_fault_showed_is_not_what_was_usual() -> None:

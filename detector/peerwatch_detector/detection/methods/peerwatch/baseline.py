@@ -106,11 +106,15 @@ class Baseline:
         return other
 
     def forget(self, kept: Collection[str] = ()) -> None:
-        """Begin anew with all nodes but those ``kept``, and those that are assumed to be alike."""
+        """Begin anew with all nodes but those ``kept``, and those that are assumed to be alike.
+
+        What was usual for them until now stays among what was usual earlier.
+        """
+        if self._usual is not None and self._period >= 0:
+            self._note_earlier(self._usual.offset)
         kept = {*kept, *self._alike}
         others = [index for index, node in enumerate(self.nodes) if node not in kept]
         self._past[others] = np.nan
-        self._earlier[others] = np.nan
         self._period = -1
 
     def follow(self, nodes: tuple[str, ...], gpus: tuple[str, ...] | None = None) -> None:
@@ -171,9 +175,12 @@ class Baseline:
             self._usual = self._summary(step)
             if step // self._slots != self._length:
                 self._length = step // self._slots
-                self._earlier = np.roll(self._earlier, -1, axis=2)
-                self._earlier[:, :, -1] = self._usual.offset.reshape(self._earlier.shape[:2])
+                self._note_earlier(self._usual.offset)
         return self._usual
+
+    def _note_earlier(self, offset: Levels) -> None:
+        self._earlier = np.roll(self._earlier, -1, axis=2)
+        self._earlier[:, :, -1] = offset.reshape(self._earlier.shape[:2])
 
     @property
     def earlier(self) -> NDArray[np.float32]:

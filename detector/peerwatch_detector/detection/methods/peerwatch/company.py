@@ -90,8 +90,13 @@ def outlived_the_job(
         The lengths.
     """
     pair = settings.fast_pair_seconds
-    causes = {cause_of(sign.metric) for sign in (item, *signs) if sign.seconds >= pair}
-    needed = pair if item.strength >= _STRONG or len(causes) > 1 else settings.fast_seconds
+    needed = settings.fast_seconds
+    # Who computes while the others wait differs from them by all that a wait is less than work, so
+    # the size tells nothing, and a late rank has no more time than another: see ``has_company``.
+    if not item.works_on:
+        lasting = [sign for sign in (item, *signs) if sign.seconds >= pair and not sign.works_on]
+        if item.strength >= _STRONG or len({cause_of(sign.metric) for sign in lasting}) > 1:
+            needed = pair
     # That it has not been seen for a step or two (continuity.gap_seconds) says nothing: the levels
     # of those are means of before and after the end.
     return settings.ended and step.ended_after(needed) and item.seconds >= needed

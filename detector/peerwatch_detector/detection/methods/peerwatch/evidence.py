@@ -7,7 +7,7 @@ as before. The clock of deviations stops while the job is idle.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,7 +32,8 @@ FIRST_SHARE = 0.5
 # And have been this large, in minimum effect sizes: when the level of all falls within seconds, a
 # node whose samples are a second or two ahead is below its peers for a moment.
 _HELD_STRENGTH = 3.0
-# What a job bore while it worked explains a wait only where it is so many times as strong by now.
+# What a job bore while it worked explains a wait, or that it is slower, only where it is so many
+# times as strong by now.
 _GROWN = 1.5
 
 
@@ -52,8 +53,9 @@ class Evidence:
         Length, seconds since it was last seen, largest recent deviation in minimum effect sizes.
     held
         Seen until the level of all collapsed, and counted on since.
-    borne
+    borne, first
         How strong the same was shortly before it began, while the job worked; 0 = it was not there.
+        And since when, in Unix time, it has come and gone like that.
     """
 
     node: str
@@ -68,6 +70,7 @@ class Evidence:
     strength: float
     held: bool = False
     borne: float = 0.0
+    first: float = np.nan
 
     @property
     def family(self) -> str:
@@ -144,6 +147,7 @@ def collect_evidence(
             float(tracker.strength[index]),
             bool(tracker.held[index]),
             float(tracker.borne[index]),
+            float(tracker.first[index]),
         )
         for index in running[alone]
     ]
@@ -215,9 +219,21 @@ def _needed(
     if step.phase.waiting or (item.holds_less and settings.load):
         return np.inf, "critical"
     least = settings.load_loss if item.is_load and settings.load else settings.progress_loss
-    if loss(item) >= least:
+    if loss(item) >= least and not _borne_at_that_pace(item, least, loss, settings):
         return threshold, "critical"
     return (threshold if item.metric.warns else np.inf), "warning"
+
+
+def _borne_at_that_pace(
+    item: Evidence, least: float, loss: Callable[[Evidence], float], settings: PeerwatchConfig
+) -> bool:
+    """Whether the job is no slower than when the same first showed, some time before.
+
+    What comes and goes while the job keeps its pace is not what slows it down the next time.
+    """
+    if not settings.again or item.borne == 0 or item.strength >= _GROWN * item.borne:
+        return False
+    return not loss(replace(item, since=item.first)) >= least
 
 
 def _needed_while_waiting(

@@ -52,6 +52,8 @@ class SideTracker:
         self.seen_at: NDArray[np.float64] = np.empty(0)
         self.seen_strength: NDArray[np.float64] = np.empty(0)
         self.borne: NDArray[np.float64] = np.empty(0)
+        # Unix time since which the job has worked in spite of it again and again.
+        self.first: NDArray[np.float64] = np.empty(0)
         self.gpu: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self.held: NDArray[np.bool_] = np.empty(0, dtype=np.bool_)
         self.of_many: NDArray[np.bool_] = np.empty(0, dtype=np.bool_)
@@ -72,6 +74,7 @@ class SideTracker:
             ("seen_at", np.nan),
             ("seen_strength", 0.0),
             ("borne", 0.0),
+            ("first", np.nan),
             ("gpu", -1),
             ("held", False),
             ("of_many", False),
@@ -114,6 +117,8 @@ class SideTracker:
         lately = step.clock - self.seen_at <= _BORNE_SECONDS
         self.borne = np.where(begun, np.where(lately, self.seen_strength, 0.0), self.borne)
         if not step.phase.waiting:
+            first = elapsed(self.deviations.lead_seconds, step.time)
+            self.first = np.where(seen & ~lately, first, self.first)
             self.seen_at = np.where(seen, step.clock, self.seen_at)
             self.seen_strength = np.where(seen, self.strength, self.seen_strength)
         self.gpu = np.where(seen, found.gpu, self.gpu)
