@@ -57,9 +57,9 @@ demo: setup-demo
 
 # Programs that tests start load what is compiled, also where the environment forbids to keep it.
 test: export PYTHONDONTWRITEBYTECODE =
-# Three of the workers play on real servers, which mostly wait; two cores are for the others.
+# Three of the workers play on real servers, which mostly wait, and others wait at times, too.
 test: lint
-	python -m pytest -n 5 --dist loadgroup
+	python -m pytest -n 6 --dist loadgroup
 
 # mypy takes as long as all the others.
 lint: setup-test

@@ -15,7 +15,7 @@ from peerwatch_demo.stack import process
 # Each worker takes ports of its own, since a server may be started minutes after its port was
 # chosen; commands that tests start choose from the product's range, which is above these.
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-_FIRST, _PER_WORKER, _WORKERS = 9_500, 500, 5
+_FIRST, _PER_WORKER, _WORKERS = 9_500, 400, 6
 _BEGIN = _FIRST + _PER_WORKER * (_WORKER % _WORKERS)
 process.PORTS = range(_BEGIN, _BEGIN + _PER_WORKER)
 

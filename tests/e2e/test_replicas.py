@@ -74,11 +74,10 @@ def test_a_killed_detectors_jobs_move_and_return_without_a_second_page(
     wait_for("the rules have seen it", lambda: time.time() > back + 10)
 
     assert before == pytest.approx(since(paged), abs=2)
-    # Nobody was without a evaluate while the jobs went back: for a moment they had two.
+    # Somebody evaluated the job in every second while the jobs went back; for a moment, which may
+    # fall between two scrapes, two do (detector/service/test_sharing.py).
     detecting = f'count(peerwatch_job_owner{{job_id="{FAULTY_JOB}"}})'
-    evaluates = paged.values(detecting, returned, back, scraped=SURVIVOR)
-    assert None not in evaluates
-    assert 2 == max(detect or 0 for detect in evaluates)
+    assert {1.0, 2.0} >= set(paged.values(detecting, returned, back, scraped=SURVIVOR))
     firing = 'count(ALERTS{alertname="PeerwatchFaultyNode",alertstate="firing"})'
     assert {1.0} == set(paged.values(firing, killed, back + 10))
     assert 1 == len(paged.pages())
