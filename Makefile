@@ -15,7 +15,7 @@
 SHELL := /bin/sh
 export PATH := $(CURDIR)/.venv/bin:$(PATH):$(CURDIR)/.tools/usr/bin
 
-.PHONY: help demo test lint lint-types lint-others format generate bench evaluate gpu models pictures setup-demo setup-test setup-bench clean
+.PHONY: help demo test lint lint-types lint-others collected format generate bench evaluate gpu models pictures setup-demo setup-test setup-bench clean
 
 help:
 	@echo 'make demo       run the whole loop on this machine: fault, finding, alert, page'
@@ -58,7 +58,8 @@ demo: setup-demo
 # Programs that tests start load what is compiled, also where the environment forbids to keep it.
 test: export PYTHONDONTWRITEBYTECODE =
 # Three of the workers play on real servers, which mostly wait, and others wait at times, too.
-test: lint
+test: setup-test
+	@$(MAKE) --no-print-directory -j 2 --keep-going --output-sync=target lint-types lint-others collected
 	python -m pytest -n 6 --dist loadgroup
 
 # mypy takes as long as all the others.
@@ -74,6 +75,10 @@ lint-others:
 	lint-imports
 	python dashboards/build.py --check
 	python docs/generate.py --check
+
+# In a new clone each worker would rewrite all assertions for itself, and at the same time.
+collected:
+	@[ -e .pytest_cache/collected ] || { python -m pytest --collect-only -q >/dev/null 2>&1 && touch .pytest_cache/collected; } || true
 
 format: setup-test
 	ruff check --fix .
