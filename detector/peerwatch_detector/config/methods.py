@@ -255,6 +255,11 @@ class PeerwatchConfig(MethodConfig):
         "job must have lost progress since it first did so, too, unless it has grown by half: what "
         "comes and goes at the same pace of the job does not slow it down.",
     )
+    weak: bool = Field(
+        default=True,
+        description="While the job works, what exceeds the minimum effect size by less than half "
+        "must last twice as long, unless a metric with another cause shows the same node.",
+    )
     steady_loss: bool = Field(
         default=True,
         description="Progress must have been lost in two thirds of the time since a deviation "

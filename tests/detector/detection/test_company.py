@@ -247,3 +247,39 @@ def test_who_has_more_to_do_when_a_job_that_hung_ends_is_not_the_reason() -> Non
     step = JobStep(NOW, NOW, ENDED, NOW - 60.0, hung_seconds=60.0)
     (found,) = assess([item], step, lambda _: math.nan, CONFIG)
     assert not found.sustained
+
+
+@pytest.mark.parametrize(
+    ("strength", "seconds", "flagged"),
+    [
+        pytest.param(1.5, 240.0, True, id="half above the minimum"),
+        pytest.param(1.4, 475.0, False, id="weak"),
+        pytest.param(1.4, 480.0, True, id="weak, and given time"),
+    ],
+)
+def test_a_weak_sign_in_a_working_job_is_given_twice_the_time(
+    strength: float, seconds: float, flagged: bool
+) -> None:
+    item = evidence_of(strength=strength, seconds=seconds)
+    assert flagged is bool(sustained(item, loss=0.03))
+    assert sustained(item, loss=0.03, config=without(weak=False))
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds", "flagged"),
+    [("other", 240.0, True), ("other", 235.0, False), ("marks", 240.0, False)],
+)
+def test_a_weak_sign_with_company_needs_no_more_time(
+    name: str, seconds: float, flagged: bool
+) -> None:
+    weak = evidence_of("pause", strength=1.2, seconds=240.0)
+    company = evidence_of(name, strength=1.2, seconds=seconds)
+    assert flagged is (("a", "pause") in sustained(weak, company, loss=0.03))
+    elsewhere = replace(company, node="b")
+    assert ("a", "pause") not in sustained(weak, elsewhere, loss=0.03)
+
+
+def test_the_ranks_own_heartbeat_is_never_weak() -> None:
+    metric_config = METRICS["work"].model_copy(update={"name": "heartbeat_age"})
+    item = evidence_of(metric=metric_config, strength=1.1, seconds=240.0)
+    assert sustained(item, loss=0.03)

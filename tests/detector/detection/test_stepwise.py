@@ -109,7 +109,7 @@ def test_high_load_that_takes_the_jobs_progress_is_named() -> None:
 def test_a_program_that_ends_does_not_make_its_node_low() -> None:
     values = changed(training(1200, slower=0.1), "cpu_usage", 5, 1.8, slice(0, ONSET))
     assert [] == found(values)
-    assert ["node-05"] == nodes_found(values, peerwatch={"away": False})
+    assert ["node-05"] == nodes_found(values, peerwatch={"away": False, "weak": False})
 
 
 def test_who_is_like_its_peers_again_is_no_suspect_in_a_later_wait() -> None:

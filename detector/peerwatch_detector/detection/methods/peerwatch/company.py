@@ -28,6 +28,9 @@ _OWN_WORD = frozenset({"heartbeat_age"})
 # A sign this large, in minimum effect sizes, is believed as soon as the wait is long: by then signs
 # are shown 1 / peerwatch.relaxed as large, so it was nearly twice the minimum before.
 _STRONG = 3.0
+# Below this, in minimum effect sizes, a sign is hardly more than what makes it one: healthy nodes
+# wander that far now and then.
+_WEAK = 1.5
 
 
 def cause_of(metric: MetricConfig) -> str:
@@ -110,3 +113,21 @@ def had_time(item: Evidence, step: JobStep, settings: PeerwatchConfig) -> bool:
     if item.strength < _STRONG:
         patience += settings.fast_seconds
     return step.waits_long(patience)
+
+
+def is_weak_alone(item: Evidence, signs: Sequence[Evidence], seconds: float) -> bool:
+    """Whether a sign is so small that a loss of progress may just fall together with it.
+
+    Parameters
+    ----------
+    item
+        The sign.
+    signs
+        All against its node: one of another cause that has lasted as long is company.
+    seconds
+        How long a sign must last that is not.
+    """
+    if item.strength >= _WEAK or item.metric.name in _OWN_WORD:
+        return False
+    causes = {cause_of(sign.metric) for sign in (item, *signs) if sign.seconds >= seconds}
+    return len(causes) < 2

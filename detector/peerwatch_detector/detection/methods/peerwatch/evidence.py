@@ -17,6 +17,7 @@ from peerwatch_detector.detection.findings import Deviation, Severity
 from peerwatch_detector.detection.methods.peerwatch.company import (
     had_time,
     has_company,
+    is_weak_alone,
     outlived_the_job,
 )
 from peerwatch_detector.detection.methods.peerwatch.effects import MOST_TOGETHER
@@ -220,7 +221,8 @@ def _needed(
         return np.inf, "critical"
     least = settings.load_loss if item.is_load and settings.load else settings.progress_loss
     if loss(item) >= least and not _borne_at_that_pace(item, least, loss, settings):
-        return threshold, "critical"
+        weak = settings.weak and is_weak_alone(item, same_node, threshold)
+        return threshold * (2 if weak else 1), "critical"
     return (threshold if item.metric.warns else np.inf), "warning"
 
 
