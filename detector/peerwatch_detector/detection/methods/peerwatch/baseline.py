@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from peerwatch_detector import compiled
 from peerwatch_detector.config.methods import EVALUATED_EVERY
+from peerwatch_detector.detection.methods.peerwatch.order import median_known
 from peerwatch_detector.detection.methods.peerwatch.peers import Levels
 from peerwatch_detector.detection.methods.peerwatch.rows import row_median, row_spreads
 from peerwatch_detector.detection.methods.peerwatch.running_medians import RunningMedians
@@ -201,7 +202,7 @@ class Baseline:
         past = self._past.reshape(-1, self._slots)
         levels = self._levels.copy()
         levels[guarded] = np.nan
-        level = _median(levels[np.isfinite(levels)])
+        level = median_known(levels)
         middle = self._medians.of(past, guarded, self._least)
         offset = middle if self.seconds else np.where(np.isfinite(middle), 0.0, np.nan)
         # What is learned until the offsets are next replaces these.
@@ -266,9 +267,3 @@ def _take(offset: NDArray[np.float32], past: NDArray[np.float32]) -> None:
     for unit in range(len(offset)):
         if np.isfinite(offset[unit]):
             past[unit] = offset[unit]
-
-
-def _median(values: Levels) -> float:
-    ranked = np.sort(values)
-    count = len(ranked)
-    return float((ranked[(count - 1) // 2] + ranked[count // 2]) / 2) if count else np.nan

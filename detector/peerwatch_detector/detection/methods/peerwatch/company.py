@@ -13,7 +13,7 @@ then, or after a rest: their last checkpoint. Those that are started anew may en
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from peerwatch_detector.config import MetricConfig
@@ -66,10 +66,12 @@ def has_company(signs: Sequence[Evidence], step: JobStep, settings: PeerwatchCon
     if not step.waits_long(settings.fast_pair_seconds):
         return False
     # Who computes while the others wait is late, as after an evaluation: only time tells more.
-    lasting = [
-        sign for sign in signs if sign.seconds >= settings.fast_pair_seconds and not sign.works_on
-    ]
-    return len({cause_of(sign.metric) for sign in lasting}) > 1
+    return _agree((sign for sign in signs if not sign.works_on), settings.fast_pair_seconds)
+
+
+def _agree(signs: Iterable[Evidence], seconds: float) -> bool:
+    """Whether signs of more than one cause have lasted for so long."""
+    return len({cause_of(sign.metric) for sign in signs if sign.seconds >= seconds}) > 1
 
 
 def outlived_the_job(
@@ -97,8 +99,8 @@ def outlived_the_job(
     # Who computes while the others wait differs from them by all that a wait is less than work, so
     # the size tells nothing, and a late rank has no more time than another: see ``has_company``.
     if not item.works_on:
-        lasting = [sign for sign in (item, *signs) if sign.seconds >= pair and not sign.works_on]
-        if item.strength >= _STRONG or len({cause_of(sign.metric) for sign in lasting}) > 1:
+        others = (sign for sign in signs if not sign.works_on)
+        if item.strength >= _STRONG or _agree((item, *others), pair):
             needed = pair
     # That it has not been seen for a step or two (continuity.gap_seconds) says nothing: the levels
     # of those are means of before and after the end.
@@ -129,5 +131,4 @@ def is_weak_alone(item: Evidence, signs: Sequence[Evidence], seconds: float) -> 
     """
     if item.strength >= _WEAK or item.metric.name in _OWN_WORD:
         return False
-    causes = {cause_of(sign.metric) for sign in (item, *signs) if sign.seconds >= seconds}
-    return len(causes) < 2
+    return not _agree((item, *signs), seconds)

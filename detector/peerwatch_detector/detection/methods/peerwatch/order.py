@@ -17,6 +17,12 @@ def median(values: NDArray[np.float64]) -> float:
     return float((ranked[(len(values) - 1) // 2] + ranked[half]) / 2)
 
 
+def median_known(values: NDArray[np.float64]) -> float:
+    """Return the median of the finite ones among some values; NaN = none."""
+    known = values[np.isfinite(values)]
+    return median(known) if len(known) else np.nan
+
+
 def quantile(values: NDArray[np.float64], share: float) -> float:
     """Return a quantile of finite values, at least one, as ``numpy.quantile`` interpolates it."""
     place = share * (len(values) - 1)

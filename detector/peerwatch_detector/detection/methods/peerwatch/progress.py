@@ -26,7 +26,7 @@ from peerwatch_detector.detection.methods.peerwatch.counter_rate import (
     last_fall,
     last_rise,
 )
-from peerwatch_detector.detection.methods.peerwatch.order import median, quantile
+from peerwatch_detector.detection.methods.peerwatch.order import median_known, quantile
 from peerwatch_detector.detection.methods.peerwatch.peers import Levels
 from peerwatch_detector.detection.methods.peerwatch.phase import PRESENT_SECONDS, Choice, Phase
 from peerwatch_detector.detection.methods.peerwatch.step_rate import (
@@ -166,7 +166,7 @@ class ProgressTracker:
             return False
         usual = float(np.nanquantile(held, _USUAL_QUANTILE))
         least = max(usual, self._floors[self.config.held_metric])
-        return _median(held[-_BUSY_SECONDS:]) < self.config.collapsed_share * least
+        return median_known(held[-_BUSY_SECONDS:]) < self.config.collapsed_share * least
 
     def _counted_phase(self, second: int, *, idle: bool) -> Phase:
         """Return what a job does whose steps are counted: all that tells of it must agree."""
@@ -175,7 +175,7 @@ class ProgressTracker:
         levels = self._levels(second)
         share = self.config.waiting_share if levels is None else _OVERDUE_SHARE
         waiting = all(
-            _median(self._past(counter, second, PRESENT_SECONDS)) < share * usual
+            median_known(self._past(counter, second, PRESENT_SECONDS)) < share * usual
             for counter, usual in counters
         )
         noticed: float | None = rested
@@ -261,7 +261,7 @@ class ProgressTracker:
     def is_idle(self, time: float) -> bool:
         """Whether the GPUs are not busy; False where that is not known."""
         busy = self._past(self.config.busy_metric, self._second(time), _BUSY_SECONDS)
-        return bool(_median(busy) < self.config.idle_share)
+        return bool(median_known(busy) < self.config.idle_share)
 
     def step_rate(self, time: float) -> JobStepRate | None:
         """Return the job's step rate against its own usual one at the step of the last ``phase``.
@@ -341,7 +341,7 @@ class ProgressTracker:
         least = self.config.waiting_share * usual
         lull = usual_lull(self._past(metric, second, _USUAL_SECONDS), least)
         seconds = max(PRESENT_SECONDS, _LULLS * lull + _MORE_SECONDS)
-        present = _median(self._past(metric, second, seconds))
+        present = median_known(self._past(metric, second, seconds))
         return (PRESENT_SECONDS + seconds) / 2 if present < least else None
 
     def _step_seconds(self, counter: str, second: int) -> float:
@@ -392,8 +392,3 @@ class ProgressTracker:
         source = np.maximum.accumulate(np.where(np.isfinite(values), place, -_CARRY_SECONDS))
         carried = np.where(place - source < _CARRY_SECONDS, values[source], np.nan)
         return carried[first - lead :]
-
-
-def _median(values: Levels) -> float:
-    known = values[np.isfinite(values)]
-    return median(known) if len(known) else np.nan
