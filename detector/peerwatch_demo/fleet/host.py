@@ -69,8 +69,16 @@ class Host:
         with self._lock:
             yield from self._past.until(time.time, step)
 
-    def exposition(self, name: str) -> bytes:
-        """Return a node's metrics as they are now.
+    def exposition(self, name: str, arrived: float) -> bytes:
+        """Return a node's metrics as they were when somebody asked.
+
+        Prometheus notes the time at which it asks. Where a question waits for its turn, counters of
+        a later time under that time would be a rate that the node never had.
+
+        Parameters
+        ----------
+        arrived
+            Unix time of the question.
 
         Raises
         ------
@@ -78,13 +86,21 @@ class Host:
             If the node does not live here.
         """
         with self._lock:
-            return self._nodes[name].exposition(time.time())
+            return self._nodes[name].exposition(arrived)
 
-    def begin_fault(self, onset: float) -> None:
+    def begin_fault(self, onset: float, arrived: float) -> None:
         """Let the faults begin at a Unix time.
 
         A simulated node must know the onset before it comes, so the faulty nodes and those of their
         jobs are made anew; their past is the same, for it follows from seed and time.
+
+        Parameters
+        ----------
+        onset
+            Unix time of the faults.
+        arrived
+            Unix time of this call. The new nodes begin there, so that who asks for them while they
+            are made is answered for the time of the question.
         """
         with self._lock:
             # The past is over. It holds the nodes, and each of them some hundred open files.
@@ -97,8 +113,8 @@ class Host:
         for number, planned in enumerate(changed, start=1):
             with self._lock:
                 self._nodes.pop(planned.name).stop()
-                self._nodes[planned.name] = self._make(planned, onset, time.time())
-                self._nodes[planned.name].visit(time.time())
+                self._nodes[planned.name] = self._make(planned, onset, arrived)
+                self._nodes[planned.name].visit(arrived)
                 # A node refers to itself: until it is collected its files stay open.
                 if number % _COLLECTED_EVERY == 0 or number == len(changed):
                     gc.collect()
@@ -128,14 +144,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer with a node's metrics or with the past."""
+        arrived = time.time()
         parts = urlsplit(self.path)
         if parts.path == "/past":
             self._stream(self.server.host.past(float(parse_qs(parts.query)["step"][0])))
         elif parts.path == "/-/healthy":
             self._answer(200, b"")
         elif parts.path.endswith("/metrics"):
+            name = parts.path.split("/")[1]
             try:
-                self._answer(200, self.server.host.exposition(parts.path.split("/")[1]))
+                self._answer(200, self.server.host.exposition(name, arrived))
             except KeyError as error:
                 self._answer(404, f"No node {error} lives here.".encode())
         else:
@@ -143,7 +161,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Let the faults begin."""
-        self.server.host.begin_fault(float(parse_qs(urlsplit(self.path).query)["onset"][0]))
+        arrived = time.time()
+        onset = float(parse_qs(urlsplit(self.path).query)["onset"][0])
+        self.server.host.begin_fault(onset, arrived)
         self._answer(200, b"")
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - inherited

@@ -74,11 +74,11 @@ def parsed(text: str) -> Samples:
     return found
 
 
-def on_page(host: Host, name: str) -> Page:
-    """Return the values on a node's page, with the labels that a scrape adds."""
+def on_page(host: Host, name: str, at: float | None = None) -> Page:
+    """Return the values on a node's page at a time, with the labels that a scrape adds."""
     planned = next(node for node in PLAN.nodes if node.name == name)
     values = {}
-    for line in host.exposition(name).decode().splitlines():
+    for line in host.exposition(name, at or time.time()).decode().splitlines():
         if not line.startswith("#"):
             series, _, value = line.rpartition(" ")
             metric, _, labels = series.partition("{")
@@ -190,9 +190,36 @@ def test_a_recorded_rate_is_the_rise_of_its_counters_over_a_step(host: Host) -> 
     assert pytest.approx(rise / (last - before), rel=0.01) == rate[last]
 
 
+def test_a_question_that_waited_is_answered_for_the_time_at_which_it_came(host: Host) -> None:
+    # Prometheus takes what comes as of the time of its question.
+    asked = time.time()
+    at_once = received(on_page(host, HEALTHY.name, asked))
+    while time.time() < asked + 1:
+        time.sleep(0.1)
+
+    host.begin_fault(asked + 3600, asked)
+    late = received(on_page(host, HEALTHY.name, asked))
+    later = received(on_page(host, HEALTHY.name))
+
+    assert at_once == late
+    assert 8 == len(later)
+    assert all(later[key] > late[key] for key in late)
+
+
+def test_time_never_goes_back(host: Host) -> None:
+    asked = time.time()
+    first = received(on_page(host, HEALTHY.name, asked))
+
+    assert first == received(on_page(host, HEALTHY.name, asked - 10))
+
+
+def received(page: Page) -> Page:
+    return {key: value for key, value in page.items() if key[0] == "nic_receive_bytes_total"}
+
+
 def test_the_fault_begins_when_it_is_told_to_and_spares_the_counters(host: Host) -> None:
     before = on_page(host, FAULTY)
-    host.begin_fault(time.time() + 0.5)
+    host.begin_fault(time.time() + 0.5, time.time())
     deadline = time.monotonic() + 300
     while ports(after := on_page(host, FAULTY)) == [4.0] * 8:
         assert time.monotonic() < deadline
@@ -212,10 +239,11 @@ def test_nodes_answer_while_others_are_made_anew_for_the_fault(
 
     def turn(seconds: float) -> None:
         with ThreadPoolExecutor() as pool:
-            answered.append(pool.submit(host.exposition, HEALTHY.name).result(timeout=300))
+            page = pool.submit(host.exposition, HEALTHY.name, time.time())
+            answered.append(page.result(timeout=300))
 
     monkeypatch.setattr(host_module, "time", SimpleNamespace(sleep=turn, time=time.time))
-    host.begin_fault(time.time() + 0.5)
+    host.begin_fault(time.time() + 0.5, time.time())
 
     # One job holds all of a small fleet's nodes, two of which live here.
     assert 2 == len(answered)
@@ -227,17 +255,17 @@ def ports(page: Page) -> list[float]:
 
 def test_a_node_of_another_process_is_no_node_of_this_one(host: Host) -> None:
     with pytest.raises(KeyError):
-        host.exposition("gpu-999")
+        host.exposition("gpu-999", time.time())
 
 
 def test_nodes_that_are_made_anew_leave_no_file_open(host: Host) -> None:
     for name in (FAULTY, HEALTHY.name):
-        host.exposition(name)
+        host.exposition(name, time.time())
     open_before = sum(1 for _ in Path("/proc/self/fd").iterdir())
 
-    host.begin_fault(time.time() + 3600)
+    host.begin_fault(time.time() + 3600, time.time())
     for name in (FAULTY, HEALTHY.name):
-        host.exposition(name)
+        host.exposition(name, time.time())
 
     # A node keeps some 350.
     assert sum(1 for _ in Path("/proc/self/fd").iterdir()) < open_before + 100
