@@ -260,6 +260,11 @@ class PeerwatchConfig(MethodConfig):
         description="While the job works, what exceeds the minimum effect size by less than half "
         "must last twice as long, unless a metric with another cause shows the same node.",
     )
+    late_samples: bool = Field(
+        default=True,
+        description="A node that is not seen to come back from a pause with the others is not the "
+        "first to stop in the next one: no job works without it, so its samples are late.",
+    )
     steady_loss: bool = Field(
         default=True,
         description="Progress must have been lost in two thirds of the time since a deviation "

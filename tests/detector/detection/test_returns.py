@@ -54,6 +54,17 @@ def test_a_program_that_began_while_the_job_was_started_anew_was_never_usual(
     assert expected == nodes_found(values, peerwatch=settings)
 
 
+def test_what_a_node_is_back_at_is_usual_for_it_also_after_the_hour() -> None:
+    """It was low before the program, is low without it, and the job is slower long afterwards."""
+    begin, end = 500, 860
+    values = training(end + 800)
+    changed(values, "cpu_usage", 2, 0.5, slice(0, begin))
+    changed(values, "cpu_usage", 2, 0.5, slice(end, None))
+    values["gpu_tensor_activity"][..., end + 380 :] *= 0.9
+    # Here an hour is twelve minutes.
+    assert [] == nodes_found(values, similarity={"baseline_seconds": 120})
+
+
 def test_what_a_fault_showed_is_not_what_was_usual() -> None:
     """Fifteen minutes of a fault, fifteen without, and the same again."""
     values = training(SECONDS + 900)

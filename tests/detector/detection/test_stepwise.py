@@ -247,11 +247,13 @@ def test_a_silent_node_that_the_job_worked_on_without_explains_no_later_wait() -
 
 
 @pytest.mark.parametrize(("after", "needed"), [(20, 60), (50, 240)])
-def test_a_node_that_was_there_long_into_a_wait_is_not_why_the_job_waits(
-    after: int, needed: int
+@pytest.mark.parametrize("pause", ["waits", "rests"])
+def test_a_node_that_was_there_long_into_a_pause_is_not_its_reason(
+    pause: str, after: int, needed: int
 ) -> None:
-    """All wait for a storage, and meanwhile a node's exporters are updated."""
-    here = replay(training(1100, waits=(ONSET, 1100)))
+    """All wait for a storage, or are started anew, and meanwhile a node's exporters are updated."""
+    span = (ONSET, 1100)
+    here = replay(training(1100, waits=span) if pause == "waits" else training(1100, rests=span))
     here.absent_since = {"node-02": START + ONSET + after}
     assert [] == here.run(ONSET + after + needed - 5, 5)
     (finding,) = here.run(ONSET + after + needed + 15, 5)

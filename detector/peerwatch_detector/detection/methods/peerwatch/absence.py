@@ -18,8 +18,8 @@ def with_lengths(
     """Return the absent nodes with the length that makes each a finding.
 
     A job cannot work without one of its nodes. Where it went on working after a node became absent,
-    or had waited for a while when it did, only the node's exporter is known to be gone: such a node
-    has as much time as any other that a working job bears.
+    or had stood still for a while when it did, only the node's exporter is known to be gone: such a
+    node has as much time as any other that a working job bears.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def explain_the_wait(absent: Sequence[Deviation], step: JobStep, config: Detecto
         return False
     slack = config.peerwatch.slack_seconds
     return any(
-        abs(_waited_until(node, step)) <= slack
+        abs(_stood_still_until(node, step)) <= slack
         and not node.sustained
         and _may_stop_the_job(node, step, config)
         for node in absent
@@ -71,12 +71,11 @@ def _may_stop_the_job(node: Deviation, step: JobStep, config: DetectorConfig) ->
     noticed = config.absent.after_seconds + step.phase.noticed_seconds
     if elapsed(node.since, step.worked_at) > noticed:
         return False
-    if step.waits_seconds is None:
+    if step.waits_seconds is None and not step.phase.idle:
         return True
-    return _waited_until(node, step) <= FIRST_SHARE * config.peerwatch.slack_seconds
+    return _stood_still_until(node, step) <= FIRST_SHARE * config.peerwatch.slack_seconds
 
 
-def _waited_until(node: Deviation, step: JobStep) -> float:
-    """Return how long the job had waited when a node was last there; negative = it did not yet."""
-    assert step.waits_seconds is not None, "a waiting job waits since some time"
-    return elapsed(step.time - step.waits_seconds, node.since)
+def _stood_still_until(node: Deviation, step: JobStep) -> float:
+    """Return how long the job had stood still when a node was last there; negative = it did not."""
+    return elapsed(step.time - step.stands_still_seconds, node.since)

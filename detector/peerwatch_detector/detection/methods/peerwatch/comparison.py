@@ -124,10 +124,8 @@ def _compare(
     if config.peerwatch.embedding:
         unlike = _unlike(view, step.time, models[view.metric.name], config)
     for group in deviating:
-        deviation = _deviation(view, group, step, config)
-        evident = _evident(deviation, len(group.within), step, config)
-        if config.peerwatch.returns and view.metric.kind in OF_PROCESSES:
-            evident &= ~_back(view, group, deviation, step)
+        deviation, back = _deviation(view, group, step, config)
+        evident = _evident(deviation, len(group.within), step, config) & ~back
         if unlike is not None:
             evident |= np.repeat(unlike[group.evaluated], len(view.gpus))
         finite: Mask = np.isfinite(deviation.effects)
@@ -147,8 +145,14 @@ def _compare(
 
 def _deviation(
     view: MetricView, group: Group, step: JobStep, config: DetectorConfig
-) -> StepDeviations:
-    """Compare the units of a group at one step, and learn from it."""
+) -> tuple[StepDeviations, Mask]:
+    """Compare the units of a group at one step, and learn from it.
+
+    Returns
+    -------
+    tuple[StepDeviations, Mask]
+        The second marks the units that are back where they usually were, shape (n_units,).
+    """
     columns = view.grid.columns(step.time, config.peerwatch.level_seconds)
     usual = group.baseline.usual(step.time)
     deviation = deviate(
@@ -159,11 +163,15 @@ def _deviation(
         view.scale,
         config.peerwatch,
     )
+    back: Mask = np.zeros_like(deviation.healthy)
+    if config.peerwatch.returns and view.metric.kind in OF_PROCESSES:
+        back = _back(view, group, deviation, step)
     learnable = deviation.healthy
     if not step.phase.waiting:
-        learnable |= deviation.among_peers
+        # What a unit is back at becomes usual anew: the hour in which it was so comes to an end.
+        learnable |= deviation.among_peers | back
     learn(view, group, step, learnable, usual, config)
-    return deviation
+    return deviation, back
 
 
 def _evident(deviation: StepDeviations, nodes: int, step: JobStep, config: DetectorConfig) -> Mask:

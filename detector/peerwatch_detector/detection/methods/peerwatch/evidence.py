@@ -301,10 +301,28 @@ def _explains(item: Evidence, step: JobStep, settings: PeerwatchConfig, *, late:
     relaxed = settings.relaxed if step.waits_long(settings.patience_seconds) else 1.0
     if settings.company and item.strength * relaxed < _GROWN * item.borne:
         return False
-    if not item.held:
+    return not item.held or _was_first(item, step, settings)
+
+
+def _was_first(item: Evidence, step: JobStep, settings: PeerwatchConfig) -> bool:
+    """Whether what was seen until the level of all collapsed was the first of it."""
+    assert step.waiting_since is not None, "a waiting job waits since some time"
+    # What a node shows where the level collapses in the midst of a wait was not.
+    apart = abs(elapsed(item.began, step.waiting_since))
+    if apart > FIRST_SHARE * settings.slack_seconds or item.strength < _HELD_STRENGTH:
+        return False
+    return not (settings.late_samples and _has_late_samples(item, step, settings))
+
+
+def _has_late_samples(item: Evidence, step: JobStep, settings: PeerwatchConfig) -> bool:
+    """Whether a node only seems to be the first to stop, as its samples come late.
+
+    No job works without one of its nodes. Where one is not seen to come back from a pause with the
+    others, and these work for some seconds until the next pause, its samples still show the first.
+    """
+    if step.halted_seconds > 0 and item.since > step.worked_at:
         return True
-    # What a node shows where the level collapses in the midst of a wait was not the first.
-    return abs(before) <= FIRST_SHARE * slack and item.strength >= _HELD_STRENGTH
+    return item.since <= step.work_began + settings.fast_pair_seconds
 
 
 def _came_later(item: Evidence, step: JobStep, settings: PeerwatchConfig) -> bool:

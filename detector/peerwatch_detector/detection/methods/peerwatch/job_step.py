@@ -44,8 +44,8 @@ class JobStep:
     hung_seconds
         While its GPUs are idle: how long it had waited when they became so, 0 if it did not, or
         only after another rest.
-    worked_at
-        Unix time at which it last made progress.
+    worked_at, work_began
+        Unix times: when it last made progress, and since when it had, without a pause.
     choices
         Which metrics tell of its progress; see ``ProgressTracker``.
     """
@@ -61,12 +61,22 @@ class JobStep:
     halted_seconds: float = 0.0
     hung_seconds: float = 0.0
     worked_at: float = -np.inf
+    work_began: float = -np.inf
     choices: Mapping[str, Choice] = field(default_factory=lambda: _NO_CHOICES)
 
     @property
     def waits_seconds(self) -> float | None:
         """How long the job has waited; None if it does not."""
         return None if self.waiting_since is None else elapsed(self.waiting_since, self.clock)
+
+    @property
+    def stands_still_seconds(self) -> float:
+        """How long the job has made no progress: it waits, or rests, or rests after a wait."""
+        waits = self.waits_seconds or 0.0
+        if not self.phase.idle:
+            return waits
+        # Where a rest begins it may be taken for a wait, which has begun before it was noticed.
+        return self.halted_seconds + max(0.0, waits - self.phase.noticed_seconds)
 
     def waits_long(self, patience_seconds: float) -> bool:
         """Whether the job has waited longer than healthy reasons explain."""
@@ -108,6 +118,7 @@ def next_step(
     idle, halted, worked_at = before.idle_seconds, before.halted_seconds, before.worked_at
     restarts = config.peerwatch.restarts
     hung, restarted = 0.0, before.restarted or phase.ended
+    work_began = before.work_began
     if phase.idle:
         hung = before.hung_seconds if before.phase.idle else _hung_seconds(before)
         idle = round(idle + config.evaluation_seconds, 3)
@@ -115,6 +126,8 @@ def next_step(
     elif not phase.waiting:
         halted, restarted = 0.0, False
         worked_at = elapsed(phase.step_seconds, time) if phase.known else -np.inf
+        if before.phase.idle or before.phase.waiting:
+            work_began = time
     clock = elapsed(idle, time)
     waiting_since = before.waiting_since if phase.waiting else None
     if restarts and restarted and before.phase.idle and not phase.idle:
@@ -134,5 +147,6 @@ def next_step(
         halted_seconds=halted,
         hung_seconds=hung,
         worked_at=worked_at,
+        work_began=work_began,
         choices=progress.choices(),
     )
