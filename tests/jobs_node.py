@@ -12,7 +12,7 @@ from peerwatch_exporter.settings.config import (
     JobsConfig,
 )
 from peerwatch_exporter.sources import Sources
-from peerwatch_exporter.sources.gpu.readings import GpuIdentity
+from peerwatch_exporter.sources.gpu.identity import GpuIdentity
 from peerwatch_exporter.sources.host.access import Paths
 from procfs_tree import ProcTree
 

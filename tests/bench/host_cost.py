@@ -20,7 +20,7 @@ from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.schedule.worker_set import enabled_collectors
 from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.sources import Sources
-from peerwatch_exporter.sources.gpu.readings import GpuIdentity
+from peerwatch_exporter.sources.gpu.identity import GpuIdentity
 from peerwatch_exporter.sources.host.access import Paths
 
 

@@ -16,7 +16,7 @@ from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.sources import Sources
 from peerwatch_exporter.sources.dcgm.process import DcgmProcess
 from peerwatch_exporter.sources.dcgm.session import DcgmSessionError
-from peerwatch_exporter.sources.gpu.readings import GpuIdentity
+from peerwatch_exporter.sources.gpu.identity import GpuIdentity
 from peerwatch_exporter.sources.host.access import Paths
 
 BINDINGS = Path(__file__).parent / "fake_dcgm"

@@ -19,7 +19,7 @@ from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.sources import Sources
-from peerwatch_exporter.sources.gpu.readings import GpuIdentity
+from peerwatch_exporter.sources.gpu.identity import GpuIdentity
 from peerwatch_exporter.sources.host.access import Paths
 from procfs_tree import ProcTree
 

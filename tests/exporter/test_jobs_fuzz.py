@@ -13,7 +13,7 @@ from peerwatch_common.pod_names import PodNaming
 from peerwatch_exporter.collectors.jobs import JobsCollector
 from peerwatch_exporter.settings.config import ExporterConfig, JobsConfig
 from peerwatch_exporter.sources import Sources
-from peerwatch_exporter.sources.gpu.readings import GpuIdentity
+from peerwatch_exporter.sources.gpu.identity import GpuIdentity
 from peerwatch_exporter.sources.host.access import Paths
 from peerwatch_exporter.sources.jobs.claims import Boards, Claim, ClaimedGpu, Pod
 from peerwatch_exporter.sources.jobs.environment import job_facts, possible_gpus

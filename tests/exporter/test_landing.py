@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from peerwatch_exporter.schedule.runner import CollectorStatus
-from peerwatch_exporter.sources.gpu.readings import GpuIdentity
+from peerwatch_exporter.sources.gpu.identity import GpuIdentity
 from peerwatch_exporter.web.landing import Landing, duration
 
 EVIL = "<script>alert('&')</script>"

@@ -14,7 +14,7 @@ from open_files import open_below
 from pci_tree import GPU, NIC, PciFiles
 from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.settings.config import ExporterConfig, NicConfig
-from peerwatch_exporter.sources.gpu.readings import GpuIdentity
+from peerwatch_exporter.sources.gpu.identity import GpuIdentity
 from peerwatch_exporter.sources.nic.rdma import MAX_PORTS
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from fake_kubelet import container, devices, field, kubelet, pod, pods, varint
 from hardware_cases import FakeClock
-from peerwatch_exporter.sources.gpu.readings import GpuIdentity
+from peerwatch_exporter.sources.gpu.identity import GpuIdentity
 from peerwatch_exporter.sources.jobs.claims import Boards, ClaimedGpu, Pod
 from peerwatch_exporter.sources.jobs.grpc_unary import GrpcError, UnaryClient
 from peerwatch_exporter.sources.jobs.pod_resources import (

@@ -13,15 +13,14 @@ from peerwatch_exporter.catalog import family
 from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData, raise_partial
-from peerwatch_exporter.sources.collectives.all_sources import CollectiveSources, merged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.collectives.recorders import Readings
-    from peerwatch_exporter.sources.collectives.telemetry import GroupTelemetry
+    from peerwatch_exporter.sources.collectives.telemetry import GroupTelemetry, RankReport
 
 _RANK = ("job_id", "rank")
 _GROUP = (*_RANK, "group")
@@ -180,7 +179,14 @@ class CollectivesCollector:
     """Publishes the newest reading of each rank; the reading itself happens in other threads."""
 
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:
+        # Twenty modules, which a node without such ranks need not load.
+        from peerwatch_exporter.sources.collectives.all_sources import (  # noqa: PLC0415
+            CollectiveSources,
+            merged,
+        )
+
         self._sources = CollectiveSources(config, sources)
+        self._merged = merged
 
     def collect(self) -> Iterator[Family]:
         """Yield the families of ``collective_*``.
@@ -195,7 +201,7 @@ class CollectivesCollector:
         readings = self._sources.read()
         if not readings.reports and not readings.problems:
             raise NoData("No rank on this node reports its collectives.")
-        yield from _families(readings)
+        yield from _families(readings, self._merged(readings.reports))
         raise_partial(readings.problems, found=True)
 
     def close(self) -> None:
@@ -203,13 +209,13 @@ class CollectivesCollector:
         self._sources.close()
 
 
-def _families(readings: Readings) -> Iterator[Family]:
+def _families(readings: Readings, merged: Iterable[RankReport]) -> Iterator[Family]:
     families = {spec.name: family(spec.name) for spec in SPECS}
     for job_id, rank, source, up, _, _ in readings.reports:
         if up is not None:
             row = (job_id, str(rank), source), float(up)
             families["collective_source_up"].rows.append(row)
-    for report in merged(readings.reports):
+    for report in merged:
         for group in report.groups:
             labels = report.job_id, str(report.rank), group.group
             _add_group(families, labels, group, report.time)

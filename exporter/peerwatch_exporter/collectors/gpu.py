@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
+    from peerwatch_exporter.sources.gpu.identity import GpuIdentity
     from peerwatch_exporter.sources.gpu.nvml_gpu import Gpu
-    from peerwatch_exporter.sources.gpu.readings import GpuIdentity, GpuReading, GpuState
+    from peerwatch_exporter.sources.gpu.readings import GpuReading, GpuState
 
     # The state of each GPU that answers, and the families of all of them.
     _States = tuple[Mapping[tuple[str, str], GpuState], Sequence[Family]]

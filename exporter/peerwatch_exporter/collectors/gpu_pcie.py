@@ -10,7 +10,6 @@ from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, shared_nvml
-from peerwatch_exporter.sources.gpu.nvml_pcie import read_bytes, read_link
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -148,6 +147,13 @@ class GpuPcieCollector:
     """Reads every GPU for itself: a lost one costs only its own values."""
 
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:  # noqa: ARG002
+        # The main process, which makes none of these, need not load it.
+        from peerwatch_exporter.sources.gpu.nvml_pcie import (  # noqa: PLC0415
+            read_bytes,
+            read_link,
+        )
+
+        self._read_bytes, self._read_link = read_bytes, read_link
         self._nvml = shared_nvml(sources)
         self._monotonic = sources.monotonic
         self._counters: dict[tuple[str, str], UnwrappedCounter] = {}
@@ -180,9 +186,9 @@ class GpuPcieCollector:
 
     def _read(self, gpu: Gpu) -> PcieBytes | None:
         try:
-            found = read_bytes(gpu)
+            found = self._read_bytes(gpu)
             if gpu.labels not in self._links:
-                self._links[gpu.labels] = read_link(gpu)
+                self._links[gpu.labels] = self._read_link(gpu)
         except GpuLostError:
             return None
         return found

@@ -9,12 +9,12 @@ from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData
-from peerwatch_exporter.sampler.window import Window
 from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, shared_nvml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from peerwatch_exporter.sampler.window import Window
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.gpu.facts import SampleBatch
@@ -64,12 +64,15 @@ class GpuSamplesCollector:
     """Keeps a window of samples per GPU, and hands each sample on for ``/burst``."""
 
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:
+        from peerwatch_exporter.sampler.window import Window  # noqa: PLC0415
+
         # It imports pynvml, which the main process must not.
         from peerwatch_exporter.sources.gpu.nvml_samples import (  # noqa: PLC0415
             QUANTITIES,
             SampleReader,
         )
 
+        self._window_of = Window
         self._quantities = QUANTITIES
         self._enabled = config.sampler.interval_milliseconds is not None
         self._seconds = config.sampler.window_seconds
@@ -115,7 +118,9 @@ class GpuSamplesCollector:
             return
         window = self._windows.get(key)
         if window is None:
-            window = self._windows[key] = Window(self._seconds, self._seconds * _MOST_PER_SECOND)
+            window = self._windows[key] = self._window_of(
+                self._seconds, self._seconds * _MOST_PER_SECOND
+            )
         self._add(key, window, samples or [])
         if samples:
             times = [time for time, _ in samples]

@@ -12,11 +12,6 @@ from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, shared_nvml
-from peerwatch_exporter.sources.gpu.nvml_configuration import (
-    driver_configuration,
-    gpu_configuration,
-)
-from peerwatch_exporter.sources.gpu.nvml_settings import read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -104,6 +99,13 @@ class GpuSettingsCollector:
         """
         temperature, power, persistence, ecc, mig = (family(spec.name) for spec in SPECS)
         answered = False
+        # The main process, which asks none of these, need not load them.
+        from peerwatch_exporter.sources.gpu.nvml_configuration import (  # noqa: PLC0415
+            driver_configuration,
+            gpu_configuration,
+        )
+        from peerwatch_exporter.sources.gpu.nvml_settings import read_settings  # noqa: PLC0415
+
         aspects: dict[str, dict[str, str | None]] = {}
         for gpu in self._nvml.gpus():
             try:
@@ -126,11 +128,14 @@ class GpuSettingsCollector:
                 persistence.add_metric(gpu.labels, settings.persistence)
         if not answered:
             raise NoData("No GPU answers.")
-        return temperature, power, persistence, ecc, mig, self._configuration(aspects)
+        configured = self._configuration(driver_configuration(self._nvml), aspects)
+        return temperature, power, persistence, ecc, mig, configured
 
-    def _configuration(self, aspects: Mapping[str, Mapping[str, str | None]]) -> Family:
+    def _configuration(
+        self, of_driver: Mapping[str, str | None], aspects: Mapping[str, Mapping[str, str | None]]
+    ) -> Family:
         values = ConfigValues(self._max_values)
-        for key, value in driver_configuration(self._nvml).items():
+        for key, value in of_driver.items():
             values.add(key, value)
         for aspect, by_gpu in aspects.items():
             values.add_devices("gpu", aspect, by_gpu)

@@ -11,7 +11,6 @@ from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData
 from peerwatch_exporter.sources.files.whole_file import read_whole
 from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, shared_nvml
-from peerwatch_exporter.sources.gpu.nvml_settings import read_use
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -101,6 +100,10 @@ class GpuUseCollector:
     """Reads every GPU for itself: a lost one costs only its own values."""
 
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:  # noqa: ARG002
+        # The main process, which makes none of these, need not load it.
+        from peerwatch_exporter.sources.gpu.nvml_settings import read_use  # noqa: PLC0415
+
+        self._read_use = read_use
         self._nvml = shared_nvml(sources)
         self._procfs = sources.paths.procfs
 
@@ -116,7 +119,7 @@ class GpuUseCollector:
         answered = False
         for gpu in self._nvml.gpus():
             try:
-                use = read_use(gpu, self._nvml)
+                use = self._read_use(gpu, self._nvml)
             except GpuLostError:
                 continue
             answered = True

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.settings.jobs import HeartbeatConfig
     from peerwatch_exporter.sources import Sources
-    from peerwatch_exporter.sources.gpu.readings import GpuIdentity
+    from peerwatch_exporter.sources.gpu.identity import GpuIdentity
     from peerwatch_exporter.sources.jobs.claims import Provider
     from peerwatch_exporter.sources.jobs.heartbeat import Heartbeat, HeartbeatFiles
     from peerwatch_exporter.sources.jobs.merge import JobRow

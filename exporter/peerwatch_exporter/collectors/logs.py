@@ -15,9 +15,6 @@ from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData, PartialData
 from peerwatch_exporter.sources.logs.agreed import LogSettings
-from peerwatch_exporter.sources.logs.job_memory import JobMemory
-from peerwatch_exporter.sources.logs.process import LogProcess
-from peerwatch_exporter.sources.logs.processes import LogProcesses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -161,6 +158,11 @@ class LogsCollector:
     """Says whose logs are wanted, and publishes what was found in them."""
 
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:
+        # A node whose logs are not read need not load them.
+        from peerwatch_exporter.sources.logs.job_memory import JobMemory  # noqa: PLC0415
+        from peerwatch_exporter.sources.logs.process import LogProcess  # noqa: PLC0415
+        from peerwatch_exporter.sources.logs.processes import LogProcesses  # noqa: PLC0415
+
         self._sources = sources
         self._processes = LogProcesses(config, sources)
         self._memory = JobMemory(config.logs.forget_after_seconds, sources.monotonic)

@@ -8,7 +8,6 @@ from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.collector import register
-from peerwatch_exporter.sources.gpu.nvlink import NvlinkReader
 from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, shared_nvml
 
 if TYPE_CHECKING:
@@ -80,6 +79,10 @@ class NvlinkCollector:
     """Publishes true byte counters, whatever the link generation calls them."""
 
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:  # noqa: ARG002
+        # The main process, which makes none of these, need not load it.
+        from peerwatch_exporter.sources.gpu.nvlink import NvlinkReader  # noqa: PLC0415
+
+        self._reader_of = NvlinkReader
         self._nvml = shared_nvml(sources)
         self._readers: dict[int, NvlinkReader] = {}
 
@@ -108,7 +111,7 @@ class NvlinkCollector:
         reader = self._readers.get(gpu.identity.index)
         if reader is None or reader.gpu is not gpu:
             # Listed anew: the driver may have started its counters again.
-            reader = self._readers[gpu.identity.index] = NvlinkReader(gpu)
+            reader = self._readers[gpu.identity.index] = self._reader_of(gpu)
         try:
             return reader.read_bytes()
         except GpuLostError:

@@ -9,8 +9,6 @@ from peerwatch_exporter.catalog import family
 from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData
-from peerwatch_exporter.sources.gpu.nvlink import NvlinkReader
-from peerwatch_exporter.sources.gpu.nvlink_c2c import C2cReader
 from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, shared_nvml
 
 if TYPE_CHECKING:
@@ -132,6 +130,11 @@ class NvlinkErrorsCollector:
     """Publishes what the link generation counts, one series per link and type."""
 
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:
+        # The main process, which makes none of these, need not load them.
+        from peerwatch_exporter.sources.gpu.nvlink import NvlinkReader  # noqa: PLC0415
+        from peerwatch_exporter.sources.gpu.nvlink_c2c import C2cReader  # noqa: PLC0415
+
+        self._reader_of, self._c2c_reader_of = NvlinkReader, C2cReader
         self._per_link = config.nvlink.per_link
         self._fec = config.nvlink.fec
         self._nvml = shared_nvml(sources)
@@ -162,7 +165,7 @@ class NvlinkErrorsCollector:
     def _read(self, gpu: Gpu) -> Sequence[LinkReading]:
         reader = self._readers.get(gpu.identity.index)
         if reader is None or reader.gpu is not gpu:
-            reader = self._readers[gpu.identity.index] = NvlinkReader(gpu, with_fec=self._fec)
+            reader = self._readers[gpu.identity.index] = self._reader_of(gpu, with_fec=self._fec)
         try:
             return reader.read_links()
         except GpuLostError:
@@ -171,7 +174,7 @@ class NvlinkErrorsCollector:
     def _read_c2c(self, gpu: Gpu) -> Sequence[C2cLink]:
         reader = self._c2c_readers.get(gpu.identity.index)
         if reader is None or reader.gpu is not gpu:
-            reader = self._c2c_readers[gpu.identity.index] = C2cReader(gpu)
+            reader = self._c2c_readers[gpu.identity.index] = self._c2c_reader_of(gpu)
         try:
             return reader.read()
         except GpuLostError:

@@ -8,15 +8,13 @@ from peerwatch_common.metrics.spec import Family, MetricSpec
 from peerwatch_exporter.catalog import family
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData, PartialData
-from peerwatch_exporter.sampler.layout import MemoryLimitError
-from peerwatch_exporter.sampler.process import SamplerEndedError, SamplerStuckError, sampler_of
-from peerwatch_exporter.sampler.window import Statistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from peerwatch_exporter.sampler.layout import SampledSeries
     from peerwatch_exporter.sampler.process import SamplerState
+    from peerwatch_exporter.sampler.window import Statistics
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
 
@@ -257,6 +255,14 @@ class SamplerCollector:
         PartialData
             If it does not sample, ends again and again, or has not answered for seconds.
         """
+        # A node without the sampler need not load it.
+        from peerwatch_exporter.sampler.layout import MemoryLimitError  # noqa: PLC0415
+        from peerwatch_exporter.sampler.process import (  # noqa: PLC0415
+            SamplerEndedError,
+            SamplerStuckError,
+            sampler_of,
+        )
+
         sampler = sampler_of(self._sources)
         if sampler is None or sampler.settings is None:
             raise NoData("The sampler is off.")
@@ -298,6 +304,8 @@ def _own(state: SamplerState) -> Iterable[Family]:
 def _statistics(state: SamplerState) -> Iterable[Family]:
     if state.second is None:
         return ()
+    from peerwatch_exporter.sampler.window import Statistics  # noqa: PLC0415 - see above
+
     families: dict[str, Family] = {}
     series = [item for group in state.layout.groups for item in group.series]
     for item, values in zip(series, state.second["statistics"], strict=True):

@@ -10,7 +10,6 @@ from peerwatch_exporter.catalog import family
 from peerwatch_exporter.catalog.hardware import needing
 from peerwatch_exporter.collector import register
 from peerwatch_exporter.errors import NoData, PartialData
-from peerwatch_exporter.sources.spans.files import read_span_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,6 +91,10 @@ class SpansCollector:
     """Publishes the totals that ranks keep in their files of spans."""
 
     def __init__(self, config: ExporterConfig, sources: Sources) -> None:
+        # A node without a directory for ranks need not load it.
+        from peerwatch_exporter.sources.spans.files import read_span_files  # noqa: PLC0415
+
+        self._read = read_span_files
         self._heartbeat = config.heartbeat
         self._known = sources.known_ranks
         self._clock = sources.clock
@@ -108,7 +111,7 @@ class SpansCollector:
         """
         if self._heartbeat.directory is None:
             raise NoData("heartbeat.directory is not set.")
-        found = read_span_files(self._heartbeat.directory)
+        found = self._read(self._heartbeat.directory)
         oldest = self._clock() - self._heartbeat.forget_after_seconds
         headers = [header for _, header in found.ranks if header.updated >= oldest]
         if not headers and not found.problems:

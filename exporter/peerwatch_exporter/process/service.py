@@ -21,8 +21,6 @@ from peerwatch_exporter.schedule.runner import Runner
 from peerwatch_exporter.schedule.worker_set import WorkerSet
 from peerwatch_exporter.web.app import App
 from peerwatch_exporter.web.landing import Landing
-from peerwatch_exporter.web.spans import SpanAnswers
-from peerwatch_exporter.web.stack import StackAnswers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -155,6 +153,8 @@ def _spans(config: ExporterConfig, sources: Sources) -> Callable[[str], Response
     directory = config.heartbeat.directory
     if directory is None:
         return None
+    from peerwatch_exporter.web.spans import SpanAnswers  # noqa: PLC0415 - few need it
+
     most = config.spans.max_spans
     return SpanAnswers(directory, sources.known_ranks, most, sources.clock).answer
 
@@ -165,6 +165,7 @@ def _stack(
     directory = config.heartbeat.directory
     if directory is None or not config.heartbeat.stacks:
         return None
+    from peerwatch_exporter.web.stack import StackAnswers  # noqa: PLC0415 - few need it
 
     def protected() -> bool:
         return security.current().logins is not None

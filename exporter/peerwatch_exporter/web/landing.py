@@ -11,7 +11,7 @@ from peerwatch_exporter.web.style import STYLE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from peerwatch_exporter.sources.gpu.readings import GpuIdentity
+    from peerwatch_exporter.sources.gpu.identity import GpuIdentity
 
 # As html.escape does, whose module brings half a megabyte of named characters.
 _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pynvml
 
 from peerwatch_exporter.errors import error_class
+from peerwatch_exporter.sources.gpu.identity import GpuIdentity
 from peerwatch_exporter.sources.gpu.nvml_access import (
     CallMarker,
     DriverAbsent,
@@ -36,7 +37,6 @@ from peerwatch_exporter.sources.gpu.nvml_fields import (
     error_names,
 )
 from peerwatch_exporter.sources.gpu.nvml_gpu import UNSUPPORTED, Gpu
-from peerwatch_exporter.sources.gpu.readings import GpuIdentity
 from peerwatch_exporter.sources.host.sysfs import pci_address
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 
+from peerwatch_exporter.sources.gpu.identity import GpuIdentity
 from peerwatch_exporter.sources.gpu.nvml_access import GpuLostError, GpuUnreadableError
 from peerwatch_exporter.sources.gpu.nvml_field_values import FIELD
 from peerwatch_exporter.sources.gpu.nvml_fields import (
@@ -24,7 +25,7 @@ from peerwatch_exporter.sources.gpu.nvml_fields import (
     STATE_FIELDS,
     THROTTLE_FIELDS,
 )
-from peerwatch_exporter.sources.gpu.readings import GpuIdentity, GpuReading, GpuState
+from peerwatch_exporter.sources.gpu.readings import GpuReading, GpuState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,27 +10,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuIdentity:
-    """Which board it is. ``uuid`` and the rest are empty if it was lost before it ever answered.
-
-    ``numa_node`` is that of the board's own memory, which only coherent boards (Grace) have.
-    """
-
-    index: int
-    uuid: str = ""
-    name: str = ""
-    serial: str = ""
-    pci_bus_id: str = ""
-    vbios: str = ""
-    numa_node: int | None = None
-
-    @property
-    def key(self) -> str:
-        """What identifies the board: its uuid, or its index where the driver does not tell it."""
-        return self.uuid or str(self.index)
-
-
-@dataclass(frozen=True, slots=True)
 class GpuReading:
     """What a GPU does now: ratios, bytes, watts, joules and hertz."""
 

@@ -1,6 +1,7 @@
 """What is asked of the running system and not read from its files, each replaceable.
 
-A node that is only files, as simulated ones and those of tests, answers none of them.
+A node that is only files, as simulated ones and those of tests, answers none of them. Nor is the
+driver process asked, so what asks is loaded for a real node alone.
 """
 
 from __future__ import annotations
@@ -10,21 +11,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from peerwatch_exporter.sources.files.regular_file import (
-    NotAFileError,
-    TooLargeError,
-    read_regular,
-)
-from peerwatch_exporter.sources.host.clock_state import ClockState, kernel_clock
-from peerwatch_exporter.sources.host.connections import connections
-from peerwatch_exporter.sources.host.filesystems import Space, statvfs
-from peerwatch_exporter.sources.host.systemd import Units, units
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from peerwatch_exporter.sources.host.clock_state import ClockState
     from peerwatch_exporter.sources.host.connections import Connection
+    from peerwatch_exporter.sources.host.filesystems import Space
+    from peerwatch_exporter.sources.host.systemd import Units
 
 # Two short answers of a local daemon take milliseconds; a collector has 0.8 s.
 _BUS_SECONDS = 0.5
@@ -69,6 +63,9 @@ def real_queries(procfs: Path, rootfs: Path, system_bus: Path) -> HostQueries:
     system_bus
         Socket of the system bus.
     """
+    from peerwatch_exporter.sources.host.clock_state import kernel_clock  # noqa: PLC0415 - see above
+    from peerwatch_exporter.sources.host.connections import connections  # noqa: PLC0415
+
     sees_files = str(procfs) == "/proc" or str(rootfs) != "/"
     return HostQueries(
         space=partial(_space_below, str(rootfs).rstrip("/")) if sees_files else None,
@@ -80,15 +77,25 @@ def real_queries(procfs: Path, rootfs: Path, system_bus: Path) -> HostQueries:
 
 
 def _space_below(root: str, mountpoint: str) -> Space:
+    from peerwatch_exporter.sources.host.filesystems import statvfs  # noqa: PLC0415 - see above
+
     return statvfs(root + mountpoint)
 
 
 def _units(bus: Path, names: Sequence[str]) -> Units:
+    from peerwatch_exporter.sources.host.systemd import units  # noqa: PLC0415 - see above
+
     return units(bus, names, _BUS_SECONDS)
 
 
 def _os_release(root: Path) -> str | None:
     """Return what os-release(5) calls the distribution; None if there is no such file."""
+    from peerwatch_exporter.sources.files.regular_file import (  # noqa: PLC0415 - see above
+        NotAFileError,
+        TooLargeError,
+        read_regular,
+    )
+
     for path in ("etc/os-release", "usr/lib/os-release"):
         try:
             content = read_regular(str(root / path), _OS_RELEASE_BYTES).content

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from peerwatch_exporter.sources.gpu.readings import GpuIdentity
+    from peerwatch_exporter.sources.gpu.identity import GpuIdentity
 
 
 class ClaimedGpu(NamedTuple):
