@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
-
-from peerwatch_detector.backtest.figure import style, svg_text
 
 _COLOURS = ("#1f60c4", "#8ab8ff", "#c4162a", "#ff9830")
 
@@ -20,6 +16,12 @@ def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
 
 def draw(lines: Mapping[str, Sequence[tuple[float, float]]]) -> str:
     """Return a picture (SVG) of costs in seconds over sizes in nodes, both logarithmic."""
+    # The table needs no matplotlib.
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import NullLocator
+
+    from peerwatch_detector.backtest.figure import style, svg_text
+
     sizes = sorted({size for line in lines.values() for size, _ in line})
     with style():
         figure = Figure(figsize=(7.2, 4.2), layout="constrained")

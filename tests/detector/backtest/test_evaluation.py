@@ -8,6 +8,7 @@ import pytest
 
 from detector import naive
 from detector.fakes import a_finding
+from late import late
 from peerwatch_detector.backtest.cases import Truth
 from peerwatch_detector.backtest.evaluation import (
     CaseEvaluation,
@@ -22,10 +23,11 @@ from peerwatch_detector.backtest.evaluation import (
     summarize,
     wilson,
 )
-from peerwatch_detector.backtest.picture import draw, figure_of
 from peerwatch_detector.backtest.run import CaseResult
 from peerwatch_detector.backtest.table import report
 
+PICTURE = "peerwatch_detector.backtest.picture"
+draw, figure_of = late(PICTURE, "draw"), late(PICTURE, "figure_of")
 NODES = ("a", "b", "c", "d")
 FAULT = Truth("slow_nic", ("b",), 100.0, 400.0)
 HEALTHY = Truth(None, (), None, None)

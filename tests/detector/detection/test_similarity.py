@@ -85,6 +85,7 @@ def test_mahalanobis_is_its_definition_with_the_shrunk_covariance(
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.xdist_group("scikit-learn")
 def test_the_covariance_is_shrunk_as_elsewhere() -> None:
     covariance = pytest.importorskip("sklearn.covariance")
     points = np.random.default_rng(4).normal(0, [1, 2, 3, 4, 5], (9, 5))

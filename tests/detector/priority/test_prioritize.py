@@ -15,12 +15,16 @@ from hypothesis import strategies as st
 
 from detector.fakes import ONSET, healthy, shifted
 from detector.small_case import write_case
+from late import late
 from peerwatch_common.errors import ConfigError
 from peerwatch_detector.config import DetectorConfig, load_config
 from peerwatch_detector.errors import OutputError, TrainingError
-from peerwatch_detector.priority.command import run_prioritize
 from peerwatch_detector.priority.config_file import merged, order_setting, snippet
 from peerwatch_detector.priority.options import add_prioritize
+
+run_prioritize = late("peerwatch_detector.priority.command", "run_prioritize")
+# Scikit-learn is loaded by one worker, and the cases are written once.
+pytestmark = pytest.mark.xdist_group("scikit-learn")
 
 FAULT = {"fault": "slow_nic", "nodes": ["node-02"], "onset_seconds": ONSET, "halt_seconds": None}
 NAMES = [metric.name for metric in DetectorConfig().detection_metrics()]

@@ -10,13 +10,18 @@ import pytest
 
 from detector.fakes import ONSET, healthy, metric, shifted
 from detector.small_case import write_case
+from late import late
 from peerwatch_detector.backtest.run import CaseResult
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.errors import TrainingError
-from peerwatch_detector.priority.fit import folds, window_weights
-from peerwatch_detector.priority.picture import draw, figure_of
-from peerwatch_detector.priority.tree import learn
 from peerwatch_detector.priority.windows import LabelledWindows, largest_zscores, read_windows
+
+PRIORITY = "peerwatch_detector.priority"
+folds, window_weights = late(f"{PRIORITY}.fit", "folds"), late(f"{PRIORITY}.fit", "window_weights")
+draw, figure_of = late(f"{PRIORITY}.picture", "draw"), late(f"{PRIORITY}.picture", "figure_of")
+learn = late(f"{PRIORITY}.tree", "learn")
+# Scikit-learn is loaded by one worker.
+pytestmark = pytest.mark.xdist_group("scikit-learn")
 
 METRICS = ("first", "second", "third", "fourth")
 SVG = "{http://www.w3.org/2000/svg}"

@@ -81,6 +81,7 @@ def test_numpy_computes_what_torch_does(kind):
     np.testing.assert_allclose(found, wanted, atol=1e-4)
 
 
+@pytest.mark.xdist_group("scikit-learn")
 def test_the_logistic_regression_is_that_of_scikit_learn():
     linear_model = pytest.importorskip("sklearn.linear_model")
     rng = np.random.default_rng(0)
