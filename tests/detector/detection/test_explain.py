@@ -173,7 +173,7 @@ def test_findings_of_the_papers_methods_are_explained_too(method: str) -> None:
 
 @pytest.mark.parametrize("cycle", [5, 20, 60])
 def test_an_explanation_does_not_depend_on_the_cycles_or_on_what_follows(cycle: int) -> None:
-    whole, short = replay(dead_rank()), dead_rank()
+    whole, short = replay(dead_rank(), quiet=0), dead_rank()
     whole.run(ONSET + 120, cycle=cycle)
     (why,) = whole.state.explanations.values()
     cut = round(why.made - START) + 1

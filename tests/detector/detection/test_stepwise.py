@@ -32,7 +32,7 @@ ALONE = {"company": False}
 @pytest.mark.parametrize("seed", range(3))
 def test_a_healthy_job_with_a_checkpoint_and_a_stall_is_quiet(seed: int) -> None:
     values = training(1500, rests=(700, 740), waits=(900, 915), seed=seed)
-    assert [] == found(values)
+    assert [] == found(values, quiet=0)
 
 
 def test_a_node_that_holds_the_others_up_is_named_within_a_minute() -> None:
@@ -108,7 +108,7 @@ def test_high_load_that_takes_the_jobs_progress_is_named() -> None:
 
 def test_a_program_that_ends_does_not_make_its_node_low() -> None:
     values = changed(training(1200, slower=0.1), "cpu_usage", 5, 1.8, slice(0, ONSET))
-    assert [] == found(values)
+    assert [] == found(values, quiet=0)
     assert ["node-05"] == nodes_found(values, peerwatch={"away": False, "weak": False})
 
 
@@ -119,13 +119,13 @@ def test_who_is_like_its_peers_again_is_no_suspect_in_a_later_wait() -> None:
         changed(values, name, 5, factor, slice(0, 300))
         # A little below the others, as half of all nodes are.
         changed(values, name, 5, 0.95, slice(300, None))
-    assert [] == found(values)
+    assert [] == found(values, quiet=0)
 
 
 def test_a_node_that_always_differed_is_its_own_measure() -> None:
     values = changed(training(1500, slower=0.1), "cpu_usage", 5, 1.8, slice(0, None))
     values = changed(values, "gpu_power", 1, 0.7, slice(0, None))
-    assert [] == found(values)
+    assert [] == found(values, quiet=0)
     off = nodes_found(values, similarity={"baseline_seconds": 0})
     assert {"node-01"} == set(off)
 
@@ -367,7 +367,7 @@ def gaps_found(cycle: int, level_seconds: int) -> Found:
     values = changed(stopped_rank(), "network_throughput", 2, 0.05, FAULT)
     for array in values.values():
         array[..., np.random.default_rng(5).random(900) < 0.1] = np.nan
-    return found(values, cycle=cycle, peerwatch={"level_seconds": level_seconds})
+    return found(values, cycle=cycle, quiet=0, peerwatch={"level_seconds": level_seconds})
 
 
 @pytest.mark.xdist_group("stepwise_cycles")
@@ -425,8 +425,8 @@ def test_the_future_changes_nothing_that_was_found(end: int) -> None:
     for array in values.values():
         array[3, ..., end:] *= 3
     last = end - end % 15
-    assert [finding for finding in found(values) if finding[3] < last] == [
-        finding for finding in found(cut) if finding[3] < last
+    assert [finding for finding in found(values, quiet=0) if finding[3] < last] == [
+        finding for finding in found(cut, quiet=0) if finding[3] < last
     ]
 
 
