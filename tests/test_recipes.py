@@ -165,9 +165,11 @@ def run(copy: Path, command: str, narrowed: str) -> None:
     environment = os.environ | {
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         "PYTHONPATH": os.pathsep.join(str(copy / name) for name in ("exporter", "detector")),
-        "PYTHONDONTWRITEBYTECODE": "1",
+        # What a command compiles is there for the next, and not in the copy.
+        "PYTHONPYCACHEPREFIX": str(copy.parent / "compiled"),
     }
-    environment.pop("PYTEST_XDIST_WORKER", None)
+    for name in ("PYTEST_XDIST_WORKER", "PYTHONDONTWRITEBYTECODE"):
+        environment.pop(name, None)
     result = subprocess.run(
         [program, *arguments],
         cwd=copy,
