@@ -42,11 +42,11 @@ class Clock:
 
     def set(self, now: float) -> None:
         """Let it be this Unix time now."""
-        self._now, self._since = now, time.monotonic()
+        self.set_to, self._since = now, time.monotonic()
 
     def __call__(self) -> float:
         """Return the Unix time in seconds."""
-        return self._now + time.monotonic() - self._since
+        return self.set_to + time.monotonic() - self._since
 
 
 class FleetNode:
@@ -79,7 +79,6 @@ class FleetNode:
         self._start = start
         self._clock = Clock(now)
         self._slow_due = now
-        self._visited = now
         root.mkdir(parents=True)
         self._tree = Tree(root, scenario, planned.seed, start, onset - start)
         self._tree.create()
@@ -105,7 +104,6 @@ class FleetNode:
         slow_seconds
             How long what the slow collectors read may stand.
         """
-        self._visited = now
         self._clock.set(now)
         self._tree.update(now - self._start)
         # pynvml knows one library; the node's own answers while the node is visited.
@@ -120,7 +118,7 @@ class FleetNode:
 
         Of two who asked at once the later one may have been answered first; time never goes back.
         """
-        self.visit(max(now, self._visited))
+        self.visit(max(now, self._clock.set_to))
         text = bytes(self._pages.full(openmetrics=False, timeout=0))
         return text.replace(_job_label(JOB_ID), _job_label(self.planned.job_id))
 

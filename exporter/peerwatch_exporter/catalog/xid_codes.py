@@ -261,7 +261,7 @@ _ADVICE: Mapping[int, str] = MappingProxyType(
         64: "Drain now and reset the GPU; no spare row took over: expect to replace it.",
         74: "Drain now and reset the GPU; check both link ends and the switches' SXIDs.",
         78: "Install driver and vGPU software that match.",
-        79: "Drain now and restart the node; check the GPU's power and seat.",
+        79: "Drain now and restart the node; check the GPU's power cable and its slot.",
         92: "Drain when the job ends; replace the GPU if corrected errors go on.",
         94: "Restart the job; reset the GPU when it is idle. Only this job lost data.",
         95: "Drain now and reset the GPU; every process on it may have wrong data.",

@@ -301,15 +301,16 @@ def _explains(item: Evidence, step: JobStep, settings: PeerwatchConfig, *, late:
     relaxed = settings.relaxed if step.waits_long(settings.patience_seconds) else 1.0
     if settings.company and item.strength * relaxed < _GROWN * item.borne:
         return False
-    return not item.held or _was_first(item, step, settings)
+    return not item.held or _was_first(item, before, step, settings)
 
 
-def _was_first(item: Evidence, step: JobStep, settings: PeerwatchConfig) -> bool:
-    """Whether what was seen until the level of all collapsed was the first of it."""
-    assert step.waiting_since is not None, "a waiting job waits since some time"
+def _was_first(item: Evidence, before: float, step: JobStep, settings: PeerwatchConfig) -> bool:
+    """Whether what was seen until the level of all collapsed was the first of it.
+
+    ``before`` is how long before the wait it began, in seconds.
+    """
     # What a node shows where the level collapses in the midst of a wait was not.
-    apart = abs(elapsed(item.began, step.waiting_since))
-    if apart > FIRST_SHARE * settings.slack_seconds or item.strength < _HELD_STRENGTH:
+    if abs(before) > FIRST_SHARE * settings.slack_seconds or item.strength < _HELD_STRENGTH:
         return False
     return not (settings.late_samples and _has_late_samples(item, step, settings))
 
