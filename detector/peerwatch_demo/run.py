@@ -216,8 +216,11 @@ def too_busy(fewest: int | None, nodes: int, remedy: str) -> str | None:
 def hold(console: Console, places: Mapping[str, str], worth_opening: str = "") -> None:
     """Say where everything is and what is worth opening, and keep it up until Ctrl-C."""
     lines = [f"  {name:<12}  {place}" for name, place in places.items()]
-    console.text("\n".join(["\nHOLD: everything stays up until Ctrl-C.", *lines, worth_opening]))
     try:
+        # Who reads it may end it while the last lines are printed.
+        console.text(
+            "\n".join(["\nHOLD: everything stays up until Ctrl-C.", *lines, worth_opening])
+        )
         while True:
             # A signal that comes just before a sleep begins is seen when it ends.
             time.sleep(0.5)

@@ -19,7 +19,7 @@ from peerwatch_demo.cluster.cluster import node_names, progress_text
 from peerwatch_demo.cluster.detector import detector_config, follow_training
 from peerwatch_demo.cluster.faults import FAULTS
 from peerwatch_demo.cluster.settings import Patience, Settings
-from peerwatch_demo.run import sentence
+from peerwatch_demo.run import hold, sentence
 from peerwatch_demo.stack.console import Console
 from peerwatch_demo.stack.report import Event
 from peerwatch_demo.stack.servers import Stack, StackError
@@ -230,3 +230,20 @@ def test_a_second_signal_does_not_disturb_the_taking_down(
     )
 
     assert ["taken down", printed] == done.stdout.splitlines()
+
+
+def test_ctrl_c_while_the_last_lines_are_printed_ends_what_is_held_up() -> None:
+    class Interrupted(io.StringIO):
+        """A stream at whose last line somebody presses Ctrl-C."""
+
+        def write(self, text: str) -> int:
+            written = super().write(text)
+            if "detector" in text:
+                raise KeyboardInterrupt
+            return written
+
+    stream = Interrupted()
+
+    hold(Console(stream, {}), {"detector": "http://127.0.0.1:1"})
+
+    assert "HOLD: everything stays up until Ctrl-C." in stream.getvalue()
