@@ -52,6 +52,23 @@ def test_recorded_hang_shows_who_did_not_launch():
     assert groups[2]["2"].in_flight is None
 
 
+def test_number_that_gloo_has_set_back_is_read_from_the_entries():
+    """Torch's two threads write a group's completed number in either order: it may fall back."""
+    document = json.loads(recorded("hang", 2))
+    for behind in range(4):
+        document["pg_status"]["0"]["last_completed_collective"] = str(66 - behind)
+        group = follow(document)["0"]
+        assert (66, None, 66) == numbers(group)
+        assert group.in_flight is None
+    # What has not completed stays in flight, and what comes after it completes nothing.
+    document["pg_status"]["0"]["last_completed_collective"] = "63"
+    only = {each["collective_seq_id"]: each for each in document["entries"] if not each["pg_id"]}
+    only[65]["retired"] = False
+    assert (66, None, 64) == numbers(follow(document)["0"])
+    del only[65]["retired"]  # an older torch does not say
+    assert (66, None, 64) == numbers(follow(document)["0"])
+
+
 def test_recorded_nccl_knows_starts_and_durations():
     """Torch 2.11 and NCCL 2.28.9 on an H100 with TORCH_NCCL_ENABLE_TIMING=1, in a step."""
     body = (RECORDED / "fr_nccl_rank0.json").read_bytes()

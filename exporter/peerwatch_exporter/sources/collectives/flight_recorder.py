@@ -2,7 +2,7 @@
 
 Torch writes the same document for its back ends, with differences that the reader must bear:
 over gloo the state stays ``scheduled``, times of start and end are 0 and ``pg_config`` is empty,
-while ``pg_status`` is right; older versions have no ``pg_status``.
+while ``pg_status`` and ``retired`` tell what has completed; older versions have no ``pg_status``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from ast import literal_eval
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from peerwatch_exporter.sources.collectives.errors import CollectiveSourceError
@@ -115,7 +116,7 @@ def parse_dump(body: bytes | bytearray) -> Dump:
         for key, value in status.items()
         if _is_digits(key) and isinstance(value, dict)
     }
-    return Dump(entries, progress, dict(_members(config)))
+    return Dump(entries, _caught_up(progress, entries), dict(_members(config)))
 
 
 def ring_seconds(dump: Dump) -> float:
@@ -245,6 +246,34 @@ def _text(sizes: list[list[int]]) -> str:
 def _progress(status: Mapping[str, Any]) -> Progress:
     parts = ("enqueued", "started", "completed")
     return Progress(*(_number(status.get(f"last_{part}_collective")) for part in parts))
+
+
+def _caught_up(
+    progress: dict[int, Progress], entries: Sequence[Mapping[str, Any]]
+) -> dict[int, Progress]:
+    """Return progress without the numbers that a back end has set back.
+
+    Two threads of gloo complete a group's collectives, and each writes its own number: one that is
+    interrupted just before leaves a number of before the newest, until the next collective. In a
+    long pause the rank would seem to hang. What the entries call retired has completed.
+    """
+    behind = {
+        group_id: status.completed
+        for group_id, status in progress.items()
+        if status.completed is not None and status.completed < (status.launched or 0)
+    }
+    later: dict[int, list[tuple[int, bool]]] = {}
+    for entry in entries if behind else ():
+        group_id, sequence = _whole(entry.get("pg_id")), _whole(entry.get("collective_seq_id"))
+        if group_id not in behind or sequence is None or sequence <= behind[group_id]:
+            continue
+        if str(entry.get("profiling_name")).startswith(_SILENT_BACKEND):
+            later.setdefault(group_id, []).append((sequence, entry.get("retired") is True))
+    for group_id, known in later.items():
+        retired = takewhile(lambda each: each[1], sorted(known))
+        newest = max((sequence for sequence, _ in retired), default=behind[group_id])
+        progress[group_id] = progress[group_id]._replace(completed=newest)
+    return progress
 
 
 def _members(config: Mapping[str, Any]) -> list[tuple[str, tuple[str, int]]]:
