@@ -47,7 +47,9 @@ def test_a_stopped_rank_is_replaced_and_the_job_trains_on(folder: Path) -> None:
     right = demo.run()
     assert right, said.getvalue()
     happened = [each.what for each in demo.chain]
-    order = ["fault injected", "alert fires", "decision", "page", "training goes on"]
+    order = ["fault injected", "alert fires", "decision"]
     assert [each for each in happened if each in order] == order, said.getvalue()
+    # Alertmanager groups for some seconds, and Slurm starts a job again in its own time.
+    assert {"page", "training goes on"} <= set(happened[happened.index("decision") :])
     # The job says itself what is wrong.
     assert "diagnosis" in happened, said.getvalue()
