@@ -57,6 +57,10 @@ class Host:
             if node.name in chosen
         }
         self._past = Past(self._nodes.values(), start)
+        self._onset = start + _NEVER_SECONDS
+        # Where nodes that are made anew for the faults begin, and those that are still to be.
+        self._renewed_from = start
+        self._to_renew: dict[str, PlannedNode] = {}
 
     def past(self, step: float) -> Iterable[str]:
         """Yield the samples from where the last call ended until now, a node and time at once.
@@ -86,6 +90,10 @@ class Host:
             If the node does not live here.
         """
         with self._lock:
+            # A node without its fault would go on counting as before, and the one that is made anew
+            # afterwards would have counted less: to Prometheus, a counter that began again.
+            if arrived >= self._onset:
+                self._renew(name)
             return self._nodes[name].exposition(arrived)
 
     def begin_fault(self, onset: float, arrived: float) -> None:
@@ -105,21 +113,30 @@ class Host:
         with self._lock:
             # The past is over. It holds the nodes, and each of them some hundred open files.
             self._past = Past((), self._start)
-        changed = [
-            node.planned
-            for node in self._nodes.values()
-            if self._plan.fault_of(node.planned.job_id) is not None
-        ]
-        for number, planned in enumerate(changed, start=1):
+            self._onset, self._renewed_from = onset, arrived
+            self._to_renew = {
+                name: node.planned
+                for name, node in self._nodes.items()
+                if self._plan.fault_of(node.planned.job_id) is not None
+            }
+            names = list(self._to_renew)
+        for number, name in enumerate(names, start=1):
             with self._lock:
-                self._nodes.pop(planned.name).stop()
-                self._nodes[planned.name] = self._make(planned, onset, arrived)
-                self._nodes[planned.name].visit(arrived)
+                self._renew(name)
                 # A node refers to itself: until it is collected its files stay open.
-                if number % _COLLECTED_EVERY == 0 or number == len(changed):
+                if number % _COLLECTED_EVERY == 0 or number == len(names):
                     gc.collect()
             # Scrapes that wait have their turn; all together would take longer than they may.
             time.sleep(_TURN_SECONDS)
+
+    def _renew(self, name: str) -> None:
+        """Make a node anew for the faults, unless it has been or has none to know of."""
+        planned = self._to_renew.pop(name, None)
+        if planned is None:
+            return
+        self._nodes.pop(name).stop()
+        self._nodes[name] = self._make(planned, self._onset, self._renewed_from)
+        self._nodes[name].visit(self._renewed_from)
 
     def _make(self, planned: PlannedNode, onset: float, now: float) -> FleetNode:
         root = self._folder / f"{planned.name}-{onset:.0f}"

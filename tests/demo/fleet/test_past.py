@@ -249,6 +249,27 @@ def test_nodes_answer_while_others_are_made_anew_for_the_fault(
     assert 2 == len(answered)
 
 
+def test_a_node_that_is_asked_after_the_onset_knows_of_its_fault(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Making all nodes anew takes a busy machine longer than the onset is away."""
+    onset = time.time() + 0.5
+    pages = []
+
+    def turn(seconds: float) -> None:
+        # One node of two is made anew, and some time has passed.
+        pages.append({name: on_page(host, name, onset + 60) for name in (FAULTY, HEALTHY.name)})
+
+    monkeypatch.setattr(host_module, "time", SimpleNamespace(sleep=turn, time=time.time))
+    host.begin_fault(onset, time.time())
+    at_first, at_last = pages
+
+    assert 1 == ports(at_first[FAULTY]).count(1.0)
+    for name, page in at_first.items():
+        assert 8 == len(received(page))
+        assert received(page) == received(at_last[name])
+
+
 def ports(page: Page) -> list[float]:
     return [value for (name, _), value in page.items() if name == "nic_port_state"]
 
