@@ -7,7 +7,7 @@ import re
 import pytest
 
 from peerwatch_common.signatures.pattern import PatternError, compiled
-from peerwatch_common.signatures.signature_set import load_signatures
+from signature_tables import shipped_signatures
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_what_cannot_be_used_is_refused(text: str, problem: str) -> None:
 
 
 def test_what_ships_and_is_not_checked_at_each_start_is_safe() -> None:
-    shipped = load_signatures().signatures
+    shipped = shipped_signatures().signatures
     assert len(shipped) > 100
     for each in shipped:
         for pattern in each.patterns:

@@ -8,12 +8,10 @@ from peerwatch_responder.retry.evidence.observed import observe
 from peerwatch_responder.retry.history.recurrence import Recurrence
 from peerwatch_responder.retry.judge.diagnosis import Diagnosis
 from peerwatch_responder.retry.judge.judge import Sources, judge
-from peerwatch_responder.retry.judge.knowledge import load_knowledge
 from peerwatch_responder.retry.knowledge.forms import form_of, shipped_forms
 from peerwatch_responder.retry.reading.facts import JobFacts
 from peerwatch_responder.retry.reading.log_text import LogText
-
-KNOWLEDGE = load_knowledge()
+from retry_cases import KNOWLEDGE
 
 
 def advised(text, remember=lambda *_: Recurrence(), diagnosis=None):

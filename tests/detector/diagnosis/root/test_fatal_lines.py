@@ -6,12 +6,12 @@ import promql_parser
 import pytest
 
 from detector.diagnosis.root.test_live import NOW, ranks, rows
-from peerwatch_common.signatures.signature_set import load_signatures
 from peerwatch_detector.diagnosis.root.fatal_lines import FatalLineDiagnoser
 from peerwatch_detector.diagnosis.verdict import Verdict
 from peerwatch_detector.frame import Series
 from peerwatch_detector.reading import promql
 from promql_lint import groupings, names, pack_schema
+from signature_tables import shipped_signatures
 
 ECC = {"class": "H", "signature": "cuda_ecc"}
 STANDS = rows(({}, NOW - 62))
@@ -92,8 +92,8 @@ def test_a_line_belongs_to_the_node_of_its_rank_and_without_one_to_nobody() -> N
 @pytest.mark.parametrize(
     "signature",
     [
-        *(each.id for each in load_signatures().signatures if each.cascade),
-        *(each.id for each in load_signatures().signatures if each.event_class in "DUX"),
+        *(each.id for each in shipped_signatures().signatures if each.cascade),
+        *(each.id for each in shipped_signatures().signatures if each.event_class in "DUX"),
         "storage_full",
         "stale_file_handle",
         "hung_task",

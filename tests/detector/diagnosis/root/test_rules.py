@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detector.diagnosis.root.failed_job import ev
-from peerwatch_common.signatures.signature_set import load_signatures
 from peerwatch_detector.diagnosis.root.algorithm.episode import process_name
 from peerwatch_detector.diagnosis.root.evidence.evidence import KINDS, LOG_CLASSES
 from peerwatch_detector.diagnosis.root.taxonomy.rule import RuleBook
 from peerwatch_detector.diagnosis.root.taxonomy.rules import read_rules, rule_book
+from signature_tables import shipped_signatures
 
 ROW: dict[str, Any] = {
     "role": "hint",
@@ -93,7 +93,7 @@ def test_a_value_that_is_not_allowed_is_named(changes: dict[str, str], expected:
 
 
 def test_rules_name_signatures_that_exist() -> None:
-    known = {each.id for each in load_signatures().signatures}
+    known = {each.id for each in shipped_signatures().signatures}
     named = {
         name
         for key in rule_book().by_key
