@@ -57,11 +57,10 @@ demo: setup-demo
 
 # Programs that tests start load what is compiled, also where the environment forbids to keep it.
 test: export PYTHONDONTWRITEBYTECODE =
-# Three of the workers play on real servers, which mostly wait; two cores are for the others. With six it
-# is a tenth faster, and some tests of real servers are late at times.
+# Four of the workers play on real servers, which mostly wait; two cores are for the others.
 test: setup-test
 	@$(MAKE) --no-print-directory -j 2 --keep-going --output-sync=target lint-types lint-others collected
-	python -m pytest -n 5 --dist loadgroup
+	python -m pytest -n 6 --dist loadgroup
 
 # mypy takes as long as all the others.
 lint: setup-test
