@@ -57,7 +57,7 @@ demo: setup-demo
 
 # Programs that tests start load what is compiled, also where the environment forbids to keep it.
 test: export PYTHONDONTWRITEBYTECODE =
-# Four of the workers play on real servers, which mostly wait; two cores are for the others.
+# Three of the workers play on real servers, which mostly wait; two cores are for the others.
 test: setup-test
 	@$(MAKE) --no-print-directory -j 2 --keep-going --output-sync=target lint-types lint-others collected
 	python -m pytest -n 6 --dist loadgroup
