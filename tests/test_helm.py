@@ -68,10 +68,11 @@ def test_helm_lint_finds_nothing(case):
 
 @pytest.mark.parametrize("version", KUBERNETES)
 def test_kubernetes_takes_every_object(version):
-    for case in CASES:
-        for manifest in case_objects(case):
-            if manifest["apiVersion"] != OPERATOR:
-                assert version == kubernetes_validate.validate(manifest, version, strict=True)
+    # Most objects are the same in several cases, and the schema is read for each.
+    different = {json.dumps(each): each for case in CASES for each in case_objects(case)}
+    for manifest in different.values():
+        if manifest["apiVersion"] != OPERATOR:
+            assert version == kubernetes_validate.validate(manifest, version, strict=True)
 
 
 def test_the_oldest_version_tried_is_the_oldest_allowed():
