@@ -45,7 +45,7 @@ SPECS: tuple[MetricSpec, ...] = needing(
         "1",
         _KIND,
         "Those of them that have completed on this rank.",
-        f"{_RECORDER}: state, pg_status last_completed_collective",
+        f"{_RECORDER}: state, retired, pg_status last_completed_collective",
     ),
     MetricSpec(
         "collective_duration_seconds_total",
