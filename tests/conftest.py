@@ -24,9 +24,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What is written in Go (Prometheus, promtool, Helm) collects garbage whenever its memory has
-# doubled, which in the small servers of tests is all the time; memory there is enough of. And its
-# threads look for work on both cores. Both together are a fifth of promtool's time.
-_GO = {"GOGC": "1600", "GOMEMLIMIT": "512MiB", "GOMAXPROCS": "1"}
+# doubled, which in the small servers of tests is all the time; memory there is enough of.
+_GO = {"GOGC": "1600", "GOMEMLIMIT": "512MiB"}
 for _name, _value in _GO.items():
     os.environ.setdefault(_name, _value)
 

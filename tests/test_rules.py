@@ -6,6 +6,7 @@ nodes in jobs load ``job.rules.yaml`` as well, as Prometheus does.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -117,8 +118,10 @@ def blocks_of(file: Path) -> list[dict[str, Any]]:
 
 
 def promtool(*arguments: str) -> None:
-    program = find_program("promtool")
-    result = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+    command = [find_program("promtool"), *arguments]
+    # Its threads look for work on all cores, in vain: a tenth of its time.
+    one_core = os.environ | {"GOMAXPROCS": "1"}
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=one_core)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
