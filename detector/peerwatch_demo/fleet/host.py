@@ -51,16 +51,12 @@ class Host:
         self._start = start
         self._lock = threading.Lock()
         chosen = set(names)
-        self._nodes = {
-            node.name: self._make(node, start + _NEVER_SECONDS, start)
-            for node in plan.nodes
-            if node.name in chosen
-        }
+        # Of nodes that are made: when their fault begins, and when they themselves do.
+        self._onset, self._begin = start + _NEVER_SECONDS, start
+        self._nodes = {node.name: self._make(node) for node in plan.nodes if node.name in chosen}
         self._past = Past(self._nodes.values(), start)
-        self._onset = start + _NEVER_SECONDS
-        # Where nodes that are made anew for the faults begin, and those that are still to be.
-        self._renewed_from = start
-        self._to_renew: dict[str, PlannedNode] = {}
+        # Those that are still to be made anew for the faults.
+        self._to_renew: set[str] = set()
 
     def past(self, step: float) -> Iterable[str]:
         """Yield the samples from where the last call ended until now, a node and time at once.
@@ -113,13 +109,13 @@ class Host:
         with self._lock:
             # The past is over. It holds the nodes, and each of them some hundred open files.
             self._past = Past((), self._start)
-            self._onset, self._renewed_from = onset, arrived
-            self._to_renew = {
-                name: node.planned
+            self._onset, self._begin = onset, arrived
+            names = [
+                name
                 for name, node in self._nodes.items()
                 if self._plan.fault_of(node.planned.job_id) is not None
-            }
-            names = list(self._to_renew)
+            ]
+            self._to_renew.update(names)
         for number, name in enumerate(names, start=1):
             with self._lock:
                 self._renew(name)
@@ -131,17 +127,18 @@ class Host:
 
     def _renew(self, name: str) -> None:
         """Make a node anew for the faults, unless it has been or has none to know of."""
-        planned = self._to_renew.pop(name, None)
-        if planned is None:
+        if name not in self._to_renew:
             return
-        self._nodes.pop(name).stop()
-        self._nodes[name] = self._make(planned, self._onset, self._renewed_from)
-        self._nodes[name].visit(self._renewed_from)
+        self._to_renew.remove(name)
+        before = self._nodes.pop(name)
+        before.stop()
+        self._nodes[name] = self._make(before.planned)
+        self._nodes[name].visit(self._begin)
 
-    def _make(self, planned: PlannedNode, onset: float, now: float) -> FleetNode:
-        root = self._folder / f"{planned.name}-{onset:.0f}"
+    def _make(self, planned: PlannedNode) -> FleetNode:
+        root = self._folder / f"{planned.name}-{self._onset:.0f}"
         scenario = self._plan.scenario(planned)
-        return FleetNode(planned, scenario, root, self._start, onset, now)
+        return FleetNode(planned, scenario, root, self._start, self._onset, self._begin)
 
 
 class HostServer(ThreadingHTTPServer):

@@ -264,10 +264,11 @@ def _caught_up(
     }
     later: dict[int, list[tuple[int, bool]]] = {}
     for entry in entries if behind else ():
-        group_id, sequence = _whole(entry.get("pg_id")), _whole(entry.get("collective_seq_id"))
-        if group_id not in behind or sequence is None or sequence <= behind[group_id]:
+        # Asked first: of NCCL something is always in flight, and none of its entries counts here.
+        if not str(entry.get("profiling_name")).startswith(_SILENT_BACKEND):
             continue
-        if str(entry.get("profiling_name")).startswith(_SILENT_BACKEND):
+        group_id, sequence = _whole(entry.get("pg_id")), _whole(entry.get("collective_seq_id"))
+        if group_id in behind and sequence is not None and sequence > behind[group_id]:
             later.setdefault(group_id, []).append((sequence, entry.get("retired") is True))
     for group_id, known in later.items():
         retired = takewhile(lambda each: each[1], sorted(known))
