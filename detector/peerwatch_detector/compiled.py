@@ -53,7 +53,10 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 def ready() -> bool:
     """Return whether this thread is to call compiled functions, in place of NumPy's equal path."""
-    return AVAILABLE and _failure is None and not (_deferred or preparing()) and load()
+    if not AVAILABLE or _failure is not None or _deferred or preparing():
+        return False
+    # It is asked some hundred times in a cycle of a job.
+    return _numba is not None or load()
 
 
 def defer() -> None:
@@ -92,7 +95,7 @@ def _is_loaded() -> bool:
 
 def preparing() -> bool:
     """Return whether another thread compiles the functions at this moment."""
-    return _preparing_thread not in {None, threading.get_ident()}
+    return _preparing_thread is not None and _preparing_thread != threading.get_ident()
 
 
 def failure() -> str | None:

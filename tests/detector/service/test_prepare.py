@@ -27,7 +27,8 @@ from peerwatch_detector.detection import distances
 from peerwatch_detector.service import prepare
 
 def fewer():
-    distances.distance_sums(np.zeros((2, 12), np.float32))
+    points = np.zeros((2, 12), np.float32)
+    distances.distance_sums(points, points)
 """
 SCRIPT = f"""{FEWER}
 prepare.prepare = fewer

@@ -44,7 +44,7 @@ from peerwatch_detector.detection.methods.peerwatch.metric_view import MetricVie
 from peerwatch_detector.detection.methods.peerwatch.peers import job_median
 from peerwatch_detector.detection.methods.peerwatch.progress import ProgressTracker
 from peerwatch_detector.detection.methods.peerwatch.roles import groups_of, peers_of
-from peerwatch_detector.detection.scores import score_windows
+from peerwatch_detector.detection.scores import score_newest
 from peerwatch_detector.detection.state import JobState
 from peerwatch_detector.detection.threads import each, worthwhile
 from peerwatch_detector.detection.time_grid import elapsed
@@ -89,9 +89,9 @@ class PeerwatchMethod(Method):
         self, job: Job, frames: Mapping[str, JobFrame], absent: list[Deviation], now: float
     ) -> list[Deviation]:
         """Compare all metrics and assess every new step."""
-        if self.shows_scores:
-            self._score_newest(frames, self._follow(job, frames))
         views = self._views(job, frames)
+        if self.shows_scores:
+            self._score_newest(views)
         self._compare(job, views, frames)
         # A cycle may be shorter than a step: what ran at the last one still does.
         self._deviations = [running for running in self._deviations if running.node in job.nodes]
@@ -131,7 +131,7 @@ class PeerwatchMethod(Method):
         """Let a node have no offset of its own in a metric."""
         if frame.metric in self._counters:
             return
-        memory = self.metrics.setdefault(frame.metric, MetricMemory.empty(self._config))
+        memory = self._memory_of(frame.metric)
         memory.baseline.follow(frame.nodes)
         memory.baseline.assume_like_peers(node)
 
@@ -168,43 +168,41 @@ class PeerwatchMethod(Method):
         """Whether any metric leaves out deviations."""
         return any(memory.common_cause for memory in self.metrics.values())
 
-    def _follow(self, job: Job, frames: Mapping[str, JobFrame]) -> list[tuple[int, MetricConfig]]:
-        """Let what is remembered of the metrics follow the job's nodes."""
+    def _memory_of(self, metric: str) -> MetricMemory:
+        memory = self.metrics.get(metric)
+        if memory is None:
+            memory = self.metrics[metric] = MetricMemory.empty(self._config)
+        return memory
+
+    def _views(self, job: Job, frames: Mapping[str, JobFrame]) -> list[MetricView]:
+        """Return the metrics' samples; what is remembered of them follows the job's nodes."""
         roles, config = groups_of(job, self._config), self._config
         found = ranked(self._priority, frames)
         for _, metric in found:
-            memory = self.metrics.setdefault(metric.name, MetricMemory.empty(config))
-            frame = frames[metric.name]
+            frame, memory = frames[metric.name], self._memory_of(metric.name)
             per_gpu = config.peerwatch.per_gpu and frame.gpu_values is not None
             memory.follow(frame.nodes, frame.gpus if per_gpu else (), roles)
-        return found
-
-    def _views(self, job: Job, frames: Mapping[str, JobFrame]) -> list[MetricView]:
-        found, roles = self._follow(job, frames), groups_of(job, self._config)
 
         def view(place: tuple[int, MetricConfig]) -> MetricView:
             rank, metric = place
             name = metric.name
-            return metric_view(frames[name], metric, rank, self._config, self.metrics[name], roles)
+            return metric_view(frames[name], metric, rank, config, self.metrics[name], roles)
 
         return each(view, found, self._threads(frames.values()))
 
     def _threads(self, frames: Iterable[JobFrame]) -> int:
         return worthwhile(self._config.scheduling.detection_threads, frames)
 
-    def _score_newest(
-        self, frames: Mapping[str, JobFrame], found: list[tuple[int, MetricConfig]]
-    ) -> None:
+    def _score_newest(self, views: list[MetricView]) -> None:
         """Embed and compare the newest window of every metric, to be shown."""
 
-        def score(place: tuple[int, MetricConfig]) -> None:
-            _, metric = place
-            name = metric.name
-            windows = score_windows(frames[name], metric, self._models[name], self._config)
+        def score(view: MetricView) -> None:
+            metric = view.metric
+            windows = score_newest(view.frame, metric, self._models[metric.name], self._config)
             if windows is not None:
-                self.metrics[name].scores.take(windows)
+                view.memory.scores.take(windows)
 
-        each(score, found, self._threads(frames.values()))
+        each(score, views, self._threads([view.frame for view in views]))
 
     def _compare(self, job: Job, views: list[MetricView], frames: Mapping[str, JobFrame]) -> None:
         """Compare metrics at all steps that are not assessed yet."""

@@ -218,6 +218,10 @@ class ProgressTracker:
         float
             0.1 = a tenth slower; NaN = not known.
         """
+        start, second = int(since), self._second(time)
+        counted = min(_MEMORY, max(0, second - start - _ONSET_SECONDS))
+        if counted <= least_seconds:
+            return float("nan")
         # All roles finish a step together: what is counted is the whole job's.
         roles = () if self._current in self._counters else self._roles.values()
         losses = [role.loss(since, time, least_seconds, parts) for role in roles]
@@ -226,12 +230,11 @@ class ProgressTracker:
             return min(known)
         if self._current is None:
             return float("nan")
-        start, second = int(since), self._second(time)
         low = _PAUSE_SHARE * self._usual
         past = self._hour(self._current, second)
         if self.config.other_work and self._current not in self._counters:
             past = np.where(self._other_work(second, past, low), np.nan, past)
-        after = past[_MEMORY - min(_MEMORY, max(0, second - start - _ONSET_SECONDS)) :]
+        after = past[_MEMORY - counted :]
         before = past[: max(0, _MEMORY - (second - start + _ONSET_SECONDS))][-_BEFORE_SECONDS:]
         return lost_share(before, after, low, least_seconds, parts)
 
