@@ -20,9 +20,7 @@ _TILE = 512
 
 
 @numerical
-def distance_sums(
-    columns: NDArray[np.float32], others: NDArray[np.float32]
-) -> NDArray[np.float64]:
+def distance_sums(columns: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float64]:
     """Sum the distances of every point to some others, or to all.
 
     Parameters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import ItemsView, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,6 +21,51 @@ from peerwatch_detector.detection.similarity import (
 from peerwatch_detector.detection.zscores import zscores
 from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.models.base import Model
+
+
+class NodeValues(Mapping[str, float]):
+    """A value of every node, looked up by its name.
+
+    A large job has hundreds of thousands in a cycle, of which few are ever looked up.
+
+    Parameters
+    ----------
+    nodes
+        Names.
+    values
+        Shape (n_nodes,).
+    """
+
+    def __init__(self, nodes: tuple[str, ...], values: NDArray[np.float64]) -> None:
+        self.nodes, self.values_in_order = nodes, values
+        self._found: dict[str, float] | None = None
+
+    def __getitem__(self, node: str) -> float:
+        if self._found is None:
+            self._found = dict(self.items())
+        return self._found[node]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.nodes)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __repr__(self) -> str:
+        return repr(dict(self.items()))
+
+    def items(self) -> ItemsView[str, float]:
+        """Return nodes and values, without looking each of them up."""
+        return _Items(self)
+
+
+class _Items(ItemsView[str, float]):
+    def __init__(self, values: NodeValues) -> None:
+        super().__init__(values)
+        self._values = values
+
+    def __iter__(self) -> Iterator[tuple[str, float]]:
+        return zip(self._values.nodes, self._values.values_in_order.tolist(), strict=True)
 
 
 @dataclass(slots=True)
@@ -58,7 +103,7 @@ class NodeScores:
 
     def by_node(self, values: NDArray[np.float64]) -> Mapping[str, float]:
         """Return values by node."""
-        return dict(zip(self.nodes, values.tolist(), strict=True))
+        return NodeValues(self.nodes, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +173,7 @@ def score_newest(
     newest = samples[:, -length:]
     if newest.shape[1] < length:
         return None
-    present: Mask = np.isfinite(newest).all(axis=1)
+    present: Mask = np.asarray(np.isfinite(newest).all(axis=1))
     if not present.all():
         gaps = ~present
         newest = newest.copy()
@@ -146,8 +191,6 @@ def _levels(cut: NDArray[np.float32], present: Mask) -> NDArray[np.float64]:
     return np.where(present, cut.mean(axis=-1, dtype=np.float64), np.nan)
 
 
-def _embed(
-    cut: NDArray[np.float32], metric: MetricConfig, model: Model
-) -> NDArray[np.float32]:
+def _embed(cut: NDArray[np.float32], metric: MetricConfig, model: Model) -> NDArray[np.float32]:
     """Embed windows; shape (n_windows, n_features)."""
     return model.embed(min_max(cut, metric.bounds))

@@ -26,7 +26,7 @@ SPECS: tuple[MetricSpec, ...] = (
         "1",
         ("job_id", "node", "metric"),
         "Standardised dissimilarity of the node in this metric (Minder's normal score): "
-        "higher is less like its peers. Method peerwatch measures it against 512 others at most.",
+        "higher is less like its peers. Method peerwatch measures it against 256 others at most.",
         "detection",
     ),
     MetricSpec(
