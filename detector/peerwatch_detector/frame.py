@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from peerwatch_detector import compiled
+
 _NODES_AT_A_TIME = 512
 
 
@@ -82,6 +84,32 @@ def from_grid(steps: NDArray[np.int64], step_seconds: float) -> NDArray[np.float
 def mean_over_gpus(per_gpu: NDArray[np.float32]) -> NDArray[np.float32]:
     """Mean over the GPUs that have a sample, shape (n_nodes, n_steps); NaN where none has."""
     mean = np.empty((per_gpu.shape[0], per_gpu.shape[2]), np.float32)
+    average = _average if compiled.ready() else _average_in_numpy
+    average(per_gpu, mean)
+    return mean
+
+
+@compiled.compiled
+def _average(per_gpu: NDArray[np.float32], mean: NDArray[np.float32]) -> None:
+    """Fill in the means, shape (n_nodes, n_steps), in one pass over the samples."""
+    steps = per_gpu.shape[2]
+    total, count = np.empty(steps, np.float32), np.empty(steps, np.float64)
+    for node in range(len(per_gpu)):
+        total[:] = 0
+        count[:] = 0
+        for gpu in range(per_gpu.shape[1]):
+            row = per_gpu[node, gpu]
+            for step in range(steps):
+                known = abs(row[step]) < np.inf
+                total[step] += row[step] if known else np.float32(0.0)
+                count[step] += 1.0 if known else 0.0
+        for step in range(steps):
+            none = count[step] == 0
+            mean[node, step] = np.nan if none else np.float64(total[step]) / count[step]
+
+
+def _average_in_numpy(per_gpu: NDArray[np.float32], mean: NDArray[np.float32]) -> None:
+    """Do the same, where nothing is compiled."""
     # In parts: what stands in between is larger than the frame.
     for first in range(0, len(per_gpu), _NODES_AT_A_TIME):
         part = per_gpu[first : first + _NODES_AT_A_TIME]
@@ -90,4 +118,3 @@ def mean_over_gpus(per_gpu: NDArray[np.float32]) -> NDArray[np.float32]:
         count = present.sum(axis=1)
         with np.errstate(invalid="ignore"):
             mean[first : first + len(part)] = total / np.where(count, count, np.nan)
-    return mean

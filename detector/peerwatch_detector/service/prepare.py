@@ -34,6 +34,7 @@ from peerwatch_detector.detection.methods.peerwatch.rows import row_spreads
 from peerwatch_detector.detection.methods.peerwatch.running_medians import RunningMedians
 from peerwatch_detector.detection.methods.peerwatch.screening import Corrected, screen
 from peerwatch_detector.errors import PrepareError
+from peerwatch_detector.frame import mean_over_gpus
 from peerwatch_detector.models.lstm_vae import LstmVae, Weights
 from peerwatch_detector.reading.decode import prepare as prepare_reading
 
@@ -125,6 +126,7 @@ def prepare() -> None:
     prepare_reading.prepare()
     samples = np.zeros((2, 12), np.float32)
     compare(samples)
+    mean_over_gpus(samples[:, None])
     row_spreads(samples, 1)
     RunningMedians().of(samples, np.arange(1), 1)
     usual = Usual(np.zeros(2), lambda: np.zeros(2), 0.0)

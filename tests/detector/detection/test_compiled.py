@@ -18,7 +18,7 @@ if sys.argv[1] == "without":
 
 import numpy as np
 from detector.fakes import Replay, config_for, metric, shifted
-from peerwatch_detector import compiled
+from peerwatch_detector import compiled, frame
 from peerwatch_detector.detection.methods.peerwatch import baseline, ranked, rows
 from peerwatch_detector.detection.methods.peerwatch import running_medians, screening
 from peerwatch_detector.detection import continuity
@@ -34,7 +34,7 @@ def made():
     functions = [
         rows._spreads_of_sorted, continuity._add_quiet, running_medians._find,
         screening._correct, screening._within, ranked._find, distances.distance_sums,
-        forward.embed, minder_windows._fill, peers._add_up, baseline._take,
+        forward.embed, minder_windows._fill, peers._add_up, baseline._take, frame._average,
     ]
     return [len(one.signatures) for one in functions] if compiled.AVAILABLE else []
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from detector import naive
+from peerwatch_detector import compiled
 from peerwatch_detector.detection.preprocess import fill_nearest, min_max, windows
 from peerwatch_detector.frame import mean_over_gpus
 
@@ -72,11 +73,14 @@ def test_windows_slide_by_one_and_end_at_their_step(values: np.ndarray, length: 
     per_gpu=hnp.arrays(
         np.float32,
         st.tuples(st.integers(1, 3), st.integers(1, 8), st.integers(1, 6)),
-        elements=st.floats(-9, 9, width=32) | st.just(math.nan),
+        elements=st.floats(-9, 9, width=32) | st.sampled_from([math.nan, math.inf, -0.0]),
     )
 )
 def test_the_mean_over_gpus_is_over_those_with_a_sample(per_gpu: np.ndarray) -> None:
     found = mean_over_gpus(per_gpu)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "AVAILABLE", False)
+        np.testing.assert_array_equal(mean_over_gpus(per_gpu).view(np.int32), found.view(np.int32))
     for node, step in np.ndindex(found.shape):
         known = [float(v) for v in per_gpu[node, :, step] if math.isfinite(v)]
         expected = math.fsum(known) / len(known) if known else math.nan
