@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from peerwatch_detector import compiled
 from peerwatch_detector.detection.methods.peerwatch.ranked import ranked
+from peerwatch_detector.detection.methods.peerwatch.turned import turned
 
 Levels = NDArray[np.float64]
 
@@ -38,7 +39,7 @@ def job_median(values: NDArray[np.float32]) -> Levels:
 
 
 def _medians(values: NDArray[np.float32]) -> Levels:
-    steps = np.ascontiguousarray(values.T)
+    steps = turned(values)
     count = np.isfinite(steps).sum(axis=1)
     both = ranked(steps, (count - 1) // 2, 2).astype(np.float64)
     # Of an odd number the one in the middle is both.
@@ -61,7 +62,7 @@ def compare(values: NDArray[np.float32]) -> tuple[Levels, Levels, Levels]:
         (n_units,). NaN for a unit that has samples in less than half of the steps in which
         anybody has some.
     """
-    steps = np.ascontiguousarray(values.T)
+    steps = turned(values)
     known = np.isfinite(steps)
     others = known.sum(axis=1) - 1
     totals, count = np.zeros((3, len(values))), np.zeros(len(values), dtype=np.int64)

@@ -18,6 +18,7 @@ from peerwatch_detector import compiled
 from peerwatch_detector.detection.methods.peerwatch.baseline import Usual
 from peerwatch_detector.detection.methods.peerwatch.peers import Levels
 from peerwatch_detector.detection.methods.peerwatch.ranked import ranked
+from peerwatch_detector.detection.methods.peerwatch.turned import turned
 
 Samples = NDArray[np.float32]
 # Samples without offsets, step by step; of every step the values about the median; how many others
@@ -84,7 +85,7 @@ class Corrected:
         """Return some columns as they are, as rows; units as for ``window``."""
         held = self._turned_columns
         if min(columns) < held.start or max(columns) >= held.stop:
-            return np.ascontiguousarray(units[:, columns].T)
+            return turned(units[:, columns])
         return self._turned[[column - held.start for column in columns]]
 
     def _turned_over(self, units: Samples, columns: slice) -> Samples:
@@ -93,7 +94,7 @@ class Corrected:
         if columns.start < held.start or columns.stop > held.stop:
             stop = max(columns.stop, min(columns.start + _TURNED_AT_ONCE, units.shape[1]))
             self._turned_columns = held = slice(columns.start, stop)
-            self._turned = np.ascontiguousarray(units[:, held].T)
+            self._turned = turned(units[:, held])
         return self._turned[columns.start - held.start : columns.stop - held.start]
 
     def forget(self) -> None:
