@@ -20,7 +20,7 @@ SMALL = {
     "disk_write_read": {"size_bytes": 1024**2},
     "link_errors": {"seconds": 1.0},
 }
-TIMES = 100
+TIMES = 30
 
 
 @pytest.fixture(scope="module")
