@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 # A node whose exporter is there but no longer tells of the job has left it; one missed scrape
 # has not.
@@ -159,21 +160,23 @@ class JobTable:
 
     def _forget(self, now: float) -> None:
         for job_id, members in list(self._members.items()):
-            if now - max(member.last_listed for member in members.values()) > _LINGERS:
+            last = _last_listed(members)
+            if now - last > _LINGERS:
                 del self._members[job_id]
-                continue
-            ended = all(member.last_listed < now for member in members.values())
-            for node, member in list(members.items()):
-                left = member.present == now and now - member.last_listed > _LEAVES_AFTER
-                if left and not ended:
+            elif last >= now:
+                left = [
+                    node
+                    for node, member in members.items()
+                    if now - member.last_listed > _LEAVES_AFTER and member.present == now
+                ]
+                for node in left:
                     del members[node]
-            if not ended:
                 for node in _departed(members, now):
                     del members[node]
 
     def _job(self, job_id: str, now: float) -> Job:
         members = self._members[job_id]
-        end = max(member.last_listed for member in members.values())
+        end = _last_listed(members)
         silent = {
             node: member.present
             for node, member in members.items()
@@ -188,11 +191,19 @@ class JobTable:
         return Job(job_id, tuple(sorted(members)), silent, running=end == now, back_since=back)
 
 
+def _last_listed(members: Mapping[str, _Member]) -> float:
+    """Return when any of a job's nodes last told of it."""
+    last: float = max(map(attrgetter("last_listed"), members.values()))
+    return last
+
+
 def _departed(members: Mapping[str, _Member], now: float) -> list[str]:
     """Return the absent nodes that a running job has gone on without for long enough."""
     absent = sorted(
         (member.present, node) for node, member in members.items() if member.present < now
     )
+    if not absent:
+        return []
     # Each that joined stands in for one that was there before it, the longest absent first; what
     # replaced a host may be listed already when that is seen for the last time.
     joined = sorted(member.joined for member in members.values() if member.present == now)
