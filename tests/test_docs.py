@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from all_metrics import ALL_METRICS
+from each_case import each_case
 from peerwatch_demo.simulated_node.scenarios import SCENARIOS
 from peerwatch_exporter.catalog.hardware import HARDWARE
 from peerwatch_exporter.collector import registrations
@@ -80,7 +81,7 @@ def module_exists(name: str) -> bool:
     return any(path.exists() and place.name in text_of(path) for path in inside)
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@each_case("path", DOCUMENTS)
 def test_links_lead_to_a_file_and_a_heading(path: Path) -> None:
     for link, heading in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", text_of(path)):
         target = path.parent / link if link else path
@@ -88,7 +89,7 @@ def test_links_lead_to_a_file_and_a_heading(path: Path) -> None:
         assert not heading or heading in anchors(target), f"{link}#{heading}"
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@each_case("path", DOCUMENTS)
 def test_files_and_modules_named_exist(path: Path) -> None:
     text = text_of(path)
     starts = "|".join(FOLDERS)

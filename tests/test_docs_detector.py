@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from all_metrics import ALL_METRICS
+from each_case import each_case
 from peerwatch_detector.backtest.cases import Truth, load_case
 from peerwatch_detector.command_line import parser
 from peerwatch_detector.config import (
@@ -131,7 +132,7 @@ def test_the_finding_that_is_explained_has_the_columns_of_the_page() -> None:
     assert columns == heading.split(" | ")
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@each_case("path", PAGES)
 def test_metrics_named_exist(path: Path) -> None:
     text = text_of(path)
     series = set(re.findall(r"\bpeerwatch_[a-z_]+\b", text))

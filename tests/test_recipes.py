@@ -70,8 +70,9 @@ CASES = {
     "detection_metric": Recipe(
         "Add a detection metric",
         (1, 1),
-        "load:tasks or runbook_tells or draws_every or half_empty or recording or slow"
-        " or same_expressions or shipped_metric or fast_preset",
+        "load:tasks or recorded_name or recording_rule_is or no_problem or runbook_tells"
+        " or draws_every or half_empty or recording or slow or same_expressions or shipped_metric"
+        " or fast_preset",
         {
             "rules/recording.rules.yaml": "record: job_node:load:tasks",
             "rules/slow/slow.rules.yaml": "record: job_node:load:tasks",
@@ -84,7 +85,8 @@ CASES = {
     "alert": Recipe(
         "Add an alert",
         (2, 1),
-        "HostLoadHigh or every_alert_has_a_runbook or unit_tests_pass and node or accepts_every",
+        "alert or annotations or expression or runbook or unit_tests_pass and node"
+        " or accepts_every",
         {"docs/rules.md": "[PeerwatchHostLoadHigh](runbooks/PeerwatchHostLoadHigh.md) | warning"},
     ),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import promql_parser
 import pytest
 
+from each_case import each_case
 from peerwatch_common.check_results.metrics import SPECS as CHECKS
 from peerwatch_detector.diagnosis.root.live.queries import HAS_EVIDENCE, QUERIES
 from peerwatch_detector.reading import promql
@@ -18,7 +19,7 @@ def schema() -> dict[str, Metric]:
     return pack_schema() | checks
 
 
-@pytest.mark.parametrize("name", ASKED)
+@each_case("name", ASKED)
 def test_metrics_and_labels_that_are_asked_for_are_published(name: str) -> None:
     parsed = promql_parser.parse(promql.job_query(ASKED[name], "llm"))
     assert [] == [*names(parsed, schema()), *groupings(parsed, schema())]

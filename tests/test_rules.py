@@ -16,6 +16,7 @@ import promql_parser as promql
 import pytest
 
 from alertmanager_live import seconds
+from each_case import each_case
 from peerwatch_demo.stack.servers import find_program
 from peerwatch_detector.config import load_preset
 from peerwatch_detector.reading.promql import joined_query
@@ -279,7 +280,7 @@ def test_every_rules_file_has_its_unit_tests():
         assert more in ([], ["../../rules/job.rules.yaml"])
 
 
-@pytest.mark.parametrize(("rule", "file"), ALERTS)
+@each_case("rule, file", ALERTS)
 def test_an_alert_has_all_four_cases(rule, file):
     blocks = {block["name"]: block for block in blocks_of(file)}
     for case in CASES:
@@ -330,7 +331,7 @@ def test_an_alert_is_asserted_four_times_on_average():
     assert asserted >= 4 * len({rule.values[0]["alert"] for rule in ALERTS})
 
 
-@pytest.mark.parametrize(("rule", "file"), RECORDS)
+@each_case("rule, file", RECORDS)
 def test_a_recording_rule_is_asserted_with_a_value_and_without_data(rule, file):
     asserted = []
     for block in blocks_of(file):
@@ -420,18 +421,18 @@ def test_no_other_rule_reads_what_is_recorded_for_the_detector():
     assert not recorded & read
 
 
-@pytest.mark.parametrize(("rule", "file"), ALERTS + RECORDS)
+@each_case("rule, file", ALERTS + RECORDS)
 def test_the_expression_has_no_problem(rule, file):
     assert lint(rule["expr"], schema_of(file)) == []
 
 
-@pytest.mark.parametrize(("rule", "file"), RECORDS)
+@each_case("rule, file", RECORDS)
 def test_a_recorded_name_has_three_parts(rule, file):
     level = r"(job|(job_)?(cluster|place|node|gpu|port|alert|collector))"
     assert re.fullmatch(level + r":[a-z_]+:[a-z]+", rule["record"])
 
 
-@pytest.mark.parametrize(("rule", "file"), ALERTS)
+@each_case("rule, file", ALERTS)
 def test_the_alert_keeps_what_routes_need(rule, file):
     problems = lint_alert(rule["expr"], seconds(rule.get("for", "0s")), schema_of(file))
 
@@ -447,7 +448,7 @@ def test_the_alert_keeps_what_routes_need(rule, file):
         assert "keep_firing_for" in rule
 
 
-@pytest.mark.parametrize(("rule", "file"), ALERTS)
+@each_case("rule, file", ALERTS)
 def test_the_annotations_tell_what_to_do(rule, file):
     annotations = rule["annotations"]
 
@@ -466,7 +467,7 @@ def test_the_annotations_tell_what_to_do(rule, file):
         assert named <= labels_of(promql.parse(rule["expr"]), schema_of(file))
 
 
-@pytest.mark.parametrize(("rule", "file"), ALERTS)
+@each_case("rule, file", ALERTS)
 def test_a_page_about_a_job_begins_with_what_it_failed_of(rule, file):
     # Exporters of others say nothing from which the root of a failure is found.
     if rule["labels"]["severity"] != "critical" or file.parent != RULES:
@@ -486,7 +487,7 @@ def test_a_page_about_a_job_begins_with_what_it_failed_of(rule, file):
     assert first.startswith("{{-")
 
 
-@pytest.mark.parametrize(("rule", "file"), ALERTS)
+@each_case("rule, file", ALERTS)
 def test_queries_in_annotations_have_no_problem(rule, file):
     queries = re.findall(r'printf "((?:[^"\\]|\\.)*)"', rule["annotations"]["description"])
     queries = [query.replace('\\"', '"') for query in queries if "{" in query]
@@ -505,7 +506,7 @@ def test_every_alert_has_a_runbook_and_every_runbook_an_alert():
     assert alerts == {file.stem for file in RUNBOOKS.glob("*.md")}
 
 
-@pytest.mark.parametrize("file", sorted(RUNBOOKS.glob("*.md")), ids=lambda file: file.stem)
+@each_case("file", sorted(RUNBOOKS.glob("*.md")))
 def test_a_runbook_is_complete(file):
     text = file.read_text()
     title, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
@@ -519,7 +520,7 @@ def test_a_runbook_is_complete(file):
     assert "```text\n" in bodies["Diagnosis"]
 
 
-@pytest.mark.parametrize("file", sorted(RUNBOOKS.glob("*.md")), ids=lambda file: file.stem)
+@each_case("file", sorted(RUNBOOKS.glob("*.md")))
 def test_queries_in_a_runbook_have_no_problem(file):
     for query in re.findall(r"query instant \$PROMETHEUS '([^']*)'", file.read_text()):
         assert lint(query, pack_schema()) == [], query

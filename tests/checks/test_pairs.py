@@ -8,6 +8,7 @@ from collections import Counter
 
 import pytest
 
+from each_case import each_case
 from peerwatch_checks.pairs.naming import Suspect, Verdict, name_suspects
 from peerwatch_checks.pairs.schedule import Pair, all_pairs, near_to_far
 
@@ -41,8 +42,9 @@ def test_nobody_or_one_node_has_no_rounds() -> None:
     assert near_to_far([], {}) == near_to_far(["a"], {}) == ()
 
 
-@pytest.mark.parametrize("count", [2, 3, 4, 5, 6, 7, 8, 9, 17, 31, 64, 101])
-@pytest.mark.parametrize("leaf", [1, 3, 8, 1000])
+@each_case(
+    "count, leaf", itertools.product([2, 3, 4, 5, 6, 7, 8, 9, 17, 31, 64, 101], [1, 3, 8, 1000])
+)
 def test_each_node_meets_as_many_distinct_partners_as_asked_for(count: int, leaf: int) -> None:
     nodes = [f"n{i:03}" for i in range(count)]
     places = {

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
 
+from each_case import each_case
 from peerwatch_common.settings.secrets import NAMES_IN_TEXTS, is_secret, is_secret_variable, shown
 from peerwatch_common.signatures.redact import redacted
 from peerwatch_exporter.catalog.config_keys import VARIABLE_NAMES
@@ -96,7 +98,7 @@ def test_keys_that_are_no_secrets_are_shown(key: str) -> None:
     assert "hunter2" in shown({key: "hunter2"})
 
 
-@pytest.mark.parametrize("name", [*KEYS, *VARIABLES])
+@each_case("name", [*KEYS, *VARIABLES])
 def test_variables_are_secret(name: str) -> None:
     assert is_secret_variable(name)
     assert is_secret_variable(name.lower())
@@ -106,13 +108,12 @@ def test_none_of_the_variables_that_are_published_is_taken_for_a_secret() -> Non
     assert [] == [name for name in VARIABLE_NAMES if is_secret_variable(name)]
 
 
-@pytest.mark.parametrize("name", TEXTS)
-@pytest.mark.parametrize("form", ["{}=hunter2", "{}: hunter2", "'{}': 'hunter2'"])
+@each_case("name, form", itertools.product(TEXTS, ["{}=hunter2", "{}: hunter2", "'{}': 'hunter2'"]))
 def test_values_of_names_in_texts_are_hidden(name: str, form: str) -> None:
     assert "hunter2" not in redacted(form.format(name).encode())
 
 
-@pytest.mark.parametrize("name", [name for name in TEXTS if re.fullmatch(NAMES_IN_TEXTS, name)])
+@each_case("name", [name for name in TEXTS if re.fullmatch(NAMES_IN_TEXTS, name)])
 def test_values_of_options_are_hidden(name: str) -> None:
     assert f"run --{name} <secret> now" == redacted(f"run --{name} hunter2 now".encode())
 

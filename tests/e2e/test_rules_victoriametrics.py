@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from alertmanager_live import seconds
+from each_case import each_case
 from peerwatch_demo.stack.servers import Server, Stack, find_program, free_ports
 from yaml_files import read_yaml
 
@@ -174,7 +175,10 @@ def test_the_notation_is_read_as_promtool_does() -> None:
     )
 
 
-@pytest.mark.parametrize("number", range(len(BLOCKS)), ids=[block["name"] for block, _ in BLOCKS])
+@each_case(
+    "number",
+    [pytest.param(number, id=block["name"]) for number, (block, _) in enumerate(BLOCKS)],
+)
 def test_what_fires_on_prometheus_fires_here(server: Server, number: int) -> None:
     block, alerts = BLOCKS[number]
     for check in block["alert_rule_test"]:

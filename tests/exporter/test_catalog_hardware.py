@@ -2,6 +2,7 @@
 
 import pytest
 
+from each_case import each_case
 from peerwatch_common.metrics.spec import MetricSpec
 from peerwatch_exporter.catalog.hardware import HARDWARE, needing
 from peerwatch_exporter.collector import all_metrics
@@ -14,17 +15,17 @@ ON_HARDWARE = (
 )
 
 
-@pytest.mark.parametrize("name", CATALOG)
+@each_case("name", CATALOG)
 def test_a_word_of_the_list_or_nothing(name: str) -> None:
     assert CATALOG[name].hardware in {"", *HARDWARE}
 
 
-@pytest.mark.parametrize("name", [name for name in CATALOG if name.startswith(ON_HARDWARE)])
+@each_case("name", [name for name in CATALOG if name.startswith(ON_HARDWARE)])
 def test_what_not_every_node_has_says_so(name: str) -> None:
     assert CATALOG[name].hardware != ""
 
 
-@pytest.mark.parametrize("name", [name for name in CATALOG if name.startswith("exporter_")])
+@each_case("name", [name for name in CATALOG if name.startswith("exporter_")])
 def test_the_exporter_needs_nothing_to_speak_of_itself(name: str) -> None:
     assert CATALOG[name].hardware in {"", "NVIDIA driver"}
 

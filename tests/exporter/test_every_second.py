@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from each_case import each_case
 from fake_driver import FakeDriver
 from fake_ethtool import FakeEthtool
 from hardware_cases import FakeClock, scenario_of
@@ -53,7 +54,7 @@ def test_what_is_compared_is_found():
     }
 
 
-@pytest.mark.parametrize("name", sorted(COMPARED | PUBLISHED_FAST))
+@each_case("name", sorted(COMPARED | PUBLISHED_FAST))
 def test_what_detection_or_the_fast_endpoint_uses_is_read_every_second(name):
     assert USE.get(name, 1) == EVERY[name]
 
@@ -69,7 +70,7 @@ def test_no_rule_takes_less_than_30_s_of_what_is_read_less_often():
     assert {name for name in short if EVERY.get(name, 1) > 1} <= USE.keys()
 
 
-@pytest.mark.parametrize("name", sorted(name for name in EVERY if EVERY[name] > 1))
+@each_case("name", sorted(name for name in EVERY if EVERY[name] > 1))
 def test_a_metric_is_read_as_often_as_its_collector_or_less(name):
     (collector,) = (
         item for item in registrations().values() if name in {s.name for s in item.metrics}

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from each_case import each_case
 from hardware_cases import NOW
 from peerwatch_detector.config import load_preset
 from peerwatch_exporter.catalog import family
@@ -68,7 +69,7 @@ def test_table_and_catalogue_name_the_same_metrics():
     ]
 
 
-@pytest.mark.parametrize("metric", TABLE, ids=lambda metric: metric.name)
+@each_case("metric", TABLE)
 def test_metric_is_made_of_catalogued_metrics_by_labels_they_have(metric):
     labels = {label for name in metric.selector.metrics for label in CATALOG[name].labels}
     assert CATALOG[metric.name].labels == metric.selector.per

@@ -10,6 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from all_metrics import ALL_METRICS
+from each_case import each_case
 from hardware_cases import FIXTURES
 from peerwatch_exporter.collector import all_metrics, metrics_by_topic
 
@@ -104,7 +105,7 @@ def test_samples_carry_the_catalogued_labels(page):
         assert {tuple(sorted(CATALOG[name].labels))} == label_sets, name
 
 
-@pytest.mark.parametrize("name", sorted(ALL_METRICS))
+@each_case("name", sorted(ALL_METRICS))
 def test_metric_follows_the_naming_law(name):
     spec = ALL_METRICS[name]
     assert re.fullmatch(r"[a-z][a-z0-9_]*", name)

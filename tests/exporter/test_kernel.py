@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from each_case import each_case
 from hardware_cases import case_node, collected
 from peerwatch_exporter.collectors.kernel import (
     CLASSES,
@@ -99,7 +100,7 @@ def degraded():
         yield KernelCollector(ExporterConfig(), node.sources)
 
 
-@pytest.mark.parametrize(("event_class", "subject", "line"), EVENTS)
+@each_case("event_class, subject, line", EVENTS)
 def test_line_of_each_pattern_has_its_class(event_class, subject, line):
     assert (event_class, subject) == classify(line)
 

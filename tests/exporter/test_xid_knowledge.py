@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from each_case import each_case
 from peerwatch_exporter.catalog import sxid_codes as sxid
 from peerwatch_exporter.catalog import xid_codes as xid_table
 from peerwatch_exporter.catalog.xid_codes import (
@@ -58,7 +59,7 @@ def test_every_code_stands_in_the_table_once():
     assert list(range(1, 177)) == list(XIDS)
 
 
-@pytest.mark.parametrize("code", XIDS)
+@each_case("code", XIDS)
 def test_entry_uses_the_words_of_its_columns(code):
     entry = XIDS[code]
 

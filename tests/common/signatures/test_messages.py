@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from each_case import each_case
 from peerwatch_common.signatures.matcher import LogMatcher
 from signature_tables import shipped_signatures, shipped_table
 from yaml_files import read_yaml
@@ -26,7 +27,7 @@ def test_every_signature_has_a_message_and_every_message_its_origin() -> None:
     assert all(case["origin"] for cases in MESSAGES.values() for case in cases)
 
 
-@pytest.mark.parametrize(("name", "case"), CASES)
+@each_case("name, case", CASES)
 def test_a_message_is_matched_by_its_signature(name: str, case: dict) -> None:
     signature = SIGNATURES[name]
     text = case.get("text")

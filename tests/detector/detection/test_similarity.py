@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from detector import naive
+from each_case import each_case
 from peerwatch_detector import compiled
 from peerwatch_detector.detection.similarity import (
     Distance,
@@ -159,7 +160,7 @@ def test_identical_nodes_score_nothing(window: np.ndarray, nodes: int) -> None:
     assert not (peer_score(sums, floor) > 1e-3).any()
 
 
-@pytest.mark.parametrize("nodes", range(3, 65))
+@each_case("nodes", range(3, 65))
 def test_one_outlier_is_found_in_a_job_of_any_size(nodes: int) -> None:
     rng = np.random.default_rng(nodes)
     points = rng.normal(0.5, 0.01, (1, nodes, 8)).astype(np.float32)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from each_case import each_case
 from peerwatch_detector.diagnosis.meanings import meaning_of_class
 from peerwatch_detector.diagnosis.verdict import CLASS_NAMES, SYMPTOMS, Verdict
 
@@ -58,7 +59,7 @@ def test_a_root_is_as_urgent_as_what_is_to_be_done(action, severity):
     assert replace(root, confidence="undecided").severity is None
 
 
-@pytest.mark.parametrize("name", [*CLASS_NAMES, *SYMPTOMS])
+@each_case("name", [*CLASS_NAMES, *SYMPTOMS])
 def test_every_class_and_symptom_has_a_meaning(name):
     meaning = meaning_of_class(name)
     assert meaning.text.endswith(".")

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import itertools
+
 import promql_parser
 import pytest
 
+from each_case import each_case
 from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.reading import promql
 from peerwatch_detector.reading.reader import selection_of
@@ -23,8 +26,7 @@ def test_any_job_id_reaches_prometheus_as_it_is(job_id: str) -> None:
     assert ("job_id", job_id) == matcher_of(selection.selector)
 
 
-@pytest.mark.parametrize("job_id", [None, *ODD])
-@pytest.mark.parametrize("metric", METRICS, ids=[metric.name for metric in METRICS])
+@each_case("metric, job_id", itertools.product(METRICS, [None, *ODD]))
 def test_every_expression_of_the_preset_parses(metric: MetricConfig, job_id: str | None) -> None:
     text = promql.joined_query(metric, job_id, 15)
     assert "{{" not in text

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from detector.web.test_deviation import curve
 from detector.web.test_web import START
+from each_case import each_case
 from peerwatch_detector.web.deviation_png import deviation_png
 from peerwatch_detector.web.raster import letters
 from peerwatch_detector.web.raster.canvas import Canvas
@@ -70,7 +71,7 @@ def test_an_area_lies_between_its_lines_and_outside_of_the_box_nothing_is_drawn(
     assert not drawn[17:].any()
 
 
-@pytest.mark.parametrize("letter", [*string.ascii_letters, *string.digits, *".,:-_/%()·"])
+@each_case("letter", [*string.ascii_letters, *string.digits, *".,:-_/%()·"])
 def test_every_letter_has_strokes_of_its_own(letter: str) -> None:
     strokes = letters.strokes(letter)
 

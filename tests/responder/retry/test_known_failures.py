@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from each_case import each_case
 from peerwatch_common.signatures import signature_set
 from peerwatch_responder.retry.knowledge import exits as exits_file
 from peerwatch_responder.retry.knowledge.exits import shipped_exits
@@ -57,7 +58,7 @@ def test_the_table_has_openpais_62_codes():
     assert kinds.count("retry_with_backoff") == 1
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: str(entry["code"]))
+@each_case("entry", ENTRIES)
 def test_exits_are_known_by_their_codes(entry):
     wanted = entry["advice"]
     if entry["code"] == 0:

@@ -3,6 +3,7 @@
 import pytest
 
 from detector.diagnosis.root.failed_job import JOB, NODES, ev, exits, line, root_of, timeouts
+from each_case import each_case
 from peerwatch_detector.diagnosis.root.algorithm.algorithm import Root
 from peerwatch_detector.diagnosis.root.algorithm.fan_out import MOST_NODES, most_nodes
 from peerwatch_detector.diagnosis.root.evidence.evidence import Evidence
@@ -34,7 +35,7 @@ def sign(key: str, time: float, node: str) -> Evidence:
     )
 
 
-@pytest.mark.parametrize("key", sorted(rule_book().by_key))
+@each_case("key", sorted(rule_book().by_key))
 def test_one_sign_on_many_nodes_isolates_none_unless_it_is_their_own(key: str) -> None:
     rule = rule_book().by_key[key]
     own = rule.role == "critical" and rule.domain == "hardware"

@@ -6,6 +6,7 @@ import promql_parser
 import pytest
 
 from detector.diagnosis.root.test_live import NOW, ranks, rows
+from each_case import each_case
 from peerwatch_detector.diagnosis.root.fatal_lines import FatalLineDiagnoser
 from peerwatch_detector.diagnosis.verdict import Verdict
 from peerwatch_detector.frame import Series
@@ -89,7 +90,7 @@ def test_a_line_belongs_to_the_node_of_its_rank_and_without_one_to_nobody() -> N
     assert "does not say" in nobody.summary
 
 
-@pytest.mark.parametrize(
+@each_case(
     "signature",
     [
         *(each.id for each in shipped_signatures().signatures if each.cascade),

@@ -11,6 +11,7 @@ import promql_parser
 import pytest
 
 from detector.fake_prometheus import FakePrometheus, fake_prometheus, refuse, success
+from each_case import each_case
 from peerwatch_detector.__main__ import main
 from peerwatch_detector.diagnosis.root.algorithm.algorithm import find_root
 from peerwatch_detector.diagnosis.root.answer import root_json, root_text
@@ -228,7 +229,7 @@ def test_a_job_that_nobody_knows_is_no_answer(
     assert "no rank of job '8'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@each_case("name", QUERIES)
 def test_every_query_is_promql(name: str) -> None:
     assert promql_parser.parse(promql.job_query(QUERIES[name], 'a"b'))
 
