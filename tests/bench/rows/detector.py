@@ -15,6 +15,8 @@ from bench import detector, reading
 from bench.measurement import Goal, Measurement, alone
 
 _NODES, _METRICS, _SECONDS = 1500, 10, 900
+# The least disturbed counts, as in reading: a server that was just filled is still at work.
+_RUNS = 3
 _PLAIN = "requests + json, only reading"
 # CPU seconds of a cycle, wall seconds of a first call, MiB.
 _GOALS = {1500: (0.10, 1.0, None), 12_500: (1.5, 8.0, 1024.0)}
@@ -34,9 +36,9 @@ def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
     )
     for nodes in detector.SIZES if options.large else (_NODES,):
         with tempfile.TemporaryDirectory(prefix="peerwatch-bench-") as name:
-            (cost,) = detector.measure(Path(name), nodes, ["peerwatch"])
+            costs = detector.measure(Path(name), nodes, ["peerwatch"] * _RUNS)
         beside = (plain.seconds, _PLAIN, ours.seconds, "reading alone") if nodes == _NODES else ()
-        yield from _of(cost, beside)
+        yield from _of(min(costs, key=lambda cost: cost.cold), beside)
 
 
 def _of(cost: detector.Cost, beside: tuple[float | str, ...]) -> Iterator[Measurement]:
