@@ -60,7 +60,7 @@ test: export PYTHONDONTWRITEBYTECODE =
 # Three of the workers play on real servers, which mostly wait; two cores are for the others.
 test: setup-test
 	@$(MAKE) --no-print-directory -j 2 --keep-going --output-sync=target lint-types lint-others collected
-	python -m pytest -n 6 --dist loadgroup
+	python -m pytest -n 5 --dist loadgroup
 
 # mypy takes as long as all the others.
 lint: setup-test
