@@ -101,7 +101,8 @@ def test_a_disk_is_written_and_read(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_changes_what_is_written_is_found(tmp_path: Path) -> None:
-    found = disk(tmp_path, write=lambda file, block: file.write(b"x" + block[1:]))
+    # Whatever the first byte is, it is another one then.
+    found = disk(tmp_path, write=lambda file, block: file.write(bytes([block[0] ^ 1]) + block[1:]))
 
     assert [("fail", "high")] == [(each.status, each.severity) for each in found]
 
