@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -105,6 +107,45 @@ def test_a_python_without_venv_says_what_to_install(checkout: Path) -> None:
 
     assert (1, 1) == (code, len(said.splitlines()))
     assert "apt-get install python3.12-venv" in said
+
+
+def built_with(arguments: str, prefix: str = "/opt") -> str:
+    """Return a python3 that is asked how it was built, and has everything."""
+    asked = f"""
+import sys, sysconfig
+sysconfig.get_config_var, sys.base_prefix = (lambda name: {arguments!r}), {prefix!r}
+exec(sys.argv[1])"""
+    return f"""case "$*" in
+*ensurepip*) exec {sys.executable} -c {shlex.quote(asked)} "$2" ;;
+esac
+{GOOD_PYTHON}"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "variables", "taken"),
+    [
+        ("--prefix=/opt", "--enable-optimizations --with-lto", {}, "second"),
+        ("--enable-optimizations", "--enable-optimizations", {}, "first"),
+        ("--prefix=/opt", "--prefix=/opt", {}, "first"),
+        ("--prefix=/opt", "/usr", {}, "second"),
+        ("--prefix=/opt", "--enable-optimizations", {"PYTHON": "python3"}, "first"),
+    ],
+)
+def test_a_python_that_was_built_with_optimizations_is_preferred(
+    checkout: Path, first: str, second: str, variables: dict[str, str], taken: str
+) -> None:
+    other = checkout / "second"
+    other.mkdir()
+    prefix = second if second == "/usr" else "/opt"
+    (other / "python3").write_text(f"#!/bin/sh\n# second\n{built_with(second, prefix)}")
+    (other / "python3").chmod(0o755)
+    path = {"PATH": f"{checkout / 'bin'}:{other}"}
+
+    code, said = run_setup(checkout, {"python3": built_with(first), **SERVERS}, **path, **variables)
+
+    assert 0 == code, said
+    made_of = (checkout / ".venv" / "bin" / "python").read_text()
+    assert taken == ("second" if "# second" in made_of else "first")
 
 
 def test_packages_are_installed_once_and_again_when_the_project_changes(checkout: Path) -> None:
