@@ -214,6 +214,28 @@ def test_a_page_changes_with_its_values_and_not_with_what_was_rendered_before():
     assert text(*first) == renderer.render(first, openmetrics=False).decode()
 
 
+def test_metrics_that_move_come_and_go_are_rendered_as_by_a_new_renderer():
+    renderer = Renderer()
+    counter, labelled = filled(COUNTER, (("eth0",), 1)), filled(LABELLED, (("a", "b"), 2))
+    other, plain = filled(LABELLED, (("a", "b"), 3)), filled(PLAIN, ((), 4))
+    pages = [
+        [counter, labelled],
+        [counter, labelled],
+        [counter, other],
+        [labelled, counter],
+        [plain, counter],
+        [plain],
+        [],
+        [plain, counter, other],
+        [counter, plain, other],
+        [filled(COUNTER, (("eth0",), 1)), plain, labelled],
+    ]
+    for families in pages:
+        for openmetrics in (False, True):
+            expected = Renderer().render(families, openmetrics=openmetrics)
+            assert expected == renderer.render(families, openmetrics=openmetrics)
+
+
 def test_text_of_series_that_come_and_go_does_not_fill_the_memory():
     renderer = Renderer(max_prefixes=100)
     for start in range(0, 2000, 50):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from itertools import pairwise
 
 import pytest
 
@@ -58,6 +59,17 @@ def run_ticks(runner, clock, count):
     for _ in range(count):
         runner.tick()
         clock.now += 1
+
+
+def test_the_exporters_own_processes_are_looked_at_every_5_s(make, monkeypatch):
+    clock = FakeClock()
+    runner = make(clock=clock, cpu=Returning())
+    asked = []
+    use = runner._processes.use
+    monkeypatch.setattr(runner._processes, "use", lambda: asked.append(clock.now) or use())
+    run_ticks(runner, clock, 11)
+    assert 3 == len(asked)
+    assert [5, 5] == [later - earlier for earlier, later in pairwise(asked)]
 
 
 def test_page_has_every_family_and_says_how_each_collector_did(make):

@@ -6,6 +6,8 @@ from peerwatch_common.metrics.spec import MetricSpec
 
 # How often it is said how long collectors took and when they last succeeded, while all goes on.
 TIMES_SECONDS = 5
+# How often the exporter's own processes are looked at.
+USE_SECONDS = 5
 
 _COLLECTOR = ("collector",)
 
@@ -137,6 +139,7 @@ SPECS: tuple[MetricSpec, ...] = (
         "CPU time of the exporter's own processes: main, driver (all that call NVML), sampler, "
         "logs and dcgm.",
         "/proc/<pid>/stat utime, stime",
+        every_seconds=USE_SECONDS,
     ),
     MetricSpec(
         "exporter_resident_memory_bytes",
@@ -145,6 +148,7 @@ SPECS: tuple[MetricSpec, ...] = (
         ("process",),
         "Resident memory of the exporter's own processes; memory they share counts in each.",
         "/proc/<pid>/stat rss",
+        every_seconds=USE_SECONDS,
     ),
     MetricSpec(
         "exporter_config_last_reload_successful",

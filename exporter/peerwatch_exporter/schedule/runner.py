@@ -11,6 +11,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from peerwatch_exporter.catalog.self_metrics import USE_SECONDS
 from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.schedule.fast_aggregator import FastAggregator
 from peerwatch_exporter.schedule.rates import LONGEST_STEP_SECONDS
@@ -24,6 +25,7 @@ from peerwatch_exporter.schedule.self_report import (
 from peerwatch_exporter.schedule.ticker import Ticker
 from peerwatch_exporter.schedule.worker import ThreadWorker
 from peerwatch_exporter.snapshot import FastSnapshot, Snapshot, merge
+from peerwatch_exporter.sources.host.rarely import Rarely
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.schedule.scheduled_collector import ScheduledCollector
     from peerwatch_exporter.schedule.worker import Worker
     from peerwatch_exporter.sources import Sources
+    from peerwatch_exporter.sources.host.own_processes import ProcessUse
 
 _LOG = logging.getLogger(__name__)
 
@@ -93,6 +96,7 @@ class Runner:
         self.monotonic = sources.monotonic
         self._clock = sources.clock
         self._processes = sources.own_processes
+        self._use: Rarely[Sequence[ProcessUse]] = Rarely(USE_SECONDS, sources.monotonic)
         self._reloads = sources.reloads
         self._deadline_seconds = deadline_seconds
         self._version = version
@@ -236,7 +240,8 @@ class Runner:
     def _snapshot(self, number: int, time: float, started: float) -> Snapshot:
         results = latest_results(self._scheduled)
         missed = 0 if self._ticker is None else self._ticker.missed
-        own = exporter_families(self._version, time, missed, self._processes.use(), self._reloads)
+        use = self._use(self._processes.use)
+        own = exporter_families(self._version, time, missed, use, self._reloads)
         own += self._collector_families(results)
         collected = merge(family for result in results for family in result.families)
         return Snapshot(

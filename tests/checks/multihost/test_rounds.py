@@ -93,7 +93,7 @@ def test_odd_numbers_and_all_well(port: int) -> None:
 
 
 def test_who_does_not_come_is_missing_and_the_others_go_on(port: int) -> None:
-    # Waited for in full; a machine that does much else may take seconds for one answer of the store.
+    # Waited for in full; on a busy machine the store takes seconds for an answer.
     results = play(port, 5, capped(()), limits=replace(LIMITS, join_seconds=8.0), absent={2})
     for result in results.values():
         assert isinstance(result, Result)
