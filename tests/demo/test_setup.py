@@ -113,10 +113,12 @@ def built_with(arguments: str, prefix: str = "/opt") -> str:
     """Return a python3 that is asked how it was built, and has everything."""
     asked = f"""
 import sys, sysconfig
-sysconfig.get_config_var, sys.base_prefix = (lambda name: {arguments!r}), {prefix!r}
-exec(sys.argv[1])"""
+sysconfig.get_config_var = lambda name: {arguments!r}
+sys.prefix = sys.base_prefix = {prefix!r}
+code = sys.argv.pop(1)
+exec(code)"""
     return f"""case "$*" in
-*ensurepip*) exec {sys.executable} -c {shlex.quote(asked)} "$2" ;;
+*ensurepip*) exec {sys.executable} -c {shlex.quote(asked)} "$2" "$3" ;;
 esac
 {GOOD_PYTHON}"""
 
@@ -146,6 +148,29 @@ def test_a_python_that_was_built_with_optimizations_is_preferred(
     assert 0 == code, said
     made_of = (checkout / ".venv" / "bin" / "python").read_text()
     assert taken == ("second" if "# second" in made_of else "first")
+
+
+def test_a_virtual_environment_stands_for_the_python_that_it_was_made_with(
+    checkout: Path,
+) -> None:
+    base = checkout / "base"
+    base.mkdir()
+    (base / "python3").write_text(f"#!/bin/sh\n# base\n{GOOD_PYTHON}")
+    (base / "python3").chmod(0o755)
+    active = f"""
+import sys, sysconfig
+sysconfig.get_config_var = lambda name: "--enable-optimizations"
+sys._base_executable = {str(base / "python3")!r}
+exec(sys.argv.pop(1))"""
+    python = f"""case "$*" in
+*ensurepip*) exec {sys.executable} -c {shlex.quote(active)} "$2" "$3" ;;
+*) exit 1 ;;
+esac"""
+
+    code, said = run_setup(checkout, {"python3": python, **SERVERS})
+
+    assert 0 == code, said
+    assert "# base" in (checkout / ".venv" / "bin" / "python").read_text()
 
 
 def test_packages_are_installed_once_and_again_when_the_project_changes(checkout: Path) -> None:
