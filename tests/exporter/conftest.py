@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import resource
 from typing import TYPE_CHECKING
 
 import pytest
@@ -118,3 +120,23 @@ def render_fast() -> Callable[[str], str]:
             return pages.fast(openmetrics=False, scraper=None, timeout=0).decode()
 
     return page
+
+
+@pytest.fixture
+def many_open_files() -> Iterator[None]:
+    """Leave no descriptor free that select would take."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = 4096
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        pytest.skip(f"no more than {hard} open files")
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+    descriptors = [os.open(os.devnull, os.O_RDONLY)]
+    try:
+        while descriptors[-1] < 1024:
+            descriptors.append(os.dup(descriptors[0]))
+        yield
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

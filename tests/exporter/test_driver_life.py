@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -259,26 +258,6 @@ def test_stop_leaves_no_child(tmp_path):
 
         assert all(is_gone(pid) for pid in pids)
         assert set() == node.children()
-
-
-@pytest.fixture
-def many_open_files():
-    """Leave no descriptor free that select would take."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = 4096
-    if hard != resource.RLIM_INFINITY and hard < needed:
-        pytest.skip(f"no more than {hard} open files")
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
-    descriptors = [os.open(os.devnull, os.O_RDONLY)]
-    try:
-        while descriptors[-1] < 1024:
-            descriptors.append(os.dup(descriptors[0]))
-        yield
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.usefixtures("many_open_files")

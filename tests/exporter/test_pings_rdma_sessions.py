@@ -326,6 +326,7 @@ def serving(
     servers.close()
 
 
+@pytest.mark.usefixtures("many_open_files")
 def test_a_ping_over_rdma_is_a_session_that_leaves_no_server(tmp_path, starts):
     port = free_port()
     config = config_of(tmp_path, port, rdma=True, rdma_timeout_seconds=30)

@@ -62,6 +62,9 @@ class Asker:
         except OSError:
             self._socket.close()
             raise
+        # `select.select` refuses a descriptor from 1024 on, which a busy exporter has.
+        self._readable = select.poll()
+        self._readable.register(self._socket, select.POLLIN)
 
     def ask(self) -> int | Reason:
         """Return the port of a server that waits for this node, or why there is none."""
@@ -90,7 +93,7 @@ class Asker:
     def _answer(self, first: int, until: float) -> Packet | None:
         """Return the next answer to a request from the number ``first`` on; None: none in time."""
         while (left := until - time.monotonic()) > 0:
-            if not select.select([self._socket], [], [], left)[0]:
+            if not self._readable.poll(left * 1000):
                 return None
             datagram = receive(self._socket)
             decoded = None if datagram is None else decode(datagram.data, self._secrets())

@@ -110,11 +110,14 @@ def _read(
 ) -> Run:
     output, heard = bytearray(), 0
     times: list[float] = []
+    # `select.select` refuses a descriptor from 1024 on, which a busy exporter has.
+    readable = select.poll()
+    readable.register(terminal, select.POLLIN)
     while len(output) < _MOST_BYTES and not is_ended():
         left = deadline - time.monotonic()
         if left <= 0:
             return Run(bytes(output), times, timed_out=True)
-        if not select.select([terminal], [], [], min(left, _LONGEST_WAIT_SECONDS))[0]:
+        if not readable.poll(min(left, _LONGEST_WAIT_SECONDS) * 1000):
             continue
         try:
             data = os.read(terminal, _READ_BYTES)
