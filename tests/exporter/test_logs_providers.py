@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 
 import pytest
 
@@ -58,6 +59,13 @@ def test_a_named_pipe_is_not_read(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     streams(tmp_path, 10, tmp_path / "pipe", "/dev/null")
     assert ({}, ["pipe", "terminal"]) == found(ProcessOutputs(tmp_path), rank_target(pid=10))
+
+
+def test_a_file_in_shared_memory_is_no_device(tmp_path):
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as log:
+        streams(tmp_path, 10, log.name, "/dev/null")
+        files, reasons = found(ProcessOutputs(tmp_path), rank_target(pid=10))
+    assert ([f"{tmp_path}/10/fd/1"], ["terminal"]) == (list(files), reasons)
 
 
 def test_a_mount_that_hung_is_left_alone(tmp_path):

@@ -68,7 +68,7 @@ class ProcessOutputs:
         target = os.readlink(path)  # noqa: PTH115 - each second
         if not target.startswith("/"):
             return "socket" if target.startswith("socket:") else "pipe"
-        if target.startswith("/dev/"):
+        if target.startswith("/dev/") and not target.startswith("/dev/shm/"):
             return "terminal"
         mount = _MOUNT.search(read_whole(f"{self._procfs}/{pid}/fdinfo/{stream}"))
         group = f"mount {mount[1].decode()}" if mount else target.rpartition("/")[0]
