@@ -149,7 +149,8 @@ def test_release_ends_by_itself(tmp_path):
 
 def test_process_that_cannot_be_killed_is_counted_and_left_behind(tmp_path):
     spared = []
-    limits = replace(QUICK, death=0.2)
+    # A machine that stands still for a second must not make others hang.
+    limits = replace(QUICK, hang=3.0, run=9.0, death=0.2)
 
     def unkillable(pid, number):
         spared.append(pid)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.logs.targets import Targets
 
 _STREAMS = (1, 2)
+# The one folder of /dev with files.
+_IN_MEMORY = "/dev/shm/"  # noqa: S108 - a name to compare with
 _MOUNT = re.compile(rb"^mnt_id:\s*(\d+)$", re.MULTILINE)
 
 
@@ -68,7 +70,7 @@ class ProcessOutputs:
         target = os.readlink(path)  # noqa: PTH115 - each second
         if not target.startswith("/"):
             return "socket" if target.startswith("socket:") else "pipe"
-        if target.startswith("/dev/") and not target.startswith("/dev/shm/"):
+        if target.startswith("/dev/") and not target.startswith(_IN_MEMORY):
             return "terminal"
         mount = _MOUNT.search(read_whole(f"{self._procfs}/{pid}/fdinfo/{stream}"))
         group = f"mount {mount[1].decode()}" if mount else target.rpartition("/")[0]
