@@ -152,7 +152,8 @@ def copy(tmp_path: Path) -> Path:
     git(copy, "init", "-q")
     git(copy, "add", "-A", "-f")
     git(copy, "commit", "-q", "-m", "before")
-    # What was compiled here counts there too: the files are as old. It is half of the work.
+    # What was compiled here counts there too: the files are as old. To compile
+    # it all anew is a quarter of the work.
     for folder in {Path(name).parent / "__pycache__" for name in names.split("\0")}:
         for compiled in (ROOT / folder).glob("*.pyc"):
             (copy / folder).mkdir(exist_ok=True)
