@@ -278,15 +278,22 @@ def fetching(checkout: Path) -> dict[str, str]:
     }
 
 
-def test_the_tests_leave_the_benchmarks_what_they_fetched(
+def test_one_set_up_leaves_another_what_it_fetched(
     checkout: Path, fetching: dict[str, str]
 ) -> None:
     there = checkout / ".tools/usr/bin"
     there.mkdir(parents=True)
     (there / "prometheus-node-exporter").touch()
+    (there / "half-a-program").touch()
+    for name in ("slurm", "accounting"):
+        (checkout / ".tools" / name / "usr").mkdir(parents=True)
 
-    run_setup(checkout, fetching, what="demo")
+    code, _ = run_setup(checkout, fetching, what="demo")
 
+    assert code == 0
+    assert (checkout / ".tools/usr/bin/prometheus").exists()
+    assert not (there / "half-a-program").exists()
+    assert all((checkout / ".tools" / name / "usr").is_dir() for name in ("slurm", "accounting"))
     (asked,) = (checkout / "asked").read_text().splitlines()
     assert asked.endswith("download prometheus prometheus-alertmanager prometheus-node-exporter")
 
