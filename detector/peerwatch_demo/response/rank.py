@@ -21,9 +21,13 @@ while [ -d "/proc/$1" ] && [ -d "/proc/$2" ]; do sleep 1; done
 [ -d "/proc/$1" ] && exit
 kill -9 "$2"
 [ -n "$3" ] || exit
-for file in $(grep -lzxF "SLURM_CONF=$3" /proc/[0-9]*/environ 2>/dev/null); do
-    pid=${file#/proc/}
-    [ "${pid%/environ}" = "$$" ] || kill -9 "${pid%/environ}"
+# Twice: amid an exec a process shows no environment.
+for turn in 1 2; do
+    for file in $(grep -lzxF "SLURM_CONF=$3" /proc/[0-9]*/environ 2>/dev/null); do
+        pid=${file#/proc/}
+        [ "${pid%/environ}" = "$$" ] || kill -9 "${pid%/environ}"
+    done
+    sleep 1
 done
 """
 

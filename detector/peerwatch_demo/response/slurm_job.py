@@ -19,6 +19,8 @@ from peerwatch_demo.stack.slurm import Slurm, folder_of_slurm, without_slurm
 
 CONTROLLER = "controller"
 _READY_SECONDS = 120.0
+# Amid an exec a process shows no environment for some 0.1 ms, longer where the CPUs are busy.
+_EXEC_SECONDS = 0.5
 _LOOPBACK = "127."
 _SETTINGS = {
     # A job that is requeued is looked at in seconds, not in half a minute.
@@ -181,14 +183,26 @@ def kill_left(configuration: str) -> list[int]:
         The path of its slurm.conf, which all of them have in their environment.
     """
     wanted = f"SLURM_CONF={configuration}".encode()
-    killed = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        pid = int(folder.name)
-        try:
-            if pid != os.getpid() and wanted in (folder / "environ").read_bytes().split(b"\0"):
-                os.kill(pid, signal.SIGKILL)
-                killed.append(pid)
-        except OSError:
-            # It has ended, or is somebody else's.
-            continue
-    return killed
+    killed: list[int] = []
+    end = time.monotonic() + _EXEC_SECONDS
+    while True:
+        before, unsure = len(killed), False
+        for folder in Path("/proc").glob("[0-9]*"):
+            pid = int(folder.name)
+            if pid == os.getpid() or pid in killed:
+                continue
+            try:
+                content = (folder / "environ").read_bytes()
+                if wanted in content.split(b"\0"):
+                    os.kill(pid, signal.SIGKILL)
+                    killed.append(pid)
+                # A thread of the kernel and a zombie have no program, one amid an exec has.
+                elif not content and (folder / "exe").readlink():
+                    unsure = True
+            except OSError:
+                # It has ended, or is somebody else's.
+                continue
+        # Whoever was killed may have started another one meanwhile.
+        if len(killed) == before and not (unsure and time.monotonic() < end):
+            return killed
+        time.sleep(0.01)
