@@ -57,9 +57,10 @@ demo: setup-demo
 
 # Programs that tests start load what is compiled, also where the environment forbids to keep it.
 test: export PYTHONDONTWRITEBYTECODE =
-# Three of the workers play on real servers, which mostly wait; two cores are for the others.
+# Three of the workers play on real servers, which mostly wait; two cores are for the others. Types
+# are checked by a test, meanwhile.
 test: setup-test
-	@$(MAKE) --no-print-directory -j 2 --keep-going --output-sync=target lint-types lint-others collected
+	@$(MAKE) --no-print-directory -j 2 --keep-going --output-sync=target lint-others collected
 	python -m pytest -n 5 --dist loadgroup
 
 # mypy takes as long as all the others.

@@ -196,11 +196,11 @@ def kill_left(configuration: str) -> list[int]:
                 if wanted in content.split(b"\0"):
                     os.kill(pid, signal.SIGKILL)
                     killed.append(pid)
-                # A thread of the kernel and a zombie have no program, one amid an exec has.
-                elif not content and (folder / "exe").readlink():
+                elif not content:
+                    (folder / "exe").readlink()
                     unsure = True
             except OSError:
-                # It has ended, or is somebody else's.
+                # It has ended, is somebody else's, or has no program: a zombie, the kernel's.
                 continue
         # Whoever was killed may have started another one meanwhile.
         if len(killed) == before and not (unsure and time.monotonic() < end):
