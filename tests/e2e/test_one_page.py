@@ -51,6 +51,7 @@ EIGHT, SIXTEEN = tuple(NODES[:8]), tuple(NODES[:16])
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.xdist_group("plays-1"),
+    pytest.mark.slow,
     # The plays take some 440 s.
     pytest.mark.timeout(1800),
 ]

@@ -43,10 +43,12 @@ class Files:
 
     def replace(self, path: str, text: str) -> None:
         """Put another file in a file's place at once, as careful programs do."""
-        if self._written.get(path) == text:
+        before = self._written.get(path)
+        if before == text:
             return
         target = self.root / path
-        target.parent.mkdir(parents=True, exist_ok=True)
+        if before is None:
+            target.parent.mkdir(parents=True, exist_ok=True)
         self._written[path] = text
         beside = target.with_name(f".{target.name}.new")
         beside.write_text(text)

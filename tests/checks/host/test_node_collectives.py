@@ -50,7 +50,8 @@ def test_what_a_job_sets_does_not_reach_the_test(
     ]
 
 
-@pytest.mark.slow
+# It mostly waits, like the plays.
+@pytest.mark.xdist_group("plays-3")
 def test_a_rank_that_cannot_start_is_an_error_with_its_reason() -> None:
     # One waits for the other until the end; on a busy machine torch takes half of it to load.
     found = measure(["cpu", "nowhere:9"], "gloo", size=1024, repeats=1, seconds=60.0)

@@ -60,7 +60,8 @@ def start(network: Network, node: str, *, count: int, folder: Path) -> subproces
     )
 
 
-@pytest.mark.slow
+# It mostly waits, like the plays.
+@pytest.mark.xdist_group("plays-1")
 def test_a_slow_link_and_a_node_that_is_not_there_are_named(
     network: Network, tmp_path: Path
 ) -> None:

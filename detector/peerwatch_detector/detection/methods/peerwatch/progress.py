@@ -369,9 +369,12 @@ class ProgressTracker:
         if metric not in self._series:
             return np.full(seconds, np.nan)
         newest = self._newest[metric]
-        wanted = np.arange(time - seconds + 1, time + 1)
-        values = self._series[metric][wanted % _MEMORY]
-        return np.where((wanted > newest - _MEMORY) & (wanted <= newest), values, np.nan)
+        first = time - seconds + 1
+        begin, end = max(first, newest - _MEMORY + 1), min(time, newest) + 1
+        found = np.full(seconds, np.nan)
+        if begin < end:
+            found[begin - first : end - first] = self._kept(metric, begin, end)
+        return found
 
     def _hour(self, metric: str, time: int) -> Levels:
         """Return the hour up to and with ``time`` as ``_past`` does, NaN where nothing is kept."""
@@ -389,9 +392,18 @@ class ProgressTracker:
         newest = self._newest[metric]
         first = max(time - seconds, newest - _MEMORY) + 1
         lead = max(first - _CARRY_SECONDS, newest - _MEMORY + 1)
-        times = np.arange(lead, min(time, newest) + 1)
-        values = self._series[metric][times % _MEMORY]
-        place = np.arange(len(values))
-        source = np.maximum.accumulate(np.where(np.isfinite(values), place, -_CARRY_SECONDS))
-        carried = np.where(place - source < _CARRY_SECONDS, values[source], np.nan)
-        return carried[first - lead :]
+        values = self._kept(metric, lead, min(time, newest) + 1)
+        known = np.isfinite(values)
+        if not known.all():
+            place = np.arange(len(values))
+            source = np.maximum.accumulate(np.where(known, place, -_CARRY_SECONDS))
+            values = np.where(place - source < _CARRY_SECONDS, values[source], np.nan)
+        return values[first - lead :]
+
+    def _kept(self, metric: str, begin: int, end: int) -> Levels:
+        """Return a copy of the samples of the seconds from ``begin`` up to ``end``, all kept."""
+        series, count = self._series[metric], max(0, end - begin)
+        start = begin % _MEMORY
+        if start + count <= _MEMORY:
+            return series[start : start + count].copy()
+        return np.concatenate((series[start:], series[: start + count - _MEMORY]))

@@ -71,8 +71,10 @@ def ordinary_pause(levels: NDArray[np.float64], low_below: float, least_seconds:
 
 def low_runs(levels: NDArray[np.float64], low_below: float) -> NDArray[np.int64]:
     """Return where every run of next to no progress starts and ends, shape (n_runs, 2)."""
-    edges = np.diff(np.concatenate(([0], (levels < low_below).astype(np.int8), [0])))
-    return np.stack((np.flatnonzero(edges > 0), np.flatnonzero(edges < 0)), axis=1)
+    low = np.zeros(len(levels) + 2, dtype=np.bool_)
+    np.less(levels, low_below, out=low[1:-1])
+    # By turns one begins and one ends.
+    return np.flatnonzero(low[1:] != low[:-1]).reshape(-1, 2)
 
 
 def other_work(
