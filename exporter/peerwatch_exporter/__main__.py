@@ -11,7 +11,7 @@ from peerwatch_common.logs import set_up_logging
 from peerwatch_common.web.server import ListenError
 from peerwatch_exporter.collector import registrations
 from peerwatch_exporter.process.command_line import parse
-from peerwatch_exporter.settings.isolated_load import load_config_in_subprocess
+from peerwatch_exporter.settings.isolated_load import SettingsReader
 
 if TYPE_CHECKING:
     import argparse
@@ -40,12 +40,13 @@ def main(arguments: Sequence[str] | None = None, open_host: OpenHost | None = No
     if options.command == "hook-path":
         sys.stdout.write(f"{Path(__file__).parent / 'hook'}\n")
         return 0
-    registered = registrations()
     if options.command == "collectors":
-        sys.stdout.write(_table(registered))
+        sys.stdout.write(_table(registrations()))
         return 0
+    reader = SettingsReader()
+    registered = registrations()
     try:
-        config = _settings(options, registered)
+        config = _settings(reader, options, registered)
         if options.check:
             return _check(config)
         return _run(options, config, registered, open_host)
@@ -80,14 +81,14 @@ def _table(registered: Mapping[str, Registration]) -> str:
 
 
 def _settings(
-    options: argparse.Namespace, registered: Mapping[str, Registration]
+    reader: SettingsReader, options: argparse.Namespace, registered: Mapping[str, Registration]
 ) -> ExporterConfig:
     paths = {
         name: getattr(options, f"path_{name}") for name in ("procfs", "sysfs", "kmsg", "rootfs")
     }
     given = {name: path for name, path in paths.items() if path is not None}
     web = {} if options.web_config_file is None else {"config_file": options.web_config_file}
-    return load_config_in_subprocess(
+    return reader.load(
         options.config,
         listen=options.listen,
         known_collectors=registered,
@@ -134,7 +135,7 @@ def _run(
                 return Reload(
                     options.config,
                     config,
-                    load=lambda: _settings(options, registered),
+                    load=lambda: _settings(SettingsReader(), options, registered),
                     apply=exporter.follow,
                     fixed=FIXED,
                     facts=parts.sources.reloads,

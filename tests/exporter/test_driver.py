@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from driver_node import FAST, PATIENCE, QUICK, UUID, driver_node, gpus_of, restarts, values
+from driver_node import FAST, PATIENCE, PATIENT, QUICK, UUID, driver_node, gpus_of, restarts, values
 from driver_process import UTILIZATION, hang, in_time, is_gone, recover, wait_for, well
 
 
@@ -22,6 +22,12 @@ def test_values_are_those_of_the_library(tmp_path):
     assert 8 == found["gpus_visible",]
     assert 0 == found["exporter_nvml_restarts_total", "gpu_hung"]
     assert 0 == found["exporter_nvml_unkillable_processes",]
+
+
+def test_the_first_process_starts_at_once(tmp_path):
+    """Not when the manager next looks after its children: the first page would be without GPUs."""
+    with driver_node(tmp_path, limits=replace(PATIENT, poll=3600.0)) as node:
+        wait_for(node.children)
 
 
 def test_reports_say_when_and_how_long(tmp_path):

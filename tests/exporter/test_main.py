@@ -217,6 +217,15 @@ def test_main_process_loads_no_ssl_bcrypt_or_pynvml_unless_asked():
     assert "[]\n" == done.stdout
 
 
+def test_what_reads_the_settings_ends_in_peace_if_it_is_never_asked():
+    """It is started before anything else can fail."""
+    command = [sys.executable, "-m", "peerwatch_exporter.settings.isolated_load"]
+    done = subprocess.run(
+        command, env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+    assert (0, b"", b"") == (done.returncode, done.stdout, done.stderr)
+
+
 def test_port_in_use_ends_the_process_with_1(capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

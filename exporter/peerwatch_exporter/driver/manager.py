@@ -112,6 +112,8 @@ class Driver:
             return
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
+        # The first child starts at once, not when there is something to look after.
+        self._wake()
         # The kernel ends the children with the thread that started them: one thread for all.
         self._thread = threading.Thread(target=self._run, name="driver", daemon=True)
         self._thread.start()

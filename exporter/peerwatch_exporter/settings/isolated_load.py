@@ -1,8 +1,8 @@
 """Lets a short-lived process read the settings, so that the exporter need not carry pydantic.
 
 Checking the settings with pydantic takes 17 MiB that a process never gives back; nothing of it is
-needed afterwards. ``load_config_in_subprocess`` runs this module with ``python -m``, which answers
-with the settings, or with every mistake in them.
+needed afterwards. ``SettingsReader`` runs this module with ``python -m``, which answers with the
+settings, or with every mistake in them.
 """
 
 from __future__ import annotations
@@ -24,46 +24,55 @@ if TYPE_CHECKING:
 _MODULE = "peerwatch_exporter.settings.isolated_load"
 
 
-def load_config_in_subprocess(
-    path: Path | None,
-    *,
-    listen: str | None,
-    known_collectors: Collection[str],
-    overrides: Mapping[str, Mapping[str, object]],
-) -> ExporterConfig:
-    """Return the settings as ``load_config`` reads them, as plain namespaces of the same shape.
+class SettingsReader:
+    """A process that reads the settings once, and meanwhile loads what it needs for that.
 
-    Parameters
-    ----------
-    path, listen, known_collectors, overrides
-        As for ``load_config``.
-
-    Raises
-    ------
-    ConfigError
-        With every mistake found.
+    That takes a third of a second, so it is started before the settings can be asked for. It ends
+    by itself if they never are.
     """
-    request = {
-        "path": None if path is None else str(path),
-        "listen": listen,
-        "known_collectors": sorted(known_collectors),
-        "overrides": {
-            section: {name: str(value) for name, value in values.items()}
-            for section, values in overrides.items()
-        },
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", _MODULE],
-        input=json.dumps(request).encode(),
-        stdout=subprocess.PIPE,
-        check=False,
-    )
-    if done.returncode:
-        raise ConfigError([f"the settings could not be read: exit status {done.returncode}"])
-    mistakes, plain = json.loads(done.stdout)
-    if mistakes:
-        raise ConfigError(mistakes)
-    return cast("ExporterConfig", from_plain(plain))
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", _MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def load(
+        self,
+        path: Path | None,
+        *,
+        listen: str | None,
+        known_collectors: Collection[str],
+        overrides: Mapping[str, Mapping[str, object]],
+    ) -> ExporterConfig:
+        """Return the settings as ``load_config`` reads them, as plain namespaces of the same shape.
+
+        Parameters
+        ----------
+        path, listen, known_collectors, overrides
+            As for ``load_config``.
+
+        Raises
+        ------
+        ConfigError
+            With every mistake found.
+        """
+        request = {
+            "path": None if path is None else str(path),
+            "listen": listen,
+            "known_collectors": sorted(known_collectors),
+            "overrides": {
+                section: {name: str(value) for name, value in values.items()}
+                for section, values in overrides.items()
+            },
+        }
+        answer, _ = self._process.communicate(json.dumps(request).encode())
+        if self._process.returncode:
+            status = self._process.returncode
+            raise ConfigError([f"the settings could not be read: exit status {status}"])
+        mistakes, plain = json.loads(answer)
+        if mistakes:
+            raise ConfigError(mistakes)
+        return cast("ExporterConfig", from_plain(plain))
 
 
 def main() -> int:
@@ -72,7 +81,10 @@ def main() -> int:
 
     from peerwatch_exporter.settings.load import load_config  # noqa: PLC0415 - it loads pydantic
 
-    request = json.load(sys.stdin)
+    asked = sys.stdin.read()
+    if not asked:
+        return 0
+    request = json.loads(asked)
     path = request["path"]
     mistakes: list[str] = []
     plain = None
