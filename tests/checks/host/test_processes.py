@@ -117,8 +117,11 @@ def test_zombies_of_one_parent_are_counted(tmp_path: Path, started: list[int]) -
 
 def test_a_process_that_is_stuck_in_the_kernel_is_named(tmp_path: Path, started: list[int]) -> None:
     process = subprocess.Popen([sys.executable, "-c", STUCK])
-    wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_DISK_SLEEP)
-    started.extend((psutil.Process(process.pid).children()[0].pid, process.pid))
+    started.append(process.pid)
+    seen = psutil.Process(process.pid)
+    # One that waits for the disk while it starts has no child yet.
+    wait_until(lambda: seen.children() and seen.status() == psutil.STATUS_DISK_SLEEP)
+    started.append(seen.children()[0].pid)
 
     found = run(tmp_path)["stuck"]
     process.kill()
