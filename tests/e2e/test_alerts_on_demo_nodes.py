@@ -131,15 +131,12 @@ def found() -> Iterator[Found]:
         start("healthy", 0)
         look_at("healthy")
         took = time.monotonic() - began
-        for name in KNOWN_LATE:
-            start(name, ONSET_SECONDS + len(KNOWN_LATE) * took)
-        for name in KNOWN_LATE:
-            look_at(name)
-        others = SCENARIOS.keys() - {"healthy", *KNOWN_LATE}
-        for name in sorted(others):
-            start(name, ONSET_SECONDS + ONSET_STARTS * took)
-        for name in sorted(others):
-            look_at(name)
+        others = sorted(SCENARIOS.keys() - {"healthy", *KNOWN_LATE})
+        for names, starts in ((KNOWN_LATE, len(KNOWN_LATE)), (others, ONSET_STARTS)):
+            for name in names:
+                start(name, ONSET_SECONDS + starts * took)
+            for name in names:
+                look_at(name)
         alerts: dict[str, set[str]] = {name: set() for name in SCENARIOS}
         deadline = time.monotonic() + 600
         while time.monotonic() < deadline:

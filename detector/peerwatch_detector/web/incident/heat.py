@@ -9,6 +9,7 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
+from peerwatch_detector.detection.runs import runs
 from peerwatch_detector.units import quantity
 from peerwatch_detector.web.deviation import time_marks
 
@@ -138,8 +139,7 @@ def _cells(shades: NDArray[np.int64], shade: int, step: float) -> str:
     """Return the outline of all cells of a shade, neighbours in a row together."""
     drawn = []
     for place, row in enumerate(shades == shade):
-        edges = np.flatnonzero(np.diff(row.astype(np.int8), prepend=0, append=0))
-        for begin, end in edges.reshape(-1, 2):
+        for begin, end in runs(row):
             left, right = round(_LEFT + begin * step), round(_LEFT + end * step)
             drawn.append(f"M{left} {_ROW * place + 1}H{right}v{_ROW - 2}H{left}Z")
     return "".join(drawn)

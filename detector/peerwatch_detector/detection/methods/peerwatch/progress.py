@@ -275,7 +275,7 @@ class ProgressTracker:
         counter, second = self._current, self._second(time)
         if counter is None or not self._counters.get(counter):
             return None
-        raw, before = self._raw(counter, second, _MEMORY), self._usual_before.get(counter, np.nan)
+        raw, before = self._raw(counter, second), self._usual_before.get(counter, np.nan)
         first = 0
         if (fell := last_fall(raw)) is not None:
             first, before = fell, np.nan
@@ -349,7 +349,7 @@ class ProgressTracker:
 
     def _step_seconds(self, counter: str, second: int) -> float:
         """Return for how long a counter has not risen."""
-        return float(last_rise(self._raw(counter, second, _MEMORY)) or 0)
+        return float(last_rise(self._raw(counter, second)) or 0)
 
     def _reaches_back(self, past: Levels) -> bool:
         """Whether the past of a metric reaches far enough back."""
@@ -361,17 +361,16 @@ class ProgressTracker:
         if found is None:
             if len(self._rates) >= _KEPT_RATES:
                 self._rates.clear()
-            found = self._rates[counter, time] = counter_rate(self._raw(counter, time, _MEMORY))
+            found = self._rates[counter, time] = counter_rate(self._raw(counter, time))
         return found
 
-    def _raw(self, metric: str, time: int, seconds: int) -> Levels:
-        """Return the samples of the seconds up to and with ``time``."""
+    def _raw(self, metric: str, time: int) -> Levels:
+        """Return the samples of the hour up to and with ``time``."""
+        found = np.full(_MEMORY, np.nan)
         if metric not in self._series:
-            return np.full(seconds, np.nan)
-        newest = self._newest[metric]
-        first = time - seconds + 1
+            return found
+        newest, first = self._newest[metric], time - _MEMORY + 1
         begin, end = max(first, newest - _MEMORY + 1), min(time, newest) + 1
-        found = np.full(seconds, np.nan)
         if begin < end:
             found[begin - first : end - first] = self._kept(metric, begin, end)
         return found

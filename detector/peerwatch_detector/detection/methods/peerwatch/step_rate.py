@@ -11,6 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from peerwatch_detector.detection.runs import runs
+
 # Lulls that recur more often than once in so many seconds belong to the iteration: no checkpoint is
 # taken every minute.
 _RECURS_SECONDS = 60
@@ -71,10 +73,7 @@ def ordinary_pause(levels: NDArray[np.float64], low_below: float, least_seconds:
 
 def low_runs(levels: NDArray[np.float64], low_below: float) -> NDArray[np.int64]:
     """Return where every run of next to no progress starts and ends, shape (n_runs, 2)."""
-    low = np.zeros(len(levels) + 2, dtype=np.bool_)
-    np.less(levels, low_below, out=low[1:-1])
-    # By turns one begins and one ends.
-    return np.flatnonzero(low[1:] != low[:-1]).reshape(-1, 2)
+    return runs(levels < low_below)
 
 
 def other_work(
@@ -104,7 +103,7 @@ def other_work(
     mix = np.divide(sent, computed, out=np.full(len(levels), np.nan), where=computed > 0)
     less = mix < _MIX_SHARE * float(np.median(mix[working]))
     other = np.zeros(len(levels), dtype=np.bool_)
-    for start, end in low_runs(np.where(less, 0.0, 1.0), 0.5):
+    for start, end in runs(less):
         # Where it begins and ends the means are of both.
         if end - start <= _LONGEST_OTHER:
             other[max(0, start - _MIX_SECONDS // 2) : end + _MIX_SECONDS // 2] = True
@@ -129,10 +128,10 @@ def step_rate(
         The mean, NaN if nothing is known, and how many seconds it is of.
     """
     counted: NDArray[np.bool_] = np.isfinite(levels)
-    runs = low_runs(levels, low_below)
-    lull = _usual(runs, int(counted.sum())) if lull_seconds is None else lull_seconds
+    low = low_runs(levels, low_below)
+    lull = _usual(low, int(counted.sum())) if lull_seconds is None else lull_seconds
     longest = _LULLS * lull
-    for start, end in runs:
+    for start, end in low:
         if end - start > longest:
             counted[start:end] = False
     if not counted.any():
