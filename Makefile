@@ -2,6 +2,7 @@
 # make demo RESPOND=1  the same to its end: the node is drained, the job trains on (under 5 minutes)
 # make demo FLEET=64  the same on a simulated fleet with a past (under 3 minutes)
 # make test    everything that must hold before a change goes in
+# make oldest  the tests of the programs with the oldest versions of packages that are allowed
 # make generate  write again what repeats the code: rules, dashboards, tables and pages
 # make bench   one table: what each program costs, next to what a user would do instead
 # make evaluate  how right the detector's methods are, on simulated cases (under 5 minutes)
@@ -15,7 +16,7 @@
 SHELL := /bin/sh
 export PATH := $(CURDIR)/.venv/bin:$(PATH):$(CURDIR)/.tools/usr/bin
 
-.PHONY: help demo test lint lint-types lint-others collected format generate bench evaluate gpu models pictures setup-demo setup-test setup-bench clean
+.PHONY: help demo test oldest lint lint-types lint-others collected format generate bench evaluate gpu models pictures setup-demo setup-test setup-bench clean
 
 help:
 	@echo 'make demo       run the whole loop on this machine: fault, finding, alert, page'
@@ -30,6 +31,8 @@ help:
 	@echo '                FAULT=pfc_storm|hung_rank|lost_gpu|...   one of the exporter'"'"'s scenarios'
 	@echo '                SEED=1 HOLD=1      as above'
 	@echo 'make test       lint, types, architecture, rules, unit and end-to-end tests'
+	@echo 'make oldest     the tests of the programs with the oldest packages that pyproject.toml allows'
+	@echo '                TESTS=tests/exporter  only these'
 	@echo 'make lint       only the part of `make test` that runs no code'
 	@echo 'make format     let ruff format and repair the code'
 	@echo 'make generate   write again what repeats the code: rules, dashboards, tables and pages'
@@ -62,6 +65,10 @@ test: export PYTHONDONTWRITEBYTECODE =
 test: setup-test
 	@$(MAKE) --no-print-directory -j 2 --keep-going --output-sync=target lint-others collected
 	python -m pytest -n 5 --dist loadgroup
+
+# With the oldest versions of the packages that pyproject.toml allows, in an environment of its own.
+oldest: setup-test
+	@python .ci/oldest.py $(TESTS)
 
 # mypy takes as long as all the others.
 lint: setup-test

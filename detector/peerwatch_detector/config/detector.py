@@ -14,12 +14,12 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    ModelWrapValidatorHandler,
     ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
 )
+from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from peerwatch_common.settings.load import validated, with_changes
