@@ -98,24 +98,48 @@ def _listed(value: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
 
 def _results(test: Mapping[str, Any]) -> Iterator[DiagResult]:
     name = str(test.get("name", "")).strip() or "unnamed"
-    for result in _listed(test, "results"):
-        warnings = result.get("warnings") or result.get("warning") or []
-        listed = warnings if isinstance(warnings, list) else [warnings]
-        texts, severities = [], set()
-        for each in listed:
-            if isinstance(each, dict):
-                texts.append(str(each.get("warning", each.get("text", ""))))
-                severities.add(each.get("error_severity"))
-            else:
-                texts.append(str(each))
-        yield DiagResult(
-            test=name,
-            device=_device(result),
-            status=str(result.get("status", "")).strip().lower(),
-            text=" ".join(" ".join(text.split()) for text in texts if text)[:500],
-            # Without severities (DCGM 2 and 3.1) nobody says that it is not.
-            high=not severities - {None} or bool(severities & _HIGH),
-        )
+    results = _listed(test, "results")
+    summary = test.get("test_summary")
+    summary = summary if isinstance(summary, dict) else {}
+    # DCGM 4 fails all devices for what is another one's or nobody's own, and says what only there
+    # or in the summary, which may repeat what is a device's own.
+    own = [each for result in results for each in _warnings(result)]
+    general = [each for each in _warnings(summary) if each not in own]
+    said = _status(summary) != "fail"
+    for result in results:
+        warnings = _warnings(result)
+        if _status(result) == "fail" and not warnings:
+            warnings, said = general or own, True
+        yield _result(name, result, warnings)
+    if not said and (general or "fail" not in map(_status, results)):
+        yield _result(name, summary, general)
+
+
+def _result(name: str, result: Mapping[str, Any], warnings: list[object]) -> DiagResult:
+    texts, severities = [], set()
+    for each in warnings:
+        if isinstance(each, dict):
+            texts.append(str(each.get("warning", each.get("text", ""))))
+            severities.add(each.get("error_severity"))
+        else:
+            texts.append(str(each))
+    return DiagResult(
+        test=name,
+        device=_device(result),
+        status=_status(result),
+        text=" ".join(" ".join(text.split()) for text in texts if text)[:500],
+        # Without severities (DCGM 2 and 3.1) nobody says that it is not.
+        high=not severities - {None} or bool(severities & _HIGH),
+    )
+
+
+def _status(result: Mapping[str, Any]) -> str:
+    return str(result.get("status", "")).strip().lower()
+
+
+def _warnings(result: Mapping[str, Any]) -> list[object]:
+    warnings = result.get("warnings") or result.get("warning") or []
+    return warnings if isinstance(warnings, list) else [warnings]
 
 
 def _device(result: Mapping[str, Any]) -> str:

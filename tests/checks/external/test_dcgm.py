@@ -82,6 +82,50 @@ def test_answers_of_all_versions_are_read(text: str, found: list[DiagResult]) ->
     assert read_diag(text) == found
 
 
+def of_4(**test: Any) -> list[tuple[str, str, str, bool]]:
+    """Return device, status, text and severity of what is read of one test of DCGM 4."""
+    found = read_diag(answer("DCGM Diagnostic", {"name": "software", **test}))
+    return [(each.device, each.status, each.text, each.high) for each in found]
+
+
+def on_gpu(number: int, status: str, *warnings: dict[str, Any]) -> dict[str, Any]:
+    device = {"entity_group": "GPU", "entity_group_id": 1, "entity_id": number, "status": status}
+    return {**device, **({"warnings": list(warnings)} if warnings else {})}
+
+
+def test_what_is_no_devices_own_stands_in_the_summary() -> None:
+    setting = {"warning": "No access to a file.", "error_severity": 5}
+    broken = {"warning": "DBE", "error_severity": 2}
+    summary = {"status": "Fail", "warnings": [setting]}
+    both = {"status": "Fail", "warnings": [setting, broken]}
+
+    # All devices fail, and none says why.
+    assert of_4(results=[on_gpu(0, "Fail"), on_gpu(1, "Fail")], test_summary=summary) == [
+        ("gpu 0", "fail", "No access to a file.", False),
+        ("gpu 1", "fail", "No access to a file.", False),
+    ]
+    # One of them does, and the summary repeats it.
+    repeated = [on_gpu(0, "Fail", setting), on_gpu(1, "Fail")]
+    assert of_4(results=repeated, test_summary=summary) == [
+        ("gpu 0", "fail", "No access to a file.", False),
+        ("gpu 1", "fail", "No access to a file.", False),
+    ]
+    # No device fails, or there is none, or it fails of something else.
+    assert of_4(results=[on_gpu(0, "Pass")], test_summary=summary) == [
+        ("gpu 0", "pass", "", True),
+        ("", "fail", "No access to a file.", False),
+    ]
+    assert of_4(test_summary=summary) == [("", "fail", "No access to a file.", False)]
+    assert of_4(results=[on_gpu(0, "Fail", broken), on_gpu(1, "Pass")], test_summary=both) == [
+        ("gpu 0", "fail", "DBE", True),
+        ("gpu 1", "pass", "", True),
+        ("", "fail", "No access to a file.", False),
+    ]
+    assert of_4(results=[on_gpu(0, "Pass")], test_summary={"status": "Pass"}) == [
+        ("gpu 0", "pass", "", True)
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -129,6 +173,11 @@ def test_a_diagnostic_that_cannot_run_is_no_verdict_on_the_node(tmp_path: Path) 
     assert ["skipped", "error", "error"] == [
         each.status for each in run(tmp_path, f"cat {tmp_path}/answer")
     ]
+
+
+def test_where_every_test_failed_none_is_called_skipped(tmp_path: Path) -> None:
+    (tmp_path / "answer").write_text(answer("DCGM GPU Diagnostic", FAILED_3))
+    assert ["fail", "fail"] == [each.status for each in run(tmp_path, f"cat {tmp_path}/answer")]
 
 
 def test_one_that_never_ends_is_ended(tmp_path: Path) -> None:
