@@ -64,12 +64,14 @@ _MLX5_ERROR = "|".join(
         r"Port module event\[error\]",
         r"Port module event: module [0-9]+, Cable unplugged",
         r"TX timeout on queue",
+        r"NETDEV WATCHDOG: ",
         r"Link down",
     )
 )
 # The keyword is a cheap test that a line must pass before its pattern is tried.
 SIGNATURES: tuple[Signature, ...] = (
     _signature("mlx5", "mlx5_core", rf"mlx5_core {_PCI}[: ].*?(?:{_MLX5_ERROR})"),
+    # Before Linux 6.8; since then the line begins as the driver's own do.
     _signature("mlx5", "NETDEV WATCHDOG", r"NETDEV WATCHDOG: (\S+) \(mlx5_core\)"),
     _signature("mlx5", "error cqe", r"\b(mlx5_[0-9]+):.*?\berror cqe\b"),
     _signature("mce", "mce: [Hardware Error]", r"mce: \[Hardware Error\]: "),
