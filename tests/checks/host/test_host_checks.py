@@ -132,8 +132,8 @@ def test_a_folder_that_is_not_there_is_an_error_and_costs_no_other(tmp_path: Pat
     assert ["error", "pass", "pass"] == [each.status for each in disk(tmp_path, "/gone", "/data")]
 
 
-def mounted(folder: Path, *paths: str) -> list[tuple[str, str]]:
-    found = mounts(context(folder, MountsOptions(paths=paths), rootfs=folder))
+def mounted(folder: Path, *paths: str, **given: Any) -> list[tuple[str, str]]:
+    found = mounts(context(folder, MountsOptions(paths=paths), rootfs=folder, **given))
     return [(each.device, each.status) for each in found]
 
 
@@ -143,6 +143,23 @@ def test_mounts_that_are_there_and_not(tmp_path: Path) -> None:
     assert [("/data", "fail"), ("/gone", "fail")] == mounted(tmp_path, "/data", "/gone")
     found = mounts(context(tmp_path, MountsOptions(paths=("/proc",))))
     assert ["pass"] == [each.status for each in found]
+
+
+def test_a_folder_of_the_same_file_system_that_is_bound_is_mounted(tmp_path: Path) -> None:
+    for name in ("bound", "with blank", "folder", "self"):
+        (tmp_path / name).mkdir()
+    line = "65 44 254:0 /source {} rw,relatime shared:1 - ext4 /dev/vda rw\n"
+    points = (tmp_path / "bound", str(tmp_path / "with blank").replace(" ", "\\040"))
+    lines = (*map(line.format, points), line.format(tmp_path / "gone"), "garbled\n")
+    (tmp_path / "self/mountinfo").write_text("".join(lines))
+
+    names = ("/bound/", "/with blank", "/folder", "/gone")
+    assert [
+        ("/bound/", "pass"),
+        ("/with blank", "pass"),
+        ("/folder", "fail"),
+        ("/gone", "fail"),
+    ] == (mounted(tmp_path, *names, procfs=tmp_path))
 
 
 def test_without_settings_it_is_what_fstab_mounts_at_the_start(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 from pydantic import Field
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from peerwatch_checks.check import Context
+
+
+# proc(5): octal escapes of blank, tab, newline and backslash.
+_ESCAPE = re.compile(rb"\\([0-3][0-7]{2})")
 
 
 class MountsOptions(Options):
@@ -54,8 +59,10 @@ def mounts(context: Context) -> Iterator[Outcome]:
     names = list(dict.fromkeys(named or _of_fstab(context.rootfs / "etc" / "fstab")))
     if not names:
         raise Skip("Neither /etc/fstab nor checks.mounts.paths names a mount.")
+    listed = _mounted(context.procfs / "self" / "mountinfo")
     for name in names:
-        yield _outcome(name, context.rootfs / name.lstrip("/"), name in options.writable)
+        path = context.rootfs / name.lstrip("/")
+        yield _outcome(name, path, os.fsencode(path) in listed, name in options.writable)
 
 
 def _of_fstab(path: Path) -> Iterator[str]:
@@ -73,9 +80,19 @@ def _of_fstab(path: Path) -> Iterator[str]:
                 yield fields[1].replace(r"\040", " ")
 
 
-def _outcome(name: str, path: Path, writable: bool) -> Outcome:
+def _mounted(path: Path) -> frozenset[bytes]:
+    """Return where something is mounted; a folder of the same file system is no other device."""
     try:
-        mounted = path.is_mount()
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return frozenset()
+    points = [fields[4] for line in lines if len(fields := line.split(b" ", 5)) > 5]
+    return frozenset(_ESCAPE.sub(lambda found: bytes([int(found[1], 8)]), each) for each in points)
+
+
+def _outcome(name: str, path: Path, listed: bool, writable: bool) -> Outcome:
+    try:
+        mounted = listed or path.is_mount()
         read_only = bool(os.statvfs(path).f_flag & os.ST_RDONLY)
     except PermissionError as error:
         return Outcome("error", f"{name}: {error.strerror}. Run it as root.", name)
