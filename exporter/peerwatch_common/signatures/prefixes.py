@@ -23,6 +23,8 @@ _CRI = re.compile(rb"(\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d)) std(?:out
 _SLURM = re.compile(rb" {0,6}(\d{1,6}): ")
 # OpenMPI's --tag-output: number of the job, rank.
 _OPEN_MPI = re.compile(rb"\[\d{1,6},(\d{1,6})\]<std(?:out|err)>:")
+# pdsh, with which DeepSpeed starts several nodes: the host, and then what torch writes.
+_PDSH = re.compile(rb"[\w.-]{1,253}: (?=\[rank\d{1,6}\]:)")
 # torch's own, of the whole job; it puts a space after it.
 _RANK = re.compile(rb"\[rank(\d{1,6})\]: ?")
 # torchrun --tee, whose role is "default" unless it is named: the rank on the node, and no space.
@@ -37,7 +39,7 @@ _DMESG_T = re.compile(rb"\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d
 _KMSG = re.compile(rb"\d{1,4},\d{1,20},\d{1,20},[^;\n]{1,64};")
 _TIMED = (_CRI, _SYSLOG, _ISO, _DMESG_T)
 _RANKED = ((_RANK, "rank"), (_OPEN_MPI, "rank"), (_ROLE, "local_rank"), (_SLURM, "task"))
-_PLAIN = (_RAY, _DMESG, _KMSG)
+_PLAIN = (_RAY, _DMESG, _KMSG, _PDSH)
 _MOST_PREFIXES = 8
 _MOST_JSON_LINES = 500
 # Where structured loggers put the text of a record, and the traceback that belongs to it.

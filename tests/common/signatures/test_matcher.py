@@ -60,6 +60,7 @@ def test_the_last_line_waits_for_its_end() -> None:
         (b"[default5]:[rank13]: ", 13, 5),
         (b" 12: ", 12, None),
         (b"12: [rank3]: ", 3, None),
+        (b"10.0.0.2: [rank3]: ", 3, None),
         (b"[1,9]<stderr>:", 9, None),
         (b"[rank3]:[E816 01:45:40.183009389 ProcessGroupNCCL.cpp:607] [Rank 7] ", 3, None),
         (b"[PG ID 0 PG GUID 0(default_pg) Rank 7] ", 7, None),

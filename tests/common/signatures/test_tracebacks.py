@@ -56,6 +56,16 @@ def test_tracebacks_of_several_ranks_may_be_mixed() -> None:
     ]
 
 
+def test_tracebacks_that_pdsh_mixes_keep_their_ranks() -> None:
+    one = [f"node-1: [rank1]: {line}" for line in f"{FRAMES}KeyError: 'x'".split("\n")]
+    two = [f"node-2: [rank9]: {line}" for line in f"{FRAMES}MemoryError".split("\n")]
+    mixed = [line for pair in zip(one, two, strict=True) for line in pair]
+    assert found_in("\n".join(mixed)) == [
+        ("program_error", False, 1),
+        ("python_memory_error", False, 9),
+    ]
+
+
 def test_lines_of_others_within_a_traceback_are_read() -> None:
     lines = f"[rank1]: {FRAMES.splitlines()[0]}\nCUDA error: device-side assert triggered\n"
     assert found_in(lines) == [("cuda_device_assert", False, None)]
