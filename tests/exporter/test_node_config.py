@@ -14,6 +14,7 @@ from peerwatch_exporter.catalog.config_keys import (
     FILE_KEYS,
     MODULES,
     SYSCTLS,
+    cpu_model,
     gibibytes,
     parameters,
 )
@@ -149,6 +150,12 @@ def test_boot_parameters_are_those_that_matter():
 
     assert "amd_iommu=on iommu=pt pci=noats" == parameters(line)
     assert "none" == parameters("root=/dev/sda1 ro")
+
+
+def test_a_cpu_is_named_by_its_model_or_by_the_numbers_of_arm():
+    assert cpu_model("processor : 0\nmodel name\t: A CPU\n") == "A CPU"
+    assert cpu_model("CPU implementer\t: 0x41\nCPU part\t: 0xd4f\n") == "Arm 0x41 0xd4f"
+    assert cpu_model("processor : 0\n") is None
 
 
 def test_memory_that_firmware_keeps_is_no_difference():

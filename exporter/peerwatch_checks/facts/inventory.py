@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from peerwatch_common.arm_cpus import arm_cpus
+
 # Two nodes of a kind differ by what firmware and kernel keep for themselves.
 _MEMORY_STEP = 1 << 34
 _DISK_STEP = 10**10
@@ -119,7 +121,7 @@ def _processors(roots: Roots) -> Iterator[tuple[str, str]]:
     models = [_value(line) for line in text.splitlines() if line.startswith("model name")]
     count = sum(line.startswith("processor") for line in text.splitlines())
     yield "cpu.count", str(count or "")
-    yield "cpu.model", ", ".join(sorted(set(models)))
+    yield "cpu.model", ", ".join(sorted(set(models)) or arm_cpus(text))
     nodes = list((roots.sysfs / "devices" / "system" / "node").glob("node[0-9]*"))
     yield "cpu.numa_nodes", str(len(nodes) or "")
 

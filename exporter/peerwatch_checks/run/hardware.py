@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from peerwatch_common.arm_cpus import arm_cpus
 from peerwatch_common.check_results.record import MAX_NAME
 
 if TYPE_CHECKING:
@@ -20,8 +21,9 @@ def hardware_of(procfs: Path) -> dict[str, str]:
     with contextlib.suppress(OSError):
         for gpu in (procfs / "driver" / "nvidia" / "gpus").iterdir():
             models.update(_values(gpu / "information", "Model"))
-    found = {"gpu": " + ".join(sorted(models)), "cpu": ""}
-    found["cpu"] = next(iter(_values(procfs / "cpuinfo", "model name")), "")
+    cpuinfo = procfs / "cpuinfo"
+    cpus = _values(cpuinfo, "model name")[:1] or arm_cpus("\n".join(_lines(cpuinfo)))
+    found = {"gpu": " + ".join(sorted(models)), "cpu": " + ".join(cpus)}
     return {name: model[:MAX_NAME] for name, model in found.items() if model}
 
 
@@ -39,9 +41,12 @@ def comparable(
 
 def _values(path: Path, name: str) -> list[str]:
     """Return the values of the lines ``name : value`` of a file."""
+    pairs = (line.partition(":") for line in _lines(path))
+    return [value.strip() for key, _, value in pairs if key.strip() == name]
+
+
+def _lines(path: Path) -> list[str]:
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []
-    pairs = (line.partition(":") for line in lines)
-    return [value.strip() for key, _, value in pairs if key.strip() == name]

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from peerwatch_common.arm_cpus import arm_cpus
 from peerwatch_common.metrics.spec import MetricSpec
 
 if TYPE_CHECKING:
@@ -96,6 +97,11 @@ def field(name: str) -> Callable[[str], str | None]:
     return parse
 
 
+def cpu_model(text: str) -> str | None:
+    """Return the model of the CPUs, by its name or by the numbers of an Arm design."""
+    return field("model name")(text) or " + ".join(arm_cpus(text)) or None
+
+
 # Parameters of the kernel's command line that change how fast memory, interrupts and PCIe are; the
 # others name disks and consoles, and differ by design.
 _PARAMETERS = re.compile(
@@ -123,7 +129,7 @@ FILE_KEYS: tuple[FileKey, ...] = (
     FileKey("machine.model", "sys/class/dmi/id/product_name", "another generation of machine"),
     FileKey("machine.bios", "sys/class/dmi/id/bios_version", "other defaults of PCIe and power"),
     FileKey("machine.board", "sys/class/dmi/id/board_name", "another wiring of PCIe"),
-    FileKey("cpu.model", "proc/cpuinfo", "another clock and cache", field("model name")),
+    FileKey("cpu.model", "proc/cpuinfo", "another clock and cache", cpu_model),
     FileKey("cpu.microcode", "proc/cpuinfo", "other mitigations", field("microcode")),
     FileKey("cpu.online", "sys/devices/system/cpu/online", "CPUs that are switched off"),
     FileKey("cpu.isolated", "sys/devices/system/cpu/isolated", "CPUs that ranks cannot use"),

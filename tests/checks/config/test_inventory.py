@@ -87,6 +87,11 @@ def test_what_a_node_has_is_counted(node: Path) -> None:
     }
 
 
+def test_an_arm_cpu_is_known_by_its_numbers(node: Path) -> None:
+    put(node / "proc" / "cpuinfo", "processor : 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n")
+    assert facts(node)["cpu.model"] == "Arm 0x41 0xd4f"
+
+
 def test_an_empty_tree_has_nothing_and_nothing_fails(tmp_path: Path) -> None:
     found = facts_of(Roots(tmp_path, tmp_path, tmp_path), dict)
     assert set(found) <= {"system.page_bytes"}

@@ -21,6 +21,12 @@ def test_models_of_gpus_and_cpu(tmp_path: Path) -> None:
     assert {"gpu": "NVIDIA H100 80GB HBM3", "cpu": "A CPU"} == hardware_of(tmp_path)
 
 
+def test_an_arm_cpu_is_known_by_its_numbers(tmp_path: Path) -> None:
+    (tmp_path / "cpuinfo").write_text("CPU implementer\t: 0x41\nCPU part\t: 0xd4f\n" * 2)
+
+    assert {"cpu": "Arm 0x41 0xd4f"} == hardware_of(tmp_path)
+
+
 def test_a_node_that_says_nothing(tmp_path: Path) -> None:
     assert {} == hardware_of(tmp_path)
 
