@@ -35,7 +35,8 @@ EVENTS = [
     (
         "mlx5",
         PCI,
-        f"{MLX5}: mlx5_cmd_out_err:835:(pid 9): ACCESS_REG(0x805) op_mod(0x1) failed, status bad",
+        f"{MLX5}: mlx5_cmd_out_err:835:(pid 9): ACCESS_REG(0x805) op_mod(0x1) failed, status bad "
+        "parameter(0x3), syndrome (0x15c356), err(-22)",
     ),
     (
         "mlx5",
@@ -81,6 +82,10 @@ HARMLESS = [
     f"{MLX5}: Port module event: module 0, Cable plugged",
     f"{MLX5}: 126.016 Gb/s available PCIe bandwidth, limited by 16.0 GT/s PCIe x8 link",
     f"{MLX5}: firmware version: 28.39.2048",
+    f"{MLX5}: mlx5_cmd_out_err:838:(pid 9): ACCESS_REG(0x805) op_mod(0x1) failed, status bad "
+    "operation(0x2), syndrome (0x9a6171), err(-22)",
+    f"{MLX5}: mlx5_cmd_out_err:838:(pid 9): ACCESS_REG(0x805) op_mod(0x1) failed, status bad "
+    "resource(0x5), syndrome (0x305684), err(-22)",
     "NETDEV WATCHDOG: eno1 (igb): transmit queue 1 timed out",
     "igb 0000:01:00.0 eno1: NETDEV WATCHDOG: CPU: 7: transmit queue 1 timed out 5632 ms",
     "EDAC MC0: 1 CE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0",

@@ -67,6 +67,8 @@ def test_misleading_lines_match_nothing(line: str) -> None:
         "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  535.129.03",
         "mlx5_core 0000:3a:00.0: Port module event: module 0, Cable plugged",
         "mlx5_core 0000:d2:00.0 ib4: Link up",
+        "mlx5_core 0000:d2:00.0: mlx5_cmd_out_err:838:(pid 9): ACCESS_REG(0x805) op_mod(0x1) "
+        "failed, status bad operation(0x2), syndrome (0x9a6171), err(-22)",
         "EDAC MC0: Giving out device to module skx_edac controller Skylake Socket#0 IMC#0",
         "EXT4-fs (sda1): mounted filesystem with ordered data mode. Opts: errors=remount-ro",
         "mce: CPU0: Thermal monitoring enabled (TM1)",
