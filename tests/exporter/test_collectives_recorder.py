@@ -191,6 +191,16 @@ def test_build_with_nccl_has_two_recorders(heartbeats, serve):
     )
 
 
+@pytest.mark.parametrize("group", [7, None, {"desc": "d"}, {"desc": "d", "ranks": [0, 1]}])
+def test_a_group_without_ranks_is_left_out_and_the_others_count(heartbeats, serve, group):
+    answer = dump([entry(n, n + 1) for n in range(4)], g0=(4, -1, 3))
+    answer["pg_config"] = {"0": group, "1": {"desc": "tp", "ranks": "[0, 1]"}}
+    serve(0, {TRACE: answer})
+    reading = reader_of(heartbeats).read()
+    assert (True, None) == (reading.up, reading.problem)
+    assert {"1": 2} == {name: info.size for name, info in reading.infos.items()}
+
+
 def test_one_rank_that_stands_still_delays_nobody(heartbeats, serve):
     for rank in range(3):
         write_rank(heartbeats, rank)

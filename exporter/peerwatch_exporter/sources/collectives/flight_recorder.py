@@ -283,7 +283,7 @@ def _members(config: Mapping[str, Any]) -> list[tuple[str, tuple[str, int]]]:
         text = group.get("ranks") if isinstance(group, dict) else None
         ranks = text.strip("[]").replace(" ", "").split(",") if isinstance(text, str) else []
         # Over gloo one nameless group without ranks stands here.
-        if _is_name(name) and name and all(map(_is_digits, ranks)):
+        if _is_name(name) and name and ranks and all(map(_is_digits, ranks)):
             found.append((name, (str(group.get("desc", ""))[:_LONGEST_NAME], len(ranks))))
     return found
 
