@@ -116,11 +116,12 @@ def _results(test: Mapping[str, Any]) -> Iterator[DiagResult]:
 
 
 def _result(name: str, result: Mapping[str, Any], warnings: list[object]) -> DiagResult:
-    texts, severities = [], set()
+    texts, severities = [], set[int]()
     for each in warnings:
         if isinstance(each, dict):
             texts.append(str(each.get("warning", each.get("text", ""))))
-            severities.add(each.get("error_severity"))
+            severity = each.get("error_severity")
+            severities |= {severity} if isinstance(severity, int) else set()
         else:
             texts.append(str(each))
     return DiagResult(
@@ -129,7 +130,7 @@ def _result(name: str, result: Mapping[str, Any], warnings: list[object]) -> Dia
         status=_status(result),
         text=" ".join(" ".join(text.split()) for text in texts if text)[:500],
         # Without severities (DCGM 2 and 3.1) nobody says that it is not.
-        high=not severities - {None} or bool(severities & _HIGH),
+        high=not severities or bool(severities & _HIGH),
     )
 
 

@@ -175,6 +175,11 @@ def test_a_diagnostic_that_cannot_run_is_no_verdict_on_the_node(tmp_path: Path) 
     ]
 
 
+def test_a_severity_that_is_no_number_is_none() -> None:
+    garbled = {"warning": "DBE", "error_severity": [2]}
+    assert of_4(results=[on_gpu(0, "Fail", garbled)]) == [("gpu 0", "fail", "DBE", True)]
+
+
 def test_where_every_test_failed_none_is_called_skipped(tmp_path: Path) -> None:
     (tmp_path / "answer").write_text(answer("DCGM GPU Diagnostic", FAILED_3))
     assert ["fail", "fail"] == [each.status for each in run(tmp_path, f"cat {tmp_path}/answer")]
