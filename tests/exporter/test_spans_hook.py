@@ -218,7 +218,8 @@ for number in range(50):
         pass
 if not os.fork():
     with segment("child"):
-        loop(1)
+        # From Python 3.13 on torch takes what it has compiled backward in no forked process.
+        loop(1) if sys.version_info < (3, 13) else other(torch.ones(4))
     os._exit(0)
 assert os.wait()[1] == 0
 spec = sys.modules["torch.optim.optimizer"].__spec__
