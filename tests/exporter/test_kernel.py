@@ -57,6 +57,7 @@ EVENTS = [
     ("hung_task", "python:48211", "INFO: task python:48211 blocked for more than 120 seconds."),
     ("hung_task", "k w:1:7", "INFO: task k w:1:7 blocked in I/O wait for more than 120 seconds."),
     ("hung_task", "CPU#3", "watchdog: BUG: soft lockup - CPU#3 stuck for 23s! [python:48211]"),
+    ("hung_task", "cpu 3", "NMI watchdog: Watchdog detected hard LOCKUP on cpu 3"),
     ("oom", "811", "Out of memory: Killed process 811 (python) total-vm:912345kB"),
     ("oom", "812", "Memory cgroup out of memory: Killed process 812 (python) total-vm:912345kB"),
     ("oom", "813", "Out of memory: Kill process 813 (python) score 900 or sacrifice child"),

@@ -83,6 +83,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "hung_task", "INFO: task", r"INFO: task (.+:[0-9]+) blocked (?:in I/O wait )?for more than"
     ),
     _signature("hung_task", "soft lockup", r"BUG: soft lockup - (CPU#[0-9]+) stuck for "),
+    _signature("hung_task", "hard LOCKUP", r"Watchdog detected hard LOCKUP on (cpu [0-9]+)"),
     # The victim's own line: the one with its constraint says the same once more.
     _signature("oom", "ut of memory", r"[Oo]ut of memory: Kill(?:ed)? process ([0-9]+)"),
     _signature(
