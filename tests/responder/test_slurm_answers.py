@@ -152,6 +152,25 @@ def test_newer_forms_of_numbers_and_states_are_read(tmp_path):
     assert job(tmp_path, "7", {"start_time": unset}).began == 0
 
 
+def test_the_rest_of_an_array_is_no_task_in_newer_forms(tmp_path):
+    array = {"array_job_id": {"set": True, "infinite": False, "number": 7}}
+    rest = {
+        **array,
+        "array_task_id": {"set": False, "infinite": False, "number": 0},
+        "job_state": ["PENDING"],
+    }
+    first = {
+        **array,
+        "job_id": 8,
+        "array_task_id": {"set": True, "infinite": False, "number": 0},
+        "job_state": ["RUNNING"],
+    }
+    assert job(tmp_path, "7", rest) is None
+    assert job(tmp_path, "7_0", rest) is None
+    found = job(tmp_path, "7_0", rest, first)
+    assert (found.id, found.states) == ("7_0", {"RUNNING"})
+
+
 @pytest.mark.parametrize("row", [{"job_state": None}, {"start_time": "soon"}, {"nodes": None}])
 def test_a_job_of_which_half_is_said_is_unknown(tmp_path, row):
     with pytest.raises(UnknownError, match="squeue prints a job"):

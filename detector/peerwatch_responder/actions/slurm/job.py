@@ -116,16 +116,13 @@ def expanded(commands: Commands, lists: Iterable[str]) -> list[str]:
 
 def _is(row: Mapping[str, Any], wanted: re.Match[str]) -> bool:
     number = int(wanted["id"])
-    array, task = _number(row, "array_job_id"), row.get("array_task_id")
-    leader = _number(row, "het_job_id")
-    if wanted["task"] is not None:
-        return (
-            array == number
-            and task is not None
-            and _number(row, "array_task_id") == int(wanted["task"])
-        )
+    array, leader = _number(row, "array_job_id"), _number(row, "het_job_id")
     # Tasks that have not begun are one row with the id of the whole array.
-    is_rest_of_array = bool(array) and task is None
+    has_task = _is_set(row, "array_task_id")
+    if wanted["task"] is not None:
+        task = _number(row, "array_task_id")
+        return array == number and has_task and task == int(wanted["task"])
+    is_rest_of_array = bool(array) and not has_task
     return number in {_number(row, "job_id"), leader} and not is_rest_of_array
 
 
@@ -143,6 +140,11 @@ def _states(row: Mapping[str, Any]) -> list[str]:
     if not isinstance(states, list) or not all(isinstance(each, str) for each in states):
         raise UnknownError(f"squeue prints a job without a state: {row.get('job_id')}")
     return [each.upper() for each in states]
+
+
+def _is_set(row: Mapping[str, Any], name: str) -> bool:
+    value = row.get(name)
+    return bool(value.get("set")) if isinstance(value, dict) else value is not None
 
 
 def _number(row: Mapping[str, Any], name: str) -> float:
