@@ -59,7 +59,7 @@ def job(folder, job_id, *rows):
         (json.dumps(GONE), 0, "could not ask Slurm"),
         (json.dumps({"nodes": []}), 0, "lists no node"),
         (json.dumps({"nodes": [NODE]})[:40], 0, "prints no JSON"),
-        (json.dumps([NODE]), 0, "no list of nodes"),
+        (json.dumps([NODE]), 0, "no JSON object"),
         (json.dumps({"nodes": ["n1"]}), 0, "no list of nodes"),
         (json.dumps({"nodes": [NODE]}), 1, "ends with status 1"),
         ("[" * 100_000, 0, "prints no JSON"),
@@ -73,8 +73,24 @@ def test_what_is_no_whole_answer_is_unknown(tmp_path, text, status, message):
 
 @pytest.mark.parametrize("lacking", ["name", "state", "reason", "partitions"])
 def test_a_node_of_which_half_is_said_is_unknown(tmp_path, lacking):
-    with pytest.raises(UnknownError, match="sinfo prints"):
+    with pytest.raises(UnknownError, match="Slurm prints"):
         node(tmp_path, **{lacking: None})
+
+
+def test_nodes_are_read_of_newer_versions_whose_sinfo_groups_them(tmp_path):
+    group = {"node": {"state": ["IDLE"]}, "nodes": {"nodes": ["n1", "n2"]}, "reason": {}}
+    commands(tmp_path, json.dumps({"errors": [], "warnings": [], "sinfo": [group]}))
+    listed = [
+        {**NODE, "state": ["IDLE", "DRAIN"], "reason": "fan", "state_flags": None},
+        {**NODE, "name": "n2", "state": ["MIXED"]},
+    ]
+    (tmp_path / "nodes").write_text(json.dumps({"nodes": listed, "errors": []}))
+    path = tmp_path / "scontrol"
+    path.write_text(f'#!/bin/sh\n[ "$*" = "--all show nodes --json" ] && cat {tmp_path}/nodes\n')
+    path.chmod(0o755)
+    found = nodes_of(Commands(tmp_path, None, 300))
+    owners = {name: each.owner(reserved=False) for name, each in found.items()}
+    assert owners == {"n1": "other", "n2": "nobody"}
 
 
 def test_without_slurm_it_is_said_where_it_was_looked_for(tmp_path):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from peerwatch_common.logs import one_line
 from peerwatch_responder.action import UnknownError
 from peerwatch_responder.child_process import run_child
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # 20,000 jobs with all their fields.
 _MAX_BYTES = 256 * 1024**2
@@ -90,7 +93,11 @@ class Commands:
         return output
 
     def ask_json(self, program: str, what: str, *arguments: str) -> list[dict[str, Any]]:
-        """Return a list that a command prints as JSON.
+        """Return a list that a command prints as JSON; see ``ask_content``."""
+        return list_in(self.ask_content(program, *arguments), program, what)
+
+    def ask_content(self, program: str, *arguments: str) -> dict[str, Any]:
+        """Return the JSON object that a command prints.
 
         Without a controller Slurm 22.05 prints an empty list and ends with status 0; only its
         list of errors says so.
@@ -105,13 +112,12 @@ class Commands:
             content = json.loads(output)
         except (ValueError, RecursionError):
             raise UnknownError(f"{program} prints no JSON: {_shown(output)}") from None
-        errors = content.get("errors") if isinstance(content, dict) else None
-        if errors:
-            raise UnknownError(f"{program} could not ask Slurm: {_shown(json.dumps(errors))}")
-        found = content.get(what) if isinstance(content, dict) else None
-        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-            raise UnknownError(f"{program} prints no list of {what}: {_shown(output)}")
-        return found
+        if not isinstance(content, dict):
+            raise UnknownError(f"{program} prints no JSON object: {_shown(output)}")
+        if content.get("errors"):
+            errors = json.dumps(content["errors"])
+            raise UnknownError(f"{program} could not ask Slurm: {_shown(errors)}")
+        return content
 
     def change(self, *arguments: str) -> Reply:
         """Have ``scontrol`` change something; return what became of it."""
@@ -149,6 +155,21 @@ class Commands:
         if len(output) > _MAX_BYTES:
             raise UnknownError(f"{program} prints more than {_MAX_BYTES} bytes.")
         return status, output.decode(errors="replace"), errors.decode(errors="replace")
+
+
+def list_in(content: Mapping[str, Any], program: str, what: str) -> list[dict[str, Any]]:
+    """Return a list of what a command printed.
+
+    Raises
+    ------
+    UnknownError
+        If it has no such list.
+    """
+    found = content.get(what)
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        shown = _shown(json.dumps(content))
+        raise UnknownError(f"{program} prints no list of {what}: {shown}")
+    return found
 
 
 def _shown(text: str) -> str:

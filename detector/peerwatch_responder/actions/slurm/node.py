@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from peerwatch_responder.action import UnknownError
+from peerwatch_responder.actions.slurm.command import list_in
 from peerwatch_responder.actions.slurm.mark import key_of
 
 if TYPE_CHECKING:
@@ -77,9 +78,15 @@ def nodes_of(commands: Commands) -> dict[str, Node]:
     UnknownError
         If Slurm does not say all of it, or knows of no node.
     """
-    nodes = [_node(each) for each in commands.ask_json("sinfo", "nodes", "--all")]
+    content = commands.ask_content("sinfo", "--all")
+    if "sinfo" in content:
+        # From 23.02 on sinfo prints groups of nodes. Before, scontrol prints no JSON.
+        listed = commands.ask_json("scontrol", "nodes", "--all", "show", "nodes")
+    else:
+        listed = list_in(content, "sinfo", "nodes")
+    nodes = [_node(each) for each in listed]
     if not nodes:
-        raise UnknownError("sinfo lists no node.")
+        raise UnknownError("Slurm lists no node.")
     return {each.name: each for each in nodes}
 
 
@@ -90,7 +97,7 @@ def _node(listed: Mapping[str, Any]) -> Node:
     states = [state] if isinstance(state, str) else state
     partitions = listed.get("partitions")
     if not isinstance(name, str) or not isinstance(reason, str):
-        raise UnknownError(f"sinfo prints a node without a name or reason: {name}")
+        raise UnknownError(f"Slurm prints a node without a name or reason: {name}")
     known = (_texts(name, "state", states), _texts(name, "state", flags))
     capitals = frozenset(each.upper() for each in (*known[0], *known[1]) if each)
     return Node(name, capitals, reason, frozenset(_texts(name, "partitions", partitions)))
@@ -98,5 +105,5 @@ def _node(listed: Mapping[str, Any]) -> Node:
 
 def _texts(node: str, what: str, value: object) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise UnknownError(f"sinfo prints no {what} of node {node}: {str(value)[:100]}")
+        raise UnknownError(f"Slurm prints no {what} of node {node}: {str(value)[:100]}")
     return value
