@@ -40,6 +40,10 @@ NODE = LIMIT.replace("TIME LIMIT", "NODE FAILURE")
 PREEMPTED = LIMIT.replace("TIME LIMIT", "PREEMPTION")
 CRASH = "Fatal Python error: Segmentation fault\n"
 STALE = "[rank1]: OSError: [Errno 116] Stale file handle: '/data'\n"
+PLUGIN = (
+    "gpu-1:10:11 [0] NCCL INFO NET/Plugin : Plugin load (libnccl-net.so) returned 2 : "
+    "libnccl-net.so: cannot open shared object file: No such file or directory\n"
+)
 NOISE = "this may be caused by CUDA error: x\n"
 SRUN = "srun: error: gpu-7: task 12: Exited with exit code 1\n"
 KEY = traceback("KeyError: 'x'", "[rank3]: ")
@@ -70,6 +74,7 @@ CASES = [
     ("a fault that was got over, and nothing else", [KEY + STEPS], ""),
     ("steps of others after a fault", [STEPS + KEY + "iteration 9/ 500 | loss\n"], "program_error"),
     ("noise and a sentence on causes", [NOISE + OOM], "cuda_out_of_memory"),
+    ("a plugin that NCCL does without", [PLUGIN + TIMEOUT], "collective_timeout"),
     ("flushed transfers beside the exceeded one", [FLUSHED + EXCEEDED], "nccl_ib_retry_exceeded"),
     ("the OOM killer beside a lost peer", [GLOO + KILLED], "slurm_oom"),
     ("a node failure beside symptoms", [CLOSED + NODE], "slurm_node_failure"),
