@@ -37,6 +37,7 @@ GLOO = (
 )
 KILLED = "slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.\n"
 NODE = LIMIT.replace("TIME LIMIT", "NODE FAILURE")
+REQUEUED = LIMIT.replace("TIME LIMIT", "JOB REQUEUE")
 PREEMPTED = LIMIT.replace("TIME LIMIT", "PREEMPTION")
 CRASH = "Fatal Python error: Segmentation fault\n"
 STALE = "[rank1]: OSError: [Errno 116] Stale file handle: '/data'\n"
@@ -69,6 +70,7 @@ CASES = [
     ("the first of a chain of exceptions", [CUT], "file_not_found"),
     ("the kernel's word beside the program's", [LAUNCH, XID79], "xid_fallen_off_bus"),
     ("a hang that its time limit ended", [TIMEOUT + LIMIT], "collective_timeout"),
+    ("a hang that a requeue ended", [TIMEOUT + REQUEUED], "collective_timeout"),
     ("a time limit alone", [STEPS + LIMIT], "slurm_time_limit"),
     ("a fault that was got over", [KEY + STEPS + OOM], "cuda_out_of_memory"),
     ("a fault that was got over, and nothing else", [KEY + STEPS], ""),
@@ -79,6 +81,7 @@ CASES = [
     ("the OOM killer beside a lost peer", [GLOO + KILLED], "slurm_oom"),
     ("a node failure beside symptoms", [CLOSED + NODE], "slurm_node_failure"),
     ("preemption beside symptoms", [PREEMPTED + SIGTERM], "slurm_preemption"),
+    ("a requeue beside symptoms", [REQUEUED + SIGTERM], "slurm_requeue"),
     ("a crash beside the launcher's word", [CRASH + SIGTERM + CHILD], "segmentation_fault"),
     ("a stale handle and what it broke", [STALE, TIMEOUT + REMOTE], "stale_file_handle"),
 ]

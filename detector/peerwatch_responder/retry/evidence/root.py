@@ -21,7 +21,7 @@ _TOGETHER_SECONDS = 60.0
 # Faults of hardware first, the program's own last: what a rank says after a GPU fell off the bus.
 _FIRST = {"H": 0, "N": 1}
 # What a scheduler writes when it ends a job.
-ENDINGS = frozenset({"slurm_time_limit", "slurm_cancelled", "slurm_not_ending"})
+ENDINGS = frozenset({"slurm_time_limit", "slurm_cancelled", "slurm_requeue", "slurm_not_ending"})
 
 
 def find_root(occurrences: Sequence[Occurrence], weak: Collection[str]) -> Occurrence | None:
