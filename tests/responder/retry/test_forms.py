@@ -52,6 +52,17 @@ def test_a_timeout_of_a_request_that_would_be_refused_passes():
     assert form_of(line, shipped_forms()).ruling.kind == "retry_with_backoff"
 
 
+def test_an_image_is_as_passing_as_what_its_registry_answered():
+    lines = (
+        "slurmstepd: error: pyxis: child 4242 failed with error code: 1\n"
+        "slurmstepd: error: pyxis: failed to import docker image\n"
+        "slurmstepd: error: pyxis:     [ERROR] URL https://registry.example/v2/llm/manifests/1 "
+        "returned error code: "
+    )
+    assert advised(f"{lines}429 Too Many Requests\n").kind == "retry_with_backoff"
+    assert advised(f"{lines}401 Unauthorized\n").kind == "do_not_retry"
+
+
 def test_each_form_compiles_and_no_stop_is_sure():
     for form in shipped_forms():
         assert all(re.compile(text) for text in form.texts)
