@@ -66,6 +66,27 @@ def test_what_is_no_answer_is_missing(prometheus, result):
     assert "signals of nodes are not known" in signals.missing[0]
 
 
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ('"warnings": ["store gateway-1 is down"]', "store gateway-1 is down"),
+        ('"isPartial": true', "isPartial"),
+    ],
+)
+def test_an_answer_in_part_is_missing(prometheus, said, why):
+    prometheus.answer = lambda *_: f'{{{said}, "data": {{"result": []}}}}'.encode()
+    found = observed(prometheus.asked, [6000.0])
+    assert f"answers in part: {why}" in found.missing[0]
+    assert found.unseen == {100}
+
+
+def test_a_remark_about_a_query_is_no_part_that_is_missing(prometheus):
+    result = '[{"metric": {"kind": "seen"}, "value": [1, "4"]}]'
+    said = '"isPartial": false, "warnings": ["PromQL warning: x"], "infos": ["PromQL info: y"]'
+    prometheus.answer = lambda *_: f'{{{said}, "data": {{"result": {result}}}}}'.encode()
+    assert observed(prometheus.asked, [6000.0]).missing == ()
+
+
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf"])
 def test_what_is_no_number_is_not_there(prometheus, value):
     prometheus.answer = lambda *_: [({"kind": "xid", "node": "n1", "xid": "79"}, value)]

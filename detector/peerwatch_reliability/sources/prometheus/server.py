@@ -97,8 +97,11 @@ class Server:
                 text = one_line(str(answer.get("error", "")))[:_SHOWN_CHARACTERS]
                 raise SourceError(f"{config.url}: answers {status}: {text}")
             series = [_series(each) for each in answer["data"]["result"]]
+            missing = _missing(answer)
         except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
             raise SourceError(f"{config.url}: answers {status}, and nothing of a query") from None
+        if missing:
+            raise SourceError(f"{config.url}: answers in part: {missing}")
         return [each for each in series if each.samples]
 
     def _session(self) -> requests.Session:
@@ -108,6 +111,16 @@ class Server:
             # The settings say how it is reached, and no file of the user.
             session.trust_env = False
         return session
+
+
+def _missing(answer: Mapping[str, Any]) -> str:
+    """Return why an answer is partial, as Thanos and VictoriaMetrics say it; empty: it is whole."""
+    # Prometheus itself warns of what is odd in a query, and nothing is missing then.
+    texts = [str(each) for each in answer.get("warnings") or ()]
+    missing = [text for text in texts if not text.startswith(("PromQL warning", "PromQL info"))]
+    if not missing:
+        return "isPartial" if answer.get("isPartial") is True else ""
+    return one_line(missing[0])[:_SHOWN_CHARACTERS]
 
 
 def _series(answer: Mapping[str, Any]) -> Series:
