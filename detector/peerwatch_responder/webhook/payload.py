@@ -75,7 +75,7 @@ def _alert(place: int, data: object) -> Alert:
     if not isinstance(data, dict):
         raise PayloadError(f"{where} is no JSON object.")
     status = data.get("status")
-    if status not in {"firing", "resolved"}:
+    if status not in ("firing", "resolved"):
         raise PayloadError(f"{where}.status is {_shown(status)}, not firing or resolved.")
     fingerprint = data.get("fingerprint")
     if not isinstance(fingerprint, str) or not _FINGERPRINT.fullmatch(fingerprint):
@@ -99,7 +99,12 @@ def _texts(where: str, data: object, limit: int) -> dict[str, str]:
     if len(data) > MAX_LABELS:
         raise PayloadError(f"{where} has {len(data)} entries; {MAX_LABELS} are read.")
     for name, value in data.items():
-        if len(value.encode(errors="surrogatepass")) > limit:
+        try:
+            length = len(value.encode())
+            name.encode()
+        except UnicodeEncodeError:
+            raise PayloadError(f"{where}.{_shown(name)} has half a character.") from None
+        if length > limit:
             raise PayloadError(f"{where}.{_shown(name)} is longer than {limit} bytes.")
     return dict(data)
 
