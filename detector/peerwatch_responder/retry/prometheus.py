@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -56,13 +57,14 @@ class PrometheusIncident:
             causes = self._query(_DIAGNOSIS.format(**words), at)
             steps = self._query(_STEPS.format(**words), at)
             diagnosis = diagnosis_in([each["metric"] for each in causes])
-            counted = [float(each["value"][1]) for each in steps]
+            values = [float(each["value"][1]) for each in steps]
         except ServerError as error:
             return Incident(notes=(f"Prometheus was not asked: {error}.",))
         except (TypeError, KeyError, ValueError, IndexError, AttributeError):
             text = f"{self._server.url}: is no Prometheus: no result of a query"
             return Incident(notes=(text,))
-        return Incident(diagnosis, int(max(counted)) if counted else None)
+        counted = [int(each) for each in values if math.isfinite(each)]
+        return Incident(diagnosis, max(counted, default=None))
 
     def _query(self, query: str, at: float) -> Sequence[Any]:
         answer = get_json(self._server, "/api/v1/query", {"query": query, "time": f"{at:.3f}"})

@@ -44,6 +44,12 @@ def test_the_root_and_the_last_step(monkeypatch):
     assert all('job_id="a\\"b"' in each["query"] for each in asked)
 
 
+@pytest.mark.parametrize("value", ["NaN", "+Inf"])
+def test_a_step_that_is_no_number_is_unknown(monkeypatch, value):
+    answered(monkeypatch, [], [{"value": [1, value]}])
+    assert PrometheusIncident(SERVER)(JobFacts(job_id="1")).step is None
+
+
 def test_the_surest_counts():
     found = diagnosis_in([cause("b", "likely", "restart"), cause("a"), cause("c", "undecided")])
     assert (found.action, found.nodes) == ("isolate", ("a",))
