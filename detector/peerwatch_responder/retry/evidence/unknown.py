@@ -27,7 +27,8 @@ _BENIGN = re.compile(
     rb"(?:mean|squared|absolute|validation|test|train|relative)[_ ]error|\bWARN(?:ING)?\b|"
     rb"\bwarn(?:ing)?s?\b|retrying|will retry|falling back|fallback|ignor(?:ed|ing)|deprecat|"
     rb"optional|skipp(?:ed|ing)|on_error|error_handler|fail(?:ed)?[_ ](?:fast|over|safe)|"
-    rb"\b(?:INFO|DEBUG)\b|Could not load dynamic library",
+    rb"\b(?:INFO|DEBUG)\b|Could not load dynamic library|"
+    rb"client socket has failed to connect to .{0,160}\(errno: (?:22|97|99) ",
     re.IGNORECASE,
 )
 
