@@ -153,6 +153,19 @@ def test_a_pod_that_was_evicted():
     assert (facts.reason, facts.exit_code, facts.failed) == ("Evicted", None, True)
 
 
+def test_of_containers_the_one_that_ended_first_says_how():
+    def ended(name, code, second):
+        terminated = {"exitCode": code, "reason": "Error"}
+        if second:
+            terminated["finishedAt"] = f"2026-03-01T10:20:{second}Z"
+        return {"name": name, "restartCount": 0, "state": {"terminated": terminated}}
+
+    both = [ended("istio-proxy", 143, 31), ended("train", 2, 30)]
+    assert pod_of_api(Api(pod(containerStatuses=both)), "ml/b-0").facts.exit_code == 2
+    untold = [ended("istio-proxy", 143, None), ended("train", 2, 30)]
+    assert pod_of_api(Api(pod(containerStatuses=untold)), "ml/b-0").facts.exit_code == 2
+
+
 def test_a_pod_that_is_not_there():
     with pytest.raises(LogError, match="no such pod"):
         pod_of_api(Api(None), "ml/bert-worker-0")

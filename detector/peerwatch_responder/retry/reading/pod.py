@@ -136,7 +136,8 @@ def facts_of(content: Mapping[str, Any], namespace: str, name: str, rule: str) -
     job_id = PodNaming(rule).job_id(namespace, name)
     node = str(spec.get("nodeName") or "")
     failed = [ended for each in _statuses(status) if (ended := _failed_run(each)[1])]
-    first = failed[0] if failed else {}
+    # A sidecar is stopped once the job's own container has ended; its name may come before.
+    first = min(failed, key=lambda each: str(each.get("finishedAt") or "~")) if failed else {}
     reason = str(status.get("reason") or first.get("reason") or "")
     message = str(status.get("message") or first.get("message") or "")
     code = first.get("exitCode")
