@@ -153,6 +153,22 @@ def test_a_pod_that_was_evicted():
     assert (facts.reason, facts.exit_code, facts.failed) == ("Evicted", None, True)
 
 
+def test_a_pod_that_the_cluster_ended():
+    ended = {"exitCode": 143, "reason": "Error"}
+    status = {"name": "train", "restartCount": 0, "state": {"terminated": ended}}
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "PreemptionByScheduler",
+        "message": "preempting to accommodate a higher priority pod",
+    }
+    found = pod(phase="Failed", containerStatuses=[status], conditions=[condition])
+    facts = pod_of_api(Api(found), "ml/bert-worker-0").facts
+    assert (facts.reason, facts.message) == ("PreemptionByScheduler", condition["message"])
+    condition["status"] = "False"
+    assert pod_of_api(Api(found), "ml/bert-worker-0").facts.reason == ""
+
+
 def test_of_containers_the_one_that_ended_first_says_how():
     def ended(name, code, second):
         terminated = {"exitCode": code, "reason": "Error"}

@@ -72,6 +72,10 @@ def test_exits_are_known_by_their_codes(entry):
 REASONS = [
     ("Evicted", "", "retry_elsewhere"),
     ("NodeLost", "", "retry_elsewhere"),
+    ("DeletionByTaintManager", "", "retry_elsewhere"),
+    ("DeletionByPodGC", "", "retry_elsewhere"),
+    ("Terminated", "Pod was terminated in response to imminent node shutdown.", "retry_elsewhere"),
+    ("PreemptionByScheduler", "", "retry"),
     ("OutOfcpu", "", "retry"),
     ("Preempting", "", "retry"),
     ("DeadlineExceeded", "", "do_not_retry"),

@@ -138,11 +138,11 @@ def facts_of(content: Mapping[str, Any], namespace: str, name: str, rule: str) -
     failed = [ended for each in _statuses(status) if (ended := _failed_run(each)[1])]
     # A sidecar is stopped once the job's own container has ended; its name may come before.
     first = min(failed, key=lambda each: str(each.get("finishedAt") or "~")) if failed else {}
-    reason = str(status.get("reason") or first.get("reason") or "")
-    message = str(status.get("message") or first.get("message") or "")
     code = first.get("exitCode")
-    # Kubernetes' word for any exit code, which says nothing.
-    reason = "" if reason in {"Error", "Completed"} else reason
+    # The first that says more than that it ended: of the pod, its container, its disruption.
+    told = [each for each in (status, first, _disruption(status)) if _reason(each)]
+    reason = _reason(told[0]) if told else ""
+    message = str((told[0] if told else first).get("message") or "")
     said = f"phase {status.get('phase')}, reason {reason or 'none'}, exit code {code}: {message}"
     restarts = sum(int(each.get("restartCount") or 0) for each in _statuses(status))
     return JobFacts(
@@ -156,6 +156,22 @@ def facts_of(content: Mapping[str, Any], namespace: str, name: str, rule: str) -
         source=f"pod {namespace}/{name}",
         text=said[:500].rstrip(": "),
     )
+
+
+def _reason(said: Mapping[str, Any]) -> str:
+    """Return a reason; empty: none, or Kubernetes' word for any exit code, which says nothing."""
+    reason = str(said.get("reason") or "")
+    return "" if reason in {"Error", "Completed"} else reason
+
+
+def _disruption(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the condition that says why the cluster ended a pod; empty: it did not."""
+    rows = status.get("conditions")
+    for each in rows if isinstance(rows, list) else ():
+        row = _mapping(each)
+        if row.get("type") == "DisruptionTarget" and row.get("status") == "True":
+            return row
+    return {}
 
 
 def _failed_run(status: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
