@@ -147,6 +147,16 @@ def test_a_pod_by_the_api_server():
     assert any("400" in note for note in facts.notes)
 
 
+def test_the_log_of_what_sets_up_a_pod_is_read_where_that_failed():
+    api = Api(pod(phase="Failed", initContainerStatuses=[container("clone", state=True)]))
+    found = pod_of_api(api, "ml/bert-worker-0")
+    assert [asked[1] for asked in api.asked] == ["clone", "train", "side"]
+    assert found.logs[0].head == b"a log\n"
+    api = Api(pod(phase="Running", initContainerStatuses=[container("clone")]))
+    pod_of_api(api, "ml/bert-worker-0")
+    assert [asked[1] for asked in api.asked] == ["train", "side"]
+
+
 def test_a_pod_that_was_evicted():
     api = Api(pod(phase="Failed", reason="Evicted", message="low on memory"))
     facts = pod_of_api(api, "ml/bert-worker-0").facts

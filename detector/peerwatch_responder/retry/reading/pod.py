@@ -84,7 +84,10 @@ def pod_of_api(
     }
     facts = facts_of(content, namespace, name, job_id_rule)
     logs = []
-    for container in _containers(content):
+    containers = _containers(content)
+    # Where a container that sets up the pod failed, the others have not begun.
+    first = [name for name, run in failed.items() if run and name not in containers]
+    for container in (*first, *containers):
         previous = failed.get(container) == "lastState"
         query = {"container": container, "tailLines": str(_TAIL_LINES)}
         query |= {"previous": "true"} if previous else {}
