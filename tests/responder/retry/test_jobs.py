@@ -67,6 +67,7 @@ SUBMITTED = [
     ("sbatch job.sh", ["/work/slurm-4711_3.out"]),
     ("sbatch -o logs/%x-%j.log job.sh", ["/work/logs/train-4713.log"]),
     ("sbatch --output=/o/%u/%A_%a --error /e/%6j job.sh", ["/o/u/4711_3", "/e/004713"]),
+    ("", ["/work/slurm-4711_3.out"]),
     ("sbatch 'unbalanced", ["/work/slurm-4711_3.out"]),
 ]
 

@@ -159,7 +159,8 @@ def _patterns(submitted: str) -> dict[str, str]:
     except ValueError:
         return {}
     found: dict[str, str] = {}
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    # A job of slurmrestd, or of before 21.08, has no command line.
+    for word, following in zip(words, [*words[1:], ""], strict=False):
         flag, equals, value = word.partition("=")
         if flag in _FLAGS:
             found[_FLAGS[flag]] = value if equals else following
