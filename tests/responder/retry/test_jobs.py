@@ -85,6 +85,39 @@ def test_what_the_controller_forgot_the_accounting_knows():
     assert job.facts.attempt == "2"
 
 
+def test_of_a_heterogeneous_job_the_first_part_has_the_output():
+    shown = [
+        f"JobId={4711 + part} HetJobId=4711 HetJobOffset={part} JobName=train JobState=FAILED "
+        f"ExitCode=1:0 NodeList=gpu-{part} WorkDir=/w StdOut=/w/slurm-{4711 + part}.out"
+        for part in (0, 1)
+    ]
+    job = slurm_job(Slurm(scontrol="\n".join(shown)), "4711")
+    assert ([str(path) for path in job.outputs], job.facts.nodes) == (["/w/slurm-4711.out"], ())
+    job = slurm_job(Slurm(scontrol=shown[1]), "4711+1")
+    assert ([str(path) for path in job.outputs], job.facts.nodes) == (
+        *(["/w/slurm-4712.out"], ("gpu-1",)),
+    )
+    rows = [
+        "\x1f".join(
+            (
+                f"{4711 + part}",
+                f"4711+{part}",
+                "FAILED",
+                "1:0",
+                f"gpu-{part}",
+                "/w",
+                "train",
+                "u",
+                "",
+            )
+        )
+        for part in (0, 1)
+    ]
+    job = slurm_job(Slurm(sacct="\n".join(rows)), "4711")
+    assert ([str(path) for path in job.outputs], job.facts.nodes) == (["/w/slurm-4711.out"], ())
+    assert job.facts.attempt == "0"
+
+
 @pytest.mark.parametrize("job_id", ["", "x", "4711; reboot", "0", "-1"])
 def test_what_is_no_job_id_is_never_given_to_slurm(job_id):
     with pytest.raises(UnknownError, match="no job id"):

@@ -25,6 +25,9 @@ _ID = re.compile(r"[1-9]\d{0,9}(?:_\d{1,9}|\+\d{1,4})?")
 _FIELD = re.compile(r"(?:^|\s)([A-Z][\w:/]*)=")
 _COLUMNS = ("JobIDRaw", "JobID", "State", "ExitCode", "NodeList", "WorkDir", "JobName", "User")
 _SEPARATOR = "\x1f"
+# A part of a heterogeneous job, by its column JobID, and the first of them.
+_PART = re.compile(rf"^\d+{_SEPARATOR}\d+\+\d+{_SEPARATOR}")
+_FIRST_PART = re.compile(rf"^\d+{_SEPARATOR}\d+\+0{_SEPARATOR}")
 _QUOTED = ("JobState", "Reason", "ExitCode", "NodeList", "Restarts")
 _FLAGS = {"-o": "out", "--output": "out", "-e": "err", "--error": "err"}
 
@@ -66,7 +69,12 @@ def slurm_job(commands: Commands, job_id: str) -> SlurmJob:
         text = commands.ask("scontrol", "--oneliner", "show", "job", job_id)
     except UnknownError as error:
         return _accounted(commands, job_id, str(error))
-    return job_in(text.strip().splitlines()[-1] if text.strip() else "", job_id)
+    lines = text.strip().splitlines() or [""]
+    # Of a heterogeneous job the first part runs the script, and with it writes the output.
+    parts = [each for each in lines if "HetJobOffset" in fields_in(each)]
+    job = job_in(parts[0] if parts else lines[-1], job_id)
+    # One part's node is not that of the whole.
+    return job if len(parts) < 2 else replace(job, facts=replace(job.facts, nodes=()))
 
 
 def job_in(line: str, job_id: str) -> SlurmJob:
@@ -110,8 +118,13 @@ def _accounted(commands: Commands, job_id: str, why: str) -> SlurmJob:
     rows = [row for row in text.strip("\n").split("\n") if row.count(_SEPARATOR) >= len(_COLUMNS)]
     if not rows:
         raise UnknownError(f"{why}; sacct knows no job {job_id} either")
+    parts = [row for row in rows if _PART.search(row)]
+    if parts:
+        # Of a heterogeneous job the first part runs the script.
+        rows = [row for row in parts if _FIRST_PART.search(row)] or parts
     # Of attempts of one job the last is the newest.
-    return accounted_job(rows[-1], job_id, attempt=str(len(rows) - 1))
+    job = accounted_job(rows[-1], job_id, attempt=str(len(rows) - 1))
+    return job if len(parts) <= len(rows) else replace(job, facts=replace(job.facts, nodes=()))
 
 
 def accounted_job(row: str, job_id: str, attempt: str = "") -> SlurmJob:
