@@ -45,6 +45,8 @@ def test_a_row():
         ({"state": "OUT_OF_MEMORY"}, "state", "out_of_memory"),
         ({"state": "A_NEW_ONE"}, "state", "other"),
         ({"state": "RUNNING", "end": "Unknown"}, "end", None),
+        ({"state": "RESIZING"}, "end", 2060),
+        ({"state": "RESIZING"}, "state", "requeued"),
         ({"state": "PENDING", "start": "Unknown", "end": "Unknown"}, "start", None),
         # Without an end, though it has one: it ended when it was submitted, and ran for nothing.
         ({"state": "CANCELLED by 0", "start": "None", "end": "None"}, "end", 1000),

@@ -43,7 +43,8 @@ _STATES: dict[str, State] = {
     "RUNNING": "running",
     "PENDING": "running",
     "SUSPENDED": "running",
-    "RESIZING": "running",
+    # It ended as it was, and goes on with other nodes: the next row is of the same job.
+    "RESIZING": "requeued",
 }
 _GPUS = re.compile(r"(?:^|,)gres/gpu(:[^=,]*)?=([0-9]{1,9})(?![0-9])")
 _NUMBER = re.compile(r"[0-9]{1,18}")
