@@ -175,6 +175,12 @@ gpu2|2000|Unknown|DOWN*|Not responding
     ]
 
 
+def test_a_line_of_a_reason_that_looks_like_an_event_and_lacks_a_field_is_none():
+    assert read_events(["gpu1|1000|1600|DRAIN|bad", "gpu2|1000|1600|DRAIN"]) == [
+        OutOfService("gpu1", 1000, 1600, "bad\ngpu2|1000|1600|DRAIN"),
+    ]
+
+
 def test_what_is_asked():
     window = Window(1_700_000_000, 1_700_003_600)
     assert {"--duplicates", "--starttime=2023-11-14T22:13:20"} <= set(sacct_arguments(window))

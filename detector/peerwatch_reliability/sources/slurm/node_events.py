@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # The reason, which may hold anything, stands last.
 _FORMAT = "NodeName,Start,End,State,Reason"
-_BEGIN = re.compile(r"[^|\s]*\|([0-9]{1,11})\|([0-9]{1,11}|Unknown|None)\|")
+_BEGIN = re.compile(r"[^|\s]*\|([0-9]{1,11})\|([0-9]{1,11}|Unknown|None)\|[^|]*\|")
 
 
 def event_arguments(window: Window) -> list[str]:
