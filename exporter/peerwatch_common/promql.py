@@ -1,4 +1,4 @@
-"""Texts of PromQL that every program's queries are made of."""
+"""Texts of PromQL that every program's queries are made of, and what answers warn of."""
 
 from __future__ import annotations
 
@@ -36,6 +36,15 @@ def quoted(text: str) -> str:
 def any_of(label: str, values: Iterable[str]) -> str:
     """Return the matcher that lets a label be one of some values."""
     return f"{label}=~{quoted('|'.join(map(re.escape, values)))}"
+
+
+def missing_parts(warnings: Iterable[str]) -> list[str]:
+    """Return the warnings beside an answer that say it is not whole, as Thanos' do.
+
+    Prometheus itself warns of what is odd in a query ("PromQL warning", and before 3.0 "PromQL
+    info"), and nothing is missing then.
+    """
+    return [text for text in warnings if not text.startswith(("PromQL warning", "PromQL info"))]
 
 
 def in_one(label: str, queries: Mapping[str, str]) -> str:

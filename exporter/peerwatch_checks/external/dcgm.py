@@ -105,13 +105,12 @@ def _results(test: Mapping[str, Any]) -> Iterator[DiagResult]:
     # or in the summary, which may repeat what is a device's own.
     own = [each for result in results for each in _warnings(result)]
     general = [each for each in _warnings(summary) if each not in own]
-    said = _status(summary) != "fail"
-    for result in results:
-        warnings = _warnings(result)
-        if _status(result) == "fail" and not warnings:
-            warnings, said = general or own, True
-        yield _result(name, result, warnings)
-    if not said and (general or "fail" not in map(_status, results)):
+    failed = [each for each in results if _status(each) == "fail"]
+    silent = [each for each in failed if not _warnings(each)]
+    for each in results:
+        yield _result(name, each, (general or own) if each in silent else _warnings(each))
+    # Whoever fails and does not say why has said the summary's.
+    if _status(summary) == "fail" and not silent and (general or not failed):
         yield _result(name, summary, general)
 
 

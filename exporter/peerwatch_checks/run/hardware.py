@@ -20,9 +20,9 @@ def hardware_of(procfs: Path) -> dict[str, str]:
     models: set[str] = set()
     with contextlib.suppress(OSError):
         for gpu in (procfs / "driver" / "nvidia" / "gpus").iterdir():
-            models.update(_values(gpu / "information", "Model"))
-    cpuinfo = procfs / "cpuinfo"
-    cpus = _values(cpuinfo, "model name")[:1] or arm_cpus("\n".join(_lines(cpuinfo)))
+            models.update(_values(_text(gpu / "information"), "Model"))
+    cpuinfo = _text(procfs / "cpuinfo")
+    cpus = _values(cpuinfo, "model name")[:1] or arm_cpus(cpuinfo)
     found = {"gpu": " + ".join(sorted(models)), "cpu": " + ".join(cpus)}
     return {name: model[:MAX_NAME] for name, model in found.items() if model}
 
@@ -39,14 +39,14 @@ def comparable(
     return found
 
 
-def _values(path: Path, name: str) -> list[str]:
-    """Return the values of the lines ``name : value`` of a file."""
-    pairs = (line.partition(":") for line in _lines(path))
+def _values(text: str, name: str) -> list[str]:
+    """Return the values of the lines ``name : value`` of a text."""
+    pairs = (line.partition(":") for line in text.splitlines())
     return [value.strip() for key, _, value in pairs if key.strip() == name]
 
 
-def _lines(path: Path) -> list[str]:
+def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+        return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return []
+        return ""

@@ -46,23 +46,23 @@ def test_of_a_chain_the_first_exception_is_the_root() -> None:
     assert found_in(f"{log}{FRAMES}TypeError: z\n")[-1] == ("program_error", False, None)
 
 
-def test_tracebacks_of_several_ranks_may_be_mixed() -> None:
-    one = [f"[rank1]: {line}" for line in f"{FRAMES}KeyError: 'x'".split("\n")]
-    two = [f"[default2]:{line}" for line in f"{FRAMES}MemoryError".split("\n")]
+@pytest.mark.parametrize(
+    ("first", "second", "rank"),
+    [
+        ("[rank1]: ", "[default2]:", None),
+        # By pdsh, from two nodes.
+        ("node-1: [rank1]: ", "node-2: [rank9]: ", 9),
+    ],
+)
+def test_tracebacks_of_several_ranks_may_be_mixed(
+    first: str, second: str, rank: int | None
+) -> None:
+    one = [f"{first}{line}" for line in f"{FRAMES}KeyError: 'x'".split("\n")]
+    two = [f"{second}{line}" for line in f"{FRAMES}MemoryError".split("\n")]
     mixed = [line for pair in zip(one, two, strict=True) for line in pair]
     assert found_in("\n".join(mixed)) == [
         ("program_error", False, 1),
-        ("python_memory_error", False, None),
-    ]
-
-
-def test_tracebacks_that_pdsh_mixes_keep_their_ranks() -> None:
-    one = [f"node-1: [rank1]: {line}" for line in f"{FRAMES}KeyError: 'x'".split("\n")]
-    two = [f"node-2: [rank9]: {line}" for line in f"{FRAMES}MemoryError".split("\n")]
-    mixed = [line for pair in zip(one, two, strict=True) for line in pair]
-    assert found_in("\n".join(mixed)) == [
-        ("program_error", False, 1),
-        ("python_memory_error", False, 9),
+        ("python_memory_error", False, rank),
     ]
 
 

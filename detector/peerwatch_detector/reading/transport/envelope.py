@@ -3,8 +3,7 @@
 Fields: "HTTP API", section "Format overview", of the Prometheus documentation (``warnings`` and,
 since 3.0, ``infos``); Thanos' Query sends ``warnings`` when a store did not answer
 (thanos.io, "Query", "Partial response"); VictoriaMetrics says ``isPartial``; Mimir answers as
-Prometheus does. A warning about the query's text itself begins with "PromQL warning"; before 3.0
-Prometheus sends infos as warnings, which begin with "PromQL info".
+Prometheus does.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from peerwatch_common.promql import missing_parts
 from peerwatch_detector.errors import ReadError, ReadFailure, ThrottledError
 from peerwatch_detector.reading.settings import ReadingSettings
 from peerwatch_detector.reading.transport.connection import Response, read_text
@@ -97,8 +97,8 @@ def data_of(url: str, text: bytes, expected: str) -> tuple[dict[str, Any], Annot
             "malformed", f"{url}: expected a {expected}, got {data.get('resultType')!r}."
         )
     warnings, infos = _texts(response.get("warnings")), _texts(response.get("infos"))
-    missing = [text for text in warnings if not text.startswith(("PromQL warning", "PromQL info"))]
-    return data, Annotations(warnings, infos, bool(missing) or response.get("isPartial") is True)
+    is_partial = bool(missing_parts(warnings)) or response.get("isPartial") is True
+    return data, Annotations(warnings, infos, is_partial)
 
 
 def _texts(found: object) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import requests
 
 from peerwatch_common.logs import one_line
+from peerwatch_common.promql import missing_parts
 from peerwatch_common.web.client import ClientError, ask
 from peerwatch_reliability.errors import SourceError
 
@@ -115,9 +116,7 @@ class Server:
 
 def _missing(answer: Mapping[str, Any]) -> str:
     """Return why an answer is partial, as Thanos and VictoriaMetrics say it; empty: it is whole."""
-    # Prometheus itself warns of what is odd in a query, and nothing is missing then.
-    texts = [str(each) for each in answer.get("warnings") or ()]
-    missing = [text for text in texts if not text.startswith(("PromQL warning", "PromQL info"))]
+    missing = missing_parts(map(str, answer.get("warnings") or ()))
     if not missing:
         return "isPartial" if answer.get("isPartial") is True else ""
     return one_line(missing[0])[:_SHOWN_CHARACTERS]

@@ -118,7 +118,7 @@ def _is(row: Mapping[str, Any], wanted: re.Match[str]) -> bool:
     number = int(wanted["id"])
     array, leader = _number(row, "array_job_id"), _number(row, "het_job_id")
     # Tasks that have not begun are one row with the id of the whole array.
-    has_task = _is_set(row, "array_task_id")
+    has_task = _value(row, "array_task_id") is not None
     if wanted["task"] is not None:
         task = _number(row, "array_task_id")
         return array == number and has_task and task == int(wanted["task"])
@@ -142,16 +142,16 @@ def _states(row: Mapping[str, Any]) -> list[str]:
     return [each.upper() for each in states]
 
 
-def _is_set(row: Mapping[str, Any], name: str) -> bool:
+def _value(row: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - whatever squeue prints
+    """Return what a row has under a name; None: nothing. Newer versions say whether it is set."""
     value = row.get(name)
-    return bool(value.get("set")) if isinstance(value, dict) else value is not None
+    if isinstance(value, dict):
+        return value.get("number") if value.get("set") else None
+    return value
 
 
 def _number(row: Mapping[str, Any], name: str) -> float:
-    value = row.get(name)
-    if isinstance(value, dict):
-        # Newer versions say whether a number is set.
-        value = value.get("number") if value.get("set") else 0
+    value = _value(row, name)
     if value is None:
         return 0
     if not isinstance(value, int | float):

@@ -73,8 +73,7 @@ def slurm_job(commands: Commands, job_id: str) -> SlurmJob:
     # Of a heterogeneous job the first part runs the script, and with it writes the output.
     parts = [each for each in lines if "HetJobOffset" in fields_in(each)]
     job = job_in(parts[0] if parts else lines[-1], job_id)
-    # One part's node is not that of the whole.
-    return job if len(parts) < 2 else replace(job, facts=replace(job.facts, nodes=()))
+    return job if len(parts) < 2 else _without_nodes(job)
 
 
 def job_in(line: str, job_id: str) -> SlurmJob:
@@ -124,7 +123,12 @@ def _accounted(commands: Commands, job_id: str, why: str) -> SlurmJob:
         rows = [row for row in parts if _FIRST_PART.search(row)] or parts
     # Of attempts of one job the last is the newest.
     job = accounted_job(rows[-1], job_id, attempt=str(len(rows) - 1))
-    return job if len(parts) <= len(rows) else replace(job, facts=replace(job.facts, nodes=()))
+    return job if len(parts) <= len(rows) else _without_nodes(job)
+
+
+def _without_nodes(job: SlurmJob) -> SlurmJob:
+    """Return a heterogeneous job: the nodes of its first part are not those of the whole."""
+    return replace(job, facts=replace(job.facts, nodes=()))
 
 
 def accounted_job(row: str, job_id: str, attempt: str = "") -> SlurmJob:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from peerwatch_checks.check import Options, Outcome, Skip, register
+from peerwatch_common.mount_points import unescaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from peerwatch_checks.check import Context
-
-
-# proc(5): octal escapes of blank, tab, newline and backslash.
-_ESCAPE = re.compile(rb"\\([0-3][0-7]{2})")
 
 
 class MountsOptions(Options):
@@ -62,7 +58,7 @@ def mounts(context: Context) -> Iterator[Outcome]:
     listed = _mounted(context.procfs / "self" / "mountinfo")
     for name in names:
         path = context.rootfs / name.lstrip("/")
-        yield _outcome(name, path, os.fsencode(path) in listed, name in options.writable)
+        yield _outcome(name, path, str(path) in listed, name in options.writable)
 
 
 def _of_fstab(path: Path) -> Iterator[str]:
@@ -80,14 +76,15 @@ def _of_fstab(path: Path) -> Iterator[str]:
                 yield fields[1].replace(r"\040", " ")
 
 
-def _mounted(path: Path) -> frozenset[bytes]:
+def _mounted(path: Path) -> frozenset[str]:
     """Return where something is mounted; a folder of the same file system is no other device."""
     try:
-        lines = path.read_bytes().splitlines()
+        lines = os.fsdecode(path.read_bytes()).split("\n")
     except OSError:
         return frozenset()
-    points = [fields[4] for line in lines if len(fields := line.split(b" ", 5)) > 5]
-    return frozenset(_ESCAPE.sub(lambda found: bytes([int(found[1], 8)]), each) for each in points)
+    return frozenset(
+        unescaped(fields[4]) for line in lines if len(fields := line.split(" ", 5)) > 5
+    )
 
 
 def _outcome(name: str, path: Path, listed: bool, writable: bool) -> Outcome:

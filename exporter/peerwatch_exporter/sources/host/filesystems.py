@@ -8,11 +8,11 @@ filesystem that it hangs on is then reported as such, and not asked again before
 from __future__ import annotations
 
 import os
-import re
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from peerwatch_common.mount_points import unescaped
 from peerwatch_exporter.sources.files.whole_file import read_whole
 from peerwatch_exporter.sources.host.procfs import GarbledFileError
 
@@ -36,8 +36,6 @@ _BY_THE_KERNEL = frozenset(
 )
 # In memory, and full just as well: NCCL and data loaders share memory there.
 _IN_MEMORY = frozenset({"/dev/shm", "/run", "/tmp"})  # noqa: S108 - names to compare with
-# proc(5): octal escapes of blank, tab, newline and backslash.
-_ESCAPE = re.compile(r"\\([0-7]{3})")
 # What a superblock says of itself after an error, besides ro (ext4 from Linux 6.15 on).
 _REFUSING = frozenset({"ro", "emergency_ro", "shutdown"})
 # "36 35 98:0 /root /mount options [optional fields] - type source super_options"
@@ -92,7 +90,7 @@ def local_mounts(procfs: Path) -> list[Mount]:
         fields, described = before.split(" "), after.split(" ")
         if not separator or len(fields) < _FIELDS_BEFORE or len(described) < 3:
             raise GarbledFileError(procfs / "1" / "mountinfo", line)
-        device, mountpoint, options = fields[2], _unescaped(fields[4]), fields[5].split(",")
+        device, mountpoint, options = fields[2], unescaped(fields[4]), fields[5].split(",")
         kind, super_options = described[0], set(described[-1].split(","))
         # What is mounted later on the same path hides what was there.
         found = {key: mount for key, mount in found.items() if mount.mountpoint != mountpoint}
@@ -187,7 +185,3 @@ def _mountinfo(procfs: Path) -> bytes:
         return read_whole(f"{procfs}/1/mountinfo")
     except (FileNotFoundError, PermissionError):
         return read_whole(f"{procfs}/self/mountinfo")
-
-
-def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), text)
