@@ -37,7 +37,7 @@ def test_late_driver_is_picked_up_when_its_version_appears(tmp_path):
         wait_for(lambda: not node.children())
         node.write(no_library=False)
         node.version.write_text("NVRM version: 580.65.06\n")
-        reports = node.until(well)
+        reports = node.until(lambda r: gpus_of(r["gpu"], UTILIZATION))
 
     assert 3 == values(reports["gpu"])["gpus_visible",]
 
