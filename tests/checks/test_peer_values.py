@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from checks_faults import UNHURRIED
 from checks_program import Program
 from peerwatch_checks.check import Context, Options, Usual
 from peerwatch_checks.evaluation import Reference, reference_for
@@ -70,7 +71,9 @@ def program(tmp_path: Path) -> Program:
 def test_a_node_that_is_slower_than_its_peers_in_prometheus_fails(
     fake: Fake, url: str, program: Program
 ) -> None:
-    status, (record,), _err = program.run("memory_copy", "--prometheus", url)
+    slow = {"PYTHONPATH": UNHURRIED, "INJECTED_FAULT": "slow memory copy"}
+
+    status, (record,), _err = program.run("memory_copy", "--prometheus", url, **slow)
 
     assert (2, "fail", 1e9) == (status, record.status, record.expected)
     assert "the median of 8 peers in Prometheus is 1e+09" in record.message
