@@ -113,6 +113,24 @@ def test_a_repaired_node_is_left_in_peace() -> None:
     assert ["79"] == [each.evidence.name for each in root.episode.recovered]
 
 
+@pytest.mark.parametrize(
+    ("boots", "recovered"),
+    [([-500, -300], ["boot", "79"]), ([-300, 50], ["79"]), ([-500], []), ([50], []), ([], [])],
+)
+def test_an_error_has_passed_if_its_node_was_started_between_it_and_the_failure(
+    boots: list[float], recovered: list[str]
+) -> None:
+    root = root_of(
+        STALLED,
+        ev(-400, "xid", "79", "n7"),
+        *[ev(time, "boot", "boot", "n7") for time in boots],
+        ev(-300, "boot", "boot", "n6"),
+        *timeouts(600),
+    )
+
+    assert recovered == [each.evidence.name for each in root.episode.recovered]
+
+
 @pytest.mark.parametrize("name", ["preempted", "cancelled", "time_limit"])
 def test_the_end_of_a_job_by_the_scheduler_is_nobodys_fault(name: str) -> None:
     (cause,) = root_of(ev(0, "job", name), *lost_connection("n1", 1), *exits(2)).causes

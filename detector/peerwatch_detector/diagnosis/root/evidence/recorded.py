@@ -12,8 +12,8 @@ from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
 from peerwatch_detector.errors import CaseError
 
 _DESCRIPTION = "case.json"
-# 50,000 events with the longest texts that are read; a file beyond it is no description.
-_MOST_BYTES = 64 * 2**20
+# As many events as are read, with half of the longest texts; a file beyond it is no description.
+_MOST_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
