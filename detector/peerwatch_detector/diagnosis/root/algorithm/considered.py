@@ -7,6 +7,7 @@ them and with the reason for which they are not named.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from peerwatch_detector.diagnosis.root.algorithm.fan_out import most_nodes
 from peerwatch_detector.diagnosis.root.algorithm.program import first_complaint
 from peerwatch_detector.diagnosis.root.algorithm.suspicion import before_the_end
 from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
-from peerwatch_detector.diagnosis.root.taxonomy.cause import Cause, by_node, names
+from peerwatch_detector.diagnosis.root.taxonomy.cause import Cause, by_node, names, node_of
 from peerwatch_detector.diagnosis.root.taxonomy.rule import Observation, Role
 
 # Who reads it wants the next candidates, not all of a thousand nodes.
@@ -85,7 +86,8 @@ def _nodes(causes: Sequence[Cause], lead: Cause, seen: Episode, job: JobPlaces) 
         if node not in passed or any(each.evidence.kind != "boot" for each in own)
     }
     passed = _without(passed, now)
-    against = {node: _against_node(own, lead, seen, job) for node, own in now.items()}
+    showing = _nodes_showing(seen, job)
+    against = {node: _against_node(own, lead, showing, job) for node, own in now.items()}
     against |= dict.fromkeys(passed, "it had passed before the job suffered")
     return _alike({**now, **passed}, against)[:_MOST_LINES]
 
@@ -108,10 +110,12 @@ def _without(
     return {node: own for node, own in nodes.items() if node not in named}
 
 
-def _against_node(own: Sequence[Observation], lead: Cause, seen: Episode, job: JobPlaces) -> str:
+def _against_node(
+    own: Sequence[Observation], lead: Cause, showing: Mapping[str, int], job: JobPlaces
+) -> str:
     if later := _later(own, lead):
         return later
-    shared = _shown_by(own[0], seen, job)
+    shared = showing[own[0].rule.name]
     if shared > most_nodes(own[0].rule, job):
         return f"{shared} nodes show the same"
     if all(each.rule.role == "suspect" for each in own):
@@ -119,9 +123,10 @@ def _against_node(own: Sequence[Observation], lead: Cause, seen: Episode, job: J
     return f"more points at {_subject(lead)}"
 
 
-def _shown_by(sign: Observation, seen: Episode, job: JobPlaces) -> int:
-    """Return how many nodes show a sign."""
-    return len(by_node([each for each in seen.observations if each.rule is sign.rule], job))
+def _nodes_showing(seen: Episode, job: JobPlaces) -> Counter[str]:
+    """Return how many nodes show a sign, by the name of its rule."""
+    shown = {(each.rule.name, node_of(each, job)) for each in seen.observations}
+    return Counter(name for name, node in shown if node)
 
 
 def _shared(causes: Sequence[Cause], lead: Cause | None, seen: Episode) -> list[Considered]:

@@ -165,7 +165,7 @@ def _shared(causes: Iterable[Cause], job: JobPlaces) -> list[Cause]:
         if len(together) <= MOST_NODES and not two_of_a_place:
             found += same
             continue
-        found += [each for each in same if each not in together]
+        found += [each for each in same if each.time - same[0].time > _TOGETHER_SECONDS]
         found.append(_common(together, place))
     return sorted(found, key=lambda each: each.time)
 
