@@ -27,6 +27,7 @@ from peerwatch_detector.reading.decode.status import (
     BAD_FRAME,
     HISTOGRAM,
     MORE_BYTES,
+    OTHER_CHUNK,
     TOO_LONG,
 )
 from peerwatch_detector.reading.selection import Grid
@@ -115,7 +116,9 @@ def test_unknown_fields_are_passed_over() -> None:
     ("data", "status"),
     [
         (frame(series({"node": "a"}, [chunk([(0, 1.0)], encoding=2)])), HISTOGRAM),
-        (frame(series({"node": "a"}, [chunk([(0, 1.0)], encoding=0)])), HISTOGRAM),
+        (frame(series({"node": "a"}, [chunk([(0, 1.0)], encoding=6)])), HISTOGRAM),
+        (frame(series({"node": "a"}, [chunk([(0, 1.0)], encoding=0)])), OTHER_CHUNK),
+        (frame(series({"node": "a"}, [chunk([(0, 1.0)], encoding=4)])), OTHER_CHUNK),
         (bytes([3]) + bytes(4) + b"abc", BAD_CHECKSUM),
         (framed(b"\xff"), BAD_FRAME),
         (framed(b"\x0a\x05ab"), BAD_FRAME),
@@ -173,7 +176,9 @@ def test_unknown_fields_are_passed_over() -> None:
     ],
     ids=[
         "histogram",
+        "histogram_of_start_times",
         "no_encoding",
+        "xor2",
         "checksum",
         "bad_tag",
         "cut_field",
@@ -213,7 +218,7 @@ def test_a_damaged_chunk_under_a_good_checksum_neither_crashes_nor_writes_elsewh
     cut = data.draw(st.integers(0, len(good)))
     for message in (bytes(good), bytes(good[:cut])):
         writer, status, _ = take(decode, empty(GRID), framed(message))
-        assert status in {MORE_BYTES, BAD_FRAME, BAD_CHUNK, HISTOGRAM}
+        assert status in {MORE_BYTES, BAD_FRAME, BAD_CHUNK, HISTOGRAM, OTHER_CHUNK}
         assert writer.counts[SAMPLES] <= 65_535 * 9
         assert writer.counts[ROWS] <= len(message)
 
@@ -225,6 +230,7 @@ def test_garbage_never_crashes(data: bytes) -> None:
         BAD_FRAME,
         BAD_CHUNK,
         HISTOGRAM,
+        OTHER_CHUNK,
     }
     take(decode, empty(GRID), data)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from detector.reading.chunk_writer import chunk, frame, series
 from detector.reading.fake_server import (
     FakeServer,
     Handler,
@@ -79,6 +80,19 @@ def test_a_way_that_fails_is_replaced_by_the_next(server: FakeServer) -> None:
     assert "query" == reading.api
     np.testing.assert_array_equal(EXPECTED, values(reading))
     assert {"malformed": 1} == reader.statistics.errors
+
+
+def test_chunks_in_another_encoding_are_read_as_raw_samples(server: FakeServer) -> None:
+    """Prometheus with chunk_encoding.floats: xor2 sends its chunks as they are stored."""
+    stored = frame(series({"node": "a"}, [chunk([(1000, 1.5)], encoding=4)]))
+    server.responses |= {"read": chunked(stored, content_type=STREAMED), "query": matrix([ONE])}
+    (reading,), reader = read(server.url, increment_seconds=1)
+    assert "query" == reading.api
+    np.testing.assert_array_equal(EXPECTED, values(reading))
+    assert {"malformed": 1} == reader.statistics.errors
+    (reading,), _ = read(server.url, api="remote_read")
+    assert "xor2" in str(reading.outcome)
+    assert "set prometheus.reading.api to 'auto' or 'query'" in str(reading.outcome)
 
 
 def test_an_expression_is_evaluated_by_steps_and_its_values_do_not_last(

@@ -30,6 +30,7 @@ from peerwatch_detector.reading.decode.status import (
     HISTOGRAM,
     MORE_BYTES,
     MORE_ROOM,
+    OTHER_CHUNK,
     TOO_LONG,
 )
 from peerwatch_detector.reading.decode.xor import decode_chunk, read_varint
@@ -37,6 +38,9 @@ from peerwatch_detector.reading.decode.xor import decode_chunk, read_varint
 Bytes = NDArray[np.uint8]
 
 _XOR = 1
+# HISTOGRAM, FLOAT_HISTOGRAM, HISTOGRAM_ST and FLOAT_HISTOGRAM_ST of Chunk.Encoding in
+# prompb/types.proto; 4 is XOR2, floats in bits of another order.
+_HISTOGRAMS = (2, 3, 5, 6)
 _VARINT, _FIXED_64, _LENGTH, _FIXED_32 = 0, 1, 2, 5
 
 
@@ -203,7 +207,7 @@ def _decode_chunk_message(writer: GridWriter, row: int, data: Bytes, at: int, en
             content_begin, content_end = begin, stop
         at = stop
     if encoding != _XOR:
-        return HISTOGRAM
+        return HISTOGRAM if encoding in _HISTOGRAMS else OTHER_CHUNK
     if decode_chunk(writer, row, data, content_begin, content_end, earliest, latest) < 0:
         return BAD_CHUNK
     return 0

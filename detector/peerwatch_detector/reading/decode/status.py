@@ -20,6 +20,7 @@ BAD_CHUNK: Final = 6
 HISTOGRAM: Final = 7
 TOO_LONG: Final = 8
 BAD_TEXT: Final = 9
+OTHER_CHUNK: Final = 10
 
 _MEANINGS: dict[int, tuple[ReadFailure, str]] = {
     BAD_CHECKSUM: ("malformed", "a frame whose checksum is wrong"),
@@ -31,6 +32,11 @@ _MEANINGS: dict[int, tuple[ReadFailure, str]] = {
         "a recording rule",
     ),
     TOO_LONG: ("malformed", "a frame longer than any server sends"),
+    OTHER_CHUNK: (
+        "malformed",
+        "a chunk in an encoding that is not read, as Prometheus does where chunk_encoding.floats "
+        "is 'xor2'; set prometheus.reading.api to 'auto' or 'query'",
+    ),
     BAD_TEXT: ("malformed", "text that is no series of samples"),
 }
 
