@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+# Behind the first ten of an answer (AsStrings in util/annotations/annotations.go of Prometheus, and
+# in 2.48 to 2.x without "warning").
+_OMITTED = re.compile(r"\d+ more (?:warning |info )?annotations omitted")
+
 
 def selected(name: str, selector: str, *more: str, **labels: str) -> str:
     """Return a selector of series.
@@ -42,9 +46,13 @@ def missing_parts(warnings: Iterable[str]) -> list[str]:
     """Return the warnings beside an answer that say it is not whole, as Thanos' do.
 
     Prometheus itself warns of what is odd in a query ("PromQL warning", and before 3.0 "PromQL
-    info"), and nothing is missing then.
+    info"), and nothing is missing then; nor where it tells how many of those it left out.
     """
-    return [text for text in warnings if not text.startswith(("PromQL warning", "PromQL info"))]
+    return [
+        text
+        for text in warnings
+        if not text.startswith(("PromQL warning", "PromQL info")) and not _OMITTED.fullmatch(text)
+    ]
 
 
 def in_one(label: str, queries: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peerwatch_common.promql import any_of, in_one, quoted, selected
+from peerwatch_common.promql import any_of, in_one, missing_parts, quoted, selected
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,14 @@ def test_several_queries_in_one():
     assert in_one("kind", {"a": "up", "b": "x"}) == (
         'label_replace(up, "kind", "a", "", "") or label_replace(x, "kind", "b", "", "")'
     )
+
+
+@pytest.mark.parametrize(
+    "omitted",
+    ["2 more annotations omitted", "1 more warning annotations omitted"],
+    ids=["Prometheus 2.53", "Prometheus 3"],
+)
+def test_warnings_of_prometheus_say_nothing_is_missing(omitted):
+    odd = [f'PromQL info: metric might not be a counter, name: "x{n}"' for n in range(10)]
+    assert missing_parts([*odd, omitted]) == []
+    assert missing_parts([*odd, omitted, "store down"]) == ["store down"]
