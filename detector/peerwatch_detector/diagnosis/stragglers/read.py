@@ -104,8 +104,10 @@ class _Counted:
         self._peeked = ""
 
     def peek(self) -> str:
-        """Return the first line, or the beginning of a long one."""
+        """Return the first line that is not blank, or the beginning of a long one."""
         self._peeked = self._text.readline(_LONGEST_LINE)
+        while self._peeked.isspace():
+            self._peeked = self._text.readline(_LONGEST_LINE)
         return self._peeked
 
     def read(self, characters: int) -> str:

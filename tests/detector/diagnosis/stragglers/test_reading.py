@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,18 @@ def test_csv_parquet_and_gzip_are_the_same(tmp_path: Path) -> None:
     first = read_trace(table, None)
     assert len(ROWS) == len(first)
     assert all(same(first, read_trace(path, None)) for path in (packed, other, parquet))
+
+
+@pytest.mark.parametrize("begin", ["\n", "\r\n \r\n", "\ufeff\n"], ids=repr)
+def test_blank_lines_before_a_trace_are_passed_over(begin: str, tmp_path: Path) -> None:
+    table = write_table(tmp_path / "trace.csv", ROWS)
+    other = tmp_path / "other.csv"
+    other.write_text(begin + table.read_text(), newline="")
+    assert same(read_trace(table, None), read_trace(other, None))
+    spans = tmp_path / "spans.json"
+    span = {"rank": 0, "segment": "step", "start": 1, "duration": 2, "step": 3}
+    spans.write_text(begin + json.dumps(span), newline="")
+    assert 1 == len(read_trace(spans, None))
 
 
 def test_steps_are_chosen_and_bytes_counted(tmp_path: Path) -> None:
