@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -59,6 +60,18 @@ def test_blank_lines_before_a_trace_are_passed_over(begin: str, tmp_path: Path) 
     span = {"rank": 0, "segment": "step", "start": 1, "duration": 2, "step": 3}
     spans.write_text(begin + json.dumps(span), newline="")
     assert 1 == len(read_trace(spans, None))
+
+
+def test_what_applies_to_some_rows_may_be_missing_in_the_others(tmp_path: Path) -> None:
+    """As where a table of parquet with missing values is written as CSV."""
+    arrays: dict[str, Any] = {name: pa.array([row[name] for row in ROWS]) for name in NAMES}
+    arrays["mc"] = pa.array([0, None] * (len(ROWS) // 2), pa.int8())
+    table = pa.table(arrays)
+    pq.write_table(table, tmp_path / "trace")
+    pa_csv.write_csv(table, tmp_path / "trace.csv")
+    trace = read_trace(tmp_path / "trace.csv", None)
+    assert same(trace, read_trace(tmp_path / "trace", None))
+    assert [0, -1] == trace.chunk[:2].tolist()
 
 
 def test_steps_are_chosen_and_bytes_counted(tmp_path: Path) -> None:
