@@ -86,12 +86,13 @@ class _Buffer:
                 return
             try:
                 event, end = decoder.raw_decode(self._text, self._place)
-            except (json.JSONDecodeError, RecursionError) as error:
+            # A ValueError of its own is a whole number that is too long for Python.
+            except (ValueError, RecursionError) as error:
                 if len(self._text) - self._place <= _LONGEST and self._more():
                     continue
                 raise TraceError(
-                    f"{self._path}: is no JSON after {self._count:,} events: "
-                    f"{getattr(error, 'msg', 'too deep')}; it may have been cut off."
+                    f"{self._path}: is no JSON after {self._count:,} events: {_reason(error)}; it "
+                    "may have been cut off."
                 ) from error
             if not isinstance(event, dict | list):
                 raise TraceError(
@@ -106,7 +107,7 @@ class _Buffer:
         line = self._text[self._place :].partition("\n")[0]
         try:
             first = json.loads(line)
-        except (json.JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):
             return False
         return isinstance(first, dict) and "traceEvents" not in first
 
@@ -118,3 +119,9 @@ class _Buffer:
         self._text = self._text[self._place :] + chunk
         self._place = 0
         return True
+
+
+def _reason(error: ValueError | RecursionError) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return error.msg
+    return "too deep" if isinstance(error, RecursionError) else "a number is too long"

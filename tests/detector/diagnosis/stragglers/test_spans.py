@@ -199,6 +199,8 @@ def test_the_command_says_what_it_left_out(
         ("[1, 2]", "event 1 is no object but '1'"),
         ('[{"ph": "X", "name": "for', "is no JSON after 0 events: "),
         ("[" + "[" * 100_000, "is no JSON after 0 events: too deep"),
+        (f'[{{"pid": {"1" * 5000}}}]', "is no JSON after 0 events: a number is too long"),
+        (f'{{"rank": {"1" * 5000}}}', 'is JSON without "traceEvents"'),
         ('[{"ph": "X", "name": "load", "pid": 1, "ts": 1, "dur": 1}]', "only load"),
         ('[{"ph": "X", "name": "data", "pid": -1, "ts": 1, "dur": 1}]', "pid is -1; it must be"),
         ('[{"ph": "X", "name": "data", "pid": 1, "ts": NaN, "dur": 1}]', "ts is nan; it must be"),
