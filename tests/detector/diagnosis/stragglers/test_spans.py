@@ -185,6 +185,19 @@ def test_the_command_says_what_it_left_out(
 
 
 @pytest.mark.parametrize(
+    "form", [lines, lambda spans: json.dumps(chrome(spans))], ids=["lines", "chrome"]
+)
+def test_a_node_whose_name_no_terminal_shows_is_named_all_the_same(
+    form: Callable[[list[dict[str, Any]]], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "spans"
+    # Half of a character, and what makes a terminal clear itself.
+    path.write_text(form(SLOW.spans()).replace("node-2", r"n\ud800\u001b[2J"))
+    assert 0 == main(["stragglers", str(path)])
+    assert r"Names rank 2 on node n\ud800\x1b[2J" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
     [
         ("{}", "has no spans of a training step"),
