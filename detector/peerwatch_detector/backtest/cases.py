@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from peerwatch_detector.config import ReadMetric, names_by_alias
 from peerwatch_detector.diagnosis.root.evidence.evidence import Evidence, read_events
+from peerwatch_detector.diagnosis.root.evidence.recorded import read_description
 from peerwatch_detector.errors import DAMAGED_ARCHIVE, CaseError
 from peerwatch_detector.frame import JobFrame, mean_over_gpus
 
@@ -130,7 +131,7 @@ def load_case(folder: Path) -> Case:
         If a file is missing or the two contradict each other; it names the file.
     """
     try:
-        meta = json.loads((folder / DESCRIPTION).read_text())
+        meta = read_description(folder / DESCRIPTION)
         nodes, times = _nodes(folder, meta), _times(folder, meta)
         frames, units = {}, {}
         # numpy leaves a file open that it opened itself and found to be broken.

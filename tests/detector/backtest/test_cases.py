@@ -213,6 +213,19 @@ def test_a_contradiction_is_told_with_its_file(
     assert str(caught.value).startswith(f"{folder}/case.json: ")
 
 
+def test_a_description_in_another_encoding_is_told_without_being_shown(tmp_path: Path) -> None:
+    folder = write_case(tmp_path / "one")
+    path = folder / "case.json"
+    text = path.read_text()
+    # As editors of Windows mark it.
+    path.write_text(text, encoding="utf-8-sig")
+    assert "one" == load_case(folder).name
+    path.write_text(text, encoding="utf-16")
+    with pytest.raises(CaseError, match=r"is no text in UTF-8: .* at byte 0; save it as") as caught:
+        load_case(folder)
+    assert len(str(caught.value)) < 400
+
+
 def test_a_missing_folder_is_told(tmp_path: Path) -> None:
     with pytest.raises(CaseError, match="cannot be read"):
         load_case(tmp_path / "nowhere")

@@ -80,3 +80,13 @@ def test_what_is_no_case_is_refused(tmp_path: Path, text: str) -> None:
 def test_a_folder_without_a_case_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CaseError, match="cannot be read"):
         load_events(tmp_path)
+
+
+def test_a_description_in_another_encoding_is_told_without_being_shown(tmp_path: Path) -> None:
+    text = json.dumps(ABOUT)
+    (tmp_path / "case.json").write_bytes(text.encode("utf-8-sig"))
+    assert "a" == load_events(tmp_path).job.nodes[0]
+    (tmp_path / "case.json").write_bytes((text + " " * 10_000).encode("utf-16"))
+    with pytest.raises(CaseError, match=r"is no text in UTF-8: .* at byte 0; save it") as caught:
+        load_events(tmp_path)
+    assert len(str(caught.value)) < 400

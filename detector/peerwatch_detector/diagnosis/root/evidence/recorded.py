@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from peerwatch_detector.diagnosis.root.evidence.evidence import Evidence, read_events
 from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
@@ -51,9 +52,7 @@ def load_events(folder: Path) -> RecordedEvents:
     try:
         if (size := file.stat().st_size) > _MOST_BYTES:
             raise CaseError(f"{file}: has {size} bytes; a case.json has at most {_MOST_BYTES}.")
-        about = json.loads(file.read_text(encoding="utf-8"))
-        if not isinstance(about, dict):
-            raise CaseError(f"{file}: holds no object.")
+        about = read_description(file)
         nodes = _names(about["nodes"], f"{file}: nodes")
         seconds = float(about["seconds"])
         return RecordedEvents(
@@ -77,6 +76,28 @@ def load_events(folder: Path) -> RecordedEvents:
             f"{file}: is no description of a case: {error!r}; it needs name, job_id, seconds and "
             "nodes."
         ) from error
+
+
+def read_description(file: Path) -> dict[str, Any]:
+    """Return what a ``case.json`` holds; editors of Windows mark their UTF-8 as such.
+
+    Raises
+    ------
+    CaseError
+        If it is no text in UTF-8, or no object.
+    OSError, ValueError, RecursionError
+        If it cannot be read, or is no JSON.
+    """
+    try:
+        about = json.loads(file.read_text(encoding="utf-8-sig"))
+    except UnicodeDecodeError as error:
+        # Its own text would show the whole file.
+        raise CaseError(
+            f"{file}: is no text in UTF-8: {error.reason} at byte {error.start:,}; save it as such."
+        ) from error
+    if not isinstance(about, dict):
+        raise CaseError(f"{file}: holds no object.")
+    return about
 
 
 def _names(found: object, where: str) -> tuple[str, ...]:
