@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -312,7 +313,6 @@ def _truth(folder: Path, about: dict[str, object] | None, known: tuple[str, ...]
     if about is None:
         return None
     nodes, fault = about.get("nodes") or [], about.get("fault")
-    onset, halt = about.get("onset_seconds"), about.get("halt_seconds")
     gpus = about.get("gpus") or []
     if not isinstance(nodes, list):
         raise TypeError(f"truth.nodes {nodes!r} is not a list")
@@ -321,8 +321,8 @@ def _truth(folder: Path, about: dict[str, object] | None, known: tuple[str, ...]
     truth = Truth(
         None if fault is None else str(fault),
         tuple(str(node) for node in nodes),
-        float(onset) if isinstance(onset, (int, float)) else None,
-        float(halt) if isinstance(halt, (int, float)) else None,
+        _moment(folder, about, "onset_seconds"),
+        _moment(folder, about, "halt_seconds"),
         tuple(str(gpu) for gpu in gpus),
     )
     if unknown := sorted(set(truth.nodes) - set(known)):
@@ -334,3 +334,16 @@ def _truth(folder: Path, about: dict[str, object] | None, known: tuple[str, ...]
             f"the onset at {begin:g} s."
         )
     return truth
+
+
+def _moment(folder: Path, about: dict[str, object], name: str) -> float | None:
+    """Return when something was, in seconds from the start; below 0 is before the recording."""
+    moment = about.get(name)
+    if moment is None:
+        return None
+    if isinstance(moment, int | float) and not isinstance(moment, bool) and math.isfinite(moment):
+        return float(moment)
+    raise CaseError(
+        f"{folder / DESCRIPTION}: truth.{name} is {moment!r:.80}; it must be a number of seconds "
+        "from the start of the case, or null."
+    )

@@ -201,6 +201,12 @@ def test_a_node_is_unheard_only_if_no_metric_has_a_sample(tmp_path: Path) -> Non
         ({"step_seconds": float("nan")}, "does not go forward"),
         ({"nodes": []}, "at least one, each once"),
         ({"truth": FAULT | {"nodes": ["nobody"]}}, "truth names ['nobody']"),
+        (
+            {"truth": FAULT | {"onset_seconds": "50"}},
+            "truth.onset_seconds is '50'; it must be a number of seconds from the start",
+        ),
+        ({"truth": FAULT | {"onset_seconds": float("nan")}}, "truth.onset_seconds is nan; it must"),
+        ({"truth": FAULT | {"halt_seconds": [90]}}, "truth.halt_seconds is [90]; it must be a num"),
     ],
 )
 def test_a_contradiction_is_told_with_its_file(
