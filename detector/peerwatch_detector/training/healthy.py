@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_common.errors import ConfigError
-from peerwatch_detector.backtest.cases import Case, load_case
+from peerwatch_detector.backtest.cases import DESCRIPTION, Case, load_case
 from peerwatch_detector.backtest.reading import Advance, read_metrics, unshown
 from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.detection.preprocess import fill_nearest, min_max, windows, with_peaks
-from peerwatch_detector.errors import TrainingError
+from peerwatch_detector.errors import CaseError, TrainingError
 from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.models.base import INTEGRATED
 from peerwatch_detector.reading import Grid
@@ -118,7 +118,8 @@ def windows_from_cases(
 ) -> HealthyWindows:
     """Cut the healthy part of recorded cases into scaled windows.
 
-    The part before the onset of a case with a fault counts as healthy. Metrics that a case has
+    The part before the onset of a case with a fault counts as healthy: nothing where the fault
+    began before the recording. Metrics that a case has
     under another unit are left out.
 
     Parameters
@@ -136,13 +137,19 @@ def windows_from_cases(
     Raises
     ------
     CaseError
-        If a folder is not a case.
+        If a folder is not a case, or has a fault without an onset.
     TrainingError
         If no case has any of the detection metrics.
     """
     collector = _Collector(config)
     for folder in folders:
         case = load_case(folder)
+        if case.truth and case.truth.fault is not None and case.truth.onset_seconds is None:
+            raise CaseError(
+                f"{folder / DESCRIPTION}: truth has a fault {case.truth.fault!r} but no "
+                "onset_seconds, and only what is before it is healthy; write when it began, or "
+                "leave the case out."
+            )
         metrics = [metric for metric in config.detection_metrics() if case.fits(metric)]
         frames = {metric.name: _healthy_part(case, metric.name) for metric in metrics}
         collector.add(frames, case.step_seconds)
@@ -154,7 +161,7 @@ def windows_from_cases(
 def _healthy_part(case: Case, metric: str) -> JobFrame:
     frame = case.frames[metric]
     onset = case.truth.onset_seconds if case.truth else None
-    end = len(frame.times) if onset is None else int(onset / case.step_seconds)
+    end = len(frame.times) if onset is None else max(0, int(onset / case.step_seconds))
     return JobFrame(
         frame.job_id, frame.metric, frame.nodes, frame.times[:end], frame.values[:, :end]
     )

@@ -255,12 +255,23 @@ def test_windows_from_cases_take_the_time_before_the_onset_only(tmp_path: Path) 
     np.testing.assert_allclose(cut[4 * 43 + 5], well[1, 1:9], rtol=1e-4)
 
 
-def test_a_fault_from_the_start_leaves_no_windows_of_that_case(tmp_path: Path) -> None:
-    at_once = write_case(tmp_path / "at_once", truth=FAULT | {"onset_seconds": 0.0})
+@pytest.mark.parametrize("onset", [0.0, -20.0], ids=["start", "before"])
+def test_a_fault_from_the_start_leaves_no_windows_of_that_case(
+    tmp_path: Path, onset: float
+) -> None:
+    at_once = write_case(tmp_path / "at_once", truth=FAULT | {"onset_seconds": onset})
     well = write_case(tmp_path / "well")
     both = windows_from_cases(DetectorConfig(), [at_once, well])
     alone = windows_from_cases(DetectorConfig(), [well])
     np.testing.assert_array_equal(both["cpu_usage"], alone["cpu_usage"])
+
+
+def test_a_fault_without_an_onset_is_not_learned_as_healthy(tmp_path: Path) -> None:
+    folder = write_case(tmp_path / "when", truth=FAULT | {"onset_seconds": None})
+    with pytest.raises(
+        CaseError, match=r"when/case\.json: truth has a fault 'slow_nic' but no onset"
+    ):
+        windows_from_cases(DetectorConfig(), [folder])
 
 
 def test_windows_with_a_hole_that_is_too_wide_are_left_out(tmp_path: Path) -> None:
