@@ -145,7 +145,8 @@ def load_case(folder: Path) -> Case:
             scaled = values * np.float32(factor)
             metric = _metric_name(name, meta["metrics"])
             units[metric] = unit
-            frames[metric] = _frame(meta["job_id"], metric, about, nodes, times, scaled)
+            gpus = _gpus(folder, name, about, values)
+            frames[metric] = _frame(meta["job_id"], metric, gpus, nodes, times, scaled)
         truth = _truth(folder, meta.get("truth"), nodes)
         case = Case(
             str(meta["name"]),
@@ -295,17 +296,32 @@ def _values(
     return values
 
 
+def _gpus(
+    folder: Path, name: str, about: dict[str, Any], values: NDArray[np.float32]
+) -> tuple[str, ...]:
+    """Return the names of the GPUs of one metric: their numbers where it names none."""
+    if values.ndim == 2:
+        return ()
+    count = values.shape[1]
+    gpus = about.get("gpus", list(range(count)))
+    if not isinstance(gpus, list) or len(gpus) != count or len(set(map(str, gpus))) < count:
+        raise CaseError(
+            f"{folder / DESCRIPTION}: gpus of metric {name!r} are {gpus!r:.80}; it must be a list "
+            f"of {count} names, as many as {SAMPLES} has, each once."
+        )
+    return tuple(str(gpu) for gpu in gpus)
+
+
 def _frame(
     job_id: str,
     name: str,
-    about: dict[str, Any],
+    gpus: tuple[str, ...],
     nodes: tuple[str, ...],
     times: NDArray[np.float64],
     values: NDArray[np.float32],
 ) -> JobFrame:
     if values.ndim == 2:
         return JobFrame(job_id, name, nodes, times, values)
-    gpus = tuple(str(gpu) for gpu in about.get("gpus", range(values.shape[1])))
     return JobFrame(job_id, name, nodes, times, mean_over_gpus(values), gpus, values)
 
 

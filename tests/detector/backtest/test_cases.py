@@ -232,6 +232,16 @@ def test_a_description_in_another_encoding_is_told_without_being_shown(tmp_path:
     assert len(str(caught.value)) < 400
 
 
+@pytest.mark.parametrize("gpus", [["0"], ["0", "0"], "01", ["0", "1", "2"], None], ids=str)
+def test_gpus_that_are_not_those_of_the_samples_are_refused(tmp_path: Path, gpus: object) -> None:
+    folder = write_case(tmp_path / "one")
+    metrics = json.loads((folder / "case.json").read_text())["metrics"]
+    change(folder, metrics=metrics | {"gpu_duty_cycle": {"unit": "percent", "gpus": gpus}})
+    expected = f"case.json: gpus of metric 'gpu_duty_cycle' are {gpus!r}; it must be a list of 2"
+    with pytest.raises(CaseError, match=re.escape(expected)):
+        load_case(folder)
+
+
 def test_a_missing_folder_is_told(tmp_path: Path) -> None:
     with pytest.raises(CaseError, match="cannot be read"):
         load_case(tmp_path / "nowhere")
