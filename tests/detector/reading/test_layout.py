@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from detector.reading.decoding import padded
+from peerwatch_detector.errors import ReadError
 from peerwatch_detector.reading.decode.grid_writer import GridWriter, new_grid_writer, open_row
-from peerwatch_detector.reading.decode.layout import layout_of
+from peerwatch_detector.reading.decode.layout import LabelTexts, layout_of
 from peerwatch_detector.reading.selection import Grid
 
 Labels = tuple[str, str, str]
@@ -58,3 +60,15 @@ def test_the_layout_of_the_last_answer_is_used_again() -> None:
     other = layout_of(arrival_of([("b", "", ""), ("a", "", "")]), escaped=False, known=first)
     assert first is again
     assert (("b", ""), ("a", "")) == other.keys
+
+
+@pytest.mark.parametrize("escaped", [True, False])
+def test_a_label_that_is_not_utf_8_costs_nothing_else(escaped: bool) -> None:
+    assert ["a", "b\ufffd", "é"] == [
+        LabelTexts(escaped).text(raw) for raw in (b"a", b"b\xff", "é".encode())
+    ]
+
+
+def test_an_escape_that_json_does_not_know_is_no_text() -> None:
+    with pytest.raises(ReadError, match="is no text"):
+        LabelTexts(escaped=True).text(rb"\x41")

@@ -123,6 +123,20 @@ def test_an_answer_that_is_known_but_for_its_time_is_the_answer(
         np.testing.assert_array_equal([[float(text)] for *_, text in answer], values)
 
 
+def test_a_label_that_is_not_utf_8_costs_nothing_else(
+    server: FakePrometheus, reader_of: Readers
+) -> None:
+    """VictoriaMetrics takes such a label, and hands it out as it came."""
+    row = b'{"metric":{"node":"%s"},"value":[10,"1"]}'
+    rows = b",".join(row % node for node in (b"a", b"b\xff", "é".encode()))
+    server.response = send(
+        200, b'{"status":"success","data":{"resultType":"vector","result":[' + rows + b"]}}"
+    )
+    reader = reader_of()
+    assert ["a", "b\ufffd", "é"] == [series.labels["node"] for series in reader.instant("up")]
+    assert (True, {}) == (reader.statistics.up, reader.statistics.errors)
+
+
 def test_an_empty_answer_is_no_error(server: FakePrometheus, reader_of: Readers) -> None:
     reader = reader_of()
     assert [] == reader.instant("up")

@@ -128,7 +128,7 @@ class LabelTexts:
     known: dict[bytes, str] = field(default_factory=dict)
 
     def text(self, raw: bytes) -> str:
-        """Return the text of a label's value.
+        """Return the text of a label's value; bytes that are not UTF-8 cost no other series.
 
         Raises
         ------
@@ -137,8 +137,9 @@ class LabelTexts:
         """
         found = self.known.get(raw)
         if found is None:
+            plain = raw.decode(errors="replace")
             try:
-                found = json.loads(b'"' + raw + b'"') if self.escaped else raw.decode()
+                found = json.loads(f'"{plain}"') if self.escaped else plain
             except ValueError as error:
                 raise ReadError("malformed", f"A label value is no text: {raw[:80]!r}.") from error
             self.known[raw] = found

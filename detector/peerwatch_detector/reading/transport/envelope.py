@@ -72,7 +72,11 @@ def data_of(url: str, text: bytes, expected: str) -> tuple[dict[str, Any], Annot
         If it is no successful response of the query API.
     """
     try:
-        response = json.loads(text)
+        try:
+            response = json.loads(text)
+        except UnicodeDecodeError:
+            # VictoriaMetrics hands out the bytes of a label as they came.
+            response = json.loads(text.decode(errors="replace"))
     except RecursionError as error:
         raise ReadError(
             "malformed",
