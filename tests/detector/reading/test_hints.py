@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from peerwatch_detector.__main__ import main
+from peerwatch_detector.reading.transport.hints import hint_of_answer
 from web_client import Authority
 
 
@@ -53,3 +54,21 @@ def test_the_wrong_scheme_is_told_with_the_right_one(
         url = f"{scheme}://127.0.0.1:{port}"
         assert 1 == main(["export-case", str(tmp_path / "c"), *span, "--prometheus", url])
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("status", [400, 422, 503])
+def test_a_query_that_names_another_program_is_not_taken_for_it(status: int) -> None:
+    said = r'error when executing query="x{job!~\"grafana|alertmanager\"}": too many points'
+    assert "" == hint_of_answer(status, said)
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "hint"),
+    [
+        (410, "The Alertmanager v1 API was removed", "this is an Alertmanager"),
+        (404, "<html><title>Grafana</title></html>", "this is a Grafana"),
+        (200, "<html><title>Grafana</title></html>", "this is a Grafana"),
+    ],
+)
+def test_a_program_that_names_itself_is_told(status: int, said: str, hint: str) -> None:
+    assert hint in hint_of_answer(status, said)

@@ -27,9 +27,12 @@ def hint_of_answer(status: int, text: str, location: str = "") -> str:
     said = text.lower()
     if any(words in said for words in _PLAIN_TO_TLS):
         return "the server speaks HTTPS: set prometheus.url to https://"
-    if "alertmanager" in said:
+    # VictoriaMetrics repeats the query that it refuses, whose labels may name either.
+    refuses = status in {400, 422} or status >= 500
+    if "alertmanager" in said and not refuses:
         return "this is an Alertmanager: set prometheus.url to the Prometheus that sends to it"
-    if "/login" in location or "grafana" in said or "accesserrorid" in said:
+    is_grafana = "grafana" in said and not refuses
+    if "/login" in location or is_grafana or "accesserrorid" in said:
         return (
             "this is a Grafana: set prometheus.url to the address of its data source, or to "
             "GRAFANA/api/datasources/proxy/uid/UID with a token in prometheus.headers"
