@@ -41,6 +41,12 @@ def server() -> Iterator[FakeServer]:
     [
         (error(400, "parse error: x"), "http_4xx", "answered 400: parse error: x."),
         (error(401, "who?"), "http_4xx", "answered 401: who?"),
+        (
+            send(401, b"no org id\n", "text/plain"),
+            "http_4xx",
+            "answered 401: no org id; it has several tenants: set X-Scope-OrgID in "
+            "prometheus.headers",
+        ),
         (send(404, b"nothing here", "text/plain"), "http_4xx", "404: nothing here"),
         (error(500, "disk"), "http_5xx", "answered 500: disk"),
         (send(503, b"<html>Busy</html>", "text/html"), "http_5xx", "503: <html>Busy</html>"),

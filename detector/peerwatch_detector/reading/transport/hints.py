@@ -9,7 +9,16 @@ from peerwatch_common.settings.secrets import without_logins
 
 # A server that expects TLS answers plain HTTP with an alert (RFC 8446, 5.1), or says so in words.
 _TLS_ALERT = "\x15\x03"
-_PLAIN_TO_TLS = ("http request to an https server", "plain http request was sent to https port")
+_TO_HTTPS = "the server speaks HTTPS: set prometheus.url to https://"
+# What only one mistake makes a server say.
+_SAID = {
+    "http request to an https server": _TO_HTTPS,
+    "plain http request was sent to https port": _TO_HTTPS,
+    # Mimir, Cortex and what else is built on grafana/dskit (user/id.go), asked without a tenant.
+    "no org id": (
+        "it has several tenants: set X-Scope-OrgID in prometheus.headers to the one to read"
+    ),
+}
 
 
 def hint_of_answer(status: int, text: str, location: str = "") -> str:
@@ -25,8 +34,9 @@ def hint_of_answer(status: int, text: str, location: str = "") -> str:
         Where it points.
     """
     said = text.lower()
-    if any(words in said for words in _PLAIN_TO_TLS):
-        return "the server speaks HTTPS: set prometheus.url to https://"
+    for words, hint in _SAID.items():
+        if words in said:
+            return hint
     # VictoriaMetrics repeats the query that it refuses, whose labels may name either.
     refuses = status in {400, 422} or status >= 500
     if "alertmanager" in said and not refuses:
@@ -55,7 +65,7 @@ def hint_of_failure(error: BaseException, scheme: str) -> str:
     if isinstance(error, ssl.SSLError) and scheme == "https":
         return "the server may speak plain HTTP: set prometheus.url to http://"
     if isinstance(error, http.client.BadStatusLine) and _TLS_ALERT in str(error):
-        return "the server speaks HTTPS: set prometheus.url to https://"
+        return _TO_HTTPS
     if isinstance(error, ConnectionResetError) and scheme == "http":
         return (
             "check prometheus.url and that the server runs; if it speaks HTTPS, set "
