@@ -24,6 +24,8 @@ _RULES: tuple[re.Pattern[str], ...] = tuple(
     for rule in (
         # RayJob: train-raycluster-x2k9d-workers-worker-b4wmz
         rf"(?P<job>.+?)-raycluster-{_RANDOM}{{5}}-.+",
+        # RayJob by KubeRay 1.4 and later: train-x2k9d-workers-worker-b4wmz, train-x2k9d-head
+        rf"(?P<job>.+)-{_RANDOM}{{5}}-(?:head(?:-{_RANDOM}{{5}})?|.+-worker-{_RANDOM}{{5}})",
         # PyTorchJob, MPIJob, Volcano: train-master-0, train-worker-3, train-launcher;
         # JobSet and TrainJob: train-node-0-1-b4wmz; RayCluster: train-head-b4wmz
         rf"(?P<job>.+?)-(?:{_ROLES})(?:-{_INDEX}){{0,2}}(?:-{_RANDOM}{{5}})?",
