@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
+# A container that ended is shown so until the kubelet waits to begin it again.
+_ENDED_SECONDS = 60
+
 
 @dataclass
 class KubePod:
@@ -76,7 +79,8 @@ class KubePod:
             yield "kube_pod_container_state_started", labels, ("time", start)
         else:
             before = begun
-        if is_over:
+        # Until the kubelet begins it again, it is seen as ended.
+        if is_over or (end is not None and end <= now < end + _ENDED_SECONDS):
             labels_of = {**labels, "reason": reason}
             yield "kube_pod_container_status_terminated_reason", labels_of, 1
         yield "kube_pod_container_status_restarts_total", labels, len(before)

@@ -266,7 +266,24 @@ def test_only_containers_with_gpus_say_why():
     ]  # fmt: skip
     facts = Facts()
     add_facts(facts, answer)
-    assert (facts.pods["1"].reasons, facts.pods["1"].gpus) == ({"Error"}, {"main": 8})
+    assert (facts.pods["1"].why, facts.pods["1"].gpus) == ({"Error"}, {"main": 8})
+
+
+def test_the_last_end_of_a_container_says_why():
+    labels = {"namespace": "ml", "pod": "a", "uid": "1"}
+    days = []
+    for seen in ({"OOMKilled": 60, "Error": 120}, {"Error": 60, "OOMKilled": 60}, {"Error": 1}):
+        facts = Facts()
+        add_facts(facts, [
+            Series({**labels, "kind": "gpus", "container": "main"}, [(0, 8)]),
+            *(Series({**labels, "kind": "terminated", "container": "main", "reason": reason},
+                     [(0, time)]) for reason, time in seen.items()),
+        ])  # fmt: skip
+        days.append(facts)
+    assert [day.pods["1"].why for day in days] == [{"Error"}, {"Error", "OOMKilled"}, {"Error"}]
+    # Of a later day even what is too short for a minute is newer.
+    days[1].update(days[2])
+    assert days[1].pods["1"].why == {"Error"}
 
 
 def test_it_needs_a_prometheus():

@@ -65,6 +65,10 @@ OBJECTS = [
     KubeJob("single", created=0),
     KubePod("single-q7d5f", "n5", ("Job", "single"), created=30,
             runs=((60, 1800, "OOMKilled"), (1900, 3600, "OOMKilled"), (3700, None, ""))),
+    # One that is out of memory once, begins again in its pod, and fails for another reason.
+    KubeJob("again", created=0),
+    KubePod("again-q7d5f", "n5", ("Job", "again"), created=30,
+            runs=((60, 1800, "OOMKilled"), (1900, 3600, "Error")), phase="Failed", gone=5 * HOUR),
     # A service and a pod without a GPU are no jobs.
     KubePod("chat-6d4b9c7f5d-x2k9d", "n5", ("ReplicaSet", "chat"), runs=((60, None, ""),)),
     KubePod("web-x2k9d", "n5", ("Job", "web"), runs=((60, None, ""),), gpus=0),
@@ -126,8 +130,16 @@ def test_containers_that_begin_again_in_their_pod(jobs):
     ]
 
 
+def test_an_earlier_end_does_not_say_why_the_pod_ended(jobs):
+    assert attempts(jobs, "ml/again") == [
+        ("first", "out_of_memory", 60, 1740, ("n5",)),
+        ("requeued", "failed", 100, 1700, ("n5",)),
+    ]
+
+
 def test_what_else_there_is(jobs):
-    assert {row.job_id for row in jobs.rows} == {"ml/train", "ml/set", "ml/single", "ml/late"}
+    names = {"train", "set", "single", "again", "late"}
+    assert {row.job_id for row in jobs.rows} == {f"ml/{name}" for name in names}
     assert attempts(jobs, "ml/late") == [("first", "running", HOUR, 0, ())]
     assert {row.gpus for row in jobs.rows if row.job_id == "ml/train"} == {32}
     out = [(each.node, each.reason, (each.start - T0) // 60, (each.end - T0) // 60)
@@ -161,7 +173,7 @@ def test_the_books_of_a_cluster(server):
         scheduler="kubernetes", prometheus=server.config, window_days=SPAN / 86_400, nodes=8
     )
     document = document_of(Gatherer(config).books(WINDOW.end))
-    assert (document["failures"], document["attempts"]) == (1, 8)
+    assert (document["failures"], document["attempts"]) == (1, 10)
     assert {name: each["count"] for name, each in document["causes"].items()} == {"node_fail": 1}
     (largest, *_) = document["jobs_with_most_gpu_time"]
     assert (largest["job_id"], largest["gpus"], largest["restarts"]) == ("ml/train", 32, 1)

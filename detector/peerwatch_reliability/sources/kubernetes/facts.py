@@ -34,7 +34,9 @@ class PodFacts:
     phase
         Its last.
     reasons
-        Why it ended: of its status, its disruption and its containers.
+        Why it ended: of its status and its disruption.
+    terminated
+        By container: when it was last seen ended, and why; it may begin again in its pod.
     seen
         When it was last scraped.
     starts
@@ -54,9 +56,22 @@ class PodFacts:
     deletion: float | None = None
     phase: str = ""
     reasons: set[str] = field(default_factory=set)
+    terminated: dict[str, tuple[float, frozenset[str]]] = field(default_factory=dict)
     seen: float = 0.0
     starts: set[float] = field(default_factory=set)
     ends: dict[float, str] = field(default_factory=dict)
+
+    @property
+    def why(self) -> set[str]:
+        """Why it ended, as it and each of its containers say last."""
+        return self.reasons.union(*(last for _, last in self.terminated.values()))
+
+    def note_terminated(self, container: str, time: float, reason: str) -> None:
+        """Add that a container was last seen ended at a time."""
+        known, reasons = self.terminated.get(container, (time, frozenset[str]()))
+        if time >= known:
+            together = reasons if time == known else frozenset()
+            self.terminated[container] = time, together | {reason}
 
     def update(self, later: PodFacts) -> None:
         """Add what a later day knows."""
@@ -69,6 +84,7 @@ class PodFacts:
                 setattr(self, name, known)
         self.seen = max(self.seen, later.seen)
         self.reasons |= later.reasons
+        self.terminated.update(later.terminated)
         self.starts |= later.starts
         self.ends.update(later.ends)
 
@@ -190,10 +206,11 @@ def _add_to_pod(pod: PodFacts, kind: str, series: Series) -> None:
         pod.owner = intern(labels.get("owner_kind", "")), intern(labels.get("owner_name", ""))
     elif kind == "phase":
         pod.phase = intern(labels.get("phase", ""))
-    elif kind in {"reason", "disruption"} or (
-        kind == "terminated" and pod.gpus.get(labels.get("container", ""))
-    ):
+    elif kind in {"reason", "disruption"}:
         pod.reasons.add(intern(labels.get("reason", "")))
+    elif kind == "terminated":
+        if pod.gpus.get(container := intern(labels.get("container", ""))):
+            pod.note_terminated(container, value, intern(labels.get("reason", "")))
     elif kind in {"created", "start", "completion", "deletion", "seen"}:
         setattr(pod, kind, value)
 

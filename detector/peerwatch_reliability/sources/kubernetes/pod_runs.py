@@ -127,10 +127,11 @@ def _end(pod: PodFacts, lost: LostNodes, until: float) -> tuple[float | None, Po
         end = pod.seen if pod.deletion is None else min(pod.deletion, max(pod.seen, pod.start or 0))
     if pod.phase == "Succeeded":
         return end, "completed"
-    reasons = {_REASONS[each] for each in pod.reasons if each in _REASONS}
+    why = pod.why
+    reasons = {_REASONS[each] for each in why if each in _REASONS}
     otherwise: PodEnd = "failed" if pod.phase == "Failed" else "gone"
     how = next((each for each in _ORDER if each in reasons), otherwise)
-    is_unknown = how in _BY_LOSS or bool(_UNKNOWN_REASONS & pod.reasons)
+    is_unknown = how in _BY_LOSS or bool(_UNKNOWN_REASONS & why)
     since = lost.before(pod.node, end) if is_unknown or how == "node_fail" else None
     if since is not None:
         return min(since, end), "node_fail"

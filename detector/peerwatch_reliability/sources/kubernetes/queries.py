@@ -63,10 +63,7 @@ class Queries:
             "phase": f"{self._of_pod('kube_pod_status_phase', 'phase')} == 1",
             "reason": f"{self._of_pod('kube_pod_status_reason', 'reason')} == 1",
             "disruption": f"{self._of_pod('kube_pod_status_disruption_reason', 'reason')} == 1",
-            "terminated": self._of_pod(
-                "kube_pod_container_status_terminated_reason", "container", "reason"
-            )
-            + " == 1",
+            "terminated": self._terminated(),
             "seen": f"max by ({_POD}) ({seen} and on (uid) {requested})",
             # One may be deleted and made anew within the day.
             "job_first": f"min by ({_JOB}) "
@@ -117,6 +114,17 @@ class Queries:
         return (
             f"max by ({_POD}, container, reason) ({reason}{offset} == 1) "
             f"* on ({_POD}, container) group_left () max by ({_POD}, container) ({ended}{offset})"
+        )
+
+    def _terminated(self) -> str:
+        """Return when containers were last seen ended, by why; 1 if too short for a minute."""
+        name = "kube_pod_container_status_terminated_reason"
+        kept, series = f"{_POD}, container, reason", self._series(name)
+        seen = f"max_over_time((timestamp({series}) and {series} == 1){self._minutes})"
+        requested = self._last(*self._requested)
+        return (
+            f"(max by ({kept}) ({seen} and on (uid) {requested}) "
+            f"or {self._of_pod(name, 'container', 'reason')} == 1)"
         )
 
     def _of_pod(self, name: str, *labels: str, where: str = "") -> str:
