@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import socket
 import threading
 from contextlib import contextmanager
@@ -55,6 +56,35 @@ def test_by_whose_word(tmp_path):
     with answering(HEAD, b"0123456789") as (server, seen):
         asked(server.model_copy(update={"token_file": tmp_path / "token"}))
     assert b"Authorization: Bearer secret\r\n" in seen[0]
+
+
+def test_a_secret_is_utf_8(tmp_path):
+    path = tmp_path / "secret"
+    with answering(HEAD, b"0123456789") as (server, seen):
+        # As editors of Windows mark it.
+        path.write_text("secret\r\n", encoding="utf-8-sig")
+        asked(server.model_copy(update={"token_file": path}))
+    assert b"Authorization: Bearer secret\r\n" in seen[0]
+    with answering(HEAD, b"0123456789") as (server, seen):
+        path.write_text("pass€", encoding="utf-8")
+        asked(server.model_copy(update={"username": "ü", "password_file": path}))
+    assert b"Authorization: Basic " + base64.b64encode("ü:pass€".encode()) in seen[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("hidden".encode("utf-16"), "is no text in UTF-8; save it as such"),
+        ("hidden€".encode(), "a header cannot be sent, .*; check token_file and headers"),
+    ],
+)
+def test_a_secret_that_cannot_be_sent_is_told_and_not_shown(content, said, tmp_path):
+    path = tmp_path / "secret"
+    path.write_bytes(content)
+    server = AskedServer(url="http://127.0.0.1:1", token_file=path)
+    with pytest.raises(ClientError, match=said) as caught:
+        asked(server)
+    assert "hidden" not in str(caught.value)
 
 
 def test_for_which_tenant():

@@ -13,6 +13,7 @@ from peerwatch_common.errors import PeerwatchError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from peerwatch_common.settings.servers import AskedServer
 
@@ -73,10 +74,11 @@ def ask(
     content = bytearray()
     try:
         if server.token_file is not None:
-            headers["Authorization"] = f"Bearer {server.token_file.read_text().strip()}"
+            headers["Authorization"] = f"Bearer {_secret(server, server.token_file)}"
         elif server.username:
-            password = server.password_file.read_text().strip() if server.password_file else ""
-            login = (server.username, password)
+            password = _secret(server, server.password_file) if server.password_file else ""
+            # Of text the library would send what Latin-1 has.
+            login = (server.username.encode(), password.encode())
         with send(
             server.url.rstrip("/") + path,
             headers=headers,
@@ -95,6 +97,20 @@ def ask(
                 if time.monotonic() > ends:
                     raise ClientError(f"{server.url}: answers for over {timeout_seconds:g} s")
             return Answer(response.status_code, bytes(content))
+    except UnicodeEncodeError:
+        # Its text would show what is in the header.
+        raise ClientError(
+            f"{server.url}: a header cannot be sent, for it has characters that HTTP does not; "
+            "check token_file and headers"
+        ) from None
     # Errors of ``requests`` are OSErrors.
     except OSError as error:
         raise ClientError(f"{server.url}: {error.__class__.__name__}") from error
+
+
+def _secret(server: AskedServer, path: Path) -> str:
+    """Return what a file holds; editors of Windows mark their UTF-8 as such."""
+    try:
+        return path.read_text(encoding="utf-8-sig").strip()
+    except UnicodeDecodeError:
+        raise ClientError(f"{server.url}: {path} is no text in UTF-8; save it as such") from None
