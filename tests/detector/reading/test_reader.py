@@ -262,8 +262,9 @@ def test_a_token_that_is_exchanged_in_its_file_is_sent_at_once(
 ) -> None:
     file = tmp_path / "token"
     reader = reader_of(bearer_token_file=str(file), reading={"longest_wait_seconds": 0})
-    for token in ("one", "two"):
-        file.write_text(f"{token}\n")
+    # The last one as editors of Windows write it.
+    for token, coding in (("one", "utf-8"), ("two", "utf-8"), ("three", "utf-8-sig")):
+        file.write_text(f"{token}\n", encoding=coding)
         reader.instant("up")
         assert f"Bearer {token}" == server.requests[-1].headers["Authorization"]
     for spoil in (lambda: file.write_text(" \n"), file.unlink, file.mkdir):
@@ -271,7 +272,7 @@ def test_a_token_that_is_exchanged_in_its_file_is_sent_at_once(
         with pytest.raises(ReadError, match=r"bearer_token_file '.*token'") as caught:
             reader.instant("up")
         assert "unreachable" == caught.value.reason
-    assert 2 == len(server.requests)
+    assert 3 == len(server.requests)
 
 
 def test_one_authorization_is_enough() -> None:

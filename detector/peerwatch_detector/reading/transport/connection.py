@@ -172,7 +172,8 @@ class Connection:
         if path is None:
             return {}
         try:
-            token = Path(path).read_text().strip()
+            # Editors of Windows mark their UTF-8 as such.
+            token = Path(path).read_text(encoding="utf-8-sig").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise ReadError(
                 "unreachable",
