@@ -137,7 +137,8 @@ def _authorization(server: Server) -> str:
 
 
 def _secret(path: Path) -> str:
-    text = path.read_text(encoding="utf-8").strip()
+    # Editors of Windows mark their UTF-8 as such.
+    text = path.read_text(encoding="utf-8-sig").strip()
     if len(text.splitlines()) != 1:
         raise ValueError(f"{path} must hold one line")
     return text

@@ -178,7 +178,8 @@ def test_an_answer_is_read_to_a_limit(fake: Fake, url: str) -> None:
 
 def test_it_is_let_in_by_a_password_or_a_token(fake: Fake, url: str, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
-    secret.write_text("opens\n")
+    # As editors of Windows write it.
+    secret.write_text("opens\n", encoding="utf-8-sig")
 
     run(tmp_path, url=url, username="peer", password_file=secret)
     assert f"Basic {base64.b64encode(b'peer:opens').decode()}" == fake.authorization
