@@ -29,6 +29,8 @@ _RULES: tuple[re.Pattern[str], ...] = tuple(
         # PyTorchJob, MPIJob, Volcano: train-master-0, train-worker-3, train-launcher;
         # JobSet and TrainJob: train-node-0-1-b4wmz; RayCluster: train-head-b4wmz
         rf"(?P<job>.+?)-(?:{_ROLES})(?:-{_INDEX}){{0,2}}(?:-{_RANDOM}{{5}})?",
+        # SkyPilot, whose first pod is train-2ea4852b-head: train-2ea4852b-worker1
+        rf"(?P<job>.+?)-worker{_INDEX}",
         # Deployment: train-6d4b9c7f5d-x2k9d
         rf"(?P<job>.+)-{_RANDOM}{{6,10}}-{_RANDOM}{{5}}",
         # Indexed Job and JobSet: train-3-b4wmz, train-slices-0-1-b4wmz; Job: train-b4wmz
