@@ -12,6 +12,7 @@ from fake_kubernetes import RULES, TOKEN, FakeKubernetes, serving
 from kubernetes_cases import TARGET, actions_at, api_at, cluster_at
 from peerwatch_common.errors import ConfigError
 from peerwatch_responder.action import UnknownError
+from peerwatch_responder.actions.kubernetes.api import Api
 from peerwatch_responder.actions.kubernetes.cluster import KubernetesCluster, KubernetesOptions
 from peerwatch_responder.actions.kubernetes.server import Access, ServerOptions, access
 from peerwatch_responder.settings.load import load_settings
@@ -144,6 +145,19 @@ def test_in_a_pod_everything_is_found_and_a_renewed_token_is_read(tmp_path):
     assert access(ServerOptions(), tmp_path, environment).token == "second"
     environment["KUBERNETES_SERVICE_HOST"] = "fd00::1"
     assert access(ServerOptions(), tmp_path, environment).url == "https://[fd00::1]:6443"
+
+
+def test_a_token_that_no_header_can_have_is_told(tmp_path, url):
+    token = tmp_path / "token"
+    # As editors of Windows write it.
+    token.write_text("first\n", encoding="utf-8-sig")
+    options = ServerOptions(url=url, token_file=token)
+    assert access(options).token == "first"
+    for content in ("first€", "first\nsecond"):
+        token.write_text(content)
+        with pytest.raises(UnknownError, match=r"cannot be sent: .*token has characters") as caught:
+            Api(options, wait=lambda _: None).get("get nodes", "/api/v1/nodes/n1")
+        assert "first" not in str(caught.value)
 
 
 def test_outside_of_a_pod_without_an_address_nothing_is_known(tmp_path):

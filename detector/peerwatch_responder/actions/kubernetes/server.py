@@ -84,7 +84,12 @@ def access(
         token = token or account / "token"
         ca_file = ca_file or account / "ca.crt"
     try:
-        content = token.read_text().strip() if token is not None else ""
+        # Editors of Windows mark their UTF-8 as such.
+        content = token.read_text(encoding="utf-8-sig").strip() if token is not None else ""
     except (OSError, UnicodeError) as error:
         raise UnknownError(f"The token of the API server cannot be read: {error}.") from error
+    if not (content.isascii() and content.isprintable()):
+        raise UnknownError(
+            f"The token of the API server cannot be sent: {token} has characters that no token has."
+        )
     return Access(url.rstrip("/"), content, str(ca_file) if ca_file is not None else None)
