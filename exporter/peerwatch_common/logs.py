@@ -17,8 +17,10 @@ from pathlib import PurePath
 from peerwatch_common.metrics.label_length import shortened
 
 # Characters that begin a line, or that a terminal obeys: C0, DEL, C1, Unicode's line separators and
-# those that turn the direction of writing.
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# those that turn the direction of writing; and halves of characters, which cannot be written.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 _NAMED = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 # A value that stands behind = and must not be taken for several pairs.
 _QUOTED = re.compile(r'[\s"=]')

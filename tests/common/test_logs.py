@@ -96,7 +96,12 @@ def test_json_is_one_object_in_one_line():
 
 
 def test_one_line_leaves_other_languages_alone():
-    assert "größe 温度 ✓" == one_line("größe 温度 ✓")
+    assert "größe 温度 ✓ 💥" == one_line("größe 温度 ✓ 💥")
+
+
+def test_half_a_character_is_written_as_its_escape():
+    # Of JSON that a program cut within a character, and of a path whose bytes are not UTF-8.
+    assert r"a\ud83db\udcff" == one_line("a\ud83db\udcff")
 
 
 def test_record_is_left_as_it_was_for_other_handlers():

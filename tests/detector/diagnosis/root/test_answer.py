@@ -15,7 +15,10 @@ from detector.diagnosis.root.failed_job import (
 from peerwatch_detector.__main__ import main
 from peerwatch_detector.diagnosis.root.evidence.evidence import Evidence
 
-FAILED = [ev(96, "xid", "79", "n3", gpu="3", text="\x1b[31mfell off"), *lost_connection("n3", 100)]
+FAILED = [
+    ev(96, "xid", "79", "n3", gpu="3", text="\x1b[31mfell \ud800off"),
+    *lost_connection("n3", 100),
+]
 
 
 def write(folder: Path, events: list[Evidence]) -> Path:
@@ -44,7 +47,7 @@ def test_a_person_reads_what_to_do_first(
         "Isolate n3 and restart: GPU 3 fell off the bus (XID 79), 4 s before"
     )
     assert "  gpu_unavailable, hardware, permanent, sure, action isolate" == lines[2]
-    assert "  for: 96.0 s xid 79 (n3, GPU 3): \\x1b[31mfell off" in lines
+    assert "  for: 96.0 s xid 79 (n3, GPU 3): \\x1b[31mfell \\ud800off" in lines
     assert "  CriticalError: n3: gpu_off_bus" in lines
     assert "\x1b" not in out
 
