@@ -17,6 +17,9 @@ from typing import Any
 # What a user sets for jobs would change what is tested: networks, algorithms, debug output.
 _NOT_INHERITED = ("NCCL_", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "TORCH_NCCL_", "GLOO_")
 _MOST_TEXT = 300
+_POLL_SECONDS = 0.05
+# Where a rank has failed the others wait for it in vain; over gloo they say so within this.
+_AFTER_FAILURE_SECONDS = 5.0
 # As long as processes that were killed may take to go.
 _END_SECONDS = 5.0
 
@@ -34,7 +37,8 @@ class Measured:
     failure
         Why there is no result; empty if there is one.
     silent
-        Places of the devices of this node whose rank did not answer, where there is none.
+        Places of the devices of this node whose rank did not answer, where there is none: of the
+        one that failed first, or of all if none failed by itself.
     """
 
     bandwidth: Mapping[str, float]
@@ -73,7 +77,8 @@ class Answers:
     failure
         Why there are none; empty if there are.
     silent
-        Places of the devices whose rank did not answer.
+        Places of the devices whose rank did not answer: of the one that failed first, or of all if
+        none failed by itself.
     """
 
     ranks: tuple[Mapping[str, Any], ...]
@@ -167,25 +172,59 @@ def ask(
             for place, device in enumerate(devices):
                 rank = {**common, "rank": group.first + place, "device": device}
                 ranks.append(_start(rank, kept, Path(folder)))
-            answers = [_answer(rank, deadline) for rank in ranks]
+            failed = _wait(ranks, deadline)
         finally:
             _end(ranks)
+        numbers = range(group.first, group.first + len(ranks))
+        answers = [
+            _answer(rank, _output(Path(folder), number))
+            for rank, number in zip(ranks, numbers, strict=True)
+        ]
         if None in answers:
-            return _failed(answers, Path(folder), group.first, seconds)
+            silent = [place for place, answer in enumerate(answers) if answer is None]
+            return _failed(failed, silent, Path(folder), group.first, seconds)
     return Answers(tuple(answer for answer in answers if answer is not None))
 
 
 def _start(
     task: Mapping[str, object], environment: Mapping[str, str], folder: Path
 ) -> subprocess.Popen[bytes]:
-    with (folder / f"errors-{task['rank']}").open("wb") as errors:
+    number = task["rank"]
+    # Files, which never keep a rank waiting for somebody to read.
+    with _output(folder, number).open("wb") as output, _errors(folder, number).open("wb") as errors:
         return subprocess.Popen(
             [sys.executable, "-m", "peerwatch_checks.collectives", json.dumps(task)],
             env=environment,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=output,
             stderr=errors,
         )
+
+
+def _output(folder: Path, number: object) -> Path:
+    return folder / f"output-{number}"
+
+
+def _errors(folder: Path, number: object) -> Path:
+    return folder / f"errors-{number}"
+
+
+def _wait(ranks: Sequence[subprocess.Popen[bytes]], deadline: float) -> list[int]:
+    """Wait for ranks to end, until a deadline or until one fails and the others had their time.
+
+    Returns
+    -------
+    list of int
+        Places of those that failed, in the order in which they did.
+    """
+    failed: list[int] = []
+    while time.monotonic() < deadline and any(rank.poll() is None for rank in ranks):
+        new = [place for place, rank in enumerate(ranks) if rank.poll() and place not in failed]
+        if new and not failed:
+            deadline = min(deadline, time.monotonic() + _AFTER_FAILURE_SECONDS)
+        failed += new
+        time.sleep(_POLL_SECONDS)
+    return failed + [p for p, rank in enumerate(ranks) if rank.poll() and p not in failed]
 
 
 def _end(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
@@ -196,31 +235,29 @@ def _end(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
         # One that hangs in the kernel stays: which rank it is matters more than its end.
         with contextlib.suppress(subprocess.TimeoutExpired):
             rank.wait(max(0.0, until - time.monotonic()))
-        assert rank.stdout is not None
-        rank.stdout.close()
 
 
-def _answer(rank: subprocess.Popen[bytes], deadline: float) -> dict[str, Any] | None:
-    try:
-        text, _ = rank.communicate(timeout=max(0.0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        return None
-    lines = text.decode(errors="replace").splitlines()
+def _answer(rank: subprocess.Popen[bytes], output: Path) -> dict[str, Any] | None:
+    lines = output.read_text(errors="replace").splitlines() if rank.returncode == 0 else []
     # What libraries print comes before.
-    if rank.returncode != 0 or not lines:
-        return None
-    answer: dict[str, Any] = json.loads(lines[-1])
+    answer: dict[str, Any] | None = json.loads(lines[-1]) if lines else None
     return answer
 
 
-def _failed(answers: Sequence[object], folder: Path, first: int, seconds: float) -> Answers:
-    silent = tuple(rank for rank, answer in enumerate(answers) if answer is None)
-    for rank in silent:
-        lines = (folder / f"errors-{first + rank}").read_text(errors="replace").split("\n")
+def _failed(
+    failed: Sequence[int], silent: Sequence[int], folder: Path, first: int, seconds: float
+) -> Answers:
+    """Return why there are no answers, by the first of the ranks that says so."""
+    blamed = tuple(failed[:1] or silent)
+    for place in failed or silent:
+        number = first + place
+        lines = _errors(folder, number).read_text(errors="replace").split("\n")
         text = [line.strip() for line in lines if line.strip()]
         if text:
-            return Answers((), f"rank {first + rank}: {text[-1][:_MOST_TEXT]}", silent)
-    return Answers((), f"no answer in {seconds:.0f} s", silent)
+            return Answers((), f"rank {number}: {text[-1][:_MOST_TEXT]}", blamed)
+    if failed:
+        return Answers((), f"rank {first + failed[0]} ended and said nothing", blamed)
+    return Answers((), f"no answer in {seconds:.0f} s", blamed)
 
 
 def _joined(answers: Sequence[Mapping[str, Any]]) -> Measured:
