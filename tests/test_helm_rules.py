@@ -23,6 +23,8 @@ RECORDING = {"peerwatch": "recording", "dcgm": "dcgm", "fast": "slow"}
 # Alerts of one preset only.
 ALERTS_OF = {"dcgm": ["dcgm-gpu"]}
 CASES_WITH_RULES = [case for case in CASES if values_of(case).get("rules", {}).get("enabled")]
+# Of all annotations of one object together: Kubernetes' TotalAnnotationSizeLimitB.
+LARGEST_ANNOTATIONS_BYTES = 262_144
 SUBJECTS = sorted(FILES.keys() - set(RECORDING.values()) - {"dcgm-gpu"})
 
 Rule = dict[str, Any]
@@ -172,6 +174,19 @@ def test_dashboards_are_those_of_the_repository():
 
     assert {file.name: json.loads(file.read_text()) for file in files} == rendered
     assert all("1" == manifest["metadata"]["labels"]["grafana_dashboard"] for manifest in found)
+
+
+def test_every_object_can_be_applied_without_helm():
+    rendered = objects({"dashboards": {"enabled": True}, "rules": {"enabled": True}})
+    # What `kubectl apply` and Argo CD keep of an object in its own annotation.
+    applied = {
+        manifest["metadata"]["name"]: json.dumps(manifest, separators=(",", ":"))
+        for manifest in rendered
+    }
+
+    assert {} == {
+        name: len(text) for name, text in applied.items() if len(text) > LARGEST_ANNOTATIONS_BYTES
+    }
 
 
 def test_dashboards_go_where_grafana_looks():
