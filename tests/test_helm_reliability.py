@@ -172,6 +172,10 @@ def test_values_that_cannot_work_are_refused(values: dict[str, Any], said: str) 
     assert said in refusal({"reliability": ON | values})
 
 
+def test_no_server_of_its_own_is_the_charts() -> None:
+    assert objects({"reliability": ON | {"config": {"prometheus": None}}})
+
+
 @pytest.mark.parametrize("detector", [{"enabled": False}, {"existingSecret": "peerwatch-detector"}])
 def test_it_needs_a_server_also_where_the_detector_needs_none(detector: dict[str, Any]) -> None:
     values = {"prometheus": {"url": ""}, "detector": detector, "reliability": ON}

@@ -256,6 +256,11 @@ def test_new_settings_make_a_new_pod() -> None:
             'responder.config.prometheus: is missing, but the rule "drain" asks for advice',
         ),
         ({"config": {"listen": {}}}, "responder.config.listen: is set by the chart"),
+        (
+            {"config": {"cluster": "slurm"}},
+            'responder.config.cluster: "slurm" is no section; write settings below it',
+        ),
+        ({"config": {"web": "x"}}, 'responder.config.web: "x" is no section'),
         ({"config": {"web": {"token_file": "/x"}}}, "responder.config.web.token_file: is set by"),
         ({"podAnnotations": {"checksum/config": "a"}}, "responder.podAnnotations: checksum/config"),
         ({"resources": {"limits": {"memory": "lots"}}}, "responder.resources.limits.memory"),
@@ -270,6 +275,17 @@ def test_new_settings_make_a_new_pod() -> None:
 )
 def test_values_that_cannot_work_are_refused(values: dict[str, Any], said: str) -> None:
     assert said in refusal({"responder": ON | values})
+
+
+@pytest.mark.parametrize(
+    "config", [{"retry": None}, {"retry": True}, {"cluster": None}, {"cluster": {"type": 3}}]
+)
+def test_what_is_no_setting_is_left_to_the_program(config: dict[str, Any]) -> None:
+    rendered = objects({"responder": ON | {"config": config}})
+    given = yaml.safe_load(only(rendered, "ConfigMap", "responder")["data"]["responder.yaml"])
+
+    for name, value in config.items():
+        assert given[name] == value or value is None
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,11 @@
 {{/* Values that cannot work together, as a list of sentences. */}}
 {{- define "peerwatch.mistakes" -}}
+{{- $missing := include "peerwatch.mistakes.missing" . -}}
+{{- /* The others look into the sections. */ -}}
+{{- if fromYamlArray $missing }}{{ $missing }}{{ else }}{{ include "peerwatch.mistakes.given" . }}{{ end -}}
+{{- end }}
+
+{{- define "peerwatch.mistakes.given" -}}
 {{- $found := include "peerwatch.mistakes.names" . | fromYamlArray -}}
 {{- $found = concat $found (include "peerwatch.mistakes.labels" (list "commonLabels" .Values.commonLabels) | fromYamlArray) -}}
 {{- if .Values.exporter.enabled -}}
@@ -41,7 +47,7 @@
 {{- $found = append $found (printf "exporter.logs.directories: %q would hide a directory of the container; name another one, such as /shared/slurm-logs." .) -}}
 {{- end -}}
 {{- end -}}
-{{- $pings := default dict $values.config.pings -}}
+{{- $pings := (default dict $values.config).pings | default dict -}}
 {{- if and $pings.enabled (not $values.pingsSecret) -}}
 {{- $found = append $found "exporter.pingsSecret: is empty, but exporter.config.pings.enabled is true; name a Secret with the key pings.secret (docs/pings.md)." -}}
 {{- end -}}
@@ -136,6 +142,12 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- range $name, $example := dict "cluster" "{type: slurm}" "web" "{}" -}}
+{{- $section := get $config $name | default dict -}}
+{{- if not (kindIs "map" $section) -}}
+{{- $found = append $found (printf "responder.config.%s: %q is no section; write settings below it, such as %s (docs/responder.md)." $name (toString $section) $example) -}}
+{{- end -}}
+{{- end -}}
 {{- range $place, $instead := dict "listen" "responder.port" "journal" "responder.journal" "web.token_file" "responder.tokenSecret" "web.config_file" "responder.webConfigSecret" -}}
 {{- if include "peerwatch.has" (list (default dict $values.config) $place) -}}
 {{- $found = append $found (printf "responder.config.%s: is set by the chart; use %s instead." $place $instead) -}}
@@ -159,7 +171,7 @@
 {{- end -}}
 {{- end -}}
 {{- range $name := list "token_file" "password_file" "ca_file" -}}
-{{- $file := dig "prometheus" $name "" (default dict $values.config) | default "" -}}
+{{- $file := (default dict $values.config).prometheus | default dict | dig $name "" | default "" -}}
 {{- if and (hasPrefix "/etc/peerwatch-prometheus/" $file) (not $values.prometheusSecret) -}}
 {{- $found = append $found (printf "reliability.config.prometheus.%s: %s is not there while reliability.prometheusSecret is empty; name the Secret." $name $file) -}}
 {{- end -}}
@@ -197,9 +209,10 @@
 {{/* "true" if a setting such as web.config_file is given. Argument: (list config path). */}}
 {{- define "peerwatch.has" -}}
 {{- $keys := splitList "." (last .) -}}
-{{- $section := first . -}}
+{{- $section := default dict (first .) -}}
 {{- range initial $keys -}}
 {{- $section = default dict (get $section .) -}}
+{{- if not (kindIs "map" $section) }}{{ $section = dict }}{{ end -}}
 {{- end -}}
 {{- if hasKey $section (last $keys) }}true{{ end -}}
 {{- end }}

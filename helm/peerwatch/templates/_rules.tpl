@@ -46,7 +46,7 @@
 {{- if not $rule.alert -}}
 {{- toYaml $rule -}}
 {{- else -}}
-{{- $change := default dict (get $rules.alerts $rule.alert) -}}
+{{- $change := default dict (get (default dict $rules.alerts) $rule.alert) -}}
 {{- if dig "enabled" true $change -}}
 {{- range $from, $to := dict "for" "for" "keepFiringFor" "keep_firing_for" -}}
 {{- with get $change $from }}{{ $_ := set $rule $to . }}{{ end -}}

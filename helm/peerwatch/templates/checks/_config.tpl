@@ -1,7 +1,7 @@
 {{/* The user's settings, and what only the chart knows: what it mounted where. */}}
 {{- define "peerwatch.checks.config" -}}
 {{- $values := .Values.checks -}}
-{{- $config := deepCopy $values.config -}}
+{{- $config := deepCopy (default dict $values.config) -}}
 {{- $_ := set $config "spool" "/var/lib/peerwatch/checks" -}}
 {{- /* In the directory that all pods with checks on the node share. */ -}}
 {{- $paths := dict "procfs" "/host/proc" "sysfs" "/host/sys" "lock" "/var/lib/peerwatch/checks/lock" "work" "/tmp" -}}

@@ -1,6 +1,6 @@
 {{/* The user's settings, and those that other parts of the chart depend on. */}}
 {{- define "peerwatch.detector.config" -}}
-{{- $config := deepCopy .Values.detector.config -}}
+{{- $config := deepCopy (default dict .Values.detector.config) -}}
 {{- $prometheus := merge (dict "url" .Values.prometheus.url "recorded" .Values.prometheus.recorded) (default dict $config.prometheus) -}}
 {{- with .Values.prometheus.headers -}}
 {{- $prometheus = set $prometheus "headers" . -}}

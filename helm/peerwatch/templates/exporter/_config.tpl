@@ -1,7 +1,7 @@
 {{/* The user's settings, and what only the chart knows: what it mounted where. */}}
 {{- define "peerwatch.exporter.config" -}}
 {{- $values := .Values.exporter -}}
-{{- $config := deepCopy $values.config -}}
+{{- $config := deepCopy (default dict $values.config) -}}
 {{- $jobs := default dict $config.jobs -}}
 {{- if not $values.privileges.processes -}}
 {{- /* Without the right to read them, both would report a failure for ever. */ -}}
@@ -38,7 +38,7 @@
 {{- with .Values.exporter.logs -}}
 {{- $directories := list -}}
 {{- if .enabled -}}
-{{- $directories = concat (compact (list .podsDirectory)) .directories | uniq -}}
+{{- $directories = concat (compact (list .podsDirectory)) (default list .directories) | uniq -}}
 {{- end -}}
 {{- toYaml $directories -}}
 {{- end -}}

@@ -7,7 +7,7 @@
 {{- if .Values.responder.webConfigSecret }}{{ $_ := set $web "config_file" "/etc/peerwatch-web/web-config.yaml" }}{{ end -}}
 {{- $_ := set $config "web" (merge $web (default dict $config.web)) -}}
 {{- $cluster := merge (default dict $config.cluster) (dict "type" "kubernetes") -}}
-{{- if and (eq $cluster.type "kubernetes") .Values.cluster (not $cluster.name) -}}
+{{- if and (eq (toString $cluster.type) "kubernetes") .Values.cluster (not $cluster.name) -}}
 {{- $_ := set $cluster "name" .Values.cluster -}}
 {{- end -}}
 {{- $_ := set $config "cluster" $cluster -}}
@@ -16,5 +16,5 @@
 
 {{/* Whether it asks Kubernetes; empty: it does not. */}}
 {{- define "peerwatch.responder.asksKubernetes" -}}
-{{- if eq "kubernetes" (dig "cluster" "type" "" (include "peerwatch.responder.config" . | fromYaml)) }}yes{{ end -}}
+{{- if eq "kubernetes" (dig "cluster" "type" "" (include "peerwatch.responder.config" . | fromYaml) | toString) }}yes{{ end -}}
 {{- end }}
