@@ -97,8 +97,8 @@ def container_of(workload: Object) -> Object:
     return container
 
 
-def refusal(values: dict[str, Any]) -> str:
+def refusal(values: dict[str, Any], **options: Any) -> str:
     """Return what Helm says of values that it must refuse."""
     with pytest.raises(helm.HelmError) as caught:
-        templates(values)
+        templates(values, **options)
     return str(caught.value)

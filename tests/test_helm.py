@@ -124,6 +124,65 @@ def test_long_names_are_cut_to_what_kubernetes_takes():
     assert len(only(rendered, "StatefulSet")["metadata"]["name"]) <= 52
 
 
+@pytest.mark.parametrize("name", ["2024", "on", "no", "null", "0x1f", "1e3"])
+def test_names_that_yaml_reads_as_something_else_stay_names(name):
+    pod = {"priorityClassName": name, "serviceAccount": {"name": name}}
+    values = {
+        "fullnameOverride": "peerwatch",
+        "image": {"pullSecrets": [{"name": name}]},
+        "exporter": {
+            "runtimeClassName": name,
+            "webConfigSecret": name,
+            "pingsSecret": name,
+            "monitor": {"kind": "ServiceMonitor"},
+            **pod,
+        },
+        "detector": {"existingSecret": name, "webConfigSecret": name, "replicas": 2},
+        "checks": {"enabled": True, "runtimeClassName": name},
+        "responder": {
+            "enabled": True,
+            "tokenSecret": name,
+            "webConfigSecret": name,
+            "journal": {"storageClass": name},
+        },
+        "reliability": {"enabled": True, "prometheusSecret": name, "webConfigSecret": name},
+        "rules": {"enabled": True},
+        "dashboards": {"enabled": True, "namespace": name},
+    }
+    rendered = objects(values, name=name, namespace=name)
+
+    for manifest in rendered:
+        assert name == manifest["metadata"].get("namespace", name)
+        assert name == manifest["metadata"]["labels"]["app.kubernetes.io/instance"]
+        if manifest["apiVersion"] != OPERATOR:
+            assert kubernetes_validate.validate(manifest, KUBERNETES[-1], strict=True)
+
+
+@pytest.mark.parametrize("name", ["true", "no", "y"])
+def test_a_name_of_the_chart_stays_a_name(name):
+    for manifest in objects({"nameOverride": name}):
+        assert name == manifest["metadata"]["labels"]["app.kubernetes.io/name"]
+
+
+def test_directories_may_have_any_character():
+    directory = "/shared/run, {a}: #1"
+    values = {
+        "heartbeatDirectory": directory,
+        "mappingDirectory": directory,
+        "kubeletDirectory": directory,
+        "privileges": {"processes": True},
+    }
+    daemonset = only(objects({"exporter": values}), "DaemonSet")
+    paths = {
+        volume["name"]: volume["hostPath"]["path"]
+        for volume in pod_of(daemonset)["spec"]["volumes"]
+        if "hostPath" in volume
+    }
+
+    assert (directory, directory) == (paths["heartbeat"], paths["jobs"])
+    assert f"{directory}/pod-resources" == paths["pod-resources"]
+
+
 def test_what_may_never_change_is_what_it_was_in_the_first_release():
     rendered = case_objects("default")
     selector = {"app.kubernetes.io/name": "peerwatch", "app.kubernetes.io/instance": "pw"}

@@ -106,6 +106,14 @@ def test_a_name_of_no_object_is_refused(path, name):
     assert f'  {path}: "{name}" is no name of an object; lower-case' in refusal({path: name})
 
 
+@pytest.mark.parametrize("release", ["2024", "9th-cluster", "peerwatch-1.0"])
+def test_a_release_whose_name_no_service_may_have_is_refused(release):
+    said = refusal({}, name=release)
+
+    assert f'  fullnameOverride: is empty, and the release\'s name, "{release}", would make' in said
+    assert objects({"fullnameOverride": "peerwatch"}, name=release)
+
+
 @pytest.mark.parametrize("program", ["exporter", "detector"])
 @pytest.mark.parametrize(
     ("part", "resource", "amount", "said"),

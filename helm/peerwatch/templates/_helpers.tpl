@@ -8,8 +8,8 @@
 {{/* Labels that select pods: they may never change. Argument: (list $ "exporter"). */}}
 {{- define "peerwatch.selector" -}}
 {{- $root := first . -}}
-app.kubernetes.io/name: {{ default $root.Chart.Name $root.Values.nameOverride | trunc 63 | trimSuffix "-" }}
-app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/name: {{ default $root.Chart.Name $root.Values.nameOverride | trunc 63 | trimSuffix "-" | quote }}
+app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
 app.kubernetes.io/component: {{ last . }}
 {{- end }}
 

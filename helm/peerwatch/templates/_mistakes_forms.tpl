@@ -44,6 +44,11 @@ labels, quantities, durations. A schema could only answer with a regular express
 {{- $found = append $found (printf "%s: %q is no name of an object; lower-case letters, digits and '-', a letter first and no '-' last, such as peerwatch." $path $value) -}}
 {{- end -}}
 {{- end -}}
+{{- $full := include "peerwatch.fullname" . -}}
+{{- /* Helm takes names of releases such as 2024 and v1.2. */ -}}
+{{- if not (or $found (regexMatch "^[a-z][-a-z0-9]*$" $full)) -}}
+{{- $found = append $found (printf "fullnameOverride: is empty, and the release's name, %q, would make Services named %s-..., which Kubernetes refuses: lower-case letters, digits and '-', a letter first; set it, such as to peerwatch, or give the release another name." .Release.Name $full) -}}
+{{- end -}}
 {{- toYaml $found -}}
 {{- end }}
 
