@@ -239,7 +239,10 @@ def test_only_the_port_of_the_detector_is_open():
     assert [{"ports": [{"port": "http", "protocol": "TCP"}]}] == policy["ingress"]
     assert ["Ingress", "Egress"] == confined["policyTypes"]
     assert 2 == len(confined["ingress"][0]["from"])
-    assert 53 == confined["egress"][-1]["ports"][0]["port"]
+    # OpenShift's DNS pods answer on 5353, and a policy is asked about the pods' ports.
+    assert [(port, protocol) for port in (53, 5353) for protocol in ("UDP", "TCP")] == [
+        (each["port"], each["protocol"]) for each in confined["egress"][-1]["ports"]
+    ]
 
 
 @pytest.mark.parametrize("kind", ["DaemonSet", "StatefulSet"])
