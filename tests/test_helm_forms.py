@@ -114,6 +114,23 @@ def test_a_release_whose_name_no_service_may_have_is_refused(release):
     assert objects({"fullnameOverride": "peerwatch"}, name=release)
 
 
+def test_a_service_account_is_created_once():
+    shared = {"serviceAccount": {"name": "peerwatch"}}
+    taken = {"serviceAccount": {"name": "default"}}
+    used = {"serviceAccount": {"name": "peerwatch", "create": False}}
+    said = refusal({"exporter": shared, "detector": shared, "checks": {"enabled": True} | taken})
+    rendered = objects({"exporter": shared, "detector": used, "responder": shared})
+
+    for program, name, creator in (
+        ("detector", "peerwatch", "exporter.serviceAccount"),
+        ("checks", "default", "Kubernetes itself, in every namespace"),
+    ):
+        sentence = f'is true, but the ServiceAccount "{name}" is created by {creator}; set it to'
+        assert f"  {program}.serviceAccount.create: {sentence} false" in said
+    assert "exporter.serviceAccount.create:" not in said
+    assert 1 == len(of_kind(rendered, "ServiceAccount"))
+
+
 @pytest.mark.parametrize("program", ["exporter", "detector"])
 @pytest.mark.parametrize(
     ("part", "resource", "amount", "said"),

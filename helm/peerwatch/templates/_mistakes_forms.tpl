@@ -52,6 +52,22 @@ labels, quantities, durations. A schema could only answer with a regular express
 {{- toYaml $found -}}
 {{- end }}
 
+{{/* ServiceAccounts that two programs would create, or that every namespace has. */}}
+{{- define "peerwatch.mistakes.accounts" -}}
+{{- $found := list -}}
+{{- $creators := dict "default" "Kubernetes itself, in every namespace" -}}
+{{- range $program := list "exporter" "detector" "checks" "responder" "reliability" -}}
+{{- if and (index $.Values $program).enabled (index $.Values $program).serviceAccount.create -}}
+{{- $name := include "peerwatch.serviceAccountName" (list $ $program) -}}
+{{- with get $creators $name -}}
+{{- $found = append $found (printf "%s.serviceAccount.create: is true, but the ServiceAccount %q is created by %s; set it to false, or choose another %s.serviceAccount.name." $program $name . $program) -}}
+{{- end -}}
+{{- $_ := set $creators $name (get $creators $name | default (printf "%s.serviceAccount" $program)) -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $found -}}
+{{- end }}
+
 {{/* Argument: (list path resources). */}}
 {{- define "peerwatch.mistakes.resources" -}}
 {{- $found := list -}}
