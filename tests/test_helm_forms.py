@@ -114,6 +114,42 @@ def test_a_release_whose_name_no_service_may_have_is_refused(release):
     assert objects({"fullnameOverride": "peerwatch"}, name=release)
 
 
+@pytest.mark.parametrize(
+    ("path", "text", "said"),
+    [
+        ("image.registry", "https://registry.example.com", "is no beginning of an image's name"),
+        ("image.registry", "registry.example.com/AI-Team", "is no beginning of an image's name"),
+        ("image.registry", "registry.example.com//a", "is no beginning of an image's name"),
+        ("exporter.image.repository", "peerwatch-exporter:1.0", "is no name of an image; lower"),
+        ("detector.image.repository", "/peerwatch", "is no name of an image; lower-case letters"),
+        ("detector.image.repository", "Peerwatch", "is no name of an image; lower-case letters"),
+        ("exporter.image.tag", "feature/x", "is no tag; at most 128 letters"),
+        ("exporter.image.tag", "1.0 ", "is no tag; at most 128 letters"),
+        ("detector.image.tag", ":1.0", "is no tag; at most 128 letters"),
+    ],
+)
+def test_what_no_runtime_takes_for_an_image_is_refused(path, text, said):
+    assert f'  {path}: "{text}" {said}' in refusal(nested(path, text))
+
+
+@pytest.mark.parametrize(
+    ("registry", "repository", "tag"),
+    [
+        ("localhost:5000", "peerwatch-exporter", "latest"),
+        ("[2001:db8::1]:5000/a_b/c__d", "e--f", "v1.0_a-B"),
+        ("Registry.Example.com/training/", "gpu/exporter", "0.1.0"),
+        ("", "123456789012.dkr.ecr.eu-west-1.amazonaws.com/x", "sha-1a2b3c"),
+    ],
+)
+def test_what_a_runtime_takes_for_an_image_is_taken(registry, repository, tag):
+    image = {"repository": repository, "tag": tag}
+    values = {"image": {"registry": registry}, "exporter": {"image": image}}
+    slash = "/" if registry else ""
+    expected = f"{registry.removesuffix('/')}{slash}{repository}:{tag}"
+
+    assert expected == container_of(only(objects(values), "DaemonSet"))["image"]
+
+
 def test_a_service_account_is_created_once():
     shared = {"serviceAccount": {"name": "peerwatch"}}
     taken = {"serviceAccount": {"name": "default"}}

@@ -8,6 +8,7 @@
 {{- define "peerwatch.mistakes.given" -}}
 {{- $found := include "peerwatch.mistakes.names" . | fromYamlArray -}}
 {{- $found = concat $found (include "peerwatch.mistakes.accounts" . | fromYamlArray) -}}
+{{- $found = concat $found (include "peerwatch.mistakes.images" . | fromYamlArray) -}}
 {{- $found = concat $found (include "peerwatch.mistakes.labels" (list "commonLabels" .Values.commonLabels) | fromYamlArray) -}}
 {{- if .Values.exporter.enabled -}}
 {{- $found = concat $found (include "peerwatch.mistakes.exporter" . | fromYamlArray) -}}

@@ -68,6 +68,30 @@ labels, quantities, durations. A schema could only answer with a regular express
 {{- toYaml $found -}}
 {{- end }}
 
+{{/* Names of images, as container runtimes read them; a node says no more than InvalidImageName. */}}
+{{- define "peerwatch.mistakes.images" -}}
+{{- $found := list -}}
+{{- $host := "([a-zA-Z0-9][-a-zA-Z0-9.]*|[[][0-9a-fA-F:]+[]])(:[0-9]+)?" -}}
+{{- $part := "[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*" -}}
+{{- with .Values.image.registry -}}
+{{- if not (regexMatch (printf "^%s(/%s)*/?$" $host $part) .) -}}
+{{- $found = append $found (printf "image.registry: %q is no beginning of an image's name; a host, with its port if it has one, and lower-case directories, without https://, such as registry.example.com/training." .) -}}
+{{- end -}}
+{{- end -}}
+{{- range $program := list "exporter" "detector" "checks" "responder" "reliability" -}}
+{{- $image := (index $.Values $program).image -}}
+{{- if (index $.Values $program).enabled -}}
+{{- if not (regexMatch (printf "^(%s/)?%s(/%s)*$" $host $part $part) $image.repository) -}}
+{{- $found = append $found (printf "%s.image.repository: %q is no name of an image; lower-case letters, digits, '.', '_' and '-', and '/' between directories; its tag goes into %s.image.tag, a digest into %s.image.digest." $program $image.repository $program $program) -}}
+{{- end -}}
+{{- if and $image.tag (not (regexMatch "^[a-zA-Z0-9_][-a-zA-Z0-9_.]{0,127}$" $image.tag)) -}}
+{{- $found = append $found (printf "%s.image.tag: %q is no tag; at most 128 letters, digits, '_', '.' and '-', the first neither '.' nor '-'." $program $image.tag) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $found -}}
+{{- end }}
+
 {{/* Argument: (list path resources). */}}
 {{- define "peerwatch.mistakes.resources" -}}
 {{- $found := list -}}
