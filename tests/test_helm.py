@@ -164,6 +164,30 @@ def test_a_name_of_the_chart_stays_a_name(name):
         assert name == manifest["metadata"]["labels"]["app.kubernetes.io/name"]
 
 
+@pytest.mark.parametrize(
+    ("program", "own"),
+    [
+        ("exporter", ["NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"]),
+        ("detector", ["NUMBA_CACHE_DIR"]),
+        ("checks", ["INTERVAL_SECONDS", "NODE_NAME", "NVIDIA_VISIBLE_DEVICES"]),
+        ("responder", ["NODE_NAME"]),
+        ("reliability", []),
+    ],
+)
+def test_a_variable_that_the_user_sets_comes_once(program, own):
+    given = [{"name": name, "value": "mine"} for name in (*own, "HTTPS_PROXY")]
+    values = {"enabled": True, "env": given}
+    if program == "responder":
+        values["tokenSecret"] = "token"
+    rendered = objects({program: values})
+    kind = "DaemonSet" if program in ("exporter", "checks") else "StatefulSet"
+    env = container_of(only(rendered, kind, program))["env"]
+
+    # Server-side apply refuses a name that is there twice.
+    assert len({variable["name"] for variable in env}) == len(env)
+    assert given == env[-len(given) :]
+
+
 def test_directories_may_have_any_character():
     directory = "/shared/run, {a}: #1"
     values = {

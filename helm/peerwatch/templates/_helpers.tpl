@@ -57,6 +57,18 @@ app.kubernetes.io/part-of: peerwatch
 {{- else }}default{{ end -}}
 {{- end }}
 
+{{/*
+The environment of a container. A variable that the user sets as well comes once: server-side apply refuses a name that is there twice.
+Argument: (list own users), two lists of variables.
+*/}}
+{{- define "peerwatch.env" -}}
+{{- $names := list -}}
+{{- range last . | default list }}{{ $names = append $names (get . "name") }}{{ end -}}
+{{- $env := list -}}
+{{- range first . }}{{ if not (has .name $names) }}{{ $env = append $env . }}{{ end }}{{ end -}}
+{{- concat $env (last . | default list) | toYaml -}}
+{{- end }}
+
 {{/* What every container of the chart keeps to. */}}
 {{- define "peerwatch.containerSecurity" -}}
 allowPrivilegeEscalation: false
