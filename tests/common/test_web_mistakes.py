@@ -47,6 +47,14 @@ def test_empty_file_protects_nothing(write):
     assert (None, {}) == (loaded.context, loaded.settings.basic_auth_users)
 
 
+@pytest.mark.parametrize("value", [0, 1, "1; mode=block"])
+def test_a_header_that_is_a_number_is_its_digits(write, value):
+    # As in exporter-toolkit's own example, which quotes no number.
+    headers = {"X-XSS-Protection": value}
+    loaded = load_web_settings(write(http_server_config={"headers": headers}))
+    assert {"X-XSS-Protection": str(value)} == loaded.settings.http_server_config.headers
+
+
 def test_all_mistakes_are_told_at_once_and_no_secret(write):
     path = write(
         tls_server_config={"cert_file": "absent.crt", "key_file": "absent.key", "certs": 1},

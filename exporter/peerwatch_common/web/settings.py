@@ -8,7 +8,14 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
 
 # A check of one password doubles with each step: 14 takes about a second.
 MIN_BCRYPT_COST, MAX_BCRYPT_COST = 4, 14
@@ -133,6 +140,11 @@ class TlsSettings(_Section):
         return mistakes
 
 
+def _header_text(value: object) -> object:
+    """Return a number as the text that it is for exporter-toolkit: X-XSS-Protection is 0 or 1."""
+    return str(value) if type(value) is int else value
+
+
 def _header_value(value: str) -> str:
     if not re.fullmatch(r"[\x20-\x7e]*", value):
         raise ValueError("a header is one line of ASCII")
@@ -143,7 +155,9 @@ class HttpSettings(_Section):
     """Section ``http_server_config``."""
 
     http2: bool = Field(default=True, description="Accepted; HTTP/1.1 is what is served.")
-    headers: dict[str, Annotated[str, AfterValidator(_header_value)]] = {}
+    headers: dict[
+        str, Annotated[str, BeforeValidator(_header_text), AfterValidator(_header_value)]
+    ] = {}
 
     @model_validator(mode="after")
     def _headers_are_known(self) -> HttpSettings:
