@@ -53,6 +53,19 @@ def arguments(dockerfile: Path, name: str) -> list[str]:
     return [rest for word, rest in instructions(dockerfile) if word == name]
 
 
+def test_mimirs_limit_of_rules_is_that_of_the_largest_group():
+    groups = [
+        (len(group["rules"]), group["name"])
+        for path in (ROOT / "rules").rglob("*.rules.yaml")
+        for group in yaml.safe_load(path.read_text())["groups"]
+    ]
+    rules, name = max(groups)
+    (limit,) = re.findall(r"`ruler_max_rules_per_rule_group` to (\d+)", PAGE.read_text())
+
+    assert str(rules) == limit
+    assert f"`{name}`" in PAGE.read_text()
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_an_image_is_built_from_what_the_wheel_is_made_of(program):
     dockerfile = ROOT / program / "Dockerfile"
