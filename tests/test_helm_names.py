@@ -92,3 +92,13 @@ def test_directories_may_have_any_character():
 
     assert (directory, directory) == (paths["heartbeat"], paths["jobs"])
     assert f"{directory}/pod-resources" == paths["pod-resources"]
+
+
+def test_the_test_pod_may_run_where_the_detector_may():
+    # As on a cluster all of whose nodes have GPUs.
+    tolerations = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    selector = {"kubernetes.io/os": "linux", "pool": "gpu"}
+    rendered = objects({"detector": {"tolerations": tolerations, "nodeSelector": selector}})
+    pod = only(rendered, "Pod")["spec"]
+
+    assert (tolerations, selector) == (pod["tolerations"], pod["nodeSelector"])
