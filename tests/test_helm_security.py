@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 import yaml
 
-from helm_chart import CASES, case_objects, container_of, objects, of_kind, only, pod_of, pods_of
+from helm_chart import (
+    CASES,
+    case_objects,
+    container_of,
+    objects,
+    of_kind,
+    only,
+    pod_of,
+    pods_of,
+    refusal,
+)
 
 CAPABILITIES = ["SYSLOG", "SYS_PTRACE", "DAC_READ_SEARCH"]
 
@@ -175,6 +185,15 @@ def test_logs_are_mounted_read_only_where_they_are_on_the_node():
         "paths": ["/shared/slurm logs/*.out"],
         "pods_directory": "/var/log/pods",
     } == config["logs"]
+
+
+def test_a_kernel_log_that_is_off_needs_no_quotes():
+    # YAML 1.1, which Helm reads, makes false of off.
+    text = "exporter: {privileges: {kernelLog: off, processes: true}}"
+
+    assert objects(yaml.safe_load(text)) == objects(yaml.safe_load(text.replace("off", '"off"')))
+    on = {"exporter": {"privileges": {"kernelLog": True}}}
+    assert "value must be one of 'off'" in refusal(on)
 
 
 def test_without_a_directory_of_pods_none_is_read():

@@ -56,7 +56,7 @@
 {{- if and $pings.enabled (not $may.hostNetwork) -}}
 {{- $found = append $found "exporter.privileges.hostNetwork: is false, but exporter.config.pings.enabled is true; pings between pods' own networks say nothing about the nodes' NICs, so set it to true." -}}
 {{- end -}}
-{{- if and (eq $may.kernelLog "device") (not $may.kernelLogDevice) -}}
+{{- if and (eq (include "peerwatch.exporter.kernelLog" $may) "device") (not $may.kernelLogDevice) -}}
 {{- $found = append $found "exporter.privileges.kernelLogDevice: is empty, but kernelLog is \"device\"; name the resource under which your device plugin hands out /dev/kmsg." -}}
 {{- end -}}
 {{- range $place, $instead := dict "listen" "exporter.port" "paths" "nothing: the chart mounts them" "web.config_file" "exporter.webConfigSecret" "heartbeat.directory" "exporter.heartbeatDirectory" "pings.secret_file" "exporter.pingsSecret" "jobs.mapping_directory" "exporter.mappingDirectory" "jobs.pod_resources_socket" "exporter.privileges.kubelet" "logs.enabled" "exporter.logs.enabled" "logs.pods_directory" "exporter.logs.podsDirectory" -}}

@@ -178,7 +178,7 @@ labels, quantities, durations. A schema could only answer with a regular express
 {{- $found := list -}}
 {{- $port := (last .).port -}}
 {{- $usual := get (dict "exporter" "9400" "detector" "9401" "responder" "9402" "reliability" "9403") (first .) -}}
-{{- $privileged := eq "privileged" (dig "privileges" "kernelLog" "" (last .)) -}}
+{{- $privileged := eq "privileged" (dig "privileges" "kernelLog" "" (last .) | toString) -}}
 {{- if not $port -}}
 {{- $found = append $found (printf "%s.port: is empty; give a port from 1024 to 65535, such as %s." (first .) $usual) -}}
 {{- else if and (lt (int $port) 1024) (not $privileged) -}}

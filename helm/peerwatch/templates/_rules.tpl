@@ -71,7 +71,7 @@
 {{- $may := .Values.exporter.privileges -}}
 {{- $off := dict -}}
 {{- if not $may.processes }}{{ $_ := set $off "processes" (list "ranks") }}{{ end -}}
-{{- if eq $may.kernelLog "off" }}{{ $_ := set $off "kernelLog" (list "kernel" "sxid") }}{{ end -}}
+{{- if eq (include "peerwatch.exporter.kernelLog" $may) "off" }}{{ $_ := set $off "kernelLog" (list "kernel" "sxid") }}{{ end -}}
 {{- if not $may.filesystems }}{{ $_ := set $off "filesystems" (list "filesystem") }}{{ end -}}
 {{- if not $may.systemd }}{{ $_ := set $off "systemd" (list "systemd") }}{{ end -}}
 {{- $found := dict -}}

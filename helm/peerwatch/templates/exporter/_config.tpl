@@ -47,6 +47,11 @@
 {{/* Whether anything that the pod may do is kept for root. */}}
 {{- define "peerwatch.exporter.root" -}}
 {{- with .Values.exporter.privileges -}}
-{{- if or .kubelet .processes .systemd (ne .kernelLog "off") }}true{{ end -}}
+{{- if or .kubelet .processes .systemd (ne (include "peerwatch.exporter.kernelLog" .) "off") }}true{{ end -}}
 {{- end -}}
+{{- end }}
+
+{{/* How the kernel log is read; without quotes YAML makes false of off. Argument: the privileges. */}}
+{{- define "peerwatch.exporter.kernelLog" -}}
+{{- ternary "off" .kernelLog (kindIs "bool" .kernelLog) -}}
 {{- end }}
