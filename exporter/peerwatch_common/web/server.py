@@ -210,19 +210,37 @@ class HttpServer:
 
 
 def _listen(address: str, port: int) -> socket.socket:
-    is_v6 = ":" in address
+    # In brackets as in a URL: a file has an address of its own, without a port to part it from.
+    bare = address[1:-1] if address.startswith("[") and address.endswith("]") else address
+    if not _can_be_a_host(bare):
+        raise _cannot_listen(address, port, "this is no name of a host")
     try:
         return socket.create_server(
-            (address, port),
-            family=socket.AF_INET6 if is_v6 else socket.AF_INET,
+            (bare, port),
+            family=socket.AF_INET6 if ":" in bare else socket.AF_INET,
             backlog=_BACKLOG,
-            dualstack_ipv6=address == "::",
+            dualstack_ipv6=bare == "::",
         )
     except (OSError, OverflowError) as error:
-        raise ListenError(
-            f"Cannot listen on {address!r} port {port}: {_reason(error)}. "
-            "Choose another with --listen HOST:PORT or listen.port."
-        ) from error
+        raise _cannot_listen(address, port, _reason(error)) from error
+
+
+def _can_be_a_host(name: str) -> bool:
+    """Return whether bind() takes a name at all: otherwise it raises TypeError."""
+    if name.isascii():
+        return "\0" not in name
+    try:
+        name.encode("idna")
+    except UnicodeError:
+        return False
+    return True
+
+
+def _cannot_listen(address: str, port: int, reason: str) -> ListenError:
+    return ListenError(
+        f"Cannot listen on {address!r} port {port}: {reason}. "
+        "Choose another with --listen HOST:PORT or listen.port."
+    )
 
 
 def _reason(error: OSError | OverflowError) -> str:
