@@ -60,7 +60,7 @@ NEEDED = [
     path
     for path, schema in VALUES.items()
     if not takes_nothing(schema)
-    and not re.search(r"[.](config|resources)$|^rules[.]files[.]", path)
+    and not re.search(r"[.](config|resources)$|^rules[.]files[.]|^enabled$", path)
     and (path == "detector.service.port" or not path.endswith(FORMS))
 ]
 
@@ -85,7 +85,7 @@ def test_what_the_chart_cannot_do_without_is_missed_by_its_name(path: str) -> No
     ]
 
 
-@pytest.mark.parametrize("path", sorted(VALUES.keys() - set(NEEDED) - {"global"}))
+@pytest.mark.parametrize("path", sorted(VALUES.keys() - set(NEEDED) - {"global", "enabled"}))
 def test_any_other_null_means_nothing_or_is_refused_with_its_path(path: str) -> None:
     if path.endswith(("port", "interval")):
         assert f"  {path}: is empty; give a " in refusal(with_null(path))
@@ -110,4 +110,6 @@ def test_a_device_without_a_name_is_missed_also_when_it_is_null() -> None:
 
 
 def test_the_values_of_the_chart_are_those_of_its_schema() -> None:
-    assert read_yaml(CHART / "values.yaml").keys() == SCHEMA["properties"].keys() - {"global"}
+    of_a_parent = {"global", "enabled"}
+
+    assert read_yaml(CHART / "values.yaml").keys() == SCHEMA["properties"].keys() - of_a_parent

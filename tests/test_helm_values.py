@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
-from helm_chart import CASES, CHART, ROOT, objects, of_kind, refusal, values_of
+from helm_chart import CASES, CHART, ROOT, helm, objects, of_kind, refusal, values_of
 from yaml_files import read_yaml
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def test_schema_and_defaults_have_the_same_keys():
         path for path in paths(VALUES) if path[:-1] in SECTIONS and path[1:-1] != ("resources",)
     }
 
-    assert asked - {("global",)} == given
+    assert asked - {("global",), ("enabled",)} == given
 
 
 def test_every_value_is_explained_or_stands_for_itself():
@@ -324,6 +325,32 @@ def test_what_is_switched_off_cannot_be_mistaken(values):
 
 def test_values_of_a_parent_chart_are_let_through():
     assert objects({}) == objects({"global": {"imageRegistry": "registry.example.com"}})
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_chart_that_depends_on_it_may_switch_it(tmp_path, enabled):
+    parent = {
+        "apiVersion": "v2",
+        "name": "observability",
+        "version": "1.0.0",
+        "dependencies": [
+            {"name": "peerwatch", "version": "0.1.0", "condition": "peerwatch.enabled"}
+        ],
+    }
+    (tmp_path / "Chart.yaml").write_text(yaml.safe_dump(parent))
+    (tmp_path / "values.yaml").write_text("peerwatch: {enabled: true}\n")
+    shutil.copytree(CHART, tmp_path / "charts" / "peerwatch")
+    values = {"peerwatch": {"enabled": enabled}}
+    with helm.Chart.load(tmp_path) as chart:
+        rendered = chart.render(values, name="pw", namespace="training")
+
+    assert enabled == any(text.strip() for text in rendered.values())
+
+
+def test_by_itself_it_is_not_switched_off():
+    assert "  enabled: is false, which only a chart with the dependency's" in refusal(
+        {"enabled": False}
+    )
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -7,6 +7,10 @@
 
 {{- define "peerwatch.mistakes.given" -}}
 {{- $found := include "peerwatch.mistakes.names" . | fromYamlArray -}}
+{{- /* As the condition of a dependency it would have kept the chart from being rendered. */ -}}
+{{- if and (hasKey .Values "enabled") (not .Values.enabled) -}}
+{{- $found = append $found "enabled: is false, which only a chart with the dependency's condition peerwatch.enabled reads; set exporter.enabled, detector.enabled and the like, or do not install the chart." -}}
+{{- end -}}
 {{- $found = concat $found (include "peerwatch.mistakes.accounts" . | fromYamlArray) -}}
 {{- $found = concat $found (include "peerwatch.mistakes.images" . | fromYamlArray) -}}
 {{- $found = concat $found (include "peerwatch.mistakes.labels" (list "commonLabels" .Values.commonLabels) | fromYamlArray) -}}
