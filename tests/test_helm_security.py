@@ -146,6 +146,13 @@ def test_each_privilege_brings_what_it_needs_and_nothing_else():
     assert "/dev/kmsg" not in volumes(log)
 
 
+def test_on_the_nodes_network_names_of_services_are_found():
+    # The node's own resolver knows none, and the page's example has one as pings.peers_name.
+    pods = exporter(hostNetwork=True), exporter(hostNetwork=False)
+
+    assert ["ClusterFirstWithHostNet", None] == [pod["spec"].get("dnsPolicy") for pod in pods]
+
+
 def test_filesystems_and_systemd_are_mounted_read_only_and_need_no_capability():
     files, bus = exporter(filesystems=True), exporter(systemd=True)
 

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from helm_chart import CASES, CHART, ROOT, helm, objects, of_kind, refusal, values_of
+from helm_chart import (
+    CASES,
+    CHART,
+    ROOT,
+    helm,
+    objects,
+    of_kind,
+    refusal,
+    values_of,
+)
 from yaml_files import read_yaml
 
 if TYPE_CHECKING:
