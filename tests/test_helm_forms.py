@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from helm_chart import container_of, objects, of_kind, only, refusal
+from helm_chart import ROOT, container_of, objects, of_kind, only, refusal
+from yaml_files import read_yaml
 
 RESERVED = (
     *("app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/component"),
@@ -92,6 +93,23 @@ def test_labels_by_which_alerts_are_routed_cannot_be_replaced(path):
 
     for label in labels:
         assert f'  {path}: the label {label} ("mine") is set by the rules: routes and' in said
+
+
+@pytest.mark.parametrize("path", ["rules.alertLabels", f"rules.alerts.{ALERT}.labels"])
+def test_labels_that_tell_alerts_apart_cannot_be_replaced(path):
+    # Those of all alerts that the rules' own tests expect; cluster is one value for most users.
+    expected = {
+        label
+        for file in (ROOT / "tests" / "rules").glob("*.test.yaml")
+        for test in read_yaml(file)["tests"]
+        for case in test.get("alert_rule_test", [])
+        for alert in case.get("exp_alerts") or []
+        for label in alert["exp_labels"]
+    } - {"cluster"}
+    said = refusal(nested(path, dict.fromkeys(expected, "mine")))
+
+    assert {"gpu", "metric", "level", "place", "instance"} < expected
+    assert [] == [label for label in expected if f'label {label} ("mine")' not in said]
 
 
 def test_a_name_that_prometheus_does_not_take_is_refused():

@@ -28,6 +28,9 @@ labels, quantities, durations. A schema could only answer with a regular express
 {{- range $key, $value := last . -}}
 {{- if has $key (list "alertname" "severity" "role" "component" "node" "job_id") -}}
 {{- $found = append $found (printf "%s: the label %s (%q) is set by the rules: routes and inhibitions match it; use a name of your own%s." $path $key $value (ternary ", or rules.alerts.NAME.severity" "" (eq $key "severity"))) -}}
+{{- /* One value for all of them makes two alerts the same, and Prometheus then evaluates neither. */ -}}
+{{- else if has $key (list "check" "gpu" "group" "instance" "job" "key" "kind" "level" "member" "method" "metric" "place" "reason" "result" "server") -}}
+{{- $found = append $found (printf "%s: by the label %s (%q) rules tell their alerts apart; use a name of your own, such as team_%s." $path $key $value $key) -}}
 {{- else if not (regexMatch "^[a-zA-Z_][a-zA-Z0-9_]*$" $key) -}}
 {{- $found = append $found (printf "%s: %q is no name of a Prometheus label; letters, digits and '_', no digit first." $path $key) -}}
 {{- end -}}
