@@ -227,8 +227,21 @@ def _is_kept() -> bool:
         return True
     with suppress(Exception):  # numba cannot compile; ``prepare`` says so
         _mark(0)
-        return bool(_mark.stats.cache_hits)  # type: ignore[attr-defined]
+        if _mark.stats.cache_hits:  # type: ignore[attr-defined]
+            return True
+        _forget_mark()
+        return False
     return True
+
+
+def _forget_mark() -> None:
+    """Keep nothing of the mark: it was compiled to look for it, and the others were not.
+
+    A start that is ended while they are compiled would leave it, and the next one would compile
+    them while its jobs wait.
+    """
+    with suppress(OSError, AttributeError):
+        _mark._cache.flush()  # type: ignore[attr-defined]  # noqa: SLF001 - numba has no other way
 
 
 def _no_weights() -> Weights:

@@ -52,6 +52,31 @@ def test_the_first_start_loads_what_another_process_compiled(tmp_path: Path) -> 
     assert [1, 0] == json.loads(done.stdout)
 
 
+# A start that is ended while another process compiles for it.
+ENDED = """
+import os
+from peerwatch_detector.service import prepare
+prepare._compile_apart = lambda: os._exit(0)
+prepare.prepare = lambda: None
+prepare.prepare_apart(lambda: print("compiling", flush=True))
+"""
+
+
+def test_a_start_after_one_that_was_ended_while_it_compiled_compiles_too(tmp_path: Path) -> None:
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def start() -> bytes:
+        return subprocess.run(
+            [sys.executable, "-c", ENDED],
+            env=os.environ | environment,
+            check=True,
+            stdout=subprocess.PIPE,
+        ).stdout
+
+    # Or its jobs would wait for the compiler.
+    assert [b"compiling\n"] * 2 == [start(), start()]
+
+
 @pytest.mark.parametrize(
     ("not_kept", "hits", "started"), [([], 0, 1), ([], 1, 0), (["the disk is full"], 0, 0)]
 )
