@@ -34,6 +34,10 @@ class FailureLog:
         with self._lock:
             return {subject: reason for subject, reason in self._reasons.items() if reason}
 
+    def of_jobs(self) -> list[str]:
+        """Return the jobs that cannot be read or evaluated now."""
+        return [subject[1] for subject in self.reasons if subject[0] == "job" and len(subject) == 2]
+
     def report(self, subject: Subject, error: Exception | None) -> None:
         """Take in how it stands with something, and log it if that is new."""
         reason = "" if error is None else getattr(error, "reason", type(error).__name__)

@@ -114,6 +114,7 @@ class Detector:
         self._discovery = Discovery(config, reader, RESTORE_SECONDS)
         self._jobs: dict[str, Job] = {}
         self._discovered: float | None = None
+        self._unread_since: float | None = None
         self._owned: set[str] = set()
         # Who shares the jobs with this detector is not known before the first view of the members.
         self._may_evaluate = not config.replicas.enabled
@@ -274,6 +275,13 @@ class Detector:
         self._clock_watch.check()
         replicas = self.config.replicas
         evaluated = {job_id: m for job_id, m in self.memories.items() if m.detection}
+        last_success = {
+            job_id: m.last_success for job_id, m in evaluated.items() if m.last_success is not None
+        }
+        if last_success or not self.failures.of_jobs():
+            self._unread_since = None
+        elif self._unread_since is None:
+            self._unread_since = self.clock()
         self.snapshot = Snapshot(
             detections=tuple(
                 self._shown(job_id, m) for job_id, m in self.memories.items() if m.shown
@@ -281,12 +289,9 @@ class Detector:
             diagnoses=self._diagnoses(),
             traffic={job_id: m.traffic for job_id, m in evaluated.items() if m.traffic},
             configurations=self.configurations.states(self.memories) if self.configurations else {},
-            last_success={
-                job_id: m.last_success
-                for job_id, m in evaluated.items()
-                if m.last_success is not None
-            },
+            last_success=last_success,
             discovered=self._discovered,
+            unread_since=self._unread_since,
             stages=self._stages(),
             models=self.snapshot.models,
             reading=self.reader.statistics,

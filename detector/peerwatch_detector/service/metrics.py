@@ -69,6 +69,8 @@ class Snapshot:
         Unix time at which it was last read and evaluated without an error, by job.
     discovered
         Unix time at which the jobs were last read.
+    unread_since
+        Unix time since which jobs cannot be read, if none of them ever was.
     stages
         Seconds that each stage took last, of ``read`` and ``detect`` the sum over all jobs.
     models
@@ -94,6 +96,7 @@ class Snapshot:
     detections: tuple[Detection, ...] = ()
     last_success: dict[str, float] = field(default_factory=dict)
     discovered: float | None = None
+    unread_since: float | None = None
     stages: dict[str, float] = field(default_factory=dict)
     models: tuple[tuple[str, str, str], ...] = ()
     reading: ReadingStatistics = field(default_factory=ReadingStatistics)

@@ -70,7 +70,9 @@ def _stalled_reading(detector: Detector) -> str:
     never = newest is None and bool(snapshot.backlog.lateness)
     if newest is not None and newest < oldest:
         return f"No job's samples have been read from Prometheus for {limit:.0f} s."
-    if never and max(snapshot.backlog.lateness.values()) > limit:
+    # A first read that hangs is late; those that fail in time are not.
+    failing = snapshot.unread_since is not None and snapshot.unread_since < oldest
+    if failing or (never and max(snapshot.backlog.lateness.values()) > limit):
         return "No job's samples have been read from Prometheus yet."
     return ""
 

@@ -15,6 +15,7 @@ from peerwatch_common.web.facts import WebFacts
 from peerwatch_common.web.request import Request
 from peerwatch_common.web.response import Response
 from peerwatch_detector.config import DetectorConfig
+from peerwatch_detector.errors import ReadError
 from peerwatch_detector.models.store import EMPTY
 from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.web import deviation
@@ -440,3 +441,15 @@ def test_a_job_whose_steps_are_counted_shows_how_fast_it_is_against_its_usual_st
     assert ("rank_steps", 0.5) == (job["progress"]["metric"], round(job["progress"]["ratio"], 1))
     assert "50 % of its usual step rate (a step in 2 s)" in site.get("/jobs/job-1")
     assert 'peerwatch_job_progress_ratio{job_id="job-1"} 0.5' in site.get("/metrics")
+
+
+def test_a_detector_that_has_never_read_a_job_is_not_ready_for_ever(site: Site) -> None:
+    site.add_job("job-1", faulty=False)
+    site.reader.failures_by_query = {"load": ReadError("timeout", "no end of a head")}
+    site.run(60)
+    assert "ready" in site.get("/-/ready")
+    site.run(300)
+    assert "No job's samples have been read" in site.get("/-/ready", 503)
+    site.reader.failures_by_query = {}
+    site.run(60)
+    assert "ready" in site.get("/-/ready")
