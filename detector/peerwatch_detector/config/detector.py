@@ -335,9 +335,7 @@ class DetectorConfig(Section):
 
     def progress_counters(self) -> tuple[ProgressMetric, ...]:
         """Return the counters of the job's own work that the method reads beside the metrics."""
-        if self.method != "peerwatch" or not self.peerwatch.progress:
-            return ()
-        wanted = self.peerwatch.progress_metrics
+        wanted = self.method_config.counters
         return tuple(each for each in load_preset(self.preset).progress if each.name in wanted)
 
     def read_metrics(self) -> tuple[ReadMetric, ...]:

@@ -34,6 +34,11 @@ class MethodConfig(Section):
         return None
 
     @property
+    def counters(self) -> frozenset[str]:
+        """Names of the job's own counters that it reads beside the metrics, if there are any."""
+        return frozenset()
+
+    @property
     def own_fill_seconds(self) -> float | None:
         """How far a sample stands for a missing one, if ``fill_limit_seconds`` does not say it."""
         return None
@@ -276,6 +281,11 @@ class PeerwatchConfig(MethodConfig):
     def leading_metrics(self) -> frozenset[str]:
         """Those that tell what the job does, by which all others are compared."""
         return frozenset({*self.progress_metrics, self.busy_metric, self.held_metric})
+
+    @property
+    def counters(self) -> frozenset[str]:
+        """Those that reveal the job's progress."""
+        return frozenset(self.progress_metrics if self.progress else ())
 
 
 class MinderConfig(MethodConfig):
