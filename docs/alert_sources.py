@@ -177,7 +177,7 @@ def _needs(expr: promql.Expr, within: frozenset[str]) -> Needs:
 
 
 def _any(parts: Iterable[Needs]) -> Needs:
-    return _shortest(one for part in parts for one in part)
+    return _shortest(needed for part in parts for needed in part)
 
 
 def _all(parts: Iterable[Needs]) -> Needs:
@@ -187,7 +187,7 @@ def _all(parts: Iterable[Needs]) -> Needs:
 def _shortest(sets: Iterable[frozenset[str]]) -> Needs:
     """Return the sets without those that contain another one."""
     found = frozenset(sets)
-    return frozenset(one for one in found if not any(other < one for other in found))
+    return frozenset(needed for needed in found if not any(other < needed for other in found))
 
 
 def without_source_rows() -> list[str]:

@@ -185,11 +185,11 @@ def test_an_uplink_of_three_leaves_is_that_leaf_and_a_path_between_two_is_both()
     places = {node: {"leaf": f"l{i // 4}"} for i, node in enumerate(nodes)}
     leaf = {node: place["leaf"] for node, place in places.items()}
     pairs = list(itertools.combinations(nodes, 2))
-    one = {
+    uplink = {
         (a, b): 200.0 if leaf[a] != leaf[b] and "l1" in (leaf[a], leaf[b]) else 380.0
         for a, b in pairs
     }
-    assert named(name_suspects(one, places)) == [("uplink", ("leaf l1",))]
+    assert named(name_suspects(uplink, places)) == [("uplink", ("leaf l1",))]
     two = {(a, b): 200.0 if {leaf[a], leaf[b]} == {"l0", "l2"} else 380.0 for a, b in pairs}
     assert named(name_suspects(two, places)) == [("uplink", ("leaf l0", "leaf l2"))]
     spine = {(a, b): 200.0 if leaf[a] != leaf[b] else 380.0 for a, b in pairs}

@@ -266,7 +266,7 @@ def test_new_client_takes_the_place_of_the_one_that_idled_longest(pages):
         eventually(lambda: len(server._connections) == 1)
         with raw(server.port) as second:
             eventually(lambda: len(server._connections) == 2)
-            eventually(lambda: None not in [one.idle_since for one in server._connections])
+            eventually(lambda: None not in [each.idle_since for each in server._connections])
             assert 200 == ask(server.port, "/-/healthy").status
             assert b"" == everything(first)
             second.sendall(LAST_REQUEST)
@@ -283,7 +283,7 @@ def test_clients_with_half_a_request_keep_nobody_out(pages):
         for connection in (first, second):
             connection.sendall(REQUEST[:10])
         eventually(lambda: len(server._connections) == 2)
-        eventually(lambda: all(one._deadline for one in server._connections))
+        eventually(lambda: all(each._deadline for each in server._connections))
         assert 200 == ask(server.port, "/-/healthy").status
         assert 0 == server.facts.rejected_connections
 
@@ -330,7 +330,7 @@ def test_clients_that_do_not_read_keep_nobody_out(pages, monkeypatch):
         for connection in (first, second):
             connection.sendall(REQUEST)
         eventually(lambda: len(server._connections) == 2)
-        eventually(lambda: all(one._sending_since for one in server._connections))
+        eventually(lambda: all(each._sending_since for each in server._connections))
         pages.full = full
         assert 200 == ask(server.port, "/metrics").status
         assert 0 == server.facts.rejected_connections
@@ -340,7 +340,7 @@ def test_who_opens_many_connections_replaces_its_own(pages):
     with serving(pages, max_connections=3) as server, raw(server.port) as scraper:
         scraper.sendall(REQUEST)
         eventually(lambda: pages.asked)
-        eventually(lambda: None not in [one.idle_since for one in server._connections])
+        eventually(lambda: None not in [each.idle_since for each in server._connections])
         (own,) = server._connections
         own.client = "10.0.0.1"
         with contextlib.ExitStack() as others:

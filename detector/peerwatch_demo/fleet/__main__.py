@@ -47,13 +47,13 @@ def introduction(plan: Plan) -> str:
     """Return what the terminal shows first."""
     jobs = ", ".join(f"{job_id} ({count} nodes)" for job_id, count in plan.jobs.items())
     several = len(plan.faults) > 1
-    one, each = "one faulty node, one page that", "a faulty node in each job, a page for each that"
+    what = "a faulty node in each job, a page for each" if several else "one faulty node, one page"
     faults = "\n".join(
         f"  fault      {fault.name}: {FAULTS[fault.name]}{f' ({fault.job_id})' if several else ''}"
         for fault in plan.faults
     )
     return (
-        f"Peerwatch demo: a simulated fleet, {each if several else one} must name it.\n"
+        f"Peerwatch demo: a simulated fleet, {what} that must name it.\n"
         f"  simulated  {len(plan.nodes)} simulated nodes with {plan.gpus} GPUs, and their last "
         f"{PAST_SECONDS / 60:g} minutes; no hardware is read\n"
         "  real       the exporter's code, Prometheus, Alertmanager, the detector, rules, routes\n"

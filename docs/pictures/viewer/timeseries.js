@@ -33,9 +33,9 @@ export function timeseries(panel, frames, context) {
 
 function stack(series) {
   const sums = new Map();
-  for (const one of series) {
-    one.base = one.points.map(([time]) => [time, sums.get(time) ?? 0]);
-    one.points = one.points.map(([time, value]) => {
+  for (const line of series) {
+    line.base = line.points.map(([time]) => [time, sums.get(time) ?? 0]);
+    line.points = line.points.map(([time, value]) => {
       const top = (sums.get(time) ?? 0) + (Number.isFinite(value) ? value : 0);
       sums.set(time, top);
       return [time, top, value];
@@ -67,7 +67,7 @@ function drawing(panel, series, context) {
     x: MARGIN.left, y: 0, width: width - MARGIN.left - MARGIN.right, height: bottom + 1,
   })));
   const inside = shape("g", {"clip-path": `url(#${clip})`});
-  for (const one of [...series].reverse()) inside.append(...strokes(one, {x, y, low, series, ...context}));
+  for (const line of [...series].reverse()) inside.append(...strokes(line, {x, y, low, series, ...context}));
   svg.append(inside);
   annotate(svg, {...context, x, bottom});
   return svg;
@@ -106,36 +106,36 @@ function pieces(points, gap) {
   return found.filter((piece) => piece.length);
 }
 
-function strokes(one, {x, y, low, series, step, stacked}) {
-  const {custom} = one.own;
+function strokes(line, {x, y, low, series, step, stacked}) {
+  const {custom} = line.own;
   const path = (points) => points.map(([time, value]) => `${x(time).toFixed(1)},${y(value).toFixed(1)}`);
   const drawn = [];
-  const floor = bounds(one, series, stacked);
-  for (const piece of pieces(one.points, step * 2.5)) {
+  const floor = bounds(line, series, stacked);
+  for (const piece of pieces(line.points, step * 2.5)) {
     const top = path(piece);
     if (custom.fillOpacity) {
       const below = path(piece.map(([time]) => [time, floor?.get(time) ?? Math.max(low, 0)]).reverse());
       drawn.push(shape("polygon", {
-        points: [...top, ...below].join(" "), fill: one.colour, "fill-opacity": custom.fillOpacity / 100,
+        points: [...top, ...below].join(" "), fill: line.colour, "fill-opacity": custom.fillOpacity / 100,
       }));
     }
     if (custom.lineWidth) {
       drawn.push(shape("polyline", {
-        points: top.join(" "), fill: "none", stroke: one.colour, "stroke-width": custom.lineWidth * 1.2,
+        points: top.join(" "), fill: "none", stroke: line.colour, "stroke-width": custom.lineWidth * 1.2,
         "stroke-dasharray": (custom.lineStyle?.dash ?? []).join(" "), "stroke-linecap": "round",
       }));
     }
     if (piece.length === 1) {
-      drawn.push(shape("circle", {cx: x(piece[0][0]), cy: y(piece[0][1]), r: 2, fill: one.colour}));
+      drawn.push(shape("circle", {cx: x(piece[0][0]), cy: y(piece[0][1]), r: 2, fill: line.colour}));
     }
   }
   return drawn;
 }
 
 // The lower edge of an area: what it is stacked on, or the series it is a band to.
-function bounds(one, series, stacked) {
-  if (stacked) return new Map(one.base);
-  const other = series.find(({name}) => name === one.own.custom.fillBelowTo);
+function bounds(line, series, stacked) {
+  if (stacked) return new Map(line.base);
+  const other = series.find(({name}) => name === line.own.custom.fillBelowTo);
   return other ? new Map(other.points) : null;
 }
 
@@ -154,17 +154,17 @@ function annotate(svg, {annotations, from, to, x, bottom}) {
   }
 }
 
-function last(one) {
-  const point = one.points.filter(([, value]) => Number.isFinite(value)).at(-1);
+function last(line) {
+  const point = line.points.filter(([, value]) => Number.isFinite(value)).at(-1);
   return point ? point[2] ?? point[1] : NaN;
 }
 
-function highest(one) {
-  return Math.max(...one.points.map((point) => point[2] ?? point[1]).filter(Number.isFinite));
+function highest(line) {
+  return Math.max(...line.points.map((point) => point[2] ?? point[1]).filter(Number.isFinite));
 }
 
-function swatch(one) {
-  return element("span", {class: "swatch", style: `background:${one.colour}`});
+function swatch(line) {
+  return element("span", {class: "swatch", style: `background:${line.colour}`});
 }
 
 function tableLegend(series, panel, width) {
@@ -172,15 +172,15 @@ function tableLegend(series, panel, width) {
   const columns = width < NARROW ? [["Last", last]] : [["Last", last], ["Max", highest]];
   const heads = columns.map(([name]) => element("th", {}, name));
   const table = element("table", {}, element("tr", {}, element("th"), ...heads));
-  for (const one of [...series].sort((a, b) => last(b) - last(a))) {
+  for (const line of [...series].sort((a, b) => last(b) - last(a))) {
     table.append(element("tr", {},
-      element("td", {}, swatch(one), one.name),
-      ...columns.map(([, of]) => element("td", {}, format(of(one), unit, decimals)))));
+      element("td", {}, swatch(line), line.name),
+      ...columns.map(([, of]) => element("td", {}, format(of(line), unit, decimals)))));
   }
   return element("div", {class: "legend table"}, table);
 }
 
 function listLegend(series) {
-  return element("div", {class: "legend list"}, ...series.map((one) =>
-    element("span", {class: "item"}, swatch(one), one.name)));
+  return element("div", {class: "legend list"}, ...series.map((line) =>
+    element("span", {class: "item"}, swatch(line), line.name)));
 }

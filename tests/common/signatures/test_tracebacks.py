@@ -57,9 +57,9 @@ def test_of_a_chain_the_first_exception_is_the_root() -> None:
 def test_tracebacks_of_several_ranks_may_be_mixed(
     first: str, second: str, rank: int | None
 ) -> None:
-    one = [f"{first}{line}" for line in f"{FRAMES}KeyError: 'x'".split("\n")]
-    two = [f"{second}{line}" for line in f"{FRAMES}MemoryError".split("\n")]
-    mixed = [line for pair in zip(one, two, strict=True) for line in pair]
+    first_rank = [f"{first}{line}" for line in f"{FRAMES}KeyError: 'x'".split("\n")]
+    second_rank = [f"{second}{line}" for line in f"{FRAMES}MemoryError".split("\n")]
+    mixed = [line for pair in zip(first_rank, second_rank, strict=True) for line in pair]
     assert found_in("\n".join(mixed)) == [
         ("program_error", False, 1),
         ("python_memory_error", False, rank),

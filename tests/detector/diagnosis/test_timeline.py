@@ -114,8 +114,8 @@ def test_ranks_of_all_nodes_stand_on_one_axis_with_arrows_from_sends_to_receives
         ["tokenize", START + 2, 0.001, 7],
     ]
     # The receiver comes first, as exporters come in any order.
-    with exporter(text(second)) as (one, asked), exporter(text(first)) as (other, _):
-        assert timeline(path, one, other) == 0
+    with exporter(text(second)) as (receiver, asked), exporter(text(first)) as (sender, _):
+        assert timeline(path, receiver, sender) == 0
     query = parse_qs(asked[0][0].query)
     assert query["job_id"] == ["j"]
     assert [float(query[name][0]) for name in ("start", "end")] == [START, START + 60]
@@ -237,12 +237,12 @@ def test_one_exporter_that_fails_costs_only_its_ranks(
     good = text([*facts(0), ["step", START + 1, 0.5, 7]], problems=("rank-3.spans: garbled",))
     broken = text([*facts(1), ["step", START + 1, 0.5, 7]], ended=False)
     with (
-        exporter(good) as (one, _),
-        exporter(broken) as (two, _),
-        exporter(b"<html>\n", 200) as (three, _),
-        exporter(b"no", 401) as (four, _),
+        exporter(good) as (first, _),
+        exporter(broken) as (second, _),
+        exporter(b"<html>\n", 200) as (third, _),
+        exporter(b"no", 401) as (fourth, _),
     ):
-        assert timeline(path, one, two, three, four, "http://127.0.0.1:1", "ftp://x") == 1
+        assert timeline(path, first, second, third, fourth, "http://127.0.0.1:1", "ftp://x") == 1
     assert [item["pid"] for item in events(path, "X")][:1] == [0]
     said = capsys.readouterr().err
     for sentence in (
@@ -273,8 +273,8 @@ def test_a_rank_that_two_exporters_have_is_drawn_once(
 ) -> None:
     body = text([*facts(0), ["step", START + 1, 0.5, 7]])
     path = tmp_path / "out.json"
-    with exporter(body) as (one, _), exporter(body) as (two, _):
-        assert timeline(path, one, two) == 0
+    with exporter(body) as (first, _), exporter(body) as (second, _):
+        assert timeline(path, first, second) == 0
     assert len(events(path, "X")) == 1
     assert "the second is left out" in capsys.readouterr().err
 

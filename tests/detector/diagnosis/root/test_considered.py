@@ -61,7 +61,7 @@ def test_what_follows_from_the_cause_is_not_listed() -> None:
 
 def test_nodes_with_the_same_signs_are_one_line() -> None:
     alike = [ev(-3, "finding", "pfc_tx_rate", node) for node in ("n5", "n6")]
-    (one,) = root_of(BUS, *alike, *lost_connection("n3", 0)).considered
+    (considered,) = root_of(BUS, *alike, *lost_connection("n3", 0)).considered
 
-    assert "n5, n6" == one.what
-    assert 2 == len(one.speaks_for)
+    assert "n5, n6" == considered.what
+    assert 2 == len(considered.speaks_for)

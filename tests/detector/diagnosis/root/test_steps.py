@@ -167,11 +167,11 @@ def test_complaints_are_counted_once_and_not_those_about_the_store() -> None:
 
 
 def test_a_node_in_a_minority_is_found_and_a_mixed_job_is_not() -> None:
-    one = ev(-9, "config", "nic_mtu", "n2")
+    odd = ev(-9, "config", "nic_mtu", "n2")
     mixed = [ev(-9, "config", "driver_version", node) for node in NODES[:4]]
     harmless = ev(-9, "config", "kernel_release", "n5")
 
-    assert ["n2"] == list(odd_settings(seen(STALLED, one, *mixed, harmless), JOB))
+    assert ["n2"] == list(odd_settings(seen(STALLED, odd, *mixed, harmless), JOB))
 
 
 @pytest.mark.parametrize(
