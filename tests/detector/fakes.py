@@ -326,7 +326,7 @@ class Replay:
         By metric, shape (nodes, seconds) or (nodes, gpus, seconds), NaN = missing.
     quiet
         Seconds at the beginning in which no finding is due. Their cycles have a minute, in which
-        none can come and go: fewer find the same (``detection/test_stepwise.py``), in less time.
+        none can come and go: fewer find the same (``detection/test_peerwatch.py``), in less time.
     """
 
     config: DetectorConfig
@@ -409,7 +409,7 @@ def flagged(findings: list[Finding]) -> list[tuple[str, str]]:
 
 
 def a_deviation(node: str = "a", **changes: Any) -> Deviation:
-    """Return a ripe deviation."""
+    """Return a deviation that has lasted long enough to be a finding."""
     values: dict[str, Any] = {
         "node": node,
         "gpu": "",

@@ -143,7 +143,7 @@ class Node:
             "environment": dict(environment),
             "log": str(log),
         }
-        return self._tell(command)
+        return self._send(command)
 
     def signal(self, name: str, number: signal.Signals) -> int:
         """Send a signal to one of the node's processes and return its id.
@@ -160,7 +160,7 @@ class Node:
             except ProcessLookupError:
                 raise StackError(f"{self.name}: its rank, process {pid}, has ended.") from None
             return pid
-        return self._tell({"signal": name, "number": int(number)})
+        return self._send({"signal": name, "number": int(number)})
 
     def end(self, name: str) -> int:
         """End one of the node's processes, wait until it is gone, and return its id.
@@ -170,7 +170,7 @@ class Node:
         StackError
             If the node is dead or has no such process.
         """
-        return self._tell({"end": name})
+        return self._send({"end": name})
 
     def kill(self) -> None:
         """Kill everything on the node at once."""
@@ -187,7 +187,7 @@ class Node:
         else:
             path.write_text(f"{job_id}\n")
 
-    def _tell(self, command: Mapping[str, object]) -> int:
+    def _send(self, command: Mapping[str, object]) -> int:
         if not self.agent.alive:
             raise StackError(f"{self.name} is dead.")
         try:

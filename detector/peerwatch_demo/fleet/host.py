@@ -72,13 +72,13 @@ class Host:
     def exposition(self, name: str, arrived: float) -> bytes:
         """Return a node's metrics as they were when somebody asked.
 
-        Prometheus notes the time at which it asks. Where a question waits for its turn, counters of
+        Prometheus notes the time at which it asks. Where a request waits for its turn, counters of
         a later time under that time would be a rate that the node never had.
 
         Parameters
         ----------
         arrived
-            Unix time of the question.
+            Unix time of the request.
 
         Raises
         ------
@@ -104,7 +104,7 @@ class Host:
             Unix time of the faults.
         arrived
             Unix time of this call. The new nodes begin there, so that who asks for them while they
-            are made is answered for the time of the question.
+            are made is answered for the time of the request.
         """
         with self._lock:
             # The past is over. It holds the nodes, and each of them some hundred open files.

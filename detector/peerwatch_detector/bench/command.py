@@ -119,7 +119,7 @@ def run_bench(options: argparse.Namespace, config: DetectorConfig, bundle: Bundl
     text = report(detecting, reading, config.prometheus.shown_url)
     if options.json:
         costs = {"detecting": asdict(detecting), "reading": [asdict(cost) for cost in reading]}
-        text = json.dumps(costs | {"trouble": failure}, indent=2)
+        text = json.dumps(costs | {"failure": failure}, indent=2)
     sys.stdout.write(text + "\n")
     if failure:
         sys.stderr.write(f"peerwatch-detector: reading was not measured: {failure}\n")

@@ -70,7 +70,7 @@ class Request:
 class RequestReader:
     """Cuts the bytes of one connection into requests.
 
-    A scraper asks the very same question again and again, byte for byte. What it was understood as
+    A scraper sends the very same request again and again, byte for byte. What it was understood as
     is kept, and h11 is told of it again only if it is needed for the answer.
 
     Parameters

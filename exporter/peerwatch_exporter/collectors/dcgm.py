@@ -25,7 +25,7 @@ _METRICS = {
         field: f"gpu_{name}_ratio" if name == "sm_occupancy" else f"gpu_{name}_active_ratio"
         for name, field in RATIOS.items()
     },
-    **{field: f"gpu_pcie_{way}_bytes_per_second" for way, field in PCIE_RATES.items()},
+    **{field: f"gpu_pcie_{direction}_bytes_per_second" for direction, field in PCIE_RATES.items()},
 }
 _PIPE_NAMES = {field: pipe for pipe, field in PIPES.items()}
 

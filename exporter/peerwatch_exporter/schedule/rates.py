@@ -97,12 +97,12 @@ class _Read:
             return
         self.still = is_rate
         rates: dict[Labels, list[float]] = {series.group: [] for series in self.series}
-        self.tell()
+        self.update_series()
         for series in self.series if is_rate else ():
             rates[series.group].append(0.0)
         self.rates = rates
 
-    def tell(self) -> None:
+    def update_series(self) -> None:
         """Tell the series of the newest run, before somebody looks at them."""
         rate = 0.0 if self.still else None
         for series in self.series:
@@ -196,11 +196,11 @@ class CounterSum:
             rates = newest.rates
         else:
             if newest is not None and newest.still:
-                newest.tell()
+                newest.update_series()
             rates = self._step(name, item, started, began)
         if len(self._series[name]) > len(item.rows):
             if (read := self._newest.get(name)) is not None and read.still:
-                read.tell()
+                read.update_series()
             self._forget(name, started - _FORGET_SECONDS)
         return name, rates
 

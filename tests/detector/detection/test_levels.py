@@ -52,13 +52,13 @@ def test_by_differences_the_floor_means_nothing() -> None:
     assert 0.1 == scale.min_effect_size(the_metric(min_ratio=2.0), 0.5)
 
 
-def test_the_smallest_effect_is_the_ratio_if_there_is_one() -> None:
+def test_the_minimum_effect_size_is_the_ratio_if_there_is_one() -> None:
     found = Scale(0.1, by_factor=True).min_effect_size(the_metric(min_ratio=2.0), 0.5)
     assert pytest.approx(np.log(2)) == found
 
 
 @pytest.mark.parametrize("usual", [0.0, 0.5, 3.0])
-def test_without_a_ratio_the_smallest_effect_counts_from_the_usual_level(usual: float) -> None:
+def test_without_a_ratio_the_minimum_effect_size_counts_from_the_usual_level(usual: float) -> None:
     scale = Scale(0.1, by_factor=True)
     effect = scale.min_effect_size(the_metric(min_effect_size=0.1), usual)
     distance = scale.distance(np.array([usual + 0.1]), np.array([usual]), 0.1)

@@ -58,7 +58,7 @@ def test_the_threshold_of_the_configuration_is_kept() -> None:
     assert [30.0] == [finding.raised - finding.since for finding in replay.raised]
 
 
-def test_a_shift_below_the_smallest_effect_names_nobody() -> None:
+def test_a_shift_below_the_minimum_effect_size_names_nobody() -> None:
     values = healthy(8, 1200, noise=0.002)
     values[3, ONSET:] += 0.08
     assert [] == Replay(config_for(), {"load": values}).run()

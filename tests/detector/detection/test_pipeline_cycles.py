@@ -38,13 +38,13 @@ def states(replay: Replay) -> dict[str, list[float]]:
         "spread": np.round(np.nan_to_num(usual.spread, nan=-9), 6).tolist(),
         "evaluated": [memory.evaluated_until],
     }
-    for name, trail in (("high", memory.high), ("low", memory.low)):
+    for name, side in (("high", memory.high), ("low", memory.low)):
         found |= {
-            f"{name} start": np.nan_to_num(trail.deviations.start, nan=-1).tolist(),
-            f"{name} last": np.nan_to_num(trail.deviations.last, nan=-1).tolist(),
-            f"{name} quiet": trail.deviations.quiet.tolist(),
-            f"{name} since": np.nan_to_num(trail.since, nan=-1).tolist(),
-            f"{name} strength": np.round(trail.strength, 6).tolist(),
+            f"{name} start": np.nan_to_num(side.deviations.start, nan=-1).tolist(),
+            f"{name} last": np.nan_to_num(side.deviations.last, nan=-1).tolist(),
+            f"{name} quiet": side.deviations.quiet.tolist(),
+            f"{name} since": np.nan_to_num(side.since, nan=-1).tolist(),
+            f"{name} strength": np.round(side.strength, 6).tolist(),
         }
     return found
 

@@ -38,7 +38,7 @@ def test_a_rank_in_only_one_of_the_reads_is_not_frozen():
     assert hangs(stable_after(without, LATER)) == []
 
 
-def test_a_rank_that_fell_silent_between_the_reads_is_not_yet_without_data():
+def test_a_rank_that_stopped_reporting_between_the_reads_is_not_yet_without_data():
     silent = replace(LATER, positions=positions("A: 0 9/8, 1 9/8"), silent=frozenset([2]))
 
     assert hangs(stable_after(FIRST, silent)) == []

@@ -134,7 +134,7 @@ def test_one_timeline_has_findings_alerts_and_actions_in_order(over: Site) -> No
 
 
 def test_what_a_responder_only_decided_is_no_action() -> None:
-    site = site_with(FakeHistory({**STOOD, "rehearsed": STOOD["responded"]}, lines))
+    site = site_with(FakeHistory({**STOOD, "dry_run": STOOD["responded"]}, lines))
     site.clock.now = BEGUN + 3600.0
 
     assert "a dry run, nothing was done" in text_of(site.get(PAGE))
@@ -499,7 +499,7 @@ def test_actions_of_a_dry_run_are_told_as_decided_only() -> None:
     acted = {"up": [series(0)], "ended": ended, "totals": totals}
     done = text_of(site_with(FakeHistory(acted)).get("/actions"))
     decided = text_of(
-        site_with(FakeHistory({**acted, "up": [series(1)], "rehearsed": ended})).get("/actions")
+        site_with(FakeHistory({**acted, "up": [series(1)], "dry_run": ended})).get("/actions")
     )
 
     assert "dry run: done" not in done

@@ -101,7 +101,7 @@ def compare(counts: Sequence[Counted]) -> Comparison:
             # Of a node whose ranks lack it altogether there is no key, of some there is UNSET.
             shared = shared + Counter({UNSET: unset})
         for device in sorted(apart) or [""]:
-            found, split = _judged(aspect, device, shared, apart.get(device, Counter()))
+            found, split = _compared(aspect, device, shared, apart.get(device, Counter()))
             deviations |= found
             splits |= split
     return Comparison(
@@ -109,7 +109,7 @@ def compare(counts: Sequence[Counted]) -> Comparison:
     )
 
 
-def _judged(
+def _compared(
     aspect: Aspect, device: str, shared: Mapping[str, int], own: Mapping[str, int]
 ) -> tuple[set[Deviation], set[Split]]:
     """Compare one device, of nodes whose devices agree and of those that name it."""

@@ -113,7 +113,7 @@ class _Counted:
     def read(self, characters: int) -> str:
         """Read on; an empty text at the end."""
         peeked, self._peeked = self._peeked, ""
-        self._tell()
+        self._report_progress()
         return peeked or self._text.read(characters)
 
     def lines(self) -> Iterator[str]:
@@ -123,11 +123,11 @@ class _Counted:
             self._peeked = ""
             number += 1
             if number % 4096 == 0:
-                self._tell()
+                self._report_progress()
             yield line
-        self._tell()
+        self._report_progress()
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         place = self._file.tell()
         self._advance(place - self._told)
         self._told = place

@@ -86,7 +86,7 @@ def run_timeline(options: argparse.Namespace, config: DetectorConfig) -> int:
         trace.close(_facts(options.job_id, start, end, told))
         if not trace.spans:
             raise TraceError(_nothing(options.job_id, exporters, failed, told))
-    _tell(trace, told, failed, options.output)
+    _summarise(trace, told, failed, options.output)
     return 1 if failed else 0
 
 
@@ -232,7 +232,7 @@ def _nothing(job_id: str, exporters: dict[str, str], failed: list[str], told: _T
     )
 
 
-def _tell(trace: ChromeTrace, told: _Told, failed: list[str], path: Path) -> None:
+def _summarise(trace: ChromeTrace, told: _Told, failed: list[str], path: Path) -> None:
     lines = [
         f"{path}: {trace.spans:,} spans of {len(told.ranks):,} ranks, {trace.arrows:,} messages. "
         "Open it in https://ui.perfetto.dev."

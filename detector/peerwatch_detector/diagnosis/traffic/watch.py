@@ -127,7 +127,7 @@ class _Source:
         self._job = Recent(1, _MEMORY_SECONDS, self._step)
         self._recent = Recent(len(nodes), window_seconds(resolution_seconds), self._step)
         self._nodes = NodeShares(nodes, self._rhythm.window_seconds, self._rhythm.least_strength)
-        self._judged: int | None = None
+        self._evaluated: int | None = None
         self._blocks: int | None = None
 
     def take(self, frame: JobFrame) -> None:
@@ -147,10 +147,10 @@ class _Source:
             return None
         now = self._job.newest * self._step
         levels = carried(self._job.last(_MEMORY_SECONDS), self._step)[0].astype(np.float64)
-        if self._judged != self._job.newest:
+        if self._evaluated != self._job.newest:
             window = levels[-round(self._rhythm.window_seconds / self._step) :]
             self._rhythm.update(now, find_period(window, self._step, self._resolution))
-            self._judged = self._job.newest
+            self._evaluated = self._job.newest
         known = level(levels, self._step, self._mean_seconds(), _FLOOR)
         if known is None:
             return None

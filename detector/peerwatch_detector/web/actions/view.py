@@ -32,7 +32,7 @@ QUERIES: Mapping[str, str] = {
         "min by (node, job_id, key, result, summary) "
         f"(min_over_time((timestamp(peerwatch_response_ended_info)){_BACK}))"
     ),
-    "rehearsed": (
+    "dry_run": (
         "min by (node, job_id, key, result, summary) (min_over_time((timestamp("
         "peerwatch_response_ended_info and on (instance) peerwatch_response_dry_run == 1)"
         f"){_BACK}))"
@@ -85,7 +85,7 @@ class ActionsView:
         Actions ever, decisions and advice of the last days.
     note
         What could not be read.
-    rehearsed
+    dry_run
         Whether what is counted was only decided.
     """
 
@@ -96,7 +96,7 @@ class ActionsView:
     decisions: tuple[Count, ...] = ()
     advice: tuple[Count, ...] = ()
     note: str = ""
-    rehearsed: bool = False
+    dry_run: bool = False
 
 
 def actions_view(history: History | None, now: float) -> ActionsView:
@@ -176,11 +176,11 @@ def _facts(answers: Answers) -> list[tuple[str, str]]:
 
 def _rows(answers: Answers) -> list[ActionRow]:
     found = []
-    rehearsed = [labels for labels, _ in rows_of(answers, "rehearsed")]
+    dry_run = [labels for labels, _ in rows_of(answers, "dry_run")]
     for labels, time in rows_of(answers, "ended"):
         result = labels.get("result", "")
         level = _LEVELS.get(result, "")
-        if labels in rehearsed:
+        if labels in dry_run:
             result, level = f"dry run: {result}", ""
         found.append((time, result, level, labels, labels.get("summary", "")))
     for labels, time in rows_of(answers, "under_way"):

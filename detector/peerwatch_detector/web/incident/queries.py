@@ -53,7 +53,7 @@ def facts(job_id: str, seconds: float) -> dict[str, str]:
         ),
         "responding": first("node, key", f"peerwatch_response_under_way_info{{{job}}}"),
         "responded": first("node, result, summary", f"peerwatch_response_ended_info{{{job}}}"),
-        "rehearsed": first(
+        "dry_run": first(
             "node, result, summary",
             f"(peerwatch_response_ended_info{{{job}}} and on (instance) "
             "peerwatch_response_dry_run == 1)",

@@ -167,14 +167,14 @@ def _events(answers: Answers) -> Iterator[TimelineRow]:
         yield event(time, "alerts", labels.get("alertname", ""), labels.get("node", ""), says=text)
     for labels, time in rows_of(answers, "responding"):
         yield event(time, "responder", "a response began", labels.get("node", ""))
-    rehearsed = [labels for labels, _ in rows_of(answers, "rehearsed")]
+    dry_run = [labels for labels, _ in rows_of(answers, "dry_run")]
     for labels, time in rows_of(answers, "responded"):
         yield event(
             time,
             "responder",
             f"response: {labels.get('result', '')}",
             labels.get("node", ""),
-            says="a dry run, nothing was done" if labels in rehearsed else "",
+            says="a dry run, nothing was done" if labels in dry_run else "",
             text=labels.get("summary", ""),
         )
 

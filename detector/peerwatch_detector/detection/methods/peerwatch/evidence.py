@@ -220,13 +220,13 @@ def _needed(
     if step.phase.waiting or (item.holds_less and settings.load):
         return np.inf, "critical"
     least = settings.load_loss if item.is_load and settings.load else settings.progress_loss
-    if loss(item) >= least and not _borne_at_that_pace(item, least, loss, settings):
+    if loss(item) >= least and not _borne_at_that_step_rate(item, least, loss, settings):
         weak = settings.weak and is_weak_alone(item, same_node, threshold)
         return threshold * (2 if weak else 1), "critical"
     return (threshold if item.metric.warns else np.inf), "warning"
 
 
-def _borne_at_that_pace(
+def _borne_at_that_step_rate(
     item: Evidence, least: float, loss: Callable[[Evidence], float], settings: PeerwatchConfig
 ) -> bool:
     """Whether the job is no slower than when the same first showed, some time before.

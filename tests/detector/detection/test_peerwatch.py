@@ -215,7 +215,7 @@ def test_after_long_waiting_weaker_deviations_count() -> None:
     assert [] == found(values, peerwatch={"relaxed": 1.0})
 
 
-def test_a_node_that_fell_silent_when_the_wait_began_explains_it() -> None:
+def test_a_node_that_stopped_reporting_when_the_wait_began_explains_it() -> None:
     here = replay(stopped_rank(node=4))
     here.absent_since = {"node-02": START + ONSET + 5.0}
     assert [("node-02", "absent")] == [
@@ -324,7 +324,7 @@ def test_the_embedding_can_stand_for_the_threshold() -> None:
     assert ["node-02"] == nodes_found(values, peerwatch=on)
 
 
-def test_a_difference_instead_of_a_factor_asks_for_the_smallest_effect() -> None:
+def test_a_difference_instead_of_a_factor_asks_for_the_minimum_effect_size() -> None:
     values = changed(training(1100, slower=0.1), "cpu_usage", 1, 0.6, FAULT)
     for effect, names in ((0.1, ["node-01"]), (0.2, [])):
         metrics = {
@@ -370,7 +370,7 @@ def gaps_found(cycle: int, level_seconds: int) -> Found:
     return found(values, cycle=cycle, quiet=0, peerwatch={"level_seconds": level_seconds})
 
 
-@pytest.mark.xdist_group("stepwise_cycles")
+@pytest.mark.xdist_group("peerwatch_cycles")
 @pytest.mark.parametrize("cycle", [5, 7, 30, 10_000])
 @pytest.mark.parametrize("level_seconds", [15, 60])
 def test_findings_do_not_depend_on_how_the_cycles_fall(cycle: int, level_seconds: int) -> None:
@@ -389,7 +389,7 @@ def stopped_rank_found() -> Found:
     return found(stopped_rank())
 
 
-@pytest.mark.xdist_group("stepwise_properties")
+@pytest.mark.xdist_group("peerwatch_properties")
 @SLOW
 @given(order=st.permutations(range(6)))
 def test_the_order_of_the_nodes_means_nothing(order: list[int]) -> None:
@@ -401,7 +401,7 @@ def test_the_order_of_the_nodes_means_nothing(order: list[int]) -> None:
     assert expected
 
 
-@pytest.mark.xdist_group("stepwise_properties")
+@pytest.mark.xdist_group("peerwatch_properties")
 @SLOW
 @given(factor=st.floats(1, 50))
 def test_all_values_larger_by_one_factor_change_no_finding(factor: float) -> None:
@@ -416,7 +416,7 @@ def test_all_values_larger_by_one_factor_change_no_finding(factor: float) -> Non
     assert all(abs(a[2] - b[2]) <= 5 for a, b in zip(expected, actual, strict=True))
 
 
-@pytest.mark.xdist_group("stepwise_properties")
+@pytest.mark.xdist_group("peerwatch_properties")
 @SLOW
 @given(end=st.integers(100, 899))
 def test_the_future_changes_nothing_that_was_found(end: int) -> None:
