@@ -79,7 +79,7 @@ def _state() -> list[Panel]:
             f"sum(max by (cluster, job_id) (peerwatch_job_nodes{{{CLUSTER}}}))",
         ).span(4),
         count(
-            "Blind metrics",
+            "Metrics without data",
             "Detection metrics that no node of any training job delivers: a collector that is off, "
             "hardware that is not there, or a recording rule that is not loaded.",
             f"count(max by (metric) (peerwatch_data_coverage_ratio{{{CLUSTER}}}) == 0)",

@@ -149,7 +149,7 @@ def _jobs(detectors: str) -> Panel:
         "cluster": "Cluster",
         "job_id": "Job",
         "Value #A": "Lowest coverage",
-        "Value #B": "Blind metrics",
+        "Value #B": "Metrics without data",
         "Value #C": "Nodes",
         "Value #D": "Comparable",
         "Value #E": "Last evaluated",
@@ -169,7 +169,7 @@ def _jobs(detectors: str) -> Panel:
         .span(14)
         .override_by_name("Job", column_to("job", job_id="Job"))
         .override_by_name("Lowest coverage", properties({"unit": "percentunit", "decimals": 0}))
-        .override_by_name("Blind metrics", properties({"noValue": "none"}))
+        .override_by_name("Metrics without data", properties({"noValue": "none"}))
         .override_by_name("Comparable", properties({"mappings": words()}))
         .override_by_name("Last evaluated", properties({"unit": "s", "decimals": 0}))
     )

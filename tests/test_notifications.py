@@ -212,7 +212,7 @@ CASES: dict[str, tuple[list[tuple[float, Labels]], dict[str, int]]] = {
         [(0, NO_EXPORTERS), (0, on(STALE_EXPORTER, "", "n7"))],
         {"page": 1, "ticket": 0},
     ),
-    "a_blind_detector_is_stale_too": (
+    "a_detector_whose_reads_fail_is_stale_too": (
         [(0, READS_FAILING), (0, on(STALE, "j1")), (0, on(STALE, "j2"))],
         {"page": 1, "ticket": 0},
     ),
