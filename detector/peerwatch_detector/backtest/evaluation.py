@@ -31,11 +31,11 @@ class FindingLike(Protocol):
 
     @property
     def node(self) -> str:
-        """The node named."""
+        """The node flagged."""
 
     @property
     def gpu(self) -> str:
-        """The GPU named; empty = the node as a whole."""
+        """The GPU flagged; empty = the node as a whole."""
 
     @property
     def raised(self) -> float:
@@ -148,7 +148,7 @@ def lacks_truth(result: CaseResult) -> str:
 
 
 def evaluate_case(result: CaseResult, findings: Sequence[FindingLike]) -> CaseEvaluation:
-    """Compare what was named in a case with its truth.
+    """Compare who was flagged in a case with its truth.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def evaluate(
     results
         Cases with a truth.
     findings
-        What the method named in each of them.
+        Whom the method flagged in each of them.
     """
     verdicts = tuple(
         evaluate_case(result, flagged) for result, flagged in zip(results, findings, strict=True)

@@ -31,7 +31,7 @@ def report(evaluations: Mapping[str, Evaluation], *more: Mapping[str, Evaluation
             "nodes", {name: evaluation.by_job_size for name, evaluation in evaluations.items()}
         ),
         "TP: the first finding at or after the onset names a faulty node; FN: any other fault.\n"
-        "FP, false: another node named, or a finding before the onset or in a healthy case.\n"
+        "FP, false: another node flagged, or a finding before the onset or in a healthy case.\n"
         "In brackets 95 % intervals, by fault and size the faults found and their median delay.\n"
         "delay: seconds from onset to finding, median and 90th percentile; lead: from there to\n"
         "the halt of the job. GPU: share of the faults found on single GPUs with a right GPU.\n"
