@@ -72,13 +72,13 @@ class LinksConfig(Section):
     prometheus: str | None = Field(
         default=None,
         pattern=_URL,
-        description="Base address of Prometheus' own pages, for the queries of an incident.",
+        description="Base address of Prometheus' own web UI, for the queries of an incident.",
     )
     responder: str | None = Field(
-        default=None, pattern=_URL, description="Base address of peerwatch-responder's page."
+        default=None, pattern=_URL, description="Base address of peerwatch-responder's web UI."
     )
     reliability: str | None = Field(
-        default=None, pattern=_URL, description="Base address of peerwatch-reliability's page."
+        default=None, pattern=_URL, description="Base address of peerwatch-reliability's web UI."
     )
     runbooks: str = Field(
         default="https://github.com/peerwatch/peerwatch/blob/main/docs/runbooks",

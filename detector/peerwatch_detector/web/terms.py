@@ -19,14 +19,14 @@ def meanings() -> dict[str, str]:
     return dict(json.loads(text))
 
 
-def term(text: str, means: str = "") -> Markup:
-    """Return a word of the page with its meaning.
+def term(text: str, entry: str = "") -> Markup:
+    """Return a word of the web UI with its meaning.
 
     Parameters
     ----------
     text
         What is written.
-    means
+    entry
         The term of the glossary, where that is another word.
 
     Raises
@@ -34,5 +34,5 @@ def term(text: str, means: str = "") -> Markup:
     KeyError
         If the glossary does not have it.
     """
-    meaning = meanings()[means or text]
+    meaning = meanings()[entry or text]
     return Markup('<abbr title="{}">{}</abbr>').format(escape(meaning), escape(text))

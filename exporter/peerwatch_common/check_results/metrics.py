@@ -1,4 +1,4 @@
-"""The metrics of results, the same in a textfile and on the exporter's page."""
+"""The metrics of results, the same in a textfile and on the exporter's endpoint."""
 
 from __future__ import annotations
 

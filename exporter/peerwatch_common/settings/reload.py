@@ -144,7 +144,7 @@ class Reload(Generic[Settings]):
         return [*fixed, *late]
 
     def _failed(self, mistakes: Sequence[str]) -> None:
-        # Before the log: who reads it there finds it on the page too.
+        # Before the log: who reads it there finds it among the metrics too.
         self._facts.read(self._clock(), successful=False)
         _LOG.error(
             "settings not taken over, those before stay file=%s mistakes=%r", self._file, mistakes

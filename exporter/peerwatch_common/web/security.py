@@ -130,7 +130,7 @@ class SecurityFile:
         try:
             self._read(path)
         except ConfigError as error:
-            # Before the log: who reads it there finds it on the page too.
+            # Before the log: who reads it there finds it among the metrics too.
             self._facts.reload_failed = True
             _LOG.error(
                 "web configuration not taken over, the one before stays file=%s mistakes=%r",
