@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from peerwatch_reliability.accounting.attempts import Attempt
     from peerwatch_reliability.records import Evidence, OutOfService, State
 
+# A check that fires so long before an attempt's end, or after it, counts as its cause (Meta).
 BEFORE_SECONDS = 600.0
 AFTER_SECONDS = 300.0
 # The scheduler ends a job and takes its lost node out of service at once.
