@@ -22,3 +22,9 @@ def test_of_claims_that_as_many_make_the_same_stands_whatever_their_order() -> N
     claims = [(frozenset({0, 1}), ""), (frozenset({1, 2}), "")]
     found = [resolve("g", Claims(order), ()) for order in (claims, claims[::-1])]
     assert found[0] == found[1]
+
+
+def test_a_claim_that_does_not_stand_takes_no_ranks_from_others() -> None:
+    claims = Claims({(frozenset(ranks), ""): 3 - ranks[0] for ranks in ((0, 1), (1, 2), (2, 3))})
+
+    assert [{0, 1}, {2, 3}] == [set(group.members) for group in resolve("g", claims, ())]

@@ -72,13 +72,15 @@ def resolve(name: str, claims: Claims, reporters: Iterable[int]) -> list[Group]:
         most nodes claim stands. Without any claim, whoever reports a group is a member.
     """
     kept: list[tuple[frozenset[int], str]] = []
+    taken: set[int] = set()
     ordered = sorted(
         ((-count, -len(ranks), text, sorted(ranks)), ranks)
         for (ranks, text), count in claims.items()
     )
     for (_, _, description, _), members in ordered:
-        if members and not any(members & other for other, _ in kept):
+        if members and taken.isdisjoint(members):
             kept.append((members, description))
+            taken |= members
     if not kept:
         return [Group(name, frozenset(reporters))]
     if len(kept) == 1:

@@ -184,10 +184,15 @@ def _groups(
     groups: dict[str, Group] = {}
     positions: dict[str, Mapping[int, Position]] = {}
     for name, ranks in table.items():
-        for group in resolve(name, claims.get(name, Claims()), ranks):
-            groups[group.name] = group
-            inside = {rank: place for rank, place in ranks.items() if rank in group.members}
-            positions[group.name] = inside
+        found = resolve(name, claims.get(name, Claims()), ranks)
+        inside: dict[str, dict[int, Position]] = {group.name: {} for group in found}
+        # No rank is in two groups of one name, of which a job has as many as nodes.
+        group_of = {rank: group.name for group in found for rank in group.members}
+        for rank, place in ranks.items():
+            if rank in group_of:
+                inside[group_of[rank]][rank] = place
+        groups |= {group.name: group for group in found}
+        positions |= inside
     return groups, positions
 
 
@@ -195,19 +200,16 @@ def by_group(
     samples: Samples, name: str, groups: Mapping[str, Group]
 ) -> dict[tuple[str, int], float]:
     """Return values by group and rank; of groups that share a name, that of the rank."""
-    split = {key: group for key, group in groups.items() if " (" in key}
+    split: dict[int, list[str]] = {}
+    for key, of_name in groups.items():
+        for rank in of_name.members if " (" in key else ():
+            split.setdefault(rank, []).append(key)
     found: dict[tuple[str, int], float] = {}
     for rank, labels, value in by_rank(samples.get(name, ())):
         group = labels.get("group", "")
         if group not in groups:
-            group = next(
-                (
-                    key
-                    for key, g in split.items()
-                    if key.startswith(f"{group} (") and rank in g.members
-                ),
-                group,
-            )
+            own = (key for key in split.get(rank, ()) if key.startswith(f"{group} ("))
+            group = next(own, group)
         found[group, rank] = value
     return found
 
