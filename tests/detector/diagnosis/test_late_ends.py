@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peerwatch_detector.diagnosis.collectives.hang.late_ends import launches_ahead, with_ends
+from peerwatch_detector.diagnosis.collectives.hang.late_ends import with_ends
 from peerwatch_detector.diagnosis.collectives.snapshot import Group, Position, Snapshot
 
 GROUP = Group("A", frozenset({0, 1, 2}))
@@ -64,7 +64,7 @@ def test_it_holds_once_and_for_all() -> None:
 def test_more_in_flight_than_a_host_waits_for_were_launched_ahead(
     positions: dict[int, Position], ahead: bool
 ) -> None:
-    assert ahead == launches_ahead(Snapshot(0.0, {"A": GROUP}, {"A": positions}))
+    assert ahead == Snapshot(0.0, {"A": GROUP}, {"A": positions}).launched_ahead
 
 
 def test_where_hosts_launch_ahead_only_a_completion_shows_an_end() -> None:

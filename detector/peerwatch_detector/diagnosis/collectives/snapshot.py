@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from peerwatch_detector.diagnosis.collectives.signature import Signature
 
@@ -11,6 +12,8 @@ from peerwatch_detector.diagnosis.collectives.signature import Signature
 UNCHANGED_SECONDS = 10.0
 # Between the last use of a group and that of the others, from which on nobody waits in it.
 _IDLE_SECONDS = 60.0
+# The collective that a host is in, and the one before, whose end it has not noted.
+_WAITED_FOR = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,8 @@ class Position:
         return 0 if self.requests is None else self.requests[0] - self.requests[1]
 
 
-@dataclass(frozen=True, slots=True)
+# Without slots: what each of thousands of groups or roots asks for is kept.
+@dataclass(frozen=True)
 class Snapshot:
     """All positions of a job.
 
@@ -113,11 +117,29 @@ class Snapshot:
         found = self.positions.get(name, {})
         return {rank: position for rank, position in found.items() if rank in members}
 
-    @property
+    @cached_property
     def ranks(self) -> frozenset[int]:
         """Every rank it knows of."""
         members = (group.members for group in self.groups.values())
         return frozenset().union(*members, self.silent, self.dead)
+
+    @cached_property
+    def unheard(self) -> frozenset[int]:
+        """The ranks of which nothing is known that stands."""
+        return self.dead | self.silent | self.moving
+
+    @cached_property
+    def launched_ahead(self) -> bool:
+        """Whether a rank has more collectives of a group in flight than a host that waits for each.
+
+        Such a host is in one, and may not have noted the end of the one before. More are in flight
+        where a device runs them later, as with NCCL, or where the program keeps their handles.
+        """
+        return any(
+            position.completed is not None and position.enqueued - position.completed > _WAITED_FOR
+            for _, positions in self
+            for position in positions.values()
+        )
 
 
 class StableCounts:

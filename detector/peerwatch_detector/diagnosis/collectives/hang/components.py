@@ -71,29 +71,49 @@ def sinks(
 
     The vertices of a component are not among those that reach it.
     """
-    found = components(edges)
-    place = {vertex: number for number, component in enumerate(found) for vertex in component}
-    numbers = {vertex: bit for bit, vertex in enumerate(place)}
-    # A bit for each vertex: who reaches a component, itself included.
-    reach = [sum(1 << numbers[vertex] for vertex in component) for component in found]
-    leaves = [True] * len(found)
-    # Components come after those they have an edge to, so from the last one on all that reach
-    # a component are known.
-    for number in reversed(range(len(found))):
-        for vertex in found[number]:
+    leaves: list[list[Vertex]] = []
+    leaf_of: dict[Vertex, int] = {}
+    # What each other vertex reaches: a bit for each of the leaves, of which there are few, and
+    # vertices that reach the same ones share it.
+    reach: dict[Vertex, int] = {}
+    masks: dict[int, int] = {}
+    alike: dict[int, list[Vertex]] = {}
+    # Components come after those they have an edge to.
+    for component in components(edges):
+        own = frozenset(component)
+        mask = 0
+        for vertex in component:
             for successor in edges.get(vertex, ()):
-                if place[successor] != number:
-                    leaves[number] = False
-                    reach[place[successor]] |= reach[number]
-    order = list(place)
-    return [
-        (component, frozenset(_vertices(mask, order)) - frozenset(component))
-        for component, mask, leaf in zip(found, reach, leaves, strict=True)
-        if leaf
-    ]
+                if successor in leaf_of:
+                    mask |= 1 << leaf_of[successor]
+                elif successor not in own:
+                    mask |= reach[successor]
+        if mask:
+            mask = masks.setdefault(mask, mask)
+            alike.setdefault(mask, []).extend(component)
+            reach |= dict.fromkeys(component, mask)
+        else:
+            leaf_of |= dict.fromkeys(component, len(leaves))
+            leaves.append(component)
+    return list(zip(leaves, _reaching(len(leaves), alike), strict=True))
 
 
-def _vertices(mask: int, order: list[Vertex]) -> Iterator[Vertex]:
-    for bit, digit in enumerate(reversed(f"{mask:b}")):
-        if digit == "1":
-            yield order[bit]
+def _reaching(leaves: int, alike: Mapping[int, list[Vertex]]) -> list[frozenset[Vertex]]:
+    """Return the vertices that reach each leaf, from those that reach the same leaves.
+
+    Leaves that the same vertices reach share one set of them: thousands of ranks that did not
+    launch are waited for by thousands.
+    """
+    masks: list[list[int]] = [[] for _ in range(leaves)]
+    sets = list(alike.values())
+    for number, mask in enumerate(alike):
+        rest = mask
+        while rest:
+            lowest = rest & -rest
+            masks[lowest.bit_length() - 1].append(number)
+            rest ^= lowest
+    found: dict[tuple[int, ...], frozenset[Vertex]] = {}
+    for own in map(tuple, masks):
+        if own not in found:
+            found[own] = frozenset().union(*(sets[number] for number in own))
+    return [found[tuple(own)] for own in masks]

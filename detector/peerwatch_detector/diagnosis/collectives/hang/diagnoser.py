@@ -9,7 +9,8 @@ from typing import ClassVar
 from peerwatch_detector.diagnosis.activity import Occupation
 from peerwatch_detector.diagnosis.collectives.hang.hang import Hang, hangs
 from peerwatch_detector.diagnosis.collectives.hang.pauses import Pauses
-from peerwatch_detector.diagnosis.collectives.hang.text import sentence
+from peerwatch_detector.diagnosis.collectives.hang.text import collective, sentence
+from peerwatch_detector.diagnosis.collectives.hang.waits_for import Wait
 from peerwatch_detector.diagnosis.collectives.series import QUERIES, Reading, read
 from peerwatch_detector.diagnosis.collectives.snapshot import StableCounts
 from peerwatch_detector.diagnosis.diagnoser import Samples
@@ -73,47 +74,64 @@ class HangDiagnoser:
             self._stable, self._occupation = StableCounts(), Occupation()
             self._pauses.end()
             return []
-        self._pauses.check(_furthest(reading))
+        furthest = _furthest(reading)
+        self._pauses.check(furthest)
         self._occupation.update(reading.activity, reading.read_at)
         snapshot = self._stable.update(reading.snapshot, reading.read_at)
         roots = [root for root in hangs(snapshot) if not self._accounted(root, reading)]
-        found = [self._standing(root, reading, now) for root in roots]
+        waited = _waited(reading)
+        found = [self._standing(root, waited, furthest, now) for root in roots]
         self._pauses.update(now)
+        found = [standing for standing in found if standing.seconds >= LEAST_SECONDS]
         several = _nodes(roots, reading) > _MOST_NODES
+        # Thousands of ranks may be waited for in one collective.
+        waits = {standing.root.wait for standing in found}
+        whats = {wait: collective(wait, reading) if wait else "a collective" for wait in waits}
+        missing = {wait for wait in waits if wait and _most_are_missing(wait, reading)}
         return [
             verdict
             for standing in found
-            if standing.seconds >= LEAST_SECONDS
-            for verdict in self._verdicts(standing, reading, several=several)
+            for verdict in self._verdicts(
+                standing,
+                reading,
+                whats[standing.root.wait],
+                several=several,
+                most=standing.root.wait in missing,
+            )
         ]
 
     def _accounted(self, root: Hang, reading: Reading) -> bool:
         """Whether the end or the stop of a process explains it, which is a verdict by itself."""
         return bool(reading.accounted.intersection(root.ranks))
 
-    def _standing(self, root: Hang, reading: Reading, now: float) -> _Standing:
+    def _standing(
+        self, root: Hang, waited: Mapping[str, float], furthest: int, now: float
+    ) -> _Standing:
         key = (root.class_name, root.ranks, root.wait.group if root.wait and not root.ranks else "")
-        since, longest = self._pauses.seen(key, now - _waited(root, reading), now)
+        begun = now - (waited.get(root.wait.group, 0.0) if root.wait else 0.0)
+        since, longest = self._pauses.seen(key, begun, now)
         limit, why_open = LEAST_SECONDS, ""
         if 2 * longest > limit:
             limit, why_open = 2 * longest, f"it has recovered from {longest:.0f} s before"
         busy = [text for rank in root.ranks if (text := self._occupation.of(rank))]
         if busy:
             limit, why_open = MOST_SECONDS, busy[0]
-        if _furthest(reading) < _UNDER_WAY:
+        if furthest < _UNDER_WAY:
             limit, why_open = MOST_SECONDS, "the job is starting"
         limit = min(limit, MOST_SECONDS)
         seconds = now - since
         return _Standing(root, since, seconds, limit, "" if seconds >= limit else why_open)
 
-    def _verdicts(self, standing: _Standing, reading: Reading, *, several: bool) -> list[Verdict]:
+    def _verdicts(
+        self, standing: _Standing, reading: Reading, what: str, *, several: bool, most: bool
+    ) -> list[Verdict]:
         root = standing.root
         why_open = standing.why_open
         if several and root.class_name == "not_launched":
             why_open = (
                 why_open or f"ranks of more than {_MOST_NODES} nodes at once: no node's fault"
             )
-        elif _most_are_missing(root, reading):
+        elif most and root.class_name == "not_launched":
             why_open = why_open or "most ranks of the group are missing: no single node's fault"
         decided = root.decided and not why_open
         confidence: Confidence = "undecided"
@@ -124,6 +142,7 @@ class HangDiagnoser:
         named: Sequence[int | None] = [None]
         if root.class_name != "call_order" and (root.decided or root.class_name == "no_data"):
             named = root.ranks or named
+        text = sentence(root, reading, what, why_open=why_open)
         return [
             Verdict(
                 self.job_id,
@@ -133,7 +152,7 @@ class HangDiagnoser:
                 domain,
                 confidence,
                 action if decided else "inspect",
-                sentence(root, reading, why_open=why_open),
+                text,
                 root.victims,
                 standing.since,
             )
@@ -141,12 +160,12 @@ class HangDiagnoser:
         ]
 
 
-def _waited(root: Hang, reading: Reading) -> float:
-    """Return how long the job has waited, in seconds, as the ranks that wait say."""
-    if root.wait is None:
-        return 0.0
-    group = root.wait.group
-    return max((age for (name, _), age in reading.ages.items() if name == group), default=0.0)
+def _waited(reading: Reading) -> dict[str, float]:
+    """Return by group how long the job has waited, in seconds, as the ranks that wait say."""
+    found: dict[str, float] = {}
+    for (group, _), age in reading.ages.items():
+        found[group] = max(age, found.get(group, age))
+    return found
 
 
 def _furthest(reading: Reading) -> int:
@@ -161,12 +180,10 @@ def _nodes(roots: Sequence[Hang], reading: Reading) -> int:
     return len({reading.nodes.get(rank, "") for rank in ranks})
 
 
-def _most_are_missing(root: Hang, reading: Reading) -> bool:
+def _most_are_missing(wait: Wait, reading: Reading) -> bool:
     """Whether fewer ranks wait in a collective than are waited for."""
-    if root.class_name != "not_launched" or root.wait is None:
-        return False
     snapshot = reading.snapshot
-    members = snapshot.groups[root.wait.group].members
-    positions = snapshot.members_of(root.wait.group)
-    there = sum(place.enqueued >= root.wait.sequence for place in positions.values())
+    members = snapshot.groups[wait.group].members
+    positions = snapshot.members_of(wait.group)
+    there = sum(place.enqueued >= wait.sequence for place in positions.values())
     return there < len(members) - there

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from peerwatch_detector.diagnosis.collectives.hang.components import sinks
@@ -9,6 +11,7 @@ from peerwatch_detector.diagnosis.collectives.hang.waits_for import (
     Edges,
     Vertex,
     Wait,
+    ranks_of,
     signatures,
     waits_for,
 )
@@ -57,41 +60,105 @@ def hangs(snapshot: Snapshot) -> list[Hang]:
     fault is the order of their calls.
     """
     edges = waits_for(snapshot)
+    graph = _Graph(snapshot, edges)
     found = [
         root
         for component, reached in sinks(edges)
-        if (root := _root(snapshot, edges, component, reached)) is not None
+        if (root := _root(graph, component, reached)) is not None
     ]
     named = {rank for root in found if root.decided for rank in root.ranks}
-    found = [_without(root, named) for root in found]
-    return sorted(found, key=lambda root: (root.class_name != "rank_exited", -len(root.victims)))
+    return sorted(
+        _without(found, named),
+        key=lambda root: (root.class_name != "rank_exited", -len(root.victims)),
+    )
 
 
-def _without(root: Hang, named: set[int]) -> Hang:
-    victims = tuple(rank for rank in root.victims if rank not in named)
-    return Hang(root.class_name, root.ranks, victims, root.decided, root.wait)
+def _without(found: Sequence[Hang], named: Container[int]) -> Iterator[Hang]:
+    """Yield the roots, without who is named among their victims."""
+    # Roots that the same ranks wait for still share one tuple of them.
+    kept: dict[int, tuple[int, ...]] = {}
+    for root in found:
+        key = id(root.victims)
+        if key not in kept:
+            kept[key] = tuple(rank for rank in root.victims if rank not in named)
+        yield Hang(root.class_name, root.ranks, kept[key], root.decided, root.wait)
 
 
-def _root(
-    snapshot: Snapshot, edges: Edges, component: list[Vertex], reached: frozenset[Vertex]
-) -> Hang | None:
-    victims = tuple(sorted(vertex for vertex in reached if isinstance(vertex, int)))
-    ranks = tuple(sorted(vertex for vertex in component if isinstance(vertex, int)))
+class _Graph:
+    """A waits-for graph, and what is asked of it for each of its roots.
+
+    There may be as many roots as ranks, which the same ranks wait for: what is the same for
+    several of them is found once.
+    """
+
+    def __init__(self, snapshot: Snapshot, edges: Edges) -> None:
+        self.snapshot = snapshot
+        self._edges = edges
+        self._for_rank: dict[int, list[Wait]] = {}
+        for wait, ranks in edges.items():
+            for rank in ranks:
+                if isinstance(wait, Wait) and isinstance(rank, int):
+                    self._for_rank.setdefault(rank, []).append(wait)
+        self._victims: dict[frozenset[Vertex], tuple[int, ...]] = {}
+        self._counts: dict[frozenset[Vertex], Counter[Wait]] = {}
+        self._may_wait: frozenset[int] | None = None
+
+    def victims(self, reached: frozenset[Vertex]) -> tuple[int, ...]:
+        """Return the ranks among the vertices that reach a root."""
+        if reached not in self._victims:
+            self._victims[reached] = ranks_of(reached)
+        return self._victims[reached]
+
+    def longest(
+        self, component: Iterable[Vertex], reached: frozenset[Vertex], ranks: Iterable[int]
+    ) -> Wait | None:
+        """Return the wait for one of the ranks that most ranks are in, one for its start first."""
+        if reached not in self._counts:
+            self._counts[reached] = self._waiting(reached)
+        counts, own = self._counts[reached], self._waiting(component)
+        direct = {
+            wait: count
+            for rank in ranks
+            for wait in self._for_rank.get(rank, ())
+            if (count := counts[wait] + own[wait])
+        }
+        return min(
+            direct, key=lambda wait: (wait.reason != "start", -direct[wait], wait), default=None
+        )
+
+    def may_wait(self, rank: int) -> bool:
+        """Whether a rank may wait in a group whose source counts launches only."""
+        if self._may_wait is None:
+            self._may_wait = frozenset(_may_wait(self.snapshot))
+        return rank in self._may_wait
+
+    def _waiting(self, vertices: Iterable[Vertex]) -> Counter[Wait]:
+        """Return how many of the vertices are in each wait."""
+        return Counter(
+            wait
+            for vertex in vertices
+            if isinstance(vertex, int)
+            for wait in self._edges.get(vertex, ())
+            if isinstance(wait, Wait)
+        )
+
+
+def _root(graph: _Graph, component: list[Vertex], reached: frozenset[Vertex]) -> Hang | None:
+    victims, ranks = graph.victims(reached), ranks_of(component)
     if not ranks:
         (wait,) = (vertex for vertex in component if isinstance(vertex, Wait))
-        return _terminal(snapshot, wait, victims)
-    direct = _longest(edges, [*reached, *component], ranks)
+        return _terminal(graph.snapshot, wait, victims)
+    direct = graph.longest(component, reached, ranks)
     if len(ranks) == 1:
-        return _rank(snapshot, ranks[0], victims, direct)
+        return _rank(graph, ranks[0], victims, direct)
     if any(isinstance(vertex, Wait) and vertex.reason == "order" for vertex in component):
         return None  # hosts that ran ahead of their devices look the same
     decided = not any(isinstance(each, Wait) and each.reason == "turn" for each in component)
     return Hang("call_order", ranks, victims, decided, direct)
 
 
-def _rank(
-    snapshot: Snapshot, rank: int, victims: tuple[int, ...], wait: Wait | None
-) -> Hang | None:
+def _rank(graph: _Graph, rank: int, victims: tuple[int, ...], wait: Wait | None) -> Hang | None:
+    snapshot = graph.snapshot
     if rank in snapshot.dead:
         return Hang("rank_exited", (rank,), victims, True, wait)
     if rank in snapshot.moving or wait is None:
@@ -100,7 +167,7 @@ def _rank(
         return Hang("no_data", (rank,), victims, False, wait)
     if wait.reason == "start":
         return Hang("launched_not_started", (rank,), victims, True, wait)
-    return Hang("not_launched", (rank,), victims, not _may_wait(snapshot, rank), wait)
+    return Hang("not_launched", (rank,), victims, not graph.may_wait(rank), wait)
 
 
 def _terminal(snapshot: Snapshot, wait: Wait, victims: tuple[int, ...]) -> Hang | None:
@@ -108,7 +175,8 @@ def _terminal(snapshot: Snapshot, wait: Wait, victims: tuple[int, ...]) -> Hang 
         different = disagreement(signatures(snapshot, wait))
         assert different is not None
         ranks, decided = different
-        others = tuple(rank for rank in victims if rank not in ranks)
+        named = frozenset(ranks)
+        others = tuple(rank for rank in victims if rank not in named)
         return Hang("mismatch", ranks, others, decided, wait)
     if wait.reason == "order":
         # None of them has started it: what their devices do instead, no collective says.
@@ -120,29 +188,15 @@ def _terminal(snapshot: Snapshot, wait: Wait, victims: tuple[int, ...]) -> Hang 
     return Hang("network_stuck", ranks, others, bool(ranks), wait)
 
 
-def _longest(edges: Edges, vertices: list[Vertex], ranks: tuple[int, ...]) -> Wait | None:
-    """Return the wait for one of the ranks that most ranks are in, one for its start first."""
-    waiting: dict[Wait, int] = {}
-    for vertex in vertices:
-        if isinstance(vertex, int):
-            for wait in edges.get(vertex, ()):
-                if isinstance(wait, Wait):
-                    waiting[wait] = waiting.get(wait, 0) + 1
-    direct = [wait for wait in waiting if any(rank in edges[wait] for rank in ranks)]
-    return min(
-        direct, key=lambda wait: (wait.reason != "start", -waiting[wait], wait), default=None
-    )
+def _may_wait(snapshot: Snapshot) -> Iterator[int]:
+    """Yield the ranks that may wait in a group whose source counts launches only.
 
-
-def _may_wait(snapshot: Snapshot, rank: int) -> bool:
-    """Whether a rank may wait in a group whose source counts launches only.
-
-    It does not where others have launched more.
+    They do not where others have launched more.
     """
     for group, positions in snapshot:
-        position = positions.get(rank)
-        if position is None or position.completed is not None or group.name in snapshot.idle:
+        if group.name in snapshot.idle:
             continue
-        if all(other.enqueued <= position.enqueued for other in positions.values()):
-            return True
-    return False
+        most = max((position.enqueued for position in positions.values()), default=0)
+        for rank, position in positions.items():
+            if position.completed is None and position.enqueued == most:
+                yield rank

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from peerwatch_detector.diagnosis.collectives.snapshot import Group, Position, Snapshot
-
-# The collective that a host is in, and the one before, whose end it has not noted.
-_WAITED_FOR = 2
+from peerwatch_detector.diagnosis.collectives.snapshot import Group, Position
 
 
 def with_ends(
@@ -51,19 +48,6 @@ def with_ends(
         else replace(position, completed=ended)
         for rank, position in positions.items()
     }
-
-
-def launches_ahead(snapshot: Snapshot) -> bool:
-    """Whether a rank has more collectives of a group in flight than a host that waits for each.
-
-    Such a host is in one, and may not have noted the end of the one before. More are in flight
-    where a device runs them later, as with NCCL, or where the program keeps their handles.
-    """
-    return any(
-        position.completed is not None and position.enqueued - position.completed > _WAITED_FOR
-        for _, positions in snapshot
-        for position in positions.values()
-    )
 
 
 def _shows_its_end(position: Position, sequence: int) -> bool:

@@ -16,7 +16,7 @@ _MOST_LISTED = 4
 _NO_DESCRIPTION = frozenset({"", "undefined", "default_pg"})
 
 
-def sentence(root: Hang, reading: Reading, *, why_open: str = "") -> str:
+def sentence(root: Hang, reading: Reading, what: str, *, why_open: str = "") -> str:
     """Return what happened, with ranks, nodes and numbers.
 
     Parameters
@@ -25,12 +25,13 @@ def sentence(root: Hang, reading: Reading, *, why_open: str = "") -> str:
         The hang.
     reading
         What it was found in.
+    what
+        The collective that most ranks wait in directly, as ``collective`` calls it.
     why_open
         What speaks against a fault, if anything does.
     """
     who = _ranks(root.ranks, reading.nodes)
     waiting = _count(len(root.victims), "rank waits", "ranks wait")
-    what = _collective(root.wait, reading) if root.wait else "a collective"
     texts = {
         "not_launched": f"{who} did not launch {what}",
         "launched_not_started": f"{who or 'no rank'} launched but did not start {what}"
@@ -64,7 +65,7 @@ def _ranks(ranks: Iterable[int], nodes: Mapping[int, str]) -> str:
     return ", ".join(texts)
 
 
-def _collective(wait: Wait, reading: Reading) -> str:
+def collective(wait: Wait, reading: Reading) -> str:
     """Return for example "all_reduce 1041 of the data-parallel group"."""
     calls = signatures(reading.snapshot, wait).values()
     names = sorted({call.collective for call in calls})

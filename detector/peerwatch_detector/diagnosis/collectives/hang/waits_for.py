@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from peerwatch_detector.diagnosis.collectives.hang.components import components
-from peerwatch_detector.diagnosis.collectives.hang.late_ends import launches_ahead, with_ends
+from peerwatch_detector.diagnosis.collectives.hang.late_ends import with_ends
 from peerwatch_detector.diagnosis.collectives.signature import Signature, disagreement
 from peerwatch_detector.diagnosis.collectives.snapshot import Group, Position, Snapshot
 
@@ -78,6 +78,11 @@ def waits_for(snapshot: Snapshot) -> Edges:
     return edges
 
 
+def ranks_of(vertices: Iterable[Vertex]) -> tuple[int, ...]:
+    """Return the ranks among vertices, in ascending order."""
+    return tuple(sorted(vertex for vertex in vertices if isinstance(vertex, int)))
+
+
 def _add(edges: Edges, wait: Wait, waiting: list[int], missing: list[int]) -> None:
     edges[wait] = list(missing)
     for rank in waiting:
@@ -96,12 +101,11 @@ def _waits(
     as_shown
         Groups of which ends that were noted late are not added; None: of none.
     """
-    ahead = launches_ahead(snapshot)
     for group, shown in snapshot:
         if group.name in snapshot.idle:
             continue
         raw = as_shown is None or group.name in as_shown
-        positions = shown if raw else with_ends(group, shown, ahead=ahead)
+        positions = shown if raw else with_ends(group, shown, ahead=snapshot.launched_ahead)
         for sequence, ranks in sorted(_waiting(snapshot, positions).items()):
             members = _Members(group, positions, sequence, snapshot)
             yield (*members.wait(ranks), members.starts_known)
@@ -151,21 +155,34 @@ def _add_unclear(edges: Edges, waits: list[tuple[Wait, list[int]]]) -> None:
     group by that, whatever else it may wait for here.
     """
     elsewhere = {vertex for vertex, successors in edges.items() if successors}
-    while held := [(wait, ranks) for wait, ranks in waits if elsewhere.intersection(ranks)]:
-        for wait, ranks in held:
+    # Of a long chain each round holds up one wait more: only those of ranks that the last round
+    # held up are looked at.
+    of_rank: dict[int, list[int]] = {}
+    for number, (_, ranks) in enumerate(waits):
+        for rank in ranks:
+            of_rank.setdefault(rank, []).append(number)
+    left = dict(enumerate(waits))
+    new: Iterable[Vertex] = elsewhere
+    while held := sorted(
+        {number for rank in ranks_of(new) for number in of_rank.get(rank, ()) if number in left}
+    ):
+        added: list[int] = []
+        for number in held:
+            wait, ranks = left.pop(number)
             holding = [rank for rank in ranks if rank in elsewhere]
             waiting = [rank for rank in ranks if rank not in elsewhere]
             _add(edges, wait._replace(reason="order"), waiting, holding)
             elsewhere.update(waiting)
-        waits = [pair for pair in waits if pair not in held]
-    for wait, ranks in waits:
+            added += waiting
+        new = added
+    for wait, ranks in left.values():
         _add(edges, wait, ranks, [])
 
 
 def _waiting(snapshot: Snapshot, positions: Mapping[int, Position]) -> dict[int, list[int]]:
     """Return the ranks that wait, by the number of the collective they are at."""
-    out = snapshot.dead | snapshot.silent | snapshot.moving
-    heard = {rank: position for rank, position in positions.items() if rank not in out}
+    unheard = snapshot.unheard
+    heard = {rank: position for rank, position in positions.items() if rank not in unheard}
     # Where only launches are counted, who launched more than the last one waits for it.
     last = min((position.enqueued for position in heard.values()), default=0)
     found: dict[int, list[int]] = {}
@@ -191,7 +208,7 @@ class _Members:
         self.group = group
         self.positions = positions
         self.sequence = sequence
-        self.unheard = snapshot.dead | snapshot.silent | snapshot.moving
+        self.unheard = snapshot.unheard
 
     @property
     def starts_known(self) -> bool:
@@ -249,5 +266,5 @@ class _Members:
 def signatures(snapshot: Snapshot, wait: Wait) -> dict[int, Signature]:
     """Return what each rank at a collective says it is."""
     group, shown = snapshot.groups[wait.group], snapshot.members_of(wait.group)
-    positions = with_ends(group, shown, ahead=launches_ahead(snapshot))
+    positions = with_ends(group, shown, ahead=snapshot.launched_ahead)
     return _Members(group, positions, wait.sequence, snapshot).signatures()
