@@ -90,15 +90,13 @@ def compute_stragglers(
     for ranks in lateness.values():
         for rank in ranks:
             sizes[rank] = min(len(ranks), sizes.get(rank, len(ranks)))
-    return tuple(
+    in_time = {
         rank
-        for rank in sorted(sizes)
-        if all(
-            ranks[rank] > limit
-            for ranks in lateness.values()
-            if rank in ranks and len(ranks) == sizes[rank]
-        )
-    )
+        for ranks in lateness.values()
+        for rank, late in ranks.items()
+        if len(ranks) == sizes[rank] and not late > limit
+    }
+    return tuple(sorted(sizes.keys() - in_time))
 
 
 def typical(groups: Mapping[str, Arrivals]) -> dict[str, dict[int, float]]:

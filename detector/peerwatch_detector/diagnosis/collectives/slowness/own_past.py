@@ -7,7 +7,7 @@ kind of data) is not one node's.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
@@ -135,8 +135,7 @@ def read_seconds(samples: Samples, stages: Mapping[int, int]) -> Reading | None:
     members: dict[Stage, list[Mapping[str, float]]] = {}
     for rank, stage in stages.items():
         members.setdefault((stage, steps[rank][0]), []).append(found.get(rank, {}))
-    places = [stage for stage, _ in members]
-    if all(places.count(stage) > 1 for stage in places):
+    if all(count > 1 for count in Counter(stage for stage, _ in members).values()):
         return None
     return {
         stage: {

@@ -121,15 +121,23 @@ class StragglerDiagnoser:
         now: float,
     ) -> None:
         """Take in the newest blocks of all groups."""
-        shares = {}
+        # Of each node the block in which most is waited for it, and for which share of its time.
+        shares: dict[str, dict[int, float]] = {}
+        most: dict[str, tuple[float, str, Block]] = {}
         for group, (_, block) in self._recent.items():
-            own = {rank: s - saving.get(rank, 0.0) for rank, s in block.shares.items()}
+            of_block = block.shares
+            own = {rank: s - saving.get(rank, 0.0) for rank, s in of_block.items()}
             shares[group] = beyond_stage(own, stages, nodes)
+            for each, share in of_block.items():
+                found = share, block.group, block
+                place = nodes.get(each, "")
+                if place not in most or found[:2] > most[place][:2]:
+                    most[place] = found
         named = _stragglers(shares, nodes)
         for node in [node for node in self._repeated if node not in named]:
             del self._repeated[node]
         for node, rank in named.items():
-            block, share = self._worst(node, nodes)
+            share, _, block = most[node]
             before = self._repeated.get(node)
             since = before.since if before else now - block.duration
             blocks, counted = (before.blocks, before.counted) if before else (0, -inf)
@@ -138,17 +146,6 @@ class StragglerDiagnoser:
                 blocks, counted = blocks + 1, now
             verdict = self._verdict(node, rank, block, share, since, alone=len(named) == 1)
             self._repeated[node] = _Repeated(blocks, since, counted, now, verdict)
-
-    def _worst(self, node: str, nodes: Mapping[int, str]) -> tuple[Block, float]:
-        """Return the block in which most is waited for a node, and for which share of its time."""
-        found = [
-            (share, block.group, block)
-            for _, block in self._recent.values()
-            for rank, share in block.shares.items()
-            if nodes.get(rank) == node
-        ]
-        share, _, block = max(found, key=lambda entry: entry[:2])
-        return block, share
 
     def _verdict(
         self, node: str, rank: int | None, block: Block, share: float, since: float, *, alone: bool
@@ -190,7 +187,10 @@ def _stragglers(
         named = compute_stragglers(by_node, LEAST_SHARE)
     else:
         named = tuple(sorted({nodes.get(rank, "") for rank in ranks}))
-    own = {node: [rank for rank in ranks if nodes.get(rank) == node] for node in named}
+    own: dict[str, list[int]] = {node: [] for node in named}
+    for rank in ranks:
+        if (place := nodes.get(rank, "")) in own:
+            own[place].append(rank)
     return {node: found[0] if len(found) == 1 else None for node, found in own.items()}
 
 
@@ -199,17 +199,13 @@ def _waiting(samples: Samples) -> list[Block]:
     groups: dict[str, dict[int, float]] = {}
     for rank, labels, share in by_rank(samples.get("waits", ())):
         groups.setdefault(labels.get("group", ""), {})[rank] = share
-    return [
-        Block(
-            group,
-            0,
-            1.0,
-            60.0,
-            {rank: max(ranks.values()) - share for rank, share in ranks.items()},
-        )
-        for group, ranks in groups.items()
-        if len(ranks) > 1
-    ]
+    found = []
+    for group, ranks in groups.items():
+        if len(ranks) > 1:
+            most = max(ranks.values())
+            lateness = {rank: most - share for rank, share in ranks.items()}
+            found.append(Block(group, 0, 1.0, 60.0, lateness))
+    return found
 
 
 def _nodes(samples: Samples) -> dict[int, str]:
