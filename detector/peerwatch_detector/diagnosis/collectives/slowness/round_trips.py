@@ -146,22 +146,32 @@ def _found(
     """Yield what is slow, how slow, and why it is open whose fault it is."""
     queued = {pair: trip.queued for pair, trip in trips.items()}
     known = set()
-    for fault, own, slow in _faults(queued):
+    for fault, seconds in _faults(queued, trips):
         known.add(fault.name)
         why_open = ""
         if fault.what != "node":
             why_open = "between them, or at one of both ends"
         elif fault.name in busy:
             why_open = "it moves far more than the others, which fills its link by itself"
-        yield fault, _longest(trips, own, slow), why_open
-    for fault, own, slow in _faults({pair: trip.least for pair, trip in trips.items()}):
+        yield fault, seconds, why_open
+    for fault, seconds in _faults({pair: trip.least for pair, trip in trips.items()}, trips):
         # As long as it is known: another site, or a link that was slow before.
         if fault.what == "node" and fault.name not in known:
-            yield fault, _longest(trips, own, slow), "so it has always been, as far as is known"
+            yield fault, seconds, "so it has always been, as far as is known"
 
 
-def _faults(seconds: Mapping[_Pair, float]) -> Iterator[tuple[Fault, set[_Pair], set[_Pair]]]:
-    """Yield what slow pairs have in common, the pairs that it explains, and all slow ones."""
+def _faults(
+    seconds: Mapping[_Pair, float], trips: Mapping[_Pair, Trip]
+) -> Iterator[tuple[Fault, tuple[float, float]]]:
+    """Yield what slow pairs have in common, and the longest round trips of its pairs and of others.
+
+    Parameters
+    ----------
+    seconds
+        By which pairs are slow.
+    trips
+        The mean round trips of all pairs.
+    """
     slow = slow_pairs(seconds)
     cells = [
         # A round trip has no direction.
@@ -169,9 +179,14 @@ def _faults(seconds: Mapping[_Pair, float]) -> Iterator[tuple[Fault, set[_Pair],
         for pair in seconds
         for source, destination in (pair, pair[::-1])
     ]
+    well = max((trip.seconds for pair, trip in trips.items() if pair not in slow), default=0.0)
+    longest = max((trips[pair].seconds for pair in slow), default=0.0)
+    of_node: dict[str, float] = {}
+    for pair in slow:
+        for node in pair:
+            of_node[node] = max(trips[pair].seconds, of_node.get(node, 0.0))
     for fault in ping_faults(cells, {}):
-        own = {pair for pair in slow if fault.what != "node" or fault.name in pair}
-        yield fault, own, slow
+        yield fault, (of_node.get(fault.name, 0.0) if fault.what == "node" else longest, well)
 
 
 def slow_pairs(seconds: Mapping[_Pair, float]) -> set[_Pair]:
@@ -185,14 +200,6 @@ def slow_pairs(seconds: Mapping[_Pair, float]) -> set[_Pair]:
     usual = values[(len(values) - 1) // 4]
     limit = max(_LEAST_SECONDS, _TIMES_THE_USUAL * usual, _SHARE_OF_THE_WORST * values[-1])
     return {pair for pair, value in seconds.items() if value >= limit}
-
-
-def _longest(
-    trips: Mapping[_Pair, Trip], own: Collection[_Pair], slow: Collection[_Pair]
-) -> tuple[float, float]:
-    """Return the longest mean round trips of some pairs, and of all that are not slow."""
-    well = (trip.seconds for pair, trip in trips.items() if pair not in slow)
-    return max((trips[pair].seconds for pair in own), default=0.0), max(well, default=0.0)
 
 
 def _trips(samples: Samples) -> dict[_Pair, Trip]:

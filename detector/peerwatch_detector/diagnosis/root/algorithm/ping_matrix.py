@@ -9,7 +9,7 @@ reaches its neighbours.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median_low
@@ -108,19 +108,19 @@ def ping_faults(cells: Iterable[Cell], places: Places) -> tuple[Fault, ...]:
     if len(found) > (len(nodes) - 1) // 2:
         return _places(known, places) or _groups(known) or (Fault("all", "", _pairs(bad)),)
     rest = [c for c in known if c.source not in found and c.destination not in found]
+    lossy = Counter(node for pair in _lossy(bad) for node in pair)
     named = tuple(
-        Fault("node", node, _pairs(_of(node, bad)), direction)
-        for node, direction in sorted(found.items())
+        Fault("node", node, lossy[node], direction) for node, direction in sorted(found.items())
     )
     return named + (_places(rest, places) or _groups(rest) or _paths(rest))
 
 
 def _pairs(cells: Iterable[Cell]) -> int:
-    return len({frozenset((cell.source, cell.destination)) for cell in cells})
+    return len(_lossy(cells))
 
 
-def _of(node: str, cells: Iterable[Cell]) -> list[Cell]:
-    return [cell for cell in cells if node in (cell.source, cell.destination)]
+def _lossy(bad: Iterable[Cell]) -> set[frozenset[str]]:
+    return {frozenset((cell.source, cell.destination)) for cell in bad}
 
 
 def _nodes(known: Sequence[Cell], nodes: Collection[str]) -> dict[str, Direction]:
@@ -225,21 +225,22 @@ def _groups(cells: Sequence[Cell]) -> tuple[Fault, ...]:
     of: dict[str, set[str]] = {
         node: {node} for cell in cells for node in (cell.source, cell.destination)
     }
-    lossy = {frozenset((cell.source, cell.destination)) for cell in bad}
+    lossy = _lossy(bad)
     for cell in cells:
         if frozenset((cell.source, cell.destination)) not in lossy:
-            joined = of[cell.source] | of[cell.destination]
-            of |= dict.fromkeys(joined, joined)
-    groups = sorted({frozenset(each) for each in of.values()}, key=lambda g: (len(g), sorted(g)))
+            small, large = sorted((of[cell.source], of[cell.destination]), key=len)
+            if small is not large:
+                large |= small
+                of |= dict.fromkeys(small, large)
+    groups = sorted(
+        {id(each): each for each in of.values()}.values(), key=lambda g: (len(g), sorted(g))
+    )
     between = all(of[cell.source] is not of[cell.destination] for cell in bad)
     if len(groups) < 2 or len(groups[0]) < _LEAST_PARTNERS or not between or not bad:
         return ()
+    crossing = Counter(id(of[node]) for pair in lossy for node in pair)
     return tuple(
-        Fault(
-            "place",
-            f"{names(sorted(group))} from the others",
-            _pairs(cell for cell in bad if (cell.source in group) != (cell.destination in group)),
-        )
+        Fault("place", f"{names(sorted(group))} from the others", crossing[id(group)])
         for group in groups[:-1]
     )
 
