@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from peerwatch_responder.audit.journal import MAX_BYTES, Journal, JournalError
-from peerwatch_responder.audit.replay import state_of
+from peerwatch_responder.audit.replay import after, state_of
 from peerwatch_responder.audit.row import KINDS
-from peerwatch_responder.policy.state import DoneStep
+from peerwatch_responder.policy.state import DoneStep, State
 
 PLANNED = {
     "key": "k1",
@@ -220,3 +220,33 @@ def test_the_documentation_has_every_kind_of_row():
     told = page.split("| kind | says | fields |\n")[1].split("\n\n")[0].splitlines()[1:]
     kinds = [name for line in told for name in re.findall(r"`(\w+)`", line.split("|")[1])]
     assert sorted(kinds) == sorted(KINDS)
+
+
+def test_rows_read_at_once_say_what_they_say_one_by_one(path):
+    day = 86_400.0
+    times = iter([0.0, 1.0, day, 2.0, 3.0, 3 * day, 4.0, 5.0, 6.0, 7.0])
+    alert = {"labels": {}, "annotations": {}, "ends_at": None}
+    want = {"cluster": "", "node": "n1"}
+    with Journal(path, clock=lambda: next(times)) as journal:
+        journal.append("wanted", key="k1", **want)
+        journal.append("planned", **PLANNED)
+        # The clock is set back and forth.
+        journal.append("wanted", key="k2", **want)
+        journal.append("wanted", key="k3", **want)
+        journal.append("received", fingerprint="a", starts_at=1.0, **alert)
+        journal.append("received", fingerprint="b", starts_at=2 * day, **alert)
+        journal.append("received", fingerprint="c", starts_at=5.0, **alert)
+        journal.append("released", cluster="", node="n1")
+        journal.append("planned", **{**PLANNED, "key": "k4"})
+        journal.append("released", cluster="", node="n1")
+    known = [State()]
+    for row in rows_of(path):
+        known.append(after(known[-1], row))
+
+    state = state_of(rows_of(path))
+
+    assert known[-1] == state
+    assert known[0] == State()
+    assert ["k2", "k3"] == [each.key for each in state.wants]
+    assert ["b", "c"] == list(state.alerts)
+    assert [5.0, 7.0] == [each.returned_at for each in state.responses.values()]

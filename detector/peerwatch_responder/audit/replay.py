@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,25 +22,95 @@ _ALERT_SECONDS = 2 * 86_400.0
 
 def state_of(rows: Iterable[Row]) -> State:
     """Return what was answered and what is in force, after all rows."""
-    state = State()
+    books = _Books(State())
     for row in rows:
-        state = after(state, row)
-    return state
+        _EFFECTS[row.kind](books, row)
+    return books.state()
 
 
 def after(state: State, row: Row) -> State:
     """Return what is known after one more row."""
-    return _EFFECTS[row.kind](state, row)
+    books = _Books(state)
+    _EFFECTS[row.kind](books, row)
+    return books.state()
 
 
-def _wanted(state: State, row: Row) -> State:
+class _Books:
+    """A state that rows change in place: a copy for each of 100,000 rows would take minutes."""
+
+    def __init__(self, state: State) -> None:
+        self.paused = state.paused
+        self.tripped_at = state.tripped_at
+        self.responses = dict(state.responses)
+        self.released = dict(state.released)
+        self.wants = list(state.wants)
+        self.alerts = dict(state.alerts)
+        # Not known yet: the first one looks at all.
+        self._oldest_want = self._oldest_alert = -math.inf
+        self._of_node: dict[tuple[str, str], dict[str, None]] | None = None
+
+    def state(self) -> State:
+        """Return what is known."""
+        return State(
+            responses=self.responses,
+            alerts=self.alerts,
+            paused=self.paused,
+            tripped_at=self.tripped_at,
+            wants=tuple(self.wants),
+            released=self.released,
+        )
+
+    def put(self, response: Response) -> None:
+        """Keep a response."""
+        if self._of_node is not None:
+            self._of_node.setdefault((response.cluster, response.node), {})[response.key] = None
+        self.responses[response.key] = response
+
+    def change(self, key: str, **changes: Any) -> None:  # noqa: ANN401 - as the field's
+        """Change a response."""
+        self.put(replace(self.responses[key], **changes))
+
+    def out_of(self, place: tuple[str, str]) -> list[str]:
+        """Return the keys of the responses because of which a node is out."""
+        if self._of_node is None:
+            self._of_node = {}
+            for key, each in self.responses.items():
+                self._of_node.setdefault((each.cluster, each.node), {})[key] = None
+        own = ((key, self.responses[key]) for key in self._of_node.get(place, ()))
+        return [key for key, each in own if (each.cluster, each.node) == place and each.is_out]
+
+    def want(self, want: Want) -> None:
+        """Keep a want, and drop those that are too old."""
+        if want.at - self._oldest_want >= _WANT_SECONDS:
+            self.wants = [each for each in self.wants if want.at - each.at < _WANT_SECONDS]
+            self._oldest_want = min((each.at for each in self.wants), default=math.inf)
+        self._oldest_want = min(self._oldest_want, want.at)
+        self.wants.append(want)
+
+    def hear(self, alert: Alert, now: float) -> None:
+        """Keep the newest that is known of an alert, and drop alerts that are too old."""
+        self.alerts.pop(alert.fingerprint, None)
+        if now - self._oldest_alert >= _ALERT_SECONDS:
+            self.alerts = {
+                key: each
+                for key, each in self.alerts.items()
+                if now - _newest(each) < _ALERT_SECONDS
+            }
+            self._oldest_alert = min(map(_newest, self.alerts.values()), default=math.inf)
+        self._oldest_alert = min(self._oldest_alert, _newest(alert))
+        self.alerts[alert.fingerprint] = alert
+
+
+def _newest(alert: Alert) -> float:
+    return alert.ends_at or alert.starts_at
+
+
+def _wanted(books: _Books, row: Row) -> None:
     data = row.data
-    want = Want(data["key"], data["cluster"], data["node"], row.time)
-    recent = (each for each in state.wants if row.time - each.at < _WANT_SECONDS)
-    return replace(state, wants=(*recent, want))
+    books.want(Want(data["key"], data["cluster"], data["node"], row.time))
 
 
-def _planned(state: State, row: Row) -> State:
+def _planned(books: _Books, row: Row) -> None:
     data = row.data
     response = Response(
         key=data["key"],
@@ -57,10 +128,10 @@ def _planned(state: State, row: Row) -> State:
         takes_out=data.get("takes_out", True),
         why=data.get("text", ""),
     )
-    return _with(state, response)
+    books.put(response)
 
 
-def _received(state: State, row: Row) -> State:
+def _received(books: _Books, row: Row) -> None:
     data = row.data
     alert = Alert(
         data["labels"],
@@ -69,15 +140,10 @@ def _received(state: State, row: Row) -> State:
         data["ends_at"],
         data["annotations"],
     )
-    alerts = {
-        key: each
-        for key, each in state.alerts.items()
-        if key != alert.fingerprint and row.time - (each.ends_at or each.starts_at) < _ALERT_SECONDS
-    }
-    return replace(state, alerts={**alerts, alert.fingerprint: alert})
+    books.hear(alert, row.time)
 
 
-def _step(state: State, row: Row) -> State:
+def _step(books: _Books, row: Row) -> None:
     data = row.data
     step = DoneStep(
         data["action"],
@@ -87,19 +153,18 @@ def _step(state: State, row: Row) -> State:
         text=data.get("text", ""),
         at=row.time,
     )
-    known = state.responses[data["key"]].steps
+    known = books.responses[data["key"]].steps
     earlier = [each for each in known if (each.action, each.step) != (step.action, step.step)]
-    return _changed(state, data, status="acting", steps=(*earlier, step))
+    books.change(data["key"], status="acting", steps=(*earlier, step))
 
 
-def _ended(state: State, row: Row) -> State:
-    data, known = row.data, state.responses[row.data["key"]]
+def _ended(books: _Books, row: Row) -> None:
+    data, known = row.data, books.responses[row.data["key"]]
     undone_from = known.undone_from
     if data["status"] == "undone" and known.status != "undone":
         undone_from = known.status
-    return _changed(
-        state,
-        data,
+    books.change(
+        data["key"],
         status=data["status"],
         ended_at=row.time,
         text=data.get("text", ""),
@@ -107,49 +172,36 @@ def _ended(state: State, row: Row) -> State:
     )
 
 
-def _tried(state: State, row: Row) -> State:
-    before = state.responses[row.data["key"]].passes
+def _tried(books: _Books, row: Row) -> None:
+    before = books.responses[row.data["key"]].passes
     passes = before + 1 if row.data["result"] == "passed" else 0
-    return _changed(state, row.data, passes=passes, tried_at=row.time)
+    books.change(row.data["key"], passes=passes, tried_at=row.time)
 
 
-def _returned(state: State, row: Row) -> State:
-    return _changed(state, row.data, returned_at=row.time)
+def _returned(books: _Books, row: Row) -> None:
+    books.change(row.data["key"], returned_at=row.time)
 
 
-def _released(state: State, row: Row) -> State:
+def _released(books: _Books, row: Row) -> None:
     place = row.data["cluster"], row.data["node"]
-    state = replace(state, released={**state.released, place: row.time})
-    responses = {
-        key: replace(each, returned_at=row.time)
-        if (each.cluster, each.node) == place and each.is_out
-        else each
-        for key, each in state.responses.items()
-    }
-    return replace(state, responses=responses)
+    books.released[place] = row.time
+    for key in books.out_of(place):
+        books.change(key, returned_at=row.time)
 
 
-def _paused(state: State, row: Row) -> State:
-    return replace(state, paused=row.data["reason"])
+def _paused(books: _Books, row: Row) -> None:
+    books.paused = row.data["reason"]
 
 
-def _resumed(state: State, _row: Row) -> State:
-    return replace(state, paused=None, tripped_at=None)
+def _resumed(books: _Books, _row: Row) -> None:
+    books.paused = books.tripped_at = None
 
 
-def _tripped(state: State, row: Row) -> State:
-    return replace(state, tripped_at=row.time)
+def _tripped(books: _Books, row: Row) -> None:
+    books.tripped_at = row.time
 
 
-def _changed(state: State, data: Mapping[str, Any], **changes: Any) -> State:  # noqa: ANN401
-    return _with(state, replace(state.responses[data["key"]], **changes))
-
-
-def _with(state: State, response: Response) -> State:
-    return replace(state, responses={**state.responses, response.key: response})
-
-
-_EFFECTS: Mapping[Kind, Callable[[State, Row], State]] = {
+_EFFECTS: Mapping[Kind, Callable[[_Books, Row], None]] = {
     "received": _received,
     "wanted": _wanted,
     "planned": _planned,
