@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from peerwatch_responder.policy.case import Objection
@@ -89,7 +90,7 @@ def hour_has_budget(case: Case) -> Objection | None:
 
 def cluster_has_budget(case: Case) -> Objection | None:
     """Object to many nodes that are out at once."""
-    out = _nodes(each for each in case.state.responses.values() if each.is_out)
+    out = case.state.nodes_out
     limit = most_at_once(case.surroundings.nodes, case.settings.budget)
     if len(out) < limit:
         return None
@@ -115,8 +116,8 @@ def nodes_of_last_hour(state: State, now: float) -> set[tuple[str, str]]:
 def _of_last_hour(state: State, now: float) -> Iterable[Response]:
     return (
         each
-        for each in state.responses.values()
-        if each.status not in _NOT_TAKEN and now - each.planned_at < _HOUR
+        for each in takewhile(lambda each: now - each.planned_at < _HOUR, state.newest_first)
+        if each.status not in _NOT_TAKEN
     )
 
 

@@ -16,8 +16,8 @@ _TRIED: frozenset[Status] = frozenset({"acting", "done", "failed", "stuck", "pas
 
 def is_not_out(case: Case) -> Objection | None:
     """Object to a second answer for a node that is out: its alerts are one fault."""
-    for response in case.state.responses.values():
-        if (response.cluster, response.node) == case.place and response.is_out:
+    for response in case.state.of_node.get(case.place, ()):
+        if response.is_out:
             text = f"Node {response.node} is out already, by response {response.key}."
             return Objection("ignore", "already_out", text)
     return None
@@ -26,10 +26,9 @@ def is_not_out(case: Case) -> Objection | None:
 def was_not_answered_lately(case: Case) -> Objection | None:
     """Object to a second answer for a node so soon: its alerts are one fault, or it takes time."""
     limit = case.settings.repeat_seconds
-    for response in case.state.responses.values():
+    for response in case.state.of_node.get(case.place, ()):
         ago = case.now - response.planned_at
-        same = (response.cluster, response.node) == case.place
-        if same and response.status != "refused" and ago < limit:
+        if response.status != "refused" and ago < limit:
             text = (
                 f"Node {response.node} was answered {ago:.0f} s ago by response {response.key}; "
                 f"repeat_seconds is {limit:.0f}."
@@ -56,10 +55,8 @@ def has_attempts_left(case: Case) -> Objection | None:
     settings = case.settings
     tried = [
         each
-        for each in case.state.responses.values()
-        if (each.cluster, each.node) == case.place
-        and each.status in _TRIED
-        and case.now - each.planned_at < settings.attempts_seconds
+        for each in case.state.of_node.get(case.place, ())
+        if each.status in _TRIED and case.now - each.planned_at < settings.attempts_seconds
     ]
     if len(tried) < settings.attempts:
         return None

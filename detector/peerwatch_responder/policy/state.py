@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from peerwatch_responder.alert import Alert
     from peerwatch_responder.cluster import Owner
@@ -132,7 +133,8 @@ class Want:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
+# Without slots: a storm of alerts asks the same of all responses, once for each alert.
+@dataclass(frozen=True)
 class State:
     """What the journal says.
 
@@ -158,6 +160,26 @@ class State:
     tripped_at: float | None = None
     wants: tuple[Want, ...] = ()
     released: Mapping[tuple[str, str], float] = field(default_factory=dict)
+
+    @cached_property
+    def of_node(self) -> Mapping[tuple[str, str], Sequence[Response]]:
+        """The responses by cluster and node, in their order."""
+        found: dict[tuple[str, str], list[Response]] = {}
+        for each in self.responses.values():
+            found.setdefault((each.cluster, each.node), []).append(each)
+        return found
+
+    @cached_property
+    def nodes_out(self) -> frozenset[tuple[str, str]]:
+        """Cluster and node of those that are out of work because of a response."""
+        return frozenset(
+            (each.cluster, each.node) for each in self.responses.values() if each.is_out
+        )
+
+    @cached_property
+    def newest_first(self) -> Sequence[Response]:
+        """The responses by when they were decided."""
+        return sorted(self.responses.values(), key=lambda each: -each.planned_at)
 
 
 @dataclass(frozen=True, slots=True)
