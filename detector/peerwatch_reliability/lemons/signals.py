@@ -6,6 +6,7 @@ so the curve is shown, for a person to choose by.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, NamedTuple
@@ -116,9 +117,9 @@ def threshold_curve(signals: Mapping[str, Signals]) -> list[Threshold]:
     """Return what every threshold that makes a difference would flag, by signal."""
     found = []
     for name in NAMES:
-        values = sorted((getattr(each, name) for each in signals.values()), reverse=True)
+        values = sorted(getattr(each, name) for each in signals.values())
         for least in sorted({value for value in values if value > 0}):
-            count = sum(value >= least for value in values)
+            count = len(values) - bisect_left(values, least)
             found.append(Threshold(name, float(least), count, count / len(values)))
     return found
 

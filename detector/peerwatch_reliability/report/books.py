@@ -44,7 +44,7 @@ from peerwatch_reliability.sources.prometheus.evidence import minute_of
 from peerwatch_reliability.sources.prometheus.first_steps import start_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from peerwatch_reliability.accounting.attempts import Attempt, Chain
     from peerwatch_reliability.accounting.attribution import Attribution
@@ -153,7 +153,10 @@ def books_of(
     out: dict[str, list[OutOfService]] = {}
     for time_out in jobs.out:
         out.setdefault(time_out.node, []).append(time_out)
-    why = {each.key: with_node(_why(each, observed), each, out) for each in attempts}
+    why = {
+        attempt.key: with_node(attribution, attempt, out)
+        for attempt, attribution in _why(attempts, observed)
+    }
     uses = {each.key: _use(each, why[each.key], observed, config) for each in attempts}
     fleet = sorted(
         {node for each in attempts for node in each.row.nodes} | {each.node for each in jobs.out}
@@ -230,9 +233,15 @@ def _gpus_per_node(attempts: Sequence[Attempt]) -> dict[str, float]:
     return {"gpu": most} if most else {}
 
 
-def _why(attempt: Attempt, observed: Observed) -> Attribution:
-    around = observed.by_minute.get(minute_of(attempt.end), ())
-    return attribution_of(attempt, EvidenceByNode(around).around(attempt))
+def _why(attempts: Sequence[Attempt], observed: Observed) -> Iterator[tuple[Attempt, Attribution]]:
+    """Yield each attempt with why it ended."""
+    # Thousands of attempts end in the minute in which a power supply fails.
+    of_minute: dict[int, EvidenceByNode] = {}
+    for each in attempts:
+        minute = minute_of(each.end)
+        if minute not in of_minute:
+            of_minute[minute] = EvidenceByNode(observed.by_minute.get(minute, ()))
+        yield each, attribution_of(each, of_minute[minute].around(each))
 
 
 def _use(
