@@ -16,6 +16,7 @@ from peerwatch_reliability.lemons.signals import (
     Signals,
     Threshold,
     reasons_of,
+    sorted_signals,
     threshold_curve,
 )
 from peerwatch_reliability.records import Window
@@ -111,7 +112,7 @@ def find_lemons(
     scores = scores_of(episodes, signals, history, config.half_life_days, up_days)
     flagged = flagged_of(scores, inside, config)
     counts = {node: len(found) for node, found in by_node(merged(inside, _merge(config))).items()}
-    fleet = list(signals.values())
+    fleet = sorted_signals(signals)
     middle = (window.start + window.end) / 2
     first = [each for each in inside if each.start <= middle]
     second = [each for each in inside if each.start > middle]

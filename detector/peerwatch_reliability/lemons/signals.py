@@ -116,20 +116,31 @@ class Threshold(NamedTuple):
 def threshold_curve(signals: Mapping[str, Signals]) -> list[Threshold]:
     """Return what every threshold that makes a difference would flag, by signal."""
     found = []
-    for name in NAMES:
-        values = sorted(getattr(each, name) for each in signals.values())
+    for name, values in sorted_signals(signals).items():
         for least in sorted({value for value in values if value > 0}):
             count = len(values) - bisect_left(values, least)
             found.append(Threshold(name, float(least), count, count / len(values)))
     return found
 
 
-def reasons_of(node: Signals, fleet: Sequence[Signals]) -> tuple[str, ...]:
-    """Return the signals in which a node is above 95 % of the fleet."""
+def sorted_signals(signals: Mapping[str, Signals]) -> dict[str, list[float]]:
+    """Return each signal of all nodes of a fleet, in ascending order."""
+    return {name: sorted(getattr(each, name) for each in signals.values()) for name in NAMES}
+
+
+def reasons_of(node: Signals, fleet: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
+    """Return the signals in which a node is above 95 % of the fleet.
+
+    Parameters
+    ----------
+    node
+        The node's.
+    fleet
+        As ``sorted_signals`` returns them.
+    """
     found = []
-    for name in NAMES:
+    for name, values in fleet.items():
         value = getattr(node, name)
-        below = sum(getattr(each, name) < value for each in fleet)
-        if value > 0 and below >= 0.95 * len(fleet):
+        if value > 0 and bisect_left(values, value) >= 0.95 * len(values):
             found.append(name)
     return tuple(found)
