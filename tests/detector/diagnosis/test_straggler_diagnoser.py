@@ -210,3 +210,13 @@ def test_whoever_waits_least_is_late_without_any_clock():
     assert named[55] == []
     (verdict,) = named[65]
     assert (verdict.node, verdict.rank) == ("c2", 2)
+
+
+def test_a_late_rank_whose_series_have_gone_costs_only_its_own_verdict():
+    """Its block is of a moment ago; its node was known by the series that it no longer has."""
+    diagnoser = StragglerDiagnoser("llm")
+    whole, without = {"0": {0: 0.0, 1: 0.0, 2: 0.0, 3: 0.3}}, {"1": {0: 0.0, 1: 0.0}}
+    diagnoser.diagnose(block(whole, 5, known=False, per_node=4), 1e9)
+
+    assert [] == diagnoser.diagnose(block(without, 5, known=False, per_node=4), 1e9 + 5)
+    assert [] == diagnoser.diagnose(block(without, 6, known=False, per_node=4), 1e9 + 20)

@@ -137,6 +137,9 @@ class StragglerDiagnoser:
         for node in [node for node in self._repeated if node not in named]:
             del self._repeated[node]
         for node, rank in named.items():
+            if not node:
+                # The series of its ranks have gone since their block.
+                continue
             share, _, block = most[node]
             before = self._repeated.get(node)
             since = before.since if before else now - block.duration
