@@ -44,6 +44,7 @@ _MEMORY = 3600
 # The usual level is this quantile of this long a past: checkpoints and stalls, less than a fifth of
 # ten minutes, do not lower it.
 _USUAL_QUANTILE, _USUAL_SECONDS = 0.8, 600
+# Over so many seconds GPUs are idle or the level has collapsed: one sample alone says neither.
 _BUSY_SECONDS = 8
 # Where iterations have long lulls the present level is that of twice a lull and some more, so that
 # no single one is taken for a wait.

@@ -27,6 +27,7 @@ _WEIGHTS: Mapping[str, float] = {
     "traffic": 1.0,
     "finding": 1.0,
 }
+# Of a verdict, by its confidence; and of what only hints at a node.
 _CONFIDENT: Mapping[str, float] = {"sure": 3.0, "likely": 2.0, "undecided": 0.5}
 HINT_WEIGHT = 0.5
 
