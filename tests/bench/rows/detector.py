@@ -48,7 +48,7 @@ def _of(cost: detector.Cost, beside: tuple[float | str, ...]) -> Iterator[Measur
         goals += (Goal(round(1 / 39, 4), "ratio"),)
     nodes = cost.nodes
     yield Measurement(
-        "detector, first call: discover, read, judge",
+        "detector, first call: discover, read, evaluate",
         "s",
         cost.cold,
         *beside,

@@ -106,7 +106,7 @@ class TrafficWatch:
         for metric, source in self._sources.items():
             if metric in frames:
                 source.take(frames[metric])
-        found = (source.judge(doing) for source in self._sources.values())
+        found = (source.evaluate(doing) for source in self._sources.values())
         return next((traffic for traffic in found if traffic is not None), None)
 
 
@@ -141,7 +141,7 @@ class _Source:
         self._recent.write(steps, values)
         self._job.write(steps, middle)
 
-    def judge(self, doing: Doing) -> JobTraffic | None:
+    def evaluate(self, doing: Doing) -> JobTraffic | None:
         """Return what the samples show; None while too little is known."""
         if self._job.newest is None:
             return None

@@ -77,7 +77,7 @@ class CommunicationDiagnoser:
         lossy = self._losses.update(samples, now)
         if self._window.is_due(now):
             found = transfers.compare(transfers.read_transfers(samples, nodes), LEAST_SHARE)
-            self._judge(suspect(found, nodes), now)
+            self._evaluate(suspect(found, nodes), now)
         verdicts = []
         if lossy is not None and len(set(nodes.values())) > 1:
             rank = _only_rank(lossy.node, nodes)
@@ -110,7 +110,7 @@ class CommunicationDiagnoser:
             )
         return verdicts
 
-    def _judge(self, found: _Suspect | None, now: float) -> None:
+    def _evaluate(self, found: _Suspect | None, now: float) -> None:
         """Take in the suspect of one window."""
         before = self._suspect
         if found is None:

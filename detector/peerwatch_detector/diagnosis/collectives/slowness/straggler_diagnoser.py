@@ -97,7 +97,7 @@ class StragglerDiagnoser:
         # Who receives what a lossy node sends again and again is late as well.
         if new and not samples.get("loss"):
             saving = {rank: share for rank, _, share in by_rank(samples.get("saving", ()))}
-            self._judge(_nodes(samples), read_stages(samples), saving, now)
+            self._evaluate(_nodes(samples), read_stages(samples), saving, now)
         longest = max((block.duration for _, block in self._recent.values()), default=0.0)
         self._repeated = {
             node: repeated
@@ -113,7 +113,7 @@ class StragglerDiagnoser:
             if repeated.blocks >= _LEAST_BLOCKS and repeated.last - repeated.since >= least
         ]
 
-    def _judge(
+    def _evaluate(
         self,
         nodes: Mapping[int, str],
         stages: Mapping[int, int],
