@@ -34,6 +34,11 @@ def one_line(text: str) -> str:
     return _UNPRINTABLE.sub(lambda found: _NAMED.get(found[0]) or _escape(found[0]), text)
 
 
+def printable(text: str) -> str:
+    """Return a name as it is if a terminal shows all of it, and else in escapes."""
+    return text if text.isprintable() else ascii(text)[1:-1]
+
+
 def _escape(character: str) -> str:
     code = ord(character)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

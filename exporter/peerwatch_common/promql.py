@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-# Behind the first ten of an answer (AsStrings in util/annotations/annotations.go of Prometheus, and
-# in 2.48 to 2.x without "warning").
-_OMITTED = re.compile(r"\d+ more (?:warning |info )?annotations omitted")
+# What is odd in a query; and, behind the first ten, how many of those are left out (AsStrings in
+# util/annotations/annotations.go of Prometheus, and in 2.48 to 2.x without "warning").
+_OF_THE_QUERY = re.compile(
+    r"PromQL (?:warning|info)|\d+ more (?:warning |info )?annotations omitted\Z"
+)
 
 
 def selected(name: str, selector: str, *more: str, **labels: str) -> str:
@@ -48,11 +50,7 @@ def missing_parts(warnings: Iterable[str]) -> list[str]:
     Prometheus itself warns of what is odd in a query ("PromQL warning", and before 3.0 "PromQL
     info"), and nothing is missing then; nor where it tells how many of those it left out.
     """
-    return [
-        text
-        for text in warnings
-        if not text.startswith(("PromQL warning", "PromQL info")) and not _OMITTED.fullmatch(text)
-    ]
+    return [text for text in warnings if not _OF_THE_QUERY.match(text)]
 
 
 def in_one(label: str, queries: Mapping[str, str]) -> str:

@@ -34,9 +34,10 @@ class FailureLog:
         with self._lock:
             return {subject: reason for subject, reason in self._reasons.items() if reason}
 
-    def of_jobs(self) -> list[str]:
-        """Return the jobs that cannot be read or evaluated now."""
-        return [subject[1] for subject in self.reasons if subject[0] == "job" and len(subject) == 2]
+    @property
+    def of_a_job(self) -> bool:
+        """Whether a job cannot be read or evaluated now."""
+        return any(subject[0] == "job" and len(subject) == 2 for subject in self.reasons)
 
     def report(self, subject: Subject, error: Exception | None) -> None:
         """Take in how it stands with something, and log it if that is new."""

@@ -278,7 +278,7 @@ class Detector:
         last_success = {
             job_id: m.last_success for job_id, m in evaluated.items() if m.last_success is not None
         }
-        if last_success or not self.failures.of_jobs():
+        if last_success or not self.failures.of_a_job:
             self._unread_since = None
         elif self._unread_since is None:
             self._unread_since = self.clock()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import requests
 
 from peerwatch_common.errors import PeerwatchError
+from peerwatch_common.settings.secret_file import read_secret
 from peerwatch_responder.audit.journal import Journal
 from peerwatch_responder.policy.state import State
 from peerwatch_responder.run.books import Books
@@ -88,7 +89,7 @@ def _request(
     url = (options.url or f"{scheme}://{host}:{config.listen.port}").rstrip("/") + path
     headers = {}
     if config.web.token_file is not None:
-        headers["Authorization"] = f"Bearer {config.web.token_file.read_text().strip()}"
+        headers["Authorization"] = f"Bearer {read_secret(config.web.token_file)}"
     seconds = _UNDO_SECONDS if options.command == "undo" else _SECONDS
     try:
         response = requests.request(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hmac
 import logging
 from typing import TYPE_CHECKING
@@ -32,7 +33,8 @@ def bears(request: Request, token_file: Path | None) -> bool:
     if token_file is None:
         return True
     try:
-        token = token_file.read_bytes().strip()
+        # Editors of Windows mark their UTF-8 as such.
+        token = token_file.read_bytes().removeprefix(codecs.BOM_UTF8).strip()
     except OSError as error:
         _LOG.error("cannot read token file=%s detail=%r", token_file, error.strerror)
         return False

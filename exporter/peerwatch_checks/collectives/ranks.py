@@ -218,13 +218,15 @@ def _wait(ranks: Sequence[subprocess.Popen[bytes]], deadline: float) -> list[int
         Places of those that failed, in the order in which they did.
     """
     failed: list[int] = []
-    while time.monotonic() < deadline and any(rank.poll() is None for rank in ranks):
-        new = [place for place, rank in enumerate(ranks) if rank.poll() and place not in failed]
+    while True:
+        now, statuses = time.monotonic(), [rank.poll() for rank in ranks]
+        new = [place for place, status in enumerate(statuses) if status and place not in failed]
         if new and not failed:
-            deadline = min(deadline, time.monotonic() + _AFTER_FAILURE_SECONDS)
+            deadline = min(deadline, now + _AFTER_FAILURE_SECONDS)
         failed += new
+        if now >= deadline or None not in statuses:
+            return failed
         time.sleep(_POLL_SECONDS)
-    return failed + [p for p, rank in enumerate(ranks) if rank.poll() and p not in failed]
 
 
 def _end(ranks: Sequence[subprocess.Popen[bytes]]) -> None:

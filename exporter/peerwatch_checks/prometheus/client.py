@@ -19,6 +19,7 @@ from urllib.parse import urlencode, urlsplit
 from urllib.request import HTTPSHandler, Request, build_opener
 
 from peerwatch_common.logs import one_line
+from peerwatch_common.settings.secret_file import read_secret
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -137,8 +138,7 @@ def _authorization(server: Server) -> str:
 
 
 def _secret(path: Path) -> str:
-    # Editors of Windows mark their UTF-8 as such.
-    text = path.read_text(encoding="utf-8-sig").strip()
+    text = read_secret(path)
     if len(text.splitlines()) != 1:
         raise ValueError(f"{path} must hold one line")
     return text

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from peerwatch_common.errors import PeerwatchError
+from peerwatch_common.settings.secret_file import read_secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,8 +110,8 @@ def ask(
 
 
 def _secret(server: AskedServer, path: Path) -> str:
-    """Return what a file holds; editors of Windows mark their UTF-8 as such."""
+    """Return what a file holds."""
     try:
-        return path.read_text(encoding="utf-8-sig").strip()
+        return read_secret(path)
     except UnicodeDecodeError:
         raise ClientError(f"{server.url}: {path} is no text in UTF-8; save it as such") from None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from peerwatch_common.logs import printable
 from peerwatch_detector.diagnosis.stragglers.columns import MOST_OPERATIONS
 from peerwatch_detector.errors import TraceError
 
@@ -101,7 +102,7 @@ def gather(
                 "at a time; choose some steps with --steps FIRST-LAST."
             )
     if not spans:
-        others = ", ".join(_printable(name) for name, _ in spans.others.most_common(5))
+        others = ", ".join(printable(name) for name, _ in spans.others.most_common(5))
         raise TraceError(
             f"{path}: has no spans of a training step ({', '.join(SEGMENTS)})"
             + (f", only {others}." if others else ".")
@@ -133,7 +134,7 @@ def _add(spans: Spans, event: Mapping[str, Any], steps: tuple[int, int] | None) 
     if chrome and event["ph"] != "X":
         # Metadata may name the node of a rank; counters, flows and instants are not needed.
         if event["ph"] == "M" and (title := _TITLE.fullmatch(str(args.get("name")))):
-            spans.nodes[int(title[1])] = _printable(title[2])
+            spans.nodes[int(title[1])] = printable(title[2])
         return
     name = event.get("name") if chrome else event.get("segment", event.get("name"))
     if not isinstance(name, str):
@@ -153,7 +154,7 @@ def _add(spans: Spans, event: Mapping[str, Any], steps: tuple[int, int] | None) 
     if duration < 0:
         raise _WrongError(f"duration is {duration:g} s; it must be 0 s or more")
     if isinstance(about.get("node"), str):
-        spans.nodes[rank] = _printable(about["node"])
+        spans.nodes[rank] = printable(about["node"])
     group = about.get("group")
     spans.group.append(
         spans.groups.setdefault(str(group), len(spans.groups)) if group is not None else -1
@@ -181,11 +182,6 @@ def _seconds(event: Mapping[str, Any], name: str) -> float:
     if not math.isfinite(number):
         raise _WrongError(f"{name} is {_short(value)}; it must be a number")
     return number
-
-
-def _printable(text: str) -> str:
-    """Return a name so that a terminal shows it: without its commands, or half a character."""
-    return text if text.isprintable() else ascii(text)[1:-1]
 
 
 def _short(value: object) -> str:

@@ -28,6 +28,7 @@ from requests.utils import (
     select_proxy,
 )
 
+from peerwatch_common.settings.secret_file import read_secret
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.reading.settings import ReadingSettings
 from peerwatch_detector.reading.transport.body import Body
@@ -172,8 +173,7 @@ class Connection:
         if path is None:
             return {}
         try:
-            # Editors of Windows mark their UTF-8 as such.
-            token = Path(path).read_text(encoding="utf-8-sig").strip()
+            token = read_secret(Path(path))
         except (OSError, UnicodeDecodeError) as error:
             raise ReadError(
                 "unreachable",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field, FilePath
 
+from peerwatch_common.settings.secret_file import read_secret
 from peerwatch_common.settings.section import Section
 from peerwatch_responder.action import UnknownError
 
@@ -84,8 +85,7 @@ def access(
         token = token or account / "token"
         ca_file = ca_file or account / "ca.crt"
     try:
-        # Editors of Windows mark their UTF-8 as such.
-        content = token.read_text(encoding="utf-8-sig").strip() if token is not None else ""
+        content = read_secret(token) if token is not None else ""
     except (OSError, UnicodeError) as error:
         raise UnknownError(f"The token of the API server cannot be read: {error}.") from error
     if not (content.isascii() and content.isprintable()):

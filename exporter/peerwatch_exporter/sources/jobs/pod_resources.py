@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from peerwatch_common.logs import printable
 from peerwatch_common.pod_names import LONGEST_POD_NAME
 from peerwatch_exporter.sources.jobs.claims import Claim, ClaimedGpu, Pod, ProviderAnswer
 from peerwatch_exporter.sources.jobs.grpc_unary import GrpcError, UnaryClient
@@ -105,8 +106,9 @@ def _devices(message: memoryview) -> Iterator[str]:
 
 
 def _text(content: memoryview) -> str:
-    text = bytes(content[: 4 * LONGEST_POD_NAME]).decode(errors="replace")[:LONGEST_POD_NAME]
-    return text if text.isprintable() else ascii(text)[1:-1]
+    return printable(
+        bytes(content[: 4 * LONGEST_POD_NAME]).decode(errors="replace")[:LONGEST_POD_NAME]
+    )
 
 
 def gpu_of(device_id: str, boards: Boards) -> ClaimedGpu:

@@ -104,16 +104,16 @@ def _reaching(leaves: int, alike: Mapping[int, list[Vertex]]) -> list[frozenset[
     Leaves that the same vertices reach share one set of them: thousands of ranks that did not
     launch are waited for by thousands.
     """
-    masks: list[list[int]] = [[] for _ in range(leaves)]
+    reaching: list[list[int]] = [[] for _ in range(leaves)]
     sets = list(alike.values())
     for number, mask in enumerate(alike):
         rest = mask
         while rest:
             lowest = rest & -rest
-            masks[lowest.bit_length() - 1].append(number)
+            reaching[lowest.bit_length() - 1].append(number)
             rest ^= lowest
-    found: dict[tuple[int, ...], frozenset[Vertex]] = {}
-    for own in map(tuple, masks):
-        if own not in found:
-            found[own] = frozenset().union(*(sets[number] for number in own))
-    return [found[tuple(own)] for own in masks]
+    keys = [tuple(numbers) for numbers in reaching]
+    found: dict[tuple[int, ...], frozenset[Vertex]] = {
+        key: frozenset().union(*(sets[number] for number in key)) for key in set(keys)
+    }
+    return [found[key] for key in keys]

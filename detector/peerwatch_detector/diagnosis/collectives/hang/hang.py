@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from peerwatch_detector.diagnosis.collectives.hang.components import sinks
 from peerwatch_detector.diagnosis.collectives.hang.waits_for import (
@@ -101,7 +102,6 @@ class _Graph:
                     self._for_rank.setdefault(rank, []).append(wait)
         self._victims: dict[frozenset[Vertex], tuple[int, ...]] = {}
         self._counts: dict[frozenset[Vertex], Counter[Wait]] = {}
-        self._may_wait: frozenset[int] | None = None
 
     def victims(self, reached: frozenset[Vertex]) -> tuple[int, ...]:
         """Return the ranks among the vertices that reach a root."""
@@ -126,11 +126,10 @@ class _Graph:
             direct, key=lambda wait: (wait.reason != "start", -direct[wait], wait), default=None
         )
 
-    def may_wait(self, rank: int) -> bool:
-        """Whether a rank may wait in a group whose source counts launches only."""
-        if self._may_wait is None:
-            self._may_wait = frozenset(_may_wait(self.snapshot))
-        return rank in self._may_wait
+    @cached_property
+    def may_wait(self) -> frozenset[int]:
+        """The ranks that may wait in a group whose source counts launches only."""
+        return frozenset(_may_wait(self.snapshot))
 
     def _waiting(self, vertices: Iterable[Vertex]) -> Counter[Wait]:
         """Return how many of the vertices are in each wait."""
@@ -167,7 +166,7 @@ def _rank(graph: _Graph, rank: int, victims: tuple[int, ...], wait: Wait | None)
         return Hang("no_data", (rank,), victims, False, wait)
     if wait.reason == "start":
         return Hang("launched_not_started", (rank,), victims, True, wait)
-    return Hang("not_launched", (rank,), victims, not graph.may_wait(rank), wait)
+    return Hang("not_launched", (rank,), victims, rank not in graph.may_wait, wait)
 
 
 def _terminal(snapshot: Snapshot, wait: Wait, victims: tuple[int, ...]) -> Hang | None:
