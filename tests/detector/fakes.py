@@ -12,7 +12,8 @@ import numpy as np
 
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection.findings import Deviation, Finding
-from peerwatch_detector.detection.pipeline import Detection, JobDetector
+from peerwatch_detector.detection.job_detector import Detection, JobDetector
+from peerwatch_detector.detection.pipeline import evaluate
 from peerwatch_detector.detection.state import JobState
 from peerwatch_detector.errors import ReadError, ReadFailure
 from peerwatch_detector.frame import JobFrame, PartialAnswer, Series
@@ -378,7 +379,7 @@ class Replay:
         silent = {n: s for n, s in self.absent_since.items() if s <= now}
         job = Job(self.job_id, self.nodes, silent, roles=self.roles)
         before = dict(self.state.standing)
-        self.detection = self.detector.detect(job, frames, now)
+        self.detection = evaluate(self.detector, job, frames, now)
         self.raised += [f for n, f in self.state.standing.items() if before.get(n) != f]
         self.done = until
         return self.detection

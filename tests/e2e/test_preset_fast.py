@@ -21,7 +21,7 @@ from dashboard_queries import DASHBOARDS, panel_queries
 from peerwatch_demo.stack.servers import Server, Stack, free_ports, prometheus, prometheus_config
 from peerwatch_demo.stack.servers import Target as Scraped
 from peerwatch_detector.config import DetectorConfig
-from peerwatch_detector.detection.pipeline import Detection
+from peerwatch_detector.detection.job_detector import Detection
 from peerwatch_detector.models.shipped import configured_bundle
 from peerwatch_detector.reading.reader import PrometheusReader
 from peerwatch_detector.service.detector import Detector

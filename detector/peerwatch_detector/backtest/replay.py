@@ -18,7 +18,8 @@ from pydantic import ValidationError
 from peerwatch_detector.backtest.cases import Case
 from peerwatch_detector.config import DetectorConfig, MetricConfig, ReadMetric
 from peerwatch_detector.detection.findings import Finding
-from peerwatch_detector.detection.pipeline import Detection, JobDetector
+from peerwatch_detector.detection.job_detector import Detection, JobDetector
+from peerwatch_detector.detection.pipeline import evaluate
 from peerwatch_detector.errors import CaseError
 from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.jobs import Job
@@ -109,7 +110,7 @@ def cycles(
             )
             for metric in metrics
         }
-        yield detector.detect(_job(case, roles, heard, step), frames, newest)
+        yield evaluate(detector, _job(case, roles, heard, step), frames, newest)
 
 
 def _at_step(config: DetectorConfig, case: Case) -> DetectorConfig:

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peerwatch_detector.config import DetectorConfig, MetricConfig
-from peerwatch_detector.detection.pipeline import Detection, JobDetector
+from peerwatch_detector.detection.job_detector import Detection, JobDetector
+from peerwatch_detector.detection.pipeline import evaluate
 from peerwatch_detector.frame import JobFrame, mean_over_gpus
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.models.base import Model
@@ -116,7 +117,7 @@ class SyntheticJob:
         job = Job(JOB, next(iter(frames.values())).nodes)
         now = float(START + second - 1)
         self.evaluated = second
-        return lambda: self.detector.detect(job, frames, now)
+        return lambda: evaluate(self.detector, job, frames, now)
 
 
 def _cut(frame: JobFrame, left: int, right: int) -> JobFrame:

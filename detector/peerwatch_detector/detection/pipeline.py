@@ -1,238 +1,118 @@
-"""One cycle of one training job: preprocess, detect, explain.
-
-What comes before, reading, and after, publishing, is the service's. Everything here is a function
-of arrays and of what is remembered of the job; host, network and clock stay outside. What is
-decided at a step depends on samples up to that step only.
-"""
+"""One cycle of one training job, from its samples to what is published of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from typing import Protocol
 
-import numpy as np
-
-from peerwatch_detector.config import DetectorConfig
-from peerwatch_detector.detection.checks.absent import absent_deviations
-from peerwatch_detector.detection.explanation.explain import Explanation, JobProgress
-from peerwatch_detector.detection.explanation.record import explain_all
-from peerwatch_detector.detection.findings import (
-    Deviation,
-    Finding,
-    fault_scores,
-    still_standing,
-)
-from peerwatch_detector.detection.job_step_rate import JobStepRate
-from peerwatch_detector.detection.methods import create_method
-from peerwatch_detector.detection.preprocess import preprocess
-from peerwatch_detector.detection.state import JobState
+from peerwatch_detector.detection.job_detector import Detection, JobDetector
 from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.jobs import Job
-from peerwatch_detector.models.base import Model
 
 
 @dataclass(frozen=True, slots=True)
-class Detection:
-    """What a cycle says about one job.
+class Samples:
+    """What was read of a job.
 
     Parameters
     ----------
-    job
-        The job and its nodes.
-    time
-        Unix time up to which samples were evaluated.
-    comparable
-        False with too few nodes, or while too many of them deviate at once in some metric, which is
-        left out then.
-    findings, deviations, fault_scores
-        See ``findings``.
-    normal_scores, zscores, continuity
-        Per metric, per node, the newest values; NaN where the node could not be evaluated.
-    coverage
-        Per metric, the share of the nodes with a sample in the newest window.
-    explanations
-        Of every finding.
-    not_compared
-        Why ``comparable`` is false, such as "2 nodes, needs 3"; empty where it is true.
-    step_rate
-        How fast the job finishes its steps, compared with itself; None = not known.
-    progress
-        What the job does by the newest samples.
+    frames
+        By metric.
+    now
+        Unix time to evaluate at, for absence and for the findings' ``raised``.
+    complete
+        Whether these are all metrics, and not some of a large job's first read.
     """
+
+    frames: Mapping[str, JobFrame]
+    now: float
+    complete: bool = True
+
+
+class Turn(Protocol):
+    """Where a cycle of a job gets its samples from, and what becomes of its detection."""
+
+    @property
+    def job(self) -> Job:
+        """The job as discovered."""
+
+    def read(self) -> Samples:
+        """Read what comes next of the job; may wait for a server."""
+
+    def restore(self, samples: Samples) -> None:
+        """Let stand what was published before this process first evaluated the job."""
+
+    def publish(self, detection: Detection, samples: Samples, /) -> None:
+        """Take over what the cycle found in the samples read last."""
+
+
+Cycle = Generator[Callable[[], Samples], Samples, None]
+
+
+def cycle(detector: JobDetector, turn: Turn) -> Cycle:
+    """Run one cycle of one job: read, preprocess, detect, explain, publish.
+
+    Reading waits for a server, and whoever runs a cycle chooses the thread that does: yielded is
+    what reads, and what it returned is to be sent. A large job's first samples come in parts, each
+    of which is compared before the next one is read.
+
+    Parameters
+    ----------
+    detector
+        What is remembered of the job.
+    turn
+        Where samples come from, and the detection goes.
+    """
+    job = turn.job
+    while True:
+        samples = yield turn.read
+        turn.restore(samples)
+        frames = detector.preprocess(samples.frames)
+        if samples.complete:
+            break
+        detector.method.compare(job, frames)
+        # Or a part would take memory until the next one has been read.
+        del samples, frames
+    detected = detector.detect(job, frames, samples.now)
+    detector.explain(job, frames, detected)
+    turn.publish(detector.detection(job, detected), samples)
+
+
+def evaluate(
+    detector: JobDetector, job: Job, frames: Mapping[str, JobFrame], now: float
+) -> Detection:
+    """Run a cycle on samples that are at hand, as a backtest has them, and return what it found.
+
+    Parameters
+    ----------
+    detector, job
+        As for ``cycle``.
+    frames, now
+        As ``Samples`` has them.
+    """
+    turn = _AtHand(job, Samples(frames, now))
+    running = cycle(detector, turn)
+    read = next(running)
+    with suppress(StopIteration):
+        running.send(read())
+    return turn.published[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _AtHand:
+    """A turn whose samples are in memory, and whose detection is kept."""
 
     job: Job
-    time: float
-    comparable: bool
-    findings: tuple[Finding, ...]
-    deviations: tuple[Deviation, ...]
-    fault_scores: dict[str, float]
-    normal_scores: dict[str, Mapping[str, float]]
-    zscores: dict[str, Mapping[str, float]]
-    continuity: dict[str, Mapping[str, float]]
-    coverage: dict[str, float]
-    explanations: dict[Finding, Explanation] = field(default_factory=dict)
-    not_compared: str = ""
-    step_rate: JobStepRate | None = None
-    progress: JobProgress = field(default_factory=lambda: JobProgress("unknown"))
+    samples: Samples
+    published: list[Detection] = field(default_factory=list)
 
-    @classmethod
-    def none(cls, job: Job, time: float, reason: str) -> Detection:
-        """Return what is known of a job that has not been compared, and why it has not."""
-        scores = dict.fromkeys(job.nodes, 0.0)
-        return cls(
-            job,
-            time,
-            comparable=False,
-            findings=(),
-            deviations=(),
-            fault_scores=scores,
-            normal_scores={},
-            zscores={},
-            continuity={},
-            coverage={},
-            not_compared=reason,
-        )
+    def read(self) -> Samples:
+        return self.samples
 
+    def restore(self, samples: Samples) -> None:
+        """Nothing was published before."""
 
-class JobDetector:
-    """Detects faulty nodes of one job, cycle after cycle, by the configured method.
-
-    Parameters
-    ----------
-    config
-        Settings.
-    models
-        By metric.
-    """
-
-    def __init__(self, config: DetectorConfig, models: Mapping[str, Model]) -> None:
-        self.config = config
-        self.state = JobState()
-        # Put together once: that takes as long as comparing some metrics of a small job.
-        self._read = config.read_metrics()
-        self._compared = {metric.name for metric in config.detection_metrics()}
-        self.method = create_method(config, models, self.state)
-
-    def compare(self, job: Job, frames: Mapping[str, JobFrame]) -> None:
-        """Compare some metrics before all are there, as a large job's first samples come in parts.
-
-        Parameters
-        ----------
-        job, frames
-            As for ``detect``; those metrics that the method calls leading come first.
-        """
-        self.method.compare(job, preprocess(frames, self._read, self.config))
-
-    def detect(self, job: Job, frames: Mapping[str, JobFrame], now: float) -> Detection:
-        """Evaluate the job on the samples that came since the last cycle.
-
-        Parameters
-        ----------
-        job
-            As discovered.
-        frames
-            By metric; each begins early enough for the first new window to be whole.
-        now
-            Unix time, for absence and for the findings' ``raised``.
-        """
-        inherited = set(self.state.standing.values()) - self.state.explanations.keys()
-        frames = preprocess(frames, self._read, self.config)
-        absent = absent_deviations(job, now, self.config) if self.method.counts_absent else []
-        deviations = self.method.detect(job, frames, absent, now)
-        self._clear(job, now)
-        self.method.raise_findings(job, deviations, now)
-        newest = max((float(frame.times[-1]) for frame in frames.values()), default=now)
-        self._explain(job, newest, deviations, frames, inherited)
-        compared = [name for name in frames if name in self._compared]
-        return self._detection(job, newest, deviations, compared)
-
-    def _clear(self, job: Job, now: float) -> None:
-        """Let findings fall whose nodes have been quiet for long enough."""
-        state = self.state
-        state.last_absent |= dict.fromkeys(job.absent_since, now)
-        quiet: dict[str, float] = {}
-        # An absent node tells nothing about itself, so what was found stands.
-        for node in state.standing.keys() - job.absent_since.keys() - self._later(now):
-            # A node that is back was not quiet before.
-            times = [now - state.last_absent[node]] if node in state.last_absent else []
-            seconds = self.method.quiet_seconds(node)
-            times += [] if seconds is None else [seconds]
-            # One that left the job is nobody's fault any more.
-            if times or node not in job.nodes:
-                quiet[node] = min(times, default=np.inf)
-        clear_seconds = self.config.continuity.clear_seconds
-        state.standing = still_standing(state.standing, quiet, clear_seconds)
-
-    def _later(self, now: float) -> set[str]:
-        """Return the nodes whose findings are of a later time than a clock that was set back shows.
-
-        The samples of the time that it shows were taken before the fault, and refute nothing.
-        """
-        if now >= self.state.lived_until:
-            return set()
-        continuity = self.config.continuity
-        recognised = continuity.threshold_seconds + continuity.clear_seconds
-        return {
-            node
-            for node, finding in self.state.standing.items()
-            if finding.since + recognised > now
-        }
-
-    def _explain(
-        self,
-        job: Job,
-        newest: float,
-        deviations: list[Deviation],
-        frames: Mapping[str, JobFrame],
-        inherited: set[Finding],
-    ) -> None:
-        """Explain what was raised at the end, and what stood before this process began."""
-        state = self.state
-        standing = set(state.standing.values())
-        evidence = {each for node, each in state.evidence.items() if node in job.nodes}
-        explain = partial(
-            explain_all,
-            time=newest,
-            deviations=deviations,
-            frames=frames,
-            config=self.config,
-            peers_of=partial(self.method.peers_of, job=job),
-            progress_since=partial(self.method.progress_since, time=newest),
-        )
-        known = state.explanations
-        known |= explain(standing - known.keys() - inherited)
-        known |= explain(standing & inherited, before_restart=True)
-        # Evidence comes first and the metrics later: what they add is measured until it is there.
-        bare = {each for each in evidence if each not in known or not known[each].metrics}
-        known |= explain(bare)
-        kept = standing | evidence
-        state.explanations = {each: why for each, why in known.items() if each in kept}
-
-    def _detection(
-        self, job: Job, newest: float, deviations: list[Deviation], metrics: list[str]
-    ) -> Detection:
-        shown = self.method.scores(metrics) if self.method.shows_scores else {}
-        not_compared = self._why_not_compared(job)
-        return Detection(
-            job=job,
-            time=newest,
-            comparable=not not_compared,
-            findings=tuple(self.state.standing.values()),
-            deviations=tuple(deviations),
-            fault_scores=fault_scores(job.nodes, self.state.standing, deviations),
-            normal_scores={name: scores.normal for name, scores in shown.items()},
-            zscores={name: scores.zscores for name, scores in shown.items()},
-            continuity={name: scores.continuity for name, scores in shown.items()},
-            coverage={name: scores.coverage for name, scores in shown.items()},
-            explanations=dict(self.state.explanations),
-            not_compared=not_compared,
-            step_rate=self.method.step_rate(),
-            progress=self.method.progress_since(newest, newest),
-        )
-
-    def _why_not_compared(self, job: Job) -> str:
-        nodes, needed = len(job.nodes), self.config.min_nodes
-        if nodes < needed:
-            return f"{nodes} node{'' if nodes == 1 else 's'}, needs {needed}"
-        return "too many nodes deviate at once" if self.method.common_cause else ""
+    def publish(self, detection: Detection, _samples: Samples, /) -> None:
+        self.published.append(detection)

@@ -12,7 +12,7 @@ from peerwatch_detector.detection.explanation.explain import (
     JobProgress,
 )
 from peerwatch_detector.detection.findings import EVIDENCE, Finding, Severity
-from peerwatch_detector.detection.pipeline import Detection
+from peerwatch_detector.detection.job_detector import Detection
 from peerwatch_detector.diagnosis.meanings import meaning_of_class
 from peerwatch_detector.diagnosis.verdict import CLASS_NAMES, SYMPTOMS, Verdict
 

@@ -19,8 +19,7 @@ from functools import partial
 from peerwatch_common.settings.reload import ReloadFacts
 from peerwatch_detector import compiled
 from peerwatch_detector.config import DetectorConfig
-from peerwatch_detector.detection.findings import EVIDENCE
-from peerwatch_detector.detection.pipeline import Detection, JobDetector
+from peerwatch_detector.detection.job_detector import Detection, JobDetector
 from peerwatch_detector.diagnosis.diagnoser import Diagnoser
 from peerwatch_detector.diagnosis.findings import with_evidence
 from peerwatch_detector.diagnosis.registry import DIAGNOSERS
@@ -29,24 +28,19 @@ from peerwatch_detector.models.store import Bundle
 from peerwatch_detector.reading.instant_reader import Instants
 from peerwatch_detector.reading.job_reader import JobReader
 from peerwatch_detector.reading.reader import Reader
-from peerwatch_detector.service.change_log import DISCOVERY, MEMBERS, FailureLog, log_changes
+from peerwatch_detector.service.change_log import DISCOVERY, MEMBERS, FailureLog
 from peerwatch_detector.service.clock_watch import LEAST_JUMP_SECONDS, ClockWatch
 from peerwatch_detector.service.configurations import JobConfigurations
 from peerwatch_detector.service.diagnoses import Diagnoses
 from peerwatch_detector.service.discovery import Discovery, Found
 from peerwatch_detector.service.evidence import Answered, DiagnoserFailures, JobEvidence
-from peerwatch_detector.service.job_memory import JobMemory, Reading, Turn, traffic_watch
+from peerwatch_detector.service.job_memory import JobMemory, traffic_watch
 from peerwatch_detector.service.members import Group, MembershipView
 from peerwatch_detector.service.metrics import Membership, Snapshot
-from peerwatch_detector.service.restore import (
-    RESTORE_SECONDS,
-    distrust,
-    published_findings,
-    published_step_rate,
-    restore,
-)
+from peerwatch_detector.service.restore import RESTORE_SECONDS
 from peerwatch_detector.service.roots import JobRoots
 from peerwatch_detector.service.schedule import Backlog
+from peerwatch_detector.service.turn import JobTurn, Reading
 from peerwatch_detector.service.workers import Outcome, attempt
 
 logger = logging.getLogger(__name__)
@@ -113,6 +107,8 @@ class Detector:
         )
         self._discovery = Discovery(config, reader, RESTORE_SECONDS)
         self._jobs: dict[str, Job] = {}
+        # Those of which only a part has been evaluated yet.
+        self._turns: dict[str, JobTurn] = {}
         self._discovered: float | None = None
         self._unread_since: float | None = None
         self._owned: set[str] = set()
@@ -201,8 +197,8 @@ class Detector:
         """Return the work of reading one job: for any thread, as long as no other has it."""
         assert self._discovered is not None, "a job of the share has been discovered"
         memory = self.memories[job_id]
-        if memory.turn is not None:
-            return partial(self._read_on, memory, memory.turn)
+        if (begun := self._turns.get(job_id)) is not None and begun.memory is memory:
+            return begun.reading
         if memory.last_success is not None:
             back = memory.last_success - self.clock()
             if back > LEAST_JUMP_SECONDS:
@@ -215,30 +211,40 @@ class Detector:
                     memory.last_success, memory.detector.state.lived_until
                 )
                 memory = self.memories[job_id] = fresh
-        return partial(self._read, self._jobs[job_id], memory, self._discovered)
+        return JobTurn(
+            self._jobs[job_id],
+            memory,
+            self._discovered,
+            self.config,
+            self.reader,
+            self.clock,
+            diagnoses=self.instants is not None,
+        ).reading
 
     def has_more(self, job_id: str) -> bool:
-        """Whether only a part of a job has been read in its turn; ``reading`` goes on with it."""
-        memory = self.memories.get(job_id)
-        return memory is not None and memory.turn is not None
+        """Whether only a part of a job has been evaluated; ``reading`` goes on with the next."""
+        return job_id in self._turns
 
     def detect(self, job_id: str, outcome: Outcome[Reading]) -> bool:
         """Evaluate a job that has been read, and return whether both went well."""
         memory, reading = self.memories.get(job_id), outcome.result
-        if memory is None or (reading is not None and reading.memory is not memory):
+        begun = self._turns.pop(job_id, None)
+        if memory is None or (reading is not None and reading.turn.memory is not memory):
             # It has ended, or gone to another detector, in the meantime.
+            if reading is not None:
+                reading.turn.close()
             return True
-        spent = memory.seconds if memory.turn is not None else {}
+        spent = {} if begun is None else begun.seconds
         memory.seconds = {"read": spent.get("read", 0.0) + outcome.seconds}
-        memory.turn, error = None, outcome.error
+        error = outcome.error
         if reading is not None:
-            evaluated = attempt(partial(self._detect, reading))
+            turn, evaluated = reading.turn, attempt(partial(reading.turn.go_on, reading.samples))
             memory.seconds["detect"] = spent.get("detect", 0.0) + evaluated.seconds
-            error = evaluated.error
-            if error is None and not reading.samples.complete:
-                memory.turn = reading.turn
+            turn.seconds, error = memory.seconds, evaluated.error
+            if evaluated.result:
+                self._turns[job_id] = turn
                 return True
-            for metric, failure in reading.samples.errors.items():
+            for metric, failure in turn.errors.items():
                 self.failures.report(("job", job_id, metric), failure)
         # One job that cannot be read, or that meets a bug, must not stop the others.
         self.failures.report(("job", job_id), error)
@@ -354,52 +360,3 @@ class Detector:
         detector = JobDetector(self.config, self.models)
         detector.state.evidence = evidence.findings.standing
         return JobMemory(reader, detector, evidence, traffic_watch(self.config))
-
-    def _read(self, job: Job, memory: JobMemory, discovered: float) -> Reading:
-        """Begin a job's turn: read all of it, or its first part."""
-        now = self.clock()
-        readings = memory.reader.readings(job.nodes, now, memory.detector.method.needed_from)
-        reading = self._read_on(memory, Turn(job, discovered, now, readings))
-        if memory.restored:
-            return reading
-        published = memory.carried
-        if published is None:
-            published = published_findings(self.reader, job, self.metrics)
-        step_rate = published_step_rate(self.reader, job) if self.config.progress_counters() else ()
-        return replace(
-            reading, turn=replace(reading.turn, published=published, step_rate=step_rate)
-        )
-
-    def _read_on(self, memory: JobMemory, turn: Turn) -> Reading:
-        """Read what comes next in a job's turn."""
-        samples = next(turn.readings)
-        error = samples.job_error if samples.complete else samples.server_error
-        if error is not None:
-            raise error
-        if samples.complete:
-            # Each part's past was seen to before; what is left of the samples is the newest.
-            turn = replace(turn, published=())
-        return Reading(memory, turn, samples)
-
-    def _detect(self, reading: Reading) -> None:
-        memory, turn, frames = reading.memory, reading.turn, reading.samples.frames
-        detector = memory.detector
-        if not memory.restored:
-            restore([each for each in turn.published if each.method != EVIDENCE], detector.state)
-            if self.instants is not None:
-                named = [each for each in turn.published if each.method == EVIDENCE]
-                memory.evidence.findings.restore(named, self.clock())
-            for counter, usual in turn.step_rate:
-                detector.method.restore_step_rate(counter, usual)
-            memory.restored = True
-        resolution = self.config.resolution_seconds
-        distrust(turn.published, detector.method, frames, resolution)
-        if not reading.samples.complete:
-            detector.compare(turn.job, frames)
-            return
-        before = dict(detector.state.standing)
-        detection = detector.detect(turn.job, frames, turn.moment)
-        memory.detection, memory.last_success = detection, turn.now
-        memory.watch_traffic(frames, detection)
-        after = {finding.node: finding for finding in detection.findings}
-        log_changes(before, after, detection.explanations)

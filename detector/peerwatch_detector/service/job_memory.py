@@ -1,20 +1,19 @@
-"""What the detector holds of one training job, and of the job's turn while it is read."""
+"""What the detector holds of one training job from one turn to the next."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection.findings import Finding
-from peerwatch_detector.detection.pipeline import Detection, JobDetector
+from peerwatch_detector.detection.job_detector import Detection, JobDetector
 from peerwatch_detector.diagnosis.traffic.job_traffic import JobTraffic
 from peerwatch_detector.diagnosis.traffic.verdicts import verdicts_of
 from peerwatch_detector.diagnosis.traffic.watch import Doing, TrafficWatch
 from peerwatch_detector.diagnosis.verdict import SYMPTOMS
 from peerwatch_detector.frame import JobFrame
-from peerwatch_detector.jobs import Job
-from peerwatch_detector.reading.job_reader import JobReader, JobReading
+from peerwatch_detector.reading.job_reader import JobReader
 from peerwatch_detector.service.evidence import JobEvidence
 
 # A new finding waits so long for what the job failed of: Prometheus sends the text of an alert as
@@ -43,8 +42,6 @@ class JobMemory:
         What is remembered of its traffic.
     restored
         Whether the findings published before stand.
-    turn
-        The turn of which only some metrics have been read yet.
     detection, last_success
         What was found last, and when its samples were read.
     traffic
@@ -60,7 +57,6 @@ class JobMemory:
     evidence: JobEvidence
     watch: TrafficWatch
     restored: bool = False
-    turn: Turn | None = None
     detection: Detection | None = None
     last_success: float | None = None
     traffic: JobTraffic | None = None
@@ -161,55 +157,3 @@ def traffic_watch(config: DetectorConfig) -> TrafficWatch:
     # endpoint's are from one second to the next.
     rate = 1.0 if config.preset == "fast" else float(config.rate_window_seconds)
     return TrafficWatch(config.step_seconds, rate, config.peerwatch.patience_seconds)
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """A job's turn, which is read at once or in parts.
-
-    Parameters
-    ----------
-    job
-        The job as it was last discovered.
-    discovered
-        Unix time of that discovery.
-    now
-        Unix time at which it is read.
-    readings
-        What is read, part by part.
-    published
-        The findings published about it before this process began with it.
-    step_rate
-        By counter, the usual step rate published of it likewise.
-    """
-
-    job: Job
-    discovered: float
-    now: float
-    readings: Iterator[JobReading]
-    published: tuple[Finding, ...] = ()
-    step_rate: tuple[tuple[str, float], ...] = ()
-
-    @property
-    def moment(self) -> float:
-        """The time to evaluate at: nobody is absent for longer than the discovery is old."""
-        return self.discovered if self.job.absent_since else self.now
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A job's new samples, on their way to be evaluated.
-
-    Parameters
-    ----------
-    memory
-        What is held of the job.
-    turn
-        Its turn.
-    samples
-        Of all metrics, or of some.
-    """
-
-    memory: JobMemory
-    turn: Turn
-    samples: JobReading

@@ -22,9 +22,9 @@ from peerwatch_detector.models.store import Bundle
 from peerwatch_detector.service.change_log import DISCOVERY
 from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.service.discovery import Found
-from peerwatch_detector.service.job_memory import Reading
 from peerwatch_detector.service.members import REFRESHES_PER_CYCLE, MembershipView
 from peerwatch_detector.service.schedule import Schedule, fraction
+from peerwatch_detector.service.turn import Reading
 from peerwatch_detector.service.workers import Inbox, Outcome, Workers, attempt
 
 T = TypeVar("T")

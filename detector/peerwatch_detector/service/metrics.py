@@ -18,7 +18,7 @@ from peerwatch_common.metrics.spec import Family
 from peerwatch_common.settings.reload import ReloadFacts
 from peerwatch_common.web.facts import WebFacts
 from peerwatch_detector import __version__
-from peerwatch_detector.detection.pipeline import Detection
+from peerwatch_detector.detection.job_detector import Detection
 from peerwatch_detector.diagnosis.config.watch import ConfigState
 from peerwatch_detector.diagnosis.traffic.job_traffic import JobTraffic
 from peerwatch_detector.errors import ReadFailure

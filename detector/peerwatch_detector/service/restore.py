@@ -110,7 +110,7 @@ def distrust(
     frames
         The samples read first, by metric; for more of them call again.
     resolution_seconds
-        Time between two of them, at most a second.
+        As the setting: the length of what is counted in samples.
     """
     for finding in findings:
         for frame in frames.values():

@@ -15,7 +15,7 @@ from peerwatch_common.web.facts import WebFacts
 from peerwatch_common.web.negotiation import prefers_openmetrics
 from peerwatch_detector import __version__
 from peerwatch_detector.config.titles import metric_title
-from peerwatch_detector.detection.pipeline import Detection
+from peerwatch_detector.detection.job_detector import Detection
 from peerwatch_detector.reading.history_reader import History
 from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.service.metrics import Exposition

@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from markupsafe import Markup
 
 from peerwatch_detector.detection.findings import Finding
-from peerwatch_detector.detection.pipeline import Detection
+from peerwatch_detector.detection.job_detector import Detection
 from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.web import deviation
 from peerwatch_detector.web.incident.curves import Stretch, held_curves

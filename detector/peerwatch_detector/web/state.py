@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from peerwatch_detector.detection.explanation.explain import JobProgress
+from peerwatch_detector.detection.job_detector import Detection
 from peerwatch_detector.detection.job_step_rate import JobStepRate
-from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.units import number
 from peerwatch_detector.web.ago import clock
 

@@ -18,7 +18,8 @@ from peerwatch_detector.backtest.replay import replay
 from peerwatch_detector.backtest.run import replay_cases
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection.findings import Finding
-from peerwatch_detector.detection.pipeline import JobDetector
+from peerwatch_detector.detection.job_detector import JobDetector
+from peerwatch_detector.detection.pipeline import evaluate
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.models.identity import Identity
 from peerwatch_detector.models.store import EMPTY
@@ -148,6 +149,21 @@ def test_together_the_default_method_finds_both_and_the_papers_the_worse_one() -
     assert [(worse, METRIC)] == flagged(replay(case, settings("minder"), EMPTY).findings)
 
 
+@pytest.mark.parametrize("resolution", [0.05, 0.5, 1.0])
+def test_a_coarser_resolution_finds_both_too_and_evaluates_as_rarely(resolution: float) -> None:
+    config = settings("peerwatch").model_dump(exclude_unset=True)
+    config |= {
+        "resolution_seconds": resolution,
+        "peerwatch": {"level_seconds": max(0.2, 5 * resolution)},
+    }
+    case = case_with(TOGETHER)
+    found = replay(case, DetectorConfig.model_validate(config), EMPTY).findings
+    assert case.truth is not None
+    assert list(case.truth.nodes) == sorted(node for node, _ in flagged(found))
+    # Deviations begin where the job is evaluated.
+    assert all((each.since / (5 * resolution)).is_integer() for each in found)
+
+
 def test_once_the_worse_node_is_replaced_the_papers_method_finds_the_other() -> None:
     case, config = case_with(TOGETHER), settings("minder")
     worse = degraded(case)[-1]
@@ -156,7 +172,7 @@ def test_once_the_worse_node_is_replaced_the_papers_method_finds_the_other() -> 
     left = tuple(node for node in case.nodes if node != worse)
     rest = {METRIC: replace(frame, nodes=left, values=frame.values[rows])}
     detector = JobDetector(config, {METRIC: Identity()})
-    detection = detector.detect(Job("j", left), rest, case.seconds)
+    detection = evaluate(detector, Job("j", left), rest, case.seconds)
     assert case.truth is not None
     assert set(case.truth.nodes) - {worse} == {finding.node for finding in detection.findings}
 

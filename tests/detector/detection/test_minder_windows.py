@@ -13,6 +13,7 @@ from detector import naive
 from detector.detection.test_minder import rough, several
 from detector.fakes import START, Replay, a_finding, healthy, metric
 from peerwatch_detector import compiled
+from peerwatch_detector.detection.job_detector import Detection
 from peerwatch_detector.detection.methods.minder.windows import (
     NOBODY,
     NOT_COMPARED,
@@ -22,7 +23,6 @@ from peerwatch_detector.detection.methods.minder.windows import (
     causal_window,
     causal_windows,
 )
-from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.detection.state import JobState
 
 

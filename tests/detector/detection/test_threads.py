@@ -11,7 +11,7 @@ import pytest
 from peerwatch_detector.bench.synthetic_job import CYCLE, SECONDS, SyntheticJob, synthetic_frames
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection import threads
-from peerwatch_detector.detection.pipeline import Detection
+from peerwatch_detector.detection.job_detector import Detection
 from peerwatch_detector.detection.threads import each, worthwhile
 from peerwatch_detector.frame import JobFrame
 from peerwatch_detector.models.shipped import configured_bundle

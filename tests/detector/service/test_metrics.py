@@ -15,8 +15,8 @@ from peerwatch_common.web.facts import WebFacts
 from peerwatch_detector import __version__
 from peerwatch_detector.detection.explanation.explain import Confidence, Explanation, JobProgress
 from peerwatch_detector.detection.explanation.fault_families import UNKNOWN
+from peerwatch_detector.detection.job_detector import Detection
 from peerwatch_detector.detection.job_step_rate import JobStepRate
-from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.diagnosis.config.changes import Change
 from peerwatch_detector.diagnosis.config.majority import Split
 from peerwatch_detector.diagnosis.config.watch import ConfigState, Minority

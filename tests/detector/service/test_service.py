@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import gc
 import logging
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -127,6 +129,25 @@ def test_samples_that_are_not_held_for_longer_than_needed_change_nothing(outage:
     assert ["node-01"] == [finding[1] for finding in lost.findings()]
     held = [here.detector.memories["job-1"].reader for here in (kept, lost)]
     assert [900.0, True] == [held[0].kept_seconds("load"), held[1].kept_seconds("load") < 90]
+
+
+def test_what_is_held_of_a_job_that_went_while_it_was_read_is_given_back_at_once() -> None:
+    here = world()
+    here.run(60)
+    outcome = attempt(here.detector.reading("job-1"))
+    held = weakref.ref(here.detector.memories["job-1"].detector)
+    here.reader.members.clear()
+    gc.collect()
+    # What refers to itself would stay until the collector has its turn, and with it all samples.
+    gc.disable()
+    try:
+        here.run(300)
+        assert {} == here.detector.memories
+        here.detector.detect("job-1", outcome)
+        del outcome
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 def test_nothing_is_remembered_of_a_job_that_went_while_it_was_read() -> None:

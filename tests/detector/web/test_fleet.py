@@ -14,8 +14,8 @@ from detector.web.test_web import START, Site
 from peerwatch_detector.config import DetectorConfig
 from peerwatch_detector.detection.explanation.explain import JobProgress
 from peerwatch_detector.detection.findings import Finding
+from peerwatch_detector.detection.job_detector import Detection
 from peerwatch_detector.detection.job_step_rate import JobStepRate
-from peerwatch_detector.detection.pipeline import Detection
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.web.alerts import AlertView
 from peerwatch_detector.web.fleet.view import CHOICES, Asked, FleetView, fleet_view

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from peerwatch_common.metrics.label_length import shortened
 from peerwatch_detector.detection.findings import Finding
-from peerwatch_detector.detection.pipeline import Detection
+from peerwatch_detector.detection.job_detector import Detection
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.web.ago import ago
 from peerwatch_detector.web.alerts import AlertView

@@ -10,7 +10,7 @@ import numpy as np
 
 from peerwatch_common.metrics.label_length import shortened
 from peerwatch_detector.config import MetricConfig
-from peerwatch_detector.detection.pipeline import Detection
+from peerwatch_detector.detection.job_detector import Detection
 from peerwatch_detector.diagnosis.collectives.series import QUERIES as COLLECTIVE_QUERIES
 from peerwatch_detector.diagnosis.root.live.root import LiveRoot, ask_root
 from peerwatch_detector.errors import ReadError

@@ -8,7 +8,7 @@ from typing import Any
 
 from peerwatch_common.metrics.label_length import shortened
 from peerwatch_detector.detection.explanation.explain import Explanation
-from peerwatch_detector.detection.pipeline import Detection
+from peerwatch_detector.detection.job_detector import Detection
 from peerwatch_detector.web.state import state_of
 
 

@@ -10,7 +10,7 @@ from peerwatch_common.metrics.label_length import shortened
 from peerwatch_detector.config.titles import metric_title
 from peerwatch_detector.detection.explanation.explain import Explanation, MetricEvidence
 from peerwatch_detector.detection.findings import ABSENT, EVIDENCE, Finding
-from peerwatch_detector.detection.pipeline import Detection
+from peerwatch_detector.detection.job_detector import Detection
 from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.units import number, quantity
 from peerwatch_detector.web.ago import ago, clock, date

@@ -9,7 +9,7 @@ import flask
 
 from peerwatch_common.metrics.label_length import shortened
 from peerwatch_detector.detection.findings import Deviation
-from peerwatch_detector.detection.pipeline import Detection
+from peerwatch_detector.detection.job_detector import Detection
 from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.service.metrics import Snapshot
 from peerwatch_detector.web.ago import ago

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from peerwatch_common.metrics.label_length import shortened
 from peerwatch_detector.config.titles import metric_title
-from peerwatch_detector.detection.pipeline import Detection
+from peerwatch_detector.detection.job_detector import Detection
 from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.web.ago import ago
 from peerwatch_detector.web.diagnoses import DiagnosisView, diagnosis_views
