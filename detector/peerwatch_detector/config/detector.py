@@ -131,9 +131,18 @@ class DetectorConfig(Section):
         default=1,
         ge=0.01,
         le=60,
-        description="Time between two samples: whole seconds, or what divides a second. Below a "
-        "second what the detection counts in samples is as much shorter; settings named seconds "
-        "keep their length. A recorded case has its own.",
+        description="Time between two samples: whole seconds, or what divides a second. A recorded "
+        "case has its own.",
+    )
+    resolution_seconds: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        validate_default=True,
+        description="What the detection counts in samples (five from one evaluation of a job to "
+        "the next, sixty of a usual past, an hour of findings to follow) has samples of this "
+        "length. 0: step_seconds, at most a second, so that with samples of milliseconds all of it "
+        "is as much shorter; other settings named seconds keep their length.",
     )
     cycle_seconds: float = Field(
         default=15.0, ge=0.5, le=600, description="Time between two evaluations of a job."
@@ -184,12 +193,27 @@ class DetectorConfig(Section):
     exporters: ExportersConfig = Field(default_factory=ExportersConfig)
 
     # These compare fields, yet each runs whatever else is wrong, so that all mistakes show at once.
+    @field_validator("resolution_seconds")
+    @classmethod
+    def _resolution_is_some_steps(cls, resolution: float, info: ValidationInfo) -> float:
+        finest: float = min(1.0, info.data.get("step_seconds", 1.0))
+        if not resolution:
+            return finest
+        steps = resolution / finest
+        if steps < 1 - 1e-6 or abs(steps - round(steps)) > 1e-6 * steps:
+            raise ValueError(
+                f"{resolution:g} must be a multiple of step_seconds, at most a second: of "
+                f"{finest:g} here; 0 takes that"
+            )
+        return _is_step(resolution)
+
     @field_validator("history_seconds")
     @classmethod
     def _history_is_some_steps(cls, history: float, info: ValidationInfo) -> float:
         step, cycle = info.data.get("step_seconds", 1), info.data.get("cycle_seconds", 0)
         # Coarse steps are evaluated on a grid of seconds, so seconds are enough.
-        least, most = 60 * min(step, 1), min(7200, _MOST_STEPS * step)
+        least = 60 * info.data.get("resolution_seconds", min(step, 1))
+        most = min(7200, _MOST_STEPS * step)
         if not least <= history <= most:
             raise ValueError(
                 f"{history:g} must be between {least:g} and {most:g} with step_seconds {step:g}; "
@@ -219,7 +243,7 @@ class DetectorConfig(Section):
         cls, peerwatch: PeerwatchConfig, info: ValidationInfo
     ) -> PeerwatchConfig:
         step = info.data.get("step_seconds", 1)
-        least = max(EVALUATED_EVERY * min(step, 1), step)
+        least = max(EVALUATED_EVERY * info.data.get("resolution_seconds", min(step, 1)), step)
         if info.data.get("method") == info.field_name and peerwatch.level_seconds < least:
             raise ValueError(
                 f"level_seconds {peerwatch.level_seconds:g} must be at least {least:g} with "
@@ -293,11 +317,6 @@ class DetectorConfig(Section):
         fill = self.fill_limit_seconds if own is None else own
         window = (self.window_length - 1) * self.step_seconds
         return max(window + fill, self.peerwatch.level_seconds)
-
-    @property
-    def resolution_seconds(self) -> float:
-        """Time between two samples, at most a second: what is counted in samples is so long."""
-        return min(1.0, self.step_seconds)
 
     @property
     def evaluation_seconds(self) -> float:

@@ -173,6 +173,16 @@ STEPS = [
         "{step_seconds: 0.1, peerwatch: {level_seconds: 0.4}}",
         "peerwatch: level_seconds 0.4 must be at least 0.5 with step_seconds 0.1",
     ),
+    (
+        "{step_seconds: 0.1, resolution_seconds: 0.5, peerwatch: {level_seconds: 1}}",
+        "peerwatch: level_seconds 1 must be at least 2.5 with step_seconds 0.1",
+    ),
+    ("resolution_seconds: 2", "resolution_seconds: should be less than or equal to 1"),
+    ("resolution_seconds: 0.5", "resolution_seconds: 0.5 must be a multiple of step_seconds, at"),
+    (
+        "{step_seconds: 0.1, resolution_seconds: 0.25}",
+        "resolution_seconds: 0.25 must be a multiple of step_seconds, at most a second: of 0.1",
+    ),
     ("step_seconds: 20", "peerwatch: level_seconds 15 must be at least 20 with step_seconds 20"),
     ("peerwatch: {level_seconds: 4}", "peerwatch: level_seconds 4 must be at least 5"),
     (
@@ -209,6 +219,23 @@ def test_what_does_not_fit_the_step_is_refused(tmp_path: Path, text: str, expect
 def test_limits_of_reading_have_limits(tmp_path: Path, text: str, expected: str) -> None:
     (mistake,) = mistakes(tmp_path, f"prometheus: {{reading: {{{text}}}}}")
     assert mistake.startswith(f"prometheus.reading.{expected}")
+
+
+@pytest.mark.parametrize(
+    ("text", "resolution", "evaluation"),
+    [
+        ("{}", 1.0, 5.0),
+        ("step_seconds: 10", 1.0, 5.0),
+        ("{step_seconds: 0.1, peerwatch: {level_seconds: 5}}", 0.1, 0.5),
+        ("{step_seconds: 0.1, resolution_seconds: 0.5}", 0.5, 2.5),
+        ("{step_seconds: 0.1, resolution_seconds: 1}", 1.0, 5.0),
+    ],
+)
+def test_what_is_counted_in_samples_has_a_length_of_its_own(
+    tmp_path: Path, text: str, resolution: float, evaluation: float
+) -> None:
+    config = load_config(written(tmp_path, text))
+    assert (resolution, evaluation) == (config.resolution_seconds, config.evaluation_seconds)
 
 
 def test_a_deviation_is_counted_in_steps(tmp_path: Path) -> None:

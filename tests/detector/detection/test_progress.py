@@ -165,7 +165,7 @@ def test_what_comes_later_changes_nothing_before() -> None:
 
 def fine(levels: np.ndarray, per_second: int = 10) -> ProgressTracker:
     """Feed a series of seconds as so many samples in each."""
-    result = ProgressTracker(PeerwatchConfig(), least_seconds=60, resolution_seconds=1 / per_second)
+    result = ProgressTracker(PeerwatchConfig(), least_seconds=60, sample_seconds=1 / per_second)
     samples = np.repeat(levels, per_second)
     # Within a second the level swings, as bursts do.
     samples = samples * (1 + 0.5 * (-1.0) ** np.arange(len(samples)))
@@ -191,7 +191,7 @@ def test_finer_samples_tell_of_progress_by_the_second() -> None:
 def test_fine_samples_in_parts_are_those_at_once() -> None:
     tensor = steady(300)
     tensor[200:] = 0.2
-    whole, parts = fine(tensor), ProgressTracker(PeerwatchConfig(), 60, resolution_seconds=0.1)
+    whole, parts = fine(tensor), ProgressTracker(PeerwatchConfig(), 60, sample_seconds=0.1)
     samples = np.repeat(tensor, 10) * (1 + 0.5 * (-1.0) ** np.arange(3000))
     for left in range(0, 3000, 37):
         here = np.arange(max(0, left - 20), min(3000, left + 37))

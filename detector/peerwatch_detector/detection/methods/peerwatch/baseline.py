@@ -77,7 +77,7 @@ class Baseline:
     seconds
         Length of the past that counts; 0 switches the baseline off (offset 0).
     resolution_seconds
-        Time between two samples, at most a second.
+        As the setting: the length of what is counted in samples.
     """
 
     def __init__(self, seconds: float, resolution_seconds: float = 1.0) -> None:

@@ -314,7 +314,7 @@ class PeerwatchMethod(Method):
 def _progress_tracker(config: DetectorConfig, counters: Mapping[str, bool]) -> ProgressTracker:
     baseline = int(config.similarity.baseline_seconds) or 2 * _LEAST_SECONDS
     least = min(_LEAST_SECONDS, baseline // 2)
-    return ProgressTracker(config.peerwatch, least, config.resolution_seconds, counters)
+    return ProgressTracker(config.peerwatch, least, min(1.0, config.step_seconds), counters)
 
 
 def _step_times(views: list[MetricView], after: float, seconds: float) -> list[float]:

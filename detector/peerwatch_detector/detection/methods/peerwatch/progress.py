@@ -80,7 +80,7 @@ class ProgressTracker:
         Settings.
     least_seconds
         Seconds of past that make a usual level.
-    resolution_seconds
+    sample_seconds
         Time between two samples, at most a second.
     counters
         Which of the progress metrics count finished work, and whether their rate is the job's step
@@ -91,14 +91,14 @@ class ProgressTracker:
         self,
         config: PeerwatchConfig,
         least_seconds: int,
-        resolution_seconds: float = 1.0,
+        sample_seconds: float = 1.0,
         counters: Mapping[str, bool] = _NO_COUNTERS,
     ) -> None:
         self.config = config
         self._counters = counters
         self.least_seconds = least_seconds
-        self.resolution_seconds = resolution_seconds
-        self._per_second = round(1 / resolution_seconds)
+        self.sample_seconds = sample_seconds
+        self._per_second = round(1 / sample_seconds)
         self._series: dict[str, Levels] = {}
         self._rates: dict[tuple[str, int], Levels] = {}
         self._floors: dict[str, float] = {}
@@ -311,7 +311,7 @@ class ProgressTracker:
 
     def of_roles(self, roles: Collection[str]) -> dict[str, ProgressTracker]:
         """Follow these roles of the job too, and return the progress of each; see ``loss``."""
-        blank = partial(ProgressTracker, self.config, self.least_seconds, self.resolution_seconds)
+        blank = partial(ProgressTracker, self.config, self.least_seconds, self.sample_seconds)
         self._roles = {role: self._roles.get(role) or blank() for role in roles}
         return self._roles
 

@@ -35,7 +35,7 @@ class SideTracker:
     step_seconds
         Time between two evaluated steps.
     resolution_seconds
-        Time between two samples, at most a second.
+        As the setting: the length of what is counted in samples.
     """
 
     def __init__(
