@@ -51,9 +51,9 @@ class Cost:
     ----------
     method, nodes, faulty, threads
         What was measured.
-    cold, steady, page
-        The first call, the median of the cycles after it, one rendering of the page; seconds of
-        CPU, of all threads together.
+    cold, steady, rendering
+        The first call, the median of the cycles after it, one rendering of the exposition; seconds
+        of CPU, of all threads together.
     cold_wait, steady_wait
         The same on the clock.
     growth, peak
@@ -70,7 +70,7 @@ class Cost:
     cold_wait: float
     steady: float
     steady_wait: float
-    page: float
+    rendering: float
     growth: float
     peak: float
     findings: int
@@ -100,7 +100,7 @@ def measure(method: str, nodes: int, gpus: int, *, faulty: bool, threads: int, t
     shown = [Snapshot((published,), reading=up) for published in (earlier, detection)]
     exposition = Exposition(lambda: shown.pop(0), WebFacts())
     exposition.render(openmetrics=False)
-    page, text = _timed(lambda: exposition.render(openmetrics=False), top)
+    rendering, text = _timed(lambda: exposition.render(openmetrics=False), top)
     if nodes > 1 and b"peerwatch_fault_score" not in text:
         raise RuntimeError("The exposition has nothing of the job.")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -113,7 +113,7 @@ def measure(method: str, nodes: int, gpus: int, *, faulty: bool, threads: int, t
         *cold,
         steady_cpu,
         steady_wait,
-        page[0],
+        rendering[0],
         peak - before,
         peak,
         len(detection.findings),
@@ -147,13 +147,13 @@ def table(costs: list[Cost]) -> str:
     """Return the results for people, in Markdown."""
     lines = [
         "| method | nodes | fault | threads | cold call, s of CPU | of the clock "
-        "| steady, s of CPU | of the clock | page, s | MiB more | peak, MiB |",
+        "| steady, s of CPU | of the clock | rendering, s | MiB more | peak, MiB |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     lines += [
         f"| {cost.method} | {cost.nodes} | {'yes' if cost.faulty else 'no'} | {cost.threads} | "
         f"{cost.cold:.2f} | {cost.cold_wait:.2f} | {cost.steady:.3f} | {cost.steady_wait:.3f} | "
-        f"{cost.page:.3f} | {cost.growth:.0f} | {cost.peak:.0f} |"
+        f"{cost.rendering:.3f} | {cost.growth:.0f} | {cost.peak:.0f} |"
         for cost in costs
     ]
     return "\n".join(lines)

@@ -64,8 +64,8 @@ class Row:
     cpu_of_children_per_second: float
     resident: int
     proportional: int
-    page: int
-    page_compressed: int
+    exposition: int
+    exposition_compressed: int
     scrape_p50: float
     scrape_p99: float
     simulated_driver_per_second: float = 0.0
@@ -83,25 +83,25 @@ def measure(directory: Path, seconds: int) -> tuple[list[Row], Rendering]:
     rows = []
     for name, settings in _SETTINGS.items():
         with Stack(directory) as stack:
-            ours, theirs, page = _side_by_side(stack, tree, settings, seconds)
+            ours, theirs, exposition = _side_by_side(stack, tree, settings, seconds)
         rows.append((replace(ours, program=name, simulated_driver_per_second=simulated), theirs))
         if len(rows) == 1:
-            rendering = compare(page)
+            rendering = compare(exposition)
     return [*(ours for ours, _ in rows), rows[0][1]], rendering
 
 
 def _side_by_side(
     stack: Stack, tree: HostTree, settings: dict[str, dict[str, object]], seconds: int
 ) -> tuple[Row, Row, bytes]:
-    """Return what the exporter and node_exporter cost beside each other, and the former's page."""
+    """Return what exporter and node_exporter cost side by side, and the former's exposition."""
     ports = free_ports(2)
     programs = {
         "peerwatch-exporter": start_exporter(stack, tree, ports[0], settings),
         "node_exporter": start_node_exporter(stack, tree, ports[1]),
     }
     stack.start("counters", _python("bench.moving_counters", str(tree.root)), environment=_env())
-    pages = [Scraper(port) for port in ports]
-    scrapers = [*pages, Scraper(ports[0], "/metrics/fast")]
+    plain = [Scraper(port) for port in ports]
+    scrapers = [*plain, Scraper(ports[0], "/metrics/fast")]
     scrape_together(scrapers, _WARM_UP_SECONDS)
     for scraper in scrapers:
         scraper.seconds.clear()
@@ -109,29 +109,33 @@ def _side_by_side(
     start = time.monotonic()
     scrape_together(scrapers, seconds)
     elapsed = time.monotonic() - start
-    complain_if_incomplete(pages[0].page.decode(), tree.gpus)
+    complain_if_incomplete(plain[0].exposition.decode(), tree.gpus)
     after = [usage(process.pid) for process in programs.values()]
     ours, theirs = (
         _row(name, *measured, elapsed)
-        for name, *measured in zip(programs, pages, before, after, strict=True)
+        for name, *measured in zip(programs, plain, before, after, strict=True)
     )
-    return ours, theirs, pages[0].page
+    return ours, theirs, plain[0].exposition
 
 
-def complain_if_incomplete(page: str, gpus: int) -> None:
-    """Refuse to report the cost of a page on which something is missing.
+def complain_if_incomplete(exposition: str, gpus: int) -> None:
+    """Refuse to report the cost of an exposition that lacks something.
 
     Raises
     ------
     RuntimeError
         If a collector failed or GPUs are missing.
     """
-    errors = re.findall(r"^exporter_collector_error_info\{(.*)\} 1(?:\.0)?$", page, re.MULTILINE)
-    # What this machine does not have costs nothing on any page.
+    errors = re.findall(
+        r"^exporter_collector_error_info\{(.*)\} 1(?:\.0)?$", exposition, re.MULTILINE
+    )
+    # What this machine does not have costs nothing anywhere.
     failed = [labels for labels in errors if 'error="source_missing"' not in labels]
-    present = len(re.findall(r"^gpu_present\{.*\} 1(?:\.0)?$", page, re.MULTILINE))
+    present = len(re.findall(r"^gpu_present\{.*\} 1(?:\.0)?$", exposition, re.MULTILINE))
     if failed or present != gpus:
-        raise RuntimeError(f"The page has {present} of {gpus} GPUs and these errors: {failed}.")
+        raise RuntimeError(
+            f"The exposition has {present} of {gpus} GPUs and these errors: {failed}."
+        )
 
 
 def _row(name: str, scraper: Scraper, before: Usage, after: Usage, elapsed: float) -> Row:
@@ -142,8 +146,8 @@ def _row(name: str, scraper: Scraper, before: Usage, after: Usage, elapsed: floa
         cpu_of_children_per_second=after.children_since(before) / elapsed,
         resident=after.rss_bytes,
         proportional=after.pss_bytes,
-        page=len(scraper.page),
-        page_compressed=scraper.wire_bytes,
+        exposition=len(scraper.exposition),
+        exposition_compressed=scraper.wire_bytes,
         scrape_p50=scraper.percentile(0.5),
         scrape_p99=scraper.percentile(0.99),
     )
@@ -228,8 +232,10 @@ def table(rows: list[Row], rendering: Rendering) -> str:
         ),
         _line("resident, MiB (RSS)", [row.resident for row in rows], "{:.1f}", 2**-20),
         _line("resident, MiB (PSS)", [row.proportional for row in rows], "{:.1f}", 2**-20),
-        _line("page, KiB", [row.page for row in rows], "{:.0f}", 2**-10),
-        _line("page, KiB, gzip", [row.page_compressed for row in rows], "{:.0f}", 2**-10),
+        _line("exposition, KiB", [row.exposition for row in rows], "{:.0f}", 2**-10),
+        _line(
+            "exposition, KiB, gzip", [row.exposition_compressed for row in rows], "{:.0f}", 2**-10
+        ),
         _line("answer, ms, median", [row.scrape_p50 for row in rows], "{:.1f}", 1e3),
         _line("answer, ms, 99th percentile", [row.scrape_p99 for row in rows], "{:.1f}", 1e3),
         "",

@@ -41,7 +41,7 @@ FLEET: Mapping[str, int] = {
     **{f"evaluate-{number:03d}": 36 for number in range(174)},
     "evaluate-last": 128,
 }
-# As many as a page needs to have several of them; each makes the first call of 200 jobs longer.
+# As many as a view needs to have several of them; each makes the first call of 200 jobs longer.
 _METRICS = (
     "cpu_usage",
     "gpu_duty_cycle",

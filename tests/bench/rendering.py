@@ -1,4 +1,4 @@
-"""What turning families into a page costs: the exporter's renderer against prometheus_client's."""
+"""What rendering an exposition costs: the exporter's renderer against prometheus_client's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROUNDS = 20
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """CPU seconds per page."""
+    """CPU seconds per exposition."""
 
     series: int
     ours: float
@@ -33,13 +33,13 @@ class Rendering:
         return self.prometheus_client / self.ours
 
 
-def compare(page: bytes) -> Rendering:
-    """Return the cost of rendering the families of an OpenMetrics page.
+def compare(exposition: bytes) -> Rendering:
+    """Return the cost of rendering the families of an OpenMetrics exposition.
 
-    Every page has other numbers, as it has in life; what each library keeps from page to page it
+    Each has other numbers, as it has in life; what a library keeps from one to the next it
     may keep.
     """
-    rounds = [_families(page, shift) for shift in range(_ROUNDS)]
+    rounds = [_families(exposition, shift) for shift in range(_ROUNDS)]
     renderer = Renderer()
     registry = _Registry()
     collector = CollectorRegistry(auto_describe=False)
@@ -70,9 +70,9 @@ class _Registry:
         return generate_latest(collector)
 
 
-def _families(page: bytes, shift: int) -> list[Family]:
+def _families(exposition: bytes, shift: int) -> list[Family]:
     families: dict[str, Family] = {}
-    for metric in text_string_to_metric_families(page.decode()):
+    for metric in text_string_to_metric_families(exposition.decode()):
         for sample in metric.samples:
             spec = CATALOG[sample.name]
             found = families.setdefault(sample.name, spec.family())
@@ -88,11 +88,11 @@ def _theirs(item: Family) -> GaugeMetricFamily | CounterMetricFamily:
     return made
 
 
-def _seconds(pages: list[Callable[[], bytes]]) -> float:
-    """Return the median CPU time of a page."""
+def _seconds(renderings: list[Callable[[], bytes]]) -> float:
+    """Return the median CPU time of a rendering."""
     times = []
-    for page in pages:
+    for render in renderings:
         start = time.thread_time()
-        page()
+        render()
         times.append(time.thread_time() - start)
     return sorted(times)[len(times) // 2]

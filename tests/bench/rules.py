@@ -2,9 +2,9 @@
 
     python -m bench.rules [--rules recording|slow] [--nodes 200] [--json]
 
-A page of the real exporter, of its healthy demo node with 8 GPUs and 8 NICs, is written for that
-many nodes, scrape by scrape, and every rule's expression is asked as the rule manager asks it: at
-one instant, all nodes at once. Cost per node and second follows from how often the group runs.
+An exposition of the real exporter, of its healthy demo node with 8 GPUs and 8 NICs, is written for
+that many nodes, scrape by scrape, and every rule's expression is asked as the rule manager asks it:
+at one instant, all nodes at once. Cost per node and second follows from how often the group runs.
 """
 
 from __future__ import annotations
@@ -85,13 +85,18 @@ def measure(directory: Path, nodes: int, which: RuleSet) -> list[Cost]:
     """Fill a server with the series of nodes and ask every rule's expression."""
     rules = list(_rules(which.file))
     with Stack(directory) as stack:
-        page = [sample for sample in _page(stack) if any(sample[0] in text for _, _, text in rules)]
+        series = [
+            sample for sample in _scraped(stack) if any(sample[0] in text for _, _, text in rules)
+        ]
         server = prometheus(stack)
         end = int(time.time())
-        write(server.url, _series(page, nodes, end, which))
+        write(server.url, _written(series, nodes, end, which))
         return [
             Cost(
-                name, every, _read_by(text, page), 1e6 * _seconds(server, text, end, nodes) / nodes
+                name,
+                every,
+                _read_by(text, series),
+                1e6 * _seconds(server, text, end, nodes) / nodes,
             )
             for name, every, text in rules
         ]
@@ -103,7 +108,7 @@ def _rules(file: Path) -> Iterator[tuple[str, float, str]]:
             yield rule["record"], float(group["interval"].removesuffix("s")), rule["expr"]
 
 
-def _page(stack: Stack) -> list[tuple[str, dict[str, str], float]]:
+def _scraped(stack: Stack) -> list[tuple[str, dict[str, str], float]]:
     """Return name, labels and value of every series of a demo node once its rates are there."""
     (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}"
@@ -127,20 +132,20 @@ def _page(stack: Stack) -> list[tuple[str, dict[str, str], float]]:
     return found
 
 
-def _series(
-    page: Sequence[tuple[str, dict[str, str], float]], nodes: int, end: int, which: RuleSet
+def _written(
+    series: Sequence[tuple[str, dict[str, str], float]], nodes: int, end: int, which: RuleSet
 ) -> Iterator[Written]:
     times = (end - which.scrape_seconds * np.arange(which.scrapes)[::-1]) * 1000
     for node in range(nodes):
         scraped = {"job": "peerwatch-exporter", "node": f"gpu-node-{node:05d}"}
-        for name, labels, value in page:
+        for name, labels, value in series:
             values = value + np.arange(which.scrapes, dtype=np.float64)
             yield Written({"__name__": name, **labels, **scraped}, times, values)
 
 
-def _read_by(text: str, page: Sequence[tuple[str, dict[str, str], float]]) -> int:
+def _read_by(text: str, series: Sequence[tuple[str, dict[str, str], float]]) -> int:
     """Count the series of a node that an expression names."""
-    return sum(name in text for name, _, _ in page)
+    return sum(name in text for name, _, _ in series)
 
 
 def _seconds(server: Server, text: str, end: int, nodes: int) -> float:

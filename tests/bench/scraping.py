@@ -17,7 +17,7 @@ HEADERS = {
 
 @dataclass(slots=True)
 class Scraper:
-    """One target's page, scraped once a second.
+    """One target's exposition, scraped once a second.
 
     Parameters
     ----------
@@ -28,8 +28,8 @@ class Scraper:
     ----------
     seconds
         How long each answer took.
-    page
-        The last page, unpacked.
+    exposition
+        The last one, unpacked.
     wire_bytes
         Its size as it came.
     """
@@ -37,7 +37,7 @@ class Scraper:
     port: int
     path: str = "/metrics"
     seconds: list[float] = field(default_factory=list)
-    page: bytes = b""
+    exposition: bytes = b""
     wire_bytes: int = 0
     _connection: http.client.HTTPConnection | None = None
 
@@ -54,7 +54,7 @@ class Scraper:
             raise RuntimeError(f"{self.path} on port {self.port} answered {answer.status}.")
         self.wire_bytes = len(body)
         packed = answer.headers.get("Content-Encoding") == "gzip"
-        self.page = gzip.decompress(body) if packed else body
+        self.exposition = gzip.decompress(body) if packed else body
 
     def run(self, seconds: int, interval: float = 1.0) -> None:
         """Scrape at a fixed interval for so long."""
@@ -66,8 +66,8 @@ class Scraper:
 
     @property
     def series(self) -> int:
-        """Samples of the last page."""
-        return sum(not line.startswith(b"#") for line in self.page.splitlines() if line)
+        """Samples of the last exposition."""
+        return sum(not line.startswith(b"#") for line in self.exposition.splitlines() if line)
 
     def percentile(self, share: float) -> float:
         """Return how long that share of the answers took at most, in seconds."""

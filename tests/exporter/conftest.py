@@ -70,7 +70,7 @@ def runner_of(case: str, monotonic: FakeClock | None = None) -> Runner:
         own_processes=StandingProcesses(),
         queries=queries_of(case),
     )
-    # A long deadline: a slow machine must not change the page.
+    # A long deadline: a slow machine must not change the exposition.
     return Runner(
         make_workers(config, sources, registered, FakeDriver(config, sources)),
         sources,
@@ -80,8 +80,8 @@ def runner_of(case: str, monotonic: FakeClock | None = None) -> Runner:
 
 
 @contextlib.contextmanager
-def pages_of(case: str) -> Iterator[Endpoints]:
-    """Yield the pages of a fixture case: the second snapshot of a node that stands still.
+def endpoints_of(case: str) -> Iterator[Endpoints]:
+    """Yield the endpoints of a fixture case: the second snapshot of a node that stands still.
 
     Rates and activity are means since the snapshot before, so the first one has none.
     """
@@ -100,26 +100,26 @@ def pages_of(case: str) -> Iterator[Endpoints]:
 def render() -> Callable[[str], str]:
     """Return the full endpoint of a fixture case."""
 
-    def page(case: str) -> str:
-        with pages_of(case) as pages:
-            text = pages.full(openmetrics=False, timeout=0).decode()
+    def exposition(case: str) -> str:
+        with endpoints_of(case) as endpoints:
+            text = endpoints.full(openmetrics=False, timeout=0).decode()
         # Failures name the file, and that lies elsewhere on every machine.
         assert str(FIXTURES) not in text
         assert str(root_of(case)) not in text
         return text
 
-    return page
+    return exposition
 
 
 @pytest.fixture
 def render_fast() -> Callable[[str], str]:
     """Return the fast endpoint of a fixture case."""
 
-    def page(case: str) -> str:
-        with pages_of(case) as pages:
-            return pages.fast(openmetrics=False, scraper=None, timeout=0).decode()
+    def exposition(case: str) -> str:
+        with endpoints_of(case) as endpoints:
+            return endpoints.fast(openmetrics=False, scraper=None, timeout=0).decode()
 
-    return page
+    return exposition
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Results of checks on the exporter's page."""
+"""Results of checks in the exporter's exposition."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_each_result_is_shown_with_its_time(tmp_path: Path) -> None:
     assert [(copy, 0.5)] == found["peerwatch_check_value_ratio"]
     assert [((*copy, "GB/s", "", "EPYC"), 5.0)] == found["peerwatch_check_value"]
     assert [(copy, 2.5), (mounts, 2.5)] == found["peerwatch_check_duration_seconds"]
-    # However old: its age is for queries to judge.
+    # However old: its age is for queries to assess.
     assert [(copy, 1_700_000_000.0), (mounts, 5.0)] == found[
         "peerwatch_check_last_run_timestamp_seconds"
     ]

@@ -170,7 +170,7 @@ def test_nccl_says_of_each_entry_what_became_of_it():
     assert group.in_flight is None
 
 
-def test_recorder_without_progress_is_judged_by_its_entries():
+def test_recorder_without_progress_is_taken_by_its_entries():
     entries = [
         entry(0, 1, name="nccl:all_reduce", state="completed"),
         entry(1, 2, name="nccl:all_reduce"),

@@ -25,7 +25,7 @@ def test_values_are_those_of_the_library(tmp_path):
 
 
 def test_the_first_process_starts_at_once(tmp_path):
-    """Not when the manager next looks after its children: the first page would be without GPUs."""
+    """Not when the manager next looks after its children: the first scrape would find no GPUs."""
     with driver_node(tmp_path, limits=replace(PATIENT, poll=3600.0)) as node:
         wait_for(node.children)
 

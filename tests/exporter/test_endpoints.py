@@ -1,4 +1,4 @@
-"""The pages: from snapshots only, kept, honest about their age, and nothing twice."""
+"""The expositions: from snapshots only, kept, honest about their age, and nothing twice."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CATALOG = all_metrics()
 
 
 class Node:
-    """A runner on two clocks of its own, and its pages."""
+    """A runner on two clocks of its own, and its endpoints."""
 
     def __init__(self, *, history=0, deadline=20.0, more_samples=None, **collectors):
         self.clock, self.monotonic = FakeClock(), FakeClock(1000.0)
@@ -43,7 +43,7 @@ class Node:
         self.runner = Runner(
             workers, sources, deadline_seconds=deadline, version="1", history_seconds=history
         )
-        self.pages = Endpoints(self.runner, more_samples=more_samples)
+        self.endpoints = Endpoints(self.runner, more_samples=more_samples)
 
     def tick(self, seconds=1.0):
         """Let time pass, then take a snapshot."""
@@ -52,10 +52,10 @@ class Node:
         return self.runner.tick()
 
     def full(self, **options):
-        return lines(self.pages.full(**{"openmetrics": False, "timeout": 0, **options}))
+        return lines(self.endpoints.full(**{"openmetrics": False, "timeout": 0, **options}))
 
     def fast(self, scraper=None):
-        return lines(self.pages.fast(openmetrics=False, scraper=scraper, timeout=0))
+        return lines(self.endpoints.fast(openmetrics=False, scraper=scraper, timeout=0))
 
 
 @pytest.fixture
@@ -71,11 +71,11 @@ def node():
         item.runner.stop()
 
 
-def lines(page):
-    return [line for line in page.decode().splitlines() if not line.startswith("#")]
+def lines(exposition):
+    return [line for line in exposition.decode().splitlines() if not line.startswith("#")]
 
 
-def test_full_page_holds_the_newest_snapshot(node):
+def test_full_exposition_holds_the_newest_snapshot(node):
     load = Returning("host_load1", 0.5)
     there = node(load=load)
     there.tick()
@@ -97,23 +97,23 @@ def test_answering_runs_no_collector(node):
     assert 1 == collector.runs
 
 
-def test_page_is_rendered_once_per_snapshot_and_format(node):
+def test_exposition_is_rendered_once_per_snapshot_and_format(node):
     there = node(cpu=Returning())
     there.tick()
-    first = there.pages.full(openmetrics=False, timeout=0)
-    openmetrics = there.pages.full(openmetrics=True, timeout=0)
-    assert first is there.pages.full(openmetrics=False, timeout=0)
-    assert openmetrics is there.pages.full(openmetrics=True, timeout=0)
+    first = there.endpoints.full(openmetrics=False, timeout=0)
+    openmetrics = there.endpoints.full(openmetrics=True, timeout=0)
+    assert first is there.endpoints.full(openmetrics=False, timeout=0)
+    assert openmetrics is there.endpoints.full(openmetrics=True, timeout=0)
     assert bytes(openmetrics).endswith(b"# EOF\n")
     there.tick()
-    assert bytes(first) != bytes(there.pages.full(openmetrics=False, timeout=0))
+    assert bytes(first) != bytes(there.endpoints.full(openmetrics=False, timeout=0))
 
 
-def test_many_at_the_same_time_get_the_same_page(node):
+def test_many_at_the_same_time_get_the_same_exposition(node):
     there = node(cpu=Returning())
     there.tick()
     with ThreadPoolExecutor(8) as pool:
-        asked = [pool.submit(there.pages.full, openmetrics=False, timeout=0) for _ in range(40)]
+        asked = [pool.submit(there.endpoints.full, openmetrics=False, timeout=0) for _ in range(40)]
         assert 1 == len({id(each.result(60)) for each in asked})
 
 
@@ -122,10 +122,10 @@ def test_before_the_first_snapshot_the_exporter_speaks_for_itself(node):
     assert 'exporter_build_info{version="1"} 1' in there.full()
     assert not [line for line in there.full() if line.startswith(("host", "exporter_collector"))]
     assert ["fast_up 1"] == there.fast()
-    assert (False, "The first snapshot is not taken yet.") == there.pages.readiness()
+    assert (False, "The first snapshot is not taken yet.") == there.endpoints.readiness()
 
 
-def test_first_page_waits_for_the_first_snapshot(node):
+def test_first_exposition_waits_for_the_first_snapshot(node):
     there = node(cpu=Returning())
     threading.Timer(0.1, there.runner.tick).start()
     assert "host_cpus 2.0" in there.full(timeout=60)
@@ -137,14 +137,14 @@ def test_old_snapshot_is_not_sold_as_new(node):
     there.monotonic.now += 10
     assert "host_cpus 2.0" in there.full()
     assert "fast_tcp_send_queue_bytes 5" in there.fast()
-    assert (True, "peerwatch-exporter is ready.") == there.pages.readiness()
+    assert (True, "peerwatch-exporter is ready.") == there.endpoints.readiness()
     there.monotonic.now += 0.5
-    page = there.full()
-    assert not [line for line in page if line.startswith("host_")]
-    assert "exporter_snapshot_timestamp_seconds 1767300001.0" in page
-    assert f"exporter_series {len(page)}" in page
+    exposition = there.full()
+    assert not [line for line in exposition if line.startswith("host_")]
+    assert "exporter_snapshot_timestamp_seconds 1767300001.0" in exposition
+    assert f"exporter_series {len(exposition)}" in exposition
     assert ["fast_up 1"] == there.fast()
-    ready, text = there.pages.readiness()
+    ready, text = there.endpoints.readiness()
     assert (False, True) == (ready, "10 s old" in text or "11 s old" in text)
     there.tick()
     assert "host_cpus 2.0" in there.full()
@@ -154,23 +154,23 @@ def test_not_ready_only_if_every_collector_is_stuck(node):
     gpu, nvlink = Blocking(), Blocking()
     there = node(deadline=0.05, gpu=gpu, nvlink=nvlink)
     there.tick()
-    assert (False, "Every collector is stuck: gpu, nvlink.") == there.pages.readiness()
+    assert (False, "Every collector is stuck: gpu, nvlink.") == there.endpoints.readiness()
     gpu.let_go.set()
     nvlink.let_go.set()
     with_one = node(deadline=0.05, gpu=(stuck := Blocking()), cpu=Returning())
     # Until the other one has run in time.
-    wait_until(lambda: (with_one.tick(), with_one.pages.readiness()[0])[1])
+    wait_until(lambda: (with_one.tick(), with_one.endpoints.readiness()[0])[1])
     stuck.let_go.set()
 
 
-def test_fast_page_without_history_has_no_timestamps(node):
+def test_fast_exposition_without_history_has_no_timestamps(node):
     there = node(tcp=Returning("host_tcp_send_queue_bytes", 5))
     for _ in range(3):
         there.tick()
     assert ["fast_up 1", "fast_tcp_send_queue_bytes 5"] == there.fast("a") == there.fast("a")
 
 
-def test_fast_page_with_history_gives_each_scraper_every_sample_once(node):
+def test_fast_exposition_with_history_gives_each_scraper_every_sample_once(node):
     queue = Rows()
     there = node(history=30, tcp=queue)
 
@@ -208,8 +208,10 @@ def test_samples_of_a_series_stand_together_by_rising_time(node):
     there = node(history=10, gpu=Rows(**rows))
     for _ in range(3):
         there.tick()
-    page = there.pages.fast(openmetrics=True, scraper="a", timeout=0).decode()
-    (power,) = [item for item in parse_openmetrics(page) if item.name == "fast_gpu_power_watts"]
+    exposition = there.endpoints.fast(openmetrics=True, scraper="a", timeout=0).decode()
+    (power,) = [
+        item for item in parse_openmetrics(exposition) if item.name == "fast_gpu_power_watts"
+    ]
     assert [(gpu, NOW + second) for gpu in "01" for second in (1, 2, 3)] == [
         (sample.labels["gpu"], float(sample.timestamp)) for sample in power.samples
     ]
@@ -235,7 +237,7 @@ def test_clock_set_back_drops_the_past_so_that_times_rise(node):
     assert times == [int(line.split()[-1]) for line in there.fast("b")[1:]]
 
 
-def test_samples_from_elsewhere_join_the_page_with_history(node):
+def test_samples_from_elsewhere_join_the_exposition_with_history(node):
     asked = []
 
     def more(since, until):
@@ -292,7 +294,7 @@ def test_scraper_names_are_not_kept_at_any_length():
     assert LastScrape(1, NOW) == scrapers.last("x" * 10**6)
 
 
-def test_garbled_values_never_cost_the_page(node):
+def test_garbled_values_never_cost_the_exposition(node):
     there = node(
         tcp=Rows(
             host_tcp_send_queue_bytes=[((), 10**400)],

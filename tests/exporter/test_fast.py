@@ -33,23 +33,23 @@ def latest_results(started, collector="c", **rows):
     return LatestResult(report, report.families, started, 0)
 
 
-def values(page, reports, time=NOW):
+def values(aggregator, reports, time=NOW):
     return {
         (item.spec.name, *labels): value
-        for item in page.families(reports, time)
+        for item in aggregator.families(reports, time)
         for labels, value in item.rows
     }
 
 
 def second(values_after, values_before, **more):
-    """Return the page of a second in which some metrics went from one set of rows to another."""
-    page = FastAggregator()
-    values(page, [latest_results(10.0, **values_before)])
-    return values(page, [latest_results(11.0, **values_after, **more)])
+    """Return the exposition of a second in which metrics went from one set of rows to another."""
+    aggregator = FastAggregator()
+    values(aggregator, [latest_results(10.0, **values_before)])
+    return values(aggregator, [latest_results(11.0, **values_after, **more)])
 
 
-def only(page, *names):
-    return {key: value for key, value in page.items() if key[0] in names}
+def only(exposition, *names):
+    return {key: value for key, value in exposition.items() if key[0] in names}
 
 
 def pauses(frames_transmit, frames_receive):
@@ -81,7 +81,7 @@ def test_metric_is_made_of_catalogued_metrics_by_labels_they_have(metric):
     assert kinds == ({"counter"} if metric.form in {"total", "rate"} else {"gauge"})
 
 
-def test_page_has_what_every_metric_of_the_detector_is_made_of():
+def test_exposition_has_what_every_metric_of_the_detector_is_made_of():
     made_of = {name for metric in TABLE for name in metric.selector.metrics}
     made_of |= {metric.share_of for metric in TABLE if metric.share_of is not None}
     for metric in load_preset("peerwatch").metrics:
@@ -98,7 +98,7 @@ def test_nothing_read_leaves_only_the_sign_of_life():
 
 
 def test_pauses_are_summed_over_ports_and_priorities_by_direction():
-    page = second(
+    exposition = second(
         {
             "nic_pfc_pause_frames_total": pauses(1100, 70),
             "nic_pfc_pause_seconds_total": pauses(1.5, 0.25),
@@ -118,7 +118,7 @@ def test_pauses_are_summed_over_ports_and_priorities_by_direction():
         ("fast_pfc_transmit_pause_seconds_per_second",): 1.0,
         ("fast_pfc_receive_pause_seconds_total",): 0.25,
         ("fast_pfc_receive_pause_seconds_per_second",): 0.25,
-    } == page
+    } == exposition
 
 
 def test_traffic_is_both_directions_without_the_loopback():
@@ -131,14 +131,14 @@ def test_traffic_is_both_directions_without_the_loopback():
             "nic_receive_bytes_total": [(("mlx5_0", "1"), 2 * a)],
         }
 
-    page = second(traffic(150, 10**9), traffic(100, 0))
+    exposition = second(traffic(150, 10**9), traffic(100, 0))
     assert {
         ("fast_up",): 1,
         ("fast_network_bytes_total",): 600,
         ("fast_network_bytes_per_second",): 200,
         ("fast_rdma_bytes_total",): 450,
         ("fast_rdma_bytes_per_second",): 150,
-    } == page
+    } == exposition
 
 
 def test_cpu_usage_is_the_busy_share_of_all_cpus():
@@ -147,12 +147,12 @@ def test_cpu_usage_is_the_busy_share_of_all_cpus():
             "host_cpu_seconds_total": [(("user",), user), (("idle",), idle), (("iowait",), iowait)]
         }
 
-    page = second(modes(13, 400, 90), modes(10, 100, 50), host_cpus=[((), 4)])
-    assert {("fast_cpu_usage_ratio",): 0.75} == only(page, "fast_cpu_usage_ratio")
+    exposition = second(modes(13, 400, 90), modes(10, 100, 50), host_cpus=[((), 4)])
+    assert {("fast_cpu_usage_ratio",): 0.75} == only(exposition, "fast_cpu_usage_ratio")
 
 
 def test_shares_need_their_whole():
-    page = values(
+    exposition = values(
         FastAggregator(),
         [
             latest_results(
@@ -168,13 +168,13 @@ def test_shares_need_their_whole():
         ("fast_up",): 1,
         ("fast_memory_usage_ratio",): 0.75,
         ("fast_gpu_memory_used_ratio", "0"): 0.5,
-    } == page
+    } == exposition
 
 
 def test_gpu_values_are_by_index():
     both = [(("0", "a"), 0.25), (("1", "b"), 0.5)]
     links = [(("0", "a"), 10), (("1", "b"), 20)]
-    page = values(
+    exposition = values(
         FastAggregator(),
         [
             latest_results(
@@ -198,7 +198,7 @@ def test_gpu_values_are_by_index():
         ("fast_gpu_sm_clock_hertz", "0"): 1.5e9,
         ("fast_nvlink_bytes_total", "0"): 20,
         ("fast_nvlink_bytes_total", "1"): 40,
-    } == page
+    } == exposition
 
 
 def test_job_info_and_oldest_heartbeat_are_by_job():
@@ -206,7 +206,7 @@ def test_job_info_and_oldest_heartbeat_are_by_job():
         labels = {"gpu": gpu, "uuid": "u", "job_id": job_id}
         return tuple(labels.get(label, "") for label in CATALOG["gpu_job_info"].labels)
 
-    page = values(
+    exposition = values(
         FastAggregator(),
         [
             latest_results(
@@ -231,51 +231,51 @@ def test_job_info_and_oldest_heartbeat_are_by_job():
         ("fast_heartbeat_age_seconds", "a"): 30,
         # A clock that runs ahead is no sign of trouble.
         ("fast_heartbeat_age_seconds", "b"): 0,
-    } == page
+    } == exposition
 
 
 def test_age_grows_while_the_heartbeat_stands_still():
-    page = FastAggregator()
+    aggregator = FastAggregator()
     report = latest_results(10, rank_heartbeat_timestamp_seconds=[(("a", "0"), NOW)])
     ages = [
-        values(page, [report], NOW + seconds)["fast_heartbeat_age_seconds", "a"]
+        values(aggregator, [report], NOW + seconds)["fast_heartbeat_age_seconds", "a"]
         for seconds in (0, 1, 2)
     ]
     assert [0, 1, 2] == ages
 
 
 def test_failed_run_gives_no_value_rather_than_an_old_one():
-    page = FastAggregator()
+    aggregator = FastAggregator()
     counter = {"host_tcp_retransmitted_segments_total": [((), 5)]}
-    values(page, [latest_results(10, **counter, host_tcp_send_queue_bytes=[((), 768)])])
-    assert {("fast_up",): 1} == values(page, [latest_results(11)])
+    values(aggregator, [latest_results(10, **counter, host_tcp_send_queue_bytes=[((), 768)])])
+    assert {("fast_up",): 1} == values(aggregator, [latest_results(11)])
 
 
 def test_rate_goes_by_the_start_of_each_run_not_by_the_tick():
-    page = FastAggregator()
+    aggregator = FastAggregator()
     name = "host_tcp_retransmitted_segments_total"
-    values(page, [latest_results(10.0, **{name: [((), 0)]})])
-    late = values(page, [latest_results(11.25, **{name: [((), 100)]})])
+    values(aggregator, [latest_results(10.0, **{name: [((), 0)]})])
+    late = values(aggregator, [latest_results(11.25, **{name: [((), 100)]})])
     assert 80 == late["fast_tcp_retransmitted_segments_per_second",]
 
 
 def test_collector_that_did_not_run_again_keeps_its_rate():
-    page = FastAggregator()
+    aggregator = FastAggregator()
     name = "host_tcp_retransmitted_segments_total"
-    values(page, [latest_results(10.0, **{name: [((), 0)]})])
+    values(aggregator, [latest_results(10.0, **{name: [((), 0)]})])
     report = latest_results(20.0, **{name: [((), 100)]})
-    first, again = values(page, [report]), values(page, [report])
+    first, again = values(aggregator, [report]), values(aggregator, [report])
     assert 10 == first["fast_tcp_retransmitted_segments_per_second",]
     assert first == again
 
 
 def test_value_of_what_did_not_change_is_the_same_family():
-    page = FastAggregator()
+    aggregator = FastAggregator()
     report = latest_results(10, host_tcp_send_queue_bytes=[((), 768)])
     changed = latest_results(12, host_tcp_send_queue_bytes=[((), 0)])
-    _, first = page.families([report], NOW)
-    _, again = page.families([report], NOW + 1)
-    _, other = page.families([changed], NOW + 2)
+    _, first = aggregator.families([report], NOW)
+    _, again = aggregator.families([report], NOW + 1)
+    _, other = aggregator.families([changed], NOW + 2)
     assert first is again is not other
 
 
@@ -285,8 +285,8 @@ def test_value_of_what_did_not_change_is_the_same_family():
 def test_series_are_joined_as_the_table_says(join, expected):
     table = [FastMetric("fast_tcp_send_queue_bytes", Selector(("gpu_power_watts",)), join=join)]
     rows = [(("0", "a"), 1.0), (("1", "b"), 2.0), (("2", "c"), 6.0), (("3", "d"), math.nan)]
-    page = values(FastAggregator(table), [latest_results(10, gpu_power_watts=rows)])
-    assert expected == page["fast_tcp_send_queue_bytes",]
+    exposition = values(FastAggregator(table), [latest_results(10, gpu_power_watts=rows)])
+    assert expected == exposition["fast_tcp_send_queue_bytes",]
 
 
 def test_what_joins_and_what_says_that_the_node_is_there_has_no_timestamps():
@@ -303,13 +303,13 @@ def test_what_joins_and_what_says_that_the_node_is_there_has_no_timestamps():
         max_size=8,
     )
 )
-def test_whatever_is_read_the_page_is_made(runs):
-    page = FastAggregator()
+def test_whatever_is_read_the_exposition_is_made(runs):
+    aggregator = FastAggregator()
     for number, found in enumerate(runs):
         rows = [((device,), value) for device, value in found.items()]
         plain = [((), value) for value in found.values()][:1]
         made = values(
-            page,
+            aggregator,
             [
                 latest_results(
                     float(number),

@@ -130,10 +130,10 @@ def node_exporter(root, names):
         found = (re.search(r"address=(127\.0\.0\.1:\d+)", line) for line in process.stderr)
         address = next(match[1] for match in found if match)
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=300) as answer:
-            page = answer.read().decode()
+            exposition = answer.read().decode()
         yield {
             (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
-            for family in text_string_to_metric_families(page)
+            for family in text_string_to_metric_families(exposition)
             for sample in family.samples
         }
     finally:

@@ -1,4 +1,4 @@
-"""Every fixture case gives exactly its pages, and the pages obey the naming law."""
+"""Every fixture case gives exactly its expositions, and they obey the naming law."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ GOLDEN = sorted(
     [FIXTURES / case / "expected.prom" for case in CASES]
     + [FIXTURES / case / "expected_fast.prom" for case in FAST_CASES]
 )
-every_golden_page = pytest.mark.parametrize(
-    "page", GOLDEN, ids=lambda path: f"{path.parent.name}-{path.stem}"
+every_golden_exposition = pytest.mark.parametrize(
+    "exposition", GOLDEN, ids=lambda path: f"{path.parent.name}-{path.stem}"
 )
 # What needs a sampler, a driver process that runs or fails, a rank that answers, logs that
 # grow, or other nodes; their own tests publish it.
@@ -57,51 +57,62 @@ def check_golden(expected, actual, request):
     assert expected.read_text() == actual
 
 
-def published(page):
-    """Return the label names of every sample on a page, by metric name."""
+def published(exposition):
+    """Return the label names of every sample of an exposition, by metric name."""
     labels = {}
-    for family in text_string_to_metric_families(page):
+    for family in text_string_to_metric_families(exposition):
         for sample in family.samples:
             labels.setdefault(sample.name, set()).add(tuple(sorted(sample.labels)))
     return labels
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_case_renders_its_golden_page(case, render, request):
+def test_case_renders_its_golden_exposition(case, render, request):
     check_golden(FIXTURES / case / "expected.prom", render(case), request)
 
 
 @pytest.mark.parametrize("case", FAST_CASES)
-def test_case_renders_its_golden_fast_page(case, render_fast, request):
+def test_case_renders_its_golden_fast_exposition(case, render_fast, request):
     check_golden(FIXTURES / case / "expected_fast.prom", render_fast(case), request)
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not on PATH")
-@every_golden_page
-def test_promtool_accepts_the_page(page):
+@every_golden_exposition
+def test_promtool_accepts_the_exposition(exposition):
     check = subprocess.run(
-        ["promtool", "check", "metrics"], input=page.read_bytes(), capture_output=True, check=False
+        ["promtool", "check", "metrics"],
+        input=exposition.read_bytes(),
+        capture_output=True,
+        check=False,
     )
     assert ("", 0) == (check.stderr.decode(), check.returncode)
 
 
 def test_the_cases_publish_the_whole_catalogue_and_nothing_else():
-    names = {name for page in GOLDEN for name in published(page.read_text())}
+    names = {name for exposition in GOLDEN for name in published(exposition.read_text())}
     assert EXPORTER_METRICS == names - LIVE_METRICS
 
 
-def test_no_metric_is_on_both_pages():
-    fast = {name for page in GOLDEN if "fast" in page.stem for name in published(page.read_text())}
+def test_no_metric_is_in_both_expositions():
+    fast = {
+        name
+        for exposition in GOLDEN
+        if "fast" in exposition.stem
+        for name in published(exposition.read_text())
+    }
     full = {
-        name for page in GOLDEN if "fast" not in page.stem for name in published(page.read_text())
+        name
+        for exposition in GOLDEN
+        if "fast" not in exposition.stem
+        for name in published(exposition.read_text())
     }
     assert set() == fast & full
     assert all(name.startswith("fast_") for name in fast)
 
 
-@every_golden_page
-def test_samples_carry_the_catalogued_labels(page):
-    for name, label_sets in published(page.read_text()).items():
+@every_golden_exposition
+def test_samples_carry_the_catalogued_labels(exposition):
+    for name, label_sets in published(exposition.read_text()).items():
         assert {tuple(sorted(CATALOG[name].labels))} == label_sets, name
 
 

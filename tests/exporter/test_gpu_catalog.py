@@ -72,7 +72,7 @@ def test_no_series_is_published_twice(case):
 
 
 @pytest.mark.parametrize("name", HARDWARE)
-def test_collecting_twice_gives_the_same_page(name):
+def test_collecting_twice_gives_the_same_exposition(name):
     with case_node("h100_node") as h100:
         collector = h100.collector(name)
         first, second = (

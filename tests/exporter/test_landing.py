@@ -1,4 +1,4 @@
-"""The page for people."""
+"""The landing page, for people."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Outline(HTMLParser):
 
     VOID = frozenset({"meta", "link", "br"})
 
-    def __init__(self, page):
+    def __init__(self, html):
         super().__init__()
         self.rows, self.links, self.text, self.open = [], [], [], []
-        self.feed(page.decode())
+        self.feed(html.decode())
         self.close()
 
     def handle_starttag(self, tag, attributes):
@@ -66,7 +66,7 @@ def landing(statuses=STATUSES, boards=(), **changes):
     return Landing(**{**values, **changes})
 
 
-def test_page_says_what_and_where_the_exporter_is():
+def test_landing_page_says_what_and_where_the_exporter_is():
     outline = Outline(landing().render())
     text = " ".join(outline.text)
     for fact in ("node-7", "1.2.3", platform.python_version(), "3 d 4 h"):
@@ -106,18 +106,18 @@ def test_gpus_are_listed():
 def test_nothing_from_the_node_becomes_markup():
     statuses = (CollectorStatus(EVIL, EVIL, 1, False, EVIL, 0, 0, 0),)
     boards = (GpuIdentity(0, EVIL, EVIL, EVIL, EVIL),)
-    page = landing(
+    html = landing(
         statuses, boards, node=EVIL, version=EVIL, notes=(EVIL,), places={EVIL: EVIL}
     ).render()
-    assert b"<script" not in page
-    assert [] == Outline(page).open
+    assert b"<script" not in html
+    assert [] == Outline(html).open
 
 
-def test_page_needs_nothing_from_elsewhere():
-    page = landing().render().decode()
-    assert "http:" not in page
-    assert "https:" not in page
-    assert "src=" not in page
+def test_landing_page_needs_nothing_from_elsewhere():
+    html = landing().render().decode()
+    assert "http:" not in html
+    assert "https:" not in html
+    assert "src=" not in html
 
 
 @pytest.mark.parametrize(

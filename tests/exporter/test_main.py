@@ -131,7 +131,7 @@ def test_web_configuration_protects_and_is_read_again_on_sighup(tmp_path):
 
 
 def metrics_of(exporter):
-    """Return the samples of the page, by name and labels as they stand there."""
+    """Return the samples of the exposition, by name and labels as they stand there."""
     lines = ask(exporter.port, "/metrics").body.decode().splitlines()
     return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
 
@@ -157,9 +157,9 @@ def test_settings_are_read_again_on_sighup(tmp_path):
         # What was counted before has the new class, and nothing of it is lost.
         eventually(lambda: metrics_of(exporter).get(hardware) == "1")
         eventually(lambda: "host_memory_total_bytes" in metrics_of(exporter))
-        page = metrics_of(exporter)
-        assert watch not in page
-        assert page["host_boot_time_seconds"] == seen["host_boot_time_seconds"]
+        exposition = metrics_of(exporter)
+        assert watch not in exposition
+        assert exposition["host_boot_time_seconds"] == seen["host_boot_time_seconds"]
 
         config.write_text(only % ", nothing" + "deadline_seconds: 9\n")
         exporter.process.send_signal(signal.SIGHUP)
@@ -171,9 +171,9 @@ def test_settings_are_read_again_on_sighup(tmp_path):
         for _ in range(20):
             exporter.process.send_signal(signal.SIGHUP)
         eventually(lambda: "host_memory_total_bytes" not in metrics_of(exporter))
-        page = metrics_of(exporter)
-        assert "1" == page["exporter_config_last_reload_successful"]
-        assert 2 <= int(page[succeeded]) < 20
+        exposition = metrics_of(exporter)
+        assert "1" == exposition["exporter_config_last_reload_successful"]
+        assert 2 <= int(exposition[succeeded]) < 20
         exporter.process.send_signal(signal.SIGTERM)
         assert 0 == exporter.process.wait(60)
 

@@ -1,4 +1,4 @@
-"""The NVML source: one initialisation, every error judged where it happens."""
+"""The NVML source: one initialisation, every error dealt with where it happens."""
 
 from __future__ import annotations
 

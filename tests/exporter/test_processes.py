@@ -384,8 +384,11 @@ def test_real_process_counts_while_it_runs_and_after_it_ended():
 
     def used():
         time.sleep(0.11)  # past the age at which a listing is used again
-        page = collected(cpu)
-        return page["host_cpu_seconds_total", "user"] + page["host_cpu_seconds_total", "system"]
+        exposition = collected(cpu)
+        return (
+            exposition["host_cpu_seconds_total", "user"]
+            + exposition["host_cpu_seconds_total", "system"]
+        )
 
     def available():
         return collected(memory)["host_memory_available_bytes",]

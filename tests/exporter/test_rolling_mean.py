@@ -88,7 +88,7 @@ def test_one_second_leaves_everything_as_it_is():
     assert [family] == list(means([family], 100.0))
 
 
-def test_the_full_page_shows_the_mean_and_the_fast_page_the_second(tmp_path):
+def test_the_full_exposition_shows_the_mean_and_the_fast_one_the_second(tmp_path):
     clock, collector = FakeClock(), Returning("gpu_utilization_ratio", labels=GPU)
     worker = worker_of(collector, "gpu", clock)
     runner = Runner(

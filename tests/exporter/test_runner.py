@@ -72,7 +72,7 @@ def test_the_exporters_own_processes_are_looked_at_every_5_s(make, monkeypatch):
     assert [5, 5] == [later - earlier for earlier, later in pairwise(asked)]
 
 
-def test_page_has_every_family_and_says_how_each_collector_did(make):
+def test_exposition_has_every_family_and_says_how_each_collector_did(make):
     runner = make(cpu=Returning(), other=Returning("host_load1", 0.5))
     collected = {("host_cpus",): 2.0, ("host_load1",): 0.5}
     own = {
@@ -107,14 +107,14 @@ def test_page_has_every_family_and_says_how_each_collector_did(make):
 
 
 def test_failure_takes_down_only_its_own_collector(make):
-    page = samples(
+    exposition = samples(
         make(bad=Failing(PermissionError(13, "denied")), cpu=Returning()).tick().families
     )
-    assert (2.0, 1) == (page["host_cpus",], page["exporter_collector_success", "cpu"])
-    assert 0 == page["exporter_collector_success", "bad"]
-    assert 1 == page["exporter_collector_error_info", "bad", "permission_denied"]
-    assert ("host_load1",) not in page
-    assert ("exporter_collector_last_success_timestamp_seconds", "bad") not in page
+    assert (2.0, 1) == (exposition["host_cpus",], exposition["exporter_collector_success", "cpu"])
+    assert 0 == exposition["exporter_collector_success", "bad"]
+    assert 1 == exposition["exporter_collector_error_info", "bad", "permission_denied"]
+    assert ("host_load1",) not in exposition
+    assert ("exporter_collector_last_success_timestamp_seconds", "bad") not in exposition
 
 
 def test_stuck_collector_is_left_out_and_the_others_go_on(make):
@@ -132,25 +132,25 @@ def test_stuck_collector_is_left_out_and_the_others_go_on(make):
     assert 1 == first["exporter_collector_error_info", "gpu", "deadline_exceeded"]
     assert ("host_load1",) not in first
     assert [0, 10] == [
-        page["exporter_collector_stuck_seconds", "gpu", ""] for page in (first, second)
+        exposition["exporter_collector_stuck_seconds", "gpu", ""] for exposition in (first, second)
     ]
     assert ["gpu"] == runner.stuck()
 
 
-def test_collector_that_came_back_is_on_the_page_again(make):
+def test_collector_that_came_back_is_in_the_exposition_again(make):
     stuck = Blocking()
     runner = make(deadline=0.05, gpu=stuck)
     assert 0 == samples(runner.tick().families)["exporter_collector_success", "gpu"]
     stuck.let_go.set()
     wait_until(lambda: not runner.stuck())
     runner._deadline_seconds = 60
-    page = samples(runner.tick().families)
+    exposition = samples(runner.tick().families)
     assert 2 == stuck.started
     assert (1, 0, 1, 2.0) == (
-        page["exporter_collector_success", "gpu"],
-        page["exporter_collector_stuck_seconds", "gpu", ""],
-        page["exporter_collector_timeouts_total", "gpu"],
-        page["host_load1",],
+        exposition["exporter_collector_success", "gpu"],
+        exposition["exporter_collector_stuck_seconds", "gpu", ""],
+        exposition["exporter_collector_timeouts_total", "gpu"],
+        exposition["host_load1",],
     )
 
 
@@ -158,10 +158,10 @@ def test_one_stuck_gpu_is_named(make):
     clock = FakeClock()
     worker = Scripted("gpu", clock=clock)
     worker.stuck_seconds = {"3": 12.5}
-    page = samples(make(worker, clock=clock).tick().families)
+    exposition = samples(make(worker, clock=clock).tick().families)
     assert (0, 12.5) == (
-        page["exporter_collector_stuck_seconds", "gpu", ""],
-        page["exporter_collector_stuck_seconds", "gpu", "3"],
+        exposition["exporter_collector_stuck_seconds", "gpu", ""],
+        exposition["exporter_collector_stuck_seconds", "gpu", "3"],
     )
 
 
@@ -169,11 +169,11 @@ def test_worker_that_raises_is_a_failed_collector(make):
     clock = FakeClock()
     worker = Scripted("gpu", clock=clock)
     worker.failure = BrokenPipeError(32, "the driver process is gone")
-    page = samples(make(worker, clock=clock, cpu=Returning()).tick().families)
+    exposition = samples(make(worker, clock=clock, cpu=Returning()).tick().families)
     assert (0, 1, 2.0) == (
-        page["exporter_collector_success", "gpu"],
-        page["exporter_collector_error_info", "gpu", "os_error"],
-        page["host_cpus",],
+        exposition["exporter_collector_success", "gpu"],
+        exposition["exporter_collector_error_info", "gpu", "os_error"],
+        exposition["host_cpus",],
     )
 
 
@@ -184,9 +184,9 @@ def test_own_times_have_no_digits_that_say_nothing(make):
             return report._replace(duration=0.1 + 0.2, last_success=NOW + 1 / 3)
 
     clock = FakeClock()
-    page = samples(make(Precise("gpu", clock=clock), clock=clock).tick().families)
-    assert 0.3 == page["exporter_collector_duration_seconds", "gpu"]
-    assert NOW + 0.333 == page["exporter_collector_last_success_timestamp_seconds", "gpu"]
+    exposition = samples(make(Precise("gpu", clock=clock), clock=clock).tick().families)
+    assert 0.3 == exposition["exporter_collector_duration_seconds", "gpu"]
+    assert NOW + 0.333 == exposition["exporter_collector_last_success_timestamp_seconds", "gpu"]
 
 
 def test_what_is_said_of_collectors_is_the_same_object_until_one_fares_otherwise(make):
@@ -337,16 +337,16 @@ def test_flood_of_series_is_cut_and_counted(make):
         rank_threads=[(("job", str(number)), number) for number in range(50)],
         host_cpus=[((), 4)],
     )
-    page = samples(make(ranks=flood, cpu=Returning("host_boot_time_seconds")).tick().families)
-    kept = [key for key in page if key[0] == "rank_threads"]
+    exposition = samples(make(ranks=flood, cpu=Returning("host_boot_time_seconds")).tick().families)
+    kept = [key for key in exposition if key[0] == "rank_threads"]
     assert [("rank_threads", "job", str(number)) for number in range(9)] == kept
     assert ((0.5, 42), 1, 0) == (
-        (page["host_load1",], page["exporter_collector_dropped_series", "ranks"]),
-        page["exporter_collector_error_info", "ranks", "series_limit"],
-        page["exporter_collector_dropped_series", "cpu"],
+        (exposition["host_load1",], exposition["exporter_collector_dropped_series", "ranks"]),
+        exposition["exporter_collector_error_info", "ranks", "series_limit"],
+        exposition["exporter_collector_dropped_series", "cpu"],
     )
-    assert ("host_cpus",) not in page
-    assert page["exporter_collector_success", "ranks"] == 1
+    assert ("host_cpus",) not in exposition
+    assert exposition["exporter_collector_success", "ranks"] == 1
 
 
 def test_family_from_two_collectors_stands_once_with_all_its_series(make):
@@ -382,9 +382,9 @@ def test_joining_families_leaves_what_each_collector_gave_as_it_was(make):
 
 def test_label_set_published_twice_stands_once_with_its_first_value(make):
     twice = Rows(host_load1=[((), 1.5), ((), 2.5)], host_cpus=[])
-    page = make(cpu=twice).tick().families
-    assert [[((), 1.5)]] == [item.rows for item in page if item.spec.name == "host_load1"]
-    assert "host_cpus" not in {item.spec.name for item in page}
+    exposition = make(cpu=twice).tick().families
+    assert [[((), 1.5)]] == [item.rows for item in exposition if item.spec.name == "host_load1"]
+    assert "host_cpus" not in {item.spec.name for item in exposition}
 
 
 def test_family_that_says_nothing_new_is_the_same_object(make):
@@ -398,7 +398,9 @@ def test_family_that_says_nothing_new_is_the_same_object(make):
     changing.rows["host_load1"] = [((), 2.0)]
     third = families()
     assert first["host_load1"] is second["host_load1"]
-    assert [[((), 1.0)], [((), 2.0)]] == [page["host_load1"].rows for page in (second, third)]
+    assert [[((), 1.0)], [((), 2.0)]] == [
+        exposition["host_load1"].rows for exposition in (second, third)
+    ]
     assert first["host_cpus"] is third["host_cpus"]
 
 

@@ -1,4 +1,4 @@
-"""What the sampler's statistics become on the page, and how the page looks when it fails."""
+"""What the sampler's statistics become in the exposition, and what stands there when it fails."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def collector_of(tmp_path, state):
     return SamplerCollector(ExporterConfig(), StandingSampler(tmp_path, state).sources)
 
 
-def page_of(tmp_path, second=SECOND, **changes):
+def exposition_of(tmp_path, second=SECOND, **changes):
     state = replace(SamplerState(LAYOUT, second), **changes)
     return collected(collector_of(tmp_path, state))
 
@@ -79,27 +79,29 @@ def page_of(tmp_path, second=SECOND, **changes):
 def test_statistics_become_metrics(tmp_path):
     busy = Statistics(1500, 5e10, 4e10, 1e9, 0.02, 0.3, 0.0101)
     pauses = Statistics(1500, 9e5, 0.0, 60.0, 0.0, 0.004, 0.0)
-    page = page_of(tmp_path, statistics(transmit_bytes=busy, receive_pause_frames=pauses))
+    exposition = exposition_of(
+        tmp_path, statistics(transmit_bytes=busy, receive_pause_frames=pauses)
+    )
 
     assert {
         ("max",): 5e10,
         ("p99",): 4e10,
         ("mean",): 1e9,
-    } == {k[2:]: v for k, v in only(page, "nic_burst_transmit_bytes_per_second").items()}
-    pause = only(page, "nic_burst_pfc_pause_frames_per_second")
+    } == {k[2:]: v for k, v in only(exposition, "nic_burst_transmit_bytes_per_second").items()}
+    pause = only(exposition, "nic_burst_pfc_pause_frames_per_second")
     assert 9e5 == pause[*PORT, "receive", "max"]
     assert 0 == pause[*PORT, "transmit", "max"]
-    line_rate = only(page, "nic_burst_line_rate_ratio")
+    line_rate = only(exposition, "nic_burst_line_rate_ratio")
     assert {(*PORT, "transmit"): 0.02, (*PORT, "receive"): 0} == line_rate
-    active = only(page, "nic_burst_active_ratio")
+    active = only(exposition, "nic_burst_active_ratio")
     assert 0.004 == active[*PORT, "receive_pause_frames"]
     assert (*PORT, "transmit_bytes") not in active
-    updates = only(page, "nic_burst_update_interval_seconds")
+    updates = only(exposition, "nic_burst_update_interval_seconds")
     assert {(*PORT, "transmit_bytes"): 0.0101} == updates
 
 
 def test_sampler_says_how_it_fares(tmp_path):
-    page = page_of(tmp_path, restarts=2)
+    exposition = exposition_of(tmp_path, restarts=2)
 
     assert {
         "sampler_interval_seconds": 0.0101,
@@ -112,14 +114,14 @@ def test_sampler_says_how_it_fares(tmp_path):
         "sampler_series": len(COUNTERS),
         "sampler_restarts_total": 2,
         "sampler_stuck_seconds": 0,
-    } == {key[0]: value for key, value in page.items() if key[0].startswith("sampler_")}
+    } == {key[0]: value for key, value in exposition.items() if key[0].startswith("sampler_")}
 
 
 def test_series_without_samples_is_left_out(tmp_path):
-    page = page_of(tmp_path, statistics(transmit_bytes=None))
+    exposition = exposition_of(tmp_path, statistics(transmit_bytes=None))
 
-    assert {} == only(page, "nic_burst_transmit_bytes_per_second")
-    assert 3 == len(only(page, "nic_burst_receive_bytes_per_second"))
+    assert {} == only(exposition, "nic_burst_transmit_bytes_per_second")
+    assert 3 == len(only(exposition, "nic_burst_receive_bytes_per_second"))
 
 
 def families_until_partial(collector):
@@ -132,28 +134,28 @@ def families_until_partial(collector):
 
 def test_stuck_sampler_says_for_how_long_and_publishes_nothing_old(tmp_path):
     state = SamplerState(LAYOUT, SECOND, stuck_seconds=12.5)
-    page, cause = families_until_partial(collector_of(tmp_path, state))
+    exposition, cause = families_until_partial(collector_of(tmp_path, state))
 
-    assert [((), 12.5)] == page["sampler_stuck_seconds"]
+    assert [((), 12.5)] == exposition["sampler_stuck_seconds"]
     assert "sampler_stuck" == cause.error_class
-    assert not [name for name in page if name.startswith("nic_burst_")]
+    assert not [name for name in exposition if name.startswith("nic_burst_")]
 
 
 def test_refused_sampler_says_why(tmp_path):
     state = SamplerState(refused="15 s of history need 100 MiB.")
-    page, cause = families_until_partial(collector_of(tmp_path, state))
+    exposition, cause = families_until_partial(collector_of(tmp_path, state))
 
     assert "sampler_memory_limit" == cause.error_class
     assert "100 MiB" in str(cause)
-    assert [((), 0)] == page["sampler_series"]
+    assert [((), 0)] == exposition["sampler_series"]
 
 
 def test_sampler_that_ends_again_and_again_says_so(tmp_path):
     state = SamplerState(restarts=3)
-    page, cause = families_until_partial(collector_of(tmp_path, state))
+    exposition, cause = families_until_partial(collector_of(tmp_path, state))
 
     assert "sampler_ended" == cause.error_class
-    assert [((), 3)] == page["sampler_restarts_total"]
+    assert [((), 3)] == exposition["sampler_restarts_total"]
 
 
 def test_sampler_that_was_started_again_publishes_what_it_has(tmp_path):
@@ -199,16 +201,16 @@ def test_promtool_accepts_the_names(tmp_path):
     assert 0 == check.returncode
 
 
-def test_page_of_a_real_sampler(tmp_path):
+def test_exposition_of_a_real_sampler(tmp_path):
     tree = Tree(tmp_path)
     with sampler_on(tree.root) as sampler:
         collector = SamplerCollector(ExporterConfig(), sampler.sources)
         until(lambda: sampler.state().second)
-        page = collected(collector)
+        exposition = collected(collector)
 
-    assert 5 == page["sampler_series",]
-    assert 0 == page["nic_burst_transmit_bytes_per_second", *PORT, "max"]
-    assert 0 == page["nic_burst_line_rate_ratio", *PORT, "transmit"]
+    assert 5 == exposition["sampler_series",]
+    assert 0 == exposition["nic_burst_transmit_bytes_per_second", *PORT, "max"]
+    assert 0 == exposition["nic_burst_line_rate_ratio", *PORT, "transmit"]
 
 
 def test_settings_reach_the_process(tmp_path):

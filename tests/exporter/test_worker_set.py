@@ -87,11 +87,11 @@ def test_only_what_a_setting_concerns_changes_and_the_rest_goes_on(tmp_path, mad
     late = workers.follow(config, ["ethtool.interfaces", "heartbeat.forget_after_seconds"])
     runner.follow(workers.workers, **limits)
     clock.now += 1
-    page = samples(runner.tick().families)
+    exposition = samples(runner.tick().families)
     runner.stop()
 
     assert [] == late
-    assert (2.0, 2.0) == (page["host_cpus",], page["host_load1",])
+    assert (2.0, 2.0) == (exposition["host_cpus",], exposition["host_load1",])
     assert {"listed": 2, "following": 1, "plain": 1} == {k: len(v) for k, v in made.items()}
     assert (99, 1) == (made["following"][0].seconds, made["following"][0].changes)
 
@@ -106,12 +106,12 @@ def test_collectors_come_and_go_and_those_of_the_driver_wait(tmp_path, made, reg
     late = workers.follow(settings(enabled=["listed", "following", "gpu"]), ["collectors.enabled"])
     runner.follow(workers.workers, **limits)
     clock.now += 1
-    page = samples(runner.tick().families)
+    exposition = samples(runner.tick().families)
 
     assert ["gpu"] == late
     assert ["following", "listed"] == runner.names
-    assert ("host_processes",) not in page
-    assert ("exporter_collector_success", "plain") not in page
+    assert ("host_processes",) not in exposition
+    assert ("exporter_collector_success", "plain") not in exposition
     runs = made["plain"][0].runs
     gone.request()
     clock.now += 1
@@ -171,9 +171,9 @@ def test_without_a_driver_process_all_run_in_this_one(tmp_path):
     sources = sources_at(tmp_path, FakeClock())
     workers = make_workers(ExporterConfig(), sources, REGISTERED, None)
     runner = Runner(workers, sources, deadline_seconds=20, version="1")
-    page = samples(runner.tick().families)
+    exposition = samples(runner.tick().families)
     runner.stop()
     assert [1, 1, 1] == [
-        page["exporter_collector_success", name] for name in ("cpu", "disk", "gpu")
+        exposition["exporter_collector_success", name] for name in ("cpu", "disk", "gpu")
     ]
-    assert 2.0 == page["host_cpus",]
+    assert 2.0 == exposition["host_cpus",]

@@ -19,13 +19,13 @@ BUDGET_SECONDS = 7 * 60.0
 _SIMULATED = (
     "**This is a run on the simulated driver of the demo: no GPU was to be had.** It shows that "
     "every part runs, and nothing of a real driver. On a machine with a driver, `make gpu` writes "
-    "this page anew: the same tables with the values of that GPU and its driver, the differences "
+    "this file anew: the same tables with the values of that GPU and its driver, the differences "
     "to `nvidia-smi`, and the times of training on CUDA and CPU."
 )
 
 
 def report(node: Node) -> tuple[str, list[str]]:
-    """Return the page, and what does not hold."""
+    """Return the document, and what does not hold."""
     begun = time.monotonic()
     results: list[Result] = []
     skipped: list[tuple[str, str]] = []
@@ -40,12 +40,14 @@ def report(node: Node) -> tuple[str, list[str]]:
         except Exception as error:
             kind = "" if isinstance(error, PartFailedError) else f"{type(error).__name__}: "
             results.append(Result(name.replace("_", " "), failures=[f"{kind}{error}"]))
-    return _page(node, results, skipped, time.monotonic() - begun), [
+    return _document(node, results, skipped, time.monotonic() - begun), [
         f"{result.title}: {failure}" for result in results for failure in result.failures
     ]
 
 
-def _page(node: Node, results: list[Result], skipped: list[tuple[str, str]], seconds: float) -> str:
+def _document(
+    node: Node, results: list[Result], skipped: list[tuple[str, str]], seconds: float
+) -> str:
     lines = [
         "# On a GPU",
         "",

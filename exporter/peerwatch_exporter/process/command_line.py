@@ -20,14 +20,14 @@ Publishes what one training node knows about itself as Prometheus metrics: GPUs,
 RDMA NICs, XID errors, CPU, memory, storage, TCP, and the ranks of training jobs."""
 
 _COMMANDS_HELP = """\
-serve (default): serve the pages until SIGTERM.
+serve (default): serve the endpoints until SIGTERM.
 collectors: list the collectors and whether they run.
 hook-path: print the directory to put into PYTHONPATH of a training job, so that its ranks write
 heartbeats.
 bench: print what each source costs on this node."""
 
 _EPILOG = """\
-pages:
+endpoints:
   /metrics              everything, for a scrape every 15 to 30 s
   /metrics/fast         what the detector reads, for a scrape every second; ?scraper=NAME where
                         several scrapers share an address
@@ -35,7 +35,7 @@ pages:
   /spans                single spans of the ranks' last minutes as JSON lines
   /stack                the Python stacks of a rank, where heartbeat.stacks is set
   /-/healthy /-/ready   liveness and readiness
-  /                     a page for people
+  /                     the landing page, for people
 
 signals:
   SIGTERM, SIGINT       end within 2 s

@@ -1,4 +1,4 @@
-"""The page for people: what this exporter is, how its collectors do, and where to scrape."""
+"""The landing page: what this exporter is, how its collectors do, and where to scrape."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ENDPOINTS = (
     ("/burst", "the sampler's recent raw samples as JSON"),
     ("/spans", "single spans of the ranks' last minutes as JSON lines"),
     ("/-/healthy", "200 while the process answers"),
-    ("/-/ready", "503 while the pages mean nothing"),
+    ("/-/ready", "503 while the metrics mean nothing"),
 )
 
 
@@ -64,12 +64,12 @@ class Status(Protocol):
 
     @property
     def series(self) -> int:
-        """What it adds to the page."""
+        """What it adds to the exposition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """Makes the page.
+    """Makes the landing page.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class Landing:
     notes: tuple[str, ...] = ()
 
     def render(self) -> bytes:
-        """Return the page in HTML."""
+        """Return the landing page in HTML."""
         statuses, boards = self.status(), self.boards()
         parts = [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',

@@ -1,4 +1,4 @@
-"""The landing page's style: no file of its own, so that the page is one request."""
+"""The landing page's style: no file of its own, so that all of it is one request."""
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2430; --soft: #5b6675; --line: #dde2e9;

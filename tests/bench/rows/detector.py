@@ -1,7 +1,7 @@
 """The detector on a real Prometheus: reading a job, a first call, a cycle; beside the plain pull.
 
 The plain pull is ``requests`` and ``json`` with a loop over the samples, of as many series and
-samples. It only reads; what a first call adds is judging.
+samples. It only reads; what a first call adds is evaluation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How long after its start the exporter has a page with everything on it, beside node_exporter.
+"""How long after its start the exporter's exposition has everything, beside node_exporter.
 
-On the node of ``bench.exporter``: a page is complete once all GPUs are on it and no collector
-failed. node_exporter reads when it is scraped, so its first answer is complete.
+On the node of ``bench.exporter``: an exposition is complete once all GPUs are in it and no
+collector failed. node_exporter reads when it is scraped, so its first answer is complete.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
                 theirs.append(_theirs(stack, tree))
     middle = _STARTS // 2
     yield Measurement(
-        "exporter, start to the first complete page",
+        "exporter, start to the first complete exposition",
         "s",
         sorted(ours)[middle],
         sorted(theirs)[middle],
@@ -53,7 +53,7 @@ def _ours(stack: Stack, tree: HostTree) -> float:
     return _seconds(
         lambda: start_exporter(stack, tree, port, {}, ready=False),
         port,
-        lambda page: complain_if_incomplete(page, tree.gpus),
+        lambda exposition: complain_if_incomplete(exposition, tree.gpus),
     )
 
 
@@ -70,12 +70,14 @@ def _seconds(
     while True:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-                page = answer.read().decode()
+                exposition = answer.read().decode()
             if check is not None:
-                check(page)
+                check(exposition)
         except (OSError, RuntimeError) as error:
             if time.perf_counter() - began > _PATIENCE_SECONDS:
-                raise RuntimeError(f"no complete page after {_PATIENCE_SECONDS:g} s") from error
+                raise RuntimeError(
+                    f"no complete exposition after {_PATIENCE_SECONDS:g} s"
+                ) from error
             time.sleep(_PAUSE_SECONDS)
         else:
             return time.perf_counter() - began

@@ -32,7 +32,7 @@ _COMPILED = "prepared seconds"
 
 
 def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
-    """Yield seconds from the start of the program until its page has a verdict."""
+    """Yield seconds from the start of the program until its exposition has a verdict."""
     with (
         tempfile.TemporaryDirectory(prefix="peerwatch-bench-") as name,
         Stack(Path(name)) as stack,

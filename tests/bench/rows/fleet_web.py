@@ -2,10 +2,10 @@
 
     PYTHONPATH=tests:exporter:detector python -m bench.rows.fleet_web
 
-Every tenth job has a node at fault and a diagnosis; the largest has 1,500 nodes. A page's time is
+Every tenth job has a node at fault and a diagnosis; the largest has 1,500 nodes. A room's time is
 of who opens it first after a cycle: CPU of all threads of this process, with those of who asks
-over HTTP. Viewers reload every ten
-seconds, as an open page does, in a process of their own; cycles with them and without take turns.
+over HTTP. Viewers reload every ten seconds, as an open room does, in a process of their own; cycles
+with them and without take turns.
 The CPU of a cycle is that of the thread that evaluates; making samples up does not count.
 """
 
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from bench.fleet_web import FLEET, LARGEST, FleetSite
 from bench.measurement import Goal, Measurement, alone
-from bench.web_pages import load_page, viewers
+from bench.web_views import load_view, viewers
 from peerwatch_detector.web.incident.address import Address
 
 _VIEWERS, _TURNS, _LOOKS = 50, 3, 3
@@ -48,7 +48,7 @@ def _measured(site: FleetSite) -> Iterator[Measurement]:
         "fleet": "/",
         "fleet, search": "/?q=finetune",
         "fleet, filter": "/?state=faulty",
-        "fleet, second page": "/?page=2",
+        "fleet, second part": "/?page=2",
         "job": f"/jobs/{LARGEST}",
         "job, all nodes": f"/jobs/{LARGEST}?nodes=all",
         "node": f"/nodes/{flagged.node}",
@@ -64,7 +64,7 @@ def _measured(site: FleetSite) -> Iterator[Measurement]:
         site.cycle()
         for name, path in rooms.items():
             began = time.process_time()
-            _, sizes[name] = load_page(base + path)
+            _, sizes[name] = load_view(base + path)
             firsts[name].append(time.process_time() - began)
     for name in rooms:
         # Programs read the JSON, and all of it.
@@ -82,11 +82,11 @@ def _watched(site: FleetSite, addresses: list[str]) -> Iterator[Measurement]:
     turns: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
     answered = 0
     for watched in (False, True) * _TURNS:
-        with viewers(addresses, _VIEWERS if watched else 0) as pages:
+        with viewers(addresses, _VIEWERS if watched else 0) as views:
             turns[watched].append(site.cycle())
-        answered += pages()
+        answered += views()
     if not answered:
-        raise RuntimeError("No viewer got a page.")
+        raise RuntimeError("No viewer got an answer.")
     names = (f"{_VIEWERS} viewers", "nobody looks")
     for unit, place, most in (("s", 0, 1.5), ("s CPU", 1, 1.15)):
         with_them, alone_ = (

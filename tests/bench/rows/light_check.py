@@ -1,6 +1,6 @@
 """The light suite of active checks on this machine, beside a shell script that looks at the same.
 
-The script runs the usual commands and judges nothing: it has no floor to compare with, no history
+The script runs the usual commands and decides nothing: it has no floor to compare with, no history
 and no peers.
 """
 

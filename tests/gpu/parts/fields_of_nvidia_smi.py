@@ -1,4 +1,4 @@
-"""The exporter's page against nvidia-smi, field by field."""
+"""The exporter's exposition against nvidia-smi, field by field."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _compare(command: list[str], node: Node) -> Result:
 
 
 def compared(text: str, samples: list) -> Result:  # type: ignore[type-arg]
-    """Return how the lines of nvidia-smi and the page differ."""
+    """Return how the lines of nvidia-smi and the exposition differ."""
     result = Result("The exporter against nvidia-smi")
     rows = []
     for line in filter(None, text.splitlines()):
@@ -68,5 +68,5 @@ def compared(text: str, samples: list) -> Result:  # type: ignore[type-arg]
                 result.failures.append(
                     f"{name} of GPU {index} is {said}, but nvidia-smi's {field} is {expected:g}."
                 )
-    result.table(("GPU", "nvidia-smi", "metric", "page", "nvidia-smi", ""), rows)
+    result.table(("GPU", "nvidia-smi", "metric", "exposition", "nvidia-smi", ""), rows)
     return result

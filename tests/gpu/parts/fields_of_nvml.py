@@ -1,4 +1,4 @@
-"""The exporter's page against NVML itself, field by field."""
+"""The exporter's exposition against NVML itself, field by field."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ FIELDS: tuple[Field, ...] = (
         "gpu_energy_joules_total",
         {},
         lambda h: pynvml.nvmlDeviceGetTotalEnergyConsumption(h) / 1000,
-        # The page's is up to 6 s old: some kilojoules, of tens of them if the driver is new.
+        # The exporter's is up to 6 s old: some kilojoules, of tens of them if the driver is new.
         0.25,
     ),
     (
@@ -93,8 +93,10 @@ def _compare(node: Node) -> Result:
                     )
     finally:
         pynvml.nvmlShutdown()
-    result.lines.append(f"{count} GPUs, {len(rows)} values. NVML is asked after the page was read.")
-    result.table(("GPU", "metric", "labels", "page", "NVML", ""), rows)
+    result.lines.append(
+        f"{count} GPUs, {len(rows)} values. NVML is asked after the exposition was read."
+    )
+    result.table(("GPU", "metric", "labels", "exposition", "NVML", ""), rows)
     return result
 
 

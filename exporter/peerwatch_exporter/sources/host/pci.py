@@ -15,7 +15,7 @@ PCI_DEVICES = "bus/pci/devices"
 Kind = Literal["gpu", "nic", "nvswitch", "bridge", "root_port"]
 
 # A node has some dozens of such functions; a machine with hundreds of virtual ones must not
-# become a page of them.
+# fill the exposition with them.
 MAX_FUNCTIONS = 128
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")

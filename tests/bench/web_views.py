@@ -1,14 +1,14 @@
-"""What the detector's pages cost, and whether people who look at them slow its cycles.
+"""What the detector's views cost, and whether people who look at them slow its cycles.
 
-    PYTHONPATH=tests:exporter:detector python -m bench.web_pages [--nodes 1500] [--viewers 50]
+    PYTHONPATH=tests:exporter:detector python -m bench.web_views [--nodes 1500] [--viewers 50]
 
 A detector evaluates a synthetic job of so many nodes with eight GPUs each, of which one node is at
-fault, with the default settings; its reader answers out of memory. Every page is asked of its HTTP
+fault, with the default settings; its reader answers out of memory. Every view is asked of its HTTP
 server: once as the first to open it after a cycle, and then as another who looks. Prometheus is
 stood in for by answers of no delay, so that the server's own time is measured.
 
-Then viewers, in a process of their own, reload the job's page and the incident's every ten seconds
-each, as an open page does, while cycles are timed; cycles with viewers and without take turns.
+Then viewers, in a process of their own, reload the job's view and the incident's every ten seconds
+each, as an open view does, while cycles are timed; cycles with viewers and without take turns.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from peerwatch_detector.web.incident.address import Address
 from peerwatch_detector.web.server import make_server
 
 _GPUS, _LOOKS, _TURNS = 8, 9, 4
-# An open page asks again after so many seconds (static/refresh.js).
+# An open view asks again after so many seconds (static/refresh.js).
 _RELOAD_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """One page.
+class View:
+    """One view.
 
     Parameters
     ----------
@@ -75,9 +75,9 @@ class Measures:
     Parameters
     ----------
     nodes, viewers, answered
-        Of the job, who looked, and how many pages they got.
-    pages
-        Each page.
+        Of the job, who looked, and how many views they got.
+    views
+        Each view.
     cycle_alone, cycle_watched
         Seconds of a cycle without and with viewers.
     cycle_cpu_alone, cycle_cpu_watched
@@ -89,7 +89,7 @@ class Measures:
     nodes: int
     viewers: int
     answered: int
-    pages: tuple[Page, ...]
+    views: tuple[View, ...]
     cycle_alone: float
     cycle_watched: float
     cycle_cpu_alone: float
@@ -98,7 +98,7 @@ class Measures:
 
 
 class _Memory:
-    """Answers for a server out of frames: the reader, and the history of pages."""
+    """Answers for a server out of frames: the reader, and the history of views."""
 
     def __init__(self, frames: Mapping[str, JobFrame], config: DetectorConfig) -> None:
         self._frames, self._config = frames, config
@@ -165,7 +165,7 @@ def _one(labels: dict[str, str], time: float) -> Series:
 
 
 def measure(nodes: int, viewers: int) -> Measures:
-    """Measure pages and cycles of one job of so many nodes."""
+    """Measure views and cycles of one job of so many nodes."""
     config = DetectorConfig.model_validate({"listen": {"port": 0}})
     memory = _Memory(synthetic_frames(nodes, _GPUS, config, faulty=True), config)
     bundle, _ = configured_bundle(config)
@@ -180,11 +180,11 @@ def measure(nodes: int, viewers: int) -> Measures:
         detector.cycle()
         findings = detector.snapshot.detections[0].findings
         if not findings:
-            raise RuntimeError("The synthetic fault was not found: its pages would be too simple.")
+            raise RuntimeError("The synthetic fault was not found: its views would be too simple.")
         incident = f"/incidents/{Address(JOB, int(findings[0].since)).when}/{JOB}"
         paths = ["/", f"/jobs/{JOB}", f"/jobs/{JOB}?nodes=all", f"/nodes/{findings[0].node}"]
         paths += [incident, "/incidents", "/actions", "/reliability"]
-        pages = tuple(_page(base, path) for path in paths)
+        views = tuple(_view(base, path) for path in paths)
         turns = [
             (watched, *_cycles(detector, memory, base, [paths[1], incident], viewers * watched))
             for watched in (False, True) * _TURNS
@@ -197,7 +197,7 @@ def measure(nodes: int, viewers: int) -> Measures:
         nodes,
         viewers,
         sum(turn[3] for turn in with_viewers),
-        pages,
+        views,
         statistics.median(turn[1] for turn in alone),
         statistics.median(turn[1] for turn in with_viewers),
         statistics.median(turn[2] for turn in alone),
@@ -206,16 +206,16 @@ def measure(nodes: int, viewers: int) -> Measures:
     )
 
 
-def _page(base: str, path: str) -> Page:
+def _view(base: str, path: str) -> View:
     cpu = time.process_time()
-    first, size = load_page(base + path)
+    first, size = load_view(base + path)
     cpu = time.process_time() - cpu
-    others = statistics.median(load_page(base + path)[0] for _ in range(_LOOKS))
-    return Page(path, first, cpu, others, size)
+    others = statistics.median(load_view(base + path)[0] for _ in range(_LOOKS))
+    return View(path, first, cpu, others, size)
 
 
-def load_page(address: str) -> tuple[float, int]:
-    """Return the seconds until a page is there, and its bytes."""
+def load_view(address: str) -> tuple[float, int]:
+    """Return the seconds until a view is there, and its bytes."""
     began = time.perf_counter()
     with urllib.request.urlopen(address) as answer:
         size = len(answer.read())
@@ -225,19 +225,19 @@ def load_page(address: str) -> tuple[float, int]:
 def _cycles(
     detector: Detector, memory: _Memory, base: str, paths: Sequence[str], count: int
 ) -> tuple[float, float, int]:
-    """Return seconds of a cycle on the clock and of CPU, and the pages that viewers got."""
-    with viewers([base + path for path in paths], count) as pages:
+    """Return seconds of a cycle on the clock and of CPU, and the views that viewers got."""
+    with viewers([base + path for path in paths], count) as views:
         memory.second += CYCLE if memory.second + CYCLE < SECONDS + 8 * CYCLE else 0
         began, cpu = time.perf_counter(), time.thread_time()
         # The same fifteen seconds several times: a cycle of so many samples, whatever its number.
         detector.cycle()
         seconds, cpu = time.perf_counter() - began, time.thread_time() - cpu
-    return seconds, cpu, pages()
+    return seconds, cpu, views()
 
 
 @contextmanager
 def viewers(addresses: Sequence[str], count: int) -> Iterator[Callable[[], int]]:
-    """Let so many people look while the block lasts; yields how many pages they got, once it ended.
+    """Let so many people look while the block lasts; yields how many views they got, once it ended.
 
     Each has one of the addresses open.
     """
@@ -256,7 +256,7 @@ def viewers(addresses: Sequence[str], count: int) -> Iterator[Callable[[], int]]
         answered.append(int(out.split()[-1]))
 
 
-# Spread over the ten seconds, as people open their pages at different times.
+# Spread over the ten seconds, as people open their views at different times.
 _VIEWERS = f"""
 import json, sys, threading, time, urllib.request
 addresses, viewers = json.loads(sys.argv[1]), int(sys.argv[2])
@@ -289,14 +289,14 @@ def main() -> None:
     if options.json:
         print(json.dumps(asdict(found)))
         return
-    print(f"{'page':60} {'first':>9} {'its CPU':>9} {'others':>9} {'size':>9}")
-    for page in found.pages:
-        seconds = (page.first_seconds, page.first_cpu, page.seconds)
+    print(f"{'view':60} {'first':>9} {'its CPU':>9} {'others':>9} {'size':>9}")
+    for view in found.views:
+        seconds = (view.first_seconds, view.first_cpu, view.seconds)
         times = " ".join(f"{1000 * each:6.0f} ms" for each in seconds)
-        print(f"{page.path:60} {times} {page.size / 1000:6.0f} kB")
+        print(f"{view.path:60} {times} {view.size / 1000:6.0f} kB")
     print(
         f"cycle of {found.nodes} nodes: {found.cycle_alone:.2f} s alone, {found.cycle_watched:.2f} "
-        f"s with {found.viewers} viewers ({found.answered} pages); CPU of the cycle "
+        f"s with {found.viewers} viewers ({found.answered} views); CPU of the cycle "
         f"{found.cycle_cpu_alone:.2f} s and {found.cycle_cpu_watched:.2f} s"
     )
 
