@@ -39,7 +39,8 @@ RANK_CONFIG = MetricSpec(
     "training job",
 )
 
-# A ``cpuinfo`` says the same of every CPU; boot parameters and mounts are shorter.
+# A ``cpuinfo`` says the same of every CPU; boot parameters (2,048 bytes on x86) and mounts are
+# shorter.
 MOST_BYTES = 4096
 _SELECTED = re.compile(r"\[([^\]]+)\]")
 

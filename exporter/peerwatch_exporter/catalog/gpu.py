@@ -6,7 +6,7 @@ from peerwatch_common.metrics.spec import MetricSpec
 from peerwatch_exporter.catalog.hardware import needing
 
 _GPU_LABELS = ("gpu", "uuid")
-# What holds a GPU back, and what is compared over minutes.
+# What holds a GPU back, and what is compared over minutes: three values for each scrape of 15 s.
 GPU_STATE_SECONDS = 5
 
 SPECS: tuple[MetricSpec, ...] = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from peerwatch_common.metrics.spec import MetricSpec
 from peerwatch_exporter.catalog.hardware import needing
 
-# What no detection metric compares: its alerts sum up over minutes.
+# What no detection metric compares: its alerts sum up over 5 to 15 minutes.
 SLOW_SECONDS = 5
 
 _PORT_LABELS = ("device", "port")

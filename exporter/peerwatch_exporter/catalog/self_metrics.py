@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from peerwatch_common.metrics.spec import MetricSpec
 
-# How often it is said how long collectors took and when they last succeeded, while all goes on.
+# How often it is said how long collectors took and when they last succeeded, while all goes on:
+# three times for each scrape of 15 s.
 TIMES_SECONDS = 5
-# How often the exporter's own processes are looked at.
+# How often the exporter's own processes are looked at: the same.
 USE_SECONDS = 5
 
 _COLLECTOR = ("collector",)

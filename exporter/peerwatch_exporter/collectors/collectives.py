@@ -159,7 +159,8 @@ SPECS: tuple[MetricSpec, ...] = needing(
     ),
 )
 
-# Shorter ones come and go in every step: each would be a series of its own.
+# Shorter ones come and go in every step: each would be a series of its own. Chosen above the 3 s
+# between two readings of torch's recorder.
 IN_FLIGHT_INFO_SECONDS = 5.0
 _STATES = ("launched", "started", "completed")
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _PER_PROCESS = "with scope 'processes', the sum over the node's processes"
 
-# As often as the kernel computes it.
+# As often as the kernel computes it (LOAD_FREQ).
 _LOAD_SECONDS = 5
 
 SPECS = (

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.settings.config import ExporterConfig
     from peerwatch_exporter.sources import Sources
 
-# Values are said for this long after DCGM gave them.
+# Values are said for this long after DCGM gave them: five of its readings, one a second.
 _STANDS_SECONDS = 5.0
 # The metrics of collector gpm: the same things, counted by another part of the driver.
 _METRICS = {

@@ -34,7 +34,7 @@ SPECS = (
 
 _ROOT = "devices/system/edac/mc"
 _CONTROLLER = re.compile(r"mc\d{1,4}", re.ASCII)
-# A machine has a few controllers per socket.
+# A machine has a few controllers per socket; chosen far above, as a bound for the exposition.
 _MAX_CONTROLLERS = 128
 _SEVERITIES = {"corrected": "ce_count", "uncorrected": "ue_count"}
 

@@ -69,7 +69,7 @@ _ERRORS = {
 }
 # ARPHRD_ETHER of <linux/if_arp.h>.
 _ETHERNET = 1
-# Those of containers have no device and are not counted.
+# Those of containers have no device and are not counted; chosen far above the ports of any node.
 _MAX_INTERFACES = 64
 
 

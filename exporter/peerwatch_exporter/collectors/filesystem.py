@@ -75,9 +75,9 @@ SPECS = (
     ),
 )
 
-# A node has a handful; every one has 6 series.
+# A node has a handful; every one has 6 series, so that these are 384 at most.
 _MAX_FILESYSTEMS = 64
-# Half of a collector's deadline: filesystems in the kernel's memory answer in microseconds.
+# Half of a collector's deadline (0.8 s): filesystems in the kernel's memory answer in microseconds.
 _PATIENCE_SECONDS = 0.4
 
 

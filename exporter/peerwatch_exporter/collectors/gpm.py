@@ -24,7 +24,7 @@ _WINDOW = (
     "later, without MIG; of other GPUs from DCGM (dcgm.enabled), in windows of 1 s."
 )
 
-# Of what no detection metric compares.
+# Of what no detection metric compares: drawn from scrapes of 15 s (docs/exporter.md).
 _DETAILS_SECONDS = 5
 
 

@@ -52,7 +52,7 @@ _KEYED_STATES = {
 
 
 _PLACE = place_in(SPECS)
-# Of a node with 16 GPUs, some 500.
+# Of a node with 16 GPUs, some 500; room for eight times as many.
 _MOST_LABELS = 4096
 
 

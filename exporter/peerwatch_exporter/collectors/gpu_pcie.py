@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.gpu.readings import PcieBytes, PcieLink
 
 _GPU_LABELS = ("gpu", "uuid")
-# Links change their generation with the load and their errors are few: no need of every second.
+# Links change their generation with the load and their errors are few: no need of every second, but
+# of a new value for each scrape of 15 s.
 _LINK_SECONDS = 10.0
 
 SPECS = needing(

@@ -83,7 +83,7 @@ SPECS: tuple[MetricSpec, ...] = (
     ),
 )
 
-# A rank, its helpers and what was forgotten; a pid is a new series for every job.
+# Chosen: a rank, its helpers and what was forgotten are fewer; a pid is a new series for every job.
 _MAX_PROCESSES = 16
 _OTHERS = ("", "others")
 

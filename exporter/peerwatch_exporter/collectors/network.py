@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources import Sources
 
 
-# What is no bytes is for queries over minutes.
+# What is no bytes is for queries over minutes: three values for each scrape of 15 s.
 _SLOW_SECONDS = 5
 
 
@@ -46,7 +46,8 @@ SPECS = (
 )
 
 
-# Every container adds an interface; the machine's own come first in the kernel's list.
+# Every container adds an interface, 110 pods by the kubelet's default; the machine's own come first
+# in the kernel's list.
 _MAX_INTERFACES = 256
 
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.nic.rdma import RdmaPort
 
 _PORT_LABELS = ("device", "port")
-# States have alerts that wait for a minute, and the other counters are summed up over minutes.
+# States have alerts that wait for a minute, and the other counters are summed up over minutes:
+# three values for each scrape of 15 s.
 _SLOW_SECONDS = 5
 
 SPECS: tuple[MetricSpec, ...] = (

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.nic.rdma import RdmaPort
 
 # Reading the configuration space wakes a function that sleeps, and firmware and scripts set it
-# once.
+# once: chosen, ten minutes are soon enough for a change.
 _PCI_SECONDS = 600.0
 _PCI_FILES = {
     "pcie_speed_max": "max_link_speed",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.host.pci_link import PciLink
 
 _DEVICES = "/sys/bus/pci/devices"
-# Another board or firmware would have to come for it to change.
+# Another board or firmware would have to come for it to change: chosen, a minute is soon enough.
 _LIMITS_SECONDS = 60
 _FUNCTION_LABELS = ("bdf",)
 

@@ -184,6 +184,7 @@ _METRICS = (
     "rank_steps_total",
     "rank_batches_total",
 )
+# A few sets per rank: room for hundreds of ranks, of one job after another.
 _MOST_LABELS = 4096
 
 

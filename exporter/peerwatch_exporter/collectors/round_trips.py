@@ -59,11 +59,14 @@ SPECS = (
     ),
 )
 
+# Three values for each scrape of 15 s; in between, the kernel smooths.
 _PERIOD_SECONDS = 5.0
 # Ticks of the clock may come a little early.
 _REST_SECONDS = _PERIOD_SECONDS - 0.5
-# Listing connections costs the kernel a scan of its whole table: so much of one CPU may be spent.
+# Listing connections costs the kernel a scan of its whole table: so much of one CPU may be spent, a
+# tenth of what the whole exporter takes (docs/benchmarks.md).
 _SHARE_OF_A_CPU = 0.001
+# 256 for each of 16 ranks; where there are more, it is said so.
 _MOST_CONNECTIONS = 4096
 
 

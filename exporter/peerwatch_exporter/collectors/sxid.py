@@ -56,6 +56,7 @@ SPECS = (
 
 # A node has at most six NVSwitches; the rest is room for what is built next.
 MAX_SWITCHES = 32
+# As of XIDs; ``OTHER_CODE`` stands for all beyond.
 MAX_UNKNOWN_CODES = 16
 OTHER_CODE = -1
 OTHER_SWITCH = "other"

@@ -74,7 +74,7 @@ _SERVICES = tuple(
     )
 )
 _RUNNING = frozenset({"active", "activating", "reloading"})
-# A node on which more have failed has one reason for all of them.
+# Chosen: a node on which more have failed has one reason for all of them.
 _MAX_FAILED = 32
 
 

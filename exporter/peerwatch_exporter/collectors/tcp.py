@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.host.procfs import TcpQueues
 
-# A long file with counters that nothing but queries by hand needs.
+# A long file with counters that nothing but queries by hand needs: three values per scrape of 15 s.
 _SLOW_SECONDS = 5
 
 SPECS = (
@@ -82,9 +82,9 @@ SPECS = (
 )
 
 
-# Listing the sockets scans the kernel's whole hash table, which on a machine with
-# much memory is long even if it is empty. So much of one CPU may be spent on it; in between, the
-# last values stand.
+# Listing the sockets scans the kernel's whole hash table, which on a machine with much memory is
+# long even if it is empty. So much of one CPU may be spent on it, a tenth of what the whole
+# exporter takes (docs/benchmarks.md); in between, the last values stand.
 _SHARE_OF_A_CPU = 0.001
 _COUNTERS = {
     "RetransSegs": "host_tcp_retransmitted_segments_total",

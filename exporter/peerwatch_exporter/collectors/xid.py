@@ -116,14 +116,16 @@ SPECS: tuple[MetricSpec, ...] = (
 # Stands for every code or address beyond the limits below; shown as "other".
 OTHER_CODE = -1
 OTHER_BUS = "other"
-# Codes that are not in the table keep their number, but only so many of them.
+# Codes that are not in the table keep their number, but only so many of them: chosen, a new driver
+# brings a few.
 MAX_UNKNOWN_CODES = 16
-# Pairs of address and code: far more than any node of 16 GPUs has logged.
+# Pairs of address and code, 32 for each of 16 GPUs: far more than any node has logged.
 MAX_PAIRS = 512
 
 KMSG = "kmsg"
 NVML = "nvml"
 
+# Of NVIDIA's catalog of XIDs.
 _FALLEN_OFF_THE_BUS = 79
 _RECOVERY_ACTION_CHANGED = 154
 # The driver asks a dead GSP again and again and logs every time-out, which says how long it waited:

@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 # Children of their own for GPUs that hang; further ones are left out until one of them recovers.
+# Chosen: half the GPUs of a usual node; where more hang, the fault is not in single ones.
 MOST_APART = 4
+# An eightieth of a collector's deadline of 0.8 s.
 _GATHER_SECONDS = 0.01
 
 

@@ -8,9 +8,11 @@ from typing import NamedTuple, Protocol
 
 _BYTES = mmap.PAGESIZE
 _PHASE, _GPU, _STEP = range(3)
+# In a byte, where a GPU's index plus one stands.
 _NO_GPU = 0
 _HIGHEST_GPU = 253
 
+# Phases; from the last one on, a collector's place in the list.
 IDLE = 0
 LIBRARY = 1
 FACTS = 2

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from peerwatch_exporter.driver.child import ChildProcess
 
 _LOG = logging.getLogger(__name__)
-# Processes of one role that SIGKILL does not end, before no new one is started.
+# Processes of one role that SIGKILL does not end, before no new one is started. Chosen: one may be
+# an accident; after three the driver is what hangs, and each more only takes memory.
 MOST_UNKILLABLE = 3
+# What SIGKILL ends is gone within milliseconds.
 _POLL_SECONDS = 0.01
 
 

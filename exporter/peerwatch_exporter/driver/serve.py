@@ -53,8 +53,9 @@ if TYPE_CHECKING:
     from peerwatch_exporter.settings.config import ExporterConfig
 
 _LOG = logging.getLogger(__name__)
+# As in ``child``: settings are shorter than a second's answers.
 _READ_BYTES = 1 << 16
-_SET_PARENT_DEATH_SIGNAL = 1
+_SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 _REQUIRED = ("--channel", "--marker", "--parent")
 # Longer texts are no explanations.
 _DETAIL_CHARACTERS = 500

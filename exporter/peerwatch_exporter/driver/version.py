@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-_READ_BYTES = 4096
+_READ_BYTES = 4096  # the file has two lines
 
 
 class DriverVersion:

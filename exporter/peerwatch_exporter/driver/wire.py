@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _MAGIC = b"PWd1"
 _HEADER = struct.Struct("<4sII")
+# Far above the 30 KiB of a second's answers: longer is garbage.
 MAX_MESSAGE_BYTES = 16 * 2**20
 
 Labels = list[tuple[str, ...]]

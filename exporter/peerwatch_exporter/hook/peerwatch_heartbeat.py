@@ -23,6 +23,7 @@ from pathlib import Path
 # Beside this file, on PYTHONPATH; no part of the package.
 import peerwatch_recorder  # type: ignore[import-not-found]
 
+# As often as the exporter reads.
 PERIOD_SECONDS = 1.0
 # Looked for more often than written, so that few of the first steps are missed.
 SEARCH_SECONDS = 0.2

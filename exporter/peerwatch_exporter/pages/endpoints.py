@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from peerwatch_exporter.schedule.runner import Runner
     from peerwatch_exporter.snapshot import FastSnapshot, Snapshot
 
-# A snapshot older than this says nothing about the node as it is: the clock's thread starves, or
-# the process was stopped and has just gone on.
+# A snapshot older than ten ticks says nothing about the node as it is: the clock's thread starves,
+# or the process was stopped and has just gone on.
 _STALE_SECONDS = 10.0
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# Longer than names of hosts and replicas are; bounds what is remembered.
 _LONGEST_NAME = 128
 
 

@@ -35,10 +35,13 @@ _LOG = logging.getLogger(__name__)
 
 PROGRAM = "peerwatch-exporter"
 
-# How long the GPU driver is let go of, so that it can be unloaded and loaded again.
+# How long the GPU driver is let go of, so that it can be unloaded and loaded again: chosen, an
+# exchange of drivers takes a minute or two.
 RELEASE_SECONDS = 300.0
-# Systemd waits longer; Kubernetes and a person at a terminal should not have to.
+# Below the 2 s that ``--help`` promises. Systemd waits longer; Kubernetes and a person at a
+# terminal should not have to.
 _END_SECONDS = 1.8
+# Until the first snapshot is there: whoever waits for the unit waits no longer.
 _FIRST_CHECK_SECONDS = 0.1
 
 # Settings that only a restart changes: what the sockets, the sources and the sampler were made of.

@@ -26,7 +26,7 @@ from peerwatch_exporter.sources.host.sysfs import Sysfs
 from peerwatch_exporter.sources.nic.ethtool import EthtoolIoctl
 from peerwatch_exporter.sources.nic.rdma import RdmaPorts
 
-# The training job comes first.
+# The training job comes first: under CFS a third of its weight.
 _NICE = 5
 _EXIT_REFUSED, _EXIT_PORTS_CHANGED = 3, 4
 

@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sampler.process import SamplerState
     from peerwatch_exporter.sampler.ring import Rows
 
+# 13 series sampled every millisecond for the 15 s of ``history_seconds``.
 MAX_POINTS = 200_000
+# The sampler's shortest interval; and by default the last steps of most jobs.
 _SHORTEST_SECONDS = 0.001
 _DEFAULT_SECONDS = 5.0
 _PARAMETERS = ("metric", "seconds", "device", "port", "direction", "gpu")
 _FILTERS = _PARAMETERS[2:]
+# All six parameters with the longest names are some hundred characters.
 _LONGEST_QUERY = 2000
 _GPU_UNITS = {"gpu_burst_power_watts": "watts", "gpu_burst_utilization_ratio": "ratio"}
 _UNITS = {counter.family: counter.unit for counter in COUNTERS.values()} | _GPU_UNITS

@@ -11,8 +11,9 @@ from peerwatch_exporter.sampler.ring import MISSING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_READ_BYTES = 32
-# Some mlx5 functions refuse a register with EINVAL and make the kernel log a line each time.
+_READ_BYTES = 32  # a number of 64 bits has 20 digits
+# Some mlx5 functions refuse a register with EINVAL and make the kernel log a line each time. From
+# 10 s on, doubled six times.
 _LONGEST_RETRY_SECONDS = 640.0
 
 

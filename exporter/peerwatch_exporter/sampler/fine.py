@@ -32,8 +32,10 @@ _METRICS = {
     "cnp_sent": "fast_fine_cnp_sent_packets_per_second",
 }
 # The newest rows may not be there yet when it is scraped; what is left out then would never come.
+# Chosen: far above the sampler's intervals, and a scrape a second still has the last second's.
 _LAG_SECONDS = 0.5
-# Between two samples further apart nobody knows when a counter rose.
+# Between two samples further apart than the sampler's longest interval nobody knows when a counter
+# rose.
 _LONGEST_GAP_SECONDS = 1.0
 
 

@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.nic.ethtool import EthtoolReader
     from peerwatch_exporter.sources.nic.rdma import RdmaPort, RdmaPorts
 
-# Statistics of the driver are not read more often, however cheap they are.
+# Statistics of the driver are not read more often, however cheap they are: as RDMA counters.
 _ETHTOOL_SECONDS = 0.01
-_DEFAULT_LIFESPAN_SECONDS = 0.01
+_DEFAULT_LIFESPAN_SECONDS = 0.01  # RDMA_HW_STATS_DEFAULT_LIFESPAN of rdma/ib_verbs.h
 # Of the CPU time that the sampler may use, and of all time, that driver statistics may take.
+# Chosen: files have the other half, and a driver that is asked holds the lock of all interfaces.
 _ETHTOOL_CPU_SHARE = 0.5
 _ETHTOOL_TIME_SHARE = 0.25
 

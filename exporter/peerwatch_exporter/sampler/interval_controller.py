@@ -8,8 +8,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 NANOSECONDS = 1_000_000_000
+# Statistics are of seconds: each needs a sample.
 _LONGEST_SECONDS = 1.0
-# Aim below the limit, and come back only well below it: no swinging.
+# Aim below the limit, and come back only well below it: no swinging. Chosen; the order counts.
 _AIM, _COMFORT = 0.9, 0.7
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 WORD_BYTES = 8
 # Number of rows written, and the same once more with all bits turned.
 HEADER_BYTES = 2 * WORD_BYTES
+# 64 counters every millisecond for two minutes; the job lacks what is taken here.
 MEMORY_LIMIT_BYTES = 64 * 1024 * 1024
 # Rows are read while others are written, so the oldest second may go while it is copied.
 _SPARE_SECONDS = 2.0

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Statistics are worked out between samples: not closer to the next one than this part of an
 # interval, but at least one series per sample.
 _KEEP_FREE = 0.5
-# A window may hold a little more than its share: seconds are never exact.
+# A window may hold a little more than its share: seconds are never exact, but to some percent.
 _ROOM = 1.05
 
 

@@ -33,12 +33,16 @@ _LOG = logging.getLogger(__name__)
 
 # It speaks once a second; silence this long is no accident.
 _SILENCE_SECONDS = 5.0
+# Chosen: a NIC's firmware that restarts keeps readers waiting, and comes back by itself.
 _KILL_AFTER_SECONDS = 30.0
+# Doubled from the first to the longest: what ends at once must not cost a start every second.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
+# So soon it is seen that the exporter ends; with ``_END_SECONDS`` below the 1.8 s for all of it.
 _CHECK_SECONDS = 0.25
 _END_SECONDS = 1.0
+# A second's statistics are far less than a kilobyte per series: room for thousands.
 _LONGEST_LINE_BYTES = 4 * 1024 * 1024
-_READ_BYTES = 65536
+_READ_BYTES = 65536  # what a pipe of Linux holds
 _NO_LAYOUT = RingLayout(())
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sampler.layout import SampledGroup
 
 MISSING = -1
-_LARGEST = 2**63 - 1
+_LARGEST = 2**63 - 1  # of signed words of 64 bits
 # A header is caught half written only for an instant.
 _HEADER_ATTEMPTS = 100
 # Native layout: the words are stored whole, not byte by byte.

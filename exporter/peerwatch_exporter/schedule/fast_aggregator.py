@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.schedule.scheduled_collector import LatestResult
 
 # Series of metrics whose group is remembered; labels that come and go must not fill the memory.
+# Four times what one collector may publish by default.
 _MAX_GROUPS = 20_000
 
 

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.schedule.fast_metrics import Labels
 
-# A mean over more than this is no rate of the last second.
+# A mean over more than ten ticks is no rate of the last second.
 LONGEST_STEP_SECONDS = 10.0
-# A series not seen for this long is forgotten; if it comes back, it is new.
+# A series not seen for this long is forgotten; if it comes back, it is new. Chosen: a collector
+# that hangs or a process that is started again is back sooner.
 _FORGET_SECONDS = 60.0
 # Garbled counters can be longer than any float.
 LARGEST = 1e300

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Ticks of the clock are a second apart, but for some milliseconds.
 _HALF_TICK_SECONDS = 0.5
-_DIGITS = 9
+_DIGITS = 9  # the last of a float's 17 differ with the order of adding
 
 
 class _Reading(NamedTuple):

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# After this time without progress, what waits is given to another thread.
+# After this time without progress, what waits is given to another thread. Chosen: collectors take a
+# millisecond or so (docs/benchmarks.md), and the deadline of all is 0.8 s.
 PATIENCE_SECONDS = 0.025
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+# Detection compares one value a second.
 PERIOD_SECONDS = 1.0
 # Later than this a tick is left out: two ticks close together would make two uneven rates.
 _TOLERANCE_SECONDS = 0.5

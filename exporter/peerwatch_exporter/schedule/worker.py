@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from peerwatch_exporter.collector import Collector
 
 _LOG = logging.getLogger(__name__)
-# A run that is late and then comes is only counted; one as late as this is worth a log line. The
-# first runs on a busy machine take a second or two.
+# A run that is late and then comes is only counted; one as late as this is worth a log line.
+# Chosen: the first runs on a busy machine take a second or two.
 LATE_SECONDS = 5.0
 _NOBODY: Mapping[str, float] = {}
 

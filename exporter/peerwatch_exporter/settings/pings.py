@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from peerwatch_exporter.settings.section import Section
 
-_PORTS = 65536
+_PORTS = 65536  # of 16 bits
 _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_.])?")
 
 

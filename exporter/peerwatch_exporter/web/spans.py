@@ -26,9 +26,12 @@ if TYPE_CHECKING:
 CONTENT_TYPE = "application/x-ndjson"
 # Of two, each has a ring and its places in memory: some 20 MiB for a ring of the usual size.
 MOST_ANSWERS = 2
+# Some steps of most jobs.
 _DEFAULT_SECONDS = 60.0
 _PARAMETERS = ("job_id", "rank", "start", "end")
+# A span is a line of some 60 bytes: 30 KB at a time.
 _CHUNK_SPANS = 500
+# As of ``/burst``: four parameters, of which a job's name has 128 characters.
 _LONGEST_QUERY = 2000
 
 

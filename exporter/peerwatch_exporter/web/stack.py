@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
     from peerwatch_exporter.sources.jobs.known_ranks import KnownRanks
 
-# Hundreds of threads, each of some tens of frames.
+# 200 threads, each of 50 frames of 100 bytes.
 _MOST_BYTES = 1 << 20
+# Chosen: a program that keeps the interpreter for longer has no stack to show.
 _TIMEOUT_SECONDS = 5.0
 # A dump holds the interpreter of the training process for a moment.
 _MOST_ANSWERS = 1
+# A job's name has 128 characters, three bytes each once it is quoted, and a rank seven digits.
 _LONGEST_QUERY = 500
 _PARAMETERS = ("job_id", "rank")
 

@@ -28,21 +28,26 @@ if TYPE_CHECKING:
     Nanoseconds = Callable[[], int]
 
 VARIABLE = "PEERWATCH_SPANS_CLOCK"
+# Of a burst: where a third of the datagrams is late, all 16 hardly ever are.
 ROUND_TRIPS = 16
 UNKNOWN, BY_ROUND_TRIPS, IS_RANK_0, SAME_HOST = range(4)
 # Token, number, time of sending; in the answer, rank 0's times of receiving and answering, and what
 # makes them Unix times. Requests are as long as answers: nobody gains by forging one.
 _PACKET = struct.Struct("<8sIqqqq")
 _KEY = "peerwatch/clock"
+# Rank 0 may be two minutes later than others; whether it has left word is a cheap question.
 _TRIES = 120
 _TRY_SECONDS = 1.0
+# Far above round trips in a cluster; with the pauses, 16 are not all in one queue on the way.
 _TIMEOUT_SECONDS = 0.2
 _PAUSE_SECONDS = 0.005
+# Soon, for the drift to be known; then rarely: 1 ppm of drift is 20 us in 20 s.
 _FIRST_PERIOD_SECONDS = 5.0
 _PERIOD_SECONDS = 20.0
 # Rank 0 needs some 15 us for an answer: with this, its share of a core stays below 0.2 %.
 _SECONDS_PER_RANK = 0.12
-_SO_TIMESTAMPNS = 35
+_SO_TIMESTAMPNS = 35  # asm-generic/socket.h
+# Two readings that are further apart were interrupted, and five in a row hardly are.
 _READINGS, _SHORT_NS = 5, 10_000
 _TIMESPEC = struct.Struct("@ll")
 

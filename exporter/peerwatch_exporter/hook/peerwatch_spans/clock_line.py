@@ -7,15 +7,19 @@ from typing import NamedTuple
 
 # With one every 20 s, somewhat more than five minutes.
 KEPT = 16
-# A slower one has waited somewhere, and says less about the clocks.
+# A slower one (than twice the fastest, and what waking up takes) has waited somewhere, and says
+# less about the clocks.
 _SLOW_FACTOR, _SLOW_NS = 2.0, 20_000
-# Before, what the round trips themselves vary by would be taken for drift.
+# Before, what the round trips themselves vary by would be taken for drift: 20 us in 15 s are 1.3
+# ppm.
 _SHORTEST_NS = 15 * 10**9
 # Quartz drifts by less; a clock that is being slewed by up to 500 ppm.
 _MOST_DRIFT = 600e-6
-# What is farther from the line than this is another line: a machine was suspended or moved.
+# What is farther from the line than this is another line: a machine was suspended or moved. Chosen:
+# datagrams are late by less, and a suspended machine misses more.
 _JUMP_NS = 2_000_000
-# By how much the error may grow while nobody answers: drift changes with temperature.
+# By how much the error may grow while nobody answers: chosen, quartz changes its drift with the
+# temperature by a ppm or so.
 _AGEING = 2e-6
 
 

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
 # After the first step the models are there; later ones (of a next phase) are found with luck.
 SEARCH_STEPS = (1, 100)
+# Chosen: a few models (actor, critic, reference, reward), each with its wrappers.
 _MOST_CLASSES = 16
 # What holds at least this share of a model's parameters is called in its stead by some frameworks.
 _SHARE = 0.5
+# As deep as wrappers stand: parallel, framework's, precision's, and the model.
 _DEEPEST = 4
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .sampling import StepSampler
 
 VARIABLE = "PEERWATCH_SPANS_GPU"
-# 200 spans a step, and a GPU that is several steps behind the host.
+# 200 spans a step with two events each, and a GPU that is ten steps behind the host.
 MOST_EVENTS = 4096
 # elapsed_time is a float of milliseconds: within 5 s it resolves half a microsecond.
 REFERENCE_NS = 5_000_000_000

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 # Young generations are collected many times a step, in microseconds: they count in the totals, and
 # only a longer run gets a record of its own.
 SHORTEST_GC_NS = 100_000
-# After so many steps of other optimisers in a row, the one that counted steps is given up.
+# After so many steps of other optimisers in a row, the one that counted steps is given up. Chosen:
+# programs with several take far fewer in turn.
 _MOST_FOREIGN_STEPS = 64
 
 

@@ -7,7 +7,9 @@ import threading
 
 SEGMENTS = ("step", "data", "forward", "backward", "optimizer", "checkpoint", "gc", "collective")
 STEP, DATA, FORWARD, BACKWARD, OPTIMIZER, CHECKPOINT, GC, COLLECTIVE = range(len(SEGMENTS))
+# With the eight above they are less than the ring's 64.
 MOST_USER_SEGMENTS = 32
+# With names of usual length they fit into the ring's header of 64 KiB; a longer group's is cut.
 MOST_DETAILS = 512
 _LONGEST_GROUP = 64
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,48}")

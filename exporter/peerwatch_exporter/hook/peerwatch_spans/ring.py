@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 MAGIC = b"PWSPANS1"
+# This and the rest of the format stand in docs/spans.md.
 HEADER_BYTES = 65536
 # Start (monotonic, ns), duration (s), step or sequence number, segment, detail, and the number of
 # the record plus one: what stands in a slot was written there if that number belongs to the slot.
@@ -35,6 +36,7 @@ GUARD_AT, STATE_AT, TOTALS_AT, NAMES_AT = 32, 48, 128, 1152
 MAX_SEGMENTS = 64
 # Linux 5.14; mmap has no name for it.
 _MADV_POPULATE_WRITE = 23
+# 64 memory pages of 4 KiB at a time: few enough for the training loop not to wait for long.
 _POPULATE_BYTES = 1 << 18
 
 
