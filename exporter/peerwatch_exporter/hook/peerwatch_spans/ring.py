@@ -33,7 +33,7 @@ GUARD = struct.Struct("<IIII")
 STATE = struct.Struct("<qqQQqqddIIq")
 TOTAL = struct.Struct("<QQ")
 GUARD_AT, STATE_AT, TOTALS_AT, NAMES_AT = 32, 48, 128, 1152
-MAX_SEGMENTS = 64
+MAX_SEGMENTS = 64  # the eight of names.py, a program's 32, and room
 # Linux 5.14; mmap has no name for it.
 _MADV_POPULATE_WRITE = 23
 # 64 memory pages of 4 KiB at a time: few enough for the training loop not to wait for long.

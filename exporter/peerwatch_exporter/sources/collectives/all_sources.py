@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources import Sources
     from peerwatch_exporter.sources.jobs.known_ranks import KnownRank
 
-# Finished collectives come in bursts as it is.
+# Finished collectives come in bursts as it is: three readings for each scrape of 15 s.
 _INSPECTOR_SECONDS = 5.0
 
 

@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.files.fingerprints import Fingerprint
 
 SOURCE = "counters"
-# A library writes once a second or so; a file that is older was left by a rank that stands still.
+# A library writes once a second or so; a file that is older than a usual scrape interval was left
+# by a rank that stands still.
 FRESH_SECONDS = 15.0
 _NAME = re.compile(r"rank-(0|[1-9]\d{0,6})\.counters\.json")
+# Some hundred bytes per group: thousands of groups. Texts are cut where they would be no label.
 _LARGEST_FILE_BYTES = 1 << 20
 _LARGEST = float(2**63)
 _LONGEST_TEXT = 200

@@ -18,14 +18,15 @@ from typing import Any, NamedTuple
 from peerwatch_exporter.sources.collectives.errors import CollectiveSourceError
 from peerwatch_exporter.sources.collectives.volume import collective_name, tensor_bytes
 
-# Numbers in a double's range of exact integers; more is no sequence number.
+# Numbers in a double's range of exact integers; more is no sequence number. Names and sizes become
+# labels: chosen, longer ones tell no more.
 _LARGEST = 2**53
 _LONGEST_NAME = 128
 _LONGEST_SIZES = 200
 _TENSORS = ("input_sizes", "output_sizes", "input_dtypes", "output_dtypes")
 # A model's layers have some hundred different ones.
 _MOST_KINDS = 4096
-# Longer texts of sizes are not kept.
+# Longer texts of sizes are not kept: 8 MiB for all kinds.
 _LONGEST_USUAL = 2048
 _UNNAMED = "undefined"
 # The back end whose operations of two ranks, and all of whose states, say nothing.

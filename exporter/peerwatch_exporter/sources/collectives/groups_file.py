@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+# Chosen: a rank is in some tens of groups; 1,024 of a kilobyte make the file, and names and reasons
+# become labels.
 _LARGEST_FILE_BYTES = 1 << 20
 _MOST_GROUPS = 1024
 _LONGEST_NAME = 128

@@ -36,6 +36,8 @@ SOURCE = "inspector"
 _NAME = re.compile(r"(?P<host>.+)-pid(?P<pid>[1-9]\d{0,9})\.log")
 # 20,000 collectives with 400 bytes each; of a longer backlog only the end is read.
 _MOST_BYTES_PER_ROUND = 8 * 2**20
+# A line is a collective. Chosen: a file for each process, up to eight for each of 16 GPUs, and
+# twice as many communicators; numbers are exact in a double.
 _LONGEST_LINE_BYTES = 1 << 20
 _MOST_FILES = 128
 _MOST_COMMUNICATORS = 256

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _PART = re.compile(r"(\d{1,7})(?:-(\d{1,7})(?::(\d{1,7}))?)?")
+# Ten times the largest training jobs.
 MOST_RANKS = 1_000_000
 
 

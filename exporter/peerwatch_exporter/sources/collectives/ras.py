@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.jobs.known_ranks import KnownRank
 
 SOURCE = "ras"
+# 5 s, as NCCL's own client gives the processes of the job, and one for the answer.
 TIMEOUT_SECONDS = 6.0
 
 

@@ -19,6 +19,7 @@ from peerwatch_exporter.sources.collectives.volume import collective_name
 if TYPE_CHECKING:
     from peerwatch_exporter.sources.collectives.ras_client import RasAnswer
 
+# A double's range of exact integers; ten times the ranks of the largest jobs; HOST_NAME_MAX.
 _LARGEST_COUNT = 2**53
 _MOST_RANKS = 1_000_000
 _LONGEST_NAME = 64

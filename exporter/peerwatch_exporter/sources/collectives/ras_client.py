@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from peerwatch_exporter.sources.collectives.errors import CollectiveSourceError
 
-# A communicator of 1,024 ranks is 400 KB of JSON.
+# A communicator of 1,024 ranks is 400 KB of JSON: room for 40 of them.
 LARGEST_ANSWER_BYTES = 16 * 2**20
+# Lines of the protocol have some dozen characters; 2 is the version of it that NCCL 2.24 speaks.
 _LONGEST_LINE_BYTES = 4096
 _READ_BYTES = 1 << 18
 _PROTOCOL = 2

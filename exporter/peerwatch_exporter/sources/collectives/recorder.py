@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
+# Chosen: an answer takes tens of milliseconds (docs/benchmarks.md), and much longer where a rank is
+# kept from running; then the next reading is due.
 TIMEOUT_SECONDS = 3.0
 # Rings of 16,000 entries; torch's own has 2,000, which are 1 MB.
 LARGEST_ANSWER_BYTES = 8 * 2**20
@@ -38,7 +40,8 @@ LARGEST_ANSWER_BYTES = 8 * 2**20
 _PAUSE_SECONDS_PER_BYTE = 1.2e-5
 _LONGEST_PAUSE_SECONDS = 10.0
 # A ring that is written slowly loses nothing until it has gone round once: it is read when it has
-# gone so far, and less often costs less. A hang is two equal readings 10 s apart, told within 60 s.
+# gone so far (the rest is for late readings), and less often costs less. A hang is two equal
+# readings 10 s apart, told within 60 s.
 _SHARE_OF_RING = 0.75
 _LONGEST_UNHURRIED_SECONDS = 6.0
 # The recorder of NCCL, in CUDA builds of torch, and the one of the other back ends.

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # More than any ring in use; a back end that completes nothing must not fill memory.
 _MOST_OUTSTANDING = 8192
+# Chosen: only threads that launch at the same time get there, and a rank has a few.
 _MOST_OUT_OF_ORDER = 64
 
 GroupSize = Callable[[str], int | None]

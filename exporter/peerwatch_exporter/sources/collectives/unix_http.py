@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})(?: [^\r\n]*)?")
 _LENGTH = re.compile(rb"^content-length:[ \t]*(\d{1,18})[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 _CHUNKED = re.compile(rb"^transfer-encoding:", re.IGNORECASE | re.MULTILINE)
+# Some hundred bytes; this is the limit of h11, too.
 _LARGEST_HEAD_BYTES = 16384
 _READ_BYTES = 1 << 18
 

@@ -16,8 +16,8 @@ from typing import TextIO
 
 from peerwatch_exporter.sources.dcgm.session import DcgmSession, DcgmSessionError
 
-_SET_PARENT_DEATH_SIGNAL = 1
-_INTERVAL_SECONDS = 1.0
+_SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
+_INTERVAL_SECONDS = 1.0  # as often as the exporter reads
 
 
 def main(arguments: list[str]) -> int:

@@ -23,10 +23,14 @@ if TYPE_CHECKING:
 COMMAND = (sys.executable, "-m", "peerwatch_exporter.sources.dcgm")
 # It speaks once a second; the first connection may take longer on a busy node.
 _SILENCE_SECONDS = 30.0
+# Doubled from the first to the longest: what ends at once must not cost a start every second.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
+# Half of its period; with ``_END_SECONDS`` below the 1.8 s that the exporter has to end.
 _POLL_SECONDS = 0.5
 _END_SECONDS = 1.0
+# Chosen: one may be an accident; after some, DCGM is what hangs, and each more only takes memory.
 _MOST_UNKILLABLE = 4
+# A dozen values of each GPU are a kilobyte or so.
 _LONGEST_LINE_BYTES = 1 << 20
 
 

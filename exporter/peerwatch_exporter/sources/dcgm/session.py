@@ -25,10 +25,13 @@ USUAL_DIRECTORIES = (
     "/usr/local/dcgm/bindings/python3",
     "/usr/local/dcgm/bindings",
 )
+# Chosen: an engine on the node answers in milliseconds. It updates as often as it is asked, and
+# keeps what is still said.
 _CONNECT_MILLISECONDS = 3000
 _UPDATE_MICROSECONDS = 1_000_000
 _KEEP_SECONDS = 10.0
-# A value this old is no longer said: profiling was paused, or the engine stands still.
+# A value this old, ten updates, is no longer said: profiling was paused, or the engine stands
+# still.
 _OLDEST_SECONDS = 10.0
 # Of dcgm_structs.h.
 _ERROR_CLASSES = {

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pathlib import Path
 
-# File systems write times in steps of some milliseconds, old ones of one or two seconds. A file
-# may have been written again within the step in which it was read, with the same size.
+# File systems write times in steps of some milliseconds, old ones of one or two seconds (FAT). A
+# file may have been written again within the step in which it was read, with the same size.
 _STEP_SECONDS = 2.5
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-READ_BYTES = 4096
+READ_BYTES = 4096  # sysfs gives a memory page at most
 # What reading a descriptor fails with whose file is gone: the device went away, perhaps to come
 # back.
 _GONE = frozenset({errno.ENODEV, errno.ESTALE, errno.EBADF, errno.ENOENT, errno.ENXIO})

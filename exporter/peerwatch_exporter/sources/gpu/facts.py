@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 # The driver samples power and utilisation up to some 100 times a second; of each it keeps far less.
+# Series are two for each GPU: far fewer.
 _MAX_SAMPLES = 8192
 _MAX_SAMPLE_SERIES = 512
-# The longest history that can be asked for.
+# The longest history that can be asked for (``sampler.history_seconds``).
 _SAMPLE_SECONDS = 600.0
 
 # gpu, uuid, metric; Unix times and values in the order of time. Plain, to go between processes.
@@ -29,7 +30,7 @@ SampleBatch = tuple[str, str, str, list[float], list[float]]
 # Thirty times faster than dataclasses.astuple, and that for every board every second.
 _FIELDS_OF_BOARD = attrgetter(*(field.name for field in fields(GpuIdentity)))
 
-# XID events nobody took yet; a flood keeps the newest.
+# XID events nobody took yet; a flood keeps the newest. Chosen: two for each pair that is counted.
 _MAX_EVENTS = 1024
 
 

@@ -15,6 +15,7 @@ from peerwatch_exporter.sources.gpu.readings import LinkReading, NvlinkBytes
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+# Field ids of nvml.h; raw counters are in KiB.
 _LINK_COUNT = 91
 _RAW_TRANSMIT, _RAW_RECEIVE = 140, 141
 _RAW_UNIT_BYTES = 1024
@@ -22,6 +23,7 @@ _SPEED = 164
 _STATE = 165
 # Scope of the sum over all links (UINT_MAX in nvml.h).
 _ALL_LINKS = 0xFFFFFFFF
+# Twice the 18 of Hopper and Blackwell.
 _MAX_LINKS = 36
 
 # Field ids by name, in the order of preference.

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from peerwatch_exporter.sources.gpu.nvlink import GpuFields
 
+# Field ids of nvml.h.
 _COUNT, _STATE, _SPEED = 170, 171, 172
 # GH200 and GB200 have ten.
 _MAX_LINKS = 32

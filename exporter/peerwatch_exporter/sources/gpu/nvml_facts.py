@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # Starting a job takes longer; the mapping of jobs need not be faster.
 _PROCESSES_SECONDS = 5.0
-# A burst longer than this is counted as it comes, second by second.
+# A burst longer than this is counted as it comes, second by second: chosen, a fault makes some.
 _MAX_EVENTS = 256
 # More processes on one GPU are no training.
 _MAX_PROCESSES = 1024

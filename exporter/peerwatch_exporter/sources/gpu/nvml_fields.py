@@ -27,6 +27,7 @@ THROTTLE_FIELDS = {
     "hw_thermal": 270,
     "hw_power_brake": 271,
 }
+# Field ids of nvml.h, as those above.
 MEMORY_TEMPERATURE = 82
 ENERGY = 83
 POWER_INSTANT = 186

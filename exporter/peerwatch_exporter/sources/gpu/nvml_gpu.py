@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from peerwatch_exporter.sources.gpu.nvml import Nvml
 
-# nvml.h names no limit on the fields of one call; several small calls cannot hit one.
+# nvml.h names no limit on the fields of one call; several small calls cannot hit one. Chosen: one
+# call has all but NVLink's.
 _FIELDS_PER_CALL = 128
 
 # The board or the driver does not have the value, now or ever: not worth counting.

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 # What gave nothing (another generation, an older driver, no root) is left in peace for a while: a
-# refused call would be counted as an NVML error in every scrape.
+# refused call would be counted as an NVML error in every scrape. Chosen: drivers and rights change
+# rarely.
 _RETRY_SECONDS = 600.0
 
+# Field ids of nvml.h, here and below.
 _RETIRED = {"multiple_single_bit": 29, "double_bit": 30}
 _RETIREMENT_PENDING = 31
 _REMAPPED = {"correctable": 142, "uncorrectable": 143}
@@ -48,6 +50,7 @@ _SEVERITIES = {
     "uncorrected": pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
 }
 _SCOPES = {"volatile": pynvml.NVML_VOLATILE_ECC, "aggregate": pynvml.NVML_AGGREGATE_ECC}
+# nvmlMemoryLocation_t of nvml.h.
 _DRAM = 2
 _SRAM = 7
 

@@ -12,6 +12,7 @@ from peerwatch_exporter.sources.gpu.readings import PcieBytes, PcieLink
 if TYPE_CHECKING:
     from peerwatch_exporter.sources.gpu.nvml_gpu import Gpu
 
+# Field ids of nvml.h.
 _TRANSMIT, _RECEIVE = 197, 198
 _REPLAYS = 94
 _ERRORS = {

@@ -50,6 +50,7 @@ _LEAST_ROUND_TRIP = struct.Struct("=148xI")  # Linux 4.6; microseconds, of the l
 _NO_ROUND_TRIP = 0xFFFFFFFF
 _MAPPED = b"\0" * 10 + b"\xff\xff"
 
+# The kernel answers while it is asked; a collector has 0.8 s. It gives 32 KiB at a time at most.
 _TIMEOUT_SECONDS = 0.5
 _MOST_BYTES = 65536
 # The kernel lacks sock_diag, its module for TCP or IPv6, or seccomp or a sandbox forbids it.

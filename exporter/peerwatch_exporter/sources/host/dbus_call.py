@@ -29,6 +29,8 @@ _PATH, _INTERFACE, _MEMBER, _ERROR_NAME, _REPLY_SERIAL, _DESTINATION, _SIGNATURE
     8,
 )
 _HEAD = struct.Struct("<cBBBIII")
+# systemd's list has some 300 bytes for each unit: room for ten thousand. Lines of the handshake
+# have some dozen characters.
 _LARGEST_BYTES = 4 * 2**20
 _LONGEST_LINE = 512
 

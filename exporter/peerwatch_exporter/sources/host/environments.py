@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     from peerwatch_exporter.sources.host.processes import Process, ProcessTable
 
+# Chosen: of 2,000 processes some 30 are read a second.
 _LONGEST_VALID_SECONDS = 60.0
-# Where an exec would be seen.
+# Where an exec would be seen: read a tenth as often.
 _SURE_VALID_SECONDS = 600.0
 
 T = TypeVar("T")

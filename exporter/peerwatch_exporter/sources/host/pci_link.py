@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # reads as all ones, of which the width takes six bits: 63.
 _WIDTHS = frozenset({0, 1, 2, 4, 8, 12, 16, 32})
 _ALL_ONES_WIDTH = 63
-_ID_BYTES = 4
+_ID_BYTES = 4  # vendor and device
 
 # The names that the kernel gives the bits of the correctable error status. Everything else in
 # the file would be a new series.

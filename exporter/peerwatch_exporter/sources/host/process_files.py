@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+# Most of them are shorter; environments may be longer.
 _READ_BYTES = 4096
 
 

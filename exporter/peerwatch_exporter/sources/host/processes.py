@@ -28,9 +28,10 @@ _Counts = tuple[int, int, int]
 # A process that changed, by pid; None: it is gone.
 _Changes = dict[int, "Process | None"]
 # The processes are listed again after this time, whatever the kernel counts: that some are hidden
-# may change, and no process comes or goes by it.
+# may change, and no process comes or goes by it. Chosen: once in a scrape interval of 15 s.
 _LONGEST_UNLISTED_SECONDS = 10.0
-# A process whose values do not change is read at growing intervals, up to this one.
+# A process whose values do not change is read at growing intervals, up to this one: chosen, two
+# scrape intervals of 15 s.
 _LONGEST_REST_SECONDS = 30.0
 
 _STATES = {

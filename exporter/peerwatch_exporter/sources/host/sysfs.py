@@ -29,13 +29,15 @@ _STATE = re.compile(r"(\d{1,3}):.*", re.ASCII)
 _SPEED = re.compile(r"(\d{1,4}(?:\.\d{1,3})?) GT/s.*", re.ASCII)
 # The kernel's counters have 64 bits.
 _MAX_DIGITS = 20
-_MAX_COUNTERS = 64
+_MAX_COUNTERS = 64  # lines of one file; those of AER have some 20
 
-# A counter that was refused is not asked for again for so long.
+# A counter that was refused is not asked for again for so long: chosen, drivers and firmware change
+# rarely.
 _REFUSED_SECONDS = 600.0
 # How the kernel says that a device does not have a value.
 _NOT_THERE = frozenset({"EINVAL", "EOPNOTSUPP"})
 _REFUSALS = frozenset({errno.EINVAL, errno.EIO})
+# Of paths, 32 for each of 128 ports; and different texts of states and rates are a few dozen.
 _MAX_REMEMBERED = 4096
 _MAX_STATES = 256
 

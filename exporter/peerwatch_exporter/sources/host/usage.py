@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Storage servers have a hundred; the exposition must stay bounded whatever is attached.
 MAX_DISKS = 256
 # The kernel's idle and iowait counters may step back a little; more than this is a CPU taken
-# offline or put back, which is a new count.
+# offline or put back, which is a new count. Chosen: steps are of ticks of 10 ms.
 _STEP_BACK_SECONDS = 3.0
 
 

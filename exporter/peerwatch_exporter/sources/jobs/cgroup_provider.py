@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.jobs.cgroups import CgroupOwner
     from peerwatch_exporter.sources.jobs.claims import Boards
 
+# 256 processes for each of 16 GPUs.
 _MOST_PIDS = 4096
 
 _NOTHING = ProviderAnswer(())

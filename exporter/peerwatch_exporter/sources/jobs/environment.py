@@ -31,10 +31,10 @@ _USER_VARIABLES = ("SLURM_JOB_USER", "PEERWATCH_JOB_USER")
 # Every container of a pod has the first; the second is what manifests commonly call their own.
 _IN_POD_VARIABLE = "KUBERNETES_SERVICE_HOST"
 _POD_VARIABLES = ("POD_NAME", "HOSTNAME")
-_LONGEST_USER = 64
-# The number of GPUs is asked again after this time.
+_LONGEST_USER = 64  # useradd allows 32
+# The number of GPUs is asked again after this time: as often as their jobs.
 _VALID_SECONDS = 10.0
-_MOST_GPUS = 64
+_MOST_GPUS = 64  # four times the largest nodes'
 _RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 
 

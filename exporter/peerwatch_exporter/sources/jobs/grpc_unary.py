@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from h2.connection import H2Connection
     from h2.events import Event
 
-_CHUNK = 65536
+_CHUNK = 65536  # HTTP/2 begins with a window of one less
 # gRPC's frame before a message: whether it is compressed, and its length.
 _PREFIX = struct.Struct(">BI")
 _STATUS = (

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from peerwatch_exporter.sources.files.fingerprints import Fingerprint
 
-# A rank writes it again and again on a local disk, so an unseen change is made good soon.
+# A rank writes it again and again on a local disk, so an unseen change is made good soon. Some of
+# the kernel's ticks of 1 to 10 ms, in which files' times are written.
 _STEP_SECONDS = 0.05
 # A heartbeat has a few hundred bytes; more than this was not meant as one.
 _LARGEST_FILE_BYTES = 65536
@@ -33,7 +34,7 @@ _FILE_NAME = re.compile(r"rank-(0|[1-9]\d{0,6})\.json")
 # By field: the kinds a value may have, and the smallest one. Others are ignored.
 _WHOLE: dict[str, int] = {"step": 0, "batches": 0, "local_rank": 0, "world_size": 1, "pid": 1}
 _TIMES = ("time", "last_step_time", "ended")
-_LONGEST_JOB_ID = 128
+_LONGEST_JOB_ID = 128  # as in ``mapping``
 # Of a Python class.
 _ERROR = re.compile(r"[A-Za-z_][\w.]{0,63}", re.ASCII)
 

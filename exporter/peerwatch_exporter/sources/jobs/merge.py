@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from peerwatch_common.pod_names import PodNaming
     from peerwatch_exporter.sources.jobs.claims import Boards, Claim
 
+# Chosen: 16 GPUs in seven instances are 112, with one or a few jobs each; bounds the exposition.
 MOST_JOBS = 256
 MOST_ROWS = 1024
 

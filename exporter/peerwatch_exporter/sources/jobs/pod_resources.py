@@ -27,11 +27,14 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.jobs.grpc_unary import Unary
 
 _METHOD = "/v1.PodResourcesLister/List"
+# The kubelet's own limit on these answers. A node has 110 pods by default: what lists far more is
+# no kubelet.
 _MAX_BYTES = 16 * 1024 * 1024
 _MOST_DEVICES = 4096
 _MOST_PODS = 4096
+# Once in a scrape interval of 15 s: a pod runs for minutes at least.
 _INTERVAL_SECONDS = 10.0
-# While the kubelet restarts, its pods run on.
+# While the kubelet restarts, its pods run on: chosen, an upgrade of it takes a minute or two.
 _VALID_SECONDS = 300.0
 
 _UUID = re.compile(r"(GPU-[0-9a-fA-F-]{8,40}|MIG-[0-9a-zA-Z/-]{8,80}?)(?:::[0-9]{1,6})?")

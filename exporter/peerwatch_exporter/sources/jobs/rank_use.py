@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from peerwatch_common.metrics.spec import Family
     from peerwatch_exporter.sources.host.processes import Process, ProcessKey, ProcessTable
 
+# Three values for each scrape of 15 s (docs/exporter.md).
 USE_SECONDS = 5
 # Of a clock whose ticks may come a little early.
 _REST_SECONDS = USE_SECONDS - 0.5

@@ -26,7 +26,7 @@ _JOB_VARIABLES: tuple[tuple[str, Scheduler], ...] = (
     ("SLURM_JOB_ID", "slurm"),
     ("TORCHELASTIC_RUN_ID", "torchelastic"),
 )
-_LONGEST_JOB_ID = 128
+_LONGEST_JOB_ID = 128  # as in ``mapping``
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,11 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
 # A fault makes a burst of reports; those of one source within this time of its first are one event.
+# Chosen: a driver logs its burst within a second, and a job is not started again so soon.
 _BURST_SECONDS = 5.0
 # The kernel logs at once; NVML's events are taken once a second, by a process that may be late.
 _APART_SECONDS = 5.0
+# Chosen: 16 GPUs with 64 codes each, and more events of one at a time are a flood.
 _MAX_KEYS = 1024
 _MAX_EVENTS = 8
 

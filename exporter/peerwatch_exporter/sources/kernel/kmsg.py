@@ -11,7 +11,8 @@ from pathlib import Path
 
 from peerwatch_exporter.errors import SourceMissing
 
-# One read of /dev/kmsg returns one record; the kernel refuses smaller buffers than a record.
+# One read of /dev/kmsg returns one record; the kernel refuses smaller buffers than a record, which
+# has 8 KiB at most.
 _RECORD_BYTES = 16384
 # Bounds one call: the largest ring buffers hold fewer records than this.
 _MAX_RECORDS = 50_000

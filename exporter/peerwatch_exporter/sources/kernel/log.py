@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 # The kernel cuts its own lines at 1 KiB; a longer one is no driver's.
 _LINE_CHARACTERS = 1024
+# As in ``deduplication`` and ``kmsg``.
 _BURST_SECONDS = 5.0
 _MAX_BURSTS = 1024
 _MAX_UNREAD = 50_000

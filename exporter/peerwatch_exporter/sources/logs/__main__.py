@@ -10,7 +10,7 @@ import sys
 
 from peerwatch_exporter.sources.logs.serve import serve
 
-# The training job comes first.
+# The training job comes first: under CFS a third of its weight.
 _NICE = 5
 
 

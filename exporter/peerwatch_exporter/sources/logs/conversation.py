@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
+# A quarter of the time between two reports, which have 50,000 positions of 200 bytes at most, and
+# 20,000 counts.
 _CHECK_SECONDS = 0.25
 _READ_BYTES = 1 << 18
 _LONGEST_LINE_BYTES = 1 << 26
-# It checks four times a second.
+# It checks four times a second: 20 checks that did not come.
 _STOOD_STILL_SECONDS = 5.0
 
 

@@ -19,15 +19,19 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.logs.owners import Owner
     from peerwatch_exporter.sources.logs.tail import FileKey, Piece, Position
 
-# A file that grows is looked at in each tick, one that rests less and less often.
+# A file that grows is looked at in each tick (0.5 s), one that rests less and less often: doubled
+# four times.
 _LONGEST_REST_SECONDS = 4.0
 _FIRST_REST_SECONDS = 0.25
 # A last line without an end is complete after this time: its writer was killed, or ends no line.
+# Chosen: writers' buffers come in parts, but within a second.
 _LINE_SECONDS = 3.0
 # How long a file is followed that nobody claims any more: a rank that ended has said its last.
+# Chosen: torchrun gives its other ranks 30 s to end.
 _LINGER_SECONDS = 60.0
-_PENDING_SECONDS = 4
-# A line carries the time of reading unless it says one that is as good.
+_PENDING_SECONDS = 4  # of reading at the rate allowed; later, lines would be old news
+# A line carries the time of reading unless it says one that is as good: chosen above the longest
+# rest and the wait for a line's end.
 _PLAUSIBLE_SECONDS = 10.0
 
 

@@ -24,6 +24,7 @@ _LOCAL = frozenset(
     | {"rootfs", "squashfs", "tmpfs", "vfat", "xfs", "zfs"}
 )
 _MOUNT = re.compile(rb"^\d+ \d+ (\d+):(\d+) [^\n]*? - (\S+) ", re.MULTILINE)
+# Chosen: mounts change with jobs, which run for minutes at least.
 _VALID_SECONDS = 60.0
 
 

@@ -30,15 +30,21 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 COMMAND = (sys.executable, "-m", "peerwatch_exporter.sources.logs")
-# It speaks once a second. Silence this long in one and the same call is a file system that hangs;
-# anywhere else it is a node without CPU time, which deserves more patience.
+# It speaks once a second. Silence for ten times as long in one and the same call is a file system
+# that hangs; anywhere else it is a node without CPU time, which deserves more patience.
 _HANG_SECONDS = 10.0
 _SILENCE_SECONDS = 60.0
+# Doubled from the first to the longest: what ends at once must not cost a start every second.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
-# What hung is tried again after the first of these, then less and less often.
+# What hung is tried again after the first of these, then less and less often: each try may leave a
+# process behind that cannot be killed.
 _FIRST_HUNG_SECONDS, _LONGEST_HUNG_SECONDS = 60.0, 900.0
+# Below the 1.8 s that the exporter has to end.
 _END_SECONDS = 1.0
+# Chosen: one for each of a few file systems that hang at once.
 _MOST_UNKILLABLE = 4
+# Of so many files it is known how far they were read: chosen far above those followed at once, so
+# that one that comes back is not read anew.
 _MOST_POSITIONS = 50_000
 
 

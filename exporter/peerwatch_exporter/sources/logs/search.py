@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.logs.tail import FileKey
     from peerwatch_exporter.sources.logs.targets import Targets
 
-# What is found this long after the start was there before it.
+# What is found this long after the start was there before it: chosen, five searches.
 _START_SECONDS = 10.0
-_MOST_POSITIONS = 50_000
+_MOST_POSITIONS = 50_000  # as in ``process``
 
 
 class Search:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+# Chosen: what a rank that fails at once has written is known seconds later.
 _SEARCH_SECONDS = 2.0
 # After a search among a hundred thousand names.
 _LONGEST_SECONDS = 60.0
-# Of a core: searches as a rule, and those that new ranks are the reason for.
+# Of a core: searches as a rule (docs/exporter.md), and those that new ranks are the reason for.
 _SEARCH_RATIO, _HURRIED_RATIO = 0.01, 0.1
 # A flood of errors, each of which is looked at, takes more time than its reading leaves.
 _MOST_BUSY_RATIO = 0.5

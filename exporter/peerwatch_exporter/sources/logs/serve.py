@@ -40,12 +40,13 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.logs.found import Guard, Provider, Reason
     from peerwatch_exporter.sources.logs.owners import Owner
 
+# A report for each second's snapshot, with what two looks found.
 _TICK_SECONDS = 0.5
 _REPORT_SECONDS = 1.0
 _READ_BYTES = 65536
 # Besides the logs: channel, memory, kernel log, what a search opens.
 _OTHER_DESCRIPTORS = 32
-REFUSED = 3
+REFUSED = 3  # exit status; 1 and 2 are Python's own
 
 
 def providers(settings: LogSettings) -> list[Provider]:

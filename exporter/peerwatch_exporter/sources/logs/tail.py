@@ -6,11 +6,12 @@ import os
 import stat
 from typing import NamedTuple
 
-# Bytes before the offset that must still be there: a file cut to nothing and written beyond the
-# old offset has others.
+# Bytes before the offset that must still be there: a file cut to nothing and written beyond the old
+# offset has others. Chosen: longer than what all lines of a log begin with.
 _OVERLAP_BYTES = 64
+# At once: other files and reports have their turn in between.
 READ_BYTES = 262_144
-# Where a file continues that grew faster than it may be read.
+# Where a file continues that grew faster than it may be read: this far before its end.
 _RESUME_BYTES = 1_048_576
 
 FileKey = tuple[int, int]

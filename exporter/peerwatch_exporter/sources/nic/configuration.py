@@ -29,8 +29,8 @@ _OF_INTERFACE = {
 }
 # Notification point (answers marks) and reaction point (slows down), a file for each priority.
 _ECN = {"ecn_notification": "ecn/roce_np/enable", "ecn_reaction": "ecn/roce_rp/enable"}
-_PRIORITIES = 8
-# Bonds of RoCE have two interfaces.
+_PRIORITIES = 8  # IEEE 802.1Q
+# Bonds of RoCE have two interfaces; room for four times as many.
 _MOST_MEMBERS = 8
 
 

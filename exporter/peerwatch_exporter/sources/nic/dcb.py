@@ -33,13 +33,14 @@ _DCB = struct.Struct("=BBH")
 _INTERFACE, _IEEE, _DCBX = 1, 13, 14
 _IEEE_GET = 21
 
-_INTERFACE_NAME_BYTES = 15
-# The kernel answers while it is asked, with a page at most.
+_INTERFACE_NAME_BYTES = 15  # IFNAMSIZ of linux/if.h, less the end
+# The kernel answers while it is asked, with a memory page at most; more is room.
 _TIMEOUT_SECONDS = 1.0
 _MOST_BYTES = 65536
 _MOST_MESSAGES = 8
 _ABSENT = (errno.EOPNOTSUPP, errno.ENODEV)
 
+# IEEE 802.1Q has eight; the numbers are those of linux/dcbnl.h.
 _CLASSES = 8
 _ALGORITHMS = {0: "strict", 1: "shaper", 255: "vendor"}
 _ETS = 2

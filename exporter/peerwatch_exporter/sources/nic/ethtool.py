@@ -30,9 +30,10 @@ _INTERFACE_NAME_BYTES = 15
 # add some (new queues, a priority with PFC) right after it was asked for their number.
 _SPARE_ENTRIES = 4096
 
-# A driver may rename entries and keep their number (PFC moved to another priority).
+# A driver may rename entries and keep their number (PFC moved to another priority): chosen, a
+# minute of wrong names at most (docs/exporter.md).
 _NAMES_SECONDS = 60.0
-_REMEMBERED_INTERFACES = 256
+_REMEMBERED_INTERFACES = 256  # twice what is read at most
 
 _Key = TypeVar("_Key")
 

@@ -21,9 +21,10 @@ RDMA_ROOT = "class/infiniband"
 # A node may have hundreds of RDMA devices that are virtual functions; the exposition must stay
 # bounded.
 MAX_PORTS = 128
-# New and vanished devices show after so long.
+# New and vanished devices show after so long: chosen, within a scrape interval of 15 s.
 _LIST_SECONDS = 10.0
-# Which files a port has, and what is written of it once, is looked up anew after so long.
+# Which files a port has, and what is written of it once, is looked up anew after so long: chosen,
+# drivers and cables are changed by hand.
 _RENEW_SECONDS = 60.0
 
 _DEVICE = re.compile(r"[\w.:-]{1,64}", re.ASCII)

@@ -21,8 +21,8 @@ _SO_TIMESTAMPNS = 35
 _IN_PKTINFO = struct.Struct("=I4s4s")
 _IN6_PKTINFO = struct.Struct("=16sI")
 _TIMESPEC = struct.Struct("@ll")
-_ANCILLARY_BYTES = 256
-# Above the largest packet, so that one that is too long is seen to be.
+_ANCILLARY_BYTES = 256  # a time and an address are below 100
+# Above the largest packet (8,900), so that one that is too long is seen to be.
 _READ_BYTES = 9216
 
 SocketAddress = tuple[str | int, ...]

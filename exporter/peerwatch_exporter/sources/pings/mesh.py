@@ -32,9 +32,13 @@ if TYPE_CHECKING:
     _Waiting = tuple[int, Pings | None]
 
 _LOG = logging.getLogger(__name__)
+# Chosen: so soon it is seen that pings are to end, and a loss a quarter of the 2 s later.
 _LONGEST_WAIT_SECONDS = _EXPIRY_SECONDS = 0.5
+# Chosen: a port is freed by its program in seconds, a route comes with an operator or a daemon.
 _BIND_AGAIN_SECONDS, _ROUTE_AGAIN_SECONDS = 5.0, 30.0
+# Five times the default time-out of a ping.
 _LEAST_PATIENCE_SECONDS = 10.0
+# In one turn; a node has 64 partners at most by the settings.
 _MOST_ACCEPTED = 64
 _BACKLOG = 64
 

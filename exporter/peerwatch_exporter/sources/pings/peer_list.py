@@ -21,9 +21,12 @@ if TYPE_CHECKING:
     from peerwatch_exporter.settings.pings import PingsConfig
 
 _LOG = logging.getLogger(__name__)
+# Chosen: a change of the file shows within two scrapes of 15 s.
 _INTERVAL_SECONDS = 30.0
-# Addresses of names are looked up again after this; those that were not found sooner.
+# Addresses of names are looked up again after this; those that were not found sooner. Chosen: nodes
+# keep theirs for days, and a DNS server answers for all nodes.
 _NAME_SECONDS = 600.0
+# A name has 253 characters at most, and a line's end; the largest clusters have some 12,500 nodes.
 _MOST_FILE_BYTES = 4_194_304
 MOST_PEERS = 16384
 

@@ -32,10 +32,14 @@ Reason = Literal["signature", "repeated", "not_sent"]
 REASONS: tuple[Reason, ...] = get_args(Reason)
 # Of 64 nodes that send their most; a flood costs less than 2 % of a core.
 MOST_PER_SECOND = 400
+# A token holds for this time and the next. Chosen: no ping is under way for longer, and recorded
+# ones are soon worth nothing.
 _TOKEN_SECONDS = 60.0
+# Chosen: 64 nodes with some sessions each; addresses are as many as the settings may name.
 _MOST_SESSIONS = 1024
 _MOST_ADDRESSES = 16
-# Requests of a session that come later than so many after them count as repeated.
+# Requests of a session that come later than so many after them count as repeated: as IPsec's
+# default.
 _WINDOW = 64
 
 

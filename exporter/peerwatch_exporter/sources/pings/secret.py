@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+# 128 bits if they are random bytes; one in use, and new and old ones while nodes are changed over.
 _LEAST_BYTES = 16
 _MOST_BYTES = 4096
 _MOST_SECRETS = 4

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+# The format stands in docs/spans.md; limits are 16 times the header and 8 times the usual ring.
 MAGIC = b"PWSPANS1"
 RECORD = struct.Struct("<qfIHHI")
 _STATIC = struct.Struct("<8sIIIiiI")
@@ -31,10 +32,13 @@ _LARGEST_HEADER, _LARGEST_CAPACITY = 1 << 20, 1 << 21
 _LONGEST_NAME, _LONGEST_JOB_ID = 64, 128
 # A writer needs microseconds for its header; one that died in the middle never ends.
 _TRIES = 5
+# Bit 15 of the segment.
 _ON_GPU = 0x8000
-# Slots that may be under the writer's hand while the ring is being read.
+# Slots that may be under the writer's hand while the ring is being read: chosen, half a second of
+# spans at 437 a second.
 _MARGIN = 256
-# Longer than any segment lasts, and clocks drift by less: what is beyond was not meant.
+# Longer than any segment lasts (a week), clocks drift by less, and differ by less than three years:
+# what is beyond was not meant.
 _LONGEST_SECONDS, _MOST_DRIFT = 7 * 86400.0, 0.01
 _FARTHEST_SECONDS = 1e8
 CLOCK_SOURCES = ("unknown", "round_trips", "rank_0", "same_host")

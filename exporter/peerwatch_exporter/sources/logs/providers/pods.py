@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.logs.targets import Targets
 
 _LOG = re.compile(r"(\d{1,9})\.log")
-_MOST_CONTAINERS = 64
+_MOST_CONTAINERS = 64  # of one pod; even large ones have a dozen
 
 
 class PodLogs:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.logs.found import Guard, Reason
     from peerwatch_exporter.sources.logs.targets import Targets
 
-_STREAMS = (1, 2)
+_STREAMS = (1, 2)  # standard output and error
 # Below /dev, but programs keep ordinary files there; all else there needs no look each second.
 _IN_MEMORY = "/dev/shm/"  # noqa: S108 - a name to compare with
 _MOUNT = re.compile(rb"^mnt_id:\s*(\d+)$", re.MULTILINE)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _IN_RUN = "attempt_*/[0-9]*/std*.log"
 _LOG = re.compile(r"/attempt_\d+/(\d{1,6})/std(?:out|err)\.log$")
 _OPTION = re.compile(rb"--log[-_]dir(?:=|\0)([^\0]+)")
-_MOST_FILES = 4096
+_MOST_FILES = 4096  # two each of 16 ranks in 128 attempts
 
 
 class TorchrunLogs:

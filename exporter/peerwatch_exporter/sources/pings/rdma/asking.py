@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from peerwatch_exporter.settings.pings import PingsConfig
     from peerwatch_exporter.sources.pings.rdma.rping import Reason
 
-_AGAIN_SECONDS = 0.5
+_AGAIN_SECONDS = 0.5  # a datagram may be lost; far above round trips
 _REASONS: dict[int, Reason] = {Status.BUSY: "busy", Status.NOT_SERVING: "not_serving"}
 
 

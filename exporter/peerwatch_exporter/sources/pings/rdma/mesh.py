@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from peerwatch_exporter.sources.pings.totals import PingTotals
 
 _LOG = logging.getLogger(__name__)
-# A node that cannot ping tries again this often.
+# A node that cannot ping tries again this often: chosen, somebody has to change it first.
 _AGAIN_SECONDS = 30.0
+# For what ends after a run's own time-out.
 _CLOSE_SECONDS = 2.0
 
 

@@ -16,7 +16,8 @@ from peerwatch_exporter.sources.pings.rdma.rping import Outcome, State, outcome
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+# rping writes some lines for each exchange.
 _MOST_BYTES = 1 << 20
 _READ_BYTES = 65536
 # So soon it is seen that a run is to end.

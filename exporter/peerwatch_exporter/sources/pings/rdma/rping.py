@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 PROGRAM = "rping"
-# The first has the time that the connection takes.
+# The first has the time that the connection takes; the mean of the other three is the result.
 EXCHANGES = 4
+# As of datagrams (``packets``).
 SMALL_BYTES = 64
 # rping says "valid range is 23 to 65536", and takes one less.
 MOST_BYTES = 65535

@@ -34,11 +34,13 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 Result = Literal["served", "unused", "ended", "failed", "too_often", "busy"]
 RESULTS: tuple[Result, ...] = get_args(Result)
-# A peer may ask for so many at once, and then as often as a node pings.
+# A peer may ask for so many at once, as after its restart, and then as often as a node pings.
 MOST_AT_ONCE = 4
+# Chosen: those not heard of longest are forgotten, and a node is pinged by some dozens.
 _MOST_CLIENTS = 1024
 # A client has its own time-out from when it is told the port.
 _START_SECONDS = 1.0
+# What SIGKILL ends is gone within milliseconds.
 _CLOSE_SECONDS = 1.0
 
 
