@@ -43,8 +43,8 @@ _FIRST_HUNG_SECONDS, _LONGEST_HUNG_SECONDS = 60.0, 900.0
 _END_SECONDS = 1.0
 # Chosen: one for each of a few file systems that hang at once.
 _MOST_UNKILLABLE = 4
-# Of so many files it is known how far they were read: chosen far above those followed at once, so
-# that one that comes back is not read anew.
+# Of so many files it is known how far they were read: 2.5 times those that may be followed at once,
+# so that one that comes back is not read anew.
 _MOST_POSITIONS = 50_000
 
 

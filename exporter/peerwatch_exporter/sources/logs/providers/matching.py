@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _RECURSIVE = "/**/"
-# Of one pattern: a directory of a million files must not keep the others from being read. Chosen:
-# far above ``logs.max_files``.
+# Of one pattern: a directory of a million files must not keep the others from being read. As many
+# as ``logs.max_files`` may allow, in a quarter as many directories.
 MOST_PATHS = 20_000
 _MOST_DIRECTORIES = 5000
 
