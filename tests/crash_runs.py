@@ -181,7 +181,7 @@ def run(seed: int, folder: Path, *, crash_at: int | None = None, kill: bool = Fa
         if lived:
             break
         deaths += 1
-    _judge(folder)
+    _check(folder)
     return deaths
 
 
@@ -195,7 +195,7 @@ def _in_a_child(folder: Path, dies: Callable[[], None]) -> bool:
     return status == 0
 
 
-def _judge(folder: Path) -> None:
+def _check(folder: Path) -> None:
     world = World(folder / "world", lambda: None)
     assert sorted(world.requests) == EFFECTS, (folder, world.requests)
     with Journal(folder / "journal.jsonl") as journal:

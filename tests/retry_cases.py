@@ -1,9 +1,9 @@
 """Advises on texts as `advise` does, without files."""
 
+from peerwatch_responder.retry.assessment.assess import Sources, assess
+from peerwatch_responder.retry.assessment.knowledge import load_knowledge
 from peerwatch_responder.retry.evidence.observed import observe
 from peerwatch_responder.retry.history.recurrence import Recurrence
-from peerwatch_responder.retry.judge.judge import Sources, judge
-from peerwatch_responder.retry.judge.knowledge import load_knowledge
 from peerwatch_responder.retry.reading.facts import JobFacts
 from peerwatch_responder.retry.reading.log_text import LogText
 
@@ -22,7 +22,7 @@ def observed(*texts, job_id=""):
 def advised(*texts, past=None, diagnosis=None, model=None, job_id="", **facts):
     sources = Sources(lambda _root, _step: past or Recurrence(), lambda: diagnosis, model)
     known = JobFacts(job_id=job_id, **facts)
-    return judge(observed(*texts, job_id=job_id), known, KNOWLEDGE, sources)
+    return assess(observed(*texts, job_id=job_id), known, KNOWLEDGE, sources)
 
 
 def traceback(last, prefix=""):

@@ -44,7 +44,7 @@ def paged(pair: DetectorGroup) -> DetectorGroup:
     return pair
 
 
-def test_each_judges_its_share_and_one_page_comes(paged: DetectorGroup) -> None:
+def test_each_evaluates_its_share_and_one_page_comes(paged: DetectorGroup) -> None:
     assert all(OWNED.values())
     wait_for("the jobs are shared out", lambda: paged.evaluated() == OWNED)
     (page,) = paged.pages()

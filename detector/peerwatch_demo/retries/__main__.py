@@ -19,7 +19,7 @@ from peerwatch_demo.retries.policies import Advised, always, knowing, never
 from peerwatch_demo.retries.reasons import load_reasons
 from peerwatch_demo.retries.replay import replay
 from peerwatch_demo.retries.report import rows, table
-from peerwatch_responder.retry.judge.knowledge import load_knowledge
+from peerwatch_responder.retry.assessment.knowledge import load_knowledge
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from peerwatch_responder.retry.answer import RETRIES
+from peerwatch_responder.retry.assessment.assess import Sources, assess
 from peerwatch_responder.retry.evidence.observed import observe
 from peerwatch_responder.retry.history.recurrence import Recurrence, recurrence
 from peerwatch_responder.retry.history.row import HistoryRow
-from peerwatch_responder.retry.judge.judge import Sources, judge
 from peerwatch_responder.retry.reading.facts import JobFacts
 from peerwatch_responder.retry.reading.log_text import LogText
 
 if TYPE_CHECKING:
     from peerwatch_demo.retries.failed_job import FailedJob
-    from peerwatch_responder.retry.judge.knowledge import Knowledge
+    from peerwatch_responder.retry.assessment.knowledge import Knowledge
     from peerwatch_responder.retry.opinion import RetryModel
 
 # Whether to start a job again after so many attempts.
@@ -65,7 +65,7 @@ class Advised:
         def remember(fingerprint: str, step: int | None) -> Recurrence:
             return recurrence(rows, job.name, attempt, fingerprint, step)
 
-        found = judge(observed, facts, self._knowledge, Sources(remember, model=self._model))
+        found = assess(observed, facts, self._knowledge, Sources(remember, model=self._model))
         rows.append(
             HistoryRow(
                 *("advice", _NOW, "", job.name, attempt, found.fingerprint),

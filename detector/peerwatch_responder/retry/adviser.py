@@ -8,22 +8,22 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from peerwatch_common.signatures.redact import redacted
+from peerwatch_responder.retry.assessment.assess import Sources, assess
+from peerwatch_responder.retry.assessment.model_lines import lines_for_model
 from peerwatch_responder.retry.evidence.observed import observe
 from peerwatch_responder.retry.history.recurrence import Recurrence, recurrence
 from peerwatch_responder.retry.history.row import HistoryRow
 from peerwatch_responder.retry.history.store import HistoryError
-from peerwatch_responder.retry.judge.judge import Sources, judge
-from peerwatch_responder.retry.judge.model_lines import lines_for_model
 from peerwatch_responder.retry.reading.facts import JobFacts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from peerwatch_responder.retry.answer import Kind, RetryAdvice
+    from peerwatch_responder.retry.assessment.diagnosis import Diagnosis
+    from peerwatch_responder.retry.assessment.knowledge import Knowledge
     from peerwatch_responder.retry.evidence.observed import Observed
     from peerwatch_responder.retry.history.store import History
-    from peerwatch_responder.retry.judge.diagnosis import Diagnosis
-    from peerwatch_responder.retry.judge.knowledge import Knowledge
     from peerwatch_responder.retry.opinion import RetryModel
     from peerwatch_responder.retry.reading.log_text import LogText
 
@@ -105,7 +105,7 @@ class Adviser:
         def remember(fingerprint: str, step: int | None) -> Recurrence:
             return recurrence(rows, facts.job, attempt, fingerprint, step)
 
-        found = judge(
+        found = assess(
             observed,
             replace(facts, notes=(*facts.notes, *incident.notes)),
             self._knowledge,

@@ -63,7 +63,7 @@ class Before:
     Parameters
     ----------
     time
-        When it was judged, in Unix seconds.
+        When it was assessed, in Unix seconds.
     advice
         What was advised then.
     step

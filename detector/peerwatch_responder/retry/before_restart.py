@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from peerwatch_responder.advice import Advice
 from peerwatch_responder.retry.adviser import Adviser
+from peerwatch_responder.retry.assessment.knowledge import load_knowledge
 from peerwatch_responder.retry.history.store import History
-from peerwatch_responder.retry.judge.knowledge import load_knowledge
 from peerwatch_responder.retry.model.chosen import chosen_model
 from peerwatch_responder.retry.prometheus import PrometheusIncident
 from peerwatch_responder.retry.reading.bounded import LARGEST, TOTAL_BYTES
@@ -48,7 +48,7 @@ class LogAdvisor:
     Parameters
     ----------
     adviser
-        Who judges them.
+        Who assesses them.
     gather
         Returns what the cluster knows of a job.
     patterns

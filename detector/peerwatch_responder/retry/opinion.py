@@ -48,9 +48,9 @@ class ModelOpinion:
 
 
 class RetryModel(Protocol):
-    """Judges logs; the same lines yield the same opinion, on every machine."""
+    """Assesses logs; the same lines yield the same opinion, on every machine."""
 
-    def judge(self, lines: Sequence[str]) -> ModelOpinion | None:
+    def assess(self, lines: Sequence[str]) -> ModelOpinion | None:
         """Return what the model thinks of a failed job; None: the lines say nothing to it.
 
         Parameters

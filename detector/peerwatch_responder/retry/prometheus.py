@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from peerwatch_common.promql import quoted
 from peerwatch_responder.retry.adviser import Incident
-from peerwatch_responder.retry.judge.diagnosis import Diagnosis
+from peerwatch_responder.retry.assessment.diagnosis import Diagnosis
 from peerwatch_responder.server import ServerError, get_json
 
 if TYPE_CHECKING:

@@ -153,7 +153,7 @@ class PolicyConfig(Section):
     )
     probation: ProbationConfig | None = Field(
         default=None,
-        description="What a node must pass before it is put back; without it a person judges.",
+        description="What a node must pass before it is put back; without it a person decides.",
     )
     budget: BudgetConfig = BudgetConfig()
     breaker: BreakerConfig = BreakerConfig()

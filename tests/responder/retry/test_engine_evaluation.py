@@ -37,7 +37,7 @@ def texts_of(known):
 
 
 @pytest.fixture(scope="module")
-def judged():
+def assessed():
     texts = texts_of("CUDA out of memory. Tried to allocate 2.00 GiB")
     folds = [np.array([at]) for at in range(len(texts))]
     truths = np.array([each.retry for each in texts])
@@ -45,8 +45,8 @@ def judged():
     return texts, engine_advice(texts, folds, scores)
 
 
-def test_each_text_is_judged_by_what_has_not_seen_it(judged):
-    texts, advice = judged
+def test_each_text_is_assessed_by_what_has_not_seen_it(assessed):
+    texts, advice = assessed
     assert len(advice) == len(texts)
     assert [each.root.text.split(":")[0] for each in advice[:12]] == [
         f"error {number}" for number in range(12)
@@ -56,8 +56,8 @@ def test_each_text_is_judged_by_what_has_not_seen_it(judged):
     assert [each.kind == "retry" for each in advice[:12]] == [each.retry for each in texts[:12]]
 
 
-def test_the_rules_come_before_the_model(judged):
-    _, advice = judged
+def test_the_rules_come_before_the_model(assessed):
+    _, advice = assessed
     assert (advice[-1].kind, advice[-1].reason) == ("do_not_retry", "form")
 
 

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
+from peerwatch_responder.retry.assessment.assess import Sources, assess
+from peerwatch_responder.retry.assessment.diagnosis import Diagnosis
 from peerwatch_responder.retry.evidence.observed import observe
 from peerwatch_responder.retry.history.recurrence import Recurrence
-from peerwatch_responder.retry.judge.diagnosis import Diagnosis
-from peerwatch_responder.retry.judge.judge import Sources, judge
 from peerwatch_responder.retry.knowledge.forms import form_of, shipped_forms
 from peerwatch_responder.retry.reading.facts import JobFacts
 from peerwatch_responder.retry.reading.log_text import LogText
@@ -17,7 +17,7 @@ from retry_cases import KNOWLEDGE
 def advised(text, remember=lambda *_: Recurrence(), diagnosis=None):
     observed = observe([LogText("log", text.encode())], KNOWLEDGE.table)
     sources = Sources(remember, lambda: diagnosis)
-    return judge(observed, JobFacts(), KNOWLEDGE, sources)
+    return assess(observed, JobFacts(), KNOWLEDGE, sources)
 
 
 @pytest.mark.parametrize(

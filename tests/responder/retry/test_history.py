@@ -33,7 +33,7 @@ STUCK = [
     ([row("1"), row("2", root="other"), row("3")], None, 1),
     ([row("1"), row("2", root="other")], None, 0),
     ([row("1", job="other")], None, 0),
-    # One that was judged twice; this attempt itself, and what came after it.
+    # One that was assessed twice; this attempt itself, and what came after it.
     ([row("1"), row("1")], None, 1),
     ([row("1"), row("now"), row("2")], None, 1),
 ]

@@ -29,7 +29,7 @@ def test_the_same_is_learnt_twice(capsys, tmp_path):
     assert first["digest"] == second["digest"]
     assert first["texts"] == len(FEW)
     assert first["left_out_in"] == 3
-    assert load_model(tmp_path / "a.npz").judge(FEW[0].lines) is not None
+    assert load_model(tmp_path / "a.npz").assess(FEW[0].lines) is not None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npz", "b.npz"]
 
 
@@ -61,7 +61,7 @@ def test_networks_vote_on_logs_without_a_label(capsys, tmp_path):
     found = report(capsys, logs, "--passes", "25", "--output", tmp_path / "a.npz")
     assert found["logs_without_label"] == 12
     assert 0 < sum(found["voted"].values()) <= 12
-    assert load_model(tmp_path / "a.npz", "sibylla").judge(FEW[0].lines) is not None
+    assert load_model(tmp_path / "a.npz", "sibylla").assess(FEW[0].lines) is not None
 
 
 def test_mistakes_are_told(capsys, tmp_path):

@@ -3,8 +3,8 @@
 import pytest
 
 from peerwatch_responder.retry.answer import Before
+from peerwatch_responder.retry.assessment.diagnosis import Diagnosis
 from peerwatch_responder.retry.history.recurrence import Recurrence
-from peerwatch_responder.retry.judge.diagnosis import Diagnosis
 from peerwatch_responder.retry.opinion import ModelOpinion
 from retry_cases import advised, traceback
 
@@ -36,7 +36,7 @@ class Model:
         self.opinion = ModelOpinion(retry, confidence, 0.25, ("the frobnicator",), "test-1")
         self.asked = []
 
-    def judge(self, lines):
+    def assess(self, lines):
         self.asked.append(list(lines))
         return self.opinion
 

@@ -16,7 +16,7 @@ def test_the_file_is_small():
 
 
 @pytest.mark.parametrize("name", ["tfidf", "sibylla"])
-def test_a_shipped_model_judges_and_quotes(name):
+def test_a_shipped_model_assesses_and_quotes(name):
     model = chosen_model(name)
     lines = [
         "step 10 loss 2.3",
@@ -24,20 +24,20 @@ def test_a_shipped_model_judges_and_quotes(name):
         '  File "/app/train.py", line 3, in <module>',
         "TypeError: build_model() got an unexpected keyword argument 'layers'",
     ]
-    stop = model.judge(lines)
+    stop = model.assess(lines)
     assert stop.retry < 0.5
     assert set(stop.lines) <= set(lines)
     assert stop.model == name
-    assert model.judge(lines) == stop
-    retry = model.judge(
+    assert model.assess(lines) == stop
+    retry = model.assess(
         [
             "NCCL WARN connect to peer failed : Connection timed out",
             "remote peer closed the connection, network error",
         ]
     )
     assert retry.retry > 0.5
-    assert model.judge(["zzqx vvkq"]) is None
-    assert model.judge(["12 34", ""]) is None
+    assert model.assess(["zzqx vvkq"]) is None
+    assert model.assess(["12 34", ""]) is None
 
 
 def test_no_model_and_files_that_are_none(tmp_path):

@@ -11,9 +11,9 @@ from peerwatch_common.errors import PeerwatchError
 from peerwatch_responder.action import UnknownError
 from peerwatch_responder.retry.adviser import Adviser
 from peerwatch_responder.retry.answer import EXIT_STATUS
+from peerwatch_responder.retry.assessment.knowledge import load_knowledge
 from peerwatch_responder.retry.command.sources import logs_and_facts
 from peerwatch_responder.retry.history.store import History
-from peerwatch_responder.retry.judge.knowledge import load_knowledge
 from peerwatch_responder.retry.model.chosen import chosen_model
 from peerwatch_responder.retry.reading.files import LogError
 from peerwatch_responder.retry.report.as_json import as_json

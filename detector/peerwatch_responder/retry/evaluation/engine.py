@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from peerwatch_responder.retry.answer import RETRIES
+from peerwatch_responder.retry.assessment.assess import Sources, assess
+from peerwatch_responder.retry.assessment.knowledge import load_knowledge
 from peerwatch_responder.retry.corpus.read import read_files
 from peerwatch_responder.retry.evaluation.folds import rest_of
 from peerwatch_responder.retry.evaluation.operating_point import Answers, calibrated
 from peerwatch_responder.retry.evidence.observed import observe
 from peerwatch_responder.retry.history.recurrence import Recurrence
-from peerwatch_responder.retry.judge.judge import Sources, judge
-from peerwatch_responder.retry.judge.knowledge import load_knowledge
 from peerwatch_responder.retry.model.linear import LinearModel
 from peerwatch_responder.retry.reading.facts import JobFacts
 from peerwatch_responder.retry.reading.log_text import LogText
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from peerwatch_responder.retry.answer import RetryAdvice
+    from peerwatch_responder.retry.assessment.knowledge import Knowledge
     from peerwatch_responder.retry.corpus.text import Text
     from peerwatch_responder.retry.evaluation.measures import Floats, Numbers
-    from peerwatch_responder.retry.judge.knowledge import Knowledge
     from peerwatch_responder.retry.opinion import ModelOpinion, RetryModel
     from peerwatch_responder.retry.training.examples import Examples
 
@@ -84,8 +84,8 @@ class _LearntOnDemand:
     def __init__(self, known: Examples, scores: Floats) -> None:
         self._known, self._scores = known, scores
 
-    def judge(self, lines: Sequence[str]) -> ModelOpinion | None:
-        return self._model.judge(lines)
+    def assess(self, lines: Sequence[str]) -> ModelOpinion | None:
+        return self._model.assess(lines)
 
     @cached_property
     def _model(self) -> LinearModel:
@@ -98,7 +98,7 @@ def _advice(text: Text, knowledge: Knowledge, model: RetryModel) -> RetryAdvice:
     log = LogText(text.id, text.text.encode() + b"\n")
     observed = observe([log], knowledge.table, "")
     sources = Sources(lambda *_: Recurrence(), model=model)
-    return judge(observed, JobFacts(), knowledge, sources)
+    return assess(observed, JobFacts(), knowledge, sources)
 
 
 def engine_answers(advice: Sequence[RetryAdvice]) -> Answers:

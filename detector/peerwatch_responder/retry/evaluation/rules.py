@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from peerwatch_responder.retry.answer import RETRIES
+from peerwatch_responder.retry.assessment.assess import Sources, assess
+from peerwatch_responder.retry.assessment.cause import find_cause
+from peerwatch_responder.retry.assessment.knowledge import load_knowledge
 from peerwatch_responder.retry.evaluation.operating_point import Answers
 from peerwatch_responder.retry.evidence.observed import observe
 from peerwatch_responder.retry.history.recurrence import Recurrence
-from peerwatch_responder.retry.judge.cause import find_cause
-from peerwatch_responder.retry.judge.judge import Sources, judge
-from peerwatch_responder.retry.judge.knowledge import load_knowledge
 from peerwatch_responder.retry.reading.facts import JobFacts
 from peerwatch_responder.retry.reading.log_text import LogText
 
@@ -48,7 +48,7 @@ def rule_answers(texts: Sequence[Text]) -> RuleAnswers:
         log = LogText(text.id, text.text.encode() + b"\n")
         observed = observe([log], knowledge.table, "")
         cause = find_cause(observed, JobFacts(), knowledge)
-        advice = judge(observed, JobFacts(), knowledge, Sources(lambda *_: Recurrence()))
+        advice = assess(observed, JobFacts(), knowledge, Sources(lambda *_: Recurrence()))
         retries.append(advice.kind in RETRIES)
         decided.append(cause is not None and cause.ruling.decides)
     found = np.array(retries, bool)

@@ -55,7 +55,7 @@ def recurrence(
         if row.attempt == attempt:
             # What came after this run was not before it.
             break
-        # An attempt that is judged again has the newest word.
+        # An attempt that is assessed again has the newest word.
         mine.pop(row.attempt, None)
         mine[row.attempt] = row
     attempts = list(mine.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from peerwatch_responder.retry.model.judging import opinion, selected
+from peerwatch_responder.retry.model.opinions import opinion, selected
 from peerwatch_responder.retry.text.words import words_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ NAME = "sibylla"
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """Judges by the order of lines' meanings.
+    """Assesses logs by the order of lines' meanings.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Ensemble:
     calibration: Calibration
     stops_below: float
 
-    def judge(self, lines: Sequence[str]) -> ModelOpinion | None:
+    def assess(self, lines: Sequence[str]) -> ModelOpinion | None:
         """Return its opinion; None if it knows no word of the lines."""
         chosen = selected(lines)
         words = [words_of(line) for line in chosen]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from peerwatch_responder.retry.model.judging import opinion, selected
 from peerwatch_responder.retry.model.ngrams import counts_of
+from peerwatch_responder.retry.model.opinions import opinion, selected
 from peerwatch_responder.retry.text.words import words_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ NAME = "tfidf"
 
 @dataclass(frozen=True, slots=True)
 class LinearModel:
-    """Judges by n-grams.
+    """Assesses logs by n-grams.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class LinearModel:
     calibration: Calibration
     stops_below: float
 
-    def judge(self, lines: Sequence[str]) -> ModelOpinion | None:
+    def assess(self, lines: Sequence[str]) -> ModelOpinion | None:
         """Return its opinion; None if it knows no word of the lines."""
         chosen = selected(lines)
         if not chosen:

@@ -35,7 +35,7 @@ def select(lines: Sequence[str], around: int = AROUND) -> list[str]:
     Parameters
     ----------
     lines
-        Of one job, as ``RetryModel.judge`` gets them.
+        Of one job, as ``RetryModel.assess`` gets them.
     around
         So many lines before and after one with a keyword are taken too.
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from peerwatch_responder.retry.model.judging import selected
 from peerwatch_responder.retry.model.ngrams import counts_of
+from peerwatch_responder.retry.model.opinions import selected
 from peerwatch_responder.retry.text.words import words_of
 
 if TYPE_CHECKING:

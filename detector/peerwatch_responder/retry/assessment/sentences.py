@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from peerwatch_responder.retry.answer import Kind, Reason
+    from peerwatch_responder.retry.assessment.cause import Cause
     from peerwatch_responder.retry.history.recurrence import Recurrence
-    from peerwatch_responder.retry.judge.cause import Cause
 
 _WHAT: dict[Kind, str] = {
     "retry": "start it again",

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 from peerwatch_common.signatures.redact import redacted
 from peerwatch_responder.retry.answer import RETRIES, Kind, Line, Reason, RetryAdvice
+from peerwatch_responder.retry.assessment.cause import Cause, find_cause
+from peerwatch_responder.retry.assessment.diagnosis import Diagnosis, follows
+from peerwatch_responder.retry.assessment.model_lines import lines_for_model
+from peerwatch_responder.retry.assessment.sentences import said
 from peerwatch_responder.retry.evidence.root import cascades, complained_about
 from peerwatch_responder.retry.history.recurrence import Recurrence
-from peerwatch_responder.retry.judge.cause import Cause, find_cause
-from peerwatch_responder.retry.judge.diagnosis import Diagnosis, follows
-from peerwatch_responder.retry.judge.model_lines import lines_for_model
-from peerwatch_responder.retry.judge.sentences import said
 
 if TYPE_CHECKING:
+    from peerwatch_responder.retry.assessment.knowledge import Knowledge
     from peerwatch_responder.retry.evidence.observed import Observed
-    from peerwatch_responder.retry.judge.knowledge import Knowledge
     from peerwatch_responder.retry.opinion import RetryModel
     from peerwatch_responder.retry.reading.facts import JobFacts
 
@@ -53,7 +53,7 @@ class Sources:
     model: RetryModel | None = None
 
 
-def judge(
+def assess(
     observed: Observed,
     facts: JobFacts,
     knowledge: Knowledge,
@@ -144,7 +144,7 @@ def _by_model(
         return None
     number = max(cause.occurrence.log, 0)
     given = lines_for_model(observed, number, cause.occurrence.offset)
-    opinion = sources.model.judge(given) if given else None
+    opinion = sources.model.assess(given) if given else None
     if opinion is None or opinion.confidence < _MODEL_CONFIDENCE:
         return None
     if opinion.retry < opinion.stops_below:

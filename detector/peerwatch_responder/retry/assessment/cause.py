@@ -14,8 +14,8 @@ from peerwatch_responder.retry.knowledge.forms import form_of
 from peerwatch_responder.retry.knowledge.ruling import Ruling
 
 if TYPE_CHECKING:
+    from peerwatch_responder.retry.assessment.knowledge import Knowledge
     from peerwatch_responder.retry.evidence.observed import Observed
-    from peerwatch_responder.retry.judge.knowledge import Knowledge
     from peerwatch_responder.retry.knowledge.exits import Exit
     from peerwatch_responder.retry.reading.facts import JobFacts
 
