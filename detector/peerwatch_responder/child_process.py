@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+# Chosen: between SIGTERM and SIGKILL, for a command to end what it has started elsewhere; after
+# SIGKILL for the kernel to take the processes away.
 _KILL_SECONDS = 5.0
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-# A response has some ten rows of 300 bytes; this is years of a cluster that loses a node an hour.
+# Chosen: a response has some ten rows of 300 bytes; this is ten years of one every hour.
 MAX_BYTES = 256 * 1024**2
 
 

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from peerwatch_responder.audit.row import Kind, Row
 
-# Longer than the breaker may look back.
+# As long as the breaker may look back (breaker.seconds).
 _WANT_SECONDS = 86_400.0
-# Longer than the oldest alert that may be answered.
+# Twice the age at which an alert may still be answered (max_age_seconds).
 _ALERT_SECONDS = 2 * 86_400.0
 
 

@@ -11,7 +11,8 @@ from peerwatch_responder.policy.state import UNDER_WAY
 if TYPE_CHECKING:
     from peerwatch_responder.policy.case import Case, Guard
 
-# Clocks of Prometheus and ours; beyond it the age of an alert says nothing.
+# Clocks of Prometheus and ours; beyond it the age of an alert says nothing. As Kerberos
+# has it by default.
 _CLOCK_SECONDS = 300.0
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from peerwatch_responder.policy.state import Response, State
     from peerwatch_responder.settings.policy import BudgetConfig
 
+# Of budget.nodes_per_hour and budget.nodes_per_job.
 _HOUR = 3600.0
 # Nothing was done to the node, or it passed its checks.
 _NOT_TAKEN = {"refused", "passed"}

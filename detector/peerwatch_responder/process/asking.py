@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
     from peerwatch_responder.settings.load import Settings
 
+# Chosen: a responder answers from memory, and an order waits for no more than a row on a disk.
 _SECONDS = 60.0
-# Its node may be checked before.
+# Its node may be checked before, for as long as timeout_seconds of a check may be.
 _UNDO_SECONDS = 7200.0
+# Exit status; 1 and 2 are errors of the program and of its flags.
 _REFUSED = 3
 
 

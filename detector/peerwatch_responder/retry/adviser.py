@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from peerwatch_responder.retry.opinion import RetryModel
     from peerwatch_responder.retry.reading.log_text import LogText
 
+# The 64 lines that a model reads (selection.py), as long as they are quoted (redact.LONGEST).
 _LEARN_CHARACTERS = 20_000
-_LINE_CHARACTERS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,5 +206,5 @@ def _learnt_from(advice: RetryAdvice, observed: Observed) -> str:
         0,
     )
     lines = lines_for_model(observed, number, offset)
-    text = "\n".join(redacted(line.encode(), _LINE_CHARACTERS) for line in lines)
+    text = "\n".join(redacted(line.encode()) for line in lines)
     return text[:_LEARN_CHARACTERS]

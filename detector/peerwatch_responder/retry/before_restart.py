@@ -38,7 +38,9 @@ _VERDICTS: dict[Kind, Verdict] = {
 }
 # The alert speaks of a fault of which the job may not know yet.
 _SILENT = {"no_failure", "no_log"}
+# Chosen: output and errors of 2,048 ranks; at 64 KiB each (bounded.py) they take 256 MiB.
 _MOST_FILES = 4096
+# Chosen: a line has up to 300 characters (redact.LONGEST), a text of the history 400.
 _QUOTED = 2
 
 

@@ -27,6 +27,7 @@ _DIAGNOSIS = (
 )
 _STEPS = "max(max_over_time(rank_steps_total{{job_id={job}}}[{window}]))"
 _ORDER = {"sure": 0, "likely": 1}
+# Prometheus' default scrape_interval.
 _LATE_SECONDS = 60.0
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 Phase = Literal["begins", "done", "would"]
+# Chosen: two lines of a terminal, where Slurm shows it; stamp, key and words take 62 of them.
 _REASON_CHARACTERS = 200
 _WHAT_CHARACTERS = 100
 

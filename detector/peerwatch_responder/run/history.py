@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from peerwatch_responder.policy.plan import Decision, Plan
     from peerwatch_responder.policy.state import DoneStep, Response, State
 
+# Chosen: more than a day of responses (nodes_per_hour is 3), and several times a response's steps.
 MAX_RESPONSES = 100
 MAX_WAITING = 100
 MAX_STEPS = 50
-# Labels and answers come from elsewhere and may be of any length.
+# Labels and answers come from elsewhere and may be of any length. Chosen: a line, and a paragraph.
 _NAME_CHARACTERS = 120
 _TEXT_CHARACTERS = 400
 

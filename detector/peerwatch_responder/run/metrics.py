@@ -152,9 +152,12 @@ SPECS = (
 )
 
 _ENDED = ("done", "failed", "stuck", "passed", "undone")
-# A page waits no longer than this for a response.
+# A page waits no longer than this for a response. Chosen: at most so late does a person hear of a
+# fault that a response does not end.
 _UNDER_WAY_SECONDS = 300.0
+# Chosen: a response's end is told even where Prometheus does not scrape for most of an hour.
 _SHOWN_SECONDS = 3600.0
+# As much as the history shows of a text.
 _SUMMARY_CHARACTERS = 400
 # Stuck has an alert of its own.
 _SHOWN = ("done", "failed", "passed")

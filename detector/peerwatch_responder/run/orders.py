@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from peerwatch_responder.run.books import Books
     from peerwatch_responder.settings.policy import ProbationConfig
 
+# Chosen: a person's reason in some sentences; so much of it is journalled.
 _MAX_CHARACTERS = 500
 
 

@@ -17,6 +17,7 @@ from peerwatch_common.settings.section import Section
 # What the root diagnosis advises, of which a rule may ask for some.
 Advice = Literal["isolate", "replace", "drain", "restart", "ask", "inspect", "none"]
 
+# Seconds.
 _DAY = 86_400.0
 
 

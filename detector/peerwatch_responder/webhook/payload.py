@@ -15,9 +15,12 @@ from peerwatch_common.logs import one_line
 from peerwatch_responder.alert import Alert
 
 VERSION = "4"
+# Chosen: hundreds of alerts with their descriptions, where a group is about one node.
 MAX_BYTES = 1024**2
 # The smallest alert takes some 250 bytes of the megabyte.
 MAX_ALERTS = 4096
+# Chosen, as what is heard goes into the journal: labels of the shipped rules several times over,
+# four of Kubernetes' longest names (253 bytes), and a description that lists 60 of these.
 MAX_LABELS = 64
 MAX_LABEL_BYTES = 1024
 MAX_ANNOTATION_BYTES = 16384

@@ -28,7 +28,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _WORD = re.compile(r"\{(?:node|job_id)\}")
 # Of peerwatch-check: all passed, one warned, one failed.
 _PASS, _WARN, _FAIL = 0, 1, 2
+# Chosen: thousands of records of checks; what more there is are no records.
 _MAX_BYTES = 1024**2
+# As much as is quoted of a line of a log (redact.LONGEST), which has room for three failures.
 _SHOWN_CHARACTERS = 300
 _SHOWN_FAILURES = 3
 

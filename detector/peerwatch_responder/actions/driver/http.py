@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from peerwatch_responder.action import Before, Target
 
+# Chosen: in a cluster's network a connection takes milliseconds; a driver that needs more than
+# half a minute for its answer says 202, and is asked 150 times in the default deadline of 300 s.
 _CONNECT_SECONDS, _READ_SECONDS = 5.0, 30.0
 _POLL_SECONDS = 2.0
 _OK, _ACCEPTED = 200, 202

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from peerwatch_responder.action import Target
 
 Want = Literal["checkpoint", "pause", "replace", "restart", "resume"]
+# Of the order's format, counted from 1.
 VERSION = 1
+# Chosen: an outcome and a message have some hundred bytes.
 MAX_ANSWER_BYTES = 65_536
 
 

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
     from peerwatch_responder.cluster import Owner, Place
 
+# As the longest interval_seconds: no cycle may decide by a list that is older than the one before.
 _MOST_SECONDS = 300.0
-# So many nodes are asked for one by one; a list of all of them has less to wait for.
+# So many nodes are asked for one by one; a list of all of them has less to wait for. Chosen: twice
+# the nodes that may be out at once (concurrent_max).
 _MOST_GETS = 20
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from peerwatch_responder.actions.kubernetes.api import Api
     from peerwatch_responder.actions.kubernetes.cluster import KubernetesCluster
 
+# Chosen: a sixth of the 30 s that Kubernetes gives a pod to end by default.
 _WAIT_SECONDS = 5.0
 # Kubernetes 1.20 and older has no policy/v1; without a version it takes its own.
 _NO_SUCH_VERSION = 'no kind "Eviction" is registered'

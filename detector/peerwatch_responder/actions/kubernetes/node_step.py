@@ -33,6 +33,7 @@ _NODES = "/api/v1/nodes"
 # RFC 1123 subdomain; what alerts name goes into addresses.
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 # Between inspections after an answer that did not come: 3 minutes in all, and their own time.
+# Chosen: at once where only the answer was lost, and longer than an API server takes to restart.
 _INSPECTED_AFTER_SECONDS = (0.0, 1.0, 5.0, 15.0, 30.0, 60.0, 60.0)
 
 Json = dict[str, Any]

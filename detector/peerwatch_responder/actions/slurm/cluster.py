@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from peerwatch_responder.actions.slurm.node import Node
     from peerwatch_responder.cluster import Owner, Place
 
-# One cycle asks three things of the same nodes.
+# One cycle asks three things of the same nodes; the next comes after 5 s (interval_seconds).
 _KEPT_SECONDS = 1.0
 _CONTROLLER = re.compile(r"(?m)^SlurmctldHost\[\d+\]\s*=\s*([^\s(]+)")
 

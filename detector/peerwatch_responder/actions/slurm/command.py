@@ -13,8 +13,9 @@ from peerwatch_responder.child_process import run_child
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# 20,000 jobs with all their fields.
+# Chosen: 20,000 jobs with all their fields, 13 KiB each.
 _MAX_BYTES = 256 * 1024**2
+# As much as is quoted of a line of a log (redact.LONGEST).
 _SHOWN_CHARACTERS = 300
 # Before a request was sent, by slurm_errno's texts: nothing was done.
 _UNSENT = (

@@ -28,9 +28,14 @@ if TYPE_CHECKING:
     from peerwatch_responder.retry.reading.facts import JobFacts
 
 _KNOWN_BY: dict[str, Reason] = {"exit": "exit", "form": "form", "unknown": "unknown"}
+# Below it an advice is called a guess, and a model's does not decide. Chosen: one half.
+_GUESS_BELOW = 0.5
+# What is likelier, as docs/retry-model.md evaluates it.
 _RETRY_FROM = 0.5
-_MODEL_CONFIDENCE = 0.5
+# Editorial: of several jobs the wrong one may be meant, and only what is surest (0.85 and more)
+# stays above a guess; what is not read is a middle, where a failure is rarely told.
 _MANY_JOBS, _NOT_ALL_READ = 0.6, 0.9
+# Chosen: the fifth wait, by 300 s (backoff_seconds) that double; what lasts longer needs a person.
 _LONGEST_WAIT_SECONDS = 3600.0
 
 
@@ -145,7 +150,7 @@ def _by_model(
     number = max(cause.occurrence.log, 0)
     given = lines_for_model(observed, number, cause.occurrence.offset)
     opinion = sources.model.assess(given) if given else None
-    if opinion is None or opinion.confidence < _MODEL_CONFIDENCE:
+    if opinion is None or opinion.confidence < _GUESS_BELOW:
         return None
     if opinion.retry < opinion.stops_below:
         kind: Kind = "do_not_retry"
@@ -207,6 +212,6 @@ def _with_context(
     peer = complained_about(observed.occurrences)
     if peer and cause is not None and cause.occurrence.event_class == "D":
         notes.append(f"Most ranks that lost a peer lost {peer}: look there first.")
-    if confidence < 0.5:
+    if confidence < _GUESS_BELOW:
         notes.append("The confidence is low: treat this as a guess.")
     return replace(advice, confidence=round(confidence, 3), step=step, notes=tuple(notes))

@@ -8,6 +8,7 @@ from peerwatch_responder.retry.answer import Kind
 
 # What the root diagnosis advises: take the node out, or do so and replace a part.
 _TAKES_OUT = {"isolate", "replace", "drain"}
+# Editorial: as faults of hardware and of storage in advice.yaml.
 _CONFIDENCE = {"sure": 0.95, "likely": 0.8}
 
 

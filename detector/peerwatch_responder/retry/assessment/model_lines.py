@@ -10,9 +10,12 @@ from peerwatch_responder.retry.evidence.search import pieces
 if TYPE_CHECKING:
     from peerwatch_responder.retry.evidence.observed import Observed
 
+# Chosen: several times the 64 lines that a model reads (selection.py). A traceback and other ranks
+# follow the root, so more is shown after it than before.
 _BEFORE_BYTES, _AFTER_BYTES = 8 * 1024, 24 * 1024
 _LAST_BYTES = 16 * 1024
 _MOST_LINES = 400
+# About what a model reads of a line (selection.LONGEST_LINE).
 _LINE_BYTES = 2_000
 
 

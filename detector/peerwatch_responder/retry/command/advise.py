@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from peerwatch_responder.retry.reading.facts import JobFacts
     from peerwatch_responder.settings.config import ResponderConfig
 
+# As argparse ends.
 USAGE_STATUS = 2
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+# Any number does; the same one gives the same groups.
 _ORDER_SEED = 17
 
 

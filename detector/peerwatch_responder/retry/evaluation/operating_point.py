@@ -14,7 +14,8 @@ from peerwatch_responder.retry.evaluation.folds import rest_of
 from peerwatch_responder.retry.evaluation.measures import Bools, Floats, Numbers
 from peerwatch_responder.retry.model.calibration import Calibration, fit_calibration
 
-# Of the jobs that are worth another attempt at most so many may be stopped.
+# Of the jobs that are worth another attempt at most so many may be stopped: the goal that
+# docs/retry-model.md names.
 MOST_FALSE_STOPS = 0.05
 
 

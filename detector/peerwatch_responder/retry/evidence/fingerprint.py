@@ -16,6 +16,7 @@ _HEX = re.compile(rb"\b(?:0x[0-9a-fA-F]+|(?=[0-9a-f]*\d)[0-9a-f]{6,})\b")
 # Of a path the last name stays: which file was missing is what failed.
 _FOLDERS = re.compile(rb"(?:/[\w.@+-]+)+/(?=[\w.@+-])")
 _NUMBER = re.compile(rb"\d+")
+# As much as is quoted of a line (redact.LONGEST); with another number known failures would be new.
 _CHARACTERS = 300
 
 

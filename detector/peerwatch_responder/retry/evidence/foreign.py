@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-# What stands before the end was got over.
+# What stands before the end was got over. Chosen: four times unknown.py's, because some runtimes
+# print the stacks of all their threads after an error.
 _END_BYTES = 256 * 1024
 # Language, texts of which each match contains one, form. Most logs have none of the texts, which
 # are found at memory speed; then its form is not even compiled.

@@ -19,6 +19,7 @@ from peerwatch_responder.retry.reading.log_text import LogText
 
 # Signatures of errors that speak for themselves however long the job goes on.
 _NEVER_SURVIVED = frozenset({"nan_loss"})
+# Chosen: three times what is quoted (redact.LONGEST), as prefixes are taken off and secrets out.
 _LINE_BYTES = 1024
 _MIB = 1 << 20
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from peerwatch_responder.retry.evidence.occurrence import Occurrence
 
-# Clocks differ, and processes write late.
+# Clocks differ, and processes write late. Chosen: longer than these, and a tenth of the time-out
+# of PyTorch's NCCL collectives (10 minutes), after which other ranks complain.
 _TOGETHER_SECONDS = 60.0
 # Faults of hardware first, the program's own last: what a rank says after a GPU fell off the bus.
 _FIRST = {"H": 0, "N": 1}

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from peerwatch_common.signatures.matcher import MatchTable
     from peerwatch_responder.retry.reading.log_text import LogText
 
+# Chosen: thousands of lines, beside which a call costs little; small beside a log's 16 MiB.
 _BLOCK_BYTES = 256 * 1024
-# Of a storm the first and the last are enough; what lies between says the same again.
+# Of a storm the first and the last are enough; what lies between says the same again. Chosen: some
+# of each of thousands of ranks, in some MiB.
 _MOST_FIRST, _MOST_LAST = 4_000, 4_000
+# Chosen: what two lines have in common by chance is shorter.
 _SEARCHED_BYTES = 160
 
 

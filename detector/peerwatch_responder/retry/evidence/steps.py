@@ -25,10 +25,13 @@ _NAMED = re.compile(
 _OF_ALL = re.compile(rb"/\d{1,12} \[\d\d?:\d\d")
 _DONE = re.compile(rb"(?<!\w)\d{1,12}\Z")
 _ERROR = re.compile(rb"rror|[Ff]ail|xception|[Tt]imeout|[Tt]imed out")
+# Chosen: a log's 16 MiB in lines of 80 bytes.
 _MOST = 200_000
+# Digits, as in the expressions above.
 _LONGEST_NUMBER = 12
 # Fewer may be anything.
 _LEAST_RISES = 2
+# Chosen: the first may be of the step that was under way.
 _SURVIVED_RISES = 2
 
 

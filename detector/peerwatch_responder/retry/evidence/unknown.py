@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 # Of the end of a log so much is looked at: what a launcher writes after an error is not longer.
+# Chosen: 64 KiB are 300 lines of 200 bytes; 40 with words of failure tell all of one failure.
 _END_BYTES = 64 * 1024
 _END_LINES = 300
 _MOST_LINES = 40

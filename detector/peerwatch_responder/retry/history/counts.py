@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+# As much at once as a history is read (store.MAX_BYTES); the next scrape reads on.
 _MOST_BYTES = 64 << 20
 
 

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SHIPPED = Path(__file__).parent / "exits.yaml"
-# What an exit alone says is worth, and one that says little.
+# What an exit alone says is worth, and one that says little. Editorial: on either side of one half,
+# below which an advice is called a guess.
 _CONFIDENCE, _WEAK_CONFIDENCE = 0.65, 0.35
+# SIGRTMAX of Linux.
 _LAST_SIGNAL = 64
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from peerwatch_responder.retry.corpus.text import Text
 
+# Tenfold cross-validation, as is usual.
 _GROUPS = 10
 
 

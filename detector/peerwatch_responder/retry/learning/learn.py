@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from peerwatch_responder.retry.training.learners import NeuralLearner
 
 LINEAR = "TF-IDF + logistic regression"
+# Chosen: the second learns from what the first has labelled; votes changed nothing measurably
+# (docs/retry-model.md).
 _VOTERS_ROUNDS = 2
 
 

@@ -13,7 +13,8 @@ from peerwatch_responder.retry.corpus.text import LABELS, Text
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Of a long log the beginning, where a cause may stand, and the end.
+# Of a long log the beginning, where a cause may stand, and the end. Chosen: much more than the 64
+# lines that are learnt from; of so many logs they are 10 GiB.
 _PART_BYTES = 256 << 10
 _MOST_LOGS = 20_000
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+# Chosen: stems and endings of words; fastText's default is 3 to 6.
 _SHORTEST, _LONGEST = 3, 5
 
 

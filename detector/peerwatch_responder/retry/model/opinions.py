@@ -11,8 +11,10 @@ from peerwatch_responder.retry.text.words import words_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+# Chosen: what a person reads at a glance.
 _MOST_LINES = 3
 # Words that a model knows count in full only if there are many of them: two say half as much.
+# Chosen, and not tuned on what docs/retry-model.md evaluates.
 _HALF_WORDS = 2
 
 

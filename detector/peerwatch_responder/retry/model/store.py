@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 SHIPPED = Path(__file__).with_name("shipped.npz")
 ModelName = Literal["tfidf", "sibylla"]
+# Of the file, counted from 1.
 _FORMAT = 1
 _NETWORKS: tuple[type[Lstm | AttentionGru], ...] = (Lstm, AttentionGru)
 _DAMAGED = (

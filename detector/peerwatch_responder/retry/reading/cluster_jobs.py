@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from peerwatch_responder.retry.reading.log_text import LogText
     from peerwatch_responder.settings.config import ResponderConfig
 
+# Chosen: of TOTAL_BYTES each of so many has 4 MiB; each is two requests to the API server.
 _MOST_PODS = 32
 
 

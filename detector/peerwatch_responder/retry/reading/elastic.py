@@ -9,7 +9,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-# A traceback, and what surrounds it.
+# A traceback, and what surrounds it. Chosen: thousands of frames.
 MOST_BYTES = 1 << 20
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from peerwatch_responder.retry.reading.bounded import Bound
 
 STDIN = "-"
+# Chosen: output and errors of 8,192 ranks; at 64 KiB each (bounded.py) they take 1 GiB.
 MOST_FILES = 16_384
 # What a folder is searched for: logs of launchers, of schedulers and of containers.
 _LOG_NAME = re.compile(

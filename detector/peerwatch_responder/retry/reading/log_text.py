@@ -9,7 +9,9 @@ from dataclasses import dataclass
 _RANK = re.compile(r"(?:^|[/._-])rank[-_.]?(\d{1,6})(?!\d)|attempt_\d{1,4}/(\d{1,6})/")
 # Texts of programs have few control characters other than these.
 _CONTROL = bytes(set(range(32)) - {7, 8, 9, 10, 11, 12, 13, 27}) + b"\x7f"
+# Chosen: well above a text that has a word in another encoding, well below a file of numbers.
 _BINARY_RATIO = 0.15
+# Chosen: hundreds of lines, from the beginning on.
 _SAMPLE_BYTES = 64 * 1024
 
 

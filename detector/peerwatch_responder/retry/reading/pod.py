@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 _LOG = re.compile(r"(\d{1,9})\.log")
-# The API server's tail; of a flood of lines it is cut by bytes as well.
+# The API server's tail; of a flood of lines it is cut by bytes as well. Chosen: the 14 MiB of
+# ``Bound.tail_bytes`` in lines of 150 bytes.
 _TAIL_LINES = 100_000
 
 

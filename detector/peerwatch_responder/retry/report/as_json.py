@@ -10,6 +10,7 @@ from peerwatch_responder.retry.answer import EXIT_STATUS
 if TYPE_CHECKING:
     from peerwatch_responder.retry.answer import RetryAdvice
 
+# Of the format, counted from 1.
 _VERSION = 1
 
 

@@ -15,6 +15,7 @@ _TITLES: dict[Kind, str] = {
     "do_not_retry": "DO NOT RETRY",
     "ask_user": "ASK THE OWNER",
 }
+# Chosen: as a rule the whole report fits a terminal of 24 lines.
 _MOST_CASCADES, _MOST_BEFORE = 5, 5
 
 

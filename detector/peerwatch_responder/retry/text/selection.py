@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+# As in Sibylla's paper.
 AROUND = 5
-# A line is read so far; what follows in it is a table or a tensor that was printed.
+# Chosen: a line is read so far; what follows in it is a table or a tensor that was printed.
 LONGEST_LINE = 2048
 # Of a log that speaks of failure all over: its first lines have the cause, its last ones the end.
+# Chosen: six places of a failure, with the lines around each.
 _MOST_LINES = 64
 
 _KEYWORDS = re.compile(

@@ -20,6 +20,7 @@ _URL = re.compile(r"\b[a-z][a-z0-9+.-]{1,10}://\S+")
 _PATH = re.compile(r"(?<![\w/])[~.]{0,2}(?:/[\w.+@=*<>-]+)+/?|\b[\w.-]+(?:/[\w.+@=-]+){2,}")
 _HEXADECIMAL = re.compile(r"\b0x[0-9a-f]+\b|\b(?=[0-9a-f]*\d)[0-9a-f]{7,}\b", re.IGNORECASE)
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+# Chosen: hardly a word of a language is longer; keys and hashes are.
 _LONGEST_WORD = 20
 
 _STOP = """

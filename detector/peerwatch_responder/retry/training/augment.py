@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from peerwatch_responder.retry.model.vectors import WordVectors
 
+# Chosen, without a measurement: augmentation changes nothing measurably (docs/retry-model.md).
 _NEAR = 0.75
 _MOST_NEIGHBOURS = 3
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     Scores = NDArray[np.float64]
 
+# Chosen: C = 10 of scikit-learn; not tuned on what docs/retry-model.md evaluates.
 PENALTY = 0.1
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+# Chosen: large enough for NumPy to be fast, small enough for many steps in a pass.
 _BATCH = 2048
 
 

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# How sure each voter must be: less, and wrong labels are learnt as if a person had given them.
+# Chosen: how sure each voter must be; less, and wrong labels are learnt as if a person had given
+# them. Votes changed nothing measurably (docs/retry-model.md).
 SURE = 0.8
 
 
