@@ -1,6 +1,6 @@
 """How each scenario of the simulated node shows: a condition on two scrapes, one after the other.
 
-A page is a mapping from (metric, label values in the catalogue's order) to the value.
+An exposition is a mapping from (metric, label values in the catalogue's order) to the value.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from all_metrics import ALL_METRICS
 
-Page = Mapping[tuple[str, ...], float]
+Exposition = Mapping[tuple[str, ...], float]
 
 
-def samples_of(text: str) -> Page:
-    """Return the page that a text in Prometheus' format is."""
+def samples_of(text: str) -> Exposition:
+    """Return the exposition that a text in Prometheus' format is."""
     return {
         (sample.name, *(sample.labels[name] for name in ALL_METRICS[sample.name].labels)): (
             sample.value
@@ -25,32 +25,32 @@ def samples_of(text: str) -> Page:
     }
 
 
-def values(page: Page, metric: str, **labels: str) -> list[float]:
+def values(exposition: Exposition, metric: str, **labels: str) -> list[float]:
     """Return the values of a metric's series with these labels."""
     names = ALL_METRICS[metric].labels
     return [
         value
-        for (name, *found), value in page.items()
+        for (name, *found), value in exposition.items()
         if name == metric and labels.items() <= dict(zip(names, found, strict=True)).items()
     ]
 
 
-def highest(page: Page, metric: str, **labels: str) -> float:
+def highest(exposition: Exposition, metric: str, **labels: str) -> float:
     """Return the highest of these values, 0 if there is none."""
-    return max(values(page, metric, **labels), default=0.0)
+    return max(values(exposition, metric, **labels), default=0.0)
 
 
-def grown(first: Page, second: Page, metric: str, **labels: str) -> float:
-    """Return by how much the sum of these values is higher on the second page."""
+def grown(first: Exposition, second: Exposition, metric: str, **labels: str) -> float:
+    """Return by how much the sum of these values is higher in the second exposition."""
     return sum(values(second, metric, **labels)) - sum(values(first, metric, **labels))
 
 
-def _is_idle(first: Page, second: Page) -> bool:
+def _is_idle(first: Exposition, second: Exposition) -> bool:
     load = values(second, "gpu_utilization_ratio")
     return bool(load) and max(load) == 0 and not values(second, "host_job_info")
 
 
-def _is_lost(first: Page, second: Page) -> bool:
+def _is_lost(first: Exposition, second: Exposition) -> bool:
     return (
         highest(second, "gpu_present", gpu="4") == 1
         and highest(second, "gpu_present", gpu="5") == 0
@@ -58,12 +58,12 @@ def _is_lost(first: Page, second: Page) -> bool:
     )
 
 
-def _is_hung(first: Page, second: Page) -> bool:
+def _is_hung(first: Exposition, second: Exposition) -> bool:
     stuck = highest(second, "exporter_collector_stuck_seconds", gpu="3")
     return stuck > 0 and highest(second, "gpu_power_watts", gpu="4") > 0
 
 
-def _is_downtrained(first: Page, second: Page) -> bool:
+def _is_downtrained(first: Exposition, second: Exposition) -> bool:
     return (
         highest(second, "gpu_pcie_link_generation", gpu="2") == 3
         and highest(second, "gpu_pcie_link_width_lanes", gpu="2") == 8
@@ -73,13 +73,13 @@ def _is_downtrained(first: Page, second: Page) -> bool:
     )
 
 
-def _is_storm(first: Page, second: Page) -> bool:
+def _is_storm(first: Exposition, second: Exposition) -> bool:
     port = {"device": "mlx5_1", "direction": "transmit", "priority": "3"}
     frames = grown(first, second, "nic_pfc_pause_frames_total", **port)
     return frames > 10_000 and grown(first, second, "nic_pcie_stalled_seconds_total") > 0
 
 
-def _is_hot(first: Page, second: Page) -> bool:
+def _is_hot(first: Exposition, second: Exposition) -> bool:
     throttled = {"gpu": "6", "reason": "hw_thermal"}
     return (
         highest(second, "gpu_clock_event_active", **throttled) == 1
@@ -88,12 +88,12 @@ def _is_hot(first: Page, second: Page) -> bool:
     )
 
 
-def _is_braked(first: Page, second: Page) -> bool:
+def _is_braked(first: Exposition, second: Exposition) -> bool:
     active = values(second, "gpu_clock_event_active", reason="hw_power_brake")
     return len(active) == 8 and min(active) == 1
 
 
-def _has_link_errors(first: Page, second: Page) -> bool:
+def _has_link_errors(first: Exposition, second: Exposition) -> bool:
     link = {"gpu": "4", "link": "7"}
     return (
         highest(second, "nvlink_errors_total", **link, type="crc") > 0
@@ -104,7 +104,7 @@ def _has_link_errors(first: Page, second: Page) -> bool:
     )
 
 
-def _has_memory_error(first: Page, second: Page) -> bool:
+def _has_memory_error(first: Exposition, second: Exposition) -> bool:
     uncorrected = {"gpu": "1", "severity": "uncorrected", "scope": "volatile"}
     return (
         highest(second, "gpu_row_remap_pending", gpu="1") == 1
@@ -114,32 +114,32 @@ def _has_memory_error(first: Page, second: Page) -> bool:
     )
 
 
-def _is_down(first: Page, second: Page) -> bool:
+def _is_down(first: Exposition, second: Exposition) -> bool:
     return values(second, "nic_port_state", device="mlx5_3") == [1]
 
 
-def _flaps(first: Page, second: Page) -> bool:
+def _flaps(first: Exposition, second: Exposition) -> bool:
     return highest(second, "nic_link_downed_total", device="mlx5_6") >= 1
 
 
-def _is_congested(first: Page, second: Page) -> bool:
+def _is_congested(first: Exposition, second: Exposition) -> bool:
     return grown(first, second, "nic_ecn_marked_packets_total") > 30_000
 
 
-def _is_stuck(first: Page, second: Page) -> bool:
+def _is_stuck(first: Exposition, second: Exposition) -> bool:
     return highest(second, "rank_process_state", rank="21", state="disk_sleep") == 1
 
 
-def _waits(first: Page, second: Page) -> bool:
+def _waits(first: Exposition, second: Exposition) -> bool:
     load, work = values(second, "gpu_utilization_ratio"), values(second, "gpu_tensor_active_ratio")
     return bool(load and work) and min(load) > 0.9 and max(work) == 0
 
 
-def _retransmits(first: Page, second: Page) -> bool:
+def _retransmits(first: Exposition, second: Exposition) -> bool:
     return grown(first, second, "host_tcp_retransmitted_segments_total") > 500
 
 
-SIGNS: Mapping[str, Callable[[Page, Page], bool]] = {
+SIGNS: Mapping[str, Callable[[Exposition, Exposition], bool]] = {
     "idle": _is_idle,
     "lost_gpu": _is_lost,
     "hung_gpu": _is_hung,

@@ -11,7 +11,7 @@ from typing import Any
 
 
 def fetch(url: str) -> str:
-    """Return the text of a page."""
+    """Return the text of an answer."""
     with urllib.request.urlopen(url, timeout=300) as answer:
         return answer.read().decode()
 

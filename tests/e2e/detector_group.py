@@ -1,6 +1,6 @@
 """Detectors that share jobs, a Prometheus with the shipped rules, Alertmanager and a pager.
 
-Real processes; only the exporters are one page of the test's own.
+Real processes; the test's own exposition takes the place of the exporters.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 import yaml
 from asking import query, query_range
 from simulated_cluster import python_path
-from training_page import METRIC, TrainingPage
+from training_exposition import METRIC, TrainingExposition
 
 from peerwatch_demo.stack.servers import (
     Process,
@@ -62,7 +62,7 @@ class DetectorGroup:
     """
 
     stack: Stack
-    page: TrainingPage
+    exposition: TrainingExposition
     prometheus: Server
     receiver: WebhookReceiver
     ports: dict[str, int]
@@ -138,14 +138,14 @@ def detector_group(
     """Give a group whose detectors are yet to be started, and take everything down at the end."""
     with (
         tempfile.TemporaryDirectory(prefix="peerwatch-replicas-") as directory,
-        TrainingPage(jobs, nodes=NODES) as page,
+        TrainingExposition(jobs, nodes=NODES) as exposition,
         WebhookReceiver() as receiver,
         Stack(Path(directory)) as stack,
     ):
         *ports, prometheus_port, alertmanager_port = free_ports(len(members) + 2)
         example = ROOT / "rules" / "alertmanager.example.yaml"
         manager = alertmanager(stack, alertmanager_port, alertmanager_config(example, receiver.url))
-        targets = [Target("exporters", page.address, {"cluster": "test"})]
+        targets = [Target("exporters", exposition.address, {"cluster": "test"})]
         targets += [
             Target("peerwatch-detector", f"127.0.0.1:{port}", {"cluster": "test"}) for port in ports
         ]
@@ -154,4 +154,4 @@ def detector_group(
         )
         server = prometheus(stack, prometheus_port, config)
         by_member = dict(zip(members, ports, strict=True))
-        yield DetectorGroup(stack, page, server, receiver, by_member, replication)
+        yield DetectorGroup(stack, exposition, server, receiver, by_member, replication)

@@ -1,4 +1,4 @@
-"""A Prometheus that evaluates the shipped rules faster, over scripted pages."""
+"""A Prometheus that evaluates the shipped rules faster, over scripted expositions."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from pathlib import Path
 
 from asking import query
 
-from e2e.scripted_pages import ScriptedPages, faster
+from e2e.scripted_expositions import ScriptedExpositions, faster
 from peerwatch_demo.stack.servers import Server, Stack, find_program, free_ports
 from yaml_files import yaml_text
 
 RULES = Path(__file__).parents[2] / "rules"
 
 
-def fast_prometheus(stack: Stack, pages: ScriptedPages, names: list[str], manager: str) -> Server:
-    """Start a Prometheus that scrapes pages and evaluates all shipped alerts, both faster."""
+def fast_prometheus(
+    stack: Stack, expositions: ScriptedExpositions, names: list[str], manager: str
+) -> Server:
+    """Start a Prometheus that scrapes expositions and evaluates all shipped alerts, both faster."""
     (port,) = free_ports(1)
     folder = stack.directory / f"prometheus-{port}"
     folder.mkdir()
@@ -27,21 +29,21 @@ def fast_prometheus(stack: Stack, pages: ScriptedPages, names: list[str], manage
         # No alert asks for the detector's own series, and a second is no time at this speed.
         if rules.name != "recording.rules.yaml":
             files.append(str(folder / rules.name))
-            (folder / rules.name).write_text(yaml_text(faster(rules, pages.speed)))
+            (folder / rules.name).write_text(yaml_text(faster(rules, expositions.speed)))
     # Six seconds of the scripts.
-    interval = f"{round(6000 / pages.speed)}ms"
+    interval = f"{round(6000 / expositions.speed)}ms"
     config = {
         "global": {"scrape_interval": interval, "scrape_timeout": interval},
         "rule_files": files,
         "scrape_configs": [
             {
-                "job_name": f"{name}-{page}",
+                "job_name": f"{name}-{of}",
                 "honor_labels": True,
-                "metrics_path": f"/{name}-{page}/metrics",
-                "static_configs": [{"targets": [pages.address], "labels": {"cluster": name}}],
+                "metrics_path": f"/{name}-{of}/metrics",
+                "static_configs": [{"targets": [expositions.address], "labels": {"cluster": name}}],
             }
             for name in names
-            for page in ("nodes", "detector")
+            for of in ("nodes", "detector")
         ],
         "alerting": {
             "alertmanagers": [
@@ -50,7 +52,7 @@ def fast_prometheus(stack: Stack, pages: ScriptedPages, names: list[str], manage
         },
     }
     (folder / "prometheus.yml").write_text(yaml_text(config))
-    return start_prometheus(stack, folder, port, pages.speed)
+    return start_prometheus(stack, folder, port, expositions.speed)
 
 
 def start_prometheus(stack: Stack, folder: Path, port: int, speed: float) -> Server:

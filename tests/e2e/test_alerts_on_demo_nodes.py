@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from demo_signs import SIGNS, Page, samples_of
+from demo_signs import SIGNS, Exposition, samples_of
 from peerwatch_demo.simulated_node.scenarios import SCENARIOS
 from peerwatch_demo.stack.servers import (
     Process,
@@ -93,7 +93,7 @@ BRIEFLY = {
 
 @dataclass(frozen=True)
 class Found:
-    """By scenario: alerts, once all that must come has come, whether the page shows it, the log."""
+    """By scenario: alerts, once all that must come has come, whether it is exposed, the log."""
 
     alerts: dict[str, set[str]]
     shown: dict[str, bool]
@@ -110,7 +110,7 @@ def found() -> Iterator[Found]:
         *ports, server_port = free_ports(len(SCENARIOS) + 1)
         addresses = {name: f"127.0.0.1:{port}" for name, port in zip(SCENARIOS, ports, strict=True)}
         started: dict[str, Process] = {}
-        before: dict[str, Page] = {}
+        before: dict[str, Exposition] = {}
 
         def start(name: str, onset_seconds: float) -> None:
             command = [sys.executable, "-m", "peerwatch_demo.exporter", name]
@@ -119,7 +119,7 @@ def found() -> Iterator[Found]:
 
         def look_at(name: str) -> None:
             wait_http(f"http://{addresses[name]}/-/healthy", started[name])
-            before[name] = page(addresses[name])
+            before[name] = exposition(addresses[name])
 
         targets = [
             Target("peerwatch-exporter", address, {"node": name})
@@ -160,18 +160,18 @@ def found() -> Iterator[Found]:
         yield Found(alerts, shown, logs)
 
 
-def page(address: str) -> Page:
+def exposition(address: str) -> Exposition:
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=300) as answer:
         return samples_of(answer.read().decode())
 
 
-def shows(scenario: str, first: Page, address: str) -> bool:
-    """Return whether the page shows the scenario, now or in the next half minute.
+def shows(scenario: str, first: Exposition, address: str) -> bool:
+    """Return whether the exposition shows the scenario, now or in the next half minute.
 
     Some begin anew all the time, and some collectors run every 10 s.
     """
     deadline = time.monotonic() + 30
-    while not SIGNS[scenario](first, page(address)):
+    while not SIGNS[scenario](first, exposition(address)):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.5)
@@ -204,6 +204,6 @@ def test_a_demo_node_has_its_alerts_and_no_others(found: Found, scenario: str) -
 
 
 @pytest.mark.parametrize("scenario", sorted(SIGNS))
-def test_a_demo_node_shows_its_scenario_on_its_page(found: Found, scenario: str) -> None:
+def test_a_demo_node_shows_its_scenario_in_its_exposition(found: Found, scenario: str) -> None:
     assert found.shown[scenario]
     assert "Traceback" not in found.logs[scenario]

@@ -200,7 +200,7 @@ def test_the_finding_and_its_scores_are_series(paged: Loop) -> None:
     assert max(score for node, score in scores.items() if node != f"node-{FAULTY}") < 1
 
 
-def test_the_page_for_people_shows_the_node_against_its_peers(paged: Loop) -> None:
+def test_the_view_for_people_shows_the_node_against_its_peers(paged: Loop) -> None:
     index = fetch(f"{paged.detector_url}/")
     assert f"node-{FAULTY}" in index
     (picture,) = re.findall(r"<svg.*?</svg>", index, re.DOTALL)

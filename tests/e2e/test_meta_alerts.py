@@ -24,7 +24,7 @@ from asking import wait_for
 from alertmanager_live import scaled
 from detector.reading.servers import make_visible, victoria_metrics
 from e2e.fast_prometheus import fast_prometheus
-from e2e.scripted_pages import Sample, Script, ScriptedPages
+from e2e.scripted_expositions import Sample, Script, ScriptedExpositions
 from peerwatch_demo.stack.servers import Stack, alertmanager, find_program, free_ports
 from peerwatch_demo.stack.webhook import WebhookReceiver
 from yaml_files import read_yaml
@@ -129,8 +129,8 @@ SPEED, LOSS = 10, 100
 LOSSES = {"healthy": "", "detector-dies": "detector", "exporters-vanish": "nodes"}
 
 
-def page(cluster: str, name: str) -> Script:
-    """Return the script of a page that cannot be scraped any more once its cluster has lost it."""
+def exposition(cluster: str, name: str) -> Script:
+    """Return the script of an exposition that cannot be scraped once its cluster has lost it."""
 
     def lines() -> Iterator[Sample]:
         if name == "nodes":
@@ -147,16 +147,18 @@ def page(cluster: str, name: str) -> Script:
 def test_each_cluster_that_shares_a_prometheus_is_paged_for_once_and_for_itself(
     tmp_path: Path,
 ) -> None:
-    scripts = {f"{name}-{of}": page(name, of) for name in LOSSES for of in ("nodes", "detector")}
+    scripts = {
+        f"{name}-{of}": exposition(name, of) for name in LOSSES for of in ("nodes", "detector")
+    }
     with (
         WebhookReceiver() as receiver,
-        ScriptedPages(scripts, SPEED) as pages,
+        ScriptedExpositions(scripts, SPEED) as expositions,
         Stack(tmp_path) as stack,
     ):
         routes = json.dumps(scaled(read_yaml(ROUTES), SPEED, receiver.url))
         manager = alertmanager(stack, free_ports(1)[0], routes)
-        fast_prometheus(stack, pages, list(LOSSES), manager.url)
-        pages.begin()
+        fast_prometheus(stack, expositions, list(LOSSES), manager.url)
+        expositions.begin()
 
         def told(path: str) -> list[tuple[str, str]]:
             return sorted(
@@ -167,7 +169,7 @@ def test_each_cluster_that_shares_a_prometheus_is_paged_for_once_and_for_itself(
 
         wait_for("both pages", lambda: len(told("/page")) >= len(LOSSES) - 1)
         # What else might be sent for the same loss would have been by then.
-        pages.wait_until(pages.seconds + 120)
+        expositions.wait_until(expositions.seconds + 120)
 
         assert told("/page") == [
             ("PeerwatchDetectorDown", "detector-dies"),

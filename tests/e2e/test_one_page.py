@@ -1,9 +1,9 @@
 """One fault, one page: the shipped rules and routes, on a real Prometheus and a real Alertmanager.
 
-Scripted nodes and detectors take the place of the exporters' and the detector's pages; everything
-behind them is real. All that lasts, in scripts, rules and routes, is the same factor shorter. Each
-play has a cluster of its own, and all run at once. A machine that stands still for longer than the
-timers allow cannot play them.
+Scripted nodes and detectors take the place of the exporters' and the detector's expositions;
+everything behind them is real. All that lasts, in scripts, rules and routes, is the same factor
+shorter. Each play has a cluster of its own, and all run at once. A machine that stands still for
+longer than the timers allow cannot play them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from e2e.fast_prometheus import (
     longest_unevaluated,
     start_prometheus,
 )
-from e2e.scripted_pages import Sample, Script, ScriptedPages
+from e2e.scripted_expositions import Sample, Script, ScriptedExpositions
 from peerwatch_demo.stack.servers import Stack, alertmanager, free_ports
 from peerwatch_demo.stack.webhook import WebhookReceiver
 
@@ -202,7 +202,7 @@ PLAYS = {
 }
 
 
-def nodes_page(play: Play, second: float) -> Iterator[Sample]:
+def nodes_exposition(play: Play, second: float) -> Iterator[Sample]:
     """What the exporters of a cluster show."""
     for place, node in enumerate(play.nodes):
         now = [shown for shown in play.symptoms if shown.begin <= second < shown.end]
@@ -244,7 +244,7 @@ def _devices(symptoms: Symptoms, node: str, second: float) -> Iterator[Sample]:
             yield Sample("gpu_xid_last_timestamp_seconds", time.time() - shown, seen)
 
 
-def detector_page(play: Play, second: float) -> Iterator[Sample] | None:
+def detector_exposition(play: Play, second: float) -> Iterator[Sample] | None:
     """What the detector of a cluster shows; None while it is away."""
     if play.gone[0] <= second < play.gone[1]:
         return None
@@ -261,11 +261,11 @@ def _detector_lines(play: Play, second: float) -> Iterator[Sample]:
 
 
 def scripts() -> dict[str, Script]:
-    """All pages by name."""
+    """All expositions by name."""
     found: dict[str, Script] = {}
     for name, play in PLAYS.items():
-        found[f"{name}-nodes"] = partial(nodes_page, play)
-        found[f"{name}-detector"] = partial(detector_page, play)
+        found[f"{name}-nodes"] = partial(nodes_exposition, play)
+        found[f"{name}-detector"] = partial(detector_exposition, play)
     return found
 
 
@@ -309,25 +309,25 @@ def play_all(folder: Path, speed: float) -> Outcome:
     shipped = yaml.safe_load((ROOT / "rules" / "alertmanager.example.yaml").read_text())
     with (
         WebhookReceiver() as receiver,
-        ScriptedPages(scripts(), speed) as pages,
+        ScriptedExpositions(scripts(), speed) as expositions,
         Stack(folder) as stack,
     ):
         text = json.dumps(scaled(shipped, speed, receiver.url))
         manager = alertmanager(stack, free_ports(1)[0], text)
         alone = "prometheus_restarts"
         names = [name for name in PLAYS if name != alone]
-        others = fast_prometheus(stack, pages, names, manager.url)
-        first = fast_prometheus(stack, pages, [alone], manager.url)
-        pages.begin()
-        pages.wait_until(RESTART[0])
+        others = fast_prometheus(stack, expositions, names, manager.url)
+        first = fast_prometheus(stack, expositions, [alone], manager.url)
+        expositions.begin()
+        expositions.wait_until(RESTART[0])
         first.process.stop(10)
-        pages.wait_until(RESTART[1])
+        expositions.wait_until(RESTART[1])
         port = int(first.url.rsplit(":", 1)[1])
         start_prometheus(stack, folder / f"prometheus-{port}", port, speed)
-        pages.wait_until(END - 30)
+        expositions.wait_until(END - 30)
         firing = count_firing(others)
-        pages.wait_until(LAST)
-        unscraped = max(pages.longest_gap(f"{name}-nodes") for name in names)
+        expositions.wait_until(LAST)
+        unscraped = max(expositions.longest_gap(f"{name}-nodes") for name in names)
         stood_still = (
             unscraped * speed > LONGEST_UNSCRAPED
             or longest_unevaluated(others) * speed > LONGEST_UNEVALUATED

@@ -1,7 +1,7 @@
-"""Preset dcgm: pages of the shape that dcgm-exporter, node_exporter and rdma_exporter serve.
+"""Preset dcgm: expositions as dcgm-exporter, node_exporter and rdma_exporter have them.
 
-Two nodes of one job each serve the three pages in ``pages/``; a real Prometheus scrapes them with
-the relabelling that the preset asks for, and records what the detector reads.
+Two nodes of one job each serve the three files in ``expositions/``; a real Prometheus scrapes them
+with the relabelling that the preset asks for, and records what the detector reads.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from peerwatch_detector.config import load_preset
 from peerwatch_detector.reading.promql import job_matcher, joined_query, present_nodes, running_jobs
 
 ROOT = Path(__file__).parents[2]
-PAGES = Path(__file__).parent / "pages"
+EXPOSITIONS = Path(__file__).parent / "expositions"
 PRESET = ROOT / "detector" / "peerwatch_detector" / "config" / "presets" / "dcgm.yaml"
 RULES = ROOT / "rules" / "dcgm" / "dcgm.rules.yaml"
 NODES = ("node-1", "node-2")
 JOB = "4711"
-# Every counter grows by this share of the number on the page each second.
+# Every counter grows by this share of the number in the exposition each second.
 GROWTH = 0.01
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("plays-3")]
@@ -62,11 +62,11 @@ EXPECTED = {
 }
 
 
-def grown(page: str, seconds: float) -> str:
-    """Return a page whose counters have grown for so long."""
-    counters = set(re.findall(r"^# TYPE (\S+) (?:counter|untyped)$", page, re.MULTILINE))
+def grown(exposition: str, seconds: float) -> str:
+    """Return an exposition whose counters have grown for so long."""
+    counters = set(re.findall(r"^# TYPE (\S+) (?:counter|untyped)$", exposition, re.MULTILINE))
     lines = []
-    for line in page.splitlines():
+    for line in exposition.splitlines():
         name = re.split(r"[{ ]", line, maxsplit=1)[0]
         if name not in counters:
             lines.append(line)
@@ -78,13 +78,13 @@ def grown(page: str, seconds: float) -> str:
 
 @pytest.fixture(scope="module")
 def exporters() -> Iterator[str]:
-    """One server for all: the path names the page."""
+    """One server for all: the path names the exposition."""
     started = time.monotonic()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            page = (PAGES / f"{self.path.strip('/')}.prom").read_text()
-            body = grown(page, time.monotonic() - started).encode()
+            exposition = (EXPOSITIONS / f"{self.path.strip('/')}.prom").read_text()
+            body = grown(exposition, time.monotonic() - started).encode()
             self.send_response(200)
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.send_header("Content-Length", str(len(body)))
@@ -113,8 +113,8 @@ def server(exporters: str) -> Iterator[Server]:
     ):
         targets = [
             # The address is the same for all; instance keeps the targets apart.
-            Target(page.stem, exporters, {"node": node, "instance": f"{node}:{page.stem}"})
-            for page in sorted(PAGES.glob("*.prom"))
+            Target(file.stem, exporters, {"node": node, "instance": f"{node}:{file.stem}"})
+            for file in sorted(EXPOSITIONS.glob("*.prom"))
             for node in NODES
         ]
         config = yaml.safe_load(prometheus_config(targets, rules=[RULES]))

@@ -1,7 +1,7 @@
 """Two detectors share six jobs; one is killed in mid-fault and comes back: one page, no gap.
 
 Real detector processes, a real Prometheus with the shipped rules, a real Alertmanager with the
-shipped routing; only the exporters are one page of the test's own.
+shipped routing; the test's own exposition takes the place of the exporters.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def paged(pair: DetectorGroup) -> DetectorGroup:
     for member in MEMBERS:
         pair.start(member)
     wait_for("the jobs are shared out", lambda: pair.evaluated() == OWNED)
-    pair.page.loaded.add(FAULTY_NODE)
+    pair.exposition.loaded.add(FAULTY_NODE)
     wait_for("a page", pair.pages)
     return pair
 

@@ -44,7 +44,7 @@ def paged() -> Iterator[DetectorGroup]:
         for member in MEMBERS:
             group.start(member)
         wait_for("the jobs are shared out", lambda: group.evaluated() == owned(MEMBERS))
-        group.page.loaded.add(FAULTY_NODE)
+        group.exposition.loaded.add(FAULTY_NODE)
         wait_for("both name the node", lambda: group.naming() == {KILLED, SURVIVOR})
         wait_for("a page", group.pages)
         yield group

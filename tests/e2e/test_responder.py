@@ -130,8 +130,8 @@ class Play:
         return {each["node"]: each["reason"] for each in status["decisions"]}
 
     def metric(self, name: str, **labels: str) -> float:
-        page = text_string_to_metric_families(fetch(f"{self.url}/metrics"))
-        samples = [each for family in page for each in family.samples]
+        families = text_string_to_metric_families(fetch(f"{self.url}/metrics"))
+        samples = [each for family in families for each in family.samples]
         (found,) = [each for each in samples if (each.name, each.labels) == (name, labels)]
         return found.value
 

@@ -48,7 +48,7 @@ class Failure:
         return json.loads(done.stdout)
 
 
-class Pages:
+class Expositions:
     """What the exporters of all nodes publish, scrape by scrape, by the names of the catalogue."""
 
     def __init__(self, began: int) -> None:
@@ -78,9 +78,9 @@ class Pages:
         return "\n".join(line for part in parts for line in part) + "\n# EOF\n"
 
 
-def pages(began: int) -> str:
+def expositions(began: int) -> str:
     job = {"job_id": JOB}
-    found = Pages(began)
+    found = Expositions(began)
     for rank in range(NODES * PER_NODE):
         node = f"c{rank // PER_NODE}"
         who = {**job, "rank": rank}
@@ -114,7 +114,7 @@ def pages(began: int) -> str:
 @pytest.fixture(scope="module")
 def failure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Failure]:
     began = int(time.time()) - AGO
-    with backfilled(tmp_path_factory.mktemp("prometheus"), pages(began)) as url:
+    with backfilled(tmp_path_factory.mktemp("prometheus"), expositions(began)) as url:
         yield Failure(began, url)
 
 
@@ -142,8 +142,8 @@ def detector(failure: Failure) -> Iterator[str]:
 
 
 def lines(detector: str, name: str) -> list[str]:
-    page = fetch(f"{detector}/metrics")
-    return [line for line in page.splitlines() if line.startswith(name + "{")]
+    exposition = fetch(f"{detector}/metrics")
+    return [line for line in exposition.splitlines() if line.startswith(name + "{")]
 
 
 def test_every_query_is_answered_by_a_real_server(failure: Failure) -> None:
@@ -211,6 +211,6 @@ def test_the_web_ui_shows_what_came_first_of_the_running_incident(
     (lost,) = [row for row in rows if row["name"] == "nccl connection closed"]
     assert (failure.began + 4, 7, ["c5"]) == (lost["time"], len(lost["nodes"]), lost["about"])
 
-    page = fetch(f"{detector}/jobs/{JOB}")
-    assert page.index("Isolate c5 and restart") < page.index("What came first")
-    assert page.index("What came first") < page.rindex("XID 79")
+    view = fetch(f"{detector}/jobs/{JOB}")
+    assert view.index("Isolate c5 and restart") < view.index("What came first")
+    assert view.index("What came first") < view.rindex("XID 79")

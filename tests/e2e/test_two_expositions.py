@@ -1,7 +1,7 @@
-"""Both pages on a real Prometheus, by the shipped scrape configurations.
+"""Both expositions on a real Prometheus, by the shipped scrape configurations.
 
 A counter moves at a constant rate; whatever Prometheus then says that is not this rate is the
-fault of the way the pages are made or scraped.
+fault of the way the expositions are made or scraped.
 """
 
 from __future__ import annotations
@@ -82,8 +82,10 @@ class Reader:
 
     def run(self) -> None:
         while not self._stop.wait(1.0):
-            page = fetch(f"http://127.0.0.1:{self.port}/metrics/fast?scraper=reader", openmetrics)
-            for metric in text_string_to_metric_families(page):
+            exposition = fetch(
+                f"http://127.0.0.1:{self.port}/metrics/fast?scraper=reader", openmetrics
+            )
+            for metric in text_string_to_metric_families(exposition):
                 for sample in metric.samples:
                     if sample.name == "fast_rdma_bytes_total":
                         assert sample.timestamp is not None
@@ -122,8 +124,8 @@ class Scraped:
         return [(float(at), float(value)) for at, value in found["values"]]
 
     def own_counter(self, name: str) -> float:
-        page = fetch(f"{self.server.url}/metrics")
-        (value,) = re.findall(rf"^{name} (\S+)$", page, re.MULTILINE)
+        exposition = fetch(f"{self.server.url}/metrics")
+        (value,) = re.findall(rf"^{name} (\S+)$", exposition, re.MULTILINE)
         return float(value)
 
 
@@ -153,7 +155,7 @@ def start_exporter(
 @pytest.fixture(scope="module")
 def scraped() -> Iterator[Scraped]:
     with (
-        tempfile.TemporaryDirectory(prefix="peerwatch-two-pages-") as directory,
+        tempfile.TemporaryDirectory(prefix="peerwatch-two-expositions-") as directory,
         Stack(Path(directory)) as stack,
     ):
         tree = HostTree(
@@ -216,11 +218,11 @@ def test_the_example_is_a_valid_configuration() -> None:
     subprocess.run(["promtool", "check", "config", str(EXAMPLE)], check=True, capture_output=True)
 
 
-def test_every_page_is_scraped_and_knows_its_node(scraped: Scraped) -> None:
+def test_every_exposition_is_scraped_and_knows_its_node(scraped: Scraped) -> None:
     def up() -> dict[str, dict[str, str]]:
         return {series["metric"]["job"]: series["metric"] for series in scraped.query("up == 1")}
 
-    wait_for("every page", lambda: {FULL, FAST, PROMPT, HISTORY, SECOND} == up().keys())
+    wait_for("every exposition", lambda: {FULL, FAST, PROMPT, HISTORY, SECOND} == up().keys())
     assert {"127.0.0.1"} == {labels["node"] for labels in up().values()}
     assert [] == scraped.query(f'{{__name__=~"nic_.*", job!="{FULL}"}}')
     assert [] == scraped.query(f'{{__name__=~"fast_.*", job="{FULL}"}}')
@@ -247,7 +249,7 @@ def test_late_answers_shift_the_raw_counter_by_whole_snapshots(scraped: Scraped)
     assert mean == pytest.approx(BYTES_PER_SECOND, rel=longest_error)
 
 
-def test_the_full_page_gives_right_rates_over_several_scrapes(scraped: Scraped) -> None:
+def test_the_full_exposition_gives_right_rates_over_several_scrapes(scraped: Scraped) -> None:
     right = pytest.approx(BYTES_PER_SECOND, rel=1.1 / 12)
 
     def rate() -> float:
@@ -266,8 +268,8 @@ def test_a_slow_scrape_carries_every_second(scraped: Scraped, job: str) -> None:
     # Seconds that a busy machine makes the exporter miss are counted; where only the sampler comes
     # late, which is a process of its own, its values are missing in a second that was not missed.
     missed = sum(round(later - at) - 1 for (at, _), (later, _) in itertools.pairwise(series))
-    page = fetch(f"http://{scraped.kept}/metrics")
-    (counted,) = re.findall(r"^exporter_snapshot_missed_total (\S+)$", page, re.MULTILINE)
+    exposition = fetch(f"http://{scraped.kept}/metrics")
+    (counted,) = re.findall(r"^exporter_snapshot_missed_total (\S+)$", exposition, re.MULTILINE)
     assert 0 <= missed <= float(counted) + len(series) // 10
     assert min(steps(series)) >= 0
     # A sample's time is that of its tick: a step is wrong by milliseconds of a busy machine, not by

@@ -1,6 +1,6 @@
 """Endpoints of made-up nodes and detectors that follow a script, for the rules to be played on.
 
-Time on these pages runs ``speed`` times as fast as on the wall, like the rules' own durations.
+Their time runs ``speed`` times as fast as that on the wall, like the rules' own durations.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _AGE = re.compile(r"(?<=time\(\) - )(\d+)\b")
 
 @dataclass(frozen=True)
 class Sample:
-    """One line of a page."""
+    """One line of an exposition."""
 
     name: str
     value: float
@@ -37,7 +37,7 @@ class Sample:
         return f"{self.name}{{{labels}}} {self.value!r}\n"
 
 
-# What a page holds after so many seconds of the script, or None while its process is not there.
+# What is exposed after so many seconds of the script, or None while its process is not there.
 Script = Callable[[float], Iterator[Sample] | None]
 
 
@@ -63,13 +63,13 @@ def faster(rules: Path, speed: float) -> dict[str, Any]:
     return content
 
 
-class ScriptedPages(LocalServer):
-    """An HTTP server with a page for each script, by name, at ``/NAME/metrics``.
+class ScriptedExpositions(LocalServer):
+    """An HTTP server with an exposition for each script, by name, at ``/NAME/metrics``.
 
     Parameters
     ----------
     scripts
-        The pages; their clock starts with ``begin``.
+        What each serves; their clock starts with ``begin``.
     speed
         Seconds of a script in a second.
     """
@@ -80,15 +80,15 @@ class ScriptedPages(LocalServer):
         self._asked: dict[str, float] = {}
         self._gaps: dict[str, float] = {}
         self._lock = threading.Lock()
-        pages = self
+        expositions = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
                 name = self.path.split("/")[1]
-                pages._note(name)
-                samples = scripts[name](pages.seconds)
+                expositions._note(name)
+                samples = scripts[name](expositions.seconds)
                 body = "" if samples is None else "".join(map(str, samples))
                 self.send_response(503 if samples is None else 200)
                 self.send_header("Content-Type", "text/plain; version=0.0.4")
@@ -113,7 +113,7 @@ class ScriptedPages(LocalServer):
         return (time.monotonic() - self._began) * self.speed
 
     def longest_gap(self, name: str) -> float:
-        """Return the longest time between two requests of a page since the begin, in seconds."""
+        """Return the longest time between two scrapes of a script since the begin, in seconds."""
         self._note(name)
         with self._lock:
             return self._gaps[name]

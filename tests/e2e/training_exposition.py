@@ -1,6 +1,6 @@
-"""Several small training jobs on one page for Prometheus, without exporters.
+"""Several small training jobs in one exposition for Prometheus, without exporters.
 
-The page says which nodes run which job and how loaded each node is. Its first answer brings the
+It says which nodes run which job and how loaded each node is. Its first answer brings the
 minutes before as well, with their times, so that nobody has to wait for a past.
 """
 
@@ -16,8 +16,8 @@ PAST_SECONDS = 150
 METRIC = "job_node:load:ratio"
 
 
-class TrainingPage(LocalServer):
-    """The page.
+class TrainingExposition(LocalServer):
+    """The exposition.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class TrainingPage(LocalServer):
         super().__init__(self._handler())
 
     def text(self) -> str:
-        """Return the page as it is now."""
+        """Return the exposition as it is now."""
         lines = []
         for job, nodes in self.names.items():
             for node in nodes:
@@ -57,11 +57,11 @@ class TrainingPage(LocalServer):
         return (0.9 if node in self.loaded else 0.4) + self._random.gauss(0, 0.005)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
-        page = self
+        exposition = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                body = page.text().encode()
+                body = exposition.text().encode()
                 self.send_response(200)
                 self.send_header("Content-Type", "text/plain; version=0.0.4")
                 self.send_header("Content-Length", str(len(body)))
