@@ -50,7 +50,7 @@ _GPU = frozenset({"gpu", "UUID", "job_id"})
 _PORT = frozenset({"device", "port"})
 _PAUSE = _PORT | {"netdev", "direction", "priority"}
 # Metrics of dcgm-exporter (job_id by relabelling), node_exporter and rdma_exporter, by their own
-# pages. What dcgm-exporter calls a counter and is a rate is a gauge here.
+# expositions. What dcgm-exporter calls a counter and is a rate is a gauge here.
 FOREIGN: Schema = {
     **dict.fromkeys(
         (

@@ -1,4 +1,4 @@
-"""The pages written by hand agree with the code they are about."""
+"""The documents written by hand agree with the code they are about."""
 
 import os
 import re
@@ -94,7 +94,7 @@ def test_files_and_modules_named_exist(path: Path) -> None:
     text = text_of(path)
     starts = "|".join(FOLDERS)
     named = set(re.findall(rf"(?<![\w./:-])((?:{starts})/[\w./-]*[\w/])", text))
-    # A page may leave out the folder of its own component.
+    # A document may leave out the folder of its own component.
     roots = (ROOT, ROOT / "detector", ROOT / "exporter", path.parent)
     missing = [name for name in sorted(named) if not any((root / name).exists() for root in roots)]
     assert [] == missing
@@ -110,16 +110,16 @@ def test_the_example_shows_the_defaults() -> None:
     assert load_config(None, listen=None, known_collectors=known) == example
 
 
-def test_scraped_paths_are_the_pages() -> None:
+def test_scraped_paths_are_those_served() -> None:
     config = yaml.safe_load(text_of(ROOT / "exporter" / "prometheus.example.yaml"))
     paths = {job.get("metrics_path", "/metrics") for job in config["scrape_configs"]}
     assert {"/metrics", "/metrics/fast"} == paths
     assert all(f"| `{path}` |" in text_of(EXPORTER) for path in paths)
 
 
-def test_the_generated_page_has_every_metric_and_explains_what_it_needs() -> None:
-    # The page itself is held against this by `python docs/generate.py --check`.
-    page = subprocess.run(
+def test_the_generated_document_has_every_metric_and_explains_what_it_needs() -> None:
+    # The document itself is compared with this by `python docs/generate.py --check`.
+    document = subprocess.run(
         [sys.executable, "-c", "import generate; print(generate.metrics_page())"],
         cwd=ROOT / "docs",
         env=os.environ | {"PYTHONPATH": os.pathsep.join([".", *sys.path])},
@@ -128,14 +128,14 @@ def test_the_generated_page_has_every_metric_and_explains_what_it_needs() -> Non
         text=True,
         timeout=300,
     ).stdout
-    assert [] == [name for name in HARDWARE if f"| {name} | " not in page]
-    assert [] == [name for name in ALL_METRICS if f"| `{name}` | " not in page]
-    assert re.search(r"^\| `gpu_energy_joules_total` .*\| Volta \|", page, re.MULTILINE)
+    assert [] == [name for name in HARDWARE if f"| {name} | " not in document]
+    assert [] == [name for name in ALL_METRICS if f"| `{name}` | " not in document]
+    assert re.search(r"^\| `gpu_energy_joules_total` .*\| Volta \|", document, re.MULTILINE)
 
 
-def test_the_configuration_page_begins_with_few_settings_and_leaves_none_out() -> None:
-    page = text_of(ROOT / "docs" / "configuration.md")
-    common, everything = page.split("## Common settings", 1)[1].split("## All settings", 1)
+def test_the_configuration_document_begins_with_few_settings_and_leaves_none_out() -> None:
+    document = text_of(ROOT / "docs" / "configuration.md")
+    common, everything = document.split("## Common settings", 1)[1].split("## All settings", 1)
     listed = re.findall(r"^\| `([\w.]+)` \|", everything, re.MULTILINE)
     chosen = re.findall(r"^\| (?:exporter|detector) \| `([\w.]+)` \|", common, re.MULTILINE)
     plain, switches = everything.split("### Settings of method minder", 1)

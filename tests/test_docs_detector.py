@@ -1,4 +1,4 @@
-"""What the pages say about the detector agrees with its code."""
+"""What the documents say about the detector agrees with its code."""
 
 import argparse
 import json
@@ -28,7 +28,7 @@ RUNBOOKS = sorted((ROOT / "docs" / "runbooks").glob("*.md"))
 GUIDES = tuple(
     ROOT / "docs" / f"{name}.md" for name in ("architecture", "faq", "install", "reading-a-finding")
 )
-PAGES = (
+DOCUMENTS = (
     README,
     ROOT / "README.md",
     ROOT / "docs" / "evaluation.md",
@@ -76,7 +76,7 @@ def test_the_readme_shows_every_command() -> None:
     assert sorted(command_names()) == sorted(listed)
 
 
-@pytest.mark.parametrize("path", PAGES[:3], ids=lambda path: f"{path.parent.name}-{path.stem}")
+@pytest.mark.parametrize("path", DOCUMENTS[:3], ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_commands_shown_are_commands(path: Path) -> None:
     shown = commands_in(text_of(path))
     assert shown
@@ -104,7 +104,7 @@ def test_defaults_in_the_text_are_the_defaults() -> None:
 
 
 def test_settings_named_with_their_section_exist() -> None:
-    for path in PAGES:
+    for path in DOCUMENTS:
         for name in names_in(text_of(path)):
             section, _, field = name.rpartition(".")
             if section in SECTIONS and field not in ("", "py"):
@@ -118,11 +118,11 @@ def test_alerts_named_exist(path: Path) -> None:
     assert set() == named - {file.stem for file in RUNBOOKS}
 
 
-def test_the_finding_that_is_explained_has_the_columns_of_the_page() -> None:
-    page = text_of(ROOT / "docs" / "reading-a-finding.md")
+def test_the_finding_that_is_explained_has_the_columns_of_the_document() -> None:
+    document = text_of(ROOT / "docs" / "reading-a-finding.md")
     web = ROOT / "detector" / "peerwatch_detector" / "web"
     template = text_of(web / "templates" / "finding.html")
-    (heading,) = re.findall(r"^\| (metric \| node-2 .*) \|$", page, re.MULTILINE)
+    (heading,) = re.findall(r"^\| (metric \| node-2 .*) \|$", document, re.MULTILINE)
     # A term that is explained shows its first text.
     shown = re.sub(r'\{\{ term\("([^"]+)".*?\) \}\}', r"\1", template)
     columns = [
@@ -132,7 +132,7 @@ def test_the_finding_that_is_explained_has_the_columns_of_the_page() -> None:
     assert columns == heading.split(" | ")
 
 
-@each_case("path", PAGES)
+@each_case("path", DOCUMENTS)
 def test_metrics_named_exist(path: Path) -> None:
     text = text_of(path)
     series = set(re.findall(r"\bpeerwatch_[a-z_]+\b", text))

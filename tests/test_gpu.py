@@ -40,11 +40,11 @@ def run(*arguments, **environment):
 
 
 def test_every_part_runs_on_the_simulated_driver(tmp_path):
-    page = tmp_path / "gpu.md"
-    ended = run("--simulated", "--output", str(page))
+    file = tmp_path / "gpu.md"
+    ended = run("--simulated", "--output", str(file))
 
-    assert 0 == ended.returncode, ended.stderr + page.read_text()
-    text = page.read_text()
+    assert 0 == ended.returncode, ended.stderr + file.read_text()
+    text = file.read_text()
     assert "no GPU was to be had" in text
     assert "8 GPUs, 64 values" in text
     assert "differs" not in text
@@ -59,7 +59,7 @@ def test_every_part_runs_on_the_simulated_driver(tmp_path):
     assert 9 == len(list(parts()))
 
 
-def test_page_in_the_documentation_says_what_it_was_run_on():
+def test_the_document_says_what_it_was_run_on():
     text = (ROOT / "docs" / "gpu.md").read_text()
 
     assert text.startswith("# On a GPU\n")
@@ -139,22 +139,22 @@ def test_part_that_fails_costs_only_itself(monkeypatch):
     tried = [("a_part", breaks), ("other", fails), ("third", lacks), ("last", holds)]
     monkeypatch.setattr(reporting, "parts", lambda: iter(tried))
     monkeypatch.setattr(reporting, "_machine", lambda: "1 x X, driver 1")
-    page, failures = reporting.report(Node(False, Exporter(1, "")))
+    text, failures = reporting.report(Node(False, Exporter(1, "")))
 
     assert ["a part: ValueError: no such thing", "other: It is not so."] == failures
-    assert "- `third`: nothing is there." in page
-    assert "it holds" in page
-    assert "simulated" not in page
+    assert "- `third`: nothing is there." in text
+    assert "it holds" in text
+    assert "simulated" not in text
 
 
 def test_what_does_not_fit_into_the_time_is_left_out_and_named(monkeypatch):
     monkeypatch.setattr(reporting, "parts", lambda: iter([("slow", lambda node: Result("x"))]))
     monkeypatch.setattr(reporting, "_machine", lambda: "1 x X, driver 1")
     monkeypatch.setattr(reporting, "BUDGET_SECONDS", -1.0)
-    page, failures = reporting.report(Node(False, Exporter(1, "")))
+    text, failures = reporting.report(Node(False, Exporter(1, "")))
 
     assert [] == failures
-    assert "- `slow`: the run had used its" in page
+    assert "- `slow`: the run had used its" in text
 
 
 def test_what_differs_once_is_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -186,7 +186,7 @@ def port_names(pod: Object) -> set[str]:
 
 
 def test_the_web_ui_is_reached_while_prometheus_cannot_be_read():
-    """What is not ready serves all the same: the page that says why, and findings that stand."""
+    """What is not ready serves all the same: the view that says why, and findings that stand."""
     services = [each for case in CASES for each in of_kind(case_objects(case), "Service")]
     of_detector = [s for s in services if s["metadata"]["name"] == "pw-peerwatch-detector"]
     assert of_detector

@@ -21,7 +21,7 @@ from peerwatch_exporter.settings.config import ExporterConfig
 if TYPE_CHECKING:
     from pathlib import Path
 
-PAGE = (ROOT / "docs" / "checks.md").read_text()
+DOCUMENT = (ROOT / "docs" / "checks.md").read_text()
 
 
 def pod(values: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -147,8 +147,8 @@ def test_the_pod_tests_again_and_again_and_ends_with_the_check_that_runs(tmp_pat
 
 
 @pytest.mark.parametrize("version", ["1.27", "1.37"])
-def test_kubernetes_takes_what_the_page_shows(version: str) -> None:
-    shown = dict(re.findall(r"```yaml\n# an? (init container|job)\n(.*?)```", PAGE, re.DOTALL))
+def test_kubernetes_takes_what_the_document_shows(version: str) -> None:
+    shown = dict(re.findall(r"```yaml\n# an? (init container|job)\n(.*?)```", DOCUMENT, re.DOTALL))
     job = yaml.safe_load(shown["job"])
     inside = job["spec"]["template"]["spec"]
     commands = [container["command"][1:] for container in inside["containers"]]
@@ -159,7 +159,7 @@ def test_kubernetes_takes_what_the_page_shows(version: str) -> None:
     assert ["manual", "health"] == [parse(command).mode for command in commands]
 
 
-def test_the_chart_takes_what_the_page_shows() -> None:
-    (shown,) = re.findall(r"```yaml\n# values\.yaml\n(.*?)```", PAGE, re.DOTALL)
+def test_the_chart_takes_what_the_document_shows() -> None:
+    (shown,) = re.findall(r"```yaml\n# values\.yaml\n(.*?)```", DOCUMENT, re.DOTALL)
 
     assert of_kind(objects(yaml.safe_load(shown)), "DaemonSet", "checks")

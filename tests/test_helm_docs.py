@@ -1,4 +1,4 @@
-"""What the pages say about the chart is what the chart does."""
+"""What the documents say about the chart is what the chart does."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from peerwatch_detector.config import DetectorConfig
 from peerwatch_exporter.settings.config import ExporterConfig
 from yaml_files import read_yaml
 
-PAGES = [ROOT / "docs" / f"{name}.md" for name in ("install", "faq", "exporter")]
-INSTALL = PAGES[0].read_text()
+DOCUMENTS = [ROOT / "docs" / f"{name}.md" for name in ("install", "faq", "exporter")]
+INSTALL = DOCUMENTS[0].read_text()
 EXAMPLES = [
     yaml.safe_load(text)
     for text in re.findall(r"```yaml\n# values\.yaml\n(.*?)```", INSTALL, re.DOTALL)
@@ -23,7 +23,7 @@ VALUES = read_yaml(CHART / "values.yaml")
 
 
 @pytest.mark.parametrize("values", EXAMPLES, ids="-".join)
-def test_values_on_the_page_are_taken(values):
+def test_values_in_the_document_are_taken(values):
     assert objects(values)
 
 
@@ -42,7 +42,7 @@ def test_examples_show_the_runtime_class():
     assert classes.count("nvidia") >= 2
 
 
-def test_commands_of_the_page_make_the_names_that_it_uses():
+def test_commands_of_the_document_make_the_names_that_it_uses():
     commands = re.findall(r"^    (helm .*)$", INSTALL, re.MULTILINE)
     installs = [words.split() for words in commands if words.split()[1] in ("install", "upgrade")]
     (workload,) = re.findall(r"rollout restart statefulset/(\S+)`", INSTALL)
@@ -99,7 +99,7 @@ def known(settings: Any, path: list[str]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.stem)
 def test_settings_and_values_named_exist(path):
     sections = {*VALUES, *ExporterConfig.model_fields, *DetectorConfig.model_fields}
     named = re.findall(r"`([a-z]\w*(?:\.[a-zA-Z]\w*)+)(?:: [^`]*)?`", path.read_text())
@@ -112,7 +112,7 @@ def test_settings_and_values_named_exist(path):
     ]
 
 
-def test_collectors_that_the_page_switches_off_beside_node_exporter_serve_no_rule():
+def test_collectors_that_the_document_switches_off_beside_node_exporter_serve_no_rule():
     (off,) = [
         example["exporter"]["config"]["collectors"]["disabled"]
         for example in EXAMPLES

@@ -53,9 +53,9 @@ def start(flags: list[str], folder: Path, port: int) -> Process:
 
 
 def successes(port: int) -> dict[str, str]:
-    page = ask(port, "/metrics").body.decode()
+    exposition = ask(port, "/metrics").body.decode()
     sample = r'^exporter_collector_success\{collector="(\w+)"\} (\d)$'
-    return dict(re.findall(sample, page, re.MULTILINE))
+    return dict(re.findall(sample, exposition, re.MULTILINE))
 
 
 def test_no_collector_fails_for_want_of_a_right(exporter):

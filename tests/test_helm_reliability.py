@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ON: dict[str, Any] = {"enabled": True}
-PAGE = (ROOT / "docs" / "reliability.md").read_text()
+DOCUMENT = (ROOT / "docs" / "reliability.md").read_text()
 
 
 def settings_of(rendered: list[dict[str, Any]], folder: Path) -> ReliabilityConfig:
@@ -95,8 +95,8 @@ def test_it_asks_for_the_tenant_of_the_charts_server_and_of_no_other(tmp_path: P
         assert headers == found.headers
 
 
-def test_the_values_on_the_page_are_taken(tmp_path: Path) -> None:
-    (shown,) = re.findall(r"```yaml\n# values\.yaml\n(.*?)```", PAGE, re.DOTALL)
+def test_the_values_in_the_document_are_taken(tmp_path: Path) -> None:
+    (shown,) = re.findall(r"```yaml\n# values\.yaml\n(.*?)```", DOCUMENT, re.DOTALL)
 
     assert "kubernetes" == settings_of(objects(yaml.safe_load(shown)), tmp_path).scheduler
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 ON: dict[str, Any] = {"enabled": True, "tokenSecret": "peerwatch-responder"}
 RULE: dict[str, Any] = {"name": "drain", "match": {"node": ".+"}, "do": ["kubernetes_cordon"]}
-PAGE = (ROOT / "docs" / "responder.md").read_text()
+DOCUMENT = (ROOT / "docs" / "responder.md").read_text()
 
 
 def workload(**values: Any) -> dict[str, Any]:
@@ -100,14 +100,14 @@ def test_logs_of_pods_may_be_read_only_where_advice_is_asked() -> None:
     assert [*RULES, {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]}] == rules
 
 
-def test_the_page_names_the_same_rights() -> None:
-    (shown,) = re.findall(r"```yaml\n(- \{apiGroups.*?)```", PAGE, re.DOTALL)
+def test_the_document_names_the_same_rights() -> None:
+    (shown,) = re.findall(r"```yaml\n(- \{apiGroups.*?)```", DOCUMENT, re.DOTALL)
 
     assert list(RULES) == yaml.safe_load(shown)
 
 
-def test_the_values_on_the_page_are_taken(tmp_path: Path) -> None:
-    (shown,) = re.findall(r"```yaml\n# values\.yaml\n(.*?)```", PAGE, re.DOTALL)
+def test_the_values_in_the_document_are_taken(tmp_path: Path) -> None:
+    (shown,) = re.findall(r"```yaml\n# values\.yaml\n(.*?)```", DOCUMENT, re.DOTALL)
     rendered = objects(yaml.safe_load(shown))
 
     assert settings_of(rendered, tmp_path).config.dry_run is True
@@ -223,10 +223,10 @@ def test_with_certificates_all_of_it_speaks_tls(tmp_path: Path) -> None:
     assert "http://pw-peerwatch-responder" not in told
 
 
-def test_the_scrape_configuration_of_the_page_reads_what_the_chart_serves() -> None:
-    (shown,) = re.findall(r"```yaml\n(scrape_configs:.*?)```", PAGE, re.DOTALL)
+def test_the_scrape_configuration_of_the_document_reads_what_the_chart_serves() -> None:
+    (shown,) = re.findall(r"```yaml\n(scrape_configs:.*?)```", DOCUMENT, re.DOTALL)
     (job,) = yaml.safe_load(shown)["scrape_configs"]
-    (named,) = re.findall(r"`(\S+)\.peerwatch:(\d+)`", PAGE)
+    (named,) = re.findall(r"`(\S+)\.peerwatch:(\d+)`", DOCUMENT)
     service = only(objects({"responder": ON}, name="peerwatch"), "Service", "responder")
 
     assert job["honor_labels"] is True

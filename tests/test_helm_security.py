@@ -147,7 +147,7 @@ def test_each_privilege_brings_what_it_needs_and_nothing_else():
 
 
 def test_on_the_nodes_network_names_of_services_are_found():
-    # The node's own resolver knows none, and the page's example has one as pings.peers_name.
+    # The node's own resolver knows none, and the document's example has one as pings.peers_name.
     pods = exporter(hostNetwork=True), exporter(hostNetwork=False)
 
     assert ["ClusterFirstWithHostNet", None] == [pod["spec"].get("dnsPolicy") for pod in pods]

@@ -258,7 +258,7 @@ MISTAKES = {
         },
         'exporter.monitor.interval: "30s" is too long for the recording rules of the preset fast',
     ),
-    "nobody scrapes the fast pages": (
+    "nobody scrapes the fast expositions": (
         {"preset": "fast", "exporter": {"monitor": {"kind": "PodMonitor"}}},
         'exporter.monitor.fast.enabled: is false, but preset is "fast"',
     ),

@@ -1,4 +1,4 @@
-"""What the installation page tells to use fits: images, units, scripts, the compose file."""
+"""What docs/install.md tells to use fits: images, units, scripts, the compose file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from peerwatch_exporter.settings.load import load_config as load_exporter_config
 from peerwatch_exporter.sources.jobs.mapping import read_mapping
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "install.md"
+DOCUMENT = ROOT / "docs" / "install.md"
 COMPOSE = ROOT / "docs" / "compose"
 SLURM = ROOT / "docs" / "slurm"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -37,8 +37,8 @@ PROGRAMS = {"exporter": ExporterConfig().listen.port, "detector": DetectorConfig
 
 
 def blocks(name: str) -> list[str]:
-    """Return the YAML blocks of the page that begin with the name of a file."""
-    found = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    """Return the YAML blocks of the document that begin with the name of a file."""
+    found = re.findall(r"```yaml\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     return [text for text in found if text.startswith(f"# {name}\n")]
 
 
@@ -60,10 +60,10 @@ def test_mimirs_limit_of_rules_is_that_of_the_largest_group():
         for group in yaml.safe_load(path.read_text())["groups"]
     ]
     rules, name = max(groups)
-    (limit,) = re.findall(r"`ruler_max_rules_per_rule_group` to (\d+)", PAGE.read_text())
+    (limit,) = re.findall(r"`ruler_max_rules_per_rule_group` to (\d+)", DOCUMENT.read_text())
 
     assert str(rules) == limit
-    assert f"`{name}`" in PAGE.read_text()
+    assert f"`{name}`" in DOCUMENT.read_text()
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -361,7 +361,7 @@ def test_directories_made_at_boot_are_those_that_the_settings_name():
 
 
 def test_the_list_of_nodes_is_what_prometheus_reads(tmp_path):
-    (command,) = re.findall(r"^    (sinfo .*)$", PAGE.read_text(), re.MULTILINE)
+    (command,) = re.findall(r"^    (sinfo .*)$", DOCUMENT.read_text(), re.MULTILINE)
     fake = tmp_path / "sinfo"
     fake.write_text("#!/bin/sh\nprintf 'gpu002\\ngpu001\\ngpu002\\n'\n")
     fake.chmod(0o755)
@@ -376,7 +376,7 @@ def test_the_list_of_nodes_is_what_prometheus_reads(tmp_path):
     assert [{"targets": ["gpu001:9400", "gpu002:9400"]}] == json.loads(done.stdout)
 
 
-def test_settings_of_the_page_are_settings(tmp_path):
+def test_settings_of_the_document_are_settings(tmp_path):
     path = tmp_path / "settings.yaml"
     for text in blocks("exporter.yaml"):
         path.write_text(text)
@@ -392,7 +392,7 @@ def test_settings_of_the_page_are_settings(tmp_path):
 def test_the_configuration_of_prometheus_is_one(tmp_path):
     (text,) = blocks("prometheus.yaml")
     config = yaml.safe_load(text)
-    ports = re.findall(r":(\d{4})\b", text + PAGE.read_text())
+    ports = re.findall(r":(\d{4})\b", text + DOCUMENT.read_text())
 
     assert {str(port) for port in PROGRAMS.values()} <= set(ports)
     (tmp_path / "nodes.json").write_text("[]")
@@ -401,8 +401,8 @@ def test_the_configuration_of_prometheus_is_one(tmp_path):
     check_prometheus(config, tmp_path)
 
 
-def test_files_that_commands_of_the_page_name_exist():
-    code = "\n".join(re.findall(r"^    (.*)$", PAGE.read_text(), re.MULTILINE))
+def test_files_that_commands_of_the_document_name_exist():
+    code = "\n".join(re.findall(r"^    (.*)$", DOCUMENT.read_text(), re.MULTILINE))
     named = set(re.findall(r"(?<![/\w])((?:docs|exporter|detector|helm|rules)/[\w./-]+)", code))
 
     assert {"exporter/Dockerfile", "docs/slurm/tmpfiles.conf", "helm/peerwatch"} <= named

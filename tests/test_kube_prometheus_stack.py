@@ -30,11 +30,11 @@ SENT = [
 ]
 
 
-def on_the_page() -> list[dict[str, Any]]:
-    """Return the inhibitions of the stack as the installation page has them."""
-    page = (ROOT / "docs" / "install.md").read_text()
+def in_the_document() -> list[dict[str, Any]]:
+    """Return the inhibitions of the stack as docs/install.md has them."""
+    document = (ROOT / "docs" / "install.md").read_text()
     (block,) = re.findall(
-        r"```yaml\n# values of kube-prometheus-stack.*?\n(.*?)```", page, re.DOTALL
+        r"```yaml\n# values of kube-prometheus-stack.*?\n(.*?)```", document, re.DOTALL
     )
     rules: list[dict[str, Any]] = yaml.safe_load(block)["inhibit_rules"]
     return rules
@@ -60,14 +60,14 @@ def silenced(rules: list[dict[str, Any]], folder: Path) -> set[str]:
     return found
 
 
-def test_the_inhibitions_on_the_page_leave_our_alerts_alone(tmp_path: Path) -> None:
-    rules = on_the_page()
+def test_the_inhibitions_in_the_document_leave_our_alerts_alone(tmp_path: Path) -> None:
+    rules = in_the_document()
     stacks = deepcopy(rules)
     for rule in stacks:
         rule["target_matchers"].remove(OURS)
 
-    assert {"CPUThrottlingHigh"} == silenced(rules, tmp_path / "page")
-    # What the page warns of.
+    assert {"CPUThrottlingHigh"} == silenced(rules, tmp_path / "document")
+    # What the document warns of.
     assert {"CPUThrottlingHigh", "PeerwatchNicLinkDown n2", "PeerwatchWatchdog"} == silenced(
         stacks, tmp_path / "stack"
     )

@@ -40,11 +40,11 @@ def size_of(picture: Path) -> tuple[int, int]:
 
 
 def test_every_dashboard_has_its_picture_in_the_documentation(take):
-    page = (ROOT / "docs" / "dashboards.md").read_text()
+    document = (ROOT / "docs" / "dashboards.md").read_text()
 
     assert {path.stem for path in DASHBOARDS} == {picture.dashboard for picture in take.PICTURES}
     for picture in take.PICTURES:
-        assert f"](pictures/{picture.name}.png)" in page
+        assert f"](pictures/{picture.name}.png)" in document
 
 
 def test_no_picture_is_left_over(take):
@@ -63,13 +63,13 @@ def test_pictures_are_small_and_of_the_present_layout(take):
 
 
 def test_rooms_are_shown_as_wide_as_their_windows_and_small(take):
-    page = (FOLDER / "README.md").read_text()
+    document = (FOLDER / "README.md").read_text()
     for frames in take.FRAMES:
         file = FOLDER / f"{frames.name}.png"
 
         assert take.width(frames) == size_of(file)[0], f"make pictures: {file.name}"
         assert file.stat().st_size <= LARGEST_BYTES, file.name
-        assert f"]({frames.name}.png)" in page
+        assert f"]({frames.name}.png)" in document
 
 
 def test_the_history_is_read_as_that_of_slurm(take, tmp_path):

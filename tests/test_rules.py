@@ -226,21 +226,21 @@ def test_the_rules_that_a_unit_test_needs_are_found_through_other_rules():
     assert needed('ALERTS{alertname=~"Third|Other"}') == [kept, named, holds]
 
 
-def test_the_rules_of_others_do_what_the_page_about_xids_says(tmp_path):
+def test_the_rules_of_others_do_what_the_document_about_xids_says(tmp_path):
     folder = ROOT / "tests" / "rules" / "xid"
-    page = (ROOT / "docs" / "xid-alerts.md").read_text()
+    document = (ROOT / "docs" / "xid-alerts.md").read_text()
 
     run_blocks(folder / "others.test.yaml", 0, None, tmp_path)
     for rule in rules_of(folder / "others.rules.yaml"):
-        assert f"```promql\n{rule['expr']}\n```" in page
+        assert f"```promql\n{rule['expr']}\n```" in document
 
 
-def test_the_page_about_xids_lists_the_alerts():
-    page = (ROOT / "docs" / "xid-alerts.md").read_text()
+def test_the_document_about_xids_lists_the_alerts():
+    document = (ROOT / "docs" / "xid-alerts.md").read_text()
     alerts = {rule.values[0]["alert"] for rule in ALERTS}
 
     assert {name for name in alerts if "xid" in name.lower()} == set(
-        re.findall(r"\[(\w+)\]\(runbooks", page)
+        re.findall(r"\[(\w+)\]\(runbooks", document)
     )
 
 

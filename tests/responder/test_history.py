@@ -21,9 +21,9 @@ from peerwatch_responder.policy.state import DoneStep, State
 from peerwatch_responder.run.books import Books, Unwritten
 from peerwatch_responder.run.history import MAX_RESPONSES, MAX_STEPS, MAX_WAITING, history_of
 from peerwatch_responder.run.orders import obey
-from peerwatch_responder.run.page import page_of
 from peerwatch_responder.run.responder import Responder
 from peerwatch_responder.run.site import Site
+from peerwatch_responder.run.view import view_of
 from peerwatch_responder.settings.config import ResponderConfig
 from peerwatch_responder.settings.load import Settings
 from response_cases import NOW, SETTINGS, alert, response, state
@@ -36,12 +36,12 @@ VOID = {"meta", "br"}
 
 
 class Tags(html.parser.HTMLParser):
-    """The elements of a page, and whether each ends where it must."""
+    """The elements of a view, and whether each ends where it must."""
 
-    def __init__(self, page):
+    def __init__(self, view):
         super().__init__()
         self.found, self.open = Counter(), []
-        self.feed(page.decode())
+        self.feed(view.decode())
 
     def handle_starttag(self, tag, attrs):
         self.found[tag] += 1
@@ -55,9 +55,9 @@ class Tags(html.parser.HTMLParser):
 
 def seen(known, plan=None, unknown=None, *, dry_run=False):
     found = history_of(known, plan, unknown or {}, now=NOW, dry_run=dry_run)
-    page = page_of(found)
-    assert Tags(page).open == []
-    return found, page.decode()
+    view = view_of(found)
+    assert Tags(view).open == []
+    return found, view.decode()
 
 
 def answered(**changes):
@@ -70,12 +70,12 @@ def waits(node="n2"):
     return Decision(alert(node), "wait", "budget_hour", text, "isolate", ("drain",), "k")
 
 
-def test_an_empty_page_says_so():
-    found, page = seen(State())
+def test_an_empty_view_says_so():
+    found, view = seen(State())
     assert (found["responses"], found["waiting"], found["decided"]) == ([], [], False)
-    assert "There was no response." in page
-    assert "Nothing has been decided yet." in page
-    assert "Neither paused nor stopped." in page
+    assert "There was no response." in view
+    assert "Nothing has been decided yet." in view
+    assert "Neither paused nor stopped." in view
     assert "No alert waits." in seen(State(), Plan(()))[1]
 
 
@@ -83,7 +83,7 @@ def test_what_was_done_stands_with_its_steps_and_how_it_is_undone():
     why = "Rule 'isolate': drain for node n1."
     known = answered(labels=alert(metric="cpu").labels, why=why, text="All is done.")
     known = dataclasses.replace(known, ended_at=NOW - 6990)
-    found, page = seen(state(known))
+    found, view = seen(state(known))
     (each,) = found["responses"]
     assert (each["alert"], each["metric"], each["node"], each["job_id"]) == (
         *("PeerwatchFaultyNode", "cpu", "n1", "j1"),
@@ -100,8 +100,8 @@ def test_what_was_done_stands_with_its_steps_and_how_it_is_undone():
         }
     ]
     for text in (each["undo"], "drain: cordon: <b>done</b>; is unschedulable now", "node is out"):
-        assert text in page
-    assert "2023-11-14 20:13:20 UTC, ended 2023-11-14 20:16:50 UTC" in page
+        assert text in view
+    assert "2023-11-14 20:13:20 UTC, ended 2023-11-14 20:16:50 UTC" in view
 
 
 @pytest.mark.parametrize(
@@ -119,10 +119,10 @@ def test_what_was_done_stands_with_its_steps_and_how_it_is_undone():
     ],
 )
 def test_what_cannot_be_undone_has_no_command(changes, outcome, dry_run):
-    found, page = seen(state(answered(**changes)), dry_run=dry_run)
+    found, view = seen(state(answered(**changes)), dry_run=dry_run)
     assert found["responses"][0]["undo"] is None
     assert found["responses"][0]["steps"][0]["outcome"] == outcome
-    assert "responder undo" not in page
+    assert "responder undo" not in view
 
 
 @pytest.mark.parametrize("status", ["done", "failed", "stuck"])
@@ -148,7 +148,7 @@ def test_the_command_is_one_that_is_obeyed(status):
 def test_what_waits_and_what_stops_it():
     known = State(paused="driver upgrade", tripped_at=NOW - 60)
     ignored = dataclasses.replace(waits(), verdict="ignore", reason="answered")
-    found, page = seen(known, Plan((waits(), ignored)), {"cluster": "does not answer"})
+    found, view = seen(known, Plan((waits(), ignored)), {"cluster": "does not answer"})
     assert [each["reason"] for each in found["waiting"]] == ["budget_hour"]
     assert (found["paused"], found["tripped_at"]) == ("driver upgrade", NOW - 60)
     for text in (
@@ -157,8 +157,8 @@ def test_what_waits_and_what_stops_it():
         "The breaker tripped</b> at 2023-11-14 22:12:20 UTC",
         "Unknown: cluster.</b> does not answer",
     ):
-        assert text in page
-    assert "Neither paused" not in page
+        assert text in view
+    assert "Neither paused" not in view
 
 
 def test_text_from_elsewhere_is_escaped_and_cut():
@@ -168,12 +168,12 @@ def test_text_from_elsewhere_is_escaped_and_cut():
     texts = {"why": hostile, "text": hostile, "cluster": hostile, "node": hostile}
     known = answered(labels=labels, steps=steps, job_id=hostile, **texts)
     wait = dataclasses.replace(waits(), alert=alert(hostile, hostile), text=hostile)
-    found, page = seen(state(known, paused=hostile), Plan((wait,)), {"cluster": hostile})
+    found, view = seen(state(known, paused=hostile), Plan((wait,)), {"cluster": hostile})
     plain = seen(state(answered(why="w", text="t", cluster="c"), paused="p"), Plan((waits(),)))[1]
-    assert set(Tags(page.encode()).found) == set(Tags(plain.encode()).found)
-    assert "<script" not in page
-    assert "\u202e" not in page
-    assert len(page) < len(plain) + 20_000
+    assert set(Tags(view.encode()).found) == set(Tags(plain.encode()).found)
+    assert "<script" not in view
+    assert "\u202e" not in view
+    assert len(view) < len(plain) + 20_000
     (each,) = found["responses"]
     assert each["node"].startswith(r'</code><script>alert("1")</script>\nnode_2 \u202e')
     assert (len(each["node"]), len(each["text"])) == (120, 400)
@@ -185,7 +185,7 @@ def test_only_the_newest_are_shown():
     steps = tuple(dataclasses.replace(CORDON, step=f"s{each}") for each in range(200))
     responses[0] = dataclasses.replace(responses[0], steps=steps)
     plan = Plan(tuple(waits(f"w{each}") for each in range(500)))
-    found, page = seen(state(*responses[::-1]), plan)
+    found, view = seen(state(*responses[::-1]), plan)
     assert [each["node"] for each in found["responses"]] == [f"n{n}" for n in range(MAX_RESPONSES)]
     assert (found["responses_total"], found["waiting_total"]) == (1000, 500)
     assert len(found["waiting"]) == MAX_WAITING
@@ -193,7 +193,7 @@ def test_only_the_newest_are_shown():
         f"s{each}" for each in range(200 - MAX_STEPS, 200)
     ]
     for text in ("150 earlier steps", "400 more wait", "The newest 100 are shown"):
-        assert text in page
+        assert text in view
 
 
 @pytest.fixture
@@ -223,13 +223,13 @@ def test_over_http_it_needs_the_login_and_runs_no_script(port):
     for path in ("/", "/api/v1/history"):
         assert ask(port, path).status == 401
     login = {"Authorization": "Basic " + base64.b64encode(b"operator:secret").decode()}
-    page = ask(port, "/", **login)
-    assert (page.status, page.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
-    assert page.headers["Content-Security-Policy"].startswith("default-src 'none'")
-    assert page.headers["X-Content-Type-Options"] == "nosniff"
-    assert b"<b>Dry run.</b>" in page.body
-    assert b"&lt;script&gt;" in page.body
-    assert Tags(page.body).found["script"] == 0
+    view = ask(port, "/", **login)
+    assert (view.status, view.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert view.headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert view.headers["X-Content-Type-Options"] == "nosniff"
+    assert b"<b>Dry run.</b>" in view.body
+    assert b"&lt;script&gt;" in view.body
+    assert Tags(view.body).found["script"] == 0
     answer = ask(port, "/api/v1/history", **login)
     assert answer.headers["Content-Type"] == "application/json"
     (waiting,) = json.loads(answer.body)["waiting"]

@@ -216,8 +216,8 @@ def test_wants_are_kept_for_a_day(path):
 
 
 def test_the_documentation_has_every_kind_of_row():
-    page = (Path(__file__).parents[2] / "docs/responder.md").read_text()
-    told = page.split("| kind | says | fields |\n")[1].split("\n\n")[0].splitlines()[1:]
+    document = (Path(__file__).parents[2] / "docs/responder.md").read_text()
+    told = document.split("| kind | says | fields |\n")[1].split("\n\n")[0].splitlines()[1:]
     kinds = [name for line in told for name in re.findall(r"`(\w+)`", line.split("|")[1])]
     assert sorted(kinds) == sorted(KINDS)
 

@@ -215,9 +215,9 @@ def test_a_cluster_that_says_nothing_stops_all():
     assert reason(heard) == ("wait", "firing_unknown")
     assert heard.unknown == {"cluster": "slurmctld does not answer"}
     assert heard.state.released == {}
-    page = {each.name: each for each in families(heard, Counter(), NOW)}
+    found = {each.name: each for each in families(heard, Counter(), NOW)}
     up = {
-        each.labels["server"]: each.value for each in page["peerwatch_response_server_up"].samples
+        each.labels["server"]: each.value for each in found["peerwatch_response_server_up"].samples
     }
     assert up == {"cluster": 0}
 

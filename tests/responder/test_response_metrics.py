@@ -43,16 +43,16 @@ def ended(books: Books, each: Response, status: str) -> None:
 
 
 def values(heard: Responder, name: str) -> dict[tuple[str, ...], float]:
-    page = {each.spec.name: each for each in families(heard, Counter(), NOW)}
-    return dict(page[name].rows)
+    found = {each.spec.name: each for each in families(heard, Counter(), NOW)}
+    return dict(found[name].rows)
 
 
 def test_what_alerts_ask_for_is_there_before_anything_has_happened():
     heard = responder()
-    page = {each.spec.name: len(each.rows) for each in families(heard, Counter(), NOW)}
-    assert page.keys() == {spec.name for spec in SPECS}
+    found = {each.spec.name: len(each.rows) for each in families(heard, Counter(), NOW)}
+    assert found.keys() == {spec.name for spec in SPECS}
     # One of each response, of which there is none, and one of each outcome of a decision.
-    empty = {name for name, count in page.items() if count == 0}
+    empty = {name for name, count in found.items() if count == 0}
     infos = {f"peerwatch_response_{each}_info" for each in ("stuck", "under_way", "ended")}
     assert empty == {*infos, "peerwatch_response_decisions_total"}
     waiting = values(heard, "peerwatch_response_waiting")

@@ -1,4 +1,4 @@
-"""What the responder serves besides the webhook: pages, metrics, and orders of a person."""
+"""What the responder serves besides the webhook: views, metrics, and orders of a person."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from peerwatch_responder.retry.metrics import families as retry_families
 from peerwatch_responder.run.history import history_of
 from peerwatch_responder.run.metrics import families
 from peerwatch_responder.run.orders import OrderError, obey
-from peerwatch_responder.run.page import page_of
+from peerwatch_responder.run.view import view_of
 from peerwatch_responder.webhook.app import bears
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Site:
         self._token_file = token_file
         self._clock = clock
         self._advice = AdviceCounts(responder.config.retry.history)
-        self._pages: Mapping[str, Callable[[Request], Response]] = {
+        self._answers: Mapping[str, Callable[[Request], Response]] = {
             "/": self._actions,
             "/metrics": self._metrics,
             STATUS: self._status,
@@ -78,14 +78,14 @@ class Site:
             return self._order(request)
         if request.method == "POST":
             return text(405, "Nothing is posted here.", ("Allow", "GET, HEAD"))
-        page = self._pages.get(request.path)
-        if page is None:
-            names = ", ".join(self._pages)
-            return text(404, f"There is no such page; there are {names} and {ORDERS}.")
-        return page(request)
+        found = self._answers.get(request.path)
+        if found is None:
+            names = ", ".join(self._answers)
+            return text(404, f"There is nothing here; there are {names} and {ORDERS}.")
+        return found(request)
 
     def _actions(self, _request: Request) -> Response:
-        return Response(200, page_of(self._history()), "text/html; charset=utf-8")
+        return Response(200, view_of(self._history()), "text/html; charset=utf-8")
 
     def _status(self, _request: Request) -> Response:
         return _json(200, status_of(self._responder.state, self._responder.plan))

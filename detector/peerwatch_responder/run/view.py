@@ -1,4 +1,4 @@
-"""The page of what was done, for a browser: no script, nothing from elsewhere."""
+"""The view of what was done, for a browser: no script, nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from peerwatch_responder import __version__
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_PAGES = jinja2.Environment(
+_TEMPLATES = jinja2.Environment(
     loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
     autoescape=True,
     trim_blocks=True,
@@ -38,10 +38,10 @@ _TONES = {
 }
 
 
-def page_of(history: Mapping[str, Any]) -> bytes:
-    """Return the page, as UTF-8; its parameter is what ``history_of`` returns."""
-    page = _PAGES.get_template("actions.html")
-    return page.render(
+def view_of(history: Mapping[str, Any]) -> bytes:
+    """Return the view, as UTF-8; its parameter is what ``history_of`` returns."""
+    template = _TEMPLATES.get_template("actions.html")
+    return template.render(
         **history, version=__version__, outcomes=_OUTCOMES, tones=_TONES, moment=_moment
     ).encode()
 
