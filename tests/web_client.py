@@ -1,4 +1,4 @@
-"""A client of the programs' server, pages that need no collectors, and a certificate authority."""
+"""A client of the programs' server, fake endpoints, and a certificate authority."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from peerwatch_detector.web.wsgi import WsgiAdapter
 from peerwatch_exporter.web.app import App
 
 EXPORTER, DETECTOR = "peerwatch-exporter", "peerwatch-detector"
-TEXT_PAGE = b"# text\n" + b"host_cpus 2\n" * 400
-OPENMETRICS_PAGE = b"# openmetrics\n" + b"host_cpus 2\n" * 400 + b"# EOF\n"
+TEXT_EXPOSITION = b"# text\n" + b"host_cpus 2\n" * 400
+OPENMETRICS_EXPOSITION = b"# openmetrics\n" + b"host_cpus 2\n" * 400 + b"# EOF\n"
 
 
-class FakePages:
+class FakeEndpoints:
     """Endpoints that remember what they were asked."""
 
     def __init__(self):
@@ -40,7 +40,7 @@ class FakePages:
         self.entered.release()
         assert self.gate.wait(60)
         self.asked.append(("full", openmetrics, timeout))
-        return OPENMETRICS_PAGE if openmetrics else TEXT_PAGE
+        return OPENMETRICS_EXPOSITION if openmetrics else TEXT_EXPOSITION
 
     def fast(self, *, openmetrics, scraper, timeout):
         self.asked.append(("fast", openmetrics, scraper, timeout))
@@ -66,18 +66,20 @@ class Answer(NamedTuple):
     body: bytes
 
 
-def app_of(program, pages, burst=None, spans=None):
-    """Return what answers in one of the programs: with the detector's, flask serves the pages."""
+def app_of(program, endpoints, burst=None, spans=None):
+    """Return what answers in one of the programs: with the detector's, flask serves them."""
     if program == EXPORTER:
-        return WithHealth(program, pages.readiness, App(pages, lambda: b"<html>", burst, spans))
+        return WithHealth(
+            program, endpoints.readiness, App(endpoints, lambda: b"<html>", burst, spans)
+        )
     site = flask.Flask(program)
-    site.add_url_rule("/metrics", view_func=lambda: pages.full(openmetrics=False, timeout=5.0))
-    return WithHealth(program, pages.readiness, WsgiAdapter(site))
+    site.add_url_rule("/metrics", view_func=lambda: endpoints.full(openmetrics=False, timeout=5.0))
+    return WithHealth(program, endpoints.readiness, WsgiAdapter(site))
 
 
 @contextlib.contextmanager
 def serving(
-    pages,
+    endpoints,
     *,
     program=EXPORTER,
     config_file=None,
@@ -86,17 +88,19 @@ def serving(
     monotonic=time.monotonic,
     **options,
 ):
-    """Serve pages on a free port; yield the server, with its facts and its security file."""
+    """Serve endpoints on a free port; yield the server, with its facts and its security file."""
     facts = WebFacts()
     security = SecurityFile(config_file, facts, monotonic)
     options = {"security": security.current, "facts": facts, "gzip": GzipCache(), **options}
-    server = HttpServer(program, "127.0.0.1", 0, app_of(program, pages, burst, spans), **options)
+    server = HttpServer(
+        program, "127.0.0.1", 0, app_of(program, endpoints, burst, spans), **options
+    )
     server.facts, server.file = facts, security
     server.start()
     try:
         yield server
     finally:
-        pages.gate.set()
+        endpoints.gate.set()
         server.stop()
 
 

@@ -17,9 +17,9 @@ from peerwatch_exporter.web.app import App
 from web_client import (
     DETECTOR,
     EXPORTER,
-    OPENMETRICS_PAGE,
-    TEXT_PAGE,
-    FakePages,
+    OPENMETRICS_EXPOSITION,
+    TEXT_EXPOSITION,
+    FakeEndpoints,
     ask,
     eventually,
     everything,
@@ -33,7 +33,7 @@ LAST_REQUEST = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 @pytest.fixture
 def pages():
-    return FakePages()
+    return FakeEndpoints()
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def server(pages):
 def test_metrics_are_served_as_text(server):
     status, headers, body = ask(server.port, "/metrics")
     assert (200, "text/plain; version=0.0.4; charset=utf-8") == (status, headers["Content-Type"])
-    assert TEXT_PAGE == body
+    assert TEXT_EXPOSITION == body
     assert headers["Date"].endswith(" GMT")
 
 
@@ -54,15 +54,15 @@ def test_openmetrics_is_served_to_who_asks_for_it(server):
     status, headers, body = ask(server.port, "/metrics", Accept=accept)
     content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8"
     assert (200, content_type) == (status, headers["Content-Type"])
-    assert OPENMETRICS_PAGE == body
+    assert OPENMETRICS_EXPOSITION == body
 
 
 def test_page_is_compressed_for_who_accepts_it(server):
     status, headers, body = ask(server.port, "/metrics", Accept_Encoding="gzip")
     assert (200, "gzip") == (status, headers["Content-Encoding"])
     assert "Accept-Encoding" in headers["Vary"]
-    assert int(headers["Content-Length"]) == len(body) < len(TEXT_PAGE)
-    assert TEXT_PAGE == gzip.decompress(body)
+    assert int(headers["Content-Length"]) == len(body) < len(TEXT_EXPOSITION)
+    assert TEXT_EXPOSITION == gzip.decompress(body)
 
 
 @pytest.mark.parametrize("compressed", [False, True])
@@ -83,7 +83,7 @@ def test_second_scrape_on_a_connection_is_answered_like_the_first(server, compre
                 body += connection.recv(65536)
             answers.append((re.sub(rb"Date: [^\r]+", b"", head), body))
     assert answers[0] == answers[1] == answers[2]
-    assert TEXT_PAGE == (gzip.decompress(answers[2][1]) if compressed else answers[2][1])
+    assert TEXT_EXPOSITION == (gzip.decompress(answers[2][1]) if compressed else answers[2][1])
 
 
 def test_small_page_is_not_compressed(server):
@@ -173,7 +173,7 @@ def test_request_with_a_body_is_refused_and_the_answer_arrives(server):
 def test_head_has_the_length_but_no_body(server):
     answer = ask(server.port, "/metrics", method="HEAD")
     assert (200, b"") == (answer.status, answer.body)
-    assert str(len(TEXT_PAGE)) == answer.headers["Content-Length"]
+    assert str(len(TEXT_EXPOSITION)) == answer.headers["Content-Length"]
 
 
 def test_head_of_the_fast_page_takes_no_samples_from_the_scraper(server, pages):
@@ -187,8 +187,8 @@ def test_connection_serves_request_after_request(server):
         connection.sendall(REQUEST + REQUEST + LAST_REQUEST)
         answers = everything(connection)
     assert 3 == answers.count(b"HTTP/1.1 200 OK\r\n")
-    assert 3 * TEXT_PAGE == b"".join(
-        part[: len(TEXT_PAGE)] for part in answers.split(b"\r\n\r\n")[1:]
+    assert 3 * TEXT_EXPOSITION == b"".join(
+        part[: len(TEXT_EXPOSITION)] for part in answers.split(b"\r\n\r\n")[1:]
     )
     assert 1 == answers.count(b"Connection: close")
 
@@ -207,7 +207,7 @@ def test_garbage_is_answered_400(server):
 
 
 def test_page_that_fails_is_a_500_and_the_next_one_is_served(server, pages, monkeypatch):
-    failing = FakePages()
+    failing = FakeEndpoints()
     failing.full = lambda **_: 1 / 0
     monkeypatch.setattr(server._service.app._app, "_exposition", failing)
     answer = ask(server.port, "/metrics")
@@ -385,12 +385,12 @@ def test_every_answer_has_the_security_headers(pages, program, request_):
 
 def test_port_in_use_says_so(server):
     with pytest.raises(ListenError, match=rf"port {server.port}: Address already in use\. Choose"):
-        HttpServer(EXPORTER, "127.0.0.1", server.port, App(FakePages(), bytes))
+        HttpServer(EXPORTER, "127.0.0.1", server.port, App(FakeEndpoints(), bytes))
 
 
 def test_unknown_name_says_so():
     with pytest.raises(ListenError, match=r"Cannot listen on 'no\.such\.host\.invalid' port 0: "):
-        HttpServer(EXPORTER, "no.such.host.invalid", 0, App(FakePages(), bytes))
+        HttpServer(EXPORTER, "no.such.host.invalid", 0, App(FakeEndpoints(), bytes))
 
 
 def test_stop_lets_the_answer_under_way_go_out_and_frees_the_port(pages):
@@ -404,7 +404,7 @@ def test_stop_lets_the_answer_under_way_go_out_and_frees_the_port(pages):
         stopping.start()
         assert b"" == everything(idle)
         pages.gate.set()
-        assert TEXT_PAGE == everything(busy).partition(b"\r\n\r\n")[2]
+        assert TEXT_EXPOSITION == everything(busy).partition(b"\r\n\r\n")[2]
         stopping.join()
         HttpServer(EXPORTER, "127.0.0.1", port, App(pages, bytes))._socket.close()
 

@@ -14,10 +14,10 @@ from peerwatch_common.web.security import SecurityFile
 from web_client import (
     DETECTOR,
     EXPORTER,
-    TEXT_PAGE,
+    TEXT_EXPOSITION,
     Authority,
     Clock,
-    FakePages,
+    FakeEndpoints,
     ask,
     everything,
     hash_of,
@@ -43,8 +43,10 @@ def page(server, context=None, **headers):
 
 @both_programs
 def test_page_is_served_over_tls(write, authority, program):
-    with serving(FakePages(), program=program, config_file=write(tls_server_config=TLS)) as server:
-        assert TEXT_PAGE == page(server, authority.client()).body
+    with serving(
+        FakeEndpoints(), program=program, config_file=write(tls_server_config=TLS)
+    ) as server:
+        assert TEXT_EXPOSITION == page(server, authority.client()).body
         with raw(server.port) as plain:
             plain.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
             with contextlib.suppress(ConnectionResetError):
@@ -56,13 +58,13 @@ def test_certificate_and_key_may_stand_in_the_file(write, authority):
         name: (authority.directory / f"server.{end}").read_text()
         for name, end in (("cert", "crt"), ("key", "key"))
     }
-    with serving(FakePages(), config_file=write(tls_server_config=text)) as server:
+    with serving(FakeEndpoints(), config_file=write(tls_server_config=text)) as server:
         assert 200 == page(server, authority.client()).status
 
 
 def test_client_that_never_shakes_hands_stops_nobody(write, authority):
     with (
-        serving(FakePages(), config_file=write(tls_server_config=TLS)) as server,
+        serving(FakeEndpoints(), config_file=write(tls_server_config=TLS)) as server,
         raw(server.port),
         raw(server.port) as garbage,
     ):
@@ -72,7 +74,7 @@ def test_client_that_never_shakes_hands_stops_nobody(write, authority):
 
 def test_clients_that_never_shake_hands_do_not_fill_the_server(write, authority):
     file = write(tls_server_config=TLS)
-    with serving(FakePages(), config_file=file, max_connections=2) as server:
+    with serving(FakeEndpoints(), config_file=file, max_connections=2) as server:
         with raw(server.port), raw(server.port):
             assert 200 == page(server, authority.client()).status
         assert 0 == server.facts.rejected_connections
@@ -92,7 +94,7 @@ def test_versions_are_those_that_are_set(write, authority, settings, version, ex
     context = authority.client()
     context.minimum_version = context.maximum_version = version
     path = write(tls_server_config={**TLS, **settings})
-    with serving(FakePages(), config_file=path) as server:
+    with serving(FakeEndpoints(), config_file=path) as server:
         assert expected == negotiated(server.port, context, lambda secured: secured.version())
 
 
@@ -103,7 +105,7 @@ def test_cipher_suite_is_one_of_those_that_are_set(write, authority):
     path = write(
         tls_server_config={**TLS, "cipher_suites": suites, "prefer_server_cipher_suites": False}
     )
-    with serving(FakePages(), config_file=path) as server:
+    with serving(FakeEndpoints(), config_file=path) as server:
         suite = negotiated(server.port, context, lambda secured: secured.cipher()[0])
         assert suite in {"ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384"}
         context.set_ciphers("ECDHE+AES128")
@@ -116,7 +118,7 @@ def test_curve_is_the_one_that_is_set(write, authority, curve, agrees):
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.set_ecdh_curve(curve)
     path = write(tls_server_config={**TLS, "curve_preferences": ["CurveP384"]})
-    with serving(FakePages(), config_file=path) as server:
+    with serving(FakeEndpoints(), config_file=path) as server:
         version = negotiated(server.port, context, lambda secured: secured.version())
     assert ("TLSv1.3" if agrees else None) == version
 
@@ -146,7 +148,9 @@ def test_client_certificates_are_checked(write, authority, tmp_path, kind, who, 
     }[who]()
     tls = {**TLS, "client_ca_file": "ca.crt", "client_auth_type": kind}
     welcome = who == "known" or (who == "nobody" and kind == "VerifyClientCertIfGiven")
-    with serving(FakePages(), program=program, config_file=write(tls_server_config=tls)) as server:
+    with serving(
+        FakeEndpoints(), program=program, config_file=write(tls_server_config=tls)
+    ) as server:
         assert welcome == served(server, authority.client(certificate))
 
 
@@ -167,7 +171,7 @@ def test_client_must_have_an_allowed_name(write, authority, names, welcome):
         "client_auth_type": "RequireAndVerifyClientCert",
         "client_allowed_sans": names,
     }
-    with serving(FakePages(), config_file=write(tls_server_config=tls)) as server:
+    with serving(FakeEndpoints(), config_file=write(tls_server_config=tls)) as server:
         assert welcome == served(server, authority.client(client))
 
 
@@ -185,7 +189,7 @@ def served(server, context):
 @pytest.mark.parametrize("path", ["/metrics", "/metrics/fast", "/", "/-/healthy", "/-/ready", "/x"])
 def test_everything_is_behind_the_login(write, path, program):
     config = write(basic_auth_users={"prometheus": HASH, "operator": hash_of("other")})
-    with serving(FakePages(), program=program, config_file=config) as server:
+    with serving(FakeEndpoints(), program=program, config_file=config) as server:
         refused = ask(server.port, path)
         assert (401, f'Basic realm="{program}", charset="UTF-8"') == (
             refused.status,
@@ -212,7 +216,7 @@ def test_everything_is_behind_the_login(write, path, program):
 )
 def test_wrong_login_is_refused(write, header, program):
     config = write(basic_auth_users={"prometheus": HASH, "operator": hash_of("other")})
-    with serving(FakePages(), program=program, config_file=config) as server:
+    with serving(FakeEndpoints(), program=program, config_file=config) as server:
         assert 401 == page(server, Authorization=header).status
 
 
@@ -224,7 +228,7 @@ def test_headers_are_added_to_every_answer(write, program):
         "Content-Security-Policy": "a 'b'",
     }
     with serving(
-        FakePages(), program=program, config_file=write(http_server_config={"headers": headers})
+        FakeEndpoints(), program=program, config_file=write(http_server_config={"headers": headers})
     ) as server:
         for path in ("/metrics", "/nowhere"):
             answer = ask(server.port, path)
@@ -234,7 +238,7 @@ def test_headers_are_added_to_every_answer(write, program):
 @both_programs
 def test_requests_beyond_the_rate_limit_are_refused(write, program):
     config = write(rate_limit={"interval": "1h", "burst": 2})
-    with serving(FakePages(), program=program, config_file=config) as server:
+    with serving(FakeEndpoints(), program=program, config_file=config) as server:
         assert [200, 200, 429] == [page(server).status for _ in range(3)]
 
 
@@ -261,7 +265,7 @@ def test_renewed_certificate_is_served(write, authority, clock, tmp_path, progra
     other = Authority(tmp_path)
     path = write(tls_server_config=TLS)
     (tmp_path / "server.crt").write_bytes((authority.directory / "server.crt").read_bytes())
-    with serving(FakePages(), program=program, config_file=path, monotonic=clock) as server:
+    with serving(FakeEndpoints(), program=program, config_file=path, monotonic=clock) as server:
         assert served(server, authority.client())
         other.issue("server")
         clock.now += 2
@@ -272,7 +276,7 @@ def test_renewed_certificate_is_served(write, authority, clock, tmp_path, progra
 @both_programs
 def test_renewed_users_count_and_old_ones_no_more(write, clock, program):
     path = write(basic_auth_users={"prometheus": HASH})
-    with serving(FakePages(), program=program, config_file=path, monotonic=clock) as server:
+    with serving(FakeEndpoints(), program=program, config_file=path, monotonic=clock) as server:
         assert 200 == page(server, Authorization=basic("prometheus", "secret")).status
         write(basic_auth_users={"prometheus": hash_of("changed")})
         clock.now += 2

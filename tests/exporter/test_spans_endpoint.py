@@ -18,7 +18,7 @@ from peerwatch_exporter.hook.peerwatch_spans.recorder import ON_GPU, Recorder
 from peerwatch_exporter.hook.peerwatch_spans.ring import STATE_AT
 from peerwatch_exporter.sources.jobs.process_jobs import ProcessJobs
 from peerwatch_exporter.web.spans import MOST_ANSWERS, SpanAnswers
-from web_client import FakePages, ask, eventually, hash_of, raw, serving
+from web_client import FakeEndpoints, ask, eventually, hash_of, raw, serving
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_over_http_in_parts_behind_the_password(node, answers, tmp_path):
     node(0, 4000)
     web = tmp_path / "web.yml"
     web.write_text(f"basic_auth_users: {{prometheus: {hash_of('secret')}}}\n")
-    with serving(FakePages(), spans=answers.answer, config_file=web) as server:
+    with serving(FakeEndpoints(), spans=answers.answer, config_file=web) as server:
         assert 401 == ask(server.port, "/spans").status
         login = {"authorization": "Basic cHJvbWV0aGV1czpzZWNyZXQ="}
         plain = ask(server.port, "/spans", **login)
@@ -174,7 +174,7 @@ def test_over_http_in_parts_behind_the_password(node, answers, tmp_path):
 
 def test_client_that_goes_gives_its_place_to_another(node, answers):
     node(0, 120_000, records=131072)  # more than the kernel takes for a client that does not read
-    with serving(FakePages(), spans=answers.answer) as server:
+    with serving(FakeEndpoints(), spans=answers.answer) as server:
         connections = [raw(server.port) for _ in range(MOST_ANSWERS)]
         sockets = [connection.__enter__() for connection in connections]
         for client in sockets:  # they ask, and never read

@@ -23,7 +23,7 @@ from peerwatch_exporter.hook.peerwatch_spans import recorder as writing
 from peerwatch_exporter.hook.peerwatch_spans.names import COLLECTIVE, STEP
 from peerwatch_exporter.sources.jobs.process_jobs import ProcessJobs
 from peerwatch_exporter.web.spans import SpanAnswers
-from web_client import FakePages, hash_of, serving
+from web_client import FakeEndpoints, hash_of, serving
 
 START = 1_760_000_000.0
 
@@ -168,7 +168,7 @@ def test_what_a_rank_wrote_is_in_the_trace(tmp_path: Path, monkeypatch: pytest.M
     config = tmp_path / "detector.yaml"
     config.write_text(f"exporters: {{username: peerwatch, password_file: {tmp_path}/password}}")
     path = tmp_path / "out.json"
-    with serving(FakePages(), spans=answers.answer, config_file=web) as server:
+    with serving(FakeEndpoints(), spans=answers.answer, config_file=web) as server:
         chosen = [f"--exporter=http://127.0.0.1:{server.port}", f"--config={config}"]
         assert main(["timeline", str(path), "--job-id", "j", *chosen]) == 0
     step, message = events(path, "X")
