@@ -10,7 +10,8 @@ from peerwatch_detector.diagnosis.diagnoser import Samples
 
 # Segments that a rank goes through only while it works; garbage is collected by who hangs, too.
 _WORK = ',segment=~"data|forward|backward|optimizer|checkpoint"'
-# Bytes per second to or from storage from which on a rank saves or loads something large.
+# Bytes per second to or from storage from which on a rank saves or loads something large. Chosen: a
+# rank's log is far below it, the slowest disk that can hold a checkpoint far above.
 _STORAGE_RATE = 1e6
 # Work goes on in bursts: a checkpoint is serialised and then written, an evaluation loads a shard
 # and then computes. What was seen within so many seconds goes on; hangs last longer (30 s).

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from peerwatch_detector.frame import Series
 
-# Labels are anybody's text, and Python refuses to read numbers of thousands of digits.
+# Labels are anybody's text, and Python refuses to read numbers of thousands of digits. Seven are
+# ten million ranks, more than any job has.
 _MOST_DIGITS = 7
 
 

@@ -19,12 +19,14 @@ from peerwatch_detector.diagnosis.verdict import CLASS_NAMES, SYMPTOMS, Verdict
 # Evidence that is not repeated for so long has ended: a verdict may miss a reading or two, as
 # diagnosers compare snapshots that are some ten seconds apart.
 HOLD_SECONDS = 30.0
-# What stood before a restart is kept this much longer: diagnosers begin with an empty memory.
+# What stood before a restart is kept this much longer: diagnosers begin with an empty memory, and
+# name a hang within 60 s of the stop (docs/diagnosis.md).
 RESTORED_SECONDS = 60.0
 
 # A root comes late: it must not take the place of a finding that stands, and page again.
 _PLACES = {name: place for place, name in enumerate((*CLASS_NAMES, *SYMPTOMS))}
-# Beside the confidence of statistics, which ends at 0.952 (``confidence_of``).
+# Beside the confidence of statistics, which ends at 0.952 (``confidence_of``). Chosen: direct
+# evidence is above it where it is sure, and below where something could still excuse the node.
 _CONFIDENCE = {
     "sure": Confidence(0.99, "almost certainly"),
     "likely": Confidence(0.85, "very likely"),

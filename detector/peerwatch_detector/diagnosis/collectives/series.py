@@ -14,6 +14,7 @@ from peerwatch_detector.diagnosis.diagnoser import Samples
 from peerwatch_detector.frame import Series
 
 # Seconds that nothing healthy waits: below it nothing is read, so a job that gets on costs nothing.
+# From as many on the exporter says which collective is in flight.
 _IN_FLIGHT_SECONDS = 5
 # Where only launches are counted nobody knows what is in flight, and all is read.
 _STANDS = (
@@ -36,7 +37,8 @@ QUERIES: Mapping[str, str] = {
     **activity_queries(_STANDS),
 }
 
-# A target that is gone answers for five minutes more where nothing marks its end.
+# A target that is gone answers for five minutes more where nothing marks its end (Prometheus'
+# look-back). Four scrape intervals of 15 s: up to three may be missed.
 _STALE_SECONDS = 60.0
 
 

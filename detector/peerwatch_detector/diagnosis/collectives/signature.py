@@ -15,7 +15,8 @@ _BACKEND = re.compile(r"^\w+:")
 _VARIANT = re.compile(r"(_base|_coalesced|_tensor|_single|_into_tensor|_v)+$")
 _TENSOR = re.compile(r"\[([^\[\]]*)\]")
 _NUMBER = re.compile(r"\d+")
-# No tensor has more elements in one dimension; Python refuses to read thousands of digits.
+# No tensor has more elements in one dimension: 18 digits always fit in an int64, as torch counts
+# them. Python refuses to read thousands of digits.
 _MOST_DIGITS = 18
 
 

@@ -9,8 +9,10 @@ from functools import cached_property
 from peerwatch_detector.diagnosis.collectives.signature import Signature
 
 # Counts move while they are read: only what is equal this much later says that something stands.
+# Two readings of 5 s (``diagnosis.interval_seconds``), of ranks that are asked every 2 to 6 s.
 UNCHANGED_SECONDS = 10.0
-# Between the last use of a group and that of the others, from which on nobody waits in it.
+# Between the last use of a group and that of the others, from which on nobody waits in it. Chosen:
+# twice the 30 s that a healthy rank may let its peers wait.
 _IDLE_SECONDS = 60.0
 # The collective that a host is in, and the one before, whose end it has not noted.
 _WAITED_FOR = 2

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from peerwatch_detector.diagnosis.config.keys import aspect_of
 
-# Of a roll-out over the whole job these are enough to see it.
+# Of a roll-out over the whole job these are enough to see it: as many as nodes are named elsewhere.
 MOST_CHANGES = 64
 
 

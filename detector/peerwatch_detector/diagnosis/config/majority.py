@@ -14,9 +14,11 @@ from peerwatch_detector.diagnosis.config.keys import ENVIRONMENT, UNSET, Aspect,
 
 # Two nodes that differ are no majority and a minority.
 LEAST_NODES = 3
-# What more nodes have than this is part of the job, and no list of culprits.
+# What more nodes have than this is part of the job, and no list of culprits. Chosen: a table that a
+# person still reads; with as many values of 64 nodes each, watch.py bounds what is published.
 MOST_NAMED = 64
 MOST_DEVIATIONS = 64
+# Chosen: half as many, since a split names nobody.
 MOST_SPLITS = 32
 
 

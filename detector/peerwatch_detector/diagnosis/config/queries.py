@@ -14,7 +14,7 @@ from peerwatch_detector.reading.promql import job_matcher
 
 _NODE, _RANK = "node_config_info", "rank_config_info"
 _BY = "group by (node, key, value)"
-# Samples are shown for so long after their exporter went; a subquery needs no finer steps.
+# A usual scrape interval: a subquery needs no finer steps, as there are no samples between them.
 _STEP_SECONDS = 15
 
 

@@ -14,11 +14,14 @@ from peerwatch_detector.errors import ReadError
 from peerwatch_detector.frame import Series
 from peerwatch_detector.reading.instant_reader import Answers, Instants
 
-# Rows that are published, the smallest minorities first.
+# Rows that are published, the smallest minorities first. Chosen: series of a job stay bounded,
+# whatever its nodes differ in; four minorities of the largest size fit.
 MOST_MINORITIES = 256
-# At the first reading: how far back changes are searched, and published ones still count.
+# At the first reading: how far back changes are searched, and published ones still count. Chosen:
+# longer than a restart takes; what is older has been published.
 _FIRST_SECONDS = 3600
-# A change of the last moments of a reading is seen in the next one again, rather than by none.
+# A change of the last moments of a reading is seen in the next one again, rather than by none: four
+# scrape intervals of 15 s.
 _OVERLAP_SECONDS = 60
 
 

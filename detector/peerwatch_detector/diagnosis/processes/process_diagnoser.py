@@ -36,22 +36,26 @@ from peerwatch_detector.frame import Series
 # less. With it a finding comes within 45 s also where exporters are scraped every 15 s.
 GRACE_SECONDS = 15.0
 # Exporters see an end within a second, on their own clocks: what lies closer together has no order.
+# That second, and two by which clocks may differ (CLOCK_SECONDS of episode.py).
 _TOGETHER_SECONDS = 3.0
 # On a busy node a rank that lost its peers needs half a minute to end: torch writes down what it
-# knows, and a core may be dumped.
+# knows, and a core may be dumped. Chosen: four times that.
 _LONGEST_DEATH_SECONDS = 120.0
 # A rank that finished is missed with the first reading that lacks it, up to a scrape of 15 s and
 # two readings late: what ended within this time before that may have ended after it.
 _FINISH_SEEN_WITHIN = 25.0
-# A rank that is stopped for this share of the time, for a minute and more, is slowed down by it.
+# A rank that is stopped for this share of the time, for a minute and more, is slowed down by it:
+# its steps take 1.25 times as long, beyond the 1.2 of stragglers. Chosen: four scrapes of 15 s.
 _STOPPED_SHARE = 0.2
 _SLOWED_SECONDS = 60.0
 
 # A rank that is gone without a trace is a question once the others have lived on for so long: of
-# jobs that finish, the last ranks save and clean up for less.
+# jobs that finish, the last ranks save and clean up for less. Chosen: as long as a rank may need to
+# end.
 _TRACELESS_SECONDS = 120.0
 
-# A line that says why ranks end is written at most so long before the first of them has.
+# A line that says why ranks end is written at most so long before the first of them has. Chosen:
+# twice the half minute that a rank needs to end on a busy node.
 _WRITTEN_WITHIN = 60.0
 _ENDED = (
     'and on () (max(rank_process_state{ {{- job -}} ,state=~"exited|zombie"}) == 1'

@@ -25,7 +25,7 @@ from peerwatch_detector.reading.reader import (
 from peerwatch_detector.reading.span_reader import SpanReading, read_span_lines
 
 _LABELS = ("class", "node", "rank", "domain", "confidence", "action", "summary")
-# How long ago a rank's exporter may have been scraped last.
+# How long ago a rank's exporter may have been scraped last: Prometheus' look-back of five minutes.
 _RECENT_SECONDS = 300.0
 
 Row = dict[str, str]

@@ -13,10 +13,12 @@ from peerwatch_detector.diagnosis.root.taxonomy.cause import Cause, names
 from peerwatch_detector.diagnosis.root.taxonomy.rule import Observation
 from peerwatch_detector.diagnosis.root.text import page_text, shown, would_change
 
-# What a person reads of thousands of lines; the JSON has more.
+# What a person reads of thousands of lines, a third of a terminal of 24; the JSON has more, some
+# 100 kB with the longest texts.
 _MOST_LINES = 8
 _MOST_IN_JSON = 200
-# A recorded case counts from its start; Unix times are far above.
+# A recorded case counts from its start; Unix times are far above: 1e8 was in 1973, and is a case of
+# three years.
 _UNIX_FROM = 1e8
 
 

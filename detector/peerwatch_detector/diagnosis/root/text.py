@@ -12,7 +12,7 @@ from peerwatch_detector.diagnosis.root.taxonomy.cause import Cause, names
 from peerwatch_detector.diagnosis.root.taxonomy.rule import Observation
 from peerwatch_detector.diagnosis.verdict import Action, Confidence
 
-# What a page or a table shows of a sentence; a label may be longer.
+# What a page or a table shows of a sentence; a label may be longer. Chosen: five lines of 100.
 _MOST_CHARACTERS = 500
 _HOW_LIKELY: Mapping[Confidence, str] = {
     "sure": "Almost certain.",

@@ -48,7 +48,8 @@ _KINDS = {
 _MEETING = len(SEGMENTS)
 _CODES = [CODES[kind.name] for kind in (*map(_KINDS.__getitem__, SEGMENTS), BACKWARD_MEETING)]
 _COLLECTIVE, _OTHER = CODES[COLLECTIVE.name], CODES[OTHER.name]
-# A mean over steps says nothing where one is many times longer than all others.
+# A mean over steps says nothing where one is many times longer than all others. Chosen: above what
+# a straggler costs a step, below what compiling adds to a program's first.
 _PAUSE = 5
 _WAITING = (_COLLECTIVE, CODES[BACKWARD_MEETING.name])
 

@@ -13,8 +13,10 @@ from peerwatch_detector.errors import TraceError
 # An object, or an array as the exporter writes spans.
 Event = dict[str, Any] | list[Any]
 
+# Characters that are read at once: thousands of events, so that reading costs less than parsing.
 _CHUNK = 1 << 20
-# Characters of an event, or of what precedes the events of a file.
+# Characters of an event, or of what precedes the events of a file. Chosen: events have hundreds;
+# what goes on for 16 million is no trace, and is refused before it fills the memory.
 _LONGEST = 16 << 20
 _ARRAY = re.compile(r'"traceEvents"\s*:\s*\[')
 _SEPARATORS = re.compile(r"[\s,]*")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from peerwatch_detector.diagnosis.stragglers.operations import TYPES, OperationType, Trace
 from peerwatch_detector.errors import TraceError
 
-# An operation that most replicas and steps lack is no part of the schedule.
+# An operation that most replicas and steps lack is no part of the schedule: a majority decides.
 _USUAL_SHARE = 0.5
 
 

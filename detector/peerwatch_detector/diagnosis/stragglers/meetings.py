@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from peerwatch_detector.diagnosis.stragglers.spans import COLLECTIVE, SEGMENTS
 
-# Where ends are less than half as far apart as starts, something makes the early ones wait.
+# Where ends are less than half as far apart as starts, something makes the early ones wait. Chosen:
+# without a meeting they are as far apart, with one nearly together.
 _TOGETHER = 0.5
 
 

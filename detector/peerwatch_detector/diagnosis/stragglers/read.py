@@ -19,7 +19,8 @@ from peerwatch_detector.diagnosis.stragglers.tables import read_csv, read_parque
 from peerwatch_detector.errors import TraceError
 
 _PARQUET, _GZIP = b"PAR1", b"\x1f\x8b"
-# Characters: no line of a trace is as long.
+# Characters: no line of a trace is as long, as a span has some hundred; a file without line breaks
+# is refused before it fills the memory.
 _LONGEST_LINE = 1 << 20
 
 

@@ -12,7 +12,7 @@ from peerwatch_detector.diagnosis.stragglers.causes import Conclusion
 from peerwatch_detector.diagnosis.stragglers.layout import Layout
 from peerwatch_detector.diagnosis.stragglers.whatif import WhatIf
 
-# Rows of a table for a person; JSON has all.
+# Rows of a table for a person; JSON has all. Chosen: with the summary they fit in 24 lines.
 _ROWS = 8
 
 

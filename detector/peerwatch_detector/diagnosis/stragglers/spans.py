@@ -20,6 +20,7 @@ STEP, COLLECTIVE = "step", "collective"
 SEGMENTS = (STEP, "data", "forward", "backward", "optimizer", "checkpoint", "gc", COLLECTIVE)
 # In ``Spans.step`` where a span does not say its step.
 UNKNOWN_STEP = -1
+# As columns.py has it: few enough bits for several numbers to be one key.
 _MOST_RANK = 2**20 - 1
 # How the timeline calls a rank's process.
 _TITLE = re.compile(r"rank (\d{1,7}) \((.{1,253})\)")

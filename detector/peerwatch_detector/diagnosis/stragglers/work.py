@@ -19,9 +19,11 @@ Worker = tuple[int, int]
 SLOW_RATIO = 1.1
 # Half of that is slower by more than chance within a microbatch.
 _SLOWER = 1.05
-# A stage with more to do is slow in every replica; a few may have other faults.
+# A stage with more to do is slow in every replica; a few may have other faults. Chosen: three of
+# four, so that one replica of a small job may have one.
 _EVERY_REPLICA = 0.75
-# Standard deviations by which a worker must be slower in most microbatches: by chance 1 in 30,000.
+# Standard deviations by which a worker must be slower in most microbatches: by chance 1 in 30,000,
+# so that none of a thousand workers is.
 _SURE = 4.0
 
 

@@ -27,11 +27,11 @@ MEETINGS = frozenset(
         "barrier",
     }
 )
-# Fewer say nothing about how far they scatter.
+# Fewer say nothing about how far they scatter: a median of five stands with two outliers.
 FEWEST_MARKS = 5
-# A line needs three thirds with a median each that a late rank or two do not move.
+# A line needs three thirds with a median each that a late rank or two do not move: ten marks each.
 _FEWEST_FOR_DRIFT = 30
-# A few minutes of a hundred collectives a second.
+# A few minutes of a hundred collectives a second, and some ten megabytes.
 _MOST_MARKS = 50_000
 # Of a normal distribution, the median deviation is 1 / 1.4826 of the standard deviation.
 _NORMAL = 1.4826

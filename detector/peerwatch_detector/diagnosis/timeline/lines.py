@@ -10,6 +10,7 @@ from typing import Any
 
 from peerwatch_detector.errors import TraceError
 
+# Characters. Chosen: names of segments and groups have tens; what is longer is no name.
 _LONGEST_NAME = 256
 
 

@@ -12,14 +12,17 @@ from peerwatch_detector.detection.methods.peerwatch.step_rate import low_runs
 # The usual level is this quantile of the hour's: one that was low for less than three quarters of
 # it is compared with what it was before.
 _USUAL_QUANTILE = 0.75
-# A job that has just begun loads and compiles.
+# A job that has just begun loads and compiles. Chosen: two means of a minute.
 _WARM_UP_SECONDS = 120.0
-# So much of the past makes a usual level.
+# So much of the past makes a usual level. Chosen: ten means of a minute, and as long as the longest
+# pause that is ordinary.
 LEAST_SECONDS = 600.0
-# Below this share traffic has fallen, below that it has stopped: keep-alives go on.
+# Below this share traffic has fallen, below that it has stopped: keep-alives go on. Chosen: where
+# MegaScale says "sharply", steps of twice the length; keep-alives send less than a twentieth.
 FALLEN_SHARE, STOPPED_SHARE = 0.5, 0.05
-# A pause is unusual once it is so many times as long as the longest the job came back from; none is
-# ordinary that is as long as a stalled job's (the alert PeerwatchJobStalled).
+# A pause is unusual once it is so many times as long as the longest the job came back from (chosen:
+# the next checkpoint may take half as long again); none is ordinary that is as long as a stalled
+# job's (the alert PeerwatchJobStalled).
 _TIMES_LONGER, LONGEST_PAUSE = 1.5, 600.0
 
 

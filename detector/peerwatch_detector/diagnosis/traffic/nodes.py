@@ -15,14 +15,19 @@ from peerwatch_detector.diagnosis.traffic.job_traffic import NodeTraffic, Traffi
 from peerwatch_detector.diagnosis.traffic.period import strengths_at
 from peerwatch_detector.diagnosis.traffic.recent import Recent, carried
 
+# As long as the shortest mean of a level (watch.py), so that each block has samples of its own.
 BLOCK_SECONDS = 60.0
-# Blocks remembered: an hour's; and how many of them make a usual share.
+# Blocks remembered: an hour's, as of the job's level; and how many of them make a usual share: the
+# ten minutes of LEAST_SECONDS in level.py.
 _MEMORY, _LEAST_BLOCKS = 60, 10
-# A node has fallen from this share of its usual one on, for so many blocks in a row.
+# A node has fallen from this share of its usual one on, as a job has (level.py), for so many blocks
+# in a row: the four minutes of statistics (``continuity.threshold_seconds``).
 _FALLEN_SHARE, _LASTING_BLOCKS = 0.5, 4
-# It must also be as far below as so many times the median by which its share varies.
+# It must also be as far below as so many times the median by which its share varies. Chosen: more
+# than three standard deviations (1.4826 such medians each).
 _SPREADS = 5.0
-# What more of the nodes show is the job's doing, or another job's.
+# What more of the nodes show is the job's doing, or another job's. Chosen: a tenth, one of a small
+# job; and no more tickets at once than somebody looks at.
 _MOST_SHARE, _MOST_NODES = 0.1, 8
 # Fewer have no majority to differ from.
 _LEAST_NODES = 3

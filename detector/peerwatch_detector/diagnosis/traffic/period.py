@@ -11,20 +11,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-# Of the sampling theorem's two samples a period, with some room for jitter.
+# Of the sampling theorem's two samples a period, with some room for jitter: a quarter more.
 SAMPLES_A_PERIOD = 2.5
 # So many periods must lie within what is examined, or one repetition would decide.
 PERIODS_EXAMINED = 2.5
 # The correlation must have fallen by so much between two repetitions: one that only fades, as of
-# a level that wanders, repeats nothing.
+# a level that wanders, repeats nothing. Chosen: as much as a repetition must be above nothing.
 _LEAST_DIP = 0.3
-# The first maximum that is nearly as high as the highest: multiples of a period are as high.
+# The first maximum that is nearly as high as the highest: multiples of a period are as high, up to
+# jitter. Chosen: a part of a period correlates far less.
 _NEARLY = 0.85
-# Chance correlates n independent samples by more than so many times 1 / sqrt(n) in one of 1,000.
+# Chance correlates n independent samples by more than so many times 1 / sqrt(n) in one of 1,000; of
+# a hundred samples that is 0.3, and more of them make no weaker rhythm count.
 _BEYOND_CHANCE, _LEAST_STRENGTH = 3.0, 0.3
-# Levels beyond these quantiles are cut to them.
+# Levels beyond these quantiles are cut to them. Chosen: a burst in a twentieth of the time, as of a
+# checkpoint, does not drown the steps.
 _CUT = (0.05, 0.95)
-# So large a share of the samples must be known.
+# So large a share of the samples must be known: most of them.
 _LEAST_KNOWN = 0.5
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-# A value stands for this long, where samples come every few seconds; what is longer is a gap.
+# A value stands for this long, where samples come every few seconds; what is longer is a gap. One
+# usual scrape interval.
 _CARRY_SECONDS = 15.0
 
 

@@ -13,13 +13,16 @@ from peerwatch_detector.diagnosis.traffic.period import (
     shortest_period,
 )
 
-# So long is examined, or so many independent samples where those come more rarely.
+# So long is examined, or so many independent samples where those come more rarely. Chosen: steps of
+# up to two minutes repeat in five; of 40 samples chance correlates by less than a half (period.py).
 WINDOW_SECONDS, _WINDOW_SAMPLES = 300.0, 40
-# What was found within an hour says what is usual.
+# What was found within an hour says what is usual, as of the level.
 _MEMORY_SECONDS = 3600.0
-# A rhythm is usual that was found in so large a share of at least so long a time.
+# A rhythm is usual that was found in so large a share of at least so long a time. Chosen: it may be
+# missed in one of ten, as during a checkpoint; the time is that of a usual level (level.py).
 _USUAL_SHARE, _LEAST_SECONDS = 0.9, 600.0
-# A period near what can be seen at all may have left it, as when steps become shorter.
+# A period near what can be seen at all may have left it, as when steps become shorter. Chosen: by
+# more than a fifth, the slowdown that is a straggler's, and jitter.
 _NEAR_LIMIT = 1.3
 
 

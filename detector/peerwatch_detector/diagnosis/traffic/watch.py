@@ -33,14 +33,18 @@ from peerwatch_detector.frame import JobFrame, to_grid
 
 # Metrics of the presets, the more direct first.
 METRICS = ("tcp_rdma_throughput", "network_throughput")
-# A job whose nodes send less than this trains on one node each, or not at all.
+# A job whose nodes send less than this (bytes per second) trains on one node each, or not at all.
+# Chosen: heartbeats and logs send some kilobytes, gradients of even a small model many megabytes.
 _FLOOR = 1e6
+# Chosen: an hour has several checkpoints and evaluations, and what was usual before is forgotten.
 _MEMORY_SECONDS = 3600.0
-# A level is the mean of at least so long: some steps of a job whose period is not known.
+# A level is the mean of at least so long, four scrapes of 15 s; twice as long, some steps of a job,
+# where the period is not known.
 _MEAN_SECONDS, _UNKNOWN_MEAN_SECONDS = 60.0, 120.0
 # From this share of its usual step rate on a job goes on, whatever it sends: PeerwatchJobSlow's.
 _GOES_ON = 2 / 3
-# A node is compared while the job as a whole sends about as much as usual.
+# A node is compared while the job as a whole sends about as much as usual. Chosen: just above the
+# two thirds below which a job is slow.
 _COMPARED_SHARE = 0.7
 
 

@@ -21,11 +21,14 @@ from peerwatch_detector.diagnosis.verdict import Action, Confidence, Domain, Ver
 LEAST_SECONDS = 30.0
 # What may be a pause is one up to here: collectives time out after ten minutes (NCCL, torch).
 MOST_SECONDS = 600.0
-# A hang of this many times the limit is no pause of an unusual length.
+# A hang of this many times the limit is no pause of an unusual length. Chosen: two minutes where no
+# pause was seen.
 _SURE_TIMES = 4
-# In its first collectives a job still loads data and compiles, each rank in its own time.
+# In its first collectives a job still loads data and compiles, each rank in its own time. Chosen: a
+# few steps of a small job; of more, a hang soon after the start would be told late.
 _UNDER_WAY = 20
-# More nodes than these do not fail at the same moment: what they have in common does.
+# More nodes than these do not fail at the same moment: what they have in common does. Chosen: one
+# more than the two of a pair that breaks together.
 _MOST_NODES = 3
 
 _CHARACTER: dict[str, tuple[Domain, Action]] = {

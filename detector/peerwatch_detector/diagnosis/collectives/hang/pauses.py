@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-# Process groups come and go while a job runs; of so many waits the length is remembered.
+# Process groups come and go while a job runs; of so many waits the length is remembered. Chosen:
+# some for each group of a large job, in a few hundred kilobytes.
 _MOST_REMEMBERED = 1024
 
 

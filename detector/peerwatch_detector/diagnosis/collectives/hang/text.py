@@ -10,7 +10,7 @@ from peerwatch_detector.diagnosis.collectives.members import format_ranks
 from peerwatch_detector.diagnosis.collectives.series import Reading
 from peerwatch_detector.diagnosis.collectives.snapshot import Group
 
-# Ranks and nodes beyond so many are counted, not listed.
+# Ranks and nodes beyond so many are counted, not listed: four long names still fit in a sentence.
 _MOST_LISTED = 4
 # What programs call a group that they did not name.
 _NO_DESCRIPTION = frozenset({"", "undefined", "default_pg"})

@@ -10,6 +10,7 @@ from peerwatch_detector.diagnosis.by_rank import by_rank
 from peerwatch_detector.diagnosis.diagnoser import Samples
 
 # Seconds that the ranks of a group may be apart for many reasons; what is closer is not read.
+# Chosen: above the jitter of a busy host's scheduler; a sixth of any step over 120 ms is more.
 SPREAD_SECONDS = 0.020
 _WIDE = (
     "and on (group) (max by (group) (collective_block_arrival_timestamp_seconds{ {{- job -}} })"
@@ -25,10 +26,12 @@ QUERIES: Mapping[str, str] = {
     "clock": "rank_clock_offset_seconds{ {{- job -}} }",
 }
 
-# Process groups come and go while a job runs; of so many the last block is remembered.
+# Process groups come and go while a job runs; of so many the last block is remembered. Chosen: as
+# many groups as a large job has at a time, in a few hundred kilobytes.
 _MOST_REMEMBERED = 1024
 
-# The first blocks of a group hold compilation and the filling of caches.
+# The first blocks of a group hold compilation and the filling of caches. Chosen: half a minute, as
+# blocks have 15 s or more.
 _WARM_UP_BLOCKS = 2
 
 

@@ -25,7 +25,7 @@ from peerwatch_detector.diagnosis.verdict import Confidence, Verdict
 # For this share of its time a group waits for the slow transfer: without it the job is 1.2 times as
 # fast, the limit of Aegis and of Greyhound.
 LEAST_SHARE = 1 - 1 / 1.2
-# In so many windows in a row: one may hold a pause of the fabric, such as a reroute.
+# In so many windows in a row, the fewest: one may hold a pause of the fabric, such as a reroute.
 _LEAST_WINDOWS = 2
 _RANKS = "max by (node, rank, world_size) (rank_info{ {{ job }} })"
 

@@ -17,11 +17,14 @@ from peerwatch_detector.diagnosis.diagnoser import Samples
 
 # Without the growth the job would be 1.2 times as fast, the limit of Aegis and of Greyhound.
 LEAST_SHARE = 1 - 1 / 1.2
+# The stage that has grown did so by that limit, every other one by less than half as much.
 _GROWN, _STEADY = 1.2, 1.1
-# Rates over this window hold a mean of several steps; fewer, and a step more or less is seen.
+# Rates over this window hold a mean of several steps; of fewer than ten, one more or less is over a
+# tenth, as much as a steady stage may grow. Chosen: ten steps of up to 12 s each.
 WINDOW_SECONDS = 120.0
 _LEAST_STEPS = 10
-# Readings of a minute each: the least that are a past, and the most that are kept of it.
+# Readings of a minute each: the least that are a past, and the most that are kept of it. Chosen: a
+# median that two odd readings do not move; half an hour, so that slow changes of the work count.
 _LEAST_READINGS, _MOST_READINGS = 5, 30
 WORK = ("forward", "backward", "optimizer")
 _DATA, _WAITING, _STEP = "data", "collective", "step"

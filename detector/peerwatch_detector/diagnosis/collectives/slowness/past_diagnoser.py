@@ -19,10 +19,12 @@ from peerwatch_detector.diagnosis.diagnoser import Samples
 from peerwatch_detector.diagnosis.every import Every
 from peerwatch_detector.diagnosis.verdict import Verdict
 
+# Half of the window of the rates: more often, readings would be nearly the same samples.
 _READING_SECONDS = 60.0
-# One may hold a pause of the stage.
+# The fewest that are not alone: one may hold a pause of the stage.
 _LEAST_READINGS = 2
-# Another checkpoint, another evaluation, another file of the data set have passed by then.
+# Another checkpoint, another evaluation, another file of the data set have passed by then. Chosen:
+# as long as the shortest past that it is compared with (five readings).
 _LIKELY_SECONDS = 300.0
 _SEGMENTS = "|".join(("step", "data", *WORK, "collective"))
 _IN_PIPELINE = f"and on () (max({STAGES_QUERY}) > 0)"

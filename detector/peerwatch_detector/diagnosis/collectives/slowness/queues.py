@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from peerwatch_detector.diagnosis.diagnoser import Samples
 
 # A mean of a minute. Between two bursts of gradients queues are empty, so on a link that keeps up
-# the mean is far below what one burst leaves there.
+# the mean is far below what one burst leaves there. Chosen: a sixteenth of what one connection may
+# have in its queue (4 MiB, the end of Linux' tcp_wmem).
 _LEAST_BYTES = 262_144
+# A burst stays in the mean for its window of a minute and a scrape of 15 s.
 _LEAST_SECONDS = 75.0
-# Where others' queues are as full, the fabric or the receivers of all are slow.
+# Where others' queues are as full, the fabric or the receivers of all are slow. Chosen: the factor
+# of lost segments (loss.py).
 _TIMES_THE_NEXT = 5.0
 
 QUEUE_QUERIES: Mapping[str, str] = {

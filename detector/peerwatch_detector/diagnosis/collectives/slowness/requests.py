@@ -18,12 +18,14 @@ from peerwatch_detector.diagnosis.by_rank import by_rank
 from peerwatch_detector.diagnosis.diagnoser import Samples
 
 # Requests of this many times the usual time are late, and must be of this many times those of the
-# next rank: a congested fabric makes several late.
+# next rank: a congested fabric makes several late. Chosen: as of round trips, and as of the root of
+# a failure, which must be as much more suspected than the next.
 _LATE_TIMES = 3.0
 _NEXT_TIMES = 2.0
-# Fewer in the mean are chance: counts are read between a post and its completion.
+# Fewer in the mean are chance: counts are read between a post and its completion, so one may be in
+# flight at any reading.
 _LEAST_IN_FLIGHT = 2.0
-# A median needs a rest that it describes.
+# A median needs a rest that it describes: two others are the fewest.
 _LEAST_RANKS = 3
 
 _POSTED = 'collective_work_requests_total{ {{- job -}} ,state="posted"}'

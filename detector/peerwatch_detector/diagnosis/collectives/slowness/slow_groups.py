@@ -8,7 +8,7 @@ from statistics import median
 # Slow is what takes this much longer than the same collective in the median group of its kind
 # (Greyhound's limit).
 SLOW_RATIO = 1.2
-# Fewer groups of a kind have no typical one.
+# Of fewer groups of a kind the median is one of those that may be slow.
 _LEAST_GROUPS = 3
 
 

@@ -26,10 +26,12 @@ from peerwatch_detector.diagnosis.verdict import Verdict
 LEAST_SHARE = 1 - 1 / 1.2
 # Blocks of 15 s or more, one after the other: a pause makes one of them late, or two apart.
 _LEAST_BLOCKS = 2
-# Blocks of different groups end at different times; older ones are of another time.
+# Blocks of different groups end at different times; older ones are of another time. In lengths of a
+# block. Chosen: the next one may be read 9 s late (of 15 s), and below 2 a missing one is seen.
 _BLOCKS_APART = 1.6
 # Sequences differ in length, and with them who is late from step to step; over so many steps of
-# random lengths no rank is late by a sixth in the mean.
+# random lengths no rank is late by a sixth in the mean. Chosen: chance shrinks with the root of 20,
+# to less than a quarter of what it is in a step.
 _LEAST_STEPS = 20
 _QUERIES = {
     **QUERIES,
@@ -50,7 +52,8 @@ _QUERIES = {
         'sum by (node, rank) (rate(span_seconds_total{ {{- job -}} ,segment="checkpoint"}[1m])) > 0'
     ),
 }
-# They are means over so many seconds, and are taken anew as often.
+# They are means over so many seconds, and are taken anew as often: the window of other rates, which
+# holds four scrapes of 15 s.
 _WAITS_SECONDS = 60.0
 
 

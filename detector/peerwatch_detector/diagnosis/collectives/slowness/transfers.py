@@ -17,9 +17,10 @@ from peerwatch_detector.diagnosis.collectives.slowness.slow_groups import slow_g
 from peerwatch_detector.diagnosis.collectives.snapshot import Group
 from peerwatch_detector.diagnosis.diagnoser import Samples
 
-# Windows of this length are compared, and none twice.
+# Windows of this length are compared, and none twice: four scrapes of 15 s, as rates need some.
 WINDOW_SECONDS = 60.0
-# Of sizes that differ by more, the times per collective are not compared.
+# Of sizes that differ by more, the times per collective are not compared. Chosen: half of the 1.2
+# from which on a group is slow.
 _SAME_SIZE = 1.1
 _BY_GROUP = "(group, collective)"
 _TOTAL = "{ {{- job -}} }[1m]"

@@ -9,7 +9,8 @@ from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
 from peerwatch_detector.diagnosis.root.taxonomy.cause import by_node
 from peerwatch_detector.diagnosis.root.taxonomy.rule import Observation
 
-# A minority is small: where a quarter of the nodes differ, a job is mixed on purpose.
+# A minority is small: where a quarter of the nodes differ, a job is mixed on purpose. The share of
+# ``similarity.largest_share``, from which on deviations have a common cause.
 _MOST_SHARE = 0.25
 # What is known to break or slow collectives; other differences, as of a kernel, only support.
 _MATTERS = re.compile(

@@ -19,7 +19,8 @@ from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
 from peerwatch_detector.diagnosis.root.taxonomy.cause import Cause, by_node, names, node_of
 from peerwatch_detector.diagnosis.root.taxonomy.rule import Observation, Role
 
-# Who reads it wants the next candidates, not all of a thousand nodes.
+# Who reads it wants the next candidates, not all of a thousand nodes. Chosen: with the answer above
+# them they fit in a terminal of 24 lines.
 _MOST_LINES = 8
 _SHARED: Mapping[Role, str] = {
     "user": "the training program",

@@ -18,12 +18,14 @@ from peerwatch_detector.diagnosis.verdict import Confidence
 
 # At the same moment: as rules/shared.rules.yaml takes nodes of a place to fail together.
 _TOGETHER_SECONDS = 120.0
-# One fault shows in several ways at once, as XID 79 and 74 (Meta: 43 % of PCIe errors).
+# One fault shows in several ways at once, as XID 79 and 74 (Meta: 43 % of PCIe errors). Chosen: a
+# driver writes its lines within seconds, exporters stamp them with clocks two seconds apart.
 _AT_ONCE_SECONDS = 10.0
 # What a switch, a rack's power or its cooling takes from all its nodes.
 _LOST = ("infiniband_link", "ethernet_link", "node_gone", "power")
 _OF_A_PLACE = ("lost", "thermal")
-# A node of which ranks still speak so long after it became absent is there.
+# A node of which ranks still speak so long after it became absent is there. Chosen: a line that was
+# under way has come by then, four scrapes of 15 s later.
 _ALIVE_SECONDS = 60.0
 
 

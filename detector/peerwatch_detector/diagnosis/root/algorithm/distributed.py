@@ -12,8 +12,10 @@ from peerwatch_detector.diagnosis.root.taxonomy.cause import by_node, node_of
 from peerwatch_detector.diagnosis.root.taxonomy.rule import Observation
 
 # Connections that break with the root itself do so at once; those of its victims when they end.
+# Chosen: clocks and logs differ by 2 s, and ranks that lost a peer take up to half a minute to end.
 _FIRST_SECONDS = 10.0
-# One complaint in ten may have a reason of its own; a victim in a ring of ranks is touched by half.
+# One complaint in ten may have a reason of its own; a victim in a ring of ranks is touched by half
+# of them, and one complaint in ten more.
 _ALMOST_ALL, _OTHERS = 0.9, 0.6
 # The job's store lives on its first node: complaints about it say that the job ends.
 _ABOUT_THE_STORE = ("store_", "rendezvous_")

@@ -18,13 +18,15 @@ from peerwatch_detector.diagnosis.root.taxonomy.rule import Observation, Role, R
 # A check that fired up to 10 minutes before a job's end, or 5 after it, counts as its cause (Meta).
 BEFORE_SECONDS = 600.0
 AFTER_SECONDS = 300.0
-# What follows may come late: collectives time out after 10 to 30 minutes (torch, NCCL).
+# What follows may come late: collectives time out after 10 to 30 minutes (torch, NCCL). Twice that.
 FOLLOWS_SECONDS = 3600.0
 # Signs of one failure follow one another within a time-out; what was longer before was survived.
+# torch's time-out of ten minutes over NCCL, and Meta's five after it.
 _GAP_SECONDS = 900.0
-# What was changed shows when a program is next started.
+# What was changed shows when a program is next started. Chosen: a day, as roll-outs take.
 CHANGED_SECONDS = 86400.0
-# Clocks of nodes and the seconds in which logs are stamped differ by this much.
+# Clocks of nodes and the seconds in which logs are stamped differ by this much. Chosen: a second of
+# each.
 CLOCK_SECONDS = 2.0
 # torch's time-out of a collective over NCCL, where the line does not say.
 _TIMEOUT_SECONDS = 600.0

@@ -14,9 +14,11 @@ from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
 from peerwatch_detector.diagnosis.root.taxonomy.cause import by_node
 from peerwatch_detector.diagnosis.root.taxonomy.rule import Observation, Rule
 
-# More nodes than these do not fail in the same way at the same moment: what they share does.
+# More nodes than these do not fail in the same way at the same moment: what they share does. As
+# many as Aegis isolates for distributed errors.
 MOST_NODES = 2
-# Where software can be the reason, of the nodes of a job.
+# Where software can be the reason, of the nodes of a job. Chosen: one node of up to five, two of
+# six and more.
 _MOST_SHARE = 1 / 3
 
 

@@ -13,7 +13,8 @@ from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
 from peerwatch_detector.diagnosis.root.taxonomy.cause import node_of
 from peerwatch_detector.diagnosis.root.taxonomy.rule import Observation
 
-# Of the pairs that lose packets, a node or place is in this many if it is the reason.
+# Of the pairs that lose packets, a node or place is in this many if it is the reason: four of five,
+# as in ping_matrix.py.
 _MOST = 0.8
 PingSymptom = Literal["", "large", "full", "slow", "rdma"]
 _SYMPTOMS: dict[PingSymptom, str] = {

@@ -10,7 +10,7 @@ from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
 
 # With fewer, ``peerwatch-check offline`` has no part to compare another one with.
 _LEAST_TO_DIVIDE = 3
-# Parts that a sentence names.
+# Parts that a sentence names. Chosen: as many names as other sentences list.
 _MOST_PARTS = 4
 
 

@@ -21,17 +21,23 @@ What = Literal["node", "place", "path", "all"]
 Direction = Literal["", "send", "receive"]
 Places = Mapping[str, Mapping[str, str]]
 
-# Fewer pings say nothing about one pair.
+# Fewer pings say nothing about one pair: a tenth of what a default set of pings sends to a peer in
+# the ten minutes that are read.
 LEAST_SENT = 20
-# What a healthy network may lose.
+# What a healthy network may lose. Chosen: half of a thousandth; networks of clusters lose far less
+# than one.
 _HEALTHY_RATIO = 0.0005
+# A pair is bad from as many lost pings on, and from this share. Chosen: one or two are lost while
+# an exporter starts again; half of the loss from which on TCP suffers (loss.py).
 _LEAST_LOST = 3
 _LEAST_RATIO = 0.01
+# With one partner, either of the two could be the reason.
 _LEAST_PARTNERS = 2
-# Of all cells, or of those that cross a border, so many are bad if they are so in common.
+# Of all cells, or of those that cross a border, so many are bad if they are so in common. Chosen: a
+# pair in five may be lucky, where what they share loses only a part of the packets.
 _MOST = 0.8
 # How rare it must be: that a healthy pair loses so many, or that a partner of a bad node is reached
-# so well.
+# so well. Chosen: a job with a thousand pairs meets a bad one by chance in one of ten readings.
 _CHANCE = 1e-4
 _LEVELS = ("rack", "leaf", "pod")
 

@@ -16,7 +16,8 @@ from peerwatch_detector.diagnosis.root.algorithm.ping_matrix import LEAST_SENT, 
 
 Size = Literal["small", "large", "full"]
 SIZES: tuple[Size, ...] = get_args(Size)
-# Slow: so many times the median of all pairs, and this much more than it.
+# Slow: so many times the median of all pairs, and this much more than it. Chosen: pairs of one site
+# differ by some hops of microseconds each; half a millisecond more is a queue.
 _TIMES_THE_MEDIAN = 3.0
 _LEAST_SECONDS_MORE = 0.0005
 

@@ -10,11 +10,12 @@ from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
 from peerwatch_detector.diagnosis.root.taxonomy.cause import by_node
 from peerwatch_detector.diagnosis.root.taxonomy.rule import Observation
 
-# A node is named from one sign that names it by itself, or from two that support each other.
+# Weights are chosen in units of a sign that says who differs, 1: a node is named from one sign that
+# names it by itself, 2, or from two that support each other.
 LEAST_WEIGHT = 2.0
-# It must be as much more suspected than the next one.
+# It must be as much more suspected than the next one: one more sign of the same weight.
 TIMES_THE_NEXT = 2.0
-# What most nodes show says nothing about one of them.
+# What most nodes show says nothing about one of them: the share of config_check.py.
 _MOST_SHARE = 0.25
 
 # By kind: a verdict about collectives is as direct as RootDiag; silence, traffic and statistics say
@@ -27,7 +28,8 @@ _WEIGHTS: Mapping[str, float] = {
     "traffic": 1.0,
     "finding": 1.0,
 }
-# Of a verdict, by its confidence; and of what only hints at a node.
+# Of a verdict, by its confidence; and of what only hints at a node. Chosen: a sure verdict names a
+# node beside a sign of 1.5 at another; an undecided one and a hint are half a sign each.
 _CONFIDENT: Mapping[str, float] = {"sure": 3.0, "likely": 2.0, "undecided": 0.5}
 HINT_WEIGHT = 0.5
 

@@ -29,6 +29,8 @@ from peerwatch_detector.diagnosis.verdict import Action, Domain
 
 # DistError on at most so many hosts names them (Aegis).
 _MOST_HOSTS = 2
+# On the scale of suspicion.py: 2 names a node by itself, less needs another sign. Settings that
+# differ are more than a difference in numbers, yet may be harmless.
 _ROOT_DIAG, _NET_DIAG, _CONFIG_CHECK, _ALONE, _SILENT = 2.0, 2.0, 1.5, 2.0, 1.0
 # Two steps that agree, each of which would be enough.
 _SURE_WEIGHT = 2 * LEAST_WEIGHT

@@ -56,9 +56,10 @@ LOG_CLASSES = ("H", "N", "D", "S", "U", "P", "X")
 # What one diagnosis weighs at most; 100,000 ranks that each say four things are within it. 200,000
 # take 2 s and 180 MiB (tests/bench/rows/diagnosis.py).
 MOST_EVENTS = 400_000
+# Characters. Chosen: a log line, cut as sentences are (text.py), and twice a name of 63 in DNS.
 _LONGEST_TEXT = 500
 _LONGEST_NAME = 128
-# More ranks than any job has; a number above it is a mistake in the file.
+# More ranks than any job has (by_rank.py); a number above it is a mistake in the file.
 _MOST_RANKS = 10_000_000
 
 

@@ -18,11 +18,13 @@ from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
 from peerwatch_detector.diagnosis.root.live.pings import ping_evidence, ping_table_of
 from peerwatch_detector.frame import Series
 
-# A job that has not finished a step for so long stands: MegaScale alarms after tens of seconds.
+# A job that has not finished a step for so long stands: MegaScale alarms after tens of seconds, and
+# four scrapes of 15 s have seen nothing.
 _STALLED_SECONDS = 60.0
-# Ranks end a step at different moments, and write lines about it before and after.
+# Ranks end a step at different moments, and write lines about it before and after. Chosen: as long
+# as a step may take before the job counts as stalled.
 _STEP_SECONDS = 60.0
-# How long before the end of its window an increase may have begun.
+# How long before the end of its window an increase may have begun: the queries ask for a minute's.
 _INCREASE_SECONDS = 60.0
 _PROCESS = {"rank_exited": "exited", "rank_zombie": "zombie", "rank_stopped": "stopped"}
 

@@ -17,7 +17,8 @@ from peerwatch_detector.diagnosis.root.algorithm.ping_table import (
 )
 from peerwatch_detector.diagnosis.root.evidence.evidence import Evidence
 
-# Of more pairs the first are shown; the table has all.
+# Of more pairs the first are shown; the table has all. 25 nodes with eight peers each, as many as a
+# dashboard's matrix shows (docs/pings.md).
 _MOST_PAIRS = 200
 
 _Key = tuple[str, str, str, str]

@@ -12,7 +12,7 @@ from peerwatch_detector.diagnosis.verdict import CLASS_NAMES
 
 # Twice the longest time-out of a collective in use (30 minutes), and Meta's 10 before it.
 WINDOW_SECONDS = 7200
-# At ten pings a second to 8 peers some 190 of each size to each.
+# At ten pings a second to 8 peers some 190 of each size to each: enough to tell 2 % from chance.
 PING_SECONDS = 600
 _RECENT = f"> time() - {WINDOW_SECONDS}"
 _RANKS = "last_over_time(rank_info{ {{- job -}} }[30m])"

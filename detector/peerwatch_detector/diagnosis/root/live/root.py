@@ -23,7 +23,8 @@ from peerwatch_detector.reading.statistics import REFUSALS
 _OF_THE_QUERY: frozenset[ReadFailure] = REFUSALS | {"too_large", "malformed", "timeout"}
 # Lines of what ends a job, if it is the reason for it: a job that goes on has survived them.
 _ENDING_CLASSES = frozenset("DSUP")
-# The update of an exporter is over by then; the detector's own finding knows more, and is earlier.
+# Chosen: the update of an exporter, with its image, is over by then; the detector's own finding
+# knows more, and is earlier.
 _ABSENT_SECONDS = 180.0
 
 
