@@ -8,21 +8,23 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 # A node whose exporter is there but no longer tells of the job has left it; one missed scrape
-# has not.
+# has not. Two intervals of 15 s.
 _LEAVES_AFTER = 30.0
-# An ended job is watched this much longer: a node that died may have ended it.
+# An ended job is watched this much longer: a node that died may have ended it. Chosen: twice the
+# 60 s after which an absent node is a finding.
 _LINGERS = 120.0
 # A vanished node of a job that goes on is a finding for so long, if another has joined in its
-# place, as where hosts are replaced: long enough to page for it and to be seen.
+# place, as where hosts are replaced: long enough to page for it and to be seen. Chosen: the
+# group_interval of the page (rules/alertmanager.example.yaml).
 _REPLACED_AFTER = 600.0
 # If none has: a job that needs the node has been ended by then, by NCCL's time-out (10 to 30
-# minutes by default) or by a person, so one that still runs does without.
+# minutes by default) or by a person, so one that still runs does without. Twice the longer one.
 _DEPARTED_AFTER = 3600.0
 # After an outage of the monitoring targets are scraped again one after the other, within an
 # interval of at most a minute: for so long, who is back still tells with whom a node vanished.
 _RETURNED_FOR = 60.0
 # A server whose answers are partial for longer says all that it will: jobs end by it again. Nodes
-# never vanish by it.
+# never vanish by it. Chosen: as long as a job is given without a node.
 _PARTIAL_FOR = 3600.0
 
 

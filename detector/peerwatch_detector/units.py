@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+# Prefixes of the SI.
 _SI = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 # Base units as the presets spell them, and how a person writes them.
 _SYMBOLS = {

@@ -19,9 +19,11 @@ from peerwatch_detector.backtest.run import CaseResult
 
 # Normal quantile of a two-sided 95 % interval.
 _Z = 1.959964
+# Of the bootstrap: beyond each end of a 95 % interval 50 of them are left.
 _RESAMPLES = 2000
+# In seconds.
 _DAY = 86_400.0
-# Upper ends of the groups of job sizes.
+# Upper ends of the groups of job sizes. Chosen: twice the last, four times where cases are few.
 _SIZES = (4, 8, 16, 32, 64, 256, 1024)
 HEALTHY = "healthy"
 

@@ -13,7 +13,7 @@ from peerwatch_detector.errors import CaseError, OutputError
 from peerwatch_detector.reading import Grid
 from peerwatch_detector.reading.reader import Reader, nodes_of_jobs
 
-# Of jobs or nodes that an error names, so that it stays one line.
+# Of jobs or nodes that an error names, so that it stays one line: eight names of some ten letters.
 _MOST_NAMED = 8
 
 

@@ -19,6 +19,7 @@ _COLOURS = ("#1565c0", "#c62828", "#ef8a00", "#2e7d32", "#6a3d9a", "#5d6670", "#
 # The time axis ends here: the paper's slowest call comes 12 minutes after the onset.
 _LATEST_SECONDS = 720
 # Inches: width, head, title and axis of a panel, a row, what a method adds to it, and the delays.
+# Chosen by eye, for texts of 9 points.
 _WIDTH, _HEAD, _FRAME, _ROW, _METHOD, _DELAYS = 8.6, 0.6, 0.7, 0.14, 0.075, 2.0
 
 

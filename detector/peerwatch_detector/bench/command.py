@@ -36,7 +36,8 @@ from peerwatch_detector.reading.reader import reading_settings
 from peerwatch_detector.reading.settings import ApiChoice
 
 _APIS: tuple[ApiChoice, ...] = ("remote_read", "export", "query", "query_range")
-# The first may open connections and fill the server's caches.
+# The first may open connections and fill the server's caches. Chosen: two more, of which the
+# quicker counts; a large job's range takes seconds each time.
 _RUNS = 3
 # The first call, the cycles after it, and the reads: of the whole range by every API, of the newest
 # seconds by one.

@@ -20,9 +20,12 @@ from peerwatch_detector.frame import JobFrame, mean_over_gpus
 from peerwatch_detector.jobs import Job
 from peerwatch_detector.models.base import Model
 
+# The defaults of history_seconds and of cycle_seconds; eight cycles are two minutes of samples.
 JOB, START, SECONDS, CYCLE, CYCLES = "bench", 1_700_000_000, 900, 15, 8
-# Share of the samples that are missing, and of the nodes with an outage of half a minute.
+# Share of the samples that are missing, and of the nodes with an outage of half a minute. Made up:
+# each series lacks a sample or two in its 900.
 _MISSING, _OUTAGES = 0.002, 0.01
+# In the midst of the first call, so that the fault has lasted long enough to be a finding (240 s).
 _FAULTY_METRIC, _FAULTY_FROM = "gpu_tensor_activity", 500
 
 

@@ -22,7 +22,8 @@ from peerwatch_detector.models import forward
 
 Array = NDArray[np.float32]
 
-# Windows per block: the gate matrices of one block stay in the processor's cache.
+# Windows per block: the gate matrices of one block stay in the processor's cache, as those of a
+# state of four have 256 KiB.
 _BLOCK = 4096
 
 

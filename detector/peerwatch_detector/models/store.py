@@ -18,8 +18,10 @@ from peerwatch_detector.models.identity import Identity
 from peerwatch_detector.models.integrated import IntegratedLstmVae
 from peerwatch_detector.models.lstm_vae import LstmVae, Weights
 
+# Counts the layouts of the file.
 FORMAT = 2
 # The shipped bundle has 57 kB unpacked; a damaged or foreign file of 1 MB may have gigabytes.
+# Chosen: a thousand times the shipped one.
 _MOST_BYTES = 1 << 26
 
 Embedding = Literal["reconstruction", "latent"]

@@ -16,8 +16,9 @@ from peerwatch_detector.priority.tree import Priority
 from peerwatch_detector.units import metric_words
 
 # Inches: a leaf's column, a level of the tree, the head, and the least width, which the head needs.
+# Chosen by eye, for texts of 8 points.
 _COLUMN, _LEVEL, _HEAD, _MIN_WIDTH = 1.15, 1.0, 0.9, 8.6
-# Letters of a metric's name in a box: of a line, and in all.
+# Letters of a metric's name in a box: of a line, as wide as a column, and in all, two lines.
 _LINE, _LONGEST = 16, 32
 
 

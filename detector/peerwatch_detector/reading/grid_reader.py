@@ -49,7 +49,8 @@ _OF_THE_SERVER: frozenset[ReadFailure] = frozenset(
 )
 # The server does not do this, whatever is asked; another api may.
 _ANOTHER_API_MAY_WORK: frozenset[ReadFailure] = frozenset({"http_4xx", "malformed"})
-# Series of a selection whose nodes are not known, to begin with.
+# Series of a selection whose nodes are not known, to begin with. Chosen: eight nodes of eight GPUs;
+# what is larger is split by its answer.
 _UNKNOWN_SERIES = 64
 
 

@@ -17,7 +17,8 @@ from peerwatch_detector.reading.reader import Reader, reading_settings, selectio
 # These concern the request that was asked; anything else concerns the whole server.
 _OF_ONE_METRIC = frozenset({"refused", "http_4xx", "too_large"})
 # Up to so many samples a job's history is read at once, else so many metrics together: one is
-# decoded while the server works on another. A node has so many GPUs before anything is known.
+# decoded while the server works on another. Chosen: 256 MB of float32; and eight GPUs, as an H100
+# SXM node has, before anything is known.
 _AT_ONCE, _LEAST_TOGETHER, _GPUS = 64_000_000, 2, 8
 
 

@@ -25,9 +25,11 @@ from peerwatch_detector.reading.history_reader import HistoryReader
 from peerwatch_detector.reading.instant_reader import InstantReader
 from peerwatch_detector.reading.span_reader import SpanReading
 
-# A person waits no longer for a part of a page; so many pages are read at a time.
-_PAGE_SECONDS, _PAGE_CONNECTIONS = 20.0, 2
-# Queries about roots that may be too slow in a row: the subqueries over hours, or those of pings.
+# A person waits no longer for a part of a view (chosen; Grafana's data sources wait 30 s); so many
+# views are read at a time, so that what detection reads keeps most of the server.
+_PAST_SECONDS, _PAST_CONNECTIONS = 20.0, 2
+# Queries about roots that may be too slow in a row: the subqueries over hours, or those of pings,
+# of which there are three or four.
 _SLOW_QUERIES = 4
 
 
@@ -161,7 +163,7 @@ def root_reader(config: DetectorConfig) -> InstantReader:
 
 def history_reader(config: DetectorConfig) -> HistoryReader:
     """Return the reader of what the web UI shows of the past: nothing else waits for it."""
-    return HistoryReader(_patience(config, _PAGE_SECONDS, ""), _PAGE_CONNECTIONS)
+    return HistoryReader(_patience(config, _PAST_SECONDS, ""), _PAST_CONNECTIONS)
 
 
 def _patience(config: DetectorConfig, seconds: float, setting: str) -> ReadingSettings:

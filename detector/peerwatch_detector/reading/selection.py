@@ -15,7 +15,8 @@ from peerwatch_common.promql import quoted
 
 Operator = Literal["=", "!=", "=~", "!~"]
 
-# Below this many steps it is the number of series that is too large, not the range.
+# Below this many steps it is the number of series that is too large, not the range. Chosen: servers
+# allow thousands of steps, and a minute of seconds is less than anything evaluated.
 _FEW_STEPS = 60
 
 

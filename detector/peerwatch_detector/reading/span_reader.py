@@ -19,8 +19,9 @@ from peerwatch_detector.errors import ReadError, ReadFailure
 from peerwatch_detector.reading.transport.credentials import basic_authentication
 from peerwatch_detector.reading.transport.timed import TimedResponse
 
-# A line is a span, or the facts about a rank; some 100 bytes.
+# A line is a span, or the facts about a rank; some 100 bytes. Chosen: hundreds of times as much.
 _LONGEST_LINE = 1 << 16
+# Bytes of an answer that refuses: a sentence or two, which a terminal still shows.
 _LONGEST_REASON = 300
 
 

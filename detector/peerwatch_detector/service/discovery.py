@@ -14,7 +14,7 @@ from peerwatch_detector.reading.reader import Reader
 from peerwatch_detector.service.members import MembershipView
 
 # Seconds between two discoveries within which a node that both miss was absent; long cycles and
-# slow answers make it longer.
+# slow answers make it longer. Four cycles of the default 15 s.
 _LONGEST_PAUSE = 60.0
 
 

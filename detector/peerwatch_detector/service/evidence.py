@@ -21,7 +21,8 @@ from peerwatch_detector.reading.instant_reader import Instants
 logger = logging.getLogger(__name__)
 
 # Verdicts about one job that are shown, the most direct first: more of them tell nobody more, and
-# the number of series stays bounded whatever a diagnoser says.
+# the number of series stays bounded whatever a diagnoser says. Chosen: as many as nodes are named
+# elsewhere (diagnosis/config/majority.py).
 MOST_VERDICTS = 64
 # What a server left out may have said otherwise: a rank that seems to say nothing may have.
 _PARTIAL = "; Prometheus left out some series, so this is not sure"

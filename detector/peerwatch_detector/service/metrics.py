@@ -32,7 +32,8 @@ from peerwatch_detector.service.schedule import Backlog
 from peerwatch_detector.service.signing import Signer
 from peerwatch_detector.service.traffic_specs import traffic_families
 
-# Series whose text is kept from one exposition to the next: of 16,000 nodes and ten metrics.
+# Series whose text is kept from one exposition to the next: of 16,000 nodes and ten metrics, three
+# each. The largest share that was simulated has 16,500 nodes (docs/scaling.md).
 _KEPT_SERIES = 500_000
 
 

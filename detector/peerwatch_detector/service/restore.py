@@ -20,7 +20,8 @@ from peerwatch_detector.reading.reader import Reader
 
 logger = logging.getLogger(__name__)
 
-# How far back to search for published findings.
+# How far back to search for published findings: as long as the history that is read again
+# (``history_seconds``).
 RESTORE_SECONDS = 900
 # A finding that began within so many samples, of a second at most, of the first one left its node
 # no healthy past: a baseline needs as many.

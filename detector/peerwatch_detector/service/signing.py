@@ -23,7 +23,7 @@ PATH = "/picture"
 # The same picture for receivers that show no SVG: what opens the one opens the other.
 PNG_PATH = "/picture.png"
 _EXPIRES, _SIGNATURE = "expires", "signature"
-# As long as what SHA-256 gives; a shorter key could be guessed.
+# As long as what SHA-256 gives, as RFC 2104 wants it of an HMAC's key.
 _LEAST_KEY_BYTES = 32
 
 

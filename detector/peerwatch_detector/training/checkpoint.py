@@ -18,6 +18,7 @@ from peerwatch_detector.errors import DAMAGED_ARCHIVE, ModelError
 from peerwatch_detector.models.lstm_vae import Weights
 from peerwatch_detector.training.fit import Quality, State, Trained
 
+# Counts the layouts of checkpoints.
 _FORMAT = 1
 
 

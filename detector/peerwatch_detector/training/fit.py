@@ -39,6 +39,8 @@ from peerwatch_detector.training.network import Network, export
 # A state of a training that a checkpoint can hold: tensors and plain values.
 State = dict[str, Any]
 
+# Steps, of some milliseconds each. Chosen: progress moves several times a second, and what is
+# interrupted does less than a second's work again.
 _REPORT_EVERY = 25
 _KEEP_EVERY = 100
 

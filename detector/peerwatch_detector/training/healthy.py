@@ -25,7 +25,8 @@ from peerwatch_detector.reading import Grid
 from peerwatch_detector.reading.reader import Reader, nodes_of_jobs
 
 # Share of the samples that may lie outside a metric's bounds: more are no glitches, but another
-# unit or bounds that do not fit, and the model would learn a clipped line.
+# unit or bounds that do not fit, and the model would learn a clipped line. Chosen: glitches are far
+# rarer than one sample in a hundred.
 _OUTSIDE = 0.01
 
 

@@ -15,6 +15,7 @@ from peerwatch_detector.models.lstm_vae import Weights
 
 # Standard deviation of a latent point about its mean at the start of a training is exp(-3): with
 # the usual 1 the decoder learns from noise first, and to ignore the latent point altogether.
+# Chosen: a twentieth of what the prior has.
 _FIRST_LOG_VARIANCE = -6.0
 
 

@@ -1,6 +1,6 @@
 """Critical alerts that fire, beside what the detector found: XIDs, lost GPUs, what rules know.
 
-Prometheus is asked by a thread of its own: pages open without it, too.
+Prometheus is asked by a thread of its own: views open without it, too.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ _QUERY = (
     "group by (alertname, job_id, node) "
     '(ALERTS{alertstate="firing",severity="critical",alertname=~"Peerwatch.+"})'
 )
-# Findings are on the pages as what they are.
+# Findings are in the views as what they are.
 _FINDING = "PeerwatchFaultyNode"
+# As often as rules are evaluated: every 15 s.
 _FRESH_SECONDS = 15.0
-# A page waits so long for the first answer, and for none after it.
+# A view waits so long for the first answer, and for none after it. Chosen: a person hardly notices.
 _PATIENCE_SECONDS = 1.0
+# Nodes of an alert that are named: as many as fit in its line.
 _NAMED = 4
 
 

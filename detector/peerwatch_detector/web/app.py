@@ -35,7 +35,8 @@ from peerwatch_detector.web.root.view import root_of_job_json
 from peerwatch_detector.web.segments import HeatMaps
 from peerwatch_detector.web.terms import term
 
-# So many findings are explained below the list of jobs; the others are on their jobs' pages.
+# So many findings are explained below the list of jobs; the others are in their jobs' views.
+# Chosen: they fill one screen.
 _EXPLAINED = 5
 
 

@@ -18,7 +18,8 @@ from peerwatch_detector.units import quantity
 # Tick marks of time stand on these multiples (seconds).
 _TIME_STEPS = (15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200)
 _FONT = "system-ui, DejaVu Sans, sans-serif"
-# A line is broken where samples are missing for longer than this many usual distances.
+# A line is broken where samples are missing for longer than this many usual distances. Chosen: one
+# lost scrape is two distances, and is bridged.
 _LONGEST_GAP = 2.5
 
 
@@ -81,9 +82,10 @@ class Size:
     y_marks: int
 
 
+# In units of the view box; texts are 11 high. Chosen by eye: small ones stand side by side, a large
+# one fills the column of text; around the plot are the axes' texts.
 SMALL = Size(300, 120, 3, 3)
 LARGE = Size(760, 260, 8, 5)
-# Around the plot.
 _TOP, _BOTTOM, _RIGHT = 8, 20, 10
 # Width of a character of the axes' texts, at most.
 _CHARACTER, _LEAST_LEFT = 6.4, 30.0
@@ -113,6 +115,7 @@ _PAGE = Colours(
     "var(--band,#e3e8ee)",
 )
 ALONE = Colours("#1d2329", "#5c6670", "#dfe3e7", "#fff", "#c62828", "#9aa5b1", "#e3e8ee")
+# Two lines of text above the plot, the second at 36.
 TITLE_HEIGHT = 44
 
 

@@ -16,6 +16,7 @@ from peerwatch_detector.web.deviation import (
 from peerwatch_detector.web.raster.canvas import Canvas
 from peerwatch_detector.web.raster.png import png
 
+# Sizes of texts, as in the SVG (deviation.py).
 _TEXT, _TITLE = 11.0, 14.0
 
 

@@ -1,4 +1,4 @@
-"""Answers that are read when somebody opens a page, and kept for a while for all who look."""
+"""Answers that are read when somebody opens a view, and kept for a while for all who look."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+# Chosen: more than a team looks at within the minutes that answers are kept.
 _KEPT_JOBS = 32
 
 T = TypeVar("T")
@@ -15,7 +16,7 @@ T = TypeVar("T")
 class Kept(Generic[T]):
     """Reads something about a job, and keeps it.
 
-    A page is loaded again and again by everybody who has it open, which must not keep Prometheus
+    A view is loaded again and again by everybody who has it open, which must not keep Prometheus
     from its answer.
 
     Parameters

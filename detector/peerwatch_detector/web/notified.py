@@ -11,8 +11,10 @@ from peerwatch_detector.web.deviation import LARGE, Curve, deviation_svg
 from peerwatch_detector.web.deviation_png import deviation_png
 from peerwatch_detector.web.incident.curves import Stretch, held_curves
 
-# How much is drawn before the finding began, and in all.
+# How much is drawn before the finding began, and in all: five minutes as of an incident
+# (incident/address.py), and the 900 s that detectors keep by default (``history_seconds``).
 _BEFORE_SECONDS, _SHOWN_SECONDS = 300.0, 900.0
+# A point each 5 s, and four units of a large picture.
 _POINTS = 180
 
 

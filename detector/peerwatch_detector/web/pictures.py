@@ -13,10 +13,13 @@ from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.web import deviation
 from peerwatch_detector.web.incident.curves import Stretch, held_curves
 
-# How much of the past a picture shows, and how much of it lies before a finding's begin.
+# How much of the past a picture shows, and how much of it lies before a finding's begin. Chosen: as
+# long as a deviation must last to be a finding (240 s) before it, and more after it.
 _PICTURE_SECONDS, _BEFORE_SECONDS = 600, 240
+# A point each 5 s, as in notifications.
 _POINTS = 120
-# Of all pictures that are kept for the next visitor; one has some ten thousand.
+# Of all pictures that are kept for the next visitor; one has some ten thousand. Chosen: 2,000 of
+# them, in less than a tenth of the 223 MiB that a detector takes (docs/scaling.md).
 _KEPT_BYTES = 20_000_000
 
 

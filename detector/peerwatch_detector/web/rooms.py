@@ -18,6 +18,7 @@ from peerwatch_detector.web.incident.view import IncidentView
 from peerwatch_detector.web.kept import Kept
 from peerwatch_detector.web.reliability.view import reliability_view
 
+# A usual scrape interval: nothing new is known before.
 _KEPT_SECONDS = 15.0
 
 

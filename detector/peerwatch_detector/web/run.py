@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("peerwatch_detector")
 
-# A read that hangs must not keep the process from ending.
+# A read that hangs must not keep the process from ending: Docker kills it after 10 s.
 _JOIN_SECONDS = 2.0
 
 # Settings that only a restart changes: what the server, the reader and the threads were made of.

@@ -1,6 +1,6 @@
 """The heat map of a job: how long its ranks take for the segments of a step, against one another.
 
-It is read when somebody asks for it, and kept for a few seconds: the page is loaded again and again
+It is read when somebody asks for it, and kept for a few seconds: the view is loaded again and again
 by everybody who has it open.
 """
 
@@ -20,13 +20,15 @@ from peerwatch_detector.reading.instant_reader import Instants
 from peerwatch_detector.units import quantity
 from peerwatch_detector.web.kept import Kept
 
-# Rows: of larger jobs those that differ most.
+# Rows: of larger jobs those that differ most. Chosen: eight nodes of eight GPUs.
 MOST_RANKS = 64
+# Half of the ten seconds after which an open view asks again (refresh.js).
 _KEPT_SECONDS = 5.0
 # Colours go from 1 to 1.5 times the median, as in the published heat maps of stragglers (Lin et
 # al., "Understanding Stragglers in Large Model Training", OSDI 2025); below 1 they stay cold.
 _HOTTEST, _SHADES = 1.5, 5
-# What is shorter than this share of a step says nothing as a ratio.
+# What is shorter than this share of a step says nothing as a ratio. Chosen: twice as long, it costs
+# the step a hundredth, less than steps differ.
 _LEAST_SHARE = 0.01
 
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 PROGRAM = "peerwatch-detector"
 
-# Reading has stalled when nothing came for so many cycles, or so long.
+# Reading has stalled when nothing came for so many cycles, or so long. Chosen: a job that fails is
+# left alone for up to five cycles (schedule.py); and four scrapes of 15 s where cycles are short.
 _STALLED_CYCLES, _STALLED_SECONDS = 8, 60.0
 
 

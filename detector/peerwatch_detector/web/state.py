@@ -16,7 +16,8 @@ Kind = Literal["stalled", "slowed", "waiting", "paused", "training", "running", 
 # A job that has waited for so long stands: MegaScale alarms after tens of seconds. Until then it
 # may be a checkpoint, or the rhythm of its steps.
 _STALLED_SECONDS = 60.0
-# GPUs rest for so long in the slowest checkpoints and evaluations.
+# GPUs rest for so long in the slowest checkpoints and evaluations. Collectives time out after it
+# (NCCL, torch).
 _LONGEST_REST_SECONDS = 600.0
 # Slower than usual by a third, as the alert PeerwatchJobSlow has it.
 _SLOWED_RATIO = 2 / 3

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from peerwatch_detector.compiled import compiled
 
-_POLYNOMIAL = 0x82F63B78  # reflected
+_POLYNOMIAL = 0x82F63B78  # Castagnoli's, reflected
 
 
 def _tables() -> NDArray[np.uint32]:

@@ -15,9 +15,11 @@ from peerwatch_detector.compiled import as_float, compiled, whole
 
 Bytes = NDArray[np.uint8]
 
+# Of ten: below the first, 64 bits of digits are 0 as a double; above the second they are infinite.
 _SMALLEST_POWER, _LARGEST_POWER = -342, 308
 # A number that can take up one digit more within 64 bits.
 _ROOM_FOR_ONE = np.uint64(10**18)
+# Of a double (IEEE 754).
 _MANTISSA_BITS = 52
 
 

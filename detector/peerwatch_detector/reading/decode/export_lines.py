@@ -47,6 +47,7 @@ _METRIC = np.frombuffer(b"metric", np.uint8)
 _VALUES = np.frombuffer(b"values", np.uint8)
 _TIMES = np.frombuffer(b"timestamps", np.uint8)
 _U = np.uint64
+# Instead of a place: the writer has no room. Below every ``-1 - place``.
 _FULL = -(1 << 60)
 
 

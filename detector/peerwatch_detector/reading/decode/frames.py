@@ -37,10 +37,11 @@ from peerwatch_detector.reading.decode.xor import decode_chunk, read_varint
 
 Bytes = NDArray[np.uint8]
 
+# Of Chunk.Encoding in prompb/types.proto: XOR, and HISTOGRAM, FLOAT_HISTOGRAM, HISTOGRAM_ST and
+# FLOAT_HISTOGRAM_ST; 4 is XOR2, floats in bits of another order.
 _XOR = 1
-# HISTOGRAM, FLOAT_HISTOGRAM, HISTOGRAM_ST and FLOAT_HISTOGRAM_ST of Chunk.Encoding in
-# prompb/types.proto; 4 is XOR2, floats in bits of another order.
 _HISTOGRAMS = (2, 3, 5, 6)
+# Wire types of protobuf.
 _VARINT, _FIXED_64, _LENGTH, _FIXED_32 = 0, 1, 2, 5
 
 

@@ -27,11 +27,12 @@ ROWS, LABEL_BYTES, SAMPLES = 0, 1, 2
 # Columns of ``GridWriter.spans``: where in the labels' bytes a row's labels, node and GPU lie.
 LABELS, NODE, GPU = 0, 2, 4
 
-# Zeros that every decoder wants behind the bytes it gets.
+# Zeros that every decoder wants behind the bytes it gets: more than the 48 of any of them.
 PADDING = 64
-# Samples that are write_samples at once: as many as a chunk can have.
+# Samples that are written at once: as many as a chunk can have, whose count has 16 bits.
 BATCH = 1 << 16
 
+# Times in ms before and after all that a series may have.
 _NEVER = -(1 << 60)
 _ALWAYS = 1 << 60
 

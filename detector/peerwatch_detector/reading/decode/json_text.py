@@ -16,10 +16,11 @@ from peerwatch_detector.reading.decode.grid_writer import GPU, LABELS, NODE, ROW
 
 Bytes = NDArray[np.uint8]
 
+# Bytes of ASCII.
 QUOTE, COMMA, COLON, BACKSLASH = 34, 44, 58, 92
 MINUS, POINT = 45, 46
 OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT = 91, 93, 123, 125
-# Zeros that must stand behind the text.
+# Zeros that must stand behind the text: more than any reader looks ahead, and they end every token.
 PADDING = 48
 
 

@@ -11,6 +11,7 @@ class UnsplittableError(ReadError):
     """A ``ReadError`` that a smaller request would meet as well."""
 
 
+# Our own numbers, from 1: a compiled function returns no object.
 FINISHED: Final = 1
 MORE_BYTES: Final = 2
 MORE_ROOM: Final = 3

@@ -45,7 +45,7 @@ REMOTE_READ = {
     "X-Prometheus-Remote-Read-Version": "0.1.0",
 }
 STREAMED = "application/x-streamed-protobuf"
-# What stands before and behind the series is never longer.
+# What stands before and behind the series is never longer: status and warnings, some kilobytes.
 _LONGEST_ENVELOPE = 1 << 20
 
 

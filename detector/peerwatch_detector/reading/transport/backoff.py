@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from peerwatch_detector.errors import ReadError
 
-# A single failure may be anything; the request after it is asked at once.
+# A single failure may be anything; the request after it is asked at once. Not more: a server that
+# is down is asked by every job.
 TOLERATED = 1
 
 

@@ -10,6 +10,7 @@ from peerwatch_detector.errors import ReadError
 from peerwatch_detector.reading.settings import ReadingSettings
 
 # Decoding begins when this much is there; of remote read that is some 60 series of 15 minutes.
+# Chosen: enough for one call of a compiled decoder, little of a large job's answer.
 _READ_BYTES = 1 << 18
 # As objects, JSON takes many times as much memory; this is some 250,000 series of one sample.
 _MAX_TEXT_BYTES = 1 << 26

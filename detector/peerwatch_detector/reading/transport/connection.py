@@ -39,7 +39,7 @@ from peerwatch_detector.reading.transport.timed import TimedResponse
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
-# Of a response that is an error; more is not read.
+# Of a response that is an error; more is not read. Chosen: a proxy's error in HTML fits.
 _MAX_ERROR_BYTES = 1 << 16
 
 

@@ -25,6 +25,7 @@ RESULT = re.compile(rb'[{,]\s*"result"\s*:\s*\[')
 _TOO_MUCH = re.compile(
     r"maximum resolution|too many|exceed|limit|larger than|max-|out of memory", re.IGNORECASE
 )
+# Characters of a foreign text that an error quotes: two lines of a terminal or a log.
 _LONGEST_SHOWN = 200
 # The names of Thanos and of VictoriaMetrics; others pass over them.
 _REFUSE_PARTIAL = {"partial_response": "false", "deny_partial_response": "1"}

@@ -25,7 +25,7 @@ from peerwatch_detector.reading.transport.envelope import (
 # The time of the first value: all have the same. Never the inside of a string: there quotes are
 # escaped.
 _TIME = re.compile(rb'"value":\[([0-9.]+),')
-# Queries whose last answers are kept: a discovery asks two.
+# Queries whose last answers are kept: a discovery asks two. Twice that, as one may change.
 _KEPT = 4
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from peerwatch_detector.reading.selection import Matcher, Operator
 
+# LabelMatcher.Type of prompb/types.proto, ReadRequest.ResponseType of prompb/remote.proto.
 _MATCHER_TYPES: dict[Operator, int] = {"=": 0, "!=": 1, "=~": 2, "!~": 3}
 _STREAMED_XOR_CHUNKS = 1
 # The longest literal that a snappy tag with two bytes of length can hold.

@@ -27,9 +27,10 @@ from peerwatch_detector.reading.transport.body import Body
 Bytes = NDArray[np.uint8]
 Decoder = Callable[[GridWriter, Bytes, int, int], tuple[int, int]]
 
+# Bytes of the buffer to begin with: a frame of Prometheus' default size, 1 MiB.
 _FIRST_SIZE = 1 << 20
 # The longest frame, series or line; Prometheus' frames have 1 MiB, a series in JSON with 11,000
-# samples 0.5 MB, a line of an export some hours of samples.
+# samples 0.5 MB, a line of an export some hours of samples. Chosen: 64 times the frame.
 LONGEST_PART = 1 << 26
 
 

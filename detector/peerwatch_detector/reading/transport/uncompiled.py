@@ -31,7 +31,7 @@ from peerwatch_detector.reading.transport.connection import Response
 from peerwatch_detector.reading.transport.envelope import data_of
 from peerwatch_detector.reading.transport.request import RangeRequest, RangeResult
 
-# Most samples of one request: as Python objects they take some 200 bytes each.
+# Most samples of one request: as Python objects they take some 200 bytes each, 200 MB in all.
 MAX_UNCOMPILED_SAMPLES = 1_000_000
 
 

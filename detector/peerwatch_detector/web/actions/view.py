@@ -12,6 +12,7 @@ from peerwatch_detector.web.ago import date
 from peerwatch_detector.web.incident.record import rows_of
 from peerwatch_detector.web.state import StateView
 
+# Chosen: a week, as long as an engineer is on call.
 DAYS = 7
 _BACK = f"[{DAYS}d:1m]"
 QUERIES: Mapping[str, str] = {

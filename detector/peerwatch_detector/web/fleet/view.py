@@ -26,7 +26,7 @@ CHOICES = {
 }
 # So many jobs are one page of the list.
 _JOBS_ON_A_PAGE = 100
-# So many of a job's flagged nodes are named in its row.
+# So many of a job's flagged nodes are named in its row: as many as fit in a line.
 _NAMED = 4
 # What comes first among jobs without a finding.
 _URGENCY = ("stalled", "slowed", "waiting", "paused", "training", "running", "ended")

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-# What is shown: so long before it began, and at most so long after.
+# What is shown: so long before it began, and at most so long after. Chosen: longer than the 240 s
+# that a deviation lasts before it is a finding, and until collectives have timed out (10 minutes).
 BEFORE_SECONDS, AFTER_SECONDS = 300.0, 900.0
 _FORM = "%Y%m%dT%H%M%SZ"
 

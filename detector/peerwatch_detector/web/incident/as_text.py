@@ -5,6 +5,7 @@ from __future__ import annotations
 from peerwatch_detector.web.incident.view import IncidentView
 from peerwatch_detector.web.root.view import RowView
 
+# Of the timeline. Chosen: the text goes into a ticket or a chat, where it is still one screen.
 _MOST_ROWS = 25
 
 

@@ -17,10 +17,13 @@ from peerwatch_detector.reading.job_reader import JobReader
 from peerwatch_detector.web.deviation import Curve
 from peerwatch_detector.web.incident import queries
 
-# Points of a small picture; band and median are those of so many peers, evenly chosen.
+# Points of a small picture; band and median are those of so many peers, evenly chosen. Chosen: a
+# point each five units of its width; a tenth of the peers is a dozen, enough for the band's ends.
 _POINTS = 60
 MOST_PEERS = 128
+# Seconds; steps are multiples of it, so that pictures of one incident share their times.
 _SHORTEST_STEP = 5
+# The band's ends and the median: what four of five peers lie within.
 _SHARES = (0.1, 0.5, 0.9)
 
 

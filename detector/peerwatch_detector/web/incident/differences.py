@@ -13,10 +13,12 @@ from peerwatch_detector.units import quantity
 from peerwatch_detector.web.deviation import Curve
 
 # The value that is told is that of so many seconds after a deviation began, or of the first moment
-# within so many at which the two read differently.
+# within so many at which the two read differently. Chosen: two scrapes of 15 s later rates have
+# moved; later than five minutes it is another story.
 _TOLD_AFTER_SECONDS, _TOLD_WITHIN_SECONDS = 30.0, 300.0
 UNTOLD = "deviates"
-# Lines in a picture that are closer than this share of its height are one.
+# Lines in a picture that are closer than this share of its height are one: 3 of a small one's 92
+# units, where two lines touch.
 _LEAST_APART = 0.03
 
 

@@ -35,9 +35,11 @@ from peerwatch_detector.web.incident.heat import MOST_ROWS, HeatMap, heat_map
 from peerwatch_detector.web.incident.record import Facts, PastFinding, facts_of, rows_of
 from peerwatch_detector.web.incident.waits import WaitView, waits_of
 
-# Ranks that stand in the same collective for so long wait for one another.
+# Ranks that stand in the same collective for so long wait for one another. A scrape interval:
+# within less, the samples may be the same ones.
 _UNCHANGED_SECONDS = 15.0
-# A running job's heat map is made of so many of its nodes at most: a person waits for it.
+# A running job's heat map is made of so many of its nodes at most: a person waits for it. Chosen:
+# eight times its rows.
 _HEAT_NODES = 256
 
 

@@ -13,12 +13,15 @@ from peerwatch_detector.detection.runs import runs
 from peerwatch_detector.units import quantity
 from peerwatch_detector.web.deviation import time_marks
 
-# Rows: of larger jobs the nodes that differ most.
+# Rows: of larger jobs the nodes that differ most. Chosen: with 14 units each they fit on a screen.
 MOST_ROWS = 32
+# As many as the heat map of segments has (segments.py), and as an eye tells apart.
 _SHADES = 5
 # What is called the spread of the nodes: so many times their median distance from the median, which
 # 99 % of values that are spread normally are within.
 _SPREAD_IN_MEDIANS = 4.0
+# In units of the view box, as wide as a large picture (deviation.py); 22 characters of up to 6.4
+# fit in what is left of the cells.
 _WIDTH, _LEFT, _RIGHT, _ROW, _BOTTOM = 760, 150, 8, 14, 20
 _LONGEST_NAME = 22
 

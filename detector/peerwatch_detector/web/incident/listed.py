@@ -15,8 +15,10 @@ from peerwatch_detector.web.incident.record import Labels, rows_of
 
 # How far back: a day, a week, a month.
 CHOICES = {"1": "a day", "7": "a week", "30": "a month"}
-# Findings of a job that began within so many seconds of each other are one incident.
+# Findings of a job that began within so many seconds of each other are one incident: as long as an
+# incident is shown after its begin (address.py).
 _APART_SECONDS = 900.0
+# Incidents in the list, and nodes and metrics in a row. Chosen: a month of six a day; a line each.
 _MOST = 200
 _NAMED = 3
 

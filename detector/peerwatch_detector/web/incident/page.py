@@ -18,7 +18,8 @@ from peerwatch_detector.web.incident.view import IncidentView, incident_view
 from peerwatch_detector.web.kept import Kept
 from peerwatch_detector.web.root import diagram
 
-# What is over does not change; what stands is read again once a cycle at most.
+# What is over does not change, but for alerts that resolve later; what stands is read again with
+# each refresh of an open view (10 s), the list with each cycle (15 s), what failed sooner.
 _OPEN_SECONDS, _OVER_SECONDS, _LIST_SECONDS, _FAILED_SECONDS = 10.0, 600.0, 15.0, 3.0
 
 

@@ -8,10 +8,11 @@ from peerwatch_common.promql import in_one, quoted
 from peerwatch_detector.config import DetectorConfig, MetricConfig
 from peerwatch_detector.reading import promql
 
-# Findings and diagnoses are published every cycle, so what holds for less is not seen.
+# Findings and diagnoses are published every cycle, 15 s by default, so what holds for less is not
+# seen.
 _STEP_SECONDS = 15
 _OF = "node, gpu, metric, method, severity"
-# A deviation of fewer seconds is what healthy nodes show, too.
+# A deviation of fewer seconds is what healthy nodes show, too. Chosen: two cycles.
 LEAST_DEVIATION_SECONDS = 30
 
 

@@ -10,7 +10,8 @@ from peerwatch_detector.errors import ReadError
 from peerwatch_detector.reading.instant_reader import Answers
 from peerwatch_detector.web.root.timeline import TimelineRow
 
-# Of a job with an incident so many alerts and actions are shown at most.
+# Of a job with an incident so many alerts and actions are shown at most: a timeline of 60 rows has
+# room for no more (root/view.py), the JSON for some.
 _MOST_EVENTS = 100
 
 

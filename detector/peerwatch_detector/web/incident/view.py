@@ -33,7 +33,7 @@ from peerwatch_detector.web.root.view import (
 )
 
 _NOTHING = "Nothing stood against this job at that time."
-# Verdicts say in detail what a root says in short; so many are listed.
+# Verdicts say in detail what a root says in short; so many are listed. Chosen: a screen's half.
 _MOST_SAID = 6
 
 

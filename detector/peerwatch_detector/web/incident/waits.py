@@ -13,10 +13,13 @@ from peerwatch_detector.diagnosis.collectives.series import Reading, read
 from peerwatch_detector.diagnosis.collectives.snapshot import StableCounts
 from peerwatch_detector.diagnosis.diagnoser import Samples
 
-# Healthy ranks wait, too, but not for so long (seconds).
+# Healthy ranks wait, too, but not for so long (seconds). Chosen: below the 30 s from which on a
+# hang is a finding, so that its incident shows who waits, and above a scrape of 15 s.
 _LEAST_SECONDS = 20.0
+# Rows, and ranks in one. Chosen: a screen of rows of 54 units; four ranks with their nodes fit.
 MOST_WAITS = 10
 _NAMED = 4
+# In units of the view box: two boxes, and an arrow between them.
 _WIDTH, _BOX, _ROW = 760, 300, 54
 
 _FOR: Mapping[Reason, str] = {

@@ -20,8 +20,8 @@ from peerwatch_detector.web.pictures import Pictures
 from peerwatch_detector.web.state import StateView, state_of
 from peerwatch_detector.web.step_rate import step_rate_text
 
-# A table of 1,500 nodes is longer than anybody reads, and than a page may weigh: those with the
-# most evidence are shown, and the names of all others where somebody asks.
+# A table of 1,500 nodes is longer than anybody reads, and than a view may weigh: those with the
+# most evidence are shown, and the names of all others where somebody asks. Chosen: one screen.
 SHOWN_NODES = 40
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
+# Of the chunk IHDR (PNG specification, 11.2.1): bits per sample, and RGB without alpha.
 _DEPTH, _TRUE_COLOUR = 8, 2
 
 

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from peerwatch_detector.web.root.timeline import ALL_SOURCES, TimelineRow
 
+# In units of the view box, as wide as a large picture (deviation.py). Chosen by eye: a source's
+# name is left of its row, the longest label ("+10 min") fits between two ticks, marks fit in their
+# row.
 WIDTH = 760
 LEFT, RIGHT, TOP, BOTTOM = 130, 24, 10, 30
 ROW_HEIGHT = 24

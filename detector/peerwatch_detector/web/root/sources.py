@@ -9,6 +9,7 @@ from peerwatch_detector.errors import ReadError
 from peerwatch_detector.reading import promql
 from peerwatch_detector.reading.instant_reader import Instants
 
+# Chosen: sources come and go with programs and settings, not with scrapes.
 KEPT_SECONDS = 60.0
 _OF_NODES = (
     "and on (cluster, node) group by (cluster, node) (last_over_time(rank_info{ {{- job -}} }[5m]))"

@@ -18,11 +18,13 @@ from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
 from peerwatch_detector.diagnosis.root.taxonomy.cause import names
 from peerwatch_detector.diagnosis.root.taxonomy.rules import rule_book
 
-# The same from the same source is one event until it has been quiet for so long.
+# The same from the same source is one event until it has been quiet for so long: four scrapes.
 _QUIET_SECONDS = 60.0
-# So many nodes have rows of their own; of more, what they say alike is one row.
+# So many nodes have rows of their own; of more, what they say alike is one row. Chosen: above the
+# two nodes that a diagnosis isolates.
 _MOST_APART = 3
-# States and settings that hold at an unknown time have none; a time far outside of ours is garbage.
+# States and settings that hold at an unknown time have none; a time far outside of ours is garbage:
+# before 1973, after 2286.
 _KNOWN_FROM, _KNOWN_UNTIL = 1e8, 1e10
 
 SOURCE_OF: Mapping[Kind, str] = {

@@ -19,11 +19,14 @@ from peerwatch_detector.web.root.diagram import Diagram, draw
 from peerwatch_detector.web.root.timeline import TimelineRow, timeline
 
 # What a person reads; the JSON has more. Rows about a diagnosis are never left out before others.
+# Chosen: two screens; what speaks for a cause is cut where a terminal cuts it (root/answer.py).
 MOST_ROWS, MOST_ROWS_IN_JSON = 60, 500
 _MOST_FOR = 8
 # The confidence of a suspicion.
 AS_ITS_FINDING = "that of its finding"
+# Characters of a log line in a row: two lines of the column.
 _LONGEST_TEXT = 240
+# Jobs that something stands against, at the same time. Chosen: far more than a fleet has.
 _KEPT_JOBS = 64
 
 
@@ -306,7 +309,8 @@ def _row_json(row: TimelineRow, zero: float) -> dict[str, Any]:
     }
 
 
-# Of ten thousand ranks nobody reads all numbers; the count says how many there are.
+# Of ten thousand ranks nobody reads all numbers; the count says how many there are. Chosen: as many
+# as nodes are named elsewhere (config/majority.py).
 _MOST_NAMES = 64
 
 
