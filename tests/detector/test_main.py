@@ -253,9 +253,9 @@ def test_a_detector_serves_without_prometheus_and_stops(end: signal.Signals) -> 
         "--prometheus",
         f"http://user:secret@127.0.0.1:{prometheus}",
     ) as process:
-        status, page = get(f"{address}/metrics")
+        status, exposition = get(f"{address}/metrics")
         assert 200 == status
-        assert "peerwatch_reader_up 0.0" in page
+        assert "peerwatch_reader_up 0.0" in exposition
         assert (200, "peerwatch-detector is healthy.\n") == get(f"{address}/-/healthy")
         assert 503 == get(f"{address}/-/ready")[0]
         assert "Prometheus cannot be read" in get(f"{address}/")[1]
@@ -313,7 +313,7 @@ def test_settings_are_read_again_on_sighup(tmp_path: Path) -> None:
     path.write_text("min_nodes: 3\n")
     port, prometheus = free_ports(2)
 
-    def page() -> str:
+    def metrics() -> str:
         return ask(port, "/metrics").body.decode()
 
     with running(
@@ -323,16 +323,16 @@ def test_settings_are_read_again_on_sighup(tmp_path: Path) -> None:
     ) as process:
         assert process.stderr is not None
         assert any("started " in line for line in process.stderr)
-        assert "\npeerwatch_config_last_reload_successful 1\n" in page()
+        assert "\npeerwatch_config_last_reload_successful 1\n" in metrics()
         path.write_text("metrics: {enabled: [cpu_usage]}\ncycle_seconds: 20\n")
         process.send_signal(signal.SIGHUP)
         assert any("changed=metrics.enabled" in line for line in process.stderr)
         assert any("settings=cycle_seconds" in line for line in process.stderr)
-        eventually(lambda: 1 == page().count("\npeerwatch_model_info{"))
+        eventually(lambda: 1 == metrics().count("\npeerwatch_model_info{"))
         path.write_text("metrics: {enabled: [no_such]}\n")
         process.send_signal(signal.SIGHUP)
         assert any("those before stay" in line for line in process.stderr)
-        exposition = page()
+        exposition = metrics()
         assert "\npeerwatch_config_last_reload_successful 0\n" in exposition
         assert '\npeerwatch_config_reloads_total{result="failure"} 1\n' in exposition
         assert 1 == exposition.count("\npeerwatch_model_info{")

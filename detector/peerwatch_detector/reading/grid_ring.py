@@ -2,7 +2,7 @@
 
 Columns are steps modulo their number; rows are nodes, or GPUs of nodes. A row of a node that left
 is given to the next that joins, so a job whose nodes come and go takes no more room than its
-largest size. Pages are drawn while a read is written, so every access takes the lock.
+largest size. Views are drawn while a read is written, so every access takes the lock.
 
 A large job's range is most of what a detector holds. Its first read is kept in the order of frames,
 so that it can be evaluated where it lies; what is evaluated is held for as long as there is room.

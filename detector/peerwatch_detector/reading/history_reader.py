@@ -1,4 +1,4 @@
-"""The past of a few series, for pages that people open: at one moment, and over a stretch."""
+"""The past of a few series, for views that people open: at one moment, and over a stretch."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class SpanReading:
 
 
 def read_span_lines(
-    url: str, query: Mapping[str, str], how: SpanReading, page: str = "spans"
+    url: str, query: Mapping[str, str], how: SpanReading, endpoint: str = "spans"
 ) -> Iterator[bytes]:
     """Yield the lines of an exporter's answer.
 
@@ -57,8 +57,8 @@ def read_span_lines(
         ``job_id``, ``start``, ``end``.
     how
         Limits and trust.
-    page
-        The endpoint.
+    endpoint
+        Which of the exporter.
 
     Raises
     ------
@@ -69,7 +69,9 @@ def read_span_lines(
     connection = response = None
     try:
         connection = _connection(url, how, deadline)
-        connection.request("GET", f"{_path(url, page)}?{urlencode(query)}", headers=_headers(how))
+        connection.request(
+            "GET", f"{_path(url, endpoint)}?{urlencode(query)}", headers=_headers(how)
+        )
         response = connection.getresponse()
         if response.status != 200:
             raise _refused(url, response.status, response.read(_LONGEST_REASON))
@@ -121,8 +123,8 @@ def _remaining(deadline: float) -> float:
     return remaining
 
 
-def _path(url: str, page: str) -> str:
-    return f"{urlsplit(url).path.rstrip('/')}/{page}"
+def _path(url: str, endpoint: str) -> str:
+    return f"{urlsplit(url).path.rstrip('/')}/{endpoint}"
 
 
 def _headers(how: SpanReading) -> dict[str, str]:

@@ -30,7 +30,7 @@ from peerwatch_detector.web.node.view import node_view
 from peerwatch_detector.web.notified import notified_picture
 from peerwatch_detector.web.pictures import Pictures
 from peerwatch_detector.web.rooms import add_rooms
-from peerwatch_detector.web.root.page import RootParts
+from peerwatch_detector.web.root.part import RootParts
 from peerwatch_detector.web.root.view import root_of_job_json
 from peerwatch_detector.web.segments import HeatMaps
 from peerwatch_detector.web.terms import term
@@ -116,7 +116,7 @@ def create_app(
         )
 
     @app.get("/jobs/<anything:job_id>")
-    def job_page(job_id: str) -> str:
+    def view_of_job(job_id: str) -> str:
         found = known_detection(job_id)
         everybody = flask.request.args.get("nodes") == "all"
         view = job_view(detector, pictures, found, all_nodes=everybody)
@@ -131,7 +131,7 @@ def create_app(
         )
 
     @app.get("/nodes/<anything:node>")
-    def node_page(node: str) -> str:
+    def view_of_node(node: str) -> str:
         metric = flask.request.args.get("metric", "")
         view = node_view(detector, pictures, detector.snapshot.detections, node, metric)
         if view is None:
@@ -162,7 +162,7 @@ def create_app(
     add_rooms(app, detector, history)
 
     @app.get("/segments/<anything:job_id>")
-    def segments_view(job_id: str) -> str:
+    def view_of_segments(job_id: str) -> str:
         known = known_detection(job_id).job.job_id
         return flask.render_template(
             "segments.html", job_id=shortened(known), map=heat_maps.get(known)

@@ -1,6 +1,6 @@
 """Draws how a node deviates in one metric as SVG: against band and median of its peers.
 
-It takes plain numbers and returns text, so that pages, notifications and files draw alike whether
+It takes plain numbers and returns text, so that views, notifications and files draw alike whether
 the numbers come from the detector's memory or from Prometheus.
 """
 
@@ -104,8 +104,8 @@ class Colours:
     band: str
 
 
-# Within a page the style sheet decides, which knows light and dark.
-_PAGE = Colours(
+# Within a view the style sheet decides, which knows light and dark.
+_WITHIN = Colours(
     "var(--ink,#1d2329)",
     "var(--soft,#5c6670)",
     "var(--line,#dfe3e7)",
@@ -139,7 +139,7 @@ def deviation_svg(
         Of the view box.
     alone
         Whether it stands for itself, as a file or an attachment: with a title, a background and
-        colours of its own. Otherwise the style sheet of the page around it sets them.
+        colours of its own. Otherwise the style sheet of the view around it sets them.
     flagged
         Whether the node is drawn as one that is at fault.
 
@@ -148,7 +148,7 @@ def deviation_svg(
     str
         An ``svg`` element, escaped; nothing in it is loaded from elsewhere.
     """
-    colours = ALONE if alone else _PAGE
+    colours = ALONE if alone else _WITHIN
     plot = Plot(curve, size)
     marked = curve.within(since)
     parts = [*_axes(plot, colours), *_lines(plot, colours, flagged=flagged)]

@@ -12,8 +12,8 @@ from peerwatch_detector.service.detector import Detector
 from peerwatch_detector.web.actions.view import DAYS, actions_view
 from peerwatch_detector.web.incident.address import Address
 from peerwatch_detector.web.incident.as_text import as_text
+from peerwatch_detector.web.incident.incidents import Incidents, timeline_picture
 from peerwatch_detector.web.incident.listed import CHOICES
-from peerwatch_detector.web.incident.page import Incidents, timeline_picture
 from peerwatch_detector.web.incident.view import IncidentView
 from peerwatch_detector.web.kept import Kept
 from peerwatch_detector.web.reliability.view import reliability_view
@@ -48,7 +48,7 @@ def add_rooms(app: flask.Flask, detector: Detector, history: History | None) -> 
         )
 
     @app.get("/incidents/<when>/<anything:job_id>")
-    def incident_page(when: str, job_id: str) -> flask.Response | str | tuple[str, int]:
+    def view_of_incident(when: str, job_id: str) -> flask.Response | str | tuple[str, int]:
         address = Address.of(when, job_id)
         if address is None:
             raise NotFound(
@@ -58,8 +58,8 @@ def add_rooms(app: flask.Flask, detector: Detector, history: History | None) -> 
         found = incidents.get(address, flask.request.args.get("node", ""))
         if not isinstance(found, IncidentView):
             return flask.render_template("incident-unknown.html", job_id=job_id, why=found), 503
-        page = partial(flask.url_for, "incident_page", when=when, job_id=job_id)
-        text = as_text(found, page(_external=True))
+        url = partial(flask.url_for, "view_of_incident", when=when, job_id=job_id)
+        text = as_text(found, url(_external=True))
         if flask.request.args.get("as") == "text":
             return flask.Response(text, content_type="text/plain; charset=utf-8")
         return flask.render_template(

@@ -50,7 +50,7 @@ def application(
 
     app = create_app(detector, facts, history, signer=signer)
     if compiled:
-        # Or who comes first waits for it, longer than for anything else of the page.
+        # Or who comes first waits for it, longer than for anything else of the view.
         for name in app.jinja_env.list_templates():
             app.jinja_env.get_template(name)
     return WithHealth(PROGRAM, readiness, WsgiAdapter(app))

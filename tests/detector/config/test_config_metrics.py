@@ -95,7 +95,7 @@ def test_the_fast_preset_compares_the_same_in_the_same_way() -> None:
 
 
 @pytest.mark.parametrize("metric", load_preset("fast").metrics, ids=lambda metric: metric.name)
-def test_the_fast_preset_reads_what_the_fast_page_has(metric: MetricConfig) -> None:
+def test_the_fast_preset_reads_what_the_fast_endpoint_has(metric: MetricConfig) -> None:
     labels = {"node": (), "gpu": ("gpu",)}[metric.scope]
     of_job = metric.select == "job_id"
     assert (*labels, *(["job_id"] if of_job else [])) == CATALOG[metric.recorded].labels

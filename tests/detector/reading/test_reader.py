@@ -408,7 +408,7 @@ def test_a_metric_is_read_as_recorded_or_joined(recorded: bool) -> None:
     assert recorded or 'job_id="j"' in (found.expression or "")
 
 
-def test_a_metric_of_the_fast_page_is_read_by_node_or_joined() -> None:
+def test_a_metric_of_the_fast_endpoint_is_read_by_node_or_joined() -> None:
     config = DetectorConfig(preset="fast")
     power = next(
         metric_config

@@ -236,10 +236,10 @@ def test_the_web_ui_and_the_json_show_what_the_job_says() -> None:
     here.run(60)
     client = create_app(here.detector, WebFacts()).test_client()
 
-    page = client.get("/jobs/job-1").text
-    assert 2 <= page.count(VERDICT.summary)
-    assert "is named by the job itself: Rank exited" in page
-    assert "almost certainly" in page
+    html = client.get("/jobs/job-1").text
+    assert 2 <= html.count(VERDICT.summary)
+    assert "is named by the job itself: Rank exited" in html
+    assert "almost certainly" in html
     (job,) = client.get("/api/v1/jobs").json["jobs"]
     assert ["rank_exited", "mismatch"] == [item["class"] for item in job["diagnoses"]]
     assert [0, 1, 2] == job["diagnoses"][0]["victims"]

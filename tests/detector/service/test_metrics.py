@@ -125,7 +125,7 @@ FULL = Snapshot(
 )
 
 
-def page(snapshot: Snapshot, signer: Signer | None = None) -> str:
+def exposition(snapshot: Snapshot, signer: Signer | None = None) -> str:
     reloads = ReloadFacts()
     reloads.started(1_700_000_000.0)
     exposition = Exposition(lambda: snapshot, WebFacts(), reloads, signer)
@@ -138,16 +138,16 @@ def samples(snapshot: Snapshot) -> dict[tuple[str, ...], float]:
             sample.name,
             *(sample.labels[name] for name in sorted(sample.labels, key=ORDER.index)),
         ): sample.value
-        for family in text_string_to_metric_families(page(snapshot))
+        for family in text_string_to_metric_families(exposition(snapshot))
         for sample in family.samples
     }
 
 
-def test_the_page_shows_exactly_the_catalogues_metrics_and_labels() -> None:
+def test_the_exposition_has_exactly_the_catalogues_metrics_and_labels() -> None:
     expected = {spec.name: (spec.kind, set(spec.labels)) for spec in SPECS}
     found = {}
     signer = Signer(b"k" * 32, "https://peerwatch.example.com", 3600)
-    for family in text_string_to_metric_families(page(FULL, signer)):
+    for family in text_string_to_metric_families(exposition(FULL, signer)):
         name = f"{family.name}_total" if family.type == "counter" else family.name
         labels = {frozenset(sample.labels) for sample in family.samples}
         assert 1 == len(labels), name
@@ -156,7 +156,7 @@ def test_the_page_shows_exactly_the_catalogues_metrics_and_labels() -> None:
 
 
 def test_every_metric_is_declared_even_without_jobs() -> None:
-    declared = [line.split()[2] for line in page(Snapshot()).splitlines() if "# TYPE" in line]
+    declared = [line.split()[2] for line in exposition(Snapshot()).splitlines() if "# TYPE" in line]
     assert sorted(spec.name for spec in SPECS) == sorted(declared)
 
 
@@ -245,7 +245,7 @@ def test_a_detector_that_has_not_read_yet_says_so() -> None:
     assert ("peerwatch_discovery_last_success_timestamp_seconds",) not in found
 
 
-def test_odd_names_survive_the_page() -> None:
+def test_odd_names_survive_the_exposition() -> None:
     odd = detection(
         job=Job(NASTY, (NASTY,)),
         findings=(a_finding(NASTY, job_id=NASTY),),
@@ -256,11 +256,11 @@ def test_odd_names_survive_the_page() -> None:
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not on PATH")
-def test_promtool_accepts_the_page() -> None:
+def test_promtool_accepts_the_exposition() -> None:
     done = subprocess.run(
         ["promtool", "check", "metrics"],
         check=False,
-        input=page(FULL),
+        input=exposition(FULL),
         text=True,
         capture_output=True,
     )

@@ -79,7 +79,7 @@ def test_a_changed_address_opens_nothing(old: str, new: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics", "/api/v1/jobs", "/picture/", "/jobs/picture"])
-def test_no_other_page_opens_by_a_signature(path: str) -> None:
+def test_nothing_else_opens_by_a_signature(path: str) -> None:
     _, query = parts(SIGNER.address(FINDING, NOW))
 
     assert not SIGNER.opens(path, query, NOW)

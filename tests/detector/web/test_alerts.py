@@ -1,4 +1,4 @@
-"""Critical alerts on the pages: what a rule knows is not hidden by what a comparison does not."""
+"""Critical alerts in the views: what a rule knows is not hidden by what a comparison does not."""
 
 from __future__ import annotations
 
@@ -79,35 +79,35 @@ def site() -> Site:
 
 
 def test_a_job_with_a_critical_alert_comes_first_and_is_not_said_to_be_well(site: Site) -> None:
-    page = site.get("/")
-    first, second = page.index("/jobs/job-1"), page.index("/jobs/job-2")
-    row = page[first:second]
+    html = site.get("/")
+    first, second = html.index("/jobs/job-1"), html.index("/jobs/job-2")
+    row = html[first:second]
     assert "critical alert" in row
     assert f"{RECOVERY}.md" in row
     assert 'href="/nodes/node-01"' in row
     assert 'class="good">none' not in row
-    assert 'class="good">none' in page[second:]
-    assert "PeerwatchFaultyNode" not in page
-    assert "Of no job here" in page
-    assert 'href="/nodes/spare"' not in page
-    assert "with a critical alert 1" in page
+    assert 'class="good">none' in html[second:]
+    assert "PeerwatchFaultyNode" not in html
+    assert "Of no job here" in html
+    assert 'href="/nodes/spare"' not in html
+    assert "with a critical alert 1" in html
     assert "/jobs/job-2" not in site.get("/?state=alerting")
 
 
-def test_pages_of_the_job_and_the_node_tell_it(site: Site) -> None:
+def test_views_of_the_job_and_the_node_tell_it(site: Site) -> None:
     for path in ("/jobs/job-1", "/nodes/node-01"):
         assert RECOVERY in site.get(path)
     for path in ("/jobs/job-2", "/nodes/node-02"):
         assert "critical alert" not in site.get(path)
 
 
-def test_a_server_that_does_not_answer_is_said_and_the_page_opens() -> None:
+def test_a_server_that_does_not_answer_is_said_and_the_view_opens() -> None:
     site = site_with(FakeHistory(ReadError("unreachable", "nobody <there>")))
     site.add_job("job-1", faulty=False)
     site.run(300)
-    page = site.get("/")
-    assert "Which alerts fire is not known: nobody &lt;there&gt;" in page
-    assert "/jobs/job-1" in page
+    html = site.get("/")
+    assert "Which alerts fire is not known: nobody &lt;there&gt;" in html
+    assert "/jobs/job-1" in html
 
 
 class SlowHistory(FakeHistory):
@@ -122,7 +122,7 @@ class SlowHistory(FakeHistory):
         return super().at(queries, time)
 
 
-def test_a_slow_server_keeps_no_page_and_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_server_keeps_no_view_and_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("peerwatch_detector.web.alerts._PATIENCE_SECONDS", 0.01)
     history, now = SlowHistory(), [0.0]
     alerts = FiringAlerts(history, lambda: "", lambda: 1e9, lambda: now[0])

@@ -1,4 +1,4 @@
-"""The list of jobs and the page of a node."""
+"""The list of jobs and the view of a node."""
 
 from __future__ import annotations
 
@@ -134,12 +134,13 @@ def test_jobs_are_searched_by_their_name_and_their_nodes() -> None:
     assert [] == ids(listed(*jobs, q="nothing"))
 
 
-def test_a_page_holds_a_hundred_jobs_and_odd_pages_are_the_nearest() -> None:
+def test_the_list_shows_a_hundred_jobs_at_a_time_and_odd_parts_are_the_nearest() -> None:
     jobs = [detection(f"job-{number:03}") for number in range(250)]
     assert ids(listed(*jobs))[-1] == "job-099"
     assert ids(listed(*jobs, page="3"))[-1] == "job-249"
+    assert "201 to 250" == listed(*jobs, page="3").places
     for odd in ("99", "0", "-1", "x", "²", "9" * 50):
-        assert 1 <= listed(*jobs, page=odd).page <= 3
+        assert 1 <= listed(*jobs, page=odd).part <= 3
 
 
 @pytest.fixture
@@ -151,33 +152,33 @@ def test_the_list_keeps_what_was_asked(site: Site) -> None:
     site.add_job("job-1")
     site.add_job("job-2", faulty=False)
     site.run(900)
-    page = site.get("/?state=faulty&q=job")
-    assert ">job-1</a>" in page
-    assert ">job-2</a>" not in page
-    assert 'value="job"' in page
-    assert re.search(r'href="/\?state=faulty&amp;q=job" aria-current="true">with a faulty', page)
+    html = site.get("/?state=faulty&q=job")
+    assert ">job-1</a>" in html
+    assert ">job-2</a>" not in html
+    assert 'value="job"' in html
+    assert re.search(r'href="/\?state=faulty&amp;q=job" aria-current="true">with a faulty', html)
     assert "None of 2 training jobs matches" in site.get("/?q=nothing")
     assert "<script>alert" not in site.get('/?q="><script>alert(1)</script>')
 
 
-def test_the_page_of_a_node_says_what_stands_against_it(site: Site) -> None:
+def test_the_view_of_a_node_says_what_stands_against_it(site: Site) -> None:
     site.add_job("job-1")
     site.add_job("job-2", faulty=False)
     site.run(900)
-    page = site.get("/nodes/node-01")
-    assert "<title>flagged: node-01" in page
+    html = site.get("/nodes/node-01")
+    assert "<title>flagged: node-01" in html
     # The job in which it is flagged comes first.
-    assert page.index('href="/jobs/job-1"') < page.index('href="/jobs/job-2"')
-    assert "differs from its peers in Load" in page
-    assert "The node is not flagged." in page
-    assert '<span class="bad">flagged</span>' in page
-    assert 3 == page.count("<svg")
+    assert html.index('href="/jobs/job-1"') < html.index('href="/jobs/job-2"')
+    assert "differs from its peers in Load" in html
+    assert "The node is not flagged." in html
+    assert '<span class="bad">flagged</span>' in html
+    assert 3 == html.count("<svg")
     calm = site.get("/nodes/node-02?metric=nonsense")
     assert 'class="bad"' not in calm
     assert "No training job has a node" in site.get("/nodes/nobody", 404)
 
 
-def test_the_page_of_an_absent_node_says_since_when(site: Site) -> None:
+def test_the_view_of_an_absent_node_says_since_when(site: Site) -> None:
     site.add_job("job-1", faulty=False)
     site.run(300)
     site.reader.remove_node("job-1", "node-02", START + 300)
@@ -189,9 +190,9 @@ def test_a_large_job_shows_the_nodes_that_stand_out_and_all_where_asked(site: Si
     names = tuple(f"gpu-{number:04}" for number in range(1500))
     site.reader.add_job("big", {"load": healthy(1500, 400)}, names, START)
     site.run(60)
-    page = site.get("/jobs/big")
-    assert f"{1500 - SHOWN_NODES} nodes more" in page
-    assert len(page) < 200_000
+    html = site.get("/jobs/big")
+    assert f"{1500 - SHOWN_NODES} nodes more" in html
+    assert len(html) < 200_000
     assert "gpu-1499" in site.get("/jobs/big?nodes=all")
 
 
@@ -199,25 +200,25 @@ def test_nothing_is_red_on_a_healthy_job(site: Site) -> None:
     site.add_job("job-1", faulty=False)
     site.run(300)
     for path in ("/", "/jobs/job-1", "/nodes/node-01"):
-        page = site.get(path)
-        assert not re.search(r'class="[^"]*\b(?:bad|warn)\b', page), path
+        html = site.get(path)
+        assert not re.search(r'class="[^"]*\b(?:bad|warn)\b', html), path
 
 
-def test_every_page_has_what_keyboards_and_screen_readers_need(site: Site) -> None:
+def test_every_view_has_what_keyboards_and_screen_readers_need(site: Site) -> None:
     site.add_job("job-1")
     site.run(900)
     for path in ("/", "/jobs/job-1", "/nodes/node-01", "/segments/job-1"):
-        page = site.get(path)
-        assert '<html lang="en">' in page
-        assert '<a class="skip" href="#content">' in page
-        assert 1 == page.count("<main")
-        assert 1 == page.count("<h1")
-        levels = [int(level) for level in re.findall(r"<h([1-6])", page)]
+        html = site.get(path)
+        assert '<html lang="en">' in html
+        assert '<a class="skip" href="#content">' in html
+        assert 1 == html.count("<main")
+        assert 1 == html.count("<h1")
+        levels = [int(level) for level in re.findall(r"<h([1-6])", html)]
         steps = itertools.pairwise(levels)
         assert all(deeper - level <= 1 for level, deeper in steps), path
-        named = re.findall(r'<label for="([^"]+)"', page)
-        assert named == re.findall(r'<input id="([^"]+)"', page)
-        assert all("aria-label" in tag for tag in re.findall(r"<svg[^>]*>", page)), path
+        named = re.findall(r'<label for="([^"]+)"', html)
+        assert named == re.findall(r'<input id="([^"]+)"', html)
+        assert all("aria-label" in tag for tag in re.findall(r"<svg[^>]*>", html)), path
 
 
 def test_the_state_is_in_the_json_too(site: Site) -> None:
@@ -255,17 +256,17 @@ def test_a_job_that_stopped_long_ago_and_whose_steps_nobody_counts_is_not_called
     site.run(900)
     assert "training" in re.sub(r"<h1>.*?</h1>|<th.*?</th>", "", site.get("/?state=training"))
     site.run(1200)
-    page = site.get("/")
-    (since,) = re.findall(r"no steps known: GPUs idle since (\d\d:\d\d:\d\d) UTC", page)
+    html = site.get("/")
+    (since,) = re.findall(r"no steps known: GPUs idle since (\d\d:\d\d:\d\d) UTC", html)
     # 22:13:20 and 900 s, as far as a cycle tells.
     assert "22:28:1" <= since <= "22:28:3"
-    assert "<title>1 stalled" in page
+    assert "<title>1 stalled" in html
 
 
 def test_an_address_that_is_none_leads_on_and_the_room_one_is_in_is_marked() -> None:
     site = Site()
-    page = site.get("/jobs/gone", 404)
-    assert 'href="/incidents"' in page
-    assert "No training job &#39;gone&#39; is known" in page
+    html = site.get("/jobs/gone", 404)
+    assert 'href="/incidents"' in html
+    assert "No training job &#39;gone&#39; is known" in html
     for path in ("/", "/incidents", "/actions", "/reliability"):
         assert [path] == re.findall(r'<a href="([^"]+)" aria-current="page">', site.get(path))

@@ -1,4 +1,4 @@
-"""The page of an incident: what happened, what to do, and everything in order of time."""
+"""The view of an incident: what happened, what to do, and everything in order of time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from peerwatch_detector.web.reliability.view import QUERIES as RELIABILITY
 from peerwatch_detector.web.server import application
 
 BEGUN = START + 300
-PAGE = f"/incidents/{Address('job-1', BEGUN).when}/job-1"
+INCIDENT = f"/incidents/{Address('job-1', BEGUN).when}/job-1"
 
 
 class FakeHistory:
@@ -110,10 +110,10 @@ def over() -> Site:
 
 
 def test_an_incident_opens_from_series_after_its_job_has_ended(over: Site) -> None:
-    page = over.get(PAGE)
-    text = text_of(page)
+    html = over.get(INCIDENT)
+    text = text_of(html)
 
-    assert '<h1 class="sentence">node-01: load 80 % (peers 50 %)</h1>' in page
+    assert '<h1 class="sentence">node-01: load 80 % (peers 50 %)</h1>' in html
     assert "over: last seen 2023-11-14 22:21:40 UTC" in text
     assert "Look first at: The processes that are not the job" in text
     assert "take node-01 out and restart the job" in text
@@ -122,7 +122,7 @@ def test_an_incident_opens_from_series_after_its_job_has_ended(over: Site) -> No
 
 
 def test_one_timeline_has_findings_alerts_and_actions_in_order(over: Site) -> None:
-    text = text_of(over.get(PAGE))
+    text = text_of(over.get(INCIDENT))
     places = [
         text.index(each)
         for each in ("findings load", "alerts PeerwatchFaultyNode", "responder response: done")
@@ -137,19 +137,19 @@ def test_what_a_responder_only_decided_is_no_action() -> None:
     site = site_with(FakeHistory({**STOOD, "dry_run": STOOD["responded"]}, lines))
     site.clock.now = BEGUN + 3600.0
 
-    assert "a dry run, nothing was done" in text_of(site.get(PAGE))
+    assert "a dry run, nothing was done" in text_of(site.get(INCIDENT))
 
 
 def test_the_metric_that_deviates_is_drawn_and_the_others_are_folded() -> None:
     other = metric("calm")
     site = site_with(FakeHistory(STOOD, lines), config_for(metric(), other))
     site.clock.now = BEGUN + 3600.0
-    page = site.get(PAGE)
-    shown, folded = page.split("metrics in which it does not deviate", 1)
+    html = site.get(INCIDENT)
+    shown, folded = html.split("metrics in which it does not deviate", 1)
 
     assert "<b>Load</b>" in shown
     assert "<figcaption>Calm</figcaption>" in folded
-    assert "1 metrics" in page or "1 metric" in page
+    assert "1 metrics" in html or "1 metric" in html
 
 
 def test_a_metric_that_reads_like_its_peers_is_folded_though_it_counts_as_deviating() -> None:
@@ -165,12 +165,12 @@ def test_a_metric_that_reads_like_its_peers_is_folded_though_it_counts_as_deviat
     stood = {**STOOD, "since": [*STOOD["since"], series(BEGUN + 5, metric="calm")]}
     site = site_with(FakeHistory(stood, standing), config_for(metric(), metric("calm")))
     site.clock.now = BEGUN + 3600.0
-    page = site.get(PAGE)
-    shown, folded = page.split("metrics in which it does not deviate", 1)
+    html = site.get(INCIDENT)
+    shown, folded = html.split("metrics in which it does not deviate", 1)
 
     assert "<figcaption>Calm</figcaption>" in folded
     assert "<figcaption><b>Calm</b>" not in shown
-    assert not re.search(r"metrics Calm : 0 ratio", text_of(page))
+    assert not re.search(r"metrics Calm : 0 ratio", text_of(html))
 
 
 @pytest.mark.parametrize(
@@ -206,23 +206,23 @@ def test_a_finding_is_told_by_the_title_of_its_metric() -> None:
     stood = {name: [series(float(each[0].values[-1]), **finding)] for name, each in STOOD.items()}
     site = site_with(FakeHistory({**stood, "why": []}, lines))
     site.clock.now = BEGUN + 3600.0
-    for text in (text_of(site.get(PAGE)), site.ask(f"{PAGE}?as=text").body.decode()):
+    for text in (text_of(site.get(INCIDENT)), site.ask(f"{INCIDENT}?as=text").body.decode()):
         assert "RDMA throughput (critical, method peerwatch)" in text
         assert "tcp_rdma_throughput (critical" not in text
 
 
 def test_the_heat_map_names_who_is_far_from_the_others(over: Site) -> None:
-    page = over.get(PAGE)
+    html = over.get(INCIDENT)
 
-    assert "Far from the others: node-01." in page
-    assert 'class="shade' in page
+    assert "Far from the others: node-01." in html
+    assert 'class="shade' in html
 
 
 def test_queries_of_everything_are_shown_and_are_promql(over: Site) -> None:
-    page = over.get(PAGE)
-    asked = over.application  # the page's own queries are parsed below
+    html = over.get(INCIDENT)
+    asked = over.application  # the view's own queries are parsed below
     assert asked is not None
-    shown = re.findall(r"<code>(.*?)</code>", page, re.DOTALL)
+    shown = re.findall(r"<code>(.*?)</code>", html, re.DOTALL)
     assert len(shown) >= 7
     for query in shown:
         promql_parser.parse(query.replace("&#34;", '"').replace("&gt;", ">"))
@@ -247,33 +247,33 @@ def test_every_query_is_promql_for_hostile_names_and_without_rules() -> None:
 
 
 def test_the_text_for_a_ticket_is_plain_and_has_the_address(over: Site) -> None:
-    answered = over.ask(f"{PAGE}?as=text")
+    answered = over.ask(f"{INCIDENT}?as=text")
     text = answered.body.decode()
 
     assert answered.content_type.startswith("text/plain")
     assert text.startswith("node-01: load 80 % (peers 50 %)\n")
-    assert f"{PAGE}\n" in text
+    assert f"{INCIDENT}\n" in text
     assert "What to do:\n1. Look first at:" in text
     assert "<" not in text
 
 
-def test_a_running_job_is_drawn_from_what_is_held_and_its_page_leads_to_the_incident() -> None:
+def test_a_running_job_is_drawn_from_what_is_held_and_its_view_leads_to_the_incident() -> None:
     history = FakeHistory({}, lambda _name, _times: [])
     site = site_with(history)
     site.add_job("job-1")
     site.run(900)
     job = site.get("/jobs/job-1")
     (address,) = set(re.findall(r'href="(/incidents/\d{8}T\d{6}Z/job-1)"', job))
-    page = site.get(address)
-    text = text_of(page)
+    html = site.get(address)
+    text = text_of(html)
 
     assert "it stands" in text
-    assert '<h1 class="sentence">node-01: Load' in page
-    assert "<b>Load</b>" in page
+    assert '<h1 class="sentence">node-01: Load' in html
+    assert "<b>Load</b>" in html
     assert "node-01 against its peers" in text
     assert re.search(r"metrics Load : [\d.]+ %, peers [\d.]+ %", text)
     asked = history.asked
-    assert page == site.get(address)
+    assert html == site.get(address)
     assert asked == history.asked
 
 
@@ -284,11 +284,11 @@ def test_the_root_of_a_running_job_is_the_sentence_and_the_first_thing_to_do() -
     found = answer(ev(0, "xid", "79", "n5", gpu="3"), *exits(30))
     diagnoses = Diagnoses((), roots={"job-1": found})
     site.detector.snapshot = _with(site, diagnoses)
-    page = site.get(f"/incidents/{Address('job-1', START + 400).when}/job-1")
+    html = site.get(f"/incidents/{Address('job-1', START + 400).when}/job-1")
 
-    assert '<h1 class="sentence">Isolate n5 and restart: GPU 3 fell off the bus' in page
-    assert "<li>Isolate n5 and restart (sure).</li>" in page
-    assert "first sign" in page
+    assert '<h1 class="sentence">Isolate n5 and restart: GPU 3 fell off the bus' in html
+    assert "<li>Isolate n5 and restart (sure).</li>" in html
+    assert "first sign" in html
 
 
 def _with(site: Site, diagnoses: Diagnoses) -> object:
@@ -301,7 +301,7 @@ def test_nothing_stood_is_said() -> None:
     site = site_with(FakeHistory({}))
     site.clock.now = BEGUN + 3600.0
 
-    assert "Nothing stood against this job at that time." in site.get(PAGE)
+    assert "Nothing stood against this job at that time." in site.get(INCIDENT)
 
 
 def test_a_server_that_does_not_answer_is_said_and_asked_again() -> None:
@@ -309,7 +309,7 @@ def test_a_server_that_does_not_answer_is_said_and_asked_again() -> None:
     site = site_with(history)
     site.clock.now = BEGUN + 3600.0
 
-    assert "Prometheus did not answer: It did not answer." in site.get(PAGE, 503)
+    assert "Prometheus did not answer: It did not answer." in site.get(INCIDENT, 503)
     assert "It did not answer." in site.get("/incidents")
     assert "It did not answer." in site.get("/actions")
     assert "It did not answer." in site.get("/reliability")
@@ -333,11 +333,11 @@ def test_hostile_names_are_escaped() -> None:
     site = site_with(FakeHistory(stood, lines))
     site.clock.now = BEGUN + 3600.0
     when = Address(NASTY, BEGUN).when
-    for path in (f"/incidents/{when}/{NASTY.replace('?', '%3F').replace('#', '%23')}", PAGE):
-        page = site.get(path)
-        scripts = re.findall("<script[^>]*>", page)
+    for path in (f"/incidents/{when}/{NASTY.replace('?', '%3F').replace('#', '%23')}", INCIDENT):
+        html = site.get(path)
+        scripts = re.findall("<script[^>]*>", html)
         assert 2 == len(scripts), scripts
-        for picture in re.findall(r"<svg.*?</svg>", page, re.DOTALL):
+        for picture in re.findall(r"<svg.*?</svg>", html, re.DOTALL):
             ET.fromstring(picture)
 
 
@@ -352,12 +352,12 @@ def test_incidents_are_listed_by_job_and_time_with_their_addresses() -> None:
         "roots": [series(1, job_id="job-1", node="node-01", summary="Isolate node-01")],
     }
     site = site_with(FakeHistory(listed))
-    page = site.get("/incidents?days=7")
+    html = site.get("/incidents?days=7")
 
-    assert 2 == len(re.findall(r'href="/incidents/\d', page))
-    assert PAGE in page
-    assert "node-01, node-02" in page
-    assert "Isolate node-01" in page
+    assert 2 == len(re.findall(r'href="/incidents/\d', html))
+    assert INCIDENT in html
+    assert "node-01, node-02" in html
+    assert "Isolate node-01" in html
 
 
 def test_without_a_responder_or_books_the_rooms_say_so() -> None:
@@ -372,7 +372,7 @@ def test_without_prometheus_the_rooms_say_so() -> None:
     site = Site()
     assert "asks no Prometheus" in site.get("/actions")
     assert "asks no Prometheus" in site.get("/reliability")
-    assert "does not ask" in site.get(PAGE, 503)
+    assert "does not ask" in site.get(INCIDENT, 503)
 
 
 def test_actions_show_what_was_done_and_what_stands_against_the_rest() -> None:

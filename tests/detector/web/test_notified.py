@@ -75,7 +75,7 @@ def test_the_published_address_opens_the_picture_and_nothing_else(
     with urllib.request.urlopen(address.replace("/picture?", "/picture.png?"), timeout=60) as png:
         assert "image/png" == png.headers["Content-Type"]
         assert b"\x89PNG" == png.read(4)
-    # Changed, expired, or another page: the password is asked for.
+    # Changed, expired, or another view: the password is asked for.
     assert 401 == get(address.replace("node-01", "node-02"))[0]
     assert 401 == get(address.replace("/picture?", "/?"))[0]
     changed = address.replace("/picture?", "/picture.png?").replace("node-01", "node-02")

@@ -1,4 +1,4 @@
-"""The page of a job that failed: what to do first, and what came first."""
+"""The view of a job that failed: what to do first, and what came first."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def site() -> Site:
 
 
 def show(site: Site, *found: LiveRoot, verdicts: bool = False) -> str:
-    """Return the job's page while its detector holds this answer."""
+    """Return the job's view while its detector holds this answer."""
     diagnoses = Diagnoses(
         (replace(VERDICT, job_id="job-1"),) if verdicts else (),
         roots={each.job_id: each for each in found},
@@ -77,20 +77,20 @@ def show(site: Site, *found: LiveRoot, verdicts: bool = False) -> str:
     return site.get("/jobs/job-1")
 
 
-def text_of(page: str) -> str:
-    return " ".join(re.sub(r"<[^>]*>", " ", page).split())
+def text_of(html: str) -> str:
+    return " ".join(re.sub(r"<[^>]*>", " ", html).split())
 
 
-def rows_of(page: str) -> list[str]:
-    (table,) = re.findall(r'<table class="timeline">(.*?)</table>', page, re.DOTALL)
+def rows_of(html: str) -> list[str]:
+    (table,) = re.findall(r'<table class="timeline">(.*?)</table>', html, re.DOTALL)
     return [text_of(row) for row in re.findall(r"<tr.*?</tr>", table, re.DOTALL)[1:]]
 
 
-def test_the_page_says_what_to_do_before_it_lists_findings(site: Site) -> None:
-    page = show(site, gpu_lost())
-    text = text_of(page)
+def test_the_view_says_what_to_do_before_it_lists_findings(site: Site) -> None:
+    html = show(site, gpu_lost())
+    text = text_of(html)
 
-    assert page.index("Isolate n5 and restart: GPU 3 fell off the bus") < page.index("Findings")
+    assert html.index("Isolate n5 and restart: GPU 3 fell off the bus") < html.index("Findings")
     assert "domain hardware · permanent · confidence sure · action isolate · n5" in text
     assert "+0.0 s kernel log: XID 79 (n5, GPU 3, fell off the bus): NVRM: Xid: 79" in text
     assert "against it nothing that was observed" in text
@@ -112,16 +112,16 @@ def test_the_list_of_jobs_says_what_to_do_first(site: Site) -> None:
 
 
 def test_what_came_first_is_marked_and_the_rest_counts_from_it(site: Site) -> None:
-    page = show(site, gpu_lost())
-    rows = rows_of(page)
+    html = show(site, gpu_lost())
+    rows = rows_of(html)
 
     assert rows[0].startswith("-5 min")
     assert "+0.0 s 22:20:00 kernel log first sign XID 79 : fell off the bus" in rows[1]
-    assert 1 == page.count('<tr class="first">')
+    assert 1 == html.count('<tr class="first">')
     assert rows[1].endswith("n5, GPU 3")
     times = [row.split(" ", 1)[0] for row in rows[1:]]
     assert times == sorted(times, key=float)
-    assert "0 is 2023-11-14 22:20:00 UTC" in page
+    assert "0 is 2023-11-14 22:20:00 UTC" in html
 
 
 def test_what_many_ranks_say_is_one_row_with_the_first_of_them() -> None:
@@ -169,10 +169,10 @@ def test_an_xid_that_is_known_twice_is_shown_once() -> None:
 def test_what_holds_since_an_unknown_time_stands_last(site: Site) -> None:
     found = gpu_lost()
     seen = (ev(0.0, "config", "nccl.version", "n5"), ev(1e300, "boot", "boot", "n1"))
-    page = show(site, replace(found, evidence=(*seen, *found.evidence)))
+    html = show(site, replace(found, evidence=(*seen, *found.evidence)))
 
     assert ["unknown checks and settings", "unknown node"] == [
-        row.split(" nccl")[0].split(" boot")[0] for row in rows_of(page)[-2:]
+        row.split(" nccl")[0].split(" boot")[0] for row in rows_of(html)[-2:]
     ]
 
 
@@ -183,29 +183,29 @@ def test_the_last_step_is_called_that() -> None:
 
 
 def test_several_diagnoses_are_numbered_and_so_are_their_first_signs(site: Site) -> None:
-    page = show(
+    html = show(
         site,
         answer(ev(0, "xid", "79", "n1", gpu="0"), ev(1, "xid", "79", "n4", gpu="7"), *exits(20)),
     )
-    marked = [row for row in rows_of(page) if "first sign" in row]
+    marked = [row for row in rows_of(html) if "first sign" in row]
 
-    assert ["1.", "2."] == re.findall(r"<h3>(\d\.)", page)
+    assert ["1.", "2."] == re.findall(r"<h3>(\d\.)", html)
     assert ["first sign of 1", "first sign of 2"] == [
         re.findall(r"first sign of \d", row)[0] for row in marked
     ]
 
 
 def test_the_picture_has_a_row_for_each_source_and_names_its_marks(site: Site) -> None:
-    page = show(site, gpu_lost())
-    picture = ET.fromstring(re.findall(r"<svg.*?</svg>", page, re.DOTALL)[0])
+    html = show(site, gpu_lost())
+    picture = ET.fromstring(re.findall(r"<svg.*?</svg>", html, re.DOTALL)[0])
     texts = [each.text for each in picture.findall("{*}text")]
     titles = [each.text for each in picture.findall("{*}g/{*}title")]
 
     assert ["kernel log", "node", "logs of ranks", "ranks"] == texts[:4]
     assert {"0", "-1 min", "+10 s"} <= set(texts[4:])
     assert "XID 79, n5, GPU 3" in titles
-    assert len(rows_of(page)) == len(titles)
-    assert "nan" not in page.lower()
+    assert len(rows_of(html)) == len(titles)
+    assert "nan" not in html.lower()
 
 
 def test_nothing_stands_is_said_and_so_is_what_is_not_read(site: Site) -> None:
@@ -239,7 +239,7 @@ def test_a_failure_of_which_nobody_knows_why_is_no_all_clear(site: Site) -> None
     assert "Run before a restart:" in text
 
 
-def test_without_diagnosis_the_page_says_so() -> None:
+def test_without_diagnosis_the_view_says_so() -> None:
     site = Site()
     site.add_job("job-1", faulty=False)
     site.run(60)
@@ -269,31 +269,31 @@ def test_hostile_names_are_escaped_everywhere(site: Site) -> None:
         ev(4, "config", NASTY, NASTY),
         ev(5, "finding", NASTY, NASTY),
     ]
-    page = show(site, answer(*seen, job=job, missing=(NASTY,)))
+    html = show(site, answer(*seen, job=job, missing=(NASTY,)))
 
-    assert ['<script src="/static/refresh.js" defer>'] == re.findall("<script[^>]*>", page)
+    assert ['<script src="/static/refresh.js" defer>'] == re.findall("<script[^>]*>", html)
     assert ['<script src="/static/refresh.js" defer>'] == re.findall("<script[^>]*>", site.get("/"))
-    assert page.count("&lt;script&gt;") > 12
-    for text in re.findall(r"<svg.*?</svg>", page, re.DOTALL):
+    assert html.count("&lt;script&gt;") > 12
+    for text in re.findall(r"<svg.*?</svg>", html, re.DOTALL):
         ET.fromstring(text)
-    assert [] == re.findall(r'(?:src|href)="(?:https?:)?//', page)
+    assert [] == re.findall(r'(?:src|href)="(?:https?:)?//', html)
 
 
-def test_a_flood_of_evidence_stays_a_page_and_keeps_what_matters(site: Site) -> None:
+def test_a_flood_of_evidence_stays_a_view_and_keeps_what_matters(site: Site) -> None:
     noise = [ev(k % 97, "kernel", f"line_{k}", f"n{k % 8}") for k in range(5000)]
     found = answer(ev(0, "xid", "79", "n5", gpu="3"), *noise, *exits(200))
-    page = show(site, found)
+    html = show(site, found)
     (job,) = json.loads(site.get("/api/v1/jobs"), parse_constant=refuse)["jobs"]
 
-    assert view.MOST_ROWS == len(rows_of(page))
-    assert "first sign" in " ".join(rows_of(page))
-    assert re.search(r"\d+ rows more are in the", page)
-    assert len(page) < 100_000
+    assert view.MOST_ROWS == len(rows_of(html))
+    assert "first sign" in " ".join(rows_of(html))
+    assert re.search(r"\d+ rows more are in the", html)
+    assert len(html) < 100_000
     assert view.MOST_ROWS_IN_JSON == len(job["root"]["timeline"])
     assert job["root"]["timeline_left_out"] > 4000
 
 
-def test_names_of_a_megabyte_take_no_page_down(site: Site) -> None:
+def test_names_of_a_megabyte_take_no_view_down(site: Site) -> None:
     name = 1_000_000 * "n"
     found = answer(
         ev(0, "xid", "79", name, gpu=name), ev(1, "log", name, name, class_name="D"), *exits(20)
@@ -375,16 +375,16 @@ def test_that_it_is_open_whose_fault_it_is_is_not_said_above_a_finding() -> None
     assert any("full on n2, n3" in text for text in beside.checks)
 
 
-def test_the_page_of_a_job_with_findings_names_them_before_an_open_answer(site: Site) -> None:
+def test_the_view_of_a_job_with_findings_names_them_before_an_open_answer(site: Site) -> None:
     open_one = answer(
         ev(0, "step", "stalled"),
         *(ev(-60, "finding", "cpu_usage", node) for node in ("n2", "n3")),
     )
     assert "isolate nobody" in show(site, open_one)
-    page = show(site, open_one, verdicts=True)
+    html = show(site, open_one, verdicts=True)
 
-    assert f"See what is said of {VERDICT.node} below" in page
-    assert "isolate nobody" not in page
+    assert f"See what is said of {VERDICT.node} below" in html
+    assert "isolate nobody" not in html
 
 
 def test_a_view_is_made_once_for_all_who_look() -> None:

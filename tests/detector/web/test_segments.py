@@ -104,7 +104,7 @@ def test_what_is_odd_or_missing_costs_only_itself() -> None:
     assert segment_times([], []) is None
 
 
-def test_a_page_shows_it_and_asks_once_for_all_visitors() -> None:
+def test_a_view_shows_it_and_asks_once_for_all_visitors() -> None:
     clock = FakeClock(1_700_000_000)
     config = config_for()
     reader = FakeReader(clock, config)
@@ -115,8 +115,8 @@ def test_a_page_shows_it_and_asks_once_for_all_visitors() -> None:
         clock.advance(30)
         detector.cycle()
     client = create_app(detector, WebFacts()).test_client()
-    page = client.get("/jobs/team/<j>").text
-    address = page.split('">where the seconds of a step go</a>')[0].rpartition('href="')[2]
+    html = client.get("/jobs/team/<j>").text
+    address = html.split('">where the seconds of a step go</a>')[0].rpartition('href="')[2]
     instants.queries.clear()
     assert "No rank of this job has told of its steps" in client.get(address).text
     assert 'span_seconds_total{ job_id="team/<j>" }' in instants.queries[0]["seconds"]

@@ -39,7 +39,7 @@ ODD_NAMES = [
 
 
 class Site:
-    """A detector over a fake Prometheus, and its pages."""
+    """A detector over a fake Prometheus, and its web UI."""
 
     def __init__(self, config: DetectorConfig | None = None) -> None:
         self.clock = FakeClock(START)
@@ -76,7 +76,7 @@ def site() -> Site:
     return Site()
 
 
-def test_every_page_works_before_anything_was_read(site: Site) -> None:
+def test_every_view_works_before_anything_was_read(site: Site) -> None:
     assert "No training job is known" in site.get("/")
     assert "host_job_info" in site.get("/")
     assert {"jobs": [], "preparing": False} == json.loads(site.get("/api/v1/jobs"))
@@ -96,48 +96,48 @@ def test_ready_after_the_first_discovery(site: Site) -> None:
     assert "Prometheus is read" in site.get("/")
 
 
-def test_pages_of_a_healthy_job(site: Site) -> None:
+def test_views_of_a_healthy_job(site: Site) -> None:
     site.add_job("job-1", faulty=False)
     site.run(300)
     assert "none" in site.get("/")
-    page = site.get("/jobs/job-1")
-    assert "No node is flagged." in page
-    assert "None" not in page
-    assert 1 == page.count("<svg")
+    html = site.get("/jobs/job-1")
+    assert "No node is flagged." in html
+    assert "None" not in html
+    assert 1 == html.count("<svg")
 
 
-def test_pages_of_a_job_with_a_finding(site: Site) -> None:
+def test_views_of_a_job_with_a_finding(site: Site) -> None:
     site.add_job("job-1")
     site.run(900)
-    index, page = site.get("/"), site.get("/jobs/job-1")
-    for text in (index, page):
+    index, html = site.get("/"), site.get("/jobs/job-1")
+    for text in (index, html):
         assert "differs from its peers in Load" in text
         assert "2023-11-14 22:21:40 UTC" in text
         assert "node-01" in text
     assert "<title>1 finding · " in index
-    assert "Load; red: node-01; band and grey line: 10 to 90 %" in page
+    assert "Load; red: node-01; band and grey line: 10 to 90 %" in html
     assert 'href="/jobs/job-1"' in index
-    assert 2 == page.count("<svg")
+    assert 2 == html.count("<svg")
 
 
-def test_a_job_without_any_sample_has_a_page(site: Site) -> None:
+def test_a_job_without_any_sample_has_a_view(site: Site) -> None:
     site.reader.add_job("job-1", {"other": np.ones((3, 100))}, node_names(3), START)
     site.run(60)
-    page = site.get("/jobs/job-1")
-    assert "None" not in page
-    assert "<svg" not in page
-    assert "No samples of this job yet." in page
+    html = site.get("/jobs/job-1")
+    assert "None" not in html
+    assert "<svg" not in html
+    assert "No samples of this job yet." in html
 
 
-def test_an_absent_node_has_a_page_without_a_picture(site: Site) -> None:
+def test_an_absent_node_has_a_view_without_a_picture(site: Site) -> None:
     site.add_job("job-1", faulty=False)
     site.run(300)
     site.reader.remove_node("job-1", "node-02", START + 300)
     site.run(120)
     assert "vanished: its exporter cannot be reached" in site.get("/")
-    page = site.get("/jobs/job-1")
-    assert 1 == page.count("<svg")
-    assert "None" not in page
+    html = site.get("/jobs/job-1")
+    assert 1 == html.count("<svg")
+    assert "None" not in html
 
 
 def test_the_visitor_chooses_metric_and_node(site: Site) -> None:
@@ -145,9 +145,9 @@ def test_the_visitor_chooses_metric_and_node(site: Site) -> None:
     site.add_job("job-1")
     site.reader.add_job("job-1", {"other": healthy(4, 1000, 3)}, node_names(4), START)
     site.run(300)
-    page = site.get("/jobs/job-1?metric=other&node=node-03")
-    assert "<h2>Other: node-03 against its peers" in page
-    assert 'aria-label="Other of node-03 and its peers: at the end ' in page
+    html = site.get("/jobs/job-1?metric=other&node=node-03")
+    assert "<h2>Other: node-03 against its peers" in html
+    assert 'aria-label="Other of node-03 and its peers: at the end ' in html
     for odd in ("metric=nope", "node=nope", "metric=%3Cscript%3E", "node=&metric="):
         assert "<script>" not in site.get(f"/jobs/job-1?{odd}")
 
@@ -180,11 +180,11 @@ def test_odd_names_are_escaped_and_their_links_work(site: Site, job_id: str) -> 
     index = site.get("/")
     assert "<script>" not in index
     (link,) = {href for href in re.findall(r'href="([^"]*)"', index) if "/jobs/" in href}
-    page = site.get(link.replace("&amp;", "&"))
-    assert "differs from its peers" in page
-    assert "<script>" not in page
-    assert f"<h1>Training job {markupsafe.escape(job_id)}</h1>" in page
-    for href in re.findall(r'href="([^#"][^"]*)"', page):
+    html = site.get(link.replace("&amp;", "&"))
+    assert "differs from its peers" in html
+    assert "<script>" not in html
+    assert f"<h1>Training job {markupsafe.escape(job_id)}</h1>" in html
+    for href in re.findall(r'href="([^#"][^"]*)"', html):
         site.get(href.replace("&amp;", "&"))
     assert job_id in json.loads(site.get("/api/v1/jobs"))["jobs"][0]["job_id"]
 
@@ -253,29 +253,29 @@ def test_metrics_speak_openmetrics_to_those_who_ask(site: Site) -> None:
     assert asked.body.endswith(b"# EOF\n")
 
 
-def test_pages_load_nothing_from_elsewhere(site: Site) -> None:
+def test_views_load_nothing_from_elsewhere(site: Site) -> None:
     site.add_job("job-1")
     site.run(900)
-    page = site.get("/jobs/job-1")
-    assert [] == re.findall(r'(?:src|href)="(?:https?:)?//', page)
-    assert ['<script src="/static/refresh.js" defer>'] == re.findall("<script[^>]*>", page)
+    html = site.get("/jobs/job-1")
+    assert [] == re.findall(r'(?:src|href)="(?:https?:)?//', html)
+    assert ['<script src="/static/refresh.js" defer>'] == re.findall("<script[^>]*>", html)
 
 
-def test_a_finding_is_explained_on_the_page_with_people_s_units(site: Site) -> None:
+def test_a_finding_is_explained_in_the_view_with_people_s_units(site: Site) -> None:
     site.add_job("job-1")
     site.run(900)
     (job,) = site.detector.snapshot.detections
     (why,) = job.explanations.values()
     (metric_evidence,) = why.metrics
-    page = site.get("/jobs/job-1")
-    assert f'<p class="why">{why.sentence}</p>' in page
-    assert why.meaning.text in page
-    assert "Load (high)" in page
-    assert f'<td class="n">{100 * metric_evidence.value:.3g} %</td>' in page
-    assert f'<td class="n">{100 * metric_evidence.median:.3g} %</td>' in page
-    assert f"{100 * metric_evidence.low:.3g} % to {100 * metric_evidence.high:.3g} %" in page
-    assert f"Confidence {why.confidence.ratio:.2f} of 1 ({why.confidence.words})" in page
-    assert "of the moment at which the node was flagged" in page
+    html = site.get("/jobs/job-1")
+    assert f'<p class="why">{why.sentence}</p>' in html
+    assert why.meaning.text in html
+    assert "Load (high)" in html
+    assert f'<td class="n">{100 * metric_evidence.value:.3g} %</td>' in html
+    assert f'<td class="n">{100 * metric_evidence.median:.3g} %</td>' in html
+    assert f"{100 * metric_evidence.low:.3g} % to {100 * metric_evidence.high:.3g} %" in html
+    assert f"Confidence {why.confidence.ratio:.2f} of 1 ({why.confidence.words})" in html
+    assert "of the moment at which the node was flagged" in html
 
 
 def test_json_tells_the_explanation(site: Site) -> None:
@@ -334,11 +334,11 @@ def test_the_picture_of_a_finding_on_one_gpu_draws_that_gpu() -> None:
     values[1, 2, 500:] = 0.95
     site.reader.add_job("job-1", {"load": values}, node_names(4), START)
     site.run(900)
-    page = site.get("/jobs/job-1")
-    assert "red: node-01 GPU 2; band and grey line: 10 to 90 %" in page
-    assert "<td>Load, GPU 2 (high)</td>" in page
-    assert '<td class="n">95 %</td>' in page
-    (drawn, _) = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+    html = site.get("/jobs/job-1")
+    assert "red: node-01 GPU 2; band and grey line: 10 to 90 %" in html
+    assert "<td>Load, GPU 2 (high)</td>" in html
+    assert '<td class="n">95 %</td>' in html
+    (drawn, _) = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
     (line,) = [
         each.get("d", "")
         for each in ET.fromstring(drawn).findall("{*}path")
@@ -383,7 +383,7 @@ def test_only_so_many_pictures_are_kept(site: Site, monkeypatch: pytest.MonkeyPa
     assert not pictures.held
 
 
-def test_a_name_of_a_megabyte_takes_no_page_down(site: Site) -> None:
+def test_a_name_of_a_megabyte_takes_no_view_down(site: Site) -> None:
     job_id, node = 1_000_000 * "j", 1_000_000 * "n"
     site.add_job(job_id, names=(*node_names(3), node))
     site.run(900)
@@ -395,17 +395,17 @@ def test_a_name_of_a_megabyte_takes_no_page_down(site: Site) -> None:
     assert "1000000 bytes" in job["job_id"]
     (link,) = re.findall(r'<td class="name"><a href="/jobs/([^"]+)"', site.get("/"))
     assert len(link) < 4096
-    page = site.get(f"/jobs/{unquote(link)}")
-    assert "1000000 bytes" in page
-    assert len(page) < 500_000
+    html = site.get(f"/jobs/{unquote(link)}")
+    assert "1000000 bytes" in html
+    assert len(html) < 500_000
 
 
 def test_a_job_of_two_nodes_is_called_not_compared_and_never_healthy(site: Site) -> None:
     site.reader.add_job("job-1", {"load": healthy(2, 1000)}, node_names(2), START)
     site.run(300)
-    pages = [site.get("/"), site.get("/jobs/job-1")]
-    assert all("ot compared: 2 nodes, needs 3" in page for page in pages)
-    assert not any('"good">No' in page or '"good">none' in page for page in pages)
+    views = [site.get("/"), site.get("/jobs/job-1")]
+    assert all("ot compared: 2 nodes, needs 3" in html for html in views)
+    assert not any('"good">No' in html or '"good">none' in html for html in views)
     (job,) = json.loads(site.get("/api/v1/jobs"))["jobs"]
     assert "2 nodes, needs 3" == job["not_compared"]
     series = 'peerwatch_job_not_compared_info{job_id="job-1",reason="2 nodes, needs 3"} 1'

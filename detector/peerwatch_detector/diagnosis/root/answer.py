@@ -11,7 +11,7 @@ from peerwatch_detector.diagnosis.root.algorithm.considered import Considered
 from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
 from peerwatch_detector.diagnosis.root.taxonomy.cause import Cause, names
 from peerwatch_detector.diagnosis.root.taxonomy.rule import Observation
-from peerwatch_detector.diagnosis.root.text import page_text, shown, would_change
+from peerwatch_detector.diagnosis.root.text import shown, summary_text, would_change
 
 # What a person reads of thousands of lines, a third of a terminal of 24; the JSON has more, some
 # 100 kB with the longest texts.
@@ -87,7 +87,7 @@ def no_cause_text(root: Root) -> str:
 
 def _cause_json(cause: Cause, root: Root, job: JobPlaces) -> dict[str, Any]:
     return {
-        "summary": page_text(cause, root, job),
+        "summary": summary_text(cause, root, job),
         "nodes": list(cause.nodes),
         "place": cause.place,
         "symptom": cause.symptom,
@@ -116,7 +116,7 @@ def _is_undated(each: Observation) -> bool:
 def _cause_lines(cause: Cause, root: Root, job: JobPlaces) -> list[str]:
     rule = cause.main.rule
     lines = [
-        page_text(cause, root, job),
+        summary_text(cause, root, job),
         f"  {cause.symptom}, {cause.domain}, {rule.duration}, {cause.confidence}, "
         f"action {cause.action}",
         f"  rule {rule.name}: {rule.source}",

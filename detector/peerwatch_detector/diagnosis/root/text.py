@@ -23,13 +23,13 @@ _HOW_LIKELY: Mapping[Confidence, str] = {
 _SUSPICION = "As likely as its finding says; a check of the node decides."
 
 
-def page_text(cause: Cause, root: Root, job: JobPlaces) -> str:
-    """Return one sentence for a page: what to do, what happened, and what followed."""
+def summary_text(cause: Cause, root: Root, job: JobPlaces) -> str:
+    """Return one sentence: what to do, what happened, and what followed."""
     return f"{_order(cause)}: {_subject(cause, root)}{_consequence(cause, root, job)}."
 
 
 def pager_text(cause: Cause, root: Root, job: JobPlaces) -> str:
-    """Return ``page_text`` with how sure it is, and what was missing where it is not.
+    """Return ``summary_text`` with how sure it is, and what was missing where it is not.
 
     Returns
     -------
@@ -40,7 +40,7 @@ def pager_text(cause: Cause, root: Root, job: JobPlaces) -> str:
     says_all = cause.confidence == "sure" or (root.works and cause.is_suspicion)
     missing = "" if says_all else " ".join(root.missing)
     how_likely = _SUSPICION if cause.is_suspicion else _HOW_LIKELY[cause.confidence]
-    text = f"{page_text(cause, root, job)} {how_likely} {missing}".rstrip()
+    text = f"{summary_text(cause, root, job)} {how_likely} {missing}".rstrip()
     return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
 
 

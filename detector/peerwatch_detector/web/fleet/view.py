@@ -14,7 +14,7 @@ from peerwatch_detector.web.ago import ago
 from peerwatch_detector.web.alerts import AlertView
 from peerwatch_detector.web.state import StateView, state_of
 
-# What a person may choose, in the order of the page, with what is said of it.
+# What a person may choose, in the order of the view, with what is said of it.
 CHOICES = {
     "faulty": "with a faulty node",
     "alerting": "with a critical alert",
@@ -24,8 +24,9 @@ CHOICES = {
     "training": "training",
     "ended": "ended",
 }
-# So many jobs are one page of the list.
-_JOBS_ON_A_PAGE = 100
+# So many jobs of the list are shown at a time. Chosen: some screens, which a browser lays out at
+# once.
+_JOBS_AT_A_TIME = 100
 # So many of a job's flagged nodes are named in its row: as many as fit in a line.
 _NAMED = 4
 # What comes first among jobs without a finding.
@@ -57,23 +58,23 @@ class Asked:
         Part of the name of a job or of one of its nodes.
     choice
         One of ``CHOICES``; empty = all.
-    page
-        From 1 on.
+    part
+        Which part of the list, from 1 on.
     """
 
     text: str = ""
     choice: str = ""
-    page: int = 1
+    part: int = 1
 
     @classmethod
     def of(cls, arguments: Mapping[str, str]) -> Asked:
         """Read an address; what is none of the choices is all."""
-        choice, page = arguments.get("state", ""), arguments.get("page", "")
-        digits = page.isascii() and page.isdigit() and len(page) < 6
+        choice, part = arguments.get("state", ""), arguments.get("page", "")
+        digits = part.isascii() and part.isdigit() and len(part) < 6
         return cls(
             arguments.get("q", "").strip()[:200],
             choice if choice in CHOICES else "",
-            max(1, int(page)) if digits else 1,
+            max(1, int(part)) if digits else 1,
         )
 
 
@@ -84,12 +85,12 @@ class FleetView:
     Parameters
     ----------
     rows, shown
-        Of this page, and the evaluated jobs that they are of.
+        Of this part, and the evaluated jobs that they are of.
     jobs, matching
         How many there are, and how many match what was asked.
     counts
         How many of all jobs each choice has, those without a job left out.
-    page, pages
+    part, parts
         From 1 on.
     findings
         Of all jobs.
@@ -102,10 +103,16 @@ class FleetView:
     jobs: int
     matching: int
     counts: dict[str, int]
-    page: int
-    pages: int
+    part: int
+    parts: int
     findings: int
     asked: Asked
+
+    @property
+    def places(self) -> str:
+        """Which of the matching jobs are shown, such as "101 to 200"."""
+        first = (self.part - 1) * _JOBS_AT_A_TIME
+        return f"{first + 1} to {first + len(self.rows)}"
 
 
 def fleet_view(
@@ -160,17 +167,17 @@ def fleet_view(
         if (not asked.choice or has(detection, asked.choice)) and _named(detection, asked.text)
     ]
     found.sort(key=urgency)
-    pages = max(1, math.ceil(len(found) / _JOBS_ON_A_PAGE))
-    page = min(asked.page, pages)
-    shown = tuple(found[(page - 1) * _JOBS_ON_A_PAGE : page * _JOBS_ON_A_PAGE])
+    parts = max(1, math.ceil(len(found) / _JOBS_AT_A_TIME))
+    part = min(asked.part, parts)
+    shown = tuple(found[(part - 1) * _JOBS_AT_A_TIME : part * _JOBS_AT_A_TIME])
     return FleetView(
         tuple(_row(each, states, firing, summaries, now) for each in shown),
         shown,
         len(detections),
         len(found),
         {choice: count for choice, count in counts.items() if count},
-        page,
-        pages,
+        part,
+        parts,
         sum(len(detection.findings) for detection in detections),
         asked,
     )

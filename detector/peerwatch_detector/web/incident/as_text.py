@@ -5,7 +5,7 @@ from __future__ import annotations
 from peerwatch_detector.web.incident.view import IncidentView
 from peerwatch_detector.web.root.view import RowView
 
-# Of the timeline. Chosen: the text goes into a ticket or a chat, where it is still one screen.
+# Of the timeline. Chosen: the text goes into a chat or a mail, where it is still one screen.
 _MOST_ROWS = 25
 
 
@@ -17,10 +17,10 @@ def as_text(view: IncidentView, address: str) -> str:
     view
         The incident in words.
     address
-        Where its page is.
+        Where its view is.
     """
     parts = [view.headline, "", *(f"{name}: {text}" for name, text in view.facts)]
-    parts += [f"state: {view.state}", f"page: {address}"]
+    parts += [f"state: {view.state}", f"web UI: {address}"]
     if view.steps:
         parts += ["", "What to do:", *(f"{place}. {text}" for place, text in _numbered(view.steps))]
     if view.rows:

@@ -109,7 +109,7 @@ def coarse(frame: JobFrame, asked: Stretch) -> tuple[NDArray[np.float64], NDArra
 def quantiles(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the quantiles 0.1, 0.5 and 0.9 over the rows, shape (3, n_steps); NaN without rows.
 
-    As ``np.nanquantile``, which goes through the steps one by one: a page has thousands.
+    As ``np.nanquantile``, which goes through the steps one by one: a view has thousands.
     """
     found = np.full((len(_SHARES), values.shape[1]), np.nan)
     counts = (~np.isnan(values)).sum(axis=0)

@@ -1,4 +1,4 @@
-"""What is asked of Prometheus about an incident: PromQL, which the page shows too."""
+"""What is asked of Prometheus about an incident: PromQL, which the view shows too."""
 
 from __future__ import annotations
 

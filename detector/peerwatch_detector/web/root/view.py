@@ -12,7 +12,7 @@ from peerwatch_detector.diagnosis.root.evidence.evidence import Evidence, in_ord
 from peerwatch_detector.diagnosis.root.live.root import LiveRoot
 from peerwatch_detector.diagnosis.root.published import told_causes
 from peerwatch_detector.diagnosis.root.taxonomy.cause import Cause, names
-from peerwatch_detector.diagnosis.root.text import page_text, would_change
+from peerwatch_detector.diagnosis.root.text import summary_text, would_change
 from peerwatch_detector.service.diagnoses import Diagnoses
 from peerwatch_detector.web.ago import clock, date
 from peerwatch_detector.web.root.diagram import Diagram, draw
@@ -227,7 +227,7 @@ def _cause(number: int, cause: Cause, found: LiveRoot) -> CauseView:
         speaks.append(f"{len(seen) - _MOST_FOR} more")
     return CauseView(
         number,
-        page_text(cause, found.root, found.places),
+        summary_text(cause, found.root, found.places),
         cause.place or names(cause.nodes, 8),
         cause.symptom.replace("_", " "),
         cause.domain,

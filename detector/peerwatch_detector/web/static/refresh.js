@@ -1,5 +1,5 @@
-// Brings what has changed into the page every ten seconds, without moving it under the reader.
-// Without scripts the page says so itself (base.html).
+// Brings what has changed into the view every ten seconds, without moving it under the reader.
+// Without scripts the view says so itself (base.html).
 "use strict";
 (() => {
   const busy = () =>

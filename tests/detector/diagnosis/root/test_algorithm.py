@@ -13,7 +13,7 @@ from detector.diagnosis.root.failed_job import (
     timeouts,
 )
 from peerwatch_detector.diagnosis.root.evidence.evidence import Evidence
-from peerwatch_detector.diagnosis.root.text import page_text
+from peerwatch_detector.diagnosis.root.text import summary_text
 
 XID_79 = ev(-4, "xid", "79", "n3", gpu="3")
 STALLED = ev(0, "step", "stalled")
@@ -33,7 +33,7 @@ def test_a_critical_error_names_its_node_and_the_page_says_what_followed() -> No
     assert (
         "Isolate n3 and restart: GPU 3 fell off the bus (XID 79), 4 s before 2 ranks lost their "
         "connection to it."
-    ) == page_text(cause, root, JOB)
+    ) == summary_text(cause, root, JOB)
     assert ["CriticalError"] == [step.name for step in root.path]
 
 
@@ -187,7 +187,7 @@ def test_two_nodes_that_complain_about_each_other_are_examined() -> None:
 
     (cause,) = root.causes
     assert (("n1", "n5"), "inspect", "undecided") == (cause.nodes, cause.action, cause.confidence)
-    assert "they complain about each other" in page_text(cause, root, JOB)
+    assert "they complain about each other" in summary_text(cause, root, JOB)
 
 
 def test_who_reports_a_node_failure_is_not_the_node_that_failed() -> None:

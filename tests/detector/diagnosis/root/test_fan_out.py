@@ -9,7 +9,7 @@ from peerwatch_detector.diagnosis.root.algorithm.fan_out import MOST_NODES, most
 from peerwatch_detector.diagnosis.root.evidence.evidence import Evidence
 from peerwatch_detector.diagnosis.root.evidence.job_places import JobPlaces
 from peerwatch_detector.diagnosis.root.taxonomy.rules import rule_book
-from peerwatch_detector.diagnosis.root.text import page_text
+from peerwatch_detector.diagnosis.root.text import summary_text
 
 STALLED = ev(0, "step", "stalled")
 
@@ -90,7 +90,7 @@ def test_a_driver_that_was_changed_on_many_nodes_is_not_one_nodes(
     assert expected == isolated(root)
     assert "software" == root.causes[0].domain
     if not expected:
-        assert page_text(root.causes[0], root, JOB).startswith(
+        assert summary_text(root.causes[0], root, JOB).startswith(
             "Examine what was changed before a restart: only n5 shows it so far"
         )
 

@@ -18,7 +18,7 @@ from peerwatch_detector.diagnosis.root.answer import root_json, root_text
 from peerwatch_detector.diagnosis.root.live.gathering import evidence_of, job_places
 from peerwatch_detector.diagnosis.root.live.queries import HAS_EVIDENCE, QUERIES
 from peerwatch_detector.diagnosis.root.live.root import ask_root, root_of
-from peerwatch_detector.diagnosis.root.text import page_text
+from peerwatch_detector.diagnosis.root.text import summary_text
 from peerwatch_detector.errors import ReadError
 from peerwatch_detector.frame import PartialAnswer, Series
 from peerwatch_detector.reading import promql
@@ -323,7 +323,7 @@ def test_addresses_in_complaints_are_those_of_nodes() -> None:
     found = root_of(samples, NOW, "7")
     assert {"10.0.0.5": "n5"} == found.places.addresses
     (cause,) = found.root.causes
-    text = page_text(cause, found.root, found.places)
+    text = summary_text(cause, found.root, found.places)
     assert text.endswith("5 s before 14 ranks lost their connection to it.")
 
 

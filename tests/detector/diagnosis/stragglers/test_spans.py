@@ -123,7 +123,7 @@ def exported(spans: list[dict[str, Any]]) -> str:
     return "".join(json.dumps(line) + "\n" for line in found)
 
 
-def judged(path: Path) -> tuple[WhatIf, Conclusion]:
+def evaluated(path: Path) -> tuple[WhatIf, Conclusion]:
     layout = arrange(read_trace(path, None))
     measures = analyse(layout, chain_schedule(layout))
     return measures, conclude(layout, measures)
@@ -148,7 +148,7 @@ def test_a_slow_rank_is_named_with_its_node(
         "packed": json.dumps(whole),
     }[form].encode()
     path.write_bytes(gzip.compress(content) if form == "packed" else content)
-    measures, conclusion = judged(path)
+    measures, conclusion = evaluated(path)
     assert pytest.approx(SLOW.seconds()) == measures.replayed_seconds
     # Half a second on one of four ranks.
     assert pytest.approx(SLOW.seconds() - 0.375, abs=0.001) == measures.ideal_seconds
@@ -162,7 +162,7 @@ def test_a_slow_rank_is_named_with_its_node(
 def test_even_ranks_and_uneven_steps_name_nobody(tmp_path: Path) -> None:
     path = tmp_path / "spans.jsonl"
     path.write_text(lines(DataParallel(lambda step, rank: 0.4 + 0.3 * ((step + rank) % 4)).spans()))
-    measures, conclusion = judged(path)
+    measures, conclusion = evaluated(path)
     assert measures.slowdown > 1.1
     assert () == conclusion.workers
 
@@ -227,7 +227,7 @@ def test_what_is_no_trace_of_spans_is_refused(content: str, message: str, tmp_pa
     path = tmp_path / "spans.json"
     path.write_text(content)
     with pytest.raises(TraceError) as caught:
-        judged(path)
+        evaluated(path)
     assert message in str(caught.value)
 
 
@@ -241,7 +241,7 @@ def test_ranks_that_do_different_things_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "spans.jsonl"
     path.write_text(lines(spans))
     with pytest.raises(TraceError, match="different numbers of collectives in a step"):
-        judged(path)
+        evaluated(path)
 
 
 def replicated(slow: int | None, pause: int | None = None) -> list[dict[str, Any]]:
@@ -273,14 +273,14 @@ def test_waiting_within_backward_passes_is_none_of_their_work(
 ) -> None:
     path = tmp_path / "spans.jsonl"
     path.write_text(lines(replicated(slow=1)))
-    measures, conclusion = judged(path)
+    measures, conclusion = evaluated(path)
     assert pytest.approx(1.3, abs=0.01) == measures.replayed_seconds
     assert pytest.approx(0.925, abs=0.01) == measures.ideal_seconds
     assert [1] == [worker.rank for worker in conclusion.workers]
     assert 0 == main(["stragglers", str(path)])
     assert "backward passes end together" in capsys.readouterr().out
     path.write_text(lines(replicated(slow=None)))
-    assert "no_straggler" == judged(path)[1].causes[0].name
+    assert "no_straggler" == evaluated(path)[1].causes[0].name
 
 
 def test_a_step_that_paused_does_not_decide(
@@ -312,5 +312,5 @@ def test_collectives_that_overlap_take_the_time_that_they_took(tmp_path: Path) -
             ]
     path = tmp_path / "spans.jsonl"
     path.write_text(lines(spans))
-    measures, _ = judged(path)
+    measures, _ = evaluated(path)
     assert pytest.approx(1.0) == measures.replayed_seconds

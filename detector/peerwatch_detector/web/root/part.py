@@ -1,4 +1,4 @@
-"""The part of a job's page that says what to do first, and what came first."""
+"""The part of a job's view that says what to do first, and what came first."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class RootParts:
         return self._views.get(diagnoses.roots.get(job_id), self._named(job_id))
 
     def _named(self, job_id: str) -> frozenset[str]:
-        """Return the nodes that the page names for other reasons than the root."""
+        """Return the nodes that the view names for other reasons than the root."""
         snapshot = self._detector.snapshot
         verdicts = () if snapshot.diagnoses is None else snapshot.diagnoses.verdicts
         return frozenset(

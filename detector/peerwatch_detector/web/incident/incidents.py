@@ -24,7 +24,7 @@ _OPEN_SECONDS, _OVER_SECONDS, _LIST_SECONDS, _FAILED_SECONDS = 10.0, 600.0, 15.0
 
 
 class Incidents:
-    """Makes the pages of incidents.
+    """Makes the views of incidents.
 
     Parameters
     ----------
