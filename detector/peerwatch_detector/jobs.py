@@ -24,7 +24,7 @@ _DEPARTED_AFTER = 3600.0
 # interval of at most a minute: for so long, who is back still tells with whom a node vanished.
 _RETURNED_FOR = 60.0
 # A server whose answers are partial for longer says all that it will: jobs end by it again. Nodes
-# never vanish by it. Chosen: as long as a job is given without a node.
+# never vanish by it. Chosen: as long as a vanished node is waited for.
 _PARTIAL_FOR = 3600.0
 
 

@@ -50,7 +50,7 @@ _OF_THE_SERVER: frozenset[ReadFailure] = frozenset(
 # The server does not do this, whatever is asked; another api may.
 _ANOTHER_API_MAY_WORK: frozenset[ReadFailure] = frozenset({"http_4xx", "malformed"})
 # Series of a selection whose nodes are not known, to begin with. Chosen: eight nodes of eight GPUs;
-# what is larger is split by its answer.
+# the first answer says how many there are.
 _UNKNOWN_SERIES = 64
 
 

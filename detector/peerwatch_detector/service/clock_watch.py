@@ -10,8 +10,8 @@ logger = logging.getLogger(__name__)
 
 Direction = Literal["forward", "back"]
 
-# By so many seconds a clock must be off at once; NTP corrects less by slewing. Chosen: less than a
-# cycle or a scrape interval of 15 s puts no sample into another one.
+# By so many seconds a clock must be off at once; NTP corrects less by slewing. Chosen: less than
+# the 15 s of a cycle, and far more than slewing moves a clock in one.
 LEAST_JUMP_SECONDS = 10.0
 
 

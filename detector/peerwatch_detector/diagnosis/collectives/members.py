@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 
 from peerwatch_detector.diagnosis.collectives.snapshot import Group
 
-# No job has more ranks: ten times as many as the largest clusters have GPUs. What claims more is no
-# list of ranks.
+# No job has more ranks: ten times the 100,000 GPUs of docs/scaling.md. What claims more is no list
+# of ranks.
 _MOST_RANKS = 1_000_000
 # Members and description of a group, and how many nodes claim them.
 Claims = Counter[tuple[frozenset[int], str]]

@@ -18,7 +18,7 @@ from peerwatch_detector.reading.instant_reader import Answers, Instants
 # whatever its nodes differ in; four minorities of the largest size fit.
 MOST_MINORITIES = 256
 # At the first reading: how far back changes are searched, and published ones still count. Chosen:
-# longer than a restart takes; what is older has been published.
+# longer than a detector is away for an update; what is older it has published before.
 _FIRST_SECONDS = 3600
 # A change of the last moments of a reading is seen in the next one again, rather than by none: four
 # scrape intervals of 15 s.

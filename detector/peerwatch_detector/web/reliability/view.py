@@ -25,7 +25,6 @@ QUERIES: Mapping[str, str] = {
     "scores": "topk(50, max by (node) (peerwatch_lemon_score))",
     "missing": "max(peerwatch_reliability_missing)",
 }
-# A unit.
 _SECONDS_OF_HOUR = 3600.0
 
 

@@ -18,8 +18,8 @@ from peerwatch_detector.diagnosis.by_rank import by_rank
 from peerwatch_detector.diagnosis.diagnoser import Samples
 
 # Requests of this many times the usual time are late, and must be of this many times those of the
-# next rank: a congested fabric makes several late. Chosen: as of round trips, and as of the root of
-# a failure, which must be as much more suspected than the next.
+# next rank: a congested fabric makes several late. Chosen: the factors of round trips
+# (round_trips.py), and of nodes that are suspected (suspicion.py).
 _LATE_TIMES = 3.0
 _NEXT_TIMES = 2.0
 # Fewer in the mean are chance: counts are read between a post and its completion, so one may be in

@@ -26,7 +26,7 @@ _LEAST_SECONDS = 0.005
 # since nothing else speaks for it.
 _LEAST_PAIRS = 3
 _LEAST_SECONDS_ALONE = 0.02
-# The same factor as of pings (ping_table.py).
+# The factor of pings (ping_table.py).
 _TIMES_THE_USUAL = 3.0
 # What a slow node holds up comes in bursts, which delay others a little. Chosen: the same factor,
 # from above.

@@ -27,8 +27,8 @@ LEAST_SENT = 20
 # What a healthy network may lose. Chosen: half of a thousandth; networks of clusters lose far less
 # than one.
 _HEALTHY_RATIO = 0.0005
-# A pair is bad from as many lost pings on, and from this share. Chosen: one or two are lost while
-# an exporter starts again; half of the loss from which on TCP suffers (loss.py).
+# A pair is bad from as many lost pings on, and from this share. Chosen: one or two are chance; half
+# of the loss from which on TCP suffers (loss.py).
 _LEAST_LOST = 3
 _LEAST_RATIO = 0.01
 # With one partner, either of the two could be the reason.
