@@ -29,6 +29,7 @@ Suite = Literal["config", "light", "full"]
 # What a node must have for a check to run; without it the check is skipped, with the reason.
 Need = Literal["gpu", "torch", "numpy", "root", "perftest", "dcgm", "rdma", "peers"]
 
+# As NHC, Slurm's usual health check, gives all of its checks by default.
 _LEAST_TIMEOUT = 30.0
 SUITES: tuple[Suite, ...] = get_args(Suite)
 NEEDS: tuple[Need, ...] = get_args(Need)

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from peerwatch_checks.check import Context
 
 # While a quarter of the CPUs is idle, the least time of each part is found there. On two CPUs, one
-# process of others must not hide a slow memory.
+# process of others must not hide a slow memory. What it changes: docs/checks.md.
 _MOST_CPU = 0.75
-# Of the bytes that the check itself moves: what others move meanwhile.
+# Of the bytes that the check itself moves: what others move meanwhile. Chosen: as much of the disk
+# as of the CPUs above.
 _MOST_BYTES = 0.25
+# The kernel's unit in this file, whatever the disk has (Documentation/block/stat.rst).
 _SECTOR_BYTES = 512
 # /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal; the guests' are in user.
 _IDLE = (3, 4)

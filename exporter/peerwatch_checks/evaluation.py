@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # Fewer say nothing about what is usual: one of three that is slow is a third of them.
 MIN_PEERS = 4
+# The fewest of which one that went wrong does not move the median.
 MIN_EARLIER = 3
 # 1.4826 makes the median absolute deviation of a normal distribution its standard deviation.
 _DEVIATIONS = 3 * 1.4826

@@ -25,7 +25,7 @@ _NAMED = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 # A value that stands behind = and must not be taken for several pairs.
 _QUOTED = re.compile(r'[\s"=]')
 _CONVERSION = re.compile(r"%(?:%|[-#0 +]*\d*(?:\.\d+)?[a-zA-Z])")
-# A sentence of the program may be long; a page of HTML from a proxy is cut.
+# Chosen: the program's own sentences are shorter, and what a proxy sends as HTML is cut.
 _MAX_MESSAGE_CHARACTERS = 8192
 
 

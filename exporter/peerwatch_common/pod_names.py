@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 
+# Kubernetes' limits: a pod's name is a DNS subdomain, a namespace a DNS label (RFC 1123).
 LONGEST_POD_NAME = 253
 _LONGEST_NAMESPACE = 63
+# Chosen: several times the 110 pods that a kubelet runs by default.
 _CACHED_NAMES = 1024
 
 _RANDOM = "[bcdfghjklmnpqrstvwxz2456789]"

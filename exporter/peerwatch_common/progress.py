@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 if TYPE_CHECKING:
     from types import TracebackType
 
-# Seconds between two lines where a bar cannot be redrawn: a log stays readable.
+# Seconds between two lines where a bar cannot be redrawn. Chosen: a log stays readable with twelve
+# lines a minute.
 LINE_SECONDS = 5.0
 _LINE_FORMAT = "{desc}: {n_fmt}/{total_fmt} {rate_noinv_fmt}, {remaining} left{postfix}"
 

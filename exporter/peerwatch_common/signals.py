@@ -6,7 +6,8 @@ import queue
 import signal
 
 ENDING = frozenset({signal.SIGTERM, signal.SIGINT})
-# A signal that the kernel gives to another thread is not seen before the main one wakes.
+# A signal that the kernel gives to another thread is not seen before the main one wakes. Chosen:
+# one wake-up a second costs nothing, and nobody minds an end that comes a second later.
 LONGEST_WAIT_SECONDS = 1.0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from peerwatch_checks.accelerators.devices import Device, seconds_of, synchronize
+from peerwatch_checks.accelerators.devices import SEED, Device, seconds_of, synchronize
 from peerwatch_checks.accelerators.floors import Quantity, floor_of
 from peerwatch_checks.check import Outcome
 from peerwatch_checks.evaluation import evaluate, reference_for
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from peerwatch_checks.check import Context
-
-_SEED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ def copy_speed(
     # A device may have to hold both.
     size = max(8, min(source.fits(size), target.fits(2 * size) // 2) // 8 * 8)
     pinned = source.is_gpu != target.is_gpu
-    generator = torch.Generator().manual_seed(_SEED)
+    generator = torch.Generator().manual_seed(SEED)
     pattern = torch.randint(-(2**62), 2**62, (size // 8,), generator=generator)
     ends = [
         torch.empty(size // 8, dtype=torch.int64, pin_memory=True)

@@ -15,9 +15,14 @@ from peerwatch_checks.check import Skip
 if TYPE_CHECKING:
     from peerwatch_checks.check import Context
 
-# The first runs of a kernel load it, choose an algorithm and raise the clocks.
+# The first runs of a kernel load it, choose an algorithm and raise the clocks; 3 to 5 are usual.
 WARM_UPS = 4
+# Any will do that is the same on all nodes and in all runs, as their results are compared.
+SEED = 20
+# Of the time until a check's deadline, what it measures for; the rest is for loading torch.
+MEASURING_SHARE = 0.6
 # Of what is free on a device, this share is used at most: a check must never run out of memory.
+# Chosen: a fifth is left for what torch and libraries allocate themselves.
 _MEMORY_SHARE = 0.8
 
 

@@ -14,7 +14,8 @@ from peerwatch_checks.accelerators.devices import Device, seconds_of, synchroniz
 if TYPE_CHECKING:
     from typing import Any
 
-# A whole number that float32 holds exactly, also summed over more ranks than there are.
+# A prime, so that no shift by a power of two goes unseen; float32 holds sums of it over more ranks
+# than there are exactly.
 _MODULUS = 251
 
 

@@ -17,8 +17,9 @@ from peerwatch_checks.accelerators.devices import WARM_UPS, Device, synchronize
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Rows and columns: large enough to fill a GPU, small enough that a CPU takes milliseconds.
+# Rows and columns, chosen: large enough to fill a GPU, small enough that a CPU takes milliseconds.
 _GPU_ROWS, _CPU_ROWS = 4096, 256
+# Chosen: a product takes more than 10 microseconds, so that these take more than a second.
 _MOST_PRODUCTS = 100_000
 
 

@@ -16,11 +16,13 @@ from typing import Any
 
 # What a user sets for jobs would change what is tested: networks, algorithms, debug output.
 _NOT_INHERITED = ("NCCL_", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "TORCH_NCCL_", "GLOO_")
+# Of the last line of a rank that failed: chosen, a sentence or two.
 _MOST_TEXT = 300
+# Chosen: short against the seconds that ranks take to start.
 _POLL_SECONDS = 0.05
 # Where a rank has failed the others wait for it in vain; over gloo they say so within this.
 _AFTER_FAILURE_SECONDS = 5.0
-# As long as processes that were killed may take to go.
+# Chosen: longer than processes that were killed take to go, unless they hang in the kernel.
 _END_SECONDS = 5.0
 
 

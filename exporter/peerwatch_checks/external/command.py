@@ -12,7 +12,9 @@ from peerwatch_checks.check import Skip
 
 # Prologs run without PATH; these are where packages and vendors put programs.
 _FOLDERS = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/opt/perftest/bin"
+# Chosen: many times what dcgmi writes of eight GPUs.
 _MOST_BYTES = 8 << 20
+# As the program itself gives a check to end (supervisor.GRACE_SECONDS).
 _KILL_SECONDS = 5.0
 
 

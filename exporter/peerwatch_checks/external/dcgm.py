@@ -10,7 +10,7 @@ from typing import Any
 # By DCGM's error severities: monitor 1, isolate 2, unknown 3, triage 4, configuration 5, reset 6.
 # Only these two say that the GPU itself cannot be used as it is.
 _HIGH = {2, 6}
-# Braces in what is printed before the JSON.
+# Braces in what is printed before the JSON. Chosen: far more than warnings there have.
 _MOST_TRIES = 50
 
 

@@ -9,7 +9,8 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass
 
-# As long as NVML takes to start on a node with eight GPUs without persistence mode.
+# Chosen: longer than NVML takes to start on a node with eight GPUs without persistence mode, some
+# seconds for each.
 _SECONDS = 30.0
 
 

@@ -14,9 +14,12 @@ from typing import Any
 
 from peerwatch_common.arm_cpus import arm_cpus
 
-# Two nodes of a kind differ by what firmware and kernel keep for themselves.
+# Two nodes of a kind differ by what firmware and kernel keep for themselves. Chosen: no more than a
+# small memory module of a server, so that a missing one shows.
 _MEMORY_STEP = 1 << 34
+# Chosen: disks of one size, but of several makers, differ by less.
 _DISK_STEP = 10**10
+# The kernel's unit in /sys/block/*/size, whatever the disk has.
 _SECTOR = 512
 # Not hardware: loop devices, memory as a disk, device mapper, software RAID.
 _NO_DISKS = ("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd")

@@ -19,6 +19,7 @@ KNOWN = (
     "munge", "slurmd",
 )  # fmt: skip
 _PROPERTIES = ("Id", "LoadState", "ActiveState", "SubState", "UnitFileState", "Result")
+# Chosen: systemd answers in milliseconds; who waits this long waits for one that hangs.
 _SECONDS = 10.0
 _ENABLED = frozenset({"enabled", "enabled-runtime", "linked", "alias"})
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from peerwatch_checks.check import Outcome, Skip
 
 # The port on which the first node listens under srun, where nobody gives one: Slurm's jobs share
-# no node during a check.
+# no node during a check. Chosen: near torchrun's own 29500, below those of outgoing connections.
 _PORT = 29533
 
 

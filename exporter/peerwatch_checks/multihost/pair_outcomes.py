@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from peerwatch_checks.multihost.rounds import Result
     from peerwatch_checks.pairs.naming import Suspect
 
+# Names in a sentence: chosen, more than are ever to be looked at one by one.
 _LISTED = 8
 
 

@@ -23,12 +23,16 @@ from peerwatch_checks.multihost.member import Member
 from peerwatch_checks.pairs.naming import Verdict, name_suspects
 from peerwatch_checks.pairs.schedule import Pair, Places, near_to_far
 
-# Beyond the time a pair has, for starting it and for hearing of it.
+# Beyond the time a pair has, for starting it and for hearing of it. Chosen: loading torch takes
+# seconds.
 SLACK_SECONDS = 5.0
-# Of a check's time until its deadline, that of its rounds; the rest is for starting.
+# Of a check's time until its deadline, that of its rounds; the rest, 36 s of 6 minutes, is for
+# starting.
 SHARE_OF_DEADLINE = 0.9
+# Chosen: a round trip to the store, also where no time is left for it.
 _LEAST_SECONDS = 0.2
 _SINGLE = ("link", "undecided")
+# Names of a single pair.
 _TWO = 2
 
 

@@ -18,6 +18,7 @@ from peerwatch_checks.segments.division import Segment
 from peerwatch_checks.segments.evidence import Tolerances, Trained
 from peerwatch_checks.segments.search import Found, Places, Suspect, search
 
+# Of two nodes nobody knows which is slow.
 _LEAST_NODES = 3
 
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from peerwatch_checks.multihost.member import Member
     from peerwatch_checks.multihost.rounds import Measure, PairTask, Store
 
-# Of a pair's time: the rest is for hearing of the port and for telling the result.
+# Of a pair's time: the rest, 9 s of the usual 60, is for hearing of the port and for telling the
+# result.
 _SHARE = 0.85
 _PREFIX = "peerwatch-check"
 

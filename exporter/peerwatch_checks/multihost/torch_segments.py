@@ -9,7 +9,8 @@ from peerwatch_checks.multihost.rounds import Store
 from peerwatch_checks.multihost.segment_runs import NodeTrained, SegmentTask, Train
 from peerwatch_checks.multihost.torch_pairs import interface_environment, meeting_point
 
-# Of a segment's time: the rest is for hearing of the port and for telling the result.
+# Of a segment's time: the rest is for hearing of the port and for telling the result, as in
+# torch_pairs.py.
 _SHARE = 0.85
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from peerwatch_checks.settings.load import Settings
     from peerwatch_common.check_results.record import Record
 
-# Slurm ends a HealthCheckProgram after 60 s, and a node waits for its prolog.
+# Slurm ends a HealthCheckProgram after 60 s, and a node waits for its prolog: as the suite `light`.
 _SLURM_SECONDS = 50.0
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 

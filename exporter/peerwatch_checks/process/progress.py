@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TextIO
 
 from peerwatch_common.logs import one_line
+from peerwatch_common.progress import LINE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from peerwatch_checks.check import Check
     from peerwatch_common.check_results.record import Record
-
-_LINE_SECONDS = 5.0
 
 
 class ProgressLines:
@@ -32,13 +31,13 @@ class ProgressLines:
     def begins(self, check: Check, number: int, count: int) -> None:
         """Write that a check begins."""
         self._place = f"[{number}/{count}] {check.name}"
-        self._next = _LINE_SECONDS
+        self._next = LINE_SECONDS
         self._write(f"about {check.seconds:g} s")
 
     def runs(self, check: Check, seconds: float) -> None:
         """Write for how long it has been running, now and then."""
         if seconds >= self._next:
-            self._next = seconds + _LINE_SECONDS
+            self._next = seconds + LINE_SECONDS
             self._write(f"{seconds:.0f} s, {check.timeout_seconds:g} s at most")
 
     def ended(self, check: Check, found: Sequence[Record]) -> None:

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 
     from peerwatch_checks.prometheus.client import Server
 
-# What nodes achieve hardly changes, but drivers and libraries do.
+# What nodes achieve hardly changes, but drivers and libraries do. Chosen: in a week most nodes are
+# idle, and checked, at least once.
 _OLDEST_SECONDS = 7 * 86_400
+# The status of a check that did not work, as record.STATUSES counts.
 _ERROR = 3
 _BY = "check, device, unit"
 

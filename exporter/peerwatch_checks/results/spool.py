@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from peerwatch_common.check_results.record import Record
 
-# Of each device: enough for a median that one bad run does not move.
+# Of each device: chosen, enough for a median that some bad runs do not move.
 _KEPT_RUNS = 20
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from peerwatch_common.check_results.record import Record
 
 _ORDER = ("fail", "warn", "error", "skipped", "pass")
-# Slurm shows a node's reason in a column.
+# Slurm shows a node's reason in a column. Chosen: what a person still reads there.
 _MOST_REASON = 200
 _SAID = {0: "passed", 1: "passed with warnings", 2: "FAILED", 3: "not all could be tested"}
 

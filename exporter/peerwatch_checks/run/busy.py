@@ -18,7 +18,7 @@ _CHECKPOINT = "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 _PODS = "var/lib/kubelet/pods"
 # Debian's program may have a suffix: slurmstepd-wlm.
 _STEP = re.compile(r"^slurmstepd[\w-]*: \[(\d+)\.")
-# Long enough for a mean, short enough to wait for.
+# Chosen: long enough for a mean (50 ticks of a CPU), short enough to wait for.
 _CPU_SECONDS = 0.5
 
 

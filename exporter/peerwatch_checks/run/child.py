@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from peerwatch_checks.check import Check
 
+# The lowest priority there is.
 _NICE = 19
 # The kernel's OOM killer takes the check, rather than what the node is for.
 _OOM_SCORE_ADJ = "1000"

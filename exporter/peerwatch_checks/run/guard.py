@@ -21,12 +21,15 @@ from peerwatch_checks.run.process_tree import adopt_orphans
 if TYPE_CHECKING:
     from pathlib import Path
 
+# linux/prctl.h.
 _PR_SET_PDEATHSIG = 1
 # By which the kernel says that the program has ended; the parent's number is what counts.
 _PARENT_ENDED = signal.SIGUSR1
+# Chosen: signals wake it at once, and one that was missed costs a second.
 _TICK_SECONDS = 1.0
+# Chosen: a killed process is gone after some milliseconds.
 _KILL_TICK_SECONDS = 0.02
-# Who does not end within this after SIGKILL is in a call of the kernel that never returns.
+# Chosen: who does not end within this after SIGKILL is in a call of the kernel that never returns.
 _KILL_SECONDS = 2.0
 
 

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     import psutil
 
+# linux/prctl.h.
 _PR_SET_CHILD_SUBREAPER = 36
+# As in guard.py: a killed process is gone after some milliseconds.
 _POLL_SECONDS = 0.02
 # Who does not end within this after SIGKILL is in a call of the kernel that never returns.
 _KILL_SECONDS = 2.0

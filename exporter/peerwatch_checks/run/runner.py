@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from peerwatch_checks.run.needs import Node
     from peerwatch_common.check_results.record import Record
 
-# What was found of a node that long ago still holds.
+# Chosen: a node that was idle this long ago still is; looking takes half a second (busy.py).
 _BUSY_SECONDS = 10.0
 
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 # Commands that mean all checks of a scope.
 SCOPE_COMMANDS: dict[str, Scope] = {"pair": "pair", "offline": "multi"}
 # Aegis' limits: configuration and light checks a minute, one host 3 minutes, several 6. The start
-# of the program and the end of a check that hangs are within them.
+# of the program and the end of a check that hangs (GRACE_SECONDS, and 2 s to be killed) are within
+# them. `offline` has what its one check may take.
 _ROOM = 10.0
 SUITE_SECONDS = {
     "config": 60.0 - _ROOM,
@@ -24,6 +25,7 @@ SUITE_SECONDS = {
     "pair": 360.0 - _ROOM,
     "offline": 900.0 - _ROOM,
 }
+# Of `full`, where several nodes take part: Aegis' limit for them comes on top.
 _PEERS_SECONDS = 360.0
 
 

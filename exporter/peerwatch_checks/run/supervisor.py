@@ -21,13 +21,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-# What a check may say in all; a line is an outcome of some hundred characters.
+# What a check may say in all; a line is an outcome of some hundred characters. Chosen: four times
+# what is kept of a check (peerwatch_common.check_results.spool).
 _MOST_OUTPUT = 4 * 1024**2
+# The end of what it and its libraries print: chosen, a traceback.
 _MOST_MESSAGES = 16 * 1024
+# What a pipe of Linux holds.
 _READ = 65536
+# Chosen: nobody sees a check end a tenth of a second late, and ten looks a second cost nothing.
 _TICK_SECONDS = 0.1
 _CHILD = (sys.executable, "-m", "peerwatch_checks.run.child")
-# As long as Slurm and Kubernetes would rather not wait.
+# From SIGTERM to SIGKILL. Chosen: well below the 30 s that Slurm and Kubernetes wait by default.
 GRACE_SECONDS = 5.0
 
 

@@ -25,6 +25,8 @@ OF_SEVERAL_NODES: frozenset[Scope] = frozenset({"pair", "multi"})
 # What does not speak of the node, but of the check: it never drains.
 UNKNOWN: frozenset[Status] = frozenset({"error", "skipped"})
 
+# Chosen: names and versions here are far shorter and fewer; a message still fits into a label
+# (label_length.py).
 MAX_NAME = 100
 MAX_MESSAGE = 1000
 MAX_VERSIONS = 50

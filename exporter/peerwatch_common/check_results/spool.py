@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 DEFAULT_FOLDER = Path("/var/lib/peerwatch/checks")
 SUFFIX = ".jsonl"
+# Chosen: twenty times the checks that there are, and a kilobyte for each of MAX_RECORDS.
 MAX_FILES = 500
 MAX_FILE_BYTES = 1024**2
-# Devices of one check; a node with 16 GPUs has 240 pairs of them.
+# Devices of one check: a node with 16 GPUs has 240 pairs of them; four times that.
 MAX_RECORDS = 1000
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
+# Chosen: the longest of the rules in peerwatch_common.pod_names has 166.
 _LONGEST_PATTERN = 256
 # With three repeats and no repeated group, a match takes a number of steps cubic in the length of
 # the name at worst: tens of milliseconds, once per pod.
 _MOST_REPEATS = 3
+# Each may double these steps: 64 times as many at most.
 _MOST_CHOICES = 6
 
 

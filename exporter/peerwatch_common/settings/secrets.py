@@ -41,6 +41,7 @@ _SECRET_VARIABLE = re.compile("|".join((*_EVERYWHERE, *_IN_KEYS, *_IN_VARIABLES)
 NAMES_IN_TEXTS = "|".join((*_EVERYWHERE, *_IN_TEXTS))
 # A key that ends so names where a secret is, or says something about it.
 _NO_SECRET = re.compile(r"_(?:file|path|seconds)$", re.IGNORECASE)
+# Chosen: a few lines of a terminal, in an error text that still can be read.
 _LONGEST_SHOWN = 200
 
 

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-# Settings have some hundred values, a file of all users and their passwords some thousand.
+# Settings have some hundred values, a file of all users and their passwords some thousand. Chosen:
+# many times that, and still few megabytes.
 _MOST_VALUES = 200_000
-# No setting is a larger number, and Python refuses to write out one of some 14,000 bits.
+# No setting is larger than a float can be; Python refuses to write out one of some 14,000 bits.
 _MOST_BITS = 1024
 
 

@@ -26,8 +26,10 @@ OTHERS = b"Failures:"
 _ROW = re.compile(rb" {1,8}(time|host|rank|exitcode) {1,8}: ([^\n]{1,300})")
 _RANK = re.compile(rb"(\d{1,6}) \(local_rank: (\d{1,6})\)")
 _END = b"====="
-# A node has few ranks, but the row of a traceback has as many lines as the traceback.
+# A node has few ranks, but the row of a traceback has as many lines as the traceback. Chosen: room
+# for four of the longest (tracebacks.py).
 _MOST_LINES = 2000
+# Who may write into one log at a time: chosen, four times the ranks of a node with 16 GPUs.
 _MOST_OPEN = 64
 
 

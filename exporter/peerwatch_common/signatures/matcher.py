@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from peerwatch_common.signatures.signature_set import SignatureSet
 
 # Only so much of a line is matched: of tables and tensors that were printed nothing more is worth.
+# As much as containerd and Docker write as one line.
 LONGEST_LINE = 16 * 1024
-# With what a container runtime puts before it and escapes in it.
+# With what a container runtime puts before it and escapes in it: chosen, as much again.
 _LONGEST_PARTIAL = 2 * LONGEST_LINE
+# Chosen: more than is ever published of it (redact.LONGEST), as redaction may shorten it.
 _LONGEST_TEXT = 1024
+# Chosen: names of hosts, addresses and operations are shorter.
 _LONGEST_FIELD = 128
 # The rank of the process group that logs: of the whole job in the default group only.
 _RANK_IN_TEXT = re.compile(

@@ -24,6 +24,7 @@ _parser = importlib.import_module("re._parser")
 _UNLIMITED = 16 * 1024
 # From any start, at some ten nanoseconds each: milliseconds.
 _MOST_MATCHES = 1_000_000
+# Chosen: four times the longest one that ships.
 _LONGEST = 1000
 # Shorter texts stand in too many lines to select any; counted are what the prefilter keeps.
 _SHORTEST_LITERAL = 3

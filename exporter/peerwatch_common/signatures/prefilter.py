@@ -24,13 +24,15 @@ _KEPT = b"\nABCDEFGHIJKLMNOPQRSTUVWXYZbcdfghjklmnpqrstvwxyz"
 _DELETED = bytes(set(range(256)) - {*_KEPT, ord("\r")})
 # Progress bars return to the start of their line for every update: as good as a new line.
 _TABLE = bytes.maketrans(b"\r", b"\n")
+# Chosen: shorter parts stand in most lines (pattern.py), and longer ones hardly select fewer.
 _SHORTEST = 3
 _LONGEST = 8
-# What costs how much, in nanoseconds per byte of a log: searching for a text, and looking at a
-# line. Of 500 to 6,000 for a line, up to 1,000 made the public logs of docs/benchmarks.md fastest.
+# What costs how much, in nanoseconds per byte of a log: searching for a text (at 5 GB/s), and
+# looking at a line. Of 500 to 6,000 for a line, up to 1,000 made the public logs of
+# docs/benchmarks.md fastest.
 _SEARCH = 0.2
 _LINE = 1000.0
-# Reduced lines that were searched in vain; 4 MiB at most, and a hundred times less in most logs.
+# Reduced lines that were searched in vain. Chosen: 4 MiB at most, in most logs a hundredth of that.
 _MOST_PASSED = 8192
 _LONGEST_PASSED = 400
 

@@ -40,7 +40,9 @@ _KMSG = re.compile(rb"\d{1,4},\d{1,20},\d{1,20},[^;\n]{1,64};")
 _TIMED = (_CRI, _SYSLOG, _ISO, _DMESG_T)
 _RANKED = ((_RANK, "rank"), (_OPEN_MPI, "rank"), (_ROLE, "local_rank"), (_SLURM, "task"))
 _PLAIN = (_RAY, _DMESG, _KMSG, _PDSH)
+# Chosen: a runtime, a collector, a launcher and a program each write one or two.
 _MOST_PREFIXES = 8
+# As many as a traceback may have (tracebacks.py).
 _MOST_JSON_LINES = 500
 # Where structured loggers put the text of a record, and the traceback that belongs to it.
 _JSON_TEXTS = ("log", "message", "msg", "text", "event")

@@ -7,8 +7,9 @@ import re
 from peerwatch_common.logs import one_line
 from peerwatch_common.settings.secrets import NAMES_IN_TEXTS
 
+# Chosen: a sentence or two, as the longest labels have (label_length.py).
 LONGEST = 300
-# Before redaction: an event's text is no longer.
+# Before redaction: chosen, four times what the matcher keeps of a line (matcher.py).
 _LONGEST_READ = 4096
 
 # In this order: what an earlier one replaced is not seen by later ones.

@@ -16,7 +16,7 @@ _US = re.compile(rb"\b(\d\d)/(\d\d)/(\d{4})[ ,]{1,2}(\d\d):(\d\d):(\d\d)")
 _NAMED = re.compile(rb"\b([A-Z][a-z]{2}) {1,2}(\d{1,2}) (\d\d):(\d\d):(\d\d)(?: (\d{4})\b)?")
 # "E0501 12:00:00.123456" of glog, which torch's C++ writes.
 _GLOG = re.compile(rb"\b[IWEFV](\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{1,9})")
-# Where in a line a time is looked for.
+# Where in a line a time is looked for: chosen, behind the prefixes of a collector and a launcher.
 _HEAD = 160
 _DAY = 86_400.0
 

@@ -26,9 +26,11 @@ _CORNER = re.compile("(?:[╭┌┏]|\\+-)".encode())
 _BOX = tuple(each.encode() for each in ("│", "╭", "╰", "|", "+", "┌", "└", "┃", "┏", "┗"))
 # A group's own lines stand behind a margin.
 _MARGIN = re.compile(rb" {2,20}[|+] ")
-# Deeper tracebacks are cut by Python ("Previous line repeated"); others may be mixed in.
+# Chosen: 250 frames of two lines; Python cuts those of a recursion ("Previous line repeated").
 _MOST_LINES = 500
+# Who may write into one log at a time: chosen, four times the ranks of a node with 16 GPUs.
 _MOST_OPEN = 64
+# Chosen: the log of a whole job has hundreds of writers, and of each only its name is kept.
 _MOST_CHAINED = 1024
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from peerwatch_common.settings.servers import AskedServer
 
-# Small, so that the limit of time is looked at often.
+# Chosen: small, so that the limit of time is looked at often, also where little comes in a second.
 _CHUNK_BYTES = 1 << 13
 
 

@@ -13,13 +13,14 @@ from peerwatch_common.web.pieces import Pieces
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Below this, headers and packets weigh more than what is saved.
+# Chosen: what fits into one packet (1,500 bytes) takes one packet however well it is compressed.
 SMALLEST_BYTES = 1024
 # Level 6 costs three times the CPU for a sixth less.
 _LEVEL = 1
 # A window of 32 KiB, and neither header nor checksum; with zlib's usual memory (8) forgetting what
 # was compressed before takes longer than compressing most pieces.
 _WINDOW, _MEMORY = -15, 5
+# zlib's number for its largest window (15) in a member of gzip (16).
 _AS_GZIP = 31
 # No file name, no time, compressed fast, by an unknown system.
 _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff"
@@ -28,7 +29,8 @@ _LAST_BLOCK = b"\x03\x00"
 _GZIP_END = struct.Struct("<II")
 # Both endpoints in both formats have fewer.
 _MOST_PIECES = 2000
-# By these first bytes a piece is found; two that share them would only be compressed anew.
+# By these first bytes, which hold a metric's name, a piece is found; two that share them would only
+# be compressed anew.
 _NAME_BYTES = 100
 _NOTHING = (b"", b"")
 

@@ -34,20 +34,24 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
+# By default Prometheus waits 10 s for all of a scrape: who takes longer has given up.
 HANDSHAKE_SECONDS = 10.0
-# From the first byte of a request to its last.
+# From the first byte of a request to its last: as long.
 HEAD_SECONDS = 10.0
-# Between requests: Prometheus comes back every minute at the latest, by default.
+# Between requests: Prometheus comes back every minute by default; chosen is time to miss one.
 IDLE_SECONDS = 150.0
+# Chosen: an exposition of 370 KB (docs/benchmarks.md) takes this long at 100 kbit/s.
 SEND_SECONDS = 30.0
-# For an answer that is made while it is sent.
+# For an answer that is made while it is sent: chosen, twice that.
 PARTS_SECONDS = 60.0
 # Who takes longer to read an answer gives up its place when there is no room: a scraper reads
 # megabytes in tenths of a second, and who never reads must not keep others out for longer.
 SLOW_READER_SECONDS = 0.5
-# A probe that came when there was no room: for its handshake, and for its request.
+# A probe that came when there was no room: for its handshake, and for its request. Chosen: less
+# than the 5 s that the chart's probes wait.
 BRIEF_SECONDS = 3.0
-# How long a client that was refused may go on sending before it is cut off.
+# How long a client that was refused may go on sending before it is cut off. Chosen: many round
+# trips.
 _DRAIN_SECONDS = 1.0
 
 

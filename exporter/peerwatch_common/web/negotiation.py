@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-# What a client that says nothing gets; Prometheus' own default is 10 s.
+# What a client that says nothing gets: half of Prometheus' own default, 10 s.
 DEFAULT_TIMEOUT_SECONDS = 5.0
-# Longer than this no exposition is waited for, whatever the client says.
+# Longer than this no exposition is waited for, whatever the client says: Prometheus' default
+# interval, which no time-out of a scrape may exceed.
 MAX_TIMEOUT_SECONDS = 60.0
 
 _OPENMETRICS = "application/openmetrics-text"
 _OPENMETRICS_VERSIONS = frozenset({"", "1.0.0", "0.0.1"})
 _SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?")
-# Every scraper says the same each time.
+# Chosen: every scraper says the same each time, and there are few of them.
 _MOST_HEADERS = 16
 _QUALITY = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
 

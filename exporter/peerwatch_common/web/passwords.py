@@ -22,14 +22,18 @@ import bcrypt
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-# A scraper comes back long before; a person with a browser types again after that.
+# Chosen: a scraper comes back long before; a person with a browser types again after that.
 REMEMBER_SECONDS = 900.0
-# A scraper with a wrong password asks every second: refused without a check for this long.
+# A scraper with a wrong password asks every second: refused without a check for this long. Chosen:
+# one check of 50 ms a minute is a thousandth of a CPU.
 REMEMBER_WRONG_SECONDS = 60.0
-# How long a login waits for others' checks before it is refused with a time to retry.
+# How long a login waits for others' checks before it is refused with a time to retry: half of what
+# Prometheus waits by default.
 WAIT_SECONDS = 5.0
-# After a wrong password nothing is checked for so many times the check's duration.
+# After a wrong password nothing is checked for so many times the check's duration: a quarter of a
+# CPU at most.
 REST_FACTOR = 3.0
+# Chosen: far more than one program has scrapers and users.
 _REMEMBERED = 512
 # bcrypt takes no more; Go's, which made most of the hashes, leaves the rest out of account too.
 _MAX_PASSWORD_BYTES = 72

@@ -15,13 +15,18 @@ import h11
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-# Prometheus sends about 500 bytes; a browser with cookies of other ports some thousand.
+# Prometheus sends about 500 bytes; a browser with cookies of other ports some thousand. Chosen:
+# several times that.
 MAX_HEAD_BYTES = 16384
+# Chosen: paths and their parameters have some hundred.
 MAX_TARGET_BYTES = 4096
+# As http.client of Python has it.
 MAX_HEADERS = 100
 # A larger body is what is wrong with a request, whatever its method; a smaller one is refused too.
+# Chosen: no scraper sends any.
 MAX_BODY_BYTES = 4096
 
+# Request Header Fields Too Large (RFC 6585).
 _TOO_LARGE = 431
 _NO_BODY = "Requests with a body are not served."
 

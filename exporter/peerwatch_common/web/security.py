@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-# How often the files are looked at, which costs a stat each.
+# How often the files are looked at. Chosen: soon after a change, at a stat of each file.
 _CHECK_SECONDS = 1.0
 
 

@@ -28,10 +28,12 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
+# What Linux grants at least (net.core.somaxconn; 4096 since 5.4).
 _BACKLOG = 128
 # Kept free for the probes of liveness and readiness, which a kubelet makes one after the other.
+# Chosen: several of them, as some may hang.
 _PROBE_CONNECTIONS = 8
-# How long answers under way may take when the server stops.
+# How long answers under way may take when the server stops. Chosen: they take milliseconds.
 _STOP_SECONDS = 0.5
 
 

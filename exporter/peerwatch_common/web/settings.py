@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-# A check of one password doubles with each step: 14 takes about a second.
+# bcrypt's own least. A check of one password doubles with each step: 14 takes about a second.
 MIN_BCRYPT_COST, MAX_BCRYPT_COST = 4, 14
 _BCRYPT = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{53}")
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?(?:ns|us|µs|ms|s|m|h))+")

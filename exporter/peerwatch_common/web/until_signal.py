@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from peerwatch_common.web.security import SecurityFile
     from peerwatch_common.web.server import HttpServer
 
-# What hangs must not keep the process from ending.
+# What hangs must not keep the process from ending. Chosen: well within the 30 s that the chart
+# gives these programs to end.
 JOIN_SECONDS = 5.0
 
 

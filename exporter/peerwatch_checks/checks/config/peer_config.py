@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 # More than half of two nodes is both.
 _FEWEST_NODES = 3
-# A value that more nodes have than this is no accident: an update is under way.
+# A value that more nodes have than this is no accident: an update is under way. Chosen: one of ten.
 _RARE = 0.1
+# Chosen: a node that differs in more has another image, and all of it need not be told.
 _MOST_NAMED = 100
 _HARDWARE = (
     *("gpu.count", "gpu.model", "gpu.pcie_", "nic.count", "nic.rate", "nic.link_layer"),

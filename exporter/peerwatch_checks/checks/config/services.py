@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # On a node with NVSwitch no process gets a CUDA context without them.
 _FOR_CONTEXTS = frozenset({"nvidia-fabricmanager", "nvidia-imex"})
-# A node on which more have failed has one reason for all of them.
+# Chosen: a node on which more have failed has one reason for all of them.
 _MOST_FAILED = 32
 
 

@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 
     from peerwatch_checks.check import Context
 
-# A tenth of a millisecond or two.
+# Chosen: a tenth of a millisecond or two, short against the time slices of the kernel.
 _BLOCK = bytes(range(256)) * 512
+# Blocks of a pass over one CPU, which takes some milliseconds; and passes without news.
 _PARTS = 16
 _PASSES = 3
-# Where a CPU stays slow; on a node that nobody disturbs a tenth of it is needed.
+# Where a CPU stays slow; on a node that nobody disturbs a tenth of it is needed. Chosen: several
+# checks must end within a suite's minute.
 _SECONDS = 4.0
 
 

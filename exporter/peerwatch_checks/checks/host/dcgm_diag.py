@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from peerwatch_checks.check import Context
     from peerwatch_common.check_results.record import Severity, Status
 
-# It is known to wait for hours: the time is kept here, not by DCGM.
+# Of the time until the deadline. DCGM is known to wait for hours: the time is kept here, and the
+# rest is enough to kill it and to say so.
 _SHARE = 0.95
 _STATUS: dict[str, Status] = {
     "pass": "pass",

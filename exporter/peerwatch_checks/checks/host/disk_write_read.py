@@ -22,12 +22,15 @@ if TYPE_CHECKING:
 
     from peerwatch_checks.check import Context
 
+# Chosen: large enough for the full speed of disks, small enough to be a part that is taken whole.
 _BLOCK_BYTES = 1024**2
-# Passes without news; of all of them the best counts, as others use the disk as well.
+# Passes without news; of all of them the best counts, as others use the disk as well. Chosen: few,
+# for each writes the file anew.
 _PASSES = 2
-# Where a disk stays slow, or is large: others may use it for many seconds at a time.
+# Where a disk stays slow, or is large: others may use it for many seconds at a time. Chosen: a
+# quarter of a suite's minute.
 _SECONDS = 15.0
-# Of the time until the check's deadline, that of all disks together.
+# Of the time until the check's deadline, that of all disks together; the rest is for a last pass.
 _SHARE = 0.8
 # The device, not the file system's user, is at fault.
 _OF_THE_DEVICE = frozenset({errno.EIO, errno.EROFS, errno.EUCLEAN})

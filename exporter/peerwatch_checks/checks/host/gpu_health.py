@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from peerwatch_checks.check import Context
 
+# The fewest of which most can be alike: of two that differ, nobody knows which is wrong.
 _MAJORITY_OF = 3
 
 

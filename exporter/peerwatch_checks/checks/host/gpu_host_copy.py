@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from peerwatch_checks.accelerators.copying import CopySpeed, copy_speed, outcomes
-from peerwatch_checks.accelerators.devices import CPU, Device, gpus, released
+from peerwatch_checks.accelerators.devices import CPU, MEASURING_SHARE, Device, gpus, released
 from peerwatch_checks.check import Options, Outcome, register
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from peerwatch_checks.check import Context
-
-_SHARE = 0.6
 
 
 class GpuHostCopyOptions(Options):
@@ -62,7 +60,7 @@ def gpu_host_copy(
     options = context.options
     assert isinstance(options, GpuHostCopyOptions)
     chosen = gpus(context) if devices is None else list(devices)
-    each = _SHARE * context.seconds / (2 * len(chosen))
+    each = MEASURING_SHARE * context.seconds / (2 * len(chosen))
     speeds: list[CopySpeed] = []
     for device in chosen:
         for direction, ends in (("from host", (CPU, device)), ("to host", (device, CPU))):

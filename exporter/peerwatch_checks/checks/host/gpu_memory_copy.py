@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from peerwatch_checks.accelerators.copying import CopySpeed, copy_speed, outcomes
-from peerwatch_checks.accelerators.devices import Device, gpus, released
+from peerwatch_checks.accelerators.devices import MEASURING_SHARE, Device, gpus, released
 from peerwatch_checks.check import Options, Outcome, register
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from peerwatch_checks.check import Context
-
-_SHARE = 0.6
 
 
 class GpuMemoryCopyOptions(Options):
@@ -65,7 +63,7 @@ def gpu_memory_copy(
     options = context.options
     assert isinstance(options, GpuMemoryCopyOptions)
     chosen = gpus(context) if devices is None else list(devices)
-    each = _SHARE * context.seconds / len(chosen)
+    each = MEASURING_SHARE * context.seconds / len(chosen)
     speeds: list[CopySpeed] = []
     for device in chosen:
         with released():

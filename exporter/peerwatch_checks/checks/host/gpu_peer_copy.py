@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from peerwatch_checks.accelerators.copying import copy_speed
-from peerwatch_checks.accelerators.devices import Device, gpus, released
+from peerwatch_checks.accelerators.devices import MEASURING_SHARE, Device, gpus, released
 from peerwatch_checks.accelerators.floors import floor_of
 from peerwatch_checks.check import Options, Outcome, Skip, register
 from peerwatch_checks.pairs.naming import Suspect, name_suspects
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from peerwatch_checks.check import Context
     from peerwatch_checks.pairs.schedule import Pair
-
-_SHARE = 0.6
 
 
 class GpuPeerCopyOptions(Options):
@@ -76,7 +74,7 @@ def gpu_peer_copy(
     if len(chosen) < 2:
         raise Skip("One GPU has no other one to copy to.")
     pairs = list(itertools.permutations(chosen, 2))
-    each = _SHARE * context.seconds / len(pairs)
+    each = MEASURING_SHARE * context.seconds / len(pairs)
     speeds: dict[Pair, float] = {}
     for source, target in pairs:
         with released():

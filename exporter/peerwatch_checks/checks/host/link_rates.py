@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _CLASSES = {"0x0302": "GPU", "0x0300": "GPU", "0x0207": "NIC", "0x0200": "NIC", "0x0108": "NVMe"}
 # An idle GPU lowers its speed to save power, and raises it when it has work.
 _SAVES_POWER = "GPU"
+# The fewest of which most can be alike: of two that differ, nobody knows which is wrong.
 _MAJORITY_OF = 3
 _ETHERNET = "1"
 # Of links of one kind, by name; None: it is down.

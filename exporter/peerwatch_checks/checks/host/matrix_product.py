@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from peerwatch_checks.accelerators.cpu_products import PRECISIONS, cpu_products, gigaflops
-from peerwatch_checks.accelerators.devices import Device, gpus, released, seconds_of
+from peerwatch_checks.accelerators.devices import (
+    MEASURING_SHARE,
+    SEED,
+    Device,
+    gpus,
+    released,
+    seconds_of,
+)
 from peerwatch_checks.accelerators.floors import Quantity, floor_of
 from peerwatch_checks.check import Options, Outcome, Skip, register
 from peerwatch_checks.disturbance import Disturbance
@@ -31,12 +38,9 @@ if TYPE_CHECKING:
     from peerwatch_checks.accelerators.cpu_products import CpuProduct
     from peerwatch_checks.check import Context
 
-# Share of the time until its deadline that the check takes; the rest is for loading torch.
-_SHARE = 0.6
-_SEED = 20
 # Two of three agree: of two that differ, nobody knows which is wrong.
 _MAJORITY_OF = 3
-# For CPUs that stay slow, and for nodes with many.
+# For CPUs that stay slow, and for nodes with many: as in cpu_compute.py.
 _CPU_SECONDS = 4.0
 
 
@@ -108,7 +112,7 @@ def matrix_product(
         return
     _require("torch")
     chosen = gpus(context) if devices is None else list(devices)
-    each = _SHARE * context.seconds / len(chosen)
+    each = MEASURING_SHARE * context.seconds / len(chosen)
     measured = []
     for device in chosen:
         deadline = time.monotonic() + each
@@ -198,7 +202,7 @@ def _measure(
 
     size = options.size
     # Drawn on the CPU: the generators of GPU models differ, and so would the sums.
-    generator = torch.Generator().manual_seed(_SEED)
+    generator = torch.Generator().manual_seed(SEED)
     a, b = (
         torch.randn(size, size, generator=generator, dtype=torch.float32).to(device.name)
         for _ in range(2)

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 
     from peerwatch_checks.check import Context
 
+# Chosen: made at once, and repeated to the size that is copied.
 _PATTERN_BYTES = 1024**2
-# A fraction of a millisecond; all others pass through the caches before it is copied again.
+# Chosen: a fraction of a millisecond; all others pass through the caches before it is copied again.
 _PART_BYTES = 4 * 1024**2
-# Where copies stay slow; on a node that nobody disturbs a tenth of it is needed.
+# Where copies stay slow; on a node that nobody disturbs a tenth of it is needed: as in
+# cpu_compute.py.
 _SECONDS = 4.0
 
 

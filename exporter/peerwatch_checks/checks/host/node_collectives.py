@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 
     from peerwatch_checks.check import Context
 
-# Of the time until its deadline: for the test, and for the control after it failed.
+# Of the time until its deadline: for the test, and for the control after it failed, which finds
+# all files in memory; the rest is for starting and ending.
 _SHARE, _CONTROL_SHARE = 0.5, 0.35
 # Published floors are of 8 GPUs; of fewer, NCCL may not use the switch (NVLS).
 _FLOOR_RANKS = 8
+# One has nobody to communicate with.
 _LEAST_CPU_RANKS = 2
 
 

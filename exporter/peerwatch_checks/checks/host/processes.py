@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 # Whoever has these processes ends them: Slurm's steps, pods, containers.
 _OWNED = re.compile(r"/job_\d+(/|$)|kubepods|/docker[-/]|libpod-|cri-containerd-|crio-")
+# Chosen: what a line of text holds; the others are counted.
 _MOST_NAMED = 10
-# As long as a parent may take to wait for children that ended together.
+# Chosen: longer than a parent takes to wait for children that ended together.
 _ZOMBIE_SECONDS = 5.0
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from peerwatch_checks.check import Context
 
+# Of the time until the deadline, that of all pairs; the rest is for starting and for the results.
 _SHARE = 0.9
 # Of the port's rate: loopback of a healthy NIC reaches 0.9 and more with large messages
 # (ConnectX-6 180 of 200 Gb/s, ConnectX-7 380 of 400).

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from peerwatch_checks.segments.search import Suspect
     from peerwatch_common.check_results.record import Status
 
+# Of two parts nobody knows which is slow.
 _LEAST_NODES = 3
+# Names in a sentence: chosen, more than are ever to be looked at one by one.
 _LISTED = 8
 
 
