@@ -13,11 +13,12 @@ if TYPE_CHECKING:
 
     from peerwatch_reliability.records import State
 
-# A requeue sets the new time of submission to the end before it.
+# A requeue sets the new time of submission to the end before it, in whole seconds: one each way.
 _REQUEUE_SECONDS = 2.0
-# An owner who starts a failed job again does so within a day.
+# Chosen: an owner who starts a failed job again does so within a day.
 _RESUBMISSION_SECONDS = 86_400.0
 # A scheduler that is asked now may know of ends a little later; nobody waits longer than a year.
+# Both are chosen: what is beyond them is a clock that is wrong.
 _SKEW_SECONDS = 300.0
 _LONGEST_WAIT_SECONDS = 366 * 86_400.0
 _FAILED: frozenset[State] = frozenset({"failed", "node_fail", "timeout", "out_of_memory"})

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # A check that fires so long before an attempt's end, or after it, counts as its cause (Meta).
 BEFORE_SECONDS = 600.0
 AFTER_SECONDS = 300.0
-# The scheduler ends a job and takes its lost node out of service at once.
+# Chosen: the scheduler ends a job and takes its lost node out of service at once.
 _SAME_SECONDS = 60.0
 
 Origin = Literal["infrastructure", "user", "scheduler", "none", "unknown"]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from peerwatch_reliability.accounting.time_use import TimeUse
 
 _FAILED = CONTINUED | {"failed", "out_of_memory"}
-# Two failures in a row happen to healthy jobs.
+# Chosen: two failures in a row happen to healthy jobs.
 _FEWEST = 3
 
 

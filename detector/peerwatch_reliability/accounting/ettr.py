@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 _DAY = 86_400.0
+# As DGX and HGX nodes have, and those of the paper.
 GPUS_PER_NODE = 8
 # Of the golden section: halves an interval in 1.44 steps, so this is exact to a millionth.
 _STEPS = 60

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from peerwatch_reliability.records import Window
 
 _WEEK = 7 * 86_400.0
+# Of Newton's method: chosen, it doubles the right digits at each and needs about ten.
 _STEPS = 50
 
 

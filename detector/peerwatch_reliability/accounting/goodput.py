@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 
 Key = tuple[str, int]
 
+# Of the paper: it assumes that checkpoints are an hour apart.
 HALF_INTERVAL_SECONDS = 1800.0
-# A job that is pushed aside is given this long to end before the other starts.
+# A job that is pushed aside is given this long to end before the other starts. Chosen: longer than
+# Slurm's KillWait of 30 s and a last checkpoint.
 _GRACE_SECONDS = 180.0
-# Preemptions by preempted jobs; a longer row of them is one that chance has linked.
+# Preemptions by preempted jobs. Chosen: a longer row of them is one that chance has linked.
 _LONGEST_CASCADE = 20
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Fewer blocks say nothing of how counts vary.
+# Chosen: fewer blocks say nothing of how counts vary.
 _FEWEST_BLOCKS = 4
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from peerwatch_reliability.accounting.attempts import Attempt, Chain
     from peerwatch_reliability.records import State
 
-# What is only assumed may as well be half of that, or twice.
+# Chosen: what is only assumed may as well be half of that, or twice.
 _ASSUMED_FACTOR = 2.0
 _COMMENT = re.compile(r"(?:^|[\s;,])ckpt=(\d+(?:\.\d+)?)(?=$|[\s;,])")
 # Ends after which what was not saved is lost. A user's own failure is no loss of the cluster's.

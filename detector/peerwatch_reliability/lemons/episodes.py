@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _DAY = 86_400.0
-# Of fewer a share says nothing.
+# Chosen: one return more or less is a tenth of them at most.
 _FEWEST_RETURNS = 10
 
 

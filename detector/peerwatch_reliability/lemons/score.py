@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from peerwatch_reliability.records import Window
 
 _DAY = 86_400.0
-# Nodes differ by at least so much even where their counts do not show it: the one year of real
-# faults that is known has 0.8.
+# Chosen around the 0.8 of the one year of real faults that is known. Nodes differ by at least so
+# much even where their counts do not show it (5), and by no more than if one of twenty had all
+# faults (0.05).
 _LEAST_SHAPE, _LARGEST_SHAPE = 0.05, 5.0
+# Chosen: of fewer nodes the variance says nothing.
 _FEWEST_NODES = 10
 
 

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from peerwatch_reliability.sources.prometheus.signals import NodeSignals
 
 _DAY = 86_400.0
-# With fewer weeks nothing is known of bursts.
+# With fewer weeks nothing is known of bursts: intervals.py needs as many.
 _WEEKS = 4
 
 

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 _HOUR = 3600.0
 _DAY = 86_400.0
+# Entries of each list: chosen, what a person reads.
 _SHOWN = 20
+# Chosen: each about twice the one before; jobs checkpoint within this range.
 _WHAT_IF_MINUTES = (5, 10, 20, 30, 60, 120, 240)
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from peerwatch_reliability.report.books import Books
 
 _HOUR = 3600.0
-# A job in a crash loop has hundreds.
+# A job in a crash loop has hundreds; as many as each list of the report shows (document.py).
 _SHOWN_ATTEMPTS = 20
 
 

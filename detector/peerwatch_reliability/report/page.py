@@ -31,6 +31,7 @@ _PAGES = jinja2.Environment(
     lstrip_blocks=True,
     undefined=jinja2.StrictUndefined,
 )
+# In pixels, chosen by eye, like those below.
 _WIDTH, _HEIGHT = 640.0, 240.0
 # For the hours on the left, and the sizes below.
 _LEFT, _TOP, _BOTTOM = 72.0, 16.0, 48.0

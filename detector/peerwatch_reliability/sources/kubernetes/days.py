@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _DAY = 86_400.0
 # Samples of a day that is over may still come, such as from an agent that had no connection.
+# By default Prometheus takes none that is an hour old (half of a block of 2 h).
 _LATE_SECONDS = 3600.0
 
 

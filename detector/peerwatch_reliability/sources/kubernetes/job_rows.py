@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 
 # The time-out of NCCL's process groups is 10 minutes, of gloo's 30; some minutes to end in.
 _COLLATERAL_SECONDS = 2400.0
-# The node that fails is known to be lost a little after its peers have noticed.
+# The node that fails is known to be lost a little after its peers have noticed: as in outages.py.
 _TELLING_SECONDS = 120.0
-# A controller waits for at most 6 minutes before it makes a pod again.
+# A controller waits for at most 6 minutes before it makes a pod again; some more to be scheduled.
 _RECREATED_SECONDS = 600.0
-# Pods that are made so long after the others join a job that runs already.
+# Pods that are made so long after the others join a job that runs already. Chosen: those of one job
+# are made within seconds, or minutes where quota is short.
 _JOINING_SECONDS = 1800.0
-# Pods that are deleted so soon after the first succeeded are not needed any more.
+# Pods that are deleted so soon after the first succeeded are not needed any more. Chosen: ranks of
+# one job end within seconds of each other, and some then write for minutes.
 _DONE_SECONDS = 300.0
 _TELLING: tuple[PodEnd, ...] = (
     "node_fail", "preempted", "out_of_memory", "failed", "requeued", "gone",

@@ -31,7 +31,7 @@ _ORDER: tuple[PodEnd, ...] = ("node_fail", "preempted", "out_of_memory", "requeu
 # What a node that is lost does not say itself: who stopped, but not why.
 _BY_LOSS = frozenset({"requeued", "gone"})
 _UNKNOWN_REASONS = frozenset({"ContainerStatusUnknown", "Unknown"})
-# For so long a series may be late.
+# For so long a series may be late: Prometheus' own look-back.
 _UNSEEN_SECONDS = 300.0
 
 STATES: dict[PodEnd, State] = {

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _POD = "namespace, pod, uid"
 _JOB = "namespace, job_name"
-# How often a node's state is looked at, in seconds.
+# How often a node's state is looked at, in seconds: Prometheus' default interval.
 NODE_STEP = 60.0
 
 

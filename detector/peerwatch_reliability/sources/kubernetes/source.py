@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from peerwatch_reliability.sources.kubernetes.facts import Facts, JobFacts, JobKey, PodFacts
     from peerwatch_reliability.sources.kubernetes.pod_runs import PodRun
 
-# Of a whole day, for how much there must be series; a scrape may be late.
+# Of a whole day, for how much there must be series. Chosen: an hour may be missing, such as while
+# Prometheus or kube-state-metrics is updated.
 _COVERED_SHARE = 0.95
 # What starts the same work again at another time: each of its jobs is work of its own.
 _SCHEDULES = frozenset({"CronJob"})

@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     from peerwatch_reliability.sources.prometheus.server import Server
 
 _MINUTE = 60.0
-# What takes longer to start is not measured.
+# What takes longer to start is not measured: chosen, large jobs start within minutes.
 _LONGEST_SECONDS = 3600.0
+# The exporter's usual scrape interval.
 _STEP = "15s"
-# Jobs in one query, and queries at a time: what is left is asked for the next time.
+# Jobs in one query, and queries at a time: what is left is asked for the next time. Chosen: a query
+# stays some kilobytes long, and as many take some 12 s (docs/reliability.md, of evidence).
 _JOBS = 100
 _MOST_QUERIES = 1000
-# After it nothing changes any more.
+# After it nothing changes any more: chosen, twice the look-back of a query.
 _FINAL_SECONDS = 600.0
 
 Start = tuple[int, str]

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     from peerwatch_reliability.settings.config import PrometheusConfig
 
-# 200,000 series with long labels.
+# Chosen: 200,000 series with long labels.
 _MAX_BYTES = 128 * 1024**2
+# Of an error that Prometheus answers: chosen, a sentence or two.
 _SHOWN_CHARACTERS = 200
 
 

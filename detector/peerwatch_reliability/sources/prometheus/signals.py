@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from peerwatch_reliability.records import Window
     from peerwatch_reliability.sources.prometheus.server import Server
 
+# How often the rules of reliability.rules.yaml are evaluated.
 _STEP = 300.0
 
 

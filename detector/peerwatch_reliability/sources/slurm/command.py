@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+# Of what a command writes as errors: chosen, some lines.
 _SHOWN_CHARACTERS = 300
 
 

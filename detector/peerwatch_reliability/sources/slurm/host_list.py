@@ -6,7 +6,8 @@ import re
 from functools import lru_cache
 from itertools import islice, product
 
-# Nobody has so many, nor so long ones; a text that is garbled must not fill the memory.
+# Nobody has so many, nor so long ones; a text that is garbled must not fill the memory. Chosen:
+# several times the nodes that Slurm is known to run, a DNS name (255), and eight ranges in a name.
 _MOST = 100_000
 _LONGEST_NAME = 255
 _MOST_PIECES = 17

@@ -53,6 +53,7 @@ _DURATION = re.compile(
 )
 # The year 5138: what is later is no time.
 _LAST_TIME = 10**11
+# Chosen: an owner who excludes more means none of them (see ``_excluded``).
 _MOST_EXCLUDED = 1000
 
 
